@@ -1,0 +1,66 @@
+"""Every error that fedgs raises on purpose.
+
+All derive from `FedgsError`; the message is one sentence for the user that names the setting, what is allowed and what came.
+The command line turns `UserError` into exit code 2 and `RunError` into exit code 1, without a traceback.
+"""
+
+
+class FedgsError(Exception):
+    """Base of all errors of this package."""
+
+
+class UserError(FedgsError, ValueError):
+    """What was asked for cannot be done: nothing has been written."""
+
+
+class ConfigError(UserError):
+    """A setting is unknown, of the wrong type or out of range."""
+
+
+class DataError(UserError):
+    """A federation, or a file that it is made from, is not usable."""
+
+
+class GraphError(UserError):
+    """Similarities, an adjacency matrix or distances are not usable."""
+
+
+class SelectionError(UserError):
+    """A selection problem, or a sampler's answer to it, is not valid."""
+
+
+class OutputError(UserError):
+    """An output folder or a stored record cannot be used."""
+
+
+class MissingExtraError(UserError, ImportError):
+    """An optional dependency is not installed; the message says which extra brings it."""
+
+
+class ProtocolError(FedgsError):
+    """A message of the secure scalar product was malformed, replayed, reordered or tampered with."""
+
+
+class RunError(FedgsError):
+    """A run could not go on; other runs are not concerned."""
+
+
+class UpdateError(RunError):
+    """A client's update, or the average of the updates, is not finite."""
+
+
+class ClientError(RunError):
+    """A client failed; `client` is its index in the federation and `__cause__` the original exception."""
+
+    def __init__(self, client: int, message: str) -> None:
+        super().__init__(message)
+        self.client = client
+
+
+def require_extra(module: str, extra: str) -> MissingExtraError:
+    """The error to raise when an optional `module` cannot be imported.
+
+    >>> str(require_extra("torch", "sim"))
+    "this needs 'torch', which is not installed: pip install 'fedgs[sim]'"
+    """
+    return MissingExtraError(f"this needs '{module}', which is not installed: pip install 'fedgs[{extra}]'")

@@ -1,0 +1,7 @@
+"""What is trained: model variants that build an `nn.Module` for a federation's shapes."""
+
+from fedgs.models.base import FunctionModel, Model, as_model, model
+from fedgs.models.cnn import CifarCNN, FashionCNN
+from fedgs.models.linear import LogisticRegression
+
+__all__ = ["CifarCNN", "FashionCNN", "FunctionModel", "LogisticRegression", "Model", "as_model", "model"]

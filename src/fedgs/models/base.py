@@ -1,0 +1,86 @@
+"""The interface of models: a frozen variant with `build`, and the wrapper for a user's function."""
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from fedgs.errors import ConfigError
+from fedgs.registry import Variant, build, register
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["FunctionModel", "Model", "as_model", "model"]
+
+
+class Model(Variant):
+    """Base of all models; torch is imported in `build`, not before."""
+
+    family: ClassVar[str] = "model"
+
+    def build(self, example_shape: tuple[int, ...], num_labels: int) -> "nn.Module":
+        """A fresh module that maps (b, *example_shape) float32 to (b, num_labels) logits.
+
+        Raises:
+            ConfigError: the model cannot take examples of this shape.
+        """
+        raise TypeError(f"{type(self).__name__} must define build(example_shape, num_labels)")
+
+
+class FunctionModel(Model):
+    """A user's function without arguments that returns an `nn.Module`."""
+
+    function: Callable[[], Any]
+
+    @property
+    def defined_in(self) -> str | None:
+        """The file that defines the function, part of a run's identity."""
+        try:
+            return inspect.getsourcefile(self.function)
+        except TypeError:
+            return None
+
+    def build(self, example_shape: tuple[int, ...], num_labels: int) -> "nn.Module":
+        module: nn.Module = self.function()
+        return module
+
+
+ModelFunction = TypeVar("ModelFunction", bound=Callable[[], Any])
+
+
+def model(name: str) -> Callable[[ModelFunction], ModelFunction]:
+    """Register a function without arguments that returns an `nn.Module` as a model.
+
+    >>> @model("tiny")
+    ... def tiny():
+    ...     from torch import nn
+    ...     return nn.Linear(4, 2)
+    >>> type(build("model", "tiny").build((4,), 2)).__name__
+    'Linear'
+    """
+
+    def add(function: ModelFunction) -> ModelFunction:
+        class Registered(FunctionModel):
+            function: Callable[[], Any] = function
+
+        Registered.__name__ = Registered.__qualname__ = function.__name__
+        Registered.__module__ = function.__module__
+        register("model", name)(Registered)
+        function.__fedgs_variant__ = Registered  # type: ignore[attr-defined]
+        return function
+
+    return add
+
+
+def as_model(value: Any) -> Model:
+    """A model from a name, a table, a variant, or a function that returns an `nn.Module`.
+
+    >>> as_model("logistic").name
+    'logistic'
+    """
+    if callable(value) and not isinstance(value, type | Variant) and not hasattr(value, "__fedgs_variant__"):
+        return FunctionModel(function=value)
+    built = build("model", value)
+    if not isinstance(built, Model):
+        raise ConfigError(f"model must be a model, got {built!r}")
+    return built

@@ -1,0 +1,74 @@
+"""The paper's convolutional networks."""
+
+from typing import TYPE_CHECKING
+
+from fedgs.errors import ConfigError, require_extra
+from fedgs.models.base import Model
+from fedgs.registry import register
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["CifarCNN", "FashionCNN"]
+
+
+def _torch_nn() -> "type[nn]":  # type: ignore[valid-type]
+    try:
+        from torch import nn
+    except ImportError:
+        raise require_extra("torch", "sim") from None
+    return nn
+
+
+def _image_side(model: str, example_shape: tuple[int, ...], smallest: int) -> tuple[int, int, int]:
+    if len(example_shape) != 3 or min(example_shape[1:]) < smallest:
+        raise ConfigError(
+            f"model {model!r} takes images (channels, height, width) of at least {smallest}x{smallest}, "
+            f"got examples of shape {example_shape}"
+        )
+    channels, height, width = example_shape
+    return channels, height, width
+
+
+@register("model", "cifar_cnn")
+class CifarCNN(Model):
+    """Two unpadded 5x5 convolutions of 64 channels with 2x2 max pooling, dense 384, 192 and C; ReLU throughout.
+
+    Pooling stands before ReLU: the same function (both are monotone), and cheaper.
+
+    >>> CifarCNN().build((3, 32, 32), 10)[7].in_features
+    1600
+    """
+
+    def build(self, example_shape: tuple[int, ...], num_labels: int) -> "nn.Module":
+        nn = _torch_nn()
+        channels, height, width = _image_side("cifar_cnn", example_shape, smallest=16)
+        after = [((side - 4) // 2 - 4) // 2 for side in (height, width)]
+        return nn.Sequential(
+            nn.Conv2d(channels, 64, 5), nn.MaxPool2d(2), nn.ReLU(),
+            nn.Conv2d(64, 64, 5), nn.MaxPool2d(2), nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(64 * after[0] * after[1], 384), nn.ReLU(),
+            nn.Linear(384, 192), nn.ReLU(),
+            nn.Linear(192, num_labels),
+        )  # fmt: skip
+
+
+@register("model", "fashion_cnn")
+class FashionCNN(Model):
+    """Two padded 5x5 convolutions of 32 and 64 channels with 2x2 max pooling, dense 512 and C; ReLU throughout.
+
+    >>> FashionCNN().build((1, 28, 28), 10)[7].in_features
+    3136
+    """
+
+    def build(self, example_shape: tuple[int, ...], num_labels: int) -> "nn.Module":
+        nn = _torch_nn()
+        channels, height, width = _image_side("fashion_cnn", example_shape, smallest=4)
+        return nn.Sequential(
+            nn.Conv2d(channels, 32, 5, padding=2), nn.MaxPool2d(2), nn.ReLU(),
+            nn.Conv2d(32, 64, 5, padding=2), nn.MaxPool2d(2), nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(64 * (height // 4) * (width // 4), 512), nn.ReLU(),
+            nn.Linear(512, num_labels),
+        )  # fmt: skip

@@ -1,0 +1,31 @@
+"""Logistic regression."""
+
+import math
+from typing import TYPE_CHECKING
+
+from fedgs.errors import require_extra
+from fedgs.models.base import Model
+from fedgs.registry import register
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["LogisticRegression"]
+
+
+@register("model", "logistic")
+class LogisticRegression(Model):
+    """Multinomial logistic regression on the flattened example, with PyTorch's initial weights and zero bias.
+
+    >>> [tuple(p.shape) for p in LogisticRegression().build((60,), 10).parameters()]
+    [(10, 60), (10,)]
+    """
+
+    def build(self, example_shape: tuple[int, ...], num_labels: int) -> "nn.Module":
+        try:
+            from torch import nn
+        except ImportError:
+            raise require_extra("torch", "sim") from None
+        linear = nn.Linear(math.prod(example_shape), num_labels)
+        nn.init.zeros_(linear.bias)
+        return linear if len(example_shape) == 1 else nn.Sequential(nn.Flatten(), linear)

@@ -1,0 +1,189 @@
+"""Name -> variant, for every family of interchangeable parts.
+
+A variant (a sampler, an availability mode, a data set, a partition, a model) is one frozen pydantic class that holds settings and
+does the work. It is registered under a family and a name; a configuration names it (`availability = "LDF"`) or gives a table
+(`availability = {name = "LDF", beta = 0.5}`). Others add their own in the same way, from a plug-in file, an entry point of the
+group `fedgs.plugins`, or by handing the object itself over in Python.
+"""
+
+import difflib
+import hashlib
+import importlib
+import importlib.metadata
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fedgs.errors import ConfigError
+
+__all__ = ["Variant", "build", "nearest", "register", "sentence", "source_digest", "table", "variant_class", "variant_names"]
+
+# Where the built-in variants of a family are defined; imported when the family is first asked for.
+_BUILT_IN = {
+    "availability": ("fedgs.availability",),
+    "data": ("fedgs.data",),
+    "partition": ("fedgs.data",),
+    "model": ("fedgs.models",),
+    "method": ("fedgs.sampling",),
+}
+_variants: dict[str, dict[str, type["Variant"]]] = {}
+_entry_points_loaded: list[bool] = []
+
+
+class Variant(BaseModel):
+    """Base of all variants: frozen, strictly typed, unknown keys refused with a sentence.
+
+    >>> class Shouting(Variant):
+    ...     volume: float = 1.0
+    >>> Shouting(volume=2).volume
+    2.0
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+    family: ClassVar[str] = ""
+    name: ClassVar[str] = ""
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            raise ConfigError(sentence(error, where=self.family or type(self).__name__, model=type(self))) from None
+
+
+V = TypeVar("V", bound=Variant)
+
+
+def register(family: str, name: str) -> Callable[[type[V]], type[V]]:
+    """Class decorator that registers a variant under `family` and `name`.
+
+    Raises:
+        ConfigError: the name is taken by a class from another file.
+
+    >>> @register("demo", "quiet")
+    ... class Quiet(Variant):
+    ...     volume: float = 0.1
+    >>> build("demo", {"name": "quiet", "volume": 0.2})
+    Quiet(volume=0.2)
+    """
+
+    def add(cls: type[V]) -> type[V]:
+        taken = _variants.setdefault(family, {}).get(name)
+        if taken is not None and (taken.__qualname__ != cls.__qualname__ or _source_file(taken) != _source_file(cls)):
+            raise ConfigError(f"{family} {name!r} is already registered by {taken.__module__}.{taken.__qualname__}")
+        cls.family, cls.name = family, name
+        _variants[family][name] = cls
+        return cls
+
+    return add
+
+
+def variant_names(family: str) -> list[str]:
+    """The registered names of a family, built-in ones first."""
+    for module in _BUILT_IN.get(family, ()):
+        importlib.import_module(module)
+    return list(_variants.get(family, {}))
+
+
+def variant_class(family: str, name: str) -> type[Variant]:
+    """The class registered under `family` and `name`.
+
+    Raises:
+        ConfigError: no such name; the message lists the known ones and the nearest.
+
+    >>> variant_class("availability", "LDF").__name__
+    'LessDataFirst'
+    """
+    if name not in variant_names(family):
+        _load_entry_points()
+    if name not in _variants.get(family, {}):
+        known = variant_names(family)
+        raise ConfigError(f"{family}.name must be one of {', '.join(known)}; got {name!r}{nearest(name, known)}")
+    return _variants[family][name]
+
+
+def build(family: str, value: Any) -> Variant:
+    """A variant from what a user may write: its name, a table with `name`, a class, or the object itself.
+
+    Raises:
+        ConfigError: not one of these, an unknown name, or settings that do not fit.
+
+    >>> build("availability", {"name": "LDF", "beta": 0.5}).beta
+    0.5
+    """
+    value = getattr(value, "__fedgs_variant__", value)  # a decorated function stands for its variant
+    if isinstance(value, Variant):
+        return value
+    if isinstance(value, type) and issubclass(value, Variant):
+        return value()
+    if isinstance(value, str):
+        return variant_class(family, value)()
+    if isinstance(value, Mapping):
+        if "name" not in value:
+            raise ConfigError(f"{family}.name is missing; it must be one of {', '.join(variant_names(family))}")
+        settings = {key: item for key, item in value.items() if key != "name"}
+        return variant_class(family, value["name"])(**settings)
+    raise ConfigError(f"{family} must be a name, a table with `name` or a {family} object; got {value!r}")
+
+
+def table(variant: BaseModel) -> dict[str, Any]:
+    """The variant as a table with `name`, ready for TOML: values that are None are left out."""
+    settings = variant.model_dump(mode="json", exclude_none=True)
+    name = getattr(variant, "name", "")
+    return {"name": name, **settings} if name else settings
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """'; did you mean ...?' with the closest known name, or an empty string.
+
+    >>> nearest("LFD", ["IDL", "LDF"])
+    "; did you mean 'LDF'?"
+    """
+    by_folded = {entry.casefold(): entry for entry in known}
+    close = difflib.get_close_matches(str(name).casefold(), by_folded, n=1, cutoff=0.5)
+    return f"; did you mean {by_folded[close[0]]!r}?" if close else ""
+
+
+def source_digest(variant: BaseModel) -> str | None:
+    """A hash of the file that defines a variant, or None for the package's own: part of a run's identity."""
+    source = getattr(variant, "defined_in", None) or _source_file(type(variant))
+    if type(variant).__module__.split(".")[0] == "fedgs" and getattr(variant, "defined_in", None) is None:
+        return None
+    if source is None or not Path(source).is_file():
+        return hashlib.sha256(type(variant).__qualname__.encode()).hexdigest()
+    return hashlib.sha256(Path(source).read_bytes()).hexdigest()
+
+
+def sentence(error: ValidationError, *, where: str, model: type[BaseModel] | None = None) -> str:
+    """A pydantic error as one sentence: which setting, what is allowed, what came."""
+    first = error.errors(include_url=False)[0]
+    path = ".".join(str(part) for part in (where, *first["loc"]) if str(part))
+    came = first.get("input")
+    if first["type"] == "extra_forbidden":
+        known = list(model.model_fields) if model is not None else []
+        key = str(first["loc"][-1])
+        return f"{path} is not a setting; known are {', '.join(known) or 'none'}{nearest(key, known)}"
+    if first["type"] == "missing":
+        return f"{path} must be given"
+    if first["type"] == "value_error":
+        return str(first["ctx"]["error"])
+    allowed = first["msg"][0].lower() + first["msg"][1:]
+    return f"{path}: {allowed.replace('input should', 'should')}, got {came!r}"
+
+
+def _source_file(cls: type) -> str | None:
+    try:
+        return inspect.getsourcefile(cls)
+    except (TypeError, OSError):
+        return getattr(sys.modules.get(cls.__module__), "__file__", None)
+
+
+def _load_entry_points() -> None:
+    if not _entry_points_loaded:
+        _entry_points_loaded.append(True)
+        for entry in importlib.metadata.entry_points(group="fedgs.plugins"):
+            entry.load()

@@ -1,0 +1,104 @@
+"""The interface of samplers: a frozen variant with `select`, and the decorator that makes one from a function."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from pydantic import create_model
+
+from fedgs.arrays import IntArray
+from fedgs.clients import Clients, Memory, Outcome, Selection, View, Weighting
+from fedgs.errors import ConfigError
+from fedgs.registry import Variant, register
+
+__all__ = ["AsksLosses", "Remembers", "Sampler", "sampler"]
+
+
+class Sampler(Variant):
+    """Base of all samplers: settings in fields, the work in `select`; no progress is kept in the object.
+
+    Attributes:
+        weighting: the rule for the aggregation weights. "data_size": n_k / sum over the cohort of n_i. "draws": how often
+            each client was drawn / all draws. "equal": 1/m. "inverse_participation": proportional to n_k / (v_k + 1).
+    """
+
+    family: ClassVar[str] = "method"
+    weighting: Weighting = "data_size"
+
+    def select(self, view: View, rng: np.random.Generator) -> Selection:
+        """Who trains in this round.
+
+        Args:
+            view: the available clients (at least one) with counts, sizes and memory.
+            rng: the generator of this run, purpose and round; the only source of chance.
+        """
+        raise TypeError(f"{type(self).__name__} must define select(view, rng)")
+
+
+@runtime_checkable
+class AsksLosses(Protocol):
+    """A sampler that wants local losses of the current model before it selects."""
+
+    loss_on: Any  # "train" or "validation"
+
+    def candidates(self, view: View, rng: np.random.Generator) -> IntArray:
+        """Ascending indices of the available clients whose losses are to be computed."""
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A sampler with a memory: named arrays that are saved with the run's state."""
+
+    def start(self, clients: Clients) -> Memory:
+        """The memory before round 0."""
+
+    def observe(self, memory: Memory, view: View, outcome: Outcome) -> Memory:
+        """The memory after a round."""
+
+
+SelectFunction = TypeVar("SelectFunction", bound=Callable[..., Selection])
+
+
+def sampler(name: str) -> Callable[[SelectFunction], SelectFunction]:
+    """Register a function `(view, rng) -> Selection` as a sampler; keyword-only parameters become its settings.
+
+    >>> @sampler("first")
+    ... def first(view, rng, *, skip: int = 0):
+    ...     return Selection(view.available[skip : skip + view.cohort_limit])
+    >>> from fedgs.registry import build
+    >>> build("method", {"name": "first", "skip": 1}).skip
+    1
+    """
+
+    def add(function: SelectFunction) -> SelectFunction:
+        options = [p for p in inspect.signature(function).parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY]
+        if any(option.annotation is inspect.Parameter.empty for option in options):
+            raise ConfigError(f"the keyword-only parameters of sampler {name!r} need type annotations")
+        fields: dict[str, Any] = {
+            option.name: (option.annotation, ... if option.default is inspect.Parameter.empty else option.default)
+            for option in options
+        }
+        variant = create_model(function.__name__, __base__=_FunctionSampler, __module__=function.__module__, **fields)
+        variant.__doc__ = function.__doc__
+        variant.function = staticmethod(function)
+        variant.option_names = tuple(fields)
+        variant.defined_in = inspect.getsourcefile(function)
+        register("method", name)(variant)
+        function.__fedgs_variant__ = variant  # type: ignore[attr-defined]
+        return function
+
+    return add
+
+
+class _FunctionSampler(Sampler):
+    """A sampler made from a function."""
+
+    function: ClassVar[Any] = None
+    option_names: ClassVar[tuple[str, ...]] = ()
+    defined_in: ClassVar[str | None] = None
+
+    def select(self, view: View, rng: np.random.Generator) -> Selection:
+        options = {option: getattr(self, option) for option in self.option_names}
+        answer = type(self).function(view, rng, **options)
+        return answer if isinstance(answer, Selection) else Selection(np.asarray(answer))
