@@ -52,7 +52,7 @@ class Variant(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as error:
-            raise ConfigError(sentence(error, where=self.family or type(self).__name__, model=type(self))) from None
+            raise ConfigError(sentence(error, where=self.family, model=type(self))) from None
 
 
 V = TypeVar("V", bound=Variant)
@@ -127,7 +127,7 @@ def build(family: str, value: Any) -> Variant:
             raise ConfigError(f"{family}.name is missing; it must be one of {', '.join(variant_names(family))}")
         settings = {key: item for key, item in value.items() if key != "name"}
         return variant_class(family, value["name"])(**settings)
-    raise ConfigError(f"{family} must be a name, a table with `name` or a {family} object; got {value!r}")
+    raise ConfigError(f"{family} must be a name, a table with `name` or a variant object; got {value!r}")
 
 
 def table(variant: BaseModel) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def sentence(error: ValidationError, *, where: str, model: type[BaseModel] | Non
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
     allowed = first["msg"][0].lower() + first["msg"][1:]
-    return f"{path}: {allowed.replace('input should', 'should')}, got {came!r}"
+    return f"{path} {allowed.replace('input should', 'should')}, got {came!r}"
 
 
 def _source_file(cls: type) -> str | None:

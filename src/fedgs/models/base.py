@@ -4,6 +4,8 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from pydantic import field_serializer
+
 from fedgs.errors import ConfigError
 from fedgs.registry import Variant, build, register
 
@@ -30,7 +32,12 @@ class Model(Variant):
 class FunctionModel(Model):
     """A user's function without arguments that returns an `nn.Module`."""
 
+    name: ClassVar[str] = "function"
     function: Callable[[], Any]
+
+    @field_serializer("function")
+    def _qualified_name(self, function: Callable[[], Any]) -> str:
+        return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
     @property
     def defined_in(self) -> str | None:

@@ -1,0 +1,194 @@
+"""What is asked: one run's configuration, frozen and checked.
+
+A configuration file is TOML with the tables and keys of `Config`; a variant is a table with `name` or just its name. Values not
+given default to what the data set's table in the paper says. How files, `--set` and grids become configurations: `experiments.grid`.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_serializer, field_validator
+
+from fedgs.errors import ConfigError
+from fedgs.registry import Variant, build, source_digest, table
+
+__all__ = ["Config", "Evaluation", "Execution", "Training", "cohort_limit", "fingerprint"]
+
+FINGERPRINT_FORMAT = 1  # raise it when the same configuration starts to give other numbers
+
+
+class Training(Variant):
+    """How clients train and how many are selected (SPEC's hyper-parameters; the defaults are Synthetic's).
+
+    Attributes:
+        rounds: T, communication rounds.
+        proportion: share of the N clients that may be selected, in (0, 1]; M = max(1, floor(proportion N + 1e-9)).
+        cohort_limit: M itself; giving both is an error unless they agree.
+        local_steps: E, SGD steps a selected client makes.
+        batch_size: B.
+        learning_rate: eta of round 0.
+        decay: eta is multiplied by it every round, in (0, 1].
+        mu: weight of the proximal term (mu/2)·|theta - theta^t|² of the local objective (FedProx).
+        precision: arithmetic of forward and backward passes.
+
+    >>> Training(rounds=5).local_steps
+    10
+    """
+
+    family = "training"
+    rounds: int = Field(default=1000, ge=1)
+    proportion: float | None = Field(default=None, gt=0, le=1)
+    cohort_limit: int | None = Field(default=None, ge=1)
+    local_steps: int = Field(default=10, ge=1)
+    batch_size: int = Field(default=10, ge=1)
+    learning_rate: float = Field(default=0.1, gt=0, allow_inf_nan=False)
+    decay: float = Field(default=0.998, gt=0, le=1)
+    mu: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    precision: Literal["float32", "bf16"] = "float32"
+
+    def with_defaults(self, defaults: Mapping[str, Any]) -> Self:
+        """The same settings with `defaults` where nothing was given."""
+        given = {key: getattr(self, key) for key in self.model_fields_set}
+        rest = dict(defaults)
+        if given.get("cohort_limit") is not None and given.get("proportion") is None:
+            rest.pop("proportion", None)
+        return type(self)(**{**rest, **given})
+
+
+class Evaluation(Variant):
+    """When the global model is evaluated.
+
+    Attributes:
+        every: rounds divisible by it, and the last model, are evaluated.
+    """
+
+    family = "evaluation"
+    every: int = Field(default=5, ge=1)
+
+
+class Execution(Variant):
+    """How a run is carried out; no part of its identity.
+
+    Attributes:
+        engine: "auto" is a fixed rule of model and device; what it chose is stored with the run.
+        device: where tensors live: "cpu", "cuda" or "cuda:0".
+        workers: processes that share a grid; None: one a physical core for image models, one for small ones.
+        checkpoint_every: rounds between two checkpoints.
+    """
+
+    family = "execution"
+    engine: Literal["auto", "loop", "stacked"] = "auto"
+    device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:\d+)?)$")
+    workers: int | None = Field(default=None, ge=1)
+    checkpoint_every: int = Field(default=50, ge=1)
+
+
+class Config(Variant):
+    """One run: data, who is available, who is selected, what is trained.
+
+    Attributes:
+        data, availability, method, model: variants; a name, a table with `name` or the object itself.
+        label: what tables call the method; None: derived from the settings.
+        seed: of theta^0, local batches and sampling.
+
+    >>> Config(data="synthetic", availability="LDF", method="uniform", seed=3).availability.seed
+    3
+    """
+
+    data: Variant
+    availability: Variant
+    method: Variant
+    model: Variant | None = None
+    training: Training = Training()
+    evaluation: Evaluation = Evaluation()
+    execution: Execution = Execution()
+    seed: int = Field(default=0, ge=0)
+    label: str | None = None
+
+    @field_validator("data", "availability", "method", "model", mode="before")
+    @classmethod
+    def _variant(cls, value: Any, info: Any) -> Any:
+        return None if value is None else build(info.field_name, value)
+
+    @field_validator("training", "evaluation", "execution", mode="before")
+    @classmethod
+    def _settings(cls, value: Any, info: Any) -> Any:
+        if isinstance(value, Mapping):
+            return cls.model_fields[info.field_name].annotation(**value)  # type: ignore[misc]
+        return value
+
+    @field_serializer("data", "availability", "method", "model")
+    def _as_table(self, value: Variant | None) -> dict[str, Any] | None:
+        return None if value is None else table(value)
+
+    def model_post_init(self, context: Any) -> None:
+        """Fill in what follows from other values: the availability's seed, the data set's training row and model."""
+        if getattr(self.availability, "seed", 0) is None:
+            self._fill(availability=self.availability.model_copy(update={"seed": self.seed}))
+        defaults = getattr(self.data, "defaults", None)
+        if defaults is not None:
+            self._fill(training=self.training.with_defaults(defaults.training))
+            if self.model is None and defaults.model is not None:
+                self._fill(model=build("model", defaults.model))
+
+    def _fill(self, **values: Any) -> None:
+        self.__dict__.update(values)
+
+    def tables(self) -> dict[str, Any]:
+        """The configuration as TOML-ready tables; values that are None are left out.
+
+        >>> Config(data="synthetic", availability="IDL", method="md").tables()["method"]["name"]
+        'md'
+        """
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+def cohort_limit(training: Training, num_clients: int) -> int:
+    """M for a federation of N clients.
+
+    Raises:
+        ConfigError: M > N, or `proportion` and `cohort_limit` that contradict each other; with both numbers.
+
+    >>> cohort_limit(Training(proportion=0.2), 30), cohort_limit(Training(cohort_limit=7), 30)
+    (6, 7)
+    """
+    proportion, limit = training.proportion, training.cohort_limit
+    if proportion is None and limit is None:
+        proportion = 0.2
+    from_proportion = None if proportion is None else max(1, int(proportion * num_clients + 1e-9))
+    if limit is not None and from_proportion is not None and limit != from_proportion:
+        raise ConfigError(
+            f"training.cohort_limit = {limit} and training.proportion = {proportion} contradict each other: the proportion of "
+            f"{num_clients} clients is {from_proportion}; give one of them"
+        )
+    chosen = limit if limit is not None else from_proportion
+    assert chosen is not None
+    if chosen > num_clients:
+        raise ConfigError(f"training.cohort_limit must be at most {num_clients}, the number of clients; got {chosen}")
+    return chosen
+
+
+def fingerprint(config: Config, *, data_fingerprint: str, limit: int) -> str:
+    """A run's identity, 16 hexadecimal digits: what changes its numbers, not how it is executed nor for how many rounds.
+
+    Args:
+        config: resolved.
+        data_fingerprint: hash of the federation's content.
+        limit: M, so that a proportion and the cohort limit it means are the same run.
+    """
+    tables = config.tables()
+    training = {k: v for k, v in tables["training"].items() if k not in ("rounds", "proportion", "cohort_limit")}
+    identity = {
+        "format": FINGERPRINT_FORMAT,
+        "data": data_fingerprint,
+        "training": {**training, "cohort_limit": limit},
+        **{key: tables.get(key) for key in ("availability", "method", "model", "evaluation", "seed")},
+        "sources": {
+            family: digest
+            for family in ("data", "availability", "method", "model")
+            if (part := getattr(config, family)) is not None and (digest := source_digest(part)) is not None
+        },
+    }
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]

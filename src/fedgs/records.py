@@ -1,0 +1,206 @@
+"""What came out: one record a round, and the folder of a run.
+
+A run's folder holds `config.toml` (resolved), `rounds.jsonl` (deterministic: equal runs have equal files), `timings.jsonl`
+(seconds), `clients.npz` (names, data sizes, label counts: what tables and pages need beside the records) and, where they apply,
+`memory.npz` (the sampler's arrays at the start, such as the distances H), `checkpoint.npz` and `failure.json`. Everything here
+reads and writes without torch and without the data.
+"""
+
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+
+from fedgs.arrays import AnyArray
+from fedgs.clients import Clients
+from fedgs.errors import OutputError
+
+__all__ = ["Record", "RunFolder", "write_atomically"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """Round t: who was there, who was selected, and how good theta^t was before the round's update.
+
+    Attributes:
+        round: t; the last record, t = T, holds the metrics of the final model only.
+        available, cohort: the clients' own keys, or None in the last record.
+        num_available: size of A_t.
+        draws: how often each cohort member was drawn, for samplers that draw with replacement.
+        weights: aggregation weights of the cohort, sum 1.
+        selection_status: the solver's status; "all" when everyone available was selected, "skipped" for an empty round.
+        selection_objective, selection_upper_bound: the solver's figures.
+        test_loss, test_accuracy, valid_loss: of theta^t, or None where the round was not evaluated.
+    """
+
+    round: int
+    available: Sequence[str | int] | None = None
+    num_available: int | None = None
+    cohort: Sequence[str | int] | None = None
+    draws: Sequence[int] | None = None
+    weights: Sequence[float] | None = None
+    selection_status: str | None = None
+    selection_objective: float | None = None
+    selection_upper_bound: float | None = None
+    test_loss: float | None = None
+    test_accuracy: float | None = None
+    valid_loss: float | None = None
+
+    def to_json(self) -> str:
+        """One line without the newline.
+
+        >>> Record.from_json(Record(round=3, cohort=["a"]).to_json()).cohort
+        ['a']
+        """
+        return json.dumps(self.__dict__, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(line: str) -> "Record":
+        """Raises `OutputError` for a line that is not a record."""
+        try:
+            return Record(**json.loads(line))
+        except (ValueError, TypeError):
+            raise OutputError(f"not a record of a round: {line[:80]!r}") from None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The record as a plain dictionary."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """One run on disk.
+
+    >>> RunFolder(Path("nowhere")).exists()
+    False
+    """
+
+    path: Path
+
+    def exists(self) -> bool:
+        """Whether the folder holds a run."""
+        return (self.path / "config.toml").is_file()
+
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration as plain tables.
+
+        Raises:
+            OutputError: no such file, or not TOML.
+        """
+        try:
+            return tomllib.loads((self.path / "config.toml").read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise OutputError(f"{self.path / 'config.toml'} is not readable: {error}") from None
+
+    def records(self) -> list[Record]:
+        """All complete records, in order of rounds; the rest of a line that was cut off is left out.
+
+        Raises:
+            OutputError: a complete line that is not a record, or rounds out of order.
+        """
+        records = [Record.from_json(line) for line in self._lines("rounds.jsonl")]
+        for position, record in enumerate(records):
+            if record.round != position:
+                raise OutputError(f"{self.path / 'rounds.jsonl'}: line {position + 1} is round {record.round}, not {position}")
+        return records
+
+    def timings(self) -> list[dict[str, float]]:
+        """Seconds by phase, one entry a round."""
+        return [json.loads(line) for line in self._lines("timings.jsonl")]
+
+    def clients(self) -> Clients:
+        """Names, data sizes, label counts and features of the run's clients."""
+        try:
+            with np.load(self.path / "clients.npz", allow_pickle=False) as stored:
+                names = json.loads(str(stored["names"]))
+                counts = stored["label_counts"] if "label_counts" in stored else None
+                features = stored["features"] if "features" in stored else None
+                return Clients(tuple(names), stored["data_sizes"], counts, features)
+        except (OSError, ValueError, KeyError) as error:
+            raise OutputError(f"{self.path / 'clients.npz'} is not readable: {error}") from None
+
+    def arrays(self, name: str) -> dict[str, AnyArray]:
+        """The arrays of `NAME.npz` in the folder; empty where there is no such file."""
+        path = self.path / f"{name}.npz"
+        if not path.is_file():
+            return {}
+        with np.load(path, allow_pickle=False) as stored:
+            return {key: stored[key] for key in stored.files}
+
+    def failure(self) -> dict[str, Any] | None:
+        """Why the run ended early (`round`, `client`, `error`, `traceback`), or None."""
+        path = self.path / "failure.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+    def create(self, config: Mapping[str, Any], clients: Clients, memory: Mapping[str, AnyArray]) -> None:
+        """Write what does not change during the run; `config.toml` last, since it marks the folder as a run's."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        arrays: dict[str, Any] = {"names": json.dumps(list(clients.names)), "data_sizes": clients.data_sizes}
+        if clients.label_counts is not None:
+            arrays["label_counts"] = clients.label_counts
+        if clients.features is not None:
+            arrays["features"] = clients.features
+        save_arrays(self.path / "clients.npz", arrays)
+        if memory:
+            save_arrays(self.path / "memory.npz", memory)
+        self.write_config(config)
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Write `config.toml`."""
+        write_atomically(self.path / "config.toml", tomli_w.dumps(dict(config)).encode())
+
+    def write_failure(self, failure: Mapping[str, Any] | None) -> None:
+        """Write `failure.json`, or remove it."""
+        path = self.path / "failure.json"
+        if failure is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_atomically(path, json.dumps(failure, indent=1).encode())
+
+    def size(self, name: str) -> int:
+        """Bytes of a file in the folder, 0 where there is none."""
+        path = self.path / name
+        return path.stat().st_size if path.is_file() else 0
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut a file to its first `size` bytes."""
+        path = self.path / name
+        if path.is_file():
+            os.truncate(path, size)
+
+    def append(self, name: str, lines: Sequence[str]) -> None:
+        """Append lines to `rounds.jsonl` or `timings.jsonl`."""
+        with (self.path / name).open("a", encoding="utf-8") as file:
+            file.write("".join(line + "\n" for line in lines))
+
+    def _lines(self, name: str) -> Iterator[str]:
+        path = self.path / name
+        if path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            yield from text.split("\n")[:-1]  # what stands behind the last newline was cut off
+
+
+def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write an uncompressed .npz atomically."""
+    temporary = path.with_name(path.name + ".part")
+    with temporary.open("wb") as file:
+        np.savez(file, **dict(arrays))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a whole file or nothing: to a temporary name, to the disk, then renamed."""
+    temporary = path.with_name(path.name + ".part")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
