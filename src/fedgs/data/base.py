@@ -21,7 +21,13 @@ class Defaults:
     training: Mapping[str, Any]
 
 
-SYNTHETIC_TRAINING = {"rounds": 1000, "proportion": 0.2, "batch_size": 10, "local_steps": 10, "learning_rate": 0.1}
+SYNTHETIC_TRAINING: Mapping[str, Any] = {
+    "rounds": 1000,
+    "proportion": 0.2,
+    "batch_size": 10,
+    "local_steps": 10,
+    "learning_rate": 0.1,
+}
 
 
 class Data(Variant):
@@ -34,6 +40,15 @@ class Data(Variant):
     family: ClassVar[str] = "data"
     defaults: ClassVar[Defaults] = Defaults(model=None, training=SYNTHETIC_TRAINING)
     seed: int = Field(default=0, ge=0)
+
+    @property
+    def title(self) -> str:
+        """What headings and tables call this data set."""
+        return self.name
+
+    def defaults_for(self, federation: Federation) -> Defaults:
+        """The model and training settings that stand where the user gives none, now that the federation is known."""
+        return self.defaults
 
     def load(self, data_dir: Path | None = None) -> Federation:
         """The federation; files are searched in `data_dir` first.

@@ -1,8 +1,10 @@
 """A federation: the clients' examples in one contiguous array, with an index range per client."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +24,13 @@ class Part:
         x: (n, ...) examples, held as they came (float32 vectors, uint8 images); may be memory-mapped.
         y: (n,) int64 labels 0..C-1.
         offsets: (N+1,) ascending; client k holds rows offsets[k]:offsets[k+1]. The server's test set has offsets (0, n).
+        index: (n,) row of each example in the set that was partitioned, or None where there was no such set.
     """
 
     x: AnyArray
     y: IntArray
     offsets: IntArray
+    index: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -34,6 +38,13 @@ class Part:
     def rows(self, client: int) -> slice:
         """The rows of one client."""
         return slice(int(self.offsets[client]), int(self.offsets[client + 1]))
+
+    def label_counts(self, num_labels: int) -> IntArray:
+        """(N, C) examples by client and label."""
+        count = len(self.offsets) - 1
+        owner = np.repeat(np.arange(count), np.diff(self.offsets))
+        flat = np.bincount(owner * num_labels + self.y, minlength=count * num_labels)
+        return flat.reshape(count, num_labels).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,7 @@ class Federation:
         train, test: see `Part`.
         validation: the clients' validation parts, or None where there are none.
         normalization: None where x is fed to the model as it is.
+        facts: how the federation came about (partition, clients left out, ...), JSON-like; no part of the fingerprint.
 
     Raises:
         DataError: parts that do not fit the clients, labels out of range, examples with NaN or inf.
@@ -79,6 +91,7 @@ class Federation:
     validation: Part | None
     test: Part
     normalization: Normalization | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         count = len(self.clients)
@@ -91,7 +104,9 @@ class Federation:
                 raise DataError(f"the {label} part has {len(part.x)} examples, {len(part.y)} labels, {part.offsets[-1]} rows")
             if part.x.shape[1:] != self.example_shape:
                 raise DataError(f"{label} examples have shape {part.x.shape[1:]}, training examples {self.example_shape}")
-            if len(part.y) and not (0 <= int(part.y.min()) and int(part.y.max()) < self.num_labels):
+            if part.x.dtype != self.train.x.dtype:
+                raise DataError(f"{label} examples are {part.x.dtype}, training examples {self.train.x.dtype}")
+            if len(part.y) and not (int(part.y.min()) >= 0 and int(part.y.max()) < self.num_labels):
                 raise DataError(
                     f"{label} labels must be in 0..{self.num_labels - 1}, got {int(part.y.min())}..{int(part.y.max())}"
                 )
@@ -177,12 +192,10 @@ class Federation:
             num_labels = max(num_labels, int(validation_labels.max(initial=-1)) + 1)
             index = np.searchsorted(unique, validation[2])
             validation_part = _grouped(validation[0], validation_labels, index, len(unique))
-        label_counts = np.zeros((len(unique), num_labels), dtype=np.int64)
-        np.add.at(label_counts, (owner_index, labels), 1)
         clients = Clients(
             names=tuple(unique.tolist()),
             data_sizes=np.diff(train.offsets),
-            label_counts=label_counts,
+            label_counts=train.label_counts(num_labels),
             features=None if client_features is None else np.asarray(client_features, dtype=np.float64),
         )
         test_part = Part(_examples(test[0]), test_labels, np.array([0, len(test_labels)], dtype=np.int64))
@@ -193,9 +206,9 @@ def _labels(y: AnyArray, where: str) -> IntArray:
     labels = np.asarray(y)
     if labels.ndim != 1:
         raise DataError(f"{where}: labels must be a 1-d array, got shape {labels.shape}")
-    if not np.issubdtype(labels.dtype, np.integer):
-        if not np.issubdtype(labels.dtype, np.floating) or not np.all(labels == np.floor(labels)):
-            raise DataError(f"{where}: labels must be integers >= 0, got {labels.dtype}")
+    whole = np.issubdtype(labels.dtype, np.floating) and bool(np.all(labels == np.floor(labels)))
+    if not np.issubdtype(labels.dtype, np.integer) and not whole:
+        raise DataError(f"{where}: labels must be integers >= 0, got {labels.dtype}")
     if len(labels) and labels.min() < 0:
         raise DataError(f"{where}: labels must be integers >= 0, got {labels.min()}")
     return labels.astype(np.int64)

@@ -1,5 +1,6 @@
 """The interface of models: a frozen variant with `build`, and the wrapper for a user's function."""
 
+import importlib.util
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -12,7 +13,7 @@ from fedgs.registry import Variant, build, register
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["FunctionModel", "Model", "as_model", "model"]
+__all__ = ["FunctionModel", "Model", "as_model", "model", "need_torch"]
 
 
 class Model(Variant):
@@ -29,11 +30,15 @@ class Model(Variant):
         raise TypeError(f"{type(self).__name__} must define build(example_shape, num_labels)")
 
 
+def _qualified_name(function: Any) -> str:
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
 class FunctionModel(Model):
     """A user's function without arguments that returns an `nn.Module`."""
 
     name: ClassVar[str] = "function"
-    function: Callable[[], Any]
+    function: Annotated[Callable[[], Any], PlainSerializer(_qualified_name, return_type=str)]
 
     @field_serializer("function")
     def _qualified_name(self, function: Callable[[], Any]) -> str:
@@ -67,8 +72,10 @@ def model(name: str) -> Callable[[ModelFunction], ModelFunction]:
     """
 
     def add(function: ModelFunction) -> ModelFunction:
+        given = function
+
         class Registered(FunctionModel):
-            function: Callable[[], Any] = function
+            function: Callable[[], Any] = Field(default=given, exclude=True)  # its name stands for it
 
         Registered.__name__ = Registered.__qualname__ = function.__name__
         Registered.__module__ = function.__module__
@@ -77,6 +84,12 @@ def model(name: str) -> Callable[[ModelFunction], ModelFunction]:
         return function
 
     return add
+
+
+def need_torch() -> None:
+    """Raise `MissingExtraError` where PyTorch is not installed."""
+    if importlib.util.find_spec("torch") is None:
+        raise require_extra("torch", "sim")
 
 
 def as_model(value: Any) -> Model:

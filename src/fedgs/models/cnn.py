@@ -2,22 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from fedgs.errors import ConfigError, require_extra
-from fedgs.models.base import Model
+from fedgs.errors import ConfigError
+from fedgs.models.base import Model, need_torch
 from fedgs.registry import register
 
 if TYPE_CHECKING:
     from torch import nn
 
 __all__ = ["CifarCNN", "FashionCNN"]
-
-
-def _torch_nn() -> "type[nn]":  # type: ignore[valid-type]
-    try:
-        from torch import nn
-    except ImportError:
-        raise require_extra("torch", "sim") from None
-    return nn
 
 
 def _image_side(model: str, example_shape: tuple[int, ...], smallest: int) -> tuple[int, int, int]:
@@ -41,7 +33,9 @@ class CifarCNN(Model):
     """
 
     def build(self, example_shape: tuple[int, ...], num_labels: int) -> "nn.Module":
-        nn = _torch_nn()
+        need_torch()
+        from torch import nn
+
         channels, height, width = _image_side("cifar_cnn", example_shape, smallest=16)
         after = [((side - 4) // 2 - 4) // 2 for side in (height, width)]
         return nn.Sequential(
@@ -63,7 +57,9 @@ class FashionCNN(Model):
     """
 
     def build(self, example_shape: tuple[int, ...], num_labels: int) -> "nn.Module":
-        nn = _torch_nn()
+        need_torch()
+        from torch import nn
+
         channels, height, width = _image_side("fashion_cnn", example_shape, smallest=4)
         return nn.Sequential(
             nn.Conv2d(channels, 32, 5, padding=2), nn.MaxPool2d(2), nn.ReLU(),

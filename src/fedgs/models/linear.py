@@ -3,8 +3,7 @@
 import math
 from typing import TYPE_CHECKING
 
-from fedgs.errors import require_extra
-from fedgs.models.base import Model
+from fedgs.models.base import Model, need_torch
 from fedgs.registry import register
 
 if TYPE_CHECKING:
@@ -22,10 +21,9 @@ class LogisticRegression(Model):
     """
 
     def build(self, example_shape: tuple[int, ...], num_labels: int) -> "nn.Module":
-        try:
-            from torch import nn
-        except ImportError:
-            raise require_extra("torch", "sim") from None
+        need_torch()
+        from torch import nn
+
         linear = nn.Linear(math.prod(example_shape), num_labels)
         nn.init.zeros_(linear.bias)
         return linear if len(example_shape) == 1 else nn.Sequential(nn.Flatten(), linear)

@@ -1,0 +1,144 @@
+"""A federation of your own from one .npz file."""
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from fedgs.arrays import AnyArray, IntArray
+from fedgs.clients import Clients
+from fedgs.data.assemble import kept_clients
+from fedgs.data.base import SYNTHETIC_TRAINING, Data, Defaults
+from fedgs.data.federation import Federation, Part
+from fedgs.errors import DataError
+from fedgs.registry import register
+
+__all__ = ["File", "read_npz"]
+
+
+@register("data", "file")
+class File(Data):
+    """A federation from one `.npz` file.
+
+    Its arrays: `x` (n, ...) examples; `y` (n,) labels 0..C-1; `client` (n,) the owner of each, -1 for the server's test set;
+    optionally `split` (n,) with 0 train, 1 validation, 2 test (all test rows together are the server's test set; without
+    `split`, rows of clients are for training); optionally `client_features` (N, d), the vectors u_k, one row a client in
+    ascending order.
+
+    Attributes:
+        path: the file; a relative path is looked up in --data-dir first, then in the current folder.
+        drop_empty: leave clients without a training example out instead of refusing them.
+    """
+
+    path: str
+    drop_empty: bool = False
+
+    @property
+    def title(self) -> str:
+        """The file's name without its ending."""
+        return Path(self.path).stem
+
+    def defaults_for(self, federation: Federation) -> Defaults:
+        """Logistic regression where examples are vectors; for images the model must be named."""
+        return Defaults("logistic" if len(federation.example_shape) == 1 else None, SYNTHETIC_TRAINING)
+
+    def load(self, data_dir: Path | None = None) -> Federation:
+        """The federation.
+
+        Raises:
+            DataError: no such file, a truncated one, missing arrays, lengths that differ, NaN, a client without examples.
+        """
+        path = Path(self.path).expanduser()
+        if data_dir is not None and (data_dir / path).is_file():
+            path = data_dir / path
+        return _federation(read_npz(path), self.title, str(path), drop_empty=self.drop_empty)
+
+
+def read_npz(path: Path) -> dict[str, AnyArray]:
+    """All arrays of an .npz file; pickled objects are refused.
+
+    Raises:
+        DataError: no such file, or one that is truncated or not an .npz file.
+    """
+    if not path.is_file():
+        raise DataError(f"data.path: no file {str(path)!r}")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {key: archive[key] for key in archive.files}
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, KeyError, AttributeError) as error:
+        raise DataError(f"{path} is truncated or is not an .npz file of plain arrays: {error}") from None
+
+
+def _federation(arrays: Mapping[str, AnyArray], name: str, where: str, *, drop_empty: bool) -> Federation:
+    missing = [key for key in ("x", "y", "client") if key not in arrays]
+    if missing:
+        raise DataError(
+            f"{where} needs the arrays x, y and client; {missing[0]} is missing (it has {', '.join(arrays) or 'none'})"
+        )
+    x, y, client, split = _columns(arrays, where)
+    features = arrays.get("client_features")
+    ids = _client_ids(client, None if features is None else len(features), where)
+    if not np.any(split == 2):
+        raise DataError(f"{where} has no test example: mark them with split 2 or client -1")
+    sizes = np.bincount(np.searchsorted(ids, client[split == 0]), minlength=len(ids))
+    kept = kept_clients(sizes, tuple(ids.tolist()), drop_empty=drop_empty)
+    names = ids[kept]
+    train, validation = (_rows(x, y, client, split == code, names) for code in (0, 1))
+    test_rows = np.flatnonzero(split == 2)
+    num_labels = int(y.max()) + 1
+    clients = Clients(
+        names=tuple(names.tolist()),
+        data_sizes=np.diff(train.offsets),
+        label_counts=train.label_counts(num_labels),
+        features=None if features is None else _features(features, where)[kept],
+    )
+    test = Part(x[test_rows], y[test_rows], np.array([0, len(test_rows)], dtype=np.int64))
+    facts = {"left_out": np.setdiff1d(ids, names).tolist()} if len(names) < len(ids) else {}
+    return Federation(name, clients, num_labels, train, validation if len(validation) else None, test, facts=facts)
+
+
+def _columns(arrays: Mapping[str, AnyArray], where: str) -> tuple[AnyArray, IntArray, IntArray, IntArray]:
+    """x, y, client and split, checked: one length, integers in range."""
+    x, y, client = arrays["x"], arrays["y"], arrays["client"]
+    split = arrays.get("split", np.where(client == -1, 2, 0) if client.ndim == 1 else client)
+    for key, column in (("y", y), ("client", client), ("split", split)):
+        if column.ndim != 1 or len(column) != len(x):
+            raise DataError(f"{where}: {key} must have shape ({len(x)},), one for each example of x, got {column.shape}")
+        if not np.issubdtype(column.dtype, np.integer):
+            raise DataError(f"{where}: {key} must hold integers, got {column.dtype}")
+    for key, column, low, high in (("y", y, 0, None), ("client", client, -1, None), ("split", split, 0, 2)):
+        if len(column) and (column.min() < low or (high is not None and column.max() > high)):
+            allowed = f">= {low}" if high is None else f"in {low}..{high}"
+            raise DataError(f"{where}: {key} must be {allowed}, got {column.min()}..{column.max()}")
+    if not (np.issubdtype(x.dtype, np.floating) or np.issubdtype(x.dtype, np.integer)) or x.ndim < 2:
+        raise DataError(f"{where}: x must hold numbers with one example a row, got {x.dtype} of shape {x.shape}")
+    if np.any((client == -1) & (split != 2)):
+        raise DataError(f"{where}: client -1 marks the server's test set, so its rows must have split 2")
+    x = x.astype(np.float32) if np.issubdtype(x.dtype, np.floating) else x
+    return x, y.astype(np.int64), client.astype(np.int64), split.astype(np.int64)
+
+
+def _client_ids(client: IntArray, num_features: int | None, where: str) -> IntArray:
+    """Ascending client ids; with features, row k of which belongs to id k, also those that have no example at all."""
+    ids = np.unique(client[client >= 0])
+    if num_features is None or num_features == len(ids):
+        return ids
+    if len(ids) and num_features > int(ids[-1]):
+        return np.arange(num_features, dtype=np.int64)
+    raise DataError(f"{where}: client_features must have {len(ids)} rows, one a client, got {num_features}")
+
+
+def _features(features: AnyArray, where: str) -> AnyArray:
+    if features.ndim != 2 or not np.issubdtype(features.dtype, np.number) or not np.isfinite(features).all():
+        raise DataError(f"{where}: client_features must be finite numbers of shape (N, d), got {features.dtype} {features.shape}")
+    return features.astype(np.float64)
+
+
+def _rows(x: AnyArray, y: IntArray, client: IntArray, chosen: AnyArray, names: IntArray) -> Part:
+    """The chosen examples of the clients in `names`, grouped by client, their order within a client kept."""
+    rows = np.flatnonzero(chosen & np.isin(client, names))
+    rows = rows[np.argsort(client[rows], kind="stable")]
+    counts = np.bincount(np.searchsorted(names, client[rows]), minlength=len(names))
+    return Part(x[rows], y[rows], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))

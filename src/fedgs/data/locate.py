@@ -1,0 +1,56 @@
+"""Where the files of public data sets are found, and how they are fetched."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fedgs.errors import DataError, require_extra
+
+__all__ = ["cache_folder", "fetch", "find_folder", "search_folders"]
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept: `$XDG_CACHE_HOME/fedgs`, else `~/.cache/fedgs`."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "fedgs"
+
+
+def search_folders(data_dir: Path | None, subfolders: Sequence[str], system: Sequence[str] = ()) -> list[Path]:
+    """The folders to look into, in order: data_dir, `$FEDGS_DATA`, the cache, each with its subfolders; then `system`."""
+    named = [data_dir, Path(os.environ["FEDGS_DATA"]) if os.environ.get("FEDGS_DATA") else None, cache_folder()]
+    bases = [Path(folder).expanduser() for folder in named if folder is not None]
+    return [place for base in bases for place in (base, *(base / sub for sub in subfolders))] + [Path(place) for place in system]
+
+
+def find_folder(files: Sequence[str], folders: Sequence[Path]) -> Path | None:
+    """The first folder that has all `files`."""
+    for folder in folders:
+        if all((folder / file).is_file() for file in files):
+            return folder
+    return None
+
+
+def fetch(base_url: str, files: Mapping[str, str], folder: Path, *, searched: Sequence[Path]) -> Path:
+    """Download `files` (name -> pooch hash, such as "md5:...") into `folder` and check them.
+
+    Raises:
+        MissingExtraError: pooch is not installed.
+        DataError: no connection, or a file whose hash is not the expected one (it is not kept).
+    """
+    places = ", ".join(str(place) for place in dict.fromkeys(searched))
+    try:
+        import pooch
+    except ImportError:
+        raise DataError(f"{', '.join(files)} not found in {places}; {require_extra('pooch', 'sim')}") from None
+    for name, known_hash in files.items():
+        try:
+            pooch.retrieve(base_url + name, known_hash=known_hash, fname=name, path=folder, progressbar=False)
+        except ValueError as error:
+            raise DataError(f"{base_url}{name} has the wrong hash, so it was not kept: {error}") from None
+        except OSError as error:
+            reason = str(error).split("(Caused by")[0].strip() or type(error).__name__
+            raise DataError(
+                f"{name} is not in {places}, and {base_url}{name} could not be downloaded ({reason}); "
+                "put the files into a folder and name it with --data-dir or FEDGS_DATA"
+            ) from None
+    return folder
