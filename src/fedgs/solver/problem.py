@@ -7,9 +7,10 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from fedgs.arrays import FloatArray, FloatMatrix, IntArray
-from fedgs.errors import SelectionError
+from fedgs.errors import GraphError, SelectionError
+from fedgs.graph.distances import MatrixDistances
 
-__all__ = ["Distances", "Effort", "SelectionProblem", "Solution", "Status", "objective"]
+__all__ = ["Distances", "Effort", "SelectionProblem", "Solution", "Status", "check_available", "objective"]
 
 Effort = Literal["fast", "default", "thorough"]
 Status = Literal["optimal", "bounded", "feasible", "time_limit"]
@@ -20,18 +21,20 @@ class Distances(Protocol):
     """Distances that are not held as a matrix: rows on demand, the largest entry, a spanning tree whose metric dominates them."""
 
     maximum: float
-    tree: Any
 
+    @property
+    def tree(self) -> Any: ...
     def __len__(self) -> int: ...
     def rows(self, clients: IntArray) -> FloatMatrix: ...
 
 
 @dataclass(frozen=True, eq=False)
 class SelectionProblem:
-    """Maximise pair_weight * sum over pairs i<j in S of h_ij - sum over k in S of z_k, over S within `available`, |S| = cohort_size.
+    """Maximise pair_weight * sum over pairs i<j in S of h_ij - sum over k in S of z_k, S within `available`, |S| = cohort_size.
 
     Attributes:
-        distance: (N, N) matrix H, symmetric, >= 0, 0 on the diagonal, inf for unreachable; or `Distances`.
+        distance: (N, N) matrix H, symmetric, >= 0, 0 on the diagonal, inf for unreachable (it counts as the largest finite
+            distance); or `Distances`. A matrix is checked each time, O(N²): for many rounds, make one `MatrixDistances` of it.
         balance_penalty: (N,) z_k (SPEC: 2 (v_k - mean(v) - M/N) + 1).
         cohort_size: m, 1 <= m <= number of available clients.
         pair_weight: c >= 0 of one unordered pair (`paper` scale: 2 alpha / N).
@@ -58,9 +61,26 @@ class SelectionProblem:
             return np.arange(len(self.balance_penalty))
         return np.sort(np.asarray(self.available, dtype=np.int64))
 
+    @cached_property
+    def distances(self) -> Distances:
+        """The distances behind one interface, without inf."""
+        if not isinstance(self.distance, np.ndarray):
+            return self.distance
+        try:
+            return MatrixDistances(self.distance)
+        except GraphError as error:
+            raise SelectionError(str(error)) from None
+
     def __post_init__(self) -> None:
-        if not 1 <= self.cohort_size <= len(self.pool):
-            raise SelectionError(f"cohort_size must be in 1..{len(self.pool)} (available clients), got {self.cohort_size}")
+        count = len(self.distances)
+        _check_penalty(self.balance_penalty, count)
+        if self.available is not None:
+            check_available(self.available, count)
+        size = self.cohort_size
+        if not isinstance(size, int | np.integer) or not 1 <= size <= len(self.pool):
+            raise SelectionError(f"cohort_size must be in 1..{len(self.pool)} (available clients), got {size}")
+        if not (self.pair_weight >= 0 and np.isfinite(self.pair_weight * size * size * self.distances.maximum)):
+            raise SelectionError(f"pair_weight must be >= 0 and finite, also times the distances, got {self.pair_weight}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +110,33 @@ def objective(problem: SelectionProblem, cohort: IntArray) -> float:
     >>> objective(SelectionProblem(H, np.array([1.0, 1.0]), cohort_size=2, pair_weight=2.0), np.array([0, 1]))
     4.0
     """
-    rows = problem.distance if isinstance(problem.distance, np.ndarray) else None
-    block = rows[np.ix_(cohort, cohort)] if rows is not None else problem.distance.rows(cohort)[:, cohort]  # type: ignore[union-attr]
+    block = problem.distances.rows(cohort)[:, cohort]
     pairs = float(np.sum(np.triu(block, 1)))
     return problem.pair_weight * pairs - float(np.sum(problem.balance_penalty[cohort]))
+
+
+def check_available(available: IntArray, count: int) -> None:
+    """Raise `SelectionError` unless `available` holds distinct indices in 0..count-1, at least one. O(a + N).
+
+    >>> check_available(np.array([0, 7]), 3)
+    Traceback (most recent call last):
+    fedgs.errors.SelectionError: available must hold client indices in 0..2, got 7
+    """
+    indices = np.asarray(available)
+    if indices.ndim != 1 or not (np.issubdtype(indices.dtype, np.integer) or len(indices) == 0):
+        raise SelectionError(f"available must be a 1-d array of client indices, got {indices.dtype} of shape {indices.shape}")
+    if len(indices) == 0:
+        raise SelectionError("available must hold at least one client, got none")
+    if indices.min() < 0 or indices.max() >= count:
+        outside = indices[(indices < 0) | (indices >= count)][0]
+        raise SelectionError(f"available must hold client indices in 0..{count - 1}, got {outside}")
+    times = np.bincount(indices, minlength=1)
+    if times.max() > 1:
+        raise SelectionError(f"available must hold distinct clients, got {int(times.argmax())} more than once")
+
+
+def _check_penalty(penalty: FloatArray, count: int) -> None:
+    if np.shape(penalty) != (count,):
+        raise SelectionError(f"balance_penalty must have shape ({count},), one a client, got {np.shape(penalty)}")
+    if not np.isfinite(penalty).all():
+        raise SelectionError(f"balance_penalty must be finite, got {penalty[~np.isfinite(penalty)][0]}")

@@ -1,0 +1,96 @@
+"""How far clients are apart on the graph (the paper's matrix H): all-pairs shortest paths, then one scale for all graphs."""
+
+import numpy as np
+
+from fedgs.arrays import FloatMatrix
+from fedgs.errors import GraphError
+
+__all__ = ["check_lengths", "floyd_warshall", "graph_distance", "shortest_paths"]
+
+# Sums along a path differ in their last bits when they are taken from its other end.
+_ROUNDING = 1e-9
+
+
+def shortest_paths(adjacency: FloatMatrix) -> FloatMatrix:
+    """All-pairs shortest-path distances on the client graph (Algorithm 1, line 3).
+
+    Args:
+        adjacency: (N, N) edge lengths >= 0, symmetric, 0 on the diagonal, inf for no edge. A length of 0 is an edge.
+
+    Returns:
+        (N, N) distances H, symmetric; inf where no path exists.
+
+    Raises:
+        GraphError: not square, not symmetric, a negative length or a NaN.
+
+    >>> shortest_paths(np.array([[0.0, 1.0, 5.0], [1.0, 0.0, 1.0], [5.0, 1.0, 0.0]]))[0]
+    array([0., 1., 2.])
+    """
+    lengths = np.array(adjacency, dtype=np.float64)
+    check_lengths(lengths, "adjacency")
+    return floyd_warshall(lengths)
+
+
+def floyd_warshall(lengths: FloatMatrix) -> FloatMatrix:
+    """Plain O(N³) all-pairs shortest paths in place: the reference of the compiled routines.
+
+    >>> floyd_warshall(np.array([[0.0, 1.0, np.inf], [1.0, 0.0, 2.0], [np.inf, 2.0, 0.0]]))[0]
+    array([0., 1., 3.])
+    """
+    for middle in range(len(lengths)):
+        np.minimum(lengths, lengths[:, middle, None] + lengths[middle], out=lengths)
+    return lengths
+
+
+def graph_distance(paths: FloatMatrix, *, normalize: bool = True) -> FloatMatrix:
+    """H from shortest paths: pairs without a path get the largest finite distance, then the largest entry becomes 1.
+
+    With no edge at all, or with every path of length 0, H is 1 off the diagonal; one client has H = [[0]].
+
+    Args:
+        paths: (N, N), inf where no path exists.
+        normalize: divide by the largest finite entry, so that alpha means the same on any graph.
+
+    >>> graph_distance(np.array([[0.0, 2.0, np.inf], [2.0, 0.0, np.inf], [np.inf, np.inf, 0.0]]))[0]
+    array([0., 1., 1.])
+    """
+    finite = np.isfinite(paths)
+    largest = float(np.max(paths, initial=0.0, where=finite))
+    if largest == 0.0:
+        # Nobody is joined, or all who are joined are at distance 0: only the missing paths tell clients apart, if any do.
+        distance = np.where(finite, 0.0, 1.0) if not finite.all() else np.ones_like(paths)
+        np.fill_diagonal(distance, 0.0)
+        return np.asarray(distance, dtype=np.float64)
+    distance = np.where(finite, paths, largest)
+    return distance / largest if normalize else distance
+
+
+def check_lengths(lengths: FloatMatrix, name: str) -> None:
+    """Raise `GraphError` unless `lengths` is square, symmetric (to 1e-9), >= 0, without NaN, 0 on the diagonal. O(N²).
+
+    >>> check_lengths(np.array([[0.0, 1.0]]), "adjacency")
+    Traceback (most recent call last):
+    fedgs.errors.GraphError: adjacency must be a square matrix, got shape (1, 2)
+    """
+    if lengths.ndim != 2 or lengths.shape[0] != lengths.shape[1]:
+        raise GraphError(f"{name} must be a square matrix, got shape {lengths.shape}")
+    smallest = float(lengths.min(initial=0.0))
+    if np.isnan(smallest):
+        row, column = np.argwhere(np.isnan(lengths))[0]
+        raise GraphError(f"{name} must hold numbers >= 0 or inf; the entry ({row}, {column}) is NaN")
+    if smallest < 0:
+        row, column = np.argwhere(lengths < 0)[0]
+        raise GraphError(f"{name} must be >= 0; the entry ({row}, {column}) is {lengths[row, column]}")
+    if np.diagonal(lengths).any():
+        own = int(np.flatnonzero(np.diagonal(lengths))[0])
+        raise GraphError(f"{name} must be 0 on the diagonal; the entry ({own}, {own}) is {lengths[own, own]}")
+    if not np.array_equal(lengths, lengths.T) and not _nearly_symmetric(lengths):
+        row, column = np.argwhere(~np.isclose(lengths, lengths.T, rtol=_ROUNDING, atol=0.0))[0]
+        raise GraphError(
+            f"{name} must be symmetric; the entries ({row}, {column}) and ({column}, {row}) are "
+            f"{lengths[row, column]} and {lengths[column, row]}"
+        )
+
+
+def _nearly_symmetric(lengths: FloatMatrix) -> bool:
+    return bool(np.isclose(lengths, lengths.T, rtol=_ROUNDING, atol=0.0).all())

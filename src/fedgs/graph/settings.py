@@ -1,0 +1,158 @@
+"""The graph's settings, and the graph: similarity → adjacency → distance."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from fedgs.arrays import FloatMatrix
+from fedgs.clients import Clients
+from fedgs.errors import GraphError
+from fedgs.graph.adjacency import complete_edges, edge_scale, edge_weights
+from fedgs.graph.distance import graph_distance, shortest_paths
+from fedgs.graph.similarity import NormalizeOver, client_features, cosines, feature_products, min_max
+from fedgs.registry import Variant
+
+__all__ = ["ClientGraph", "Graph"]
+
+_AUTHORS: dict[str, Any] = {
+    "normalize_by_norm": True,
+    "normalize_over": "none",
+    "epsilon": 0.01,
+    "sigma_squared": 0.1,
+    "power": 2,
+    "covariance": "scalar",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ClientGraph:
+    """The data-distribution-dependency graph of N clients.
+
+    Attributes:
+        similarity: (N, N) V after normalisation.
+        adjacency: (N, N) edge lengths R, 0 on the diagonal, inf for no edge; in units of the longest edge if the settings
+            normalise distances.
+        distance: (N, N) H: symmetric, >= 0, finite, 0 on the diagonal.
+    """
+
+    similarity: FloatMatrix
+    adjacency: FloatMatrix
+    distance: FloatMatrix
+
+    def __len__(self) -> int:
+        return len(self.distance)
+
+
+class Graph(Variant):
+    """How the client graph is made (3DG of the paper).
+
+    `preset` gives the values that are not given themselves: "paper", or "authors" for those of the authors' code
+    (normalize_by_norm, no rescaling, exp(-V²/0.1), epsilon 0.01, scalar covariance). The object states every value.
+
+    Attributes:
+        similarity: "oracle" (features or label proportions), "private" (the same products by the secure scalar product),
+            "update" (cosines of first updates), "functional" (cosines of first models' outputs on noise).
+        normalize_by_norm: divide products by both norms ("oracle" and "private").
+        normalize_over: which products give the minimum and maximum of the rescaling to [0, 1] ("oracle" and "private").
+        rescale: rescale "update" and "functional" similarities too, over the pairs i≠j; they are in [0, 1] as they come.
+        epsilon: similarities below have no edge, >= 0.
+        sigma_squared: sigma² > 0 of the edge length exp(-V^power / sigma²).
+        power: 1 (paper) or 2 (authors' code).
+        construction: "threshold" (the paper's 3DG); "complete" (Theorem 1's graph, shortest paths of ‖e_i - e_j‖²);
+            "complete_direct" (H is that matrix itself, as the paper's proof has it).
+        unreachable: pairs without a path get the largest finite distance.
+        normalize: divide H by its largest entry.
+        noise_samples, noise_examples, covariance, layer: how "functional" draws its noise and where it looks.
+        path: an .npz with `distance` (and `similarity`, `adjacency`) to be used instead.
+        start: who gives features before round 0: "all" clients, or those "seen", as they come.
+
+    >>> Graph(preset="authors", epsilon=0.5).sigma_squared
+    0.1
+    """
+
+    preset: Literal["paper", "authors"] = "paper"
+    similarity: Literal["oracle", "private", "update", "functional"] = "oracle"
+    normalize_by_norm: bool = False
+    normalize_over: NormalizeOver = "off_diagonal"
+    rescale: bool = False
+    epsilon: float = Field(default=0.1, ge=0, allow_inf_nan=False)
+    sigma_squared: float = Field(default=0.01, gt=0, allow_inf_nan=False)
+    power: Literal[1, 2] = 1
+    construction: Literal["threshold", "complete", "complete_direct"] = "threshold"
+    unreachable: Literal["max"] = "max"
+    normalize: bool = True
+    noise_samples: int = Field(default=256, ge=1)
+    noise_examples: int = Field(default=100, ge=2)
+    covariance: Literal["full", "diagonal", "scalar"] = "full"
+    layer: str | None = None
+    path: str | None = None
+    start: Literal["all", "seen"] = "all"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_preset(cls, given: Any) -> Any:
+        return {**_AUTHORS, **given} if isinstance(given, dict) and given.get("preset") == "authors" else given
+
+    def of_clients(self, clients: Clients) -> ClientGraph:
+        """The oracle's graph: from the clients' features where they have them, else from label proportions.
+
+        Raises:
+            GraphError: there are neither, or a feature is not finite.
+
+        >>> halves = Clients((0, 1, 2), np.array([2, 2, 2]), label_counts=np.array([[2, 0], [1, 1], [0, 2]]))
+        >>> Graph().of_clients(halves).distance
+        array([[0. , 0.5, 1. ],
+               [0.5, 0. , 0.5],
+               [1. , 0.5, 0. ]])
+        """
+        return self.of_products(feature_products(client_features(clients)))
+
+    def of_products(self, products: FloatMatrix) -> ClientGraph:
+        """The graph from raw dot products u_i·u_j, such as the secure scalar product gives.
+
+        Args:
+            products: (N, N) symmetric; the diagonal is needed only by `normalize_by_norm`, `normalize_over = "all"` and the
+                complete constructions, and may be NaN otherwise.
+        """
+        _check(products)
+        if self.construction != "threshold":
+            return self._finish(cosines(products), complete_edges(products), 1.0)
+        similarity = cosines(products) if self.normalize_by_norm else products
+        if self.normalize_over == "all" and np.isnan(np.diagonal(similarity)).any():
+            raise GraphError("graph.normalize_over = 'all' needs every client's own product, unknown here; use 'off_diagonal'")
+        return self._threshold(min_max(similarity, self.normalize_over))
+
+    def of_similarity(self, similarity: FloatMatrix) -> ClientGraph:
+        """The graph from similarities that are in [0, 1] already: `update`, `functional` or the user's own.
+
+        Args:
+            similarity: (N, N) symmetric.
+        """
+        _check(similarity)
+        if self.construction != "threshold":
+            return self._finish(similarity, complete_edges(similarity), 1.0)
+        return self._threshold(min_max(similarity, "off_diagonal" if self.rescale else "none"))
+
+    def _threshold(self, similarity: FloatMatrix) -> ClientGraph:
+        rule = {"epsilon": self.epsilon, "sigma_squared": self.sigma_squared, "power": self.power}
+        weights = edge_weights(similarity, epsilon=self.epsilon, sigma_squared=self.sigma_squared, power=self.power)
+        scale = 1.0 if self.normalize else edge_scale(similarity, **rule)  # type: ignore[arg-type]
+        return self._finish(similarity, weights, scale)
+
+    def _finish(self, similarity: FloatMatrix, weights: FloatMatrix, scale: float) -> ClientGraph:
+        paths = weights if self.construction == "complete_direct" else shortest_paths(weights)
+        any_path = bool((np.isfinite(paths) & (paths > 0)).any())
+        distance = graph_distance(paths, normalize=self.normalize)
+        return ClientGraph(similarity, weights * scale, distance * scale if any_path else distance)
+
+
+def _check(similarity: FloatMatrix) -> None:
+    if similarity.ndim != 2 or similarity.shape[0] != similarity.shape[1]:
+        raise GraphError(f"similarities must be a square matrix, got shape {similarity.shape}")
+    off_diagonal = similarity[~np.eye(len(similarity), dtype=bool)]
+    if not np.isfinite(off_diagonal).all():
+        raise GraphError("similarities between clients must be finite, got NaN or inf")
+    if not np.allclose(off_diagonal, similarity.T[~np.eye(len(similarity), dtype=bool)], rtol=1e-9, atol=1e-12):
+        raise GraphError("similarities must be symmetric")

@@ -1,0 +1,96 @@
+"""How alike clients are: products of their features, brought to [0, 1] (the paper's matrix V)."""
+
+from typing import Literal
+
+import numpy as np
+
+from fedgs.arrays import FloatArray, FloatMatrix
+from fedgs.clients import Clients
+from fedgs.errors import GraphError
+
+__all__ = ["NormalizeOver", "client_features", "cosines", "feature_products", "min_max"]
+
+NormalizeOver = Literal["off_diagonal", "all", "none"]
+
+# Products of identical vectors differ in their last bits; a range below this share of the largest entry is rounding.
+_ROUNDING = 1e-12
+
+
+def client_features(clients: Clients) -> FloatMatrix:
+    """(N, d) vectors u_k of the oracle: the clients' features where they have them, else the label proportions.
+
+    Raises:
+        GraphError: there are neither features nor labels, or a feature is not finite.
+
+    >>> client_features(Clients((0,), np.array([4]), label_counts=np.array([[1, 3]])))
+    array([[0.25, 0.75]])
+    """
+    if clients.features is not None:
+        features = np.asarray(clients.features, dtype=np.float64)
+    elif clients.label_counts is not None:
+        counts = np.asarray(clients.label_counts, dtype=np.float64)
+        features = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
+    else:
+        raise GraphError("the graph of similarity 'oracle' needs client features or labels, and these clients have neither")
+    bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
+    if len(bad):
+        raise GraphError(f"client features must be finite; those of client {clients.names[int(bad[0])]!r} are not")
+    return features
+
+
+def feature_products(features: FloatMatrix) -> FloatMatrix:
+    """(N, N) dot products u_i·u_j of (N, d) features, exactly symmetric. O(N²·d).
+
+    >>> feature_products(np.array([[1.0, 0.0], [1.0, 1.0]]))
+    array([[1., 1.],
+           [1., 2.]])
+    """
+    rows = np.asarray(features, dtype=np.float64)
+    products = rows @ rows.T
+    return (products + products.T) / 2
+
+
+def cosines(products: FloatMatrix) -> FloatMatrix:
+    """Products divided by both norms (`normalize_by_norm`): (N, N) in [-1, 1]; a zero vector is like nobody (0, also itself).
+
+    >>> cosines(np.array([[4.0, 2.0], [2.0, 4.0]]))
+    array([[1. , 0.5],
+           [0.5, 1. ]])
+    """
+    norms = np.sqrt(np.maximum(np.diagonal(products), 0.0))
+    if not np.isfinite(norms).all():
+        raise GraphError("normalize_by_norm needs every client's own product on the diagonal; it is missing for at least one")
+    scale: FloatArray = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+    return np.asarray(np.clip(products * scale[:, None] * scale[None, :], -1.0, 1.0))
+
+
+def min_max(similarity: FloatMatrix, over: NormalizeOver) -> FloatMatrix:
+    """Similarities rescaled linearly to [0, 1].
+
+    Args:
+        similarity: (N, N) symmetric.
+        over: which entries give minimum and maximum. "off_diagonal": the pairs i≠j (then V_ii is set to 1);
+            "all": all i, j, the paper's reading; "none": nothing is rescaled.
+
+    Returns:
+        (N, N); where all entries looked at are equal, every V_ij is 1.
+
+    >>> min_max(np.array([[9.0, 1.0, 3.0], [1.0, 9.0, 2.0], [3.0, 2.0, 9.0]]), "off_diagonal")
+    array([[1. , 0. , 1. ],
+           [0. , 1. , 0.5],
+           [1. , 0.5, 1. ]])
+    """
+    if over == "none":
+        return similarity
+    count = len(similarity)
+    off_diagonal = ~np.eye(count, dtype=bool)
+    looked_at = similarity[off_diagonal] if over == "off_diagonal" else similarity.ravel()
+    if len(looked_at) == 0:
+        return np.ones_like(similarity)
+    low, high = float(looked_at.min()), float(looked_at.max())
+    if high - low <= _ROUNDING * max(abs(low), abs(high)):
+        return np.ones_like(similarity)
+    scaled = np.clip((similarity - low) / (high - low), 0.0, 1.0)
+    if over == "off_diagonal":
+        np.fill_diagonal(scaled, 1.0)
+    return np.asarray(scaled)

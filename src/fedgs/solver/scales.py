@@ -1,0 +1,49 @@
+"""From sampling counts and alpha to the numbers of a selection problem, in both scales (equations 14 to 17)."""
+
+from typing import Literal
+
+import numpy as np
+
+from fedgs.arrays import FloatArray, IntArray
+from fedgs.errors import SelectionError
+
+__all__ = ["Scale", "balance_penalty", "pair_weight"]
+
+Scale = Literal["paper", "cohort"]
+
+
+def balance_penalty(counts: IntArray, cohort_limit: int, available: IntArray, scale: Scale = "paper") -> FloatArray:
+    """The price z of selecting each client: who was selected more often costs more.
+
+    "paper": z_k = 2 (v_k - mean(v) - M/N) + 1, the mean over all N clients. "cohort", the authors' code: the same with m/|A_t|
+    in place of M/N, divided by N - 1.
+
+    Args:
+        counts: (N,) sampling counts v_k >= 0.
+        cohort_limit: M >= 1.
+        available: (a,) indices of the available clients A_t.
+        scale: "paper" or "cohort".
+
+    >>> balance_penalty(np.array([0, 1, 2, 3]), 2, np.arange(4), "paper")
+    array([-3., -1.,  1.,  3.])
+    """
+    total, present = len(counts), len(available)
+    values = np.asarray(counts, dtype=np.float64)
+    share = cohort_limit / total if scale == "paper" else min(cohort_limit, present) / present
+    penalty: FloatArray = 2.0 * (values - values.mean() - share) + 1.0
+    return penalty if scale == "paper" else penalty / max(total - 1, 1)
+
+
+def pair_weight(alpha: float, scale: Scale, clients: int, cohort_size: int) -> float:
+    """The weight of one unordered pair: 2·alpha/N in `paper` scale, 2·alpha/(m(m-1)) in `cohort` scale (0 where m = 1).
+
+    >>> pair_weight(1.0, "paper", 100, 10), pair_weight(1.0, "cohort", 100, 5)
+    (0.02, 0.1)
+    """
+    if not (alpha >= 0 and np.isfinite(alpha)):
+        raise SelectionError(f"alpha must be >= 0 and finite, got {alpha}")
+    if scale == "paper":
+        return 2.0 * alpha / clients
+    if scale != "cohort":
+        raise SelectionError(f"scale must be 'paper' or 'cohort', got {scale!r}")
+    return 2.0 * alpha / (cohort_size * (cohort_size - 1)) if cohort_size > 1 else 0.0
