@@ -5,9 +5,9 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from pydantic import field_serializer
+from pydantic import Field, field_serializer
 
-from fedgs.errors import ConfigError
+from fedgs.errors import ConfigError, require_extra
 from fedgs.registry import Variant, build, register
 
 if TYPE_CHECKING:
@@ -30,15 +30,11 @@ class Model(Variant):
         raise TypeError(f"{type(self).__name__} must define build(example_shape, num_labels)")
 
 
-def _qualified_name(function: Any) -> str:
-    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
-
-
 class FunctionModel(Model):
     """A user's function without arguments that returns an `nn.Module`."""
 
     name: ClassVar[str] = "function"
-    function: Annotated[Callable[[], Any], PlainSerializer(_qualified_name, return_type=str)]
+    function: Callable[[], Any]
 
     @field_serializer("function")
     def _qualified_name(self, function: Callable[[], Any]) -> str:
