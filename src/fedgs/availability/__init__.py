@@ -1,1 +1,30 @@
+"""Who is there: availability modes as rates, and the draw of A_t. Uses NumPy alone."""
 
+from fedgs.availability.base import Availability, EmptyRound, checked_rates
+from fedgs.availability.draw import activity, draw_available
+from fedgs.availability.file import AvailabilityFile
+from fedgs.availability.rates import (
+    Ideal,
+    LabelCycle,
+    LargeLabelsFirst,
+    LessDataFirst,
+    LogNormal,
+    MoreDataFirst,
+    SineLogNormal,
+)
+
+__all__ = [
+    "Availability",
+    "AvailabilityFile",
+    "EmptyRound",
+    "Ideal",
+    "LabelCycle",
+    "LargeLabelsFirst",
+    "LessDataFirst",
+    "LogNormal",
+    "MoreDataFirst",
+    "SineLogNormal",
+    "activity",
+    "checked_rates",
+    "draw_available",
+]

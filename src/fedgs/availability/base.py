@@ -2,13 +2,15 @@
 
 from typing import ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from fedgs.arrays import FloatArray
 from fedgs.clients import Clients
+from fedgs.errors import ConfigError
 from fedgs.registry import Variant
 
-__all__ = ["Availability", "EmptyRound"]
+__all__ = ["Availability", "EmptyRound", "checked_rates"]
 
 EmptyRound = Literal["redraw", "skip"]
 
@@ -26,8 +28,41 @@ class Availability(Variant):
     empty_round: EmptyRound = "redraw"
 
     def check(self, clients: Clients, rounds: int) -> None:
-        """Raise `ConfigError` where the mode cannot serve these clients for rounds 0..rounds-1."""
+        """Find out before a run whether the mode can serve these clients for rounds 0..rounds-1.
+
+        Rates are asked for round after round until somebody can be available: one round as a rule, O(N).
+
+        Raises:
+            ConfigError: the mode needs labels that the clients lack, gives rates outside [0, 1], or no round can have anybody.
+        """
+        if rounds > 0 and not any(np.any(checked_rates(self, clients, t) > 0) for t in range(rounds)):
+            raise ConfigError(
+                f"availability must leave at least one client a chance in some round; with {self.name!r} all "
+                f"{len(clients)} clients have rate 0 in all {rounds} rounds"
+            )
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
         """(N,) probabilities in [0, 1] that each client is available in round `round`, the same in any order of asking."""
         raise TypeError(f"{type(self).__name__} must define rates(round, clients)")
+
+
+def checked_rates(availability: Availability, clients: Clients, round: int) -> FloatArray:
+    """(N,) rates of one round in float64, checked: the border to modes that others write.
+
+    Raises:
+        ConfigError: a wrong shape, or a rate that is NaN or outside [0, 1]; the sentence names the client and the round.
+    """
+    rates = np.asarray(availability.rates(round, clients), dtype=np.float64)
+    if rates.shape != (len(clients),):
+        raise ConfigError(
+            f"availability {availability.name!r} must give {len(clients)} rates, one a client, got shape {rates.shape} "
+            f"in round {round}"
+        )
+    wrong = np.flatnonzero(~((rates >= 0) & (rates <= 1)))  # NaN fails both comparisons
+    if len(wrong):
+        client = int(wrong[0])
+        raise ConfigError(
+            f"availability {availability.name!r} must give rates in [0, 1], got {float(rates[client])} for client "
+            f"{clients.names[client]!r} in round {round}"
+        )
+    return rates

@@ -1,0 +1,71 @@
+"""Drawing A_t from rates: one function for all modes."""
+
+from typing import Literal
+
+import numpy as np
+
+from fedgs.arrays import BoolArray, FloatArray, IntArray
+from fedgs.availability.base import Availability, checked_rates
+from fedgs.clients import Clients
+from fedgs.rng import stream
+
+__all__ = ["activity", "draw_available"]
+
+
+def draw_available(availability: Availability, clients: Clients, round: int) -> tuple[IntArray, Literal["skipped"] | None]:
+    """The available clients A_t: each client k independently with probability p_k(t).
+
+    Depends on the availability (its seed included), the clients and the round alone: any round can be drawn without the others,
+    and every method meets the same clients. Costs O(N).
+
+    Returns:
+        (a,) ascending indices, and "skipped" where the round passes without anybody, else None. `empty_round = "redraw"` draws
+        from the distribution given that somebody is there; where all rates are 0 that is impossible, and the round is skipped.
+
+    Raises:
+        ConfigError: the mode cannot serve these clients, or gives rates outside [0, 1].
+
+    >>> from fedgs.availability import Ideal
+    >>> draw_available(Ideal(), Clients(("a", "b"), np.array([10, 40])), 0)
+    (array([0, 1]), None)
+    """
+    rates = checked_rates(availability, clients, round)
+    rng = stream(availability.seed or 0, "available", round)
+    present = rng.random(len(rates)) < rates  # rate 0: never, rate 1: always
+    if not present.any() and availability.empty_round == "redraw" and rates.any():
+        present = _draw_given_somebody(rates, rng)
+    available = np.flatnonzero(present).astype(np.int64)
+    return available, None if len(available) else "skipped"
+
+
+def activity(availability: Availability, clients: Clients, rounds: int) -> BoolArray:
+    """(N, T) matrix: was client k available in round t, as a run of `rounds` rounds meets it.
+
+    >>> from fedgs.availability import LabelCycle
+    >>> clients = Clients(("a", "b"), np.array([1, 1]), label_counts=np.array([[1, 0], [0, 1]]))
+    >>> activity(LabelCycle(beta=1.0, period=4), clients, 4).astype(int)
+    array([[1, 1, 0, 0],
+           [0, 0, 1, 1]])
+    """
+    matrix = np.zeros((len(clients), rounds), dtype=np.bool_)
+    for t in range(rounds):
+        available, _ = draw_available(availability, clients, t)
+        matrix[available, t] = True
+    return matrix
+
+
+def _draw_given_somebody(rates: FloatArray, rng: np.random.Generator) -> BoolArray:
+    """(N,) independent draws, conditioned on at least one success: what drawing again and again ends in, in one go.
+
+    The lowest present client is k with probability proportional to p_k·prod over i<k of (1 - p_i); given k, the later ones are
+    drawn as always. Holds at the smallest rates, where drawing again would not end.
+    """
+    with np.errstate(divide="ignore"):
+        log_absent = np.log1p(-rates)
+    log_earlier_absent = np.concatenate(([0.0], np.cumsum(log_absent)[:-1]))
+    first_weights = rates / rates.max() * np.exp(log_earlier_absent)
+    first = int(rng.choice(len(rates), p=first_weights / first_weights.sum()))
+    present = rng.random(len(rates)) < rates
+    present[:first] = False
+    present[first] = True
+    return present

@@ -1,0 +1,119 @@
+"""Availability as somebody observed it: a matrix of the user's own."""
+
+import hashlib
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import BeforeValidator
+
+from fedgs.arrays import AnyArray, BoolArray, FloatArray
+from fedgs.availability.base import Availability
+from fedgs.clients import Clients
+from fedgs.errors import ConfigError, DataError
+from fedgs.registry import register
+
+__all__ = ["AvailabilityFile"]
+
+_CELLS = {"0": False, "1": True, "false": False, "true": True}
+
+
+@register("availability", "file")
+class AvailabilityFile(Availability):
+    """Who is there is read from a boolean (N, T) matrix: rates are 0 and 1.
+
+    The file is read once, when it is first needed. A `.npy` file holds booleans or the numbers 0 and 1; a `.csv` file has a line
+    a client, in the clients' order, and a comma-separated value a round: 0, 1, true or false, without a header.
+
+    Attributes:
+        path: of the file, `.npy` or `.csv`; a relative path starts at the working folder.
+
+    Raises:
+        DataError: from `check` and `rates`: no such file, not a matrix, other values than these, lines of different length.
+        ConfigError: from `check` and `rates`: not one row a client, or fewer columns than rounds.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name, "who.csv")
+    >>> _ = path.write_text("1,0,1\\n0,0,1\\n")
+    >>> AvailabilityFile(path=path).rates(2, Clients(("a", "b"), np.array([5, 5])))
+    array([1., 1.])
+    >>> folder.cleanup()
+    """
+
+    path: Annotated[str, BeforeValidator(lambda path: str(path) if isinstance(path, Path) else path)]
+
+    def check(self, clients: Clients, rounds: int) -> None:
+        """As every mode, and: one row a client, at least one column a round."""
+        columns = self._rows_of(clients).shape[1]
+        if rounds > columns:
+            raise ConfigError(
+                f"training.rounds must be at most {columns}, the number of columns of availability.path {self.path!r}, "
+                f"got {rounds}"
+            )
+        super().check(clients, rounds)
+
+    def rates(self, round: int, clients: Clients) -> FloatArray:
+        matrix = self._rows_of(clients)
+        if round >= matrix.shape[1]:
+            raise ConfigError(f"availability.path {self.path!r} has {matrix.shape[1]} columns, there is none for round {round}")
+        return matrix[:, round].astype(np.float64)
+
+    @cached_property
+    def matrix(self) -> BoolArray:
+        """(N, T) what the file holds."""
+        path = Path(self.path)
+        if path.suffix not in (".npy", ".csv"):
+            raise ConfigError(f"availability.path must end in .npy or .csv, got {self.path!r}")
+        if not path.is_file():
+            raise DataError(f"availability.path must be a file, got {self.path!r}, which does not exist")
+        return _read_npy(path) if path.suffix == ".npy" else _read_csv(path)
+
+    @property
+    def content_digest(self) -> str:
+        """A hash of the matrix: what the path stands for, part of a run's identity."""
+        return hashlib.sha256(repr(self.matrix.shape).encode() + np.packbits(self.matrix).tobytes()).hexdigest()
+
+    def _rows_of(self, clients: Clients) -> BoolArray:
+        if len(self.matrix) != len(clients):
+            raise ConfigError(
+                f"availability.path {self.path!r} must have {len(clients)} rows, one a client, got {len(self.matrix)}"
+            )
+        return self.matrix
+
+
+def _read_npy(path: Path) -> BoolArray:
+    try:
+        matrix: AnyArray = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise DataError(f"availability.path {str(path)!r} is not a readable .npy file: {error}") from None
+    if matrix.ndim != 2 or matrix.size == 0:
+        raise DataError(f"availability.path {str(path)!r} must hold a matrix, clients x rounds, got shape {matrix.shape}")
+    if matrix.dtype != np.bool_ and not (matrix.dtype.kind in "iuf" and np.isin(matrix, (0, 1)).all()):
+        raise DataError(f"availability.path {str(path)!r} must hold booleans or the numbers 0 and 1 alone")
+    return matrix.astype(np.bool_)
+
+
+def _read_csv(path: Path) -> BoolArray:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise DataError(f"availability.path {str(path)!r} is not a text file") from None
+    rows = [_csv_row(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    if not rows:
+        raise DataError(f"availability.path {str(path)!r} must have a line a client, got an empty file")
+    for row in rows:
+        if len(row) != len(rows[0]):
+            raise DataError(
+                f"availability.path {str(path)!r} must have lines of equal length, got {len(rows[0])} and {len(row)} values"
+            )
+    return np.array(rows, dtype=np.bool_)
+
+
+def _csv_row(path: Path, number: int, line: str) -> list[bool]:
+    cells = [cell.strip().lower() for cell in line.split(",")]
+    for cell in cells:
+        if cell not in _CELLS:
+            raise DataError(f"availability.path {str(path)!r} must hold 0, 1, true or false, got {cell!r} in line {number}")
+    return [_CELLS[cell] for cell in cells]
