@@ -26,6 +26,9 @@ class Sampler(Variant):
     family: ClassVar[str] = "method"
     weighting: Weighting = "data_size"
 
+    def check(self, clients: Clients, cohort_limit: int) -> None:
+        """Raise `ConfigError` where the sampler cannot serve these clients with cohorts of up to `cohort_limit`."""
+
     def select(self, view: View, rng: np.random.Generator) -> Selection:
         """Who trains in this round.
 
@@ -42,7 +45,7 @@ class AsksLosses(Protocol):
 
     loss_on: Any  # "train" or "validation"
 
-    def candidates(self, view: View, rng: np.random.Generator) -> IntArray:
+    def loss_candidates(self, view: View, rng: np.random.Generator) -> IntArray:
         """Ascending indices of the available clients whose losses are to be computed."""
 
 

@@ -1,0 +1,24 @@
+"""Uniform sampling, the paper's UniformSample."""
+
+import numpy as np
+
+from fedgs.clients import Selection, View
+from fedgs.registry import register
+from fedgs.sampling.base import Sampler
+
+__all__ = ["Uniform"]
+
+
+@register("method", "uniform")
+class Uniform(Sampler):
+    """m available clients without replacement, every set of m equally likely; weights n_k over the cohort's data size.
+
+    >>> from fedgs import Clients
+    >>> clients = Clients(("a", "b", "c"), np.array([5, 1, 9]))
+    >>> view = View(0, clients, np.array([0, 2]), np.zeros(3, dtype=np.int64), cohort_limit=2)
+    >>> Uniform().select(view, np.random.default_rng(0)).clients
+    array([0, 2])
+    """
+
+    def select(self, view: View, rng: np.random.Generator) -> Selection:
+        return Selection(np.sort(rng.choice(view.available, size=view.cohort_size, replace=False)))
