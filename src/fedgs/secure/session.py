@@ -1,0 +1,200 @@
+"""What every party of a ring session has: the plan agreed on, its keys, the session's digest, and its channels to the others.
+
+The session's digest is a hash of the plan and of everybody's public key and fresh nonce. It salts all keys and chooses, for each
+pair of clients, the third client that deals its masks.
+"""
+
+import hashlib
+import os
+import struct
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from fedgs.errors import ConfigError, ProtocolError
+from fedgs.secure.channel import KEY_BYTES, Channel, KeyPair, open_channel
+from fedgs.secure.fixed_point import FixedPoint
+from fedgs.secure.wire import DEALER, EVERYBODY, SERVER, Kind, Message, describe, pack, party_name, single
+
+__all__ = ["Member", "SessionPlan", "dealer_of", "directory_of"]
+
+_PLAN = struct.Struct(">IIdI?")
+_SLOT = 2 * KEY_BYTES  # public key and nonce
+_EMPTY = bytes(_SLOT)
+
+
+@dataclass(frozen=True)
+class SessionPlan:
+    """What all parties must agree on before they start.
+
+    Attributes:
+        clients: N >= 2; clients are 0..N-1.
+        encoding: length, range and fraction bits of the vectors.
+        named_dealer: True: one outside party deals all masks; False: for each pair a third client, which needs N >= 3.
+
+    Raises:
+        ConfigError: too few clients.
+    """
+
+    clients: int
+    encoding: FixedPoint
+    named_dealer: bool = False
+
+    def __post_init__(self) -> None:
+        least = 2 if self.named_dealer else 3
+        if self.clients < least:
+            hint = "" if self.named_dealer else "; two clients need a named dealer, an outside party that deals their masks"
+            raise ConfigError(f"the ring protocol needs at least {least} clients, got {self.clients}{hint}")
+
+    def to_bytes(self) -> bytes:
+        """The plan as it is sent and hashed."""
+        encoding = self.encoding
+        return _PLAN.pack(self.clients, encoding.length, encoding.value_range, encoding.fraction_bits, self.named_dealer)
+
+    def slot(self, party: int) -> int:
+        """The party's place in the directory: clients, then dealer, then server."""
+        return {DEALER: self.clients, SERVER: self.clients + 1}.get(party, party)
+
+    def knows(self, party: int) -> bool:
+        """Whether the party can be part of the session."""
+        return 0 <= party < self.clients or party == SERVER or (self.named_dealer and party == DEALER)
+
+    def check(self, described: bytes, message: Message) -> None:
+        """Refuse a `message` that describes another plan than this one, in words."""
+        if len(described) != _PLAN.size:
+            raise ProtocolError(f"{describe(message)} is malformed: it states no plan")
+        if described != self.to_bytes():
+            raise ProtocolError(
+                f"{describe(message)} states another plan ({_in_words(described)}) than ({_in_words(self.to_bytes())})"
+            )
+
+
+def _in_words(plan: bytes) -> str:
+    clients, length, value_range, bits, named = _PLAN.unpack(plan)
+    dealer = "a named dealer" if named else "third clients as dealers"
+    return f"{clients} clients, vectors of length {length}, range {value_range:g}, {bits} fraction bits, {dealer}"
+
+
+def dealer_of(session: bytes, plan: SessionPlan, pair: tuple[int, int], absent: Collection[int]) -> int | None:
+    """Who deals the masks of a pair: the named dealer, or a third client that the session's digest chooses.
+
+    Candidates are drawn by hashing digest, pair and trial until one is not absent, so that everybody finds the same one and a
+    pair keeps its dealer as long as that one is there. None: nobody is left who could deal.
+    """
+    if plan.named_dealer:
+        return None if DEALER in absent else DEALER
+    low, high = pair
+    candidates = plan.clients - 2
+    if candidates - sum(party < plan.clients and party not in pair for party in absent) <= 0:
+        return None
+    trial = 0
+    while True:
+        digest = hashlib.sha256(session + struct.pack(">III", low, high, trial)).digest()
+        chosen = int.from_bytes(digest[:8], "big") % candidates
+        chosen += chosen >= low  # skip the pair itself: low < high
+        chosen += chosen >= high
+        if chosen not in absent:
+            return chosen
+        trial += 1
+
+
+def directory_of(plan: SessionPlan, introductions: Mapping[int, bytes]) -> bytes:
+    """The directory's message: everybody's public key and nonce, each at its place, zeros for who did not come.
+
+    It is the same bytes for all parties.
+    """
+    slots = [_EMPTY] * (plan.clients + 2)
+    for party, introduction in introductions.items():
+        slots[plan.slot(party)] = introduction
+    return pack(Kind.DIRECTORY, SERVER, EVERYBODY, 0, b"".join(slots))
+
+
+class Member:
+    """One party's own keys and its view of the session. Clients, dealers and the server each hold one.
+
+    Args:
+        plan: what was agreed on.
+        party: its number: 0..N-1, `DEALER` or `SERVER`.
+        keys: keys that were kept, so that others can pin them; None: fresh ones for this session.
+        pins: public keys that this party insists on, by party. Without them it trusts the relay not to swap keys.
+
+    Raises:
+        ConfigError: a pin names an unknown party.
+    """
+
+    def __init__(
+        self, plan: SessionPlan, party: int, *, keys: KeyPair | None = None, pins: Mapping[int, bytes] | None = None
+    ) -> None:
+        unknown = [pinned for pinned in pins or {} if not plan.knows(pinned)]
+        if unknown:
+            raise ConfigError(f"pins name {party_name(unknown[0])}, but the session's clients are 0..{plan.clients - 1}")
+        self.plan = plan
+        self.party = party
+        self._keys = KeyPair.generate() if keys is None else keys
+        self._pins = dict(pins or {})
+        self._nonce = os.urandom(KEY_BYTES)
+        self._directory: bytes | None = None
+        self._session = b""
+        self._channels: dict[int, Channel] = {}
+
+    @property
+    def session(self) -> bytes:
+        """The session's digest, known once the directory came."""
+        if self._directory is None:
+            raise ProtocolError(f"{party_name(self.party)} was asked to act before it had the directory of keys")
+        return self._session
+
+    @property
+    def introduction(self) -> bytes:
+        """Public key and nonce, for the directory."""
+        return self._keys.public + self._nonce
+
+    def hello(self, data: bytes) -> bytes:
+        """Answer the server's invitation: the plan as this party knows it, its public key, a fresh nonce."""
+        message = single(data, where=f"the invitation of {party_name(self.party)}")
+        if message.kind != Kind.INVITATION or message.recipient != self.party or message.sender != SERVER:
+            raise ProtocolError(f"{describe(message)} is misaddressed: it reached {party_name(self.party)} as an invitation")
+        self.plan.check(message.body, message)
+        return pack(Kind.HELLO, self.party, SERVER, 0, self.plan.to_bytes() + self.introduction)
+
+    def join(self, data: bytes) -> None:
+        """Read the directory of keys, once.
+
+        Raises:
+            ProtocolError: malformed, a second one, not with this party's own key, or with a key that is not the pinned one.
+        """
+        message = single(data, where="the directory")
+        if self._directory is not None:
+            raise ProtocolError(f"{describe(message)} is replayed: {party_name(self.party)} has joined already")
+        if message.kind != Kind.DIRECTORY or message.sender != SERVER or len(message.body) != _SLOT * (self.plan.clients + 2):
+            raise ProtocolError(f"{describe(message)} is malformed: a directory of {self.plan.clients} clients was expected")
+        if self._entry(message.body, self.party) != self.introduction:
+            raise ProtocolError(f"{describe(message)} was tampered with: the entry of {party_name(self.party)} is not its own")
+        for party, pinned in self._pins.items():
+            entry = self._entry(message.body, party)
+            if entry not in (_EMPTY, pinned + entry[KEY_BYTES:]):
+                raise ProtocolError(f"{describe(message)} gives a key for {party_name(party)} that is not the pinned one")
+        self._directory = message.body
+        self._session = hashlib.sha256(b"fedgs ring session 1" + self.plan.to_bytes() + message.body).digest()
+
+    def _entry(self, directory: bytes, party: int) -> bytes:
+        start = _SLOT * self.plan.slot(party)
+        return directory[start : start + _SLOT]
+
+    def channel(self, peer: int) -> Channel:
+        """The channel to a peer in this session; kept until `forget`.
+
+        Raises:
+            ProtocolError: the peer is unknown, or is not part of this session.
+        """
+        if peer not in self._channels:
+            session = self.session
+            assert self._directory is not None
+            entry = self._entry(self._directory, peer) if self.plan.knows(peer) else _EMPTY
+            if entry == _EMPTY or peer == self.party:
+                raise ProtocolError(f"{party_name(peer)} is not a party that {party_name(self.party)} can exchange messages with")
+            self._channels[peer] = open_channel(self._keys, self.party, peer, entry[:KEY_BYTES], session)
+        return self._channels[peer]
+
+    def forget(self) -> None:
+        """Drop the channels to others than the server; they are made anew when needed. Keeps memory to one batch."""
+        self._channels = {peer: channel for peer, channel in self._channels.items() if peer == SERVER}
