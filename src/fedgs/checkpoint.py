@@ -1,0 +1,108 @@
+"""Exact resume: a run is its state, so saving a run is saving the state.
+
+A checkpoint is written after the records up to its round and remembers how long their files were. Resuming cuts the files to
+that length and plays the rounds since then again, which gives the same lines, since every draw is keyed by seed and round.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedgs.arrays import AnyArray, IntArray
+from fedgs.clients import Memory
+from fedgs.errors import OutputError
+from fedgs.records import RunFolder, save_arrays
+
+__all__ = ["Checkpoint", "State", "load_checkpoint", "save_checkpoint"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Everything that a run carries from round to round.
+
+    Attributes:
+        round: t, the round to come.
+        parameters: (P,) float32, theta^t.
+        counts: (N,) sampling counts v_k.
+        memory: the sampler's arrays.
+    """
+
+    round: int
+    parameters: torch.Tensor
+    counts: IntArray
+    memory: Memory
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A stored state, and how many bytes of records belong to the rounds before it."""
+
+    state: State
+    engine: str
+    records_bytes: int
+    timings_bytes: int
+
+
+def save_checkpoint(folder: RunFolder, state: State, *, engine: str, start_memory: Memory) -> None:
+    """Write the state atomically; arrays of the memory that are still those of the start are not written again."""
+    header = {
+        "format": FORMAT,
+        "round": state.round,
+        "engine": engine,
+        "records_bytes": folder.size("rounds.jsonl"),
+        "timings_bytes": folder.size("timings.jsonl"),
+        "unchanged_memory": [key for key, value in state.memory.items() if value is start_memory.get(key)],
+    }
+    arrays: dict[str, Any] = {"header": json.dumps(header), "counts": state.counts}
+    arrays["parameters"] = state.parameters.detach().cpu().numpy()
+    for key, value in state.memory.items():
+        if key not in header["unchanged_memory"]:
+            arrays[f"memory.{key}"] = value
+    save_arrays(folder.path / "checkpoint.npz", arrays)
+
+
+def load_checkpoint(folder: RunFolder, start_memory: Memory) -> Checkpoint | None:
+    """The stored state, or None where none was written yet.
+
+    Raises:
+        OutputError: the file is damaged or of another format.
+    """
+    arrays = _read(folder)
+    if not arrays:
+        return None
+    try:
+        header = json.loads(str(arrays["header"]))
+        if header["format"] != FORMAT:
+            raise OutputError(f"{folder.path / 'checkpoint.npz'} has format {header['format']}, this version reads {FORMAT}")
+        memory = {key: start_memory[key] for key in header["unchanged_memory"]}
+        memory |= {key.removeprefix("memory."): array for key, array in arrays.items() if key.startswith("memory.")}
+        state = State(header["round"], torch.from_numpy(arrays["parameters"].copy()), arrays["counts"], memory)
+        return Checkpoint(state, header["engine"], header["records_bytes"], header["timings_bytes"])
+    except KeyError as error:
+        raise OutputError(f"{folder.path / 'checkpoint.npz'} lacks {error}; remove the run's folder to start it anew") from None
+
+
+def _read(folder: RunFolder) -> Mapping[str, AnyArray]:
+    try:
+        return folder.arrays("checkpoint")
+    except (OSError, ValueError, EOFError) as error:
+        raise OutputError(
+            f"{folder.path / 'checkpoint.npz'} is damaged ({error}); remove the run's folder to start it anew"
+        ) from None
+
+
+def equal_states(a: State, b: State) -> bool:
+    """Whether two states are the same to the last bit (up to the NaN's of a memory)."""
+    return (
+        a.round == b.round
+        and torch.equal(a.parameters, b.parameters)
+        and np.array_equal(a.counts, b.counts)
+        and a.memory.keys() == b.memory.keys()
+        and all(np.array_equal(a.memory[key], b.memory[key], equal_nan=a.memory[key].dtype.kind == "f") for key in a.memory)
+    )

@@ -1,0 +1,258 @@
+"""From files, `--set` and grids to configurations: one `Config` a run.
+
+A configuration is laid in layers (defaults, the file, `--set`), each a nest of plain tables. `[grid]` names axes: every combination
+of their values is a run. A key that a variant does not have is dropped for it, and equal runs collapse into one.
+"""
+
+import copy
+import itertools
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from fedgs.config import Config
+from fedgs.errors import ConfigError
+from fedgs.registry import nearest, variant_class
+
+__all__ = ["COMPARISON", "Grid", "expand", "parse_override", "read_config"]
+
+Tables = dict[str, Any]
+FAMILIES = ("data", "availability", "method", "model")
+BASE: Tables = {"data": "synthetic", "availability": "IDL", "method": "fedgs", "seed": 0}
+COMPARISON: Tables = {
+    "data": "synthetic",
+    "availability": "LDF",
+    "method": "fedgs",
+    "training": {"rounds": 200},
+    "grid": {"method": ["fedgs", "uniform", "md", "fedprox", "power_of_choice"], "seed": [0, 1, 2]},
+}
+PRESETS: dict[str, Tables] = {"fedprox": {"method": {"name": "md"}, "training": {"mu": 0.01}}}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What was asked: one configuration a run, the axes they vary over, and where each value came from.
+
+    Attributes:
+        configs: distinct, in the order of the axes.
+        axes: dotted key -> its values; empty for a single run.
+        sources: dotted key -> "default", the file's name or "--set".
+    """
+
+    configs: list[Config]
+    axes: dict[str, list[Any]]
+    sources: dict[str, str]
+
+
+def read_config(path: Path) -> Tables:
+    """A configuration file as nested tables.
+
+    Raises:
+        ConfigError: no such file, or not TOML (with line and column).
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"the configuration {str(path)!r} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the configuration {str(path)!r} is not TOML: {error}") from None
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """`K=V` as a dotted key and a value; V is TOML, and what is not TOML is taken as a string.
+
+    >>> parse_override("method.alpha=2"), parse_override("availability=MDF"), parse_override("seed=[0, 1]")
+    (('method.alpha', 2), ('availability', 'MDF'), ('seed', [0, 1]))
+
+    Raises:
+        ConfigError: no `=` or no key.
+    """
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not key or not all(key.split(".")):
+        raise ConfigError(f"--set takes KEY=VALUE with a dotted key, such as method.alpha=2; got {text!r}")
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value.strip()
+
+
+def expand(given: Mapping[str, Any] | None, overrides: Iterable[tuple[str, Any]] = (), *, file: str = "file") -> Grid:
+    """The configurations that a file (None: the standard comparison) and overrides ask for.
+
+    Args:
+        given: tables of a configuration file.
+        overrides: dotted keys and values, applied in order; a list makes an axis of the grid.
+        file: what to call the file in `sources`.
+
+    Raises:
+        ConfigError: an unknown key, a value out of range, an empty axis, an axis that no variant of the grid knows.
+
+    >>> grid = expand({"grid": {"method": ["fedgs", "uniform"], "method.alpha": [0.0, 1.0]}})
+    >>> [(config.method.name, getattr(config.method, "alpha", None)) for config in grid.configs]
+    [('fedgs', 0.0), ('fedgs', 1.0), ('uniform', None)]
+    """
+    base = COMPARISON if given is None else BASE
+    sources: dict[str, str] = {}
+    tables = _merged({}, base, sources, "default")
+    if given is not None:
+        tables = _merged(tables, given, sources, file)
+    axes = _axes(tables.pop("grid", {}))
+    late: list[tuple[str, Any]] = []
+    for key, value in overrides:
+        _override(tables, axes, late, key, value)
+        sources[key] = "--set"
+    return Grid(_combinations(tables, axes, late), axes, sources)
+
+
+def _merged(lower: Tables, upper: Mapping[str, Any], sources: dict[str, str], source: str) -> Tables:
+    """The lower layer with the upper one laid over it; a variant of another name replaces the lower one whole."""
+    merged = copy.deepcopy(lower)
+    for key, value in upper.items():
+        if key == "grid":
+            merged[key] = {**merged.get(key, {}), **copy.deepcopy(value)} if isinstance(value, Mapping) else value
+        elif key in FAMILIES:
+            table = {"name": value} if isinstance(value, str) else copy.deepcopy(value)
+            here = merged.get(key, {})
+            if isinstance(table, Mapping) and table.get("name", here.get("name")) == here.get("name"):
+                table = _deep(here, table)
+            merged[key] = table
+        elif isinstance(value, Mapping):
+            merged[key] = _deep(merged.get(key, {}), value)
+        else:
+            merged[key] = value
+        for path in _paths(key, merged[key] if key in FAMILIES else value):
+            sources[path] = source
+    return merged
+
+
+def _deep(lower: Any, upper: Mapping[str, Any]) -> Tables:
+    result = copy.deepcopy(dict(lower)) if isinstance(lower, Mapping) else {}
+    for key, value in upper.items():
+        result[key] = _deep(result.get(key), value) if isinstance(value, Mapping) else copy.deepcopy(value)
+    return result
+
+
+def _paths(key: str, value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [path for inner, item in value.items() for path in _paths(f"{key}.{inner}", item)]
+    return [key]
+
+
+def _axes(grid: Any) -> dict[str, list[Any]]:
+    """Dotted axes of a `[grid]` table, written dotted or nested."""
+    if not isinstance(grid, Mapping):
+        raise ConfigError(f"grid must be a table of lists, got {grid!r}")
+    axes: dict[str, list[Any]] = {}
+    for key, value in grid.items():
+        if isinstance(value, Mapping):
+            axes |= {f"{key}.{inner}": values for inner, values in _axes(value).items()}
+        elif isinstance(value, list) and value:
+            axes[key] = list(value)
+        else:
+            raise ConfigError(f"grid.{key} must be a list of at least one value, got {value!r}")
+    return axes
+
+
+def _override(tables: Tables, axes: dict[str, list[Any]], late: list[tuple[str, Any]], key: str, value: Any) -> None:
+    key = key.removeprefix("grid.")
+    family, _, setting = key.partition(".")
+    if isinstance(value, list):
+        if not value:
+            raise ConfigError(f"--set {key} must be a list of at least one value, got []")
+        axes[key] = value
+    elif key in axes:
+        del axes[key]
+        _put(tables, key, value)
+    elif setting and family in axes:
+        late.append((key, value))
+    else:
+        _put(tables, key, value)
+
+
+def _put(tables: Tables, key: str, value: Any) -> None:
+    """Set a dotted key; a bare variant name replaces the whole variant."""
+    *path, last = key.split(".")
+    table = tables
+    for position, part in enumerate(path):
+        here = table.setdefault(part, {})
+        if isinstance(here, str):
+            here = table[part] = {"name": here}
+        if not isinstance(here, dict):
+            raise ConfigError(f"{'.'.join(path[: position + 1])} is not a table, so {key} cannot be set")
+        table = here
+    if not path and key in FAMILIES and isinstance(value, str):
+        value = {"name": value}
+    if path and last == "name" and table.get("name") != value:
+        table.clear()
+    table[last] = copy.deepcopy(value)
+
+
+def _combinations(tables: Tables, axes: dict[str, list[Any]], late: Sequence[tuple[str, Any]]) -> list[Config]:
+    keys = sorted(axes, key=lambda key: key.count("."))  # whole variants first, then their settings
+    used: set[str] = set()
+    configs: list[Config] = []
+    seen: set[str] = set()
+    for values in itertools.product(*(axes[key] for key in keys)):
+        combination = copy.deepcopy(tables)
+        for key, value in zip(keys, values, strict=True):
+            if _has(combination, key):
+                used.add(key)
+                _put(combination, key, value)
+        for key, value in late:
+            if _has(combination, key):
+                used.add(key)
+                _put(combination, key, value)
+        config = _config(combination)
+        identity = repr(config)
+        if identity not in seen:
+            seen.add(identity)
+            configs.append(config)
+    for key in [*keys, *(key for key, _ in late)]:
+        if key not in used:
+            raise ConfigError(_unknown(key, tables, axes))
+    return configs
+
+
+def _config(tables: Tables) -> Config:
+    method = tables.get("method")
+    preset = PRESETS.get(str(method.get("name"))) if isinstance(method, Mapping) else None
+    if preset is not None and isinstance(method, Mapping):
+        tables = {
+            **tables,
+            "method": {**method, **preset["method"]},
+            "training": {**preset["training"], **tables.get("training", {})},
+        }
+    return Config(**tables)
+
+
+def _variant(tables: Tables, family: str) -> type[BaseModel]:
+    value = tables.get(family)
+    name = value.get("name") if isinstance(value, Mapping) else value
+    if isinstance(value, BaseModel):
+        return type(value)
+    name = PRESETS.get(str(name), {}).get(family, {}).get("name", name)
+    return variant_class(family, str(name))
+
+
+def _has(tables: Tables, key: str) -> bool:
+    """Whether a dotted key is a setting here: of the named variant for a variant's key, always otherwise (checked later)."""
+    family, _, path = key.partition(".")
+    if not path or family not in FAMILIES or path == "name":
+        return True
+    if family not in tables:
+        return True
+    fields = _variant(tables, family).model_fields
+    return path.split(".")[0] in fields
+
+
+def _unknown(key: str, tables: Tables, axes: Mapping[str, list[Any]]) -> str:
+    family, _, setting = key.partition(".")
+    variants = [{family: {"name": v} if isinstance(v, str) else v} for v in axes.get(family, [tables.get(family)])]
+    known = sorted({name for variant in variants for name in _variant(variant, family).model_fields})
+    names = ", ".join(sorted({_variant(variant, family).__name__ for variant in variants}))
+    return f"{key} is not a setting of {names}; known are {', '.join(known)}{nearest(setting, known)}"

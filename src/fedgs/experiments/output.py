@@ -1,0 +1,171 @@
+"""Where runs are written: the output folder, and the sinks that take a run's rounds."""
+
+import contextlib
+import json
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from fedgs.checkpoint import State, save_checkpoint
+from fedgs.clients import Clients, Memory
+from fedgs.errors import OutputError
+from fedgs.records import Record, RunFolder, write_atomically
+from fedgs.simulation import Failed
+
+__all__ = ["FolderSink", "MemorySink", "Sink", "claim", "own_traceback"]
+
+MARKER = "fedgs.json"
+FLUSH_SECONDS = 1.0
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+
+
+@contextlib.contextmanager
+def claim(folder: Path) -> Iterator[None]:
+    """Make the output folder, or recognise it as ours, and keep other processes out while the block runs.
+
+    Raises:
+        OutputError: the folder holds something else, is not writable, or is in use.
+    """
+    marker = folder / MARKER
+    if folder.exists():
+        if not folder.is_dir():
+            raise OutputError(f"--out must be a folder; {str(folder)!r} is a file")
+        if not marker.is_file() and any(folder.iterdir()):
+            raise OutputError(f"--out must be new, empty or a folder of fedgs runs; {str(folder)!r} holds something else")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not marker.is_file():
+            write_atomically(marker, json.dumps({"format": 1}).encode())
+        file = marker.open("r+")
+    except OSError as error:
+        raise OutputError(f"--out {str(folder)!r} cannot be written: {error.strerror}") from None
+    with file:
+        _lock(file.fileno(), folder)
+        yield
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # not a Unix system: no lock
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OutputError(f"another process is writing to {str(folder)!r}; wait for it or choose another --out") from None
+
+
+class Sink(Protocol):
+    """Takes what a run gives."""
+
+    def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None: ...
+    def on_end(self, state: State, record: Record, seconds: Mapping[str, float]) -> None: ...
+    def on_failure(self, failed: Failed, clients: Clients) -> None: ...
+    def interrupt(self) -> None: ...
+
+
+@dataclass(eq=False)
+class MemorySink:
+    """Keeps records in memory: nothing is written."""
+
+    records: list[Record] = field(default_factory=list)
+    failure: dict[str, Any] | None = None
+
+    def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
+        """Keep the record."""
+        self.records.append(record)
+
+    def on_end(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
+        """Keep the last record."""
+        self.records.append(record)
+
+    def on_failure(self, failed: Failed, clients: Clients) -> None:
+        """Keep the reason."""
+        self.failure = describe_failure(failed, clients)
+
+    def interrupt(self) -> None:
+        """Nothing to save."""
+
+
+@dataclass(eq=False)
+class FolderSink:
+    """Writes a run's records in batches and a checkpoint every `checkpoint_every` rounds.
+
+    No file stays open between two writes, so that thousands of runs can be driven at once.
+    """
+
+    folder: RunFolder
+    engine: str
+    start_memory: Memory
+    checkpoint_every: int
+    failure: dict[str, Any] | None = None
+    _lines: list[str] = field(default_factory=list)
+    _timings: list[str] = field(default_factory=list)
+    _flushed: float = field(default_factory=time.monotonic)
+    _state: State | None = None
+
+    def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
+        """Keep the lines; write them with the next checkpoint, or after a second."""
+        self._keep(record, seconds)
+        self._state = state
+        if state.round % self.checkpoint_every == 0:
+            self._checkpoint(state)
+        elif time.monotonic() - self._flushed > FLUSH_SECONDS:
+            self._flush()
+
+    def on_end(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
+        """The checkpoint of the last state comes before record T, so that more rounds can replace that record."""
+        self._checkpoint(state)
+        self._keep(record, seconds)
+        self._flush()
+
+    def on_failure(self, failed: Failed, clients: Clients) -> None:
+        """Write what there is, and why the run ended."""
+        self.failure = describe_failure(failed, clients)
+        self._flush()
+        self.folder.write_failure(self.failure)
+
+    def interrupt(self) -> None:
+        """Save the last whole round, so that the next start goes on from it."""
+        if self._state is not None and self._lines:
+            self._checkpoint(self._state)
+
+    def _keep(self, record: Record, seconds: Mapping[str, float]) -> None:
+        self._lines.append(record.to_json())
+        rounded = {phase: round(value, 6) for phase, value in seconds.items()}
+        self._timings.append(json.dumps({"round": record.round, **rounded}, separators=(",", ":")))
+
+    def _flush(self) -> None:
+        self.folder.append("rounds.jsonl", self._lines)
+        self.folder.append("timings.jsonl", self._timings)
+        self._lines, self._timings, self._flushed = [], [], time.monotonic()
+
+    def _checkpoint(self, state: State) -> None:
+        self._flush()
+        save_checkpoint(self.folder, state, engine=self.engine, start_memory=self.start_memory)
+
+
+def describe_failure(failed: Failed, clients: Clients) -> dict[str, Any]:
+    """What `failure.json` holds: round, the client's own key, the error and the user's part of the traceback."""
+    cause = failed.exception.__cause__ if failed.client is not None and failed.exception.__cause__ else failed.exception
+    return {
+        "round": failed.round,
+        "client": None if failed.client is None else clients.names[failed.client],
+        "error": f"{type(cause).__name__}: {cause}",
+        "traceback": own_traceback(cause),
+    }
+
+
+def own_traceback(exception: BaseException) -> str:
+    """The traceback without the frames of this package and of installed libraries, where any others are left."""
+    frames = traceback.extract_tb(exception.__traceback__)
+    own = [f for f in frames if not f.filename.startswith(_PACKAGE) and f"{os.sep}site-packages{os.sep}" not in f.filename]
+    shown = traceback.StackSummary.from_list(own or frames)
+    return "".join(["Traceback (most recent call last):\n", *shown.format(), *traceback.format_exception_only(exception)])
+
+
+OnRound = Callable[[], None]

@@ -1,0 +1,319 @@
+"""Carry out configurations: prepare and check everything, then drive all runs together and write what they give."""
+
+import datetime
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedgs
+from fedgs.checkpoint import State, load_checkpoint
+from fedgs.clients import Clients
+from fedgs.config import Config, cohort_limit, fingerprint
+from fedgs.data.base import Data
+from fedgs.data.federation import Federation
+from fedgs.errors import ConfigError, OutputError
+from fedgs.experiments.output import FolderSink, MemorySink, Sink, claim
+from fedgs.local import make_engine
+from fedgs.models import check_model
+from fedgs.records import Record, RunFolder
+from fedgs.registry import build
+from fedgs.requests import Engine, Work
+from fedgs.simulation import Failed, LiveRun, Plan, drive, initial_state
+
+__all__ = ["Finished", "Prepared", "Progress", "load_federations", "prepare", "run_all"]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that has been checked and can begin.
+
+    Attributes:
+        config: resolved, the model included.
+        plan: what the loop needs.
+        fingerprint: identity, see `config.fingerprint`.
+    """
+
+    config: Config
+    plan: Plan
+    fingerprint: str
+
+    @property
+    def folder_name(self) -> str:
+        """The run's folder: words for people, the fingerprint for truth."""
+        config = self.config
+        words = (config.data.name, config.availability.name, config.method.name, f"seed{config.seed}")
+        return "-".join([*(word or "custom" for word in words), self.fingerprint])
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What became of a run.
+
+    Attributes:
+        prepared: what was asked.
+        records: all rounds, also those of earlier starts.
+        failure: why it ended early, or None.
+        folder: where it is stored, or None.
+        reused: nothing had to be done.
+    """
+
+    prepared: Prepared
+    records: list[Record]
+    failure: dict[str, Any] | None
+    folder: RunFolder | None
+    reused: bool
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far all runs together are: called after every round of every run.
+
+    Attributes:
+        rounds: rounds done in this start.
+        total: rounds to do in this start.
+        failed: runs that ended early.
+    """
+
+    rounds: int
+    total: int
+    failed: int
+
+
+def load_federations(configs: Sequence[Config], data_dir: Path | None) -> dict[Config, Federation]:
+    """The federation of each configuration; equal data settings share one."""
+    loaded: dict[str, Federation] = {}
+    federations: dict[Config, Federation] = {}
+    for config in configs:
+        assert isinstance(config.data, Data)
+        key = repr(config.data)
+        if key not in loaded:
+            loaded[key] = config.data.load(data_dir)
+        federations[config] = loaded[key]
+    return federations
+
+
+def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[Prepared]:
+    """Load the data and check every configuration against it: what cannot run is refused before anything is written.
+
+    Raises:
+        UserError: the first thing that is wrong.
+    """
+    prepared: list[Prepared] = []
+    checked: set[tuple[int, str]] = set()
+    loaded: dict[str, Federation] = {}
+    for config in configs:
+        key = repr(config.data)
+        if key not in loaded:
+            assert isinstance(config.data, Data)
+            loaded[key] = config.data.load(data_dir)
+        one = _prepare(config, loaded[key])
+        shape_key = (id(loaded[key]), repr(one.config.model))
+        if shape_key not in checked:
+            checked.add(shape_key)
+            check_model(one.plan.work.model, loaded[key])
+        prepared.append(one)
+    return prepared
+
+
+def _prepare(config: Config, federation: Federation) -> Prepared:
+    if config.model is None:
+        config = config.model_copy(update={"model": _default_model(config.data, federation)})
+    training = config.training
+    limit = cohort_limit(training, len(federation))
+    work = Work(
+        federation, config.model, training.mu, training.local_steps, training.batch_size, training.precision  # type: ignore[arg-type]
+    )
+    plan = Plan(
+        federation=federation,
+        availability=config.availability,  # type: ignore[arg-type]
+        sampler=config.method,  # type: ignore[arg-type]
+        work=work,
+        rounds=training.rounds,
+        cohort_limit=limit,
+        learning_rate=training.learning_rate,
+        decay=training.decay,
+        evaluate_every=config.evaluation.every,
+        seed=config.seed,
+    )
+    return Prepared(config, plan, fingerprint(config, data_fingerprint=federation.fingerprint, limit=limit))
+
+
+def _default_model(data: Any, federation: Federation) -> Any:
+    name = data.defaults_for(federation).model
+    if name is None:
+        raise ConfigError(
+            f"model must be given for examples of shape {federation.example_shape}; only vectors have a default (logistic)"
+        )
+    return build("model", name)
+
+
+def run_all(
+    prepared: Sequence[Prepared],
+    *,
+    out: Path | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> list[Finished]:
+    """Drive all runs to their end; with `out`, go on where an earlier start stopped and leave finished runs alone.
+
+    Raises:
+        OutputError: `out` belongs to something else or is in use.
+    """
+    if out is None:
+        return _run([_Job(one, None) for one in prepared], on_progress)
+    with claim(out):
+        return _run([_Job(one, RunFolder(out / one.folder_name)) for one in prepared], on_progress)
+
+
+@dataclass(eq=False)
+class _Job:
+    """A run on its way: where it is stored, and what an earlier start left."""
+
+    prepared: Prepared
+    folder: RunFolder | None
+
+    def is_finished(self) -> bool:
+        if self.folder is None or not self.folder.exists() or self.folder.failure() is not None:
+            return False
+        records = self.folder.records()
+        # The last record of a finished run has no cohort; one with more rounds than asked for is finished too.
+        return bool(records) and records[-1].cohort is None and records[-1].round >= self.prepared.plan.rounds
+
+
+def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -> list[Finished]:
+    finished = [job.is_finished() for job in jobs]
+    engines: dict[str, Engine] = {}
+    live: dict[str, list[LiveRun]] = {}
+    sinks: dict[int, Sink] = {}
+    tally = _Tally(on_progress)
+    for job, done in zip(jobs, finished, strict=True):
+        if not done:
+            engine, run, sink = _begin(job, engines, tally)
+            live.setdefault(engine, []).append(run)
+            sinks[id(job)] = sink
+    try:
+        for name, runs in live.items():
+            drive(runs, engines[name])
+    except BaseException:
+        for sink in sinks.values():
+            sink.interrupt()
+        raise
+    return [_result(job, sinks.get(id(job))) for job in jobs]
+
+
+def _begin(job: _Job, engines: dict[str, Engine], tally: "_Tally") -> tuple[str, LiveRun, Sink]:
+    plan, execution = job.prepared.plan, job.prepared.config.execution
+    state = initial_state(plan)
+    stored = _stored_start(job, state)
+    engine, reason = make_engine(stored.engine or execution.engine, device=execution.device, work=plan.work)
+    engine = engines.setdefault(engine.name, engine)
+    if job.folder is None:
+        sink: Sink = MemorySink()
+    else:
+        if not stored.engine:
+            job.folder.create(_tables(job.prepared, engine.name, reason), plan.federation.clients, state.memory)
+        else:
+            job.folder.write_config(_tables(job.prepared, engine.name, reason))
+        job.folder.write_failure(None)
+        sink = FolderSink(job.folder, engine.name, stored.start.memory, execution.checkpoint_every)
+    tally.expect(plan.rounds - stored.start.round)
+    return engine.name, _live(plan, stored.start, sink, tally), sink
+
+
+@dataclass(frozen=True)
+class _Start:
+    start: State
+    engine: str
+
+
+def _stored_start(job: _Job, fresh: State) -> _Start:
+    """Where an earlier start got to, its records cut to its checkpoint; otherwise the beginning."""
+    folder = job.folder
+    if folder is None or not folder.exists():
+        return _Start(fresh, "")
+    memory = {**fresh.memory, **folder.arrays("memory")} if fresh.memory else fresh.memory
+    checkpoint = load_checkpoint(folder, memory)
+    if checkpoint is None or checkpoint.state.round > job.prepared.plan.rounds:
+        folder.truncate("rounds.jsonl", 0)
+        folder.truncate("timings.jsonl", 0)
+        return _Start(fresh, str(folder.config().get("run", {}).get("engine", "")))
+    if checkpoint.state.parameters.shape != fresh.parameters.shape:
+        raise OutputError(f"{folder.path / 'checkpoint.npz'} holds another model; remove the run's folder to start it anew")
+    folder.truncate("rounds.jsonl", checkpoint.records_bytes)
+    folder.truncate("timings.jsonl", checkpoint.timings_bytes)
+    return _Start(checkpoint.state, checkpoint.engine)
+
+
+def _live(plan: Plan, state: State, sink: Sink, tally: "_Tally") -> LiveRun:
+    clients: Clients = plan.federation.clients
+
+    def on_round(state: State, record: Record, seconds: Mapping[str, float]) -> None:
+        sink.on_round(state, record, seconds)
+        tally.round()
+
+    def on_failure(failed: Failed) -> None:
+        sink.on_failure(failed, clients)
+        tally.failure(plan.rounds - failed.round)
+
+    return LiveRun(plan, state, on_round, sink.on_end, on_failure)
+
+
+class _Tally:
+    """Counts rounds for the progress callback."""
+
+    def __init__(self, on_progress: Callable[[Progress], None] | None) -> None:
+        self._on_progress = on_progress
+        self._rounds = self._total = self._failed = 0
+
+    def expect(self, rounds: int) -> None:
+        self._total += rounds
+
+    def round(self) -> None:
+        self._rounds += 1
+        self._tell()
+
+    def failure(self, rounds_lost: int) -> None:
+        self._failed += 1
+        self._total -= rounds_lost
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(Progress(self._rounds, self._total, self._failed))
+
+
+def _result(job: _Job, sink: Sink | None) -> Finished:
+    if isinstance(sink, MemorySink):
+        return Finished(job.prepared, sink.records, sink.failure, None, reused=False)
+    assert job.folder is not None
+    failure = getattr(sink, "failure", None)
+    return Finished(job.prepared, job.folder.records(), failure, job.folder, reused=sink is None)
+
+
+def _tables(prepared: Prepared, engine: str, reason: str) -> dict[str, Any]:
+    """What `config.toml` holds: the resolved configuration and a table `run` that says how it was carried out."""
+    federation = prepared.plan.federation
+    return {
+        **prepared.config.tables(),
+        "run": {
+            "fingerprint": prepared.fingerprint,
+            "cohort_limit": prepared.plan.cohort_limit,
+            "num_clients": len(federation),
+            "num_labels": federation.num_labels,
+            "data_title": federation.name,
+            "data_fingerprint": federation.fingerprint,
+            "engine": engine,
+            "engine_reason": reason,
+            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "versions": {
+                "fedgs": fedgs.__version__,
+                "python": platform.python_version(),
+                "numpy": np.__version__,
+                "torch": version("torch"),
+            },
+        },
+    }

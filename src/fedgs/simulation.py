@@ -1,0 +1,289 @@
+"""The loop: one round of federated learning as a generator that asks, and a driver that has many runs answered at once.
+
+`run_round` is Algorithm 1 of the paper. It yields requests (`fedgs.requests`) and receives the replies, so it knows nothing of
+engines, devices or processes. A round is a transaction: state in, (state, record) out; if it fails, the old state stands.
+"""
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedgs import rng
+from fedgs.aggregation import WeightedMean, aggregation_weights
+from fedgs.arrays import FloatArray, IntArray
+from fedgs.availability import Availability, draw_available
+from fedgs.checkpoint import State
+from fedgs.clients import Outcome, Selection, View, checked_selection
+from fedgs.data.federation import Federation
+from fedgs.errors import ClientError, ConfigError, UpdateError
+from fedgs.local.parameters import initial_parameters
+from fedgs.records import Record
+from fedgs.requests import Engine, Evaluate, Failure, Losses, Metrics, Request, Train, Work
+from fedgs.sampling.base import AsksLosses, Remembers, Sampler
+
+__all__ = ["Failed", "LiveRun", "Plan", "drive", "final_record", "initial_state", "run_round"]
+
+Asking = Generator[Request, Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """One run, everything in it resolved and checked.
+
+    Attributes:
+        federation, availability, sampler, work: the parts.
+        rounds: T.
+        cohort_limit: M.
+        learning_rate, decay: eta of round t is learning_rate * decay^t.
+        evaluate_every: rounds divisible by it, and T, are evaluated.
+        seed: of theta^0, local batches and sampling.
+    """
+
+    federation: Federation
+    availability: Availability
+    sampler: Sampler
+    work: Work
+    rounds: int
+    cohort_limit: int
+    learning_rate: float
+    decay: float
+    evaluate_every: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        self.availability.check(self.federation.clients, self.rounds)
+        asked = getattr(self.sampler, "loss_on", None)
+        if isinstance(self.sampler, AsksLosses) and asked == "validation" and self.federation.validation is None:
+            raise ConfigError("method.loss_on = 'validation' needs validation parts, and this federation has none; use 'train'")
+
+    def evaluates(self, round: int) -> bool:
+        """Whether theta^t of this round is evaluated."""
+        return round % self.evaluate_every == 0 or round == self.rounds
+
+
+def initial_state(plan: Plan) -> State:
+    """theta^0, counts of zero and the sampler's memory; theta^0 depends on model, federation and seed alone."""
+    sampler, clients = plan.sampler, plan.federation.clients
+    return State(
+        round=0,
+        parameters=initial_parameters(plan.work.model, plan.federation, plan.seed),
+        counts=np.zeros(len(clients), dtype=np.int64),
+        memory=sampler.start(clients) if isinstance(sampler, Remembers) else {},
+    )
+
+
+def run_round(plan: Plan, state: State) -> Generator[Request, Any, tuple[State, Record]]:
+    """One round (Algorithm 1): who is there, who is selected, local training, aggregation."""
+    available, status = draw_available(plan.availability, plan.federation.clients, state.round)  # A_t
+    metrics = yield from evaluate(plan, state)  # of theta^t, before the update
+    if len(available) == 0:
+        return advance(state, state.parameters), describe(plan, state, available, metrics, status=status)
+    view = yield from observe(plan, state, available)  # v_k, and losses if the sampler asks for them
+    selection = checked_selection(plan.sampler.select(view, rng.stream(plan.seed, "select", state.round)), view)  # S_t
+    parameters, outcome = yield from train_selected(plan, state, selection)  # theta^{t+1} = sum of w_k theta_k
+    after = advance(state, parameters, selection=selection)  # v_k += 1 for k in S_t
+    if isinstance(plan.sampler, Remembers):
+        after = State(after.round, after.parameters, after.counts, plan.sampler.observe(state.memory, view, outcome))
+    return after, describe(plan, state, available, metrics, status=status, selection=selection, weights=outcome.weights)
+
+
+def evaluate(plan: Plan, state: State) -> Generator[Request, Any, tuple[Metrics, Metrics | None] | None]:
+    """Metrics of theta^t on the test set and the validation parts, where this round is evaluated."""
+    if not plan.evaluates(state.round):
+        return None
+    test: Metrics = yield Evaluate(plan.work, state.parameters, "test")
+    if plan.federation.validation is None:
+        return test, None
+    valid: Metrics = yield Evaluate(plan.work, state.parameters, "validation")
+    return test, valid
+
+
+def observe(plan: Plan, state: State, available: IntArray) -> Generator[Request, Any, View]:
+    """What the sampler sees; local losses of theta^t are asked for where it wants them."""
+    clients, sampler = plan.federation.clients, plan.sampler
+    view = View(state.round, clients, available, state.counts, plan.cohort_limit, None, state.memory)
+    if not isinstance(sampler, AsksLosses):
+        return view
+    candidates = sampler.candidates(view, rng.stream(plan.seed, "candidates", state.round))
+    asked: FloatArray = yield Losses(plan.work, state.parameters, candidates, sampler.loss_on)
+    losses = np.full(len(clients), np.nan)
+    losses[candidates] = asked
+    return View(state.round, clients, available, state.counts, plan.cohort_limit, losses, state.memory)
+
+
+def train_selected(plan: Plan, state: State, selection: Selection) -> Generator[Request, Any, tuple[torch.Tensor, Outcome]]:
+    """The cohort trains from theta^t; the answer is the weighted mean of its models."""
+    cohort = selection.clients
+    weights = aggregation_weights(
+        selection.weighting or plan.sampler.weighting,
+        data_sizes=plan.federation.clients.data_sizes[cohort],
+        draws=selection.draws,
+        counts=state.counts[cohort],
+    )
+    rate = plan.learning_rate * plan.decay**state.round
+    key = (plan.seed, state.round)
+    replies = yield Train(plan.work, state.parameters, cohort, rate, key, (WeightedMean(weights),))
+    return replies[0], Outcome(cohort, weights)
+
+
+def advance(state: State, parameters: torch.Tensor, *, selection: Selection | None = None) -> State:
+    """The state of the next round."""
+    counts = state.counts
+    if selection is not None:
+        counts = counts.copy()
+        counts[selection.clients] += 1
+    return State(state.round + 1, parameters, counts, state.memory)
+
+
+def describe(
+    plan: Plan,
+    state: State,
+    available: IntArray,
+    metrics: tuple[Metrics, Metrics | None] | None,
+    *,
+    status: str | None,
+    selection: Selection | None = None,
+    weights: FloatArray | None = None,
+) -> Record:
+    """The record of a round; clients appear under their own keys."""
+    names = plan.federation.clients.names
+    chosen = selection if selection is not None else Selection(np.empty(0, dtype=np.int64))
+    return Record(
+        round=state.round,
+        available=[names[k] for k in available.tolist()],
+        num_available=len(available),
+        cohort=[names[k] for k in chosen.clients.tolist()],
+        draws=None if chosen.draws is None else chosen.draws.tolist(),
+        weights=[] if weights is None else weights.tolist(),
+        selection_status=status if selection is None else chosen.status,
+        selection_objective=chosen.objective,
+        selection_upper_bound=chosen.upper_bound,
+        **_losses(metrics),
+    )
+
+
+def final_record(plan: Plan, state: State) -> Generator[Request, Any, Record]:
+    """Record T: the metrics of the final model."""
+    return Record(round=state.round, **_losses((yield from evaluate(plan, state))))
+
+
+def _losses(metrics: tuple[Metrics, Metrics | None] | None) -> dict[str, Any]:
+    if metrics is None:
+        return {}
+    test, valid = metrics
+    return {
+        "test_loss": test.loss,
+        "test_accuracy": test.accuracy,
+        "valid_loss": None if valid is None else valid.loss,
+    }
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why a run ended early: the round, the client to blame (index) if there is one, and the exception."""
+
+    round: int
+    client: int | None
+    exception: Exception
+
+
+@dataclass(eq=False)
+class LiveRun:
+    """A run in a driver's hands.
+
+    Attributes:
+        plan, state: what runs, and where it stands.
+        on_round: called with (state after the round, record, seconds by phase).
+        on_end: called once, with (final state, record T, seconds) or a `Failed`.
+    """
+
+    plan: Plan
+    state: State
+    on_round: Callable[[State, Record, dict[str, float]], None]
+    on_end: Callable[[State, Record, dict[str, float]], None]
+    on_failure: Callable[[Failed], None]
+    asking: Asking | None = None
+    request: Request | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is asked any more."""
+        return self.request is None
+
+
+def drive(runs: Sequence[LiveRun], engine: Engine) -> None:
+    """Bring all runs to their end, each engine call holding the requests of every run that waits for the same kind.
+
+    A run that fails is reported and left; the others go on. Evaluations and losses are answered before any training, so that
+    the training requests of all runs meet in one call.
+    """
+    for run in runs:
+        _begin(run)
+        _step(run, None)
+    while live := [run for run in runs if not run.finished]:
+        waiting = [run for run in live if not isinstance(run.request, Train)] or live
+        started = time.perf_counter()
+        requests = [run.request for run in waiting if run.request is not None]
+        replies = list(engine.answer(requests))
+        share = (time.perf_counter() - started) / len(waiting)
+        for position, reply in replies:
+            run = waiting[position]
+            phase = "train" if isinstance(run.request, Train) else "evaluate"
+            run.seconds[phase] = run.seconds.get(phase, 0.0) + share
+            _step(run, reply)
+
+
+def _begin(run: LiveRun) -> None:
+    done = run.state.round >= run.plan.rounds
+    run.asking = final_record(run.plan, run.state) if done else run_round(run.plan, run.state)
+    run.seconds = {}
+
+
+def _step(run: LiveRun, reply: Any) -> None:
+    """Hand a reply to the run and take its next request, over the ends of rounds."""
+    while True:
+        trained = isinstance(run.request, Train)
+        started = time.perf_counter()
+        run.request = None
+        try:
+            assert run.asking is not None
+            if isinstance(reply, Failure):
+                run.request = run.asking.throw(reply.exception)
+            else:
+                run.request = run.asking.send(reply)
+        except StopIteration as stop:
+            _add_seconds(run, "aggregate" if trained else "select", started)
+            if not _finish_round(run, stop.value):
+                return
+            reply = None
+            continue
+        except Exception as exception:
+            client = exception.client if isinstance(exception, ClientError) else None
+            run.on_failure(Failed(run.state.round, client, exception))
+            return
+        _add_seconds(run, "select", started)
+        return
+
+
+def _finish_round(run: LiveRun, result: Any) -> bool:
+    """Report what a round gave; whether another one begins."""
+    if isinstance(result, Record):
+        run.on_end(run.state, result, run.seconds)
+        return False
+    state, record = result
+    if not torch.isfinite(state.parameters).all():
+        run.on_failure(Failed(run.state.round, None, UpdateError("the average of the updates is not finite")))
+        return False
+    run.on_round(state, record, run.seconds)
+    run.state = state
+    _begin(run)
+    return True
+
+
+def _add_seconds(run: LiveRun, phase: str, started: float) -> None:
+    run.seconds[phase] = run.seconds.get(phase, 0.0) + time.perf_counter() - started
