@@ -9,6 +9,7 @@ import hashlib
 import os
 import struct
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from fedgs.errors import ProtocolError, require_extra
@@ -24,6 +25,15 @@ KEY_BYTES = 32
 _NONCE_BYTES = 12
 SEAL_BYTES = _NONCE_BYTES + 16  # what sealing adds to a body: nonce and tag
 _MASK = struct.Struct(">IIIIII")  # batch, dealer, client, pair, entries
+
+
+@cache
+def _primitives() -> tuple[Any, Any, Any]:
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return ChaCha20Poly1305, HKDF, SHA256
 
 
 def _x25519() -> Any:
@@ -130,17 +140,14 @@ def open_channel(keys: KeyPair, own: int, peer: int, peer_public: bytes, session
     Raises:
         ProtocolError: the peer's public key is not usable.
     """
-    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
+    cipher, hkdf, sha256 = _primitives()
     try:
         secret = keys.secret(peer_public)
     except ValueError:
         raise ProtocolError(f"the public key of {party_name(peer)} is not usable") from None
     (low, low_key), (high, high_key) = sorted(((own, keys.public), (peer, peer_public)))
     info = b"fedgs ring channel 1" + struct.pack(">II", low, high) + low_key + high_key
-    derived = HKDF(SHA256(), 3 * KEY_BYTES, salt=session, info=info).derive(secret)
+    derived: bytes = hkdf(sha256(), 3 * KEY_BYTES, salt=session, info=info).derive(secret)
     upward, downward, mask_key = (derived[start : start + KEY_BYTES] for start in range(0, 3 * KEY_BYTES, KEY_BYTES))
     sealing, opening = (upward, downward) if own == low else (downward, upward)
-    return Channel(own, peer, session, ChaCha20Poly1305(sealing), ChaCha20Poly1305(opening), mask_key)
+    return Channel(own, peer, session, cipher(sealing), cipher(opening), mask_key)

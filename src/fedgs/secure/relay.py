@@ -11,7 +11,20 @@ from fedgs.errors import ProtocolError
 from fedgs.secure.channel import KEY_BYTES, KeyPair
 from fedgs.secure.fixed_point import RingArray
 from fedgs.secure.session import Member, SessionPlan, dealer_of, directory_of
-from fedgs.secure.wire import DEALER, SERVER, Kind, Message, describe, each, pack, pack_numbers, party_name, single, words
+from fedgs.secure.wire import (
+    DEALER,
+    SERVER,
+    Kind,
+    Message,
+    describe,
+    each,
+    kind_name,
+    pack,
+    pack_numbers,
+    party_name,
+    single,
+    words,
+)
 
 __all__ = ["BatchProducts", "RingServer"]
 
@@ -54,14 +67,15 @@ class RingServer:
 
     def introduce(self, hellos: Mapping[int, bytes]) -> Mail:
         """The directory of keys, the same for everybody who said hello."""
+        invited = self.invite()
         introductions = {SERVER: self.member.introduction}
         for party, data in hellos.items():
             message = single(data, where=f"the hello of {party_name(party)}")
-            if message.kind != Kind.HELLO or message.sender != party or not self.plan.knows(party):
+            if message[:4] != (Kind.HELLO, party, SERVER, 0) or party not in invited:
                 raise ProtocolError(f"{describe(message)} is misaddressed: it came from {party_name(party)} as a hello")
             self.plan.check(message.body[: -2 * KEY_BYTES], message)
             introductions[party] = message.body[-2 * KEY_BYTES :]
-        self._miss(self.invite(), hellos)
+        self._miss(invited, hellos)
         directory = directory_of(self.plan, introductions)
         self.member.join(directory)
         return dict.fromkeys(hellos, directory)
@@ -103,7 +117,7 @@ class RingServer:
         message = single(data, where=f"the reply of {party_name(party)}")
         if message.kind != kind or message.batch != self._batch or message.sender != party:
             raise ProtocolError(
-                f"{describe(message)} is replayed, out of order or misaddressed: the server expects '{kind.name.lower()}' "
+                f"{describe(message)} is replayed, out of order or misaddressed: the server expects '{kind_name(kind)}' "
                 f"of batch {self._batch} from {party_name(party)}"
             )
         return self.member.channel(party).open(message), message

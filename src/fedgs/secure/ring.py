@@ -21,62 +21,14 @@ from fedgs.arrays import AnyArray
 from fedgs.errors import ProtocolError
 from fedgs.secure.channel import KeyPair
 from fedgs.secure.fixed_point import RingArray
+from fedgs.secure.line import Line
 from fedgs.secure.session import Member, SessionPlan, dealer_of
-from fedgs.secure.wire import SERVER, Kind, Message, describe, each, numbers, pack_words, party_name, single, words
+from fedgs.secure.wire import SERVER, Kind, Message, describe, numbers, pack_words, party_name, single, words
 
 __all__ = ["RingClient", "RingDealer", "RingParty"]
 
 
-class _Line:
-    """A role's line to the server: which messages come in which order, and who is known to be absent."""
-
-    def __init__(self, member: Member, *steps: Kind) -> None:
-        self.member = member
-        self.batch = -1
-        self.absent: frozenset[int] = frozenset()
-        self._steps = steps
-        self._next = 0
-
-    def receive(self, message: Message) -> bytes:
-        """What follows the list of absent parties in the message's body, if this message's turn has come."""
-        expected, own = self._steps[self._next], self.member.party
-        in_turn = message.batch > self.batch if self._next == 0 else message.batch == self.batch
-        if message.kind != expected or not in_turn:
-            raise ProtocolError(
-                f"{describe(message)} is replayed or out of order: {party_name(own)} expects '{expected.name.lower()}' "
-                f"of {f'a batch after {self.batch}' if self._next == 0 else f'batch {self.batch}'}"
-            )
-        absent, rest = numbers(self.member.channel(SERVER).open(message), message)
-        if own in absent or not self.absent <= set(absent):
-            raise ProtocolError(f"{describe(message)} is malformed: who was absent may not return, and {party_name(own)} is here")
-        self.absent, self.batch = frozenset(absent), message.batch
-        self._next = (self._next + 1) % len(self._steps)
-        return rest
-
-    def dealer(self, peer: int) -> int | None:
-        own = self.member.party
-        return dealer_of(self.member.session, self.member.plan, (min(own, peer), max(own, peer)), self.absent)
-
-    def unseal(self, body: bytes, expected: Mapping[Kind, Sequence[int]]) -> dict[Kind, dict[int, bytes]]:
-        """Open the sealed messages in `body`: exactly one of each kind from each of the senders expected."""
-        opened: dict[Kind, dict[int, bytes]] = {kind: {} for kind in expected}
-        own = self.member.party
-        awaited = {kind: set(senders) for kind, senders in expected.items()}
-        for message in each(body, where=f"a delivery to {party_name(own)}"):
-            kind = Kind(message.kind)
-            if message.recipient != own:
-                raise ProtocolError(f"{describe(message)} is misaddressed: it reached {party_name(own)}")
-            if message.batch != self.batch or message.sender not in awaited.get(kind, ()):
-                raise ProtocolError(
-                    f"{describe(message)} is out of order: {party_name(own)} awaits none now, in batch {self.batch}"
-                )
-            if message.sender in opened[kind]:
-                raise ProtocolError(f"{describe(message)} is replayed: {party_name(own)} has it already")
-            opened[kind][message.sender] = self.member.channel(message.sender).open(message)
-        for kind, senders in awaited.items():
-            for missing in sorted(senders - opened[kind].keys()):
-                raise ProtocolError(f"a delivery to {party_name(own)} lacks the '{kind.name.lower()}' of {party_name(missing)}")
-        return opened
+_NO_MASKS: RingArray = np.empty((0, 0), dtype=np.uint64)
 
 
 def _stacked(bodies: Sequence[bytes], length: int, where: str) -> RingArray:
@@ -101,10 +53,10 @@ class RingClient:
     def __init__(self, member: Member, vector: AnyArray) -> None:
         self._vector = member.plan.encoding.encode(vector, who=f"the vector of {party_name(member.party)}")
         self._member = member
-        self._line = _Line(member, Kind.ASSIGNMENT, Kind.DELIVERY, Kind.RETURN)
+        self._line = Line(member, Kind.ASSIGNMENT, Kind.DELIVERY, Kind.RETURN)
         self._peers: list[int] = []  # ascending: towards lower ones this client is B, towards higher ones A
         self._dealers: list[int] = []
-        self._masks: RingArray = np.empty((0, 0), dtype=np.uint64)  # (n, d + 1): R and, where this client is A, r_a
+        self._masks = _NO_MASKS  # (n, d + 1): R and, where this client is A, r_a
         self._partial: dict[int, int] = {}  # by peer: R_a·B̂ - r_a
 
     def answer(self, message: Message) -> bytes:
@@ -185,10 +137,8 @@ class RingClient:
         u = self._line.unseal(rest, {Kind.SEALED_U: peers})[Kind.SEALED_U]
         mine = np.array([self._partial[peer] for peer in peers], dtype=np.uint64)
         v1 = _stacked([u[peer] for peer in peers], 1, "a sealed u")[:, 0] - mine
-        self._masks, self._partial = self._masks[:0], {}
-        reply = self._member.channel(SERVER).seal(Kind.SHARES, message.batch, pack_words(v1))
-        self._member.forget()
-        return reply
+        self._peers, self._dealers, self._masks, self._partial = [], [], _NO_MASKS, {}
+        return self._member.channel(SERVER).seal(Kind.SHARES, message.batch, pack_words(v1))
 
 
 class RingDealer:
@@ -196,7 +146,7 @@ class RingDealer:
 
     def __init__(self, member: Member) -> None:
         self._member = member
-        self._line = _Line(member, Kind.DEALING)
+        self._line = Line(member, Kind.DEALING)
 
     def answer(self, message: Message) -> bytes:
         """The reply to the list of pairs to deal for: for each B, its corrections r_b = R_a·R_b - r_a, sealed.
@@ -276,8 +226,10 @@ class RingParty:
         if message.kind == Kind.DIRECTORY:
             self.member.join(data)
             return b""
-        if message.kind == Kind.DEALING:
-            return self.dealer.answer(message)
-        if self.client is None:
+        role = self.dealer if message.kind == Kind.DEALING else self.client
+        if role is None:
             raise ProtocolError(f"{describe(message)} is misaddressed: {party_name(self.member.party)} has no vector")
-        return self.client.answer(message)
+        reply = role.answer(message)
+        if message.kind == Kind.RETURN:
+            self.member.forget()
+        return reply

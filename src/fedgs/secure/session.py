@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fedgs.errors import ConfigError, ProtocolError
 from fedgs.secure.channel import KEY_BYTES, Channel, KeyPair, open_channel
 from fedgs.secure.fixed_point import FixedPoint
-from fedgs.secure.wire import DEALER, EVERYBODY, SERVER, Kind, Message, describe, pack, party_name, single
+from fedgs.secure.wire import DEALER, EVERYBODY, HEADER_BYTES, SERVER, Kind, Message, describe, pack, party_name, single
 
 __all__ = ["Member", "SessionPlan", "dealer_of", "directory_of"]
 
@@ -129,6 +129,7 @@ class Member:
             raise ConfigError(f"pins name {party_name(unknown[0])}, but the session's clients are 0..{plan.clients - 1}")
         self.plan = plan
         self.party = party
+        self.batch = -1  # the last batch that one of this party's roles took part in
         self._keys = KeyPair.generate() if keys is None else keys
         self._pins = dict(pins or {})
         self._nonce = os.urandom(KEY_BYTES)
@@ -151,7 +152,7 @@ class Member:
     def hello(self, data: bytes) -> bytes:
         """Answer the server's invitation: the plan as this party knows it, its public key, a fresh nonce."""
         message = single(data, where=f"the invitation of {party_name(self.party)}")
-        if message.kind != Kind.INVITATION or message.recipient != self.party or message.sender != SERVER:
+        if message[:4] != (Kind.INVITATION, SERVER, self.party, 0):
             raise ProtocolError(f"{describe(message)} is misaddressed: it reached {party_name(self.party)} as an invitation")
         self.plan.check(message.body, message)
         return pack(Kind.HELLO, self.party, SERVER, 0, self.plan.to_bytes() + self.introduction)
@@ -165,19 +166,20 @@ class Member:
         message = single(data, where="the directory")
         if self._directory is not None:
             raise ProtocolError(f"{describe(message)} is replayed: {party_name(self.party)} has joined already")
-        if message.kind != Kind.DIRECTORY or message.sender != SERVER or len(message.body) != _SLOT * (self.plan.clients + 2):
+        expected = (Kind.DIRECTORY, SERVER, EVERYBODY, 0)
+        if message[:4] != expected or len(message.body) != _SLOT * (self.plan.clients + 2):
             raise ProtocolError(f"{describe(message)} is malformed: a directory of {self.plan.clients} clients was expected")
-        if self._entry(message.body, self.party) != self.introduction:
+        if self._entry(message.raw, self.party) != self.introduction:
             raise ProtocolError(f"{describe(message)} was tampered with: the entry of {party_name(self.party)} is not its own")
         for party, pinned in self._pins.items():
-            entry = self._entry(message.body, party)
+            entry = self._entry(message.raw, party)
             if entry not in (_EMPTY, pinned + entry[KEY_BYTES:]):
                 raise ProtocolError(f"{describe(message)} gives a key for {party_name(party)} that is not the pinned one")
-        self._directory = message.body
+        self._directory = message.raw  # parties of one process share these bytes
         self._session = hashlib.sha256(b"fedgs ring session 1" + self.plan.to_bytes() + message.body).digest()
 
     def _entry(self, directory: bytes, party: int) -> bytes:
-        start = _SLOT * self.plan.slot(party)
+        start = HEADER_BYTES + _SLOT * self.plan.slot(party)
         return directory[start : start + _SLOT]
 
     def channel(self, peer: int) -> Channel:

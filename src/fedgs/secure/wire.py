@@ -25,6 +25,7 @@ __all__ = [
     "describe",
     "each",
     "header",
+    "kind_name",
     "numbers",
     "pack",
     "pack_numbers",
@@ -85,7 +86,8 @@ def party_name(party: int) -> str:
     return {SERVER: "the server", DEALER: "the dealer", EVERYBODY: "everybody"}.get(party, f"client {party}")
 
 
-def _kind_name(kind: int) -> str:
+def kind_name(kind: int) -> str:
+    """A kind's name in error messages, such as "sealed u"."""
     return Kind(kind).name.lower().replace("_", " ") if kind in _KINDS else f"unknown kind {kind}"
 
 
@@ -96,7 +98,7 @@ def describe(message: Message) -> str:
     "message 'sealed u' of batch 0 from client 3 to client 5"
     """
     return (
-        f"message '{_kind_name(message.kind)}' of batch {message.batch} from {party_name(message.sender)} to "
+        f"message '{kind_name(message.kind)}' of batch {message.batch} from {party_name(message.sender)} to "
         f"{party_name(message.recipient)}"
     )
 
