@@ -1,0 +1,136 @@
+"""Which examples make up each local batch: a function of (seed, round, client) alone, shared by all engines.
+
+Each round a client shuffles its examples, walks through them in batches of B, and shuffles anew when they are used up. The last
+batch of a pass may be short; a client with n_k < B has one batch a pass, all its examples.
+
+The shuffle of pass p is a Fisher-Yates shuffle from the front, stopped after the positions that the E steps use, so the cost is
+O(min(E·B, n_k)) a pass and not O(n_k). Its random numbers are SplitMix64's: output i of the stream that starts at
+
+    key(seed, round, client) = mix(mix(base(seed) + round + 1) + client + 1)
+
+with base(seed) from `fedgs.rng` and mix SplitMix64's output function. Streams are counters, so the batches of thousands of
+clients are drawn in one call. Position i < n swaps with i + floor((n - i)·u / 2³²), u being the upper 32 bits: no index is
+favoured by more than n / 2³².
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedgs.arrays import IntArray
+from fedgs.rng import derived_seed
+
+__all__ = ["Batches", "client_keys", "local_batches"]
+
+KeyArray = npt.NDArray[np.uint64]
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """The batches of r clients.
+
+    Attributes:
+        indices: (r, E, B) positions among the client's own examples, 0..n-1; 0 where the batch is short.
+        sizes: (r, E) how many of the B are used.
+    """
+
+    indices: IntArray
+    sizes: IntArray
+
+
+def client_keys(key: tuple[int, int], clients: IntArray) -> KeyArray:
+    """(m,) the start of each client's stream in a round.
+
+    Args:
+        key: (seed, round).
+        clients: (m,) indices in the federation.
+
+    >>> client_keys((0, 3), np.array([5, 6])).shape
+    (2,)
+    """
+    seed, round_index = key
+    with np.errstate(over="ignore"):
+        round_key = _mix(_base(seed) + np.uint64(round_index + 1))
+        keys: KeyArray = _mix(round_key + (np.asarray(clients) + 1).astype(np.uint64))
+    return keys
+
+
+def local_batches(keys: KeyArray, data_sizes: IntArray, *, local_steps: int, batch_size: int) -> Batches:
+    """The batches of r clients, of one round or of many.
+
+    Args:
+        keys: (r,) from `client_keys`.
+        data_sizes: (r,) n_k >= 1.
+        local_steps: E >= 1.
+        batch_size: B >= 1.
+
+    Returns:
+        See `Batches`. Cost: O(r·E·B) where n_k is of that order or the compiled kernel is there.
+
+    >>> keys = client_keys((0, 0), np.array([0]))
+    >>> batches = local_batches(keys, np.array([3]), local_steps=2, batch_size=2)
+    >>> batches.sizes.tolist(), sorted(np.r_[batches.indices[0, 0], batches.indices[0, 1, :1]].tolist())
+    ([[2, 1]], [0, 1, 2])
+    """
+    sizes = np.minimum(batch_size, _left_in_pass(data_sizes, local_steps, batch_size))
+    indices = np.zeros((len(keys), local_steps, batch_size), dtype=np.int64)
+    kernels = _kernels()
+    fill = _fill if kernels is None else kernels.fill_batches
+    fill(keys, np.asarray(data_sizes, dtype=np.int64), indices)
+    return Batches(indices, sizes)
+
+
+@lru_cache(maxsize=256)
+def _base(seed: int) -> np.uint64:
+    return np.uint64(derived_seed(seed, "batches"))
+
+
+@lru_cache(maxsize=1)
+def _kernels() -> Any:
+    """The compiled kernels, or None where numba is not installed."""
+    try:
+        from fedgs.local import kernels
+    except ImportError:
+        return None
+    return kernels
+
+
+def _mix(state: Any) -> Any:
+    """SplitMix64's output function, a bijection of 64-bit numbers that scatters neighbours."""
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(31))
+
+
+def _left_in_pass(data_sizes: IntArray, local_steps: int, batch_size: int) -> IntArray:
+    """(r,) sizes -> (r, E) examples not yet used in the step's pass."""
+    steps_a_pass = -(-np.asarray(data_sizes) // batch_size)
+    step_in_pass = np.arange(local_steps) % steps_a_pass[:, None]  # (r, E)
+    return np.asarray(data_sizes)[:, None] - step_in_pass * batch_size
+
+
+def _fill(keys: KeyArray, data_sizes: IntArray, indices: IntArray) -> None:
+    """Write (r, E, B) batches in plain NumPy, vectorised over the clients; the reference of the compiled kernel."""
+    count, local_steps, batch_size = indices.shape
+    steps_a_pass = -(-data_sizes // batch_size)
+    drawn = np.zeros(count, dtype=np.uint64)
+    order = np.zeros((count, int(data_sizes.max(initial=0))), dtype=np.int64)
+    for step in range(local_steps):
+        step_in_pass = step % steps_a_pass
+        order[step_in_pass == 0] = np.arange(order.shape[1])
+        for slot in range(batch_size):
+            position = step_in_pass * batch_size + slot
+            rows = np.flatnonzero(position < data_sizes)  # the others' batches are short
+            drawn[rows] += np.uint64(1)
+            here = position[rows]
+            with np.errstate(over="ignore"):
+                upper = _mix(keys[rows] + drawn[rows] * _GAMMA) >> np.uint64(32)
+            jump = (data_sizes[rows] - here).astype(np.uint64) * upper >> np.uint64(32)
+            there = here + jump.astype(np.int64)
+            indices[rows, step, slot] = order[rows, there]
+            order[rows, there] = order[rows, here]  # position `here` is never looked at again in this pass

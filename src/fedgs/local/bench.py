@@ -1,0 +1,53 @@
+"""A client's bench: the module and the data that one kind of work needs, set up once and used by every client in turn."""
+
+import torch
+
+from fedgs.data.federation import Federation, Part
+from fedgs.errors import ConfigError
+from fedgs.local.examples import Examples
+from fedgs.local.parameters import FlatModule, build_module
+from fedgs.requests import Split, Work
+
+__all__ = ["Bench", "part_of"]
+
+
+def part_of(federation: Federation, split: Split) -> Part:
+    """The part of a federation that a split names.
+
+    Raises:
+        ConfigError: the part is not there, or has no example.
+    """
+    part = {"train": federation.train, "validation": federation.validation, "test": federation.test}[split]
+    if part is None or len(part) == 0:
+        raise ConfigError(f"the {split} loss needs a {split} part with examples; federation {federation.name!r} has none")
+    return part
+
+
+class Bench:
+    """The module of a kind of work, and the federation's parts as tensors on the device.
+
+    Attributes:
+        work: federation, model and precision; what else it says is not used here.
+        flat: the module, its state in one vector.
+        convolutional: whether images are handled in channels-last memory order.
+    """
+
+    def __init__(self, work: Work, device: torch.device) -> None:
+        self.work = work
+        self.device = device
+        self.flat = FlatModule(build_module(work.model, work.federation), device)
+        self.convolutional = any(isinstance(module, torch.nn.Conv2d) for module in self.flat.module.modules())
+        self._examples: dict[Split, Examples] = {}
+
+    def examples(self, split: Split) -> Examples:
+        """The examples of a split, brought to the device when first asked for."""
+        if split not in self._examples:
+            part, normalization = part_of(self.work.federation, split), self.work.federation.normalization
+            self._examples[split] = Examples.of(part, normalization, self.device, channels_last=self.convolutional)
+        return self._examples[split]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(b, ...) inputs -> (b, C) logits, in the work's precision."""
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.work.precision == "bf16"):
+            logits: torch.Tensor = self.flat.module(x)
+        return logits

@@ -1,0 +1,118 @@
+"""The loop engine: one client after another, plain SGD. The reference that every other engine is tested against."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from fedgs.arrays import IntArray
+from fedgs.errors import ClientError, UpdateError
+from fedgs.local.batches import client_keys, local_batches
+from fedgs.local.bench import Bench
+from fedgs.local.evaluation import evaluate, losses
+from fedgs.local.objective import cross_entropy, proximal_step
+from fedgs.requests import Failure, Losses, Request, Train, Work
+from fedgs.rng import derived_seed
+
+__all__ = ["LoopEngine", "client_error", "not_finite"]
+
+
+class LoopEngine:
+    """Answers requests one by one, training one client after another.
+
+    Args:
+        device: where modules and data live, such as "cpu" or "cuda".
+    """
+
+    name = "loop"
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = torch.device(device)
+        self._benches: dict[Any, Bench] = {}
+
+    def answer(self, requests: Sequence[Request]) -> Iterator[tuple[int, Any]]:
+        """See `fedgs.requests.Engine`."""
+        for position, request in enumerate(requests):
+            yield position, self.reply(request)
+
+    def reply(self, request: Request) -> Any:
+        """The reply to one request, or a `Failure`."""
+        try:
+            bench = self.bench(request.work)
+            if isinstance(request, Train):
+                return _train(bench, request)
+            if isinstance(request, Losses):
+                return losses(bench, request)
+            return evaluate(bench, request)
+        except ClientError as error:
+            return Failure(error.client, error)
+        except Exception as error:
+            return Failure(None, error)
+
+    def bench(self, work: Work) -> Bench:
+        """The module and the data for a kind of work, set up when first asked for."""
+        key = (id(work.federation), id(work.model), work.precision)
+        if key not in self._benches:
+            self._benches[key] = Bench(work, self.device)  # holds the work, so that the ids stay taken
+        return self._benches[key]
+
+
+def client_error(work: Work, client: int, error: Exception) -> ClientError:
+    """What went wrong at a client, with the original exception as its cause."""
+    wrapped = ClientError(client, f"client {work.federation.clients.names[client]!r}: {type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def not_finite(work: Work, client: int) -> UpdateError:
+    """The error for a local model with NaN or inf."""
+    name = work.federation.clients.names[client]
+    return UpdateError(f"the local model of client {name!r} is not finite (NaN or inf) after {work.local_steps} steps")
+
+
+def _train(bench: Bench, request: Train) -> Any:
+    """Train the clients one by one; each local model goes into the folds and is forgotten."""
+    work, clients = request.work, request.clients
+    start = request.parameters.to(bench.device)
+    sizes = work.federation.clients.data_sizes[clients]
+    keys = client_keys(request.key, clients)
+    batches = local_batches(keys, sizes, local_steps=work.local_steps, batch_size=work.batch_size)
+    kept = [fold.start() for fold in request.folds]
+    cuda = [bench.device] if bench.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda):
+        for row, client in enumerate(clients.tolist()):
+            _seed_torch(bench.device, request.key, client)
+            try:
+                _descend(bench, request, start, client, batches.indices[row], batches.sizes[row])
+            except Exception as error:
+                raise client_error(work, client, error) from error
+            if not bool(torch.isfinite(bench.flat.vector).all()):
+                return Failure(client, not_finite(work, client))
+            models = bench.flat.vector.unsqueeze(0)  # (1, P)
+            kept = [fold.add(k, clients[row : row + 1], models) for fold, k in zip(request.folds, kept, strict=True)]
+    return tuple(fold.finish(k) for fold, k in zip(request.folds, kept, strict=True))
+
+
+def _descend(bench: Bench, request: Train, start: torch.Tensor, client: int, indices: IntArray, sizes: IntArray) -> None:
+    """E steps theta -= eta·(gradient + mu·(theta - theta^t)) from theta^t, on one client's batches."""
+    flat, examples, mu, rate = bench.flat, bench.examples("train"), request.work.mu, request.learning_rate
+    flat.module.train()
+    flat.load(start)
+    rows = torch.from_numpy(indices + int(request.work.federation.train.offsets[client])).to(bench.device)
+    for step, size in enumerate(sizes.tolist()):
+        x, y = examples.gather(rows[step, :size])
+        loss = cross_entropy(bench.forward(x), y)
+        gradients = torch.autograd.grad(loss, flat.trained, allow_unused=True, materialize_grads=True)
+        with torch.no_grad():
+            pull = proximal_step(flat.parameters, start[: len(flat.parameters)], mu) if mu else None
+            torch._foreach_add_(flat.trained, gradients, alpha=-rate)
+            if pull is not None:
+                flat.parameters.add_(pull, alpha=-rate)
+
+
+def _seed_torch(device: torch.device, key: tuple[int, int], client: int) -> None:
+    """Seed torch's generators (forked by the caller), so that dropout is a function of seed, round and client."""
+    seed = derived_seed(key[0], "torch", key[1], client)
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)

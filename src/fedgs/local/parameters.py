@@ -1,0 +1,160 @@
+"""The flat layout of a model: all of it that training changes, in one float32 vector."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from fedgs.data.federation import Federation
+from fedgs.errors import ConfigError
+from fedgs.rng import derived_seed
+
+if TYPE_CHECKING:
+    from fedgs.models import Model
+
+__all__ = ["Entry", "FlatModule", "Layout", "build_module", "initial_parameters", "layout_of", "pack"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor of a model: its name in the module, its shape and where it begins in the flat vector."""
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each tensor of a model lies in a (P,) vector: all parameters first, then the floating-point buffers.
+
+    Attributes:
+        parameters, buffers: the entries, in the module's own order.
+        num_parameters: how many of the P numbers are parameters; the rest are buffers (such as running means).
+        size: P.
+    """
+
+    parameters: tuple[Entry, ...]
+    buffers: tuple[Entry, ...]
+
+    @property
+    def num_parameters(self) -> int:
+        return self.parameters[-1].stop if self.parameters else 0
+
+    @property
+    def size(self) -> int:
+        entries = self.parameters + self.buffers
+        return entries[-1].stop if entries else 0
+
+    def views(self, vectors: torch.Tensor, entries: tuple[Entry, ...]) -> dict[str, torch.Tensor]:
+        """(..., P) vectors -> for each entry its (..., *shape) view, by name."""
+        lead = vectors.shape[:-1]
+        return {entry.name: vectors[..., entry.start : entry.stop].view(*lead, *entry.shape) for entry in entries}
+
+
+def layout_of(module: nn.Module) -> Layout:
+    """The flat layout of a module; a tensor that stands under several names counts once, under the first.
+
+    >>> layout_of(nn.Linear(3, 2)).size
+    8
+    """
+    parameters, end = _entries(list(module.named_parameters()), 0)
+    floating = [(name, buffer) for name, buffer in module.named_buffers() if buffer.is_floating_point()]
+    buffers, _ = _entries(floating, end)
+    return Layout(parameters, buffers)
+
+
+def _entries(tensors: list[tuple[str, torch.Tensor]], start: int) -> tuple[tuple[Entry, ...], int]:
+    entries = []
+    for name, tensor in tensors:
+        entries.append(Entry(name, tuple(tensor.shape), start, start + tensor.numel()))
+        start += tensor.numel()
+    return tuple(entries), start
+
+
+def pack(module: nn.Module) -> torch.Tensor:
+    """The module's parameters and floating-point buffers as a new (P,) float32 vector on the CPU.
+
+    >>> pack(nn.Linear(3, 2)).shape
+    torch.Size([8])
+    """
+    tensors: list[torch.Tensor] = [parameter for _, parameter in module.named_parameters()]
+    tensors += [buffer for _, buffer in module.named_buffers() if buffer.is_floating_point()]
+    pieces = [tensor.detach().to("cpu", torch.float32).reshape(-1) for tensor in tensors]
+    return torch.cat(pieces) if pieces else torch.empty(0)
+
+
+def build_module(model: "Model", federation: Federation, seed: int = 0) -> nn.Module:
+    """A float32 module for the federation's examples, initialised from `seed` without touching torch's global generator.
+
+    Raises:
+        ConfigError: the model does not fit the examples, or what it builds is not an `nn.Module` with parameters.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(derived_seed(seed, "init"))
+        module = model.build(federation.example_shape, federation.num_labels)
+    if not isinstance(module, nn.Module):
+        raise ConfigError(f"model must build a torch.nn.Module, got {type(module).__name__}")
+    if not any(True for _ in module.parameters()):
+        raise ConfigError(f"model must have at least one parameter to train, got {type(module).__name__} without any")
+    return module.float()
+
+
+def initial_parameters(model: "Model", federation: Federation, seed: int) -> torch.Tensor:
+    """theta^0: PyTorch's default initialisation, a function of the seed (and the shapes) alone.
+
+    Args:
+        model: the variant that builds the module.
+        federation: gives the example shape and the number of labels.
+        seed: the experiment's seed, >= 0.
+
+    Returns:
+        (P,) float32, see `Layout`.
+
+    Raises:
+        ConfigError: see `build_module`.
+
+    >>> import numpy as np
+    >>> from fedgs.models import LogisticRegression
+    >>> x, y = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
+    >>> federation = Federation.from_arrays(x, y, client=y, test=(x, y))
+    >>> initial_parameters(LogisticRegression(), federation, seed=0).shape
+    torch.Size([10])
+    """
+    return pack(build_module(model, federation, seed))
+
+
+class FlatModule:
+    """A module whose parameters and floating-point buffers are views of one (P,) vector: loading it is a single copy.
+
+    Attributes:
+        module: the module itself.
+        layout: where each tensor lies in `vector`.
+        vector: (P,) float32, the module's current state.
+        parameters: the view of `vector` without the buffers.
+        trained: the module's parameters that ask for a gradient.
+    """
+
+    def __init__(self, module: nn.Module, device: torch.device) -> None:
+        self.module = module.to(device)
+        self.layout = layout_of(module)
+        self.vector = pack(module).to(device)
+        self.parameters = self.vector[: self.layout.num_parameters]
+        self.trained: list[torch.Tensor] = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        self._buffers = dict(module.named_buffers())
+        views = self.layout.views(self.vector, self.layout.parameters)
+        for name, parameter in module.named_parameters():
+            parameter.data = views[name]
+        views = self.layout.views(self.vector, self.layout.buffers)
+        for entry in self.layout.buffers:
+            self._buffers[entry.name].data = views[entry.name]
+        self._integers = [(b, b.clone()) for b in self._buffers.values() if not b.is_floating_point()]
+
+    def load(self, parameters: torch.Tensor) -> None:
+        """Set the module's state to a (P,) vector; integer buffers (such as batch counters) go back to their first value."""
+        with torch.no_grad():
+            self.vector.copy_(parameters)
+            for buffer, first in self._integers:
+                buffer.copy_(first)
