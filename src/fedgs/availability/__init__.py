@@ -2,7 +2,6 @@
 
 from fedgs.availability.base import Availability, EmptyRound, checked_rates
 from fedgs.availability.draw import activity, draw_available
-from fedgs.availability.file import AvailabilityFile
 from fedgs.availability.rates import (
     Ideal,
     LabelCycle,
@@ -12,6 +11,7 @@ from fedgs.availability.rates import (
     MoreDataFirst,
     SineLogNormal,
 )
+from fedgs.availability.recorded import AvailabilityFile
 
 __all__ = [
     "Availability",

@@ -4,7 +4,9 @@ Every mode is a pure function of (settings, seed, clients, round): any round can
 """
 
 import math
+from functools import lru_cache
 from typing import Annotated
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from pydantic import AfterValidator, Field
@@ -166,7 +168,7 @@ class LogNormal(Availability):
     beta: Annotated[float, _below_one("LN")] = 0.5
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
-        return _log_normal_rates(self, self.beta, len(clients))
+        return _log_normal_rates(self.seed or 0, self.beta, len(clients))
 
 
 @register("availability", "SLN")
@@ -189,24 +191,32 @@ class SineLogNormal(Availability):
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
         phase = (1 + round % self.period) / self.period
-        return _log_normal_rates(self, self.beta, len(clients)) * (0.4 * math.sin(2 * math.pi * phase) + 0.5)
+        return _log_normal_rates(self.seed or 0, self.beta, len(clients)) * (0.4 * math.sin(2 * math.pi * phase) + 0.5)
 
 
-def _log_normal_rates(availability: Availability, beta: float, count: int) -> FloatArray:
-    logarithms = -math.log1p(-beta) * stream(availability.seed or 0, "log_normal").standard_normal(count)
+@lru_cache(maxsize=8)
+def _log_normal_rates(seed: int, beta: float, count: int) -> FloatArray:
+    logarithms = -math.log1p(-beta) * stream(seed, "log_normal").standard_normal(count)
     rates: FloatArray = np.exp(logarithms - logarithms.max())  # c_k / max c, safe at any beta
+    rates.setflags(write=False)
     return rates
+
+
+# Which labels a client holds does not change from round to round, and costs O(N·C).
+_held: WeakKeyDictionary[Clients, BoolArray] = WeakKeyDictionary()
 
 
 def _labels_held(availability: Availability, clients: Clients) -> BoolArray:
     """(N, C): does client k hold label y."""
     if clients.label_counts is None:
         raise ConfigError(f"availability {availability.name!r} needs the clients' labels, and this federation has none")
-    held: BoolArray = clients.label_counts > 0
-    without = np.flatnonzero(~held.any(axis=1))
-    if len(without):
-        raise ConfigError(
-            f"availability {availability.name!r} needs at least one label a client; client "
-            f"{clients.names[int(without[0])]!r} has none"
-        )
-    return held
+    if clients not in _held:
+        held: BoolArray = clients.label_counts > 0
+        without = np.flatnonzero(~held.any(axis=1))
+        if len(without):
+            raise ConfigError(
+                f"availability {availability.name!r} needs at least one label a client; client "
+                f"{clients.names[int(without[0])]!r} has none"
+            )
+        _held[clients] = held
+    return _held[clients]
