@@ -1,22 +1,48 @@
 """Federations: where they come from, how examples are shared out over clients, how they are stored and described."""
 
+from fedgs.data.archive import export, open_folder, to_folder
+from fedgs.data.assemble import Labelled, share_out
 from fedgs.data.base import Data, Defaults
+from fedgs.data.describe import Description, describe
+from fedgs.data.difference import first_difference
+from fedgs.data.dirichlet import DirichletOverClasses, DirichletOverClients, LogNormalDirichlet
 from fedgs.data.federation import Federation, Normalization, Part
 from fedgs.data.files import File
-from fedgs.data.images import FashionMNIST
-from fedgs.data.partition import Assignment, LabelsPerClient, Partition
+from fedgs.data.gamma import expected_weights, gamma
+from fedgs.data.images import CIFAR10, FashionMNIST
+from fedgs.data.leaf import Leaf, write_leaf
+from fedgs.data.partition import Assignment, ByColumn, Iid, LabelsPerClient, Partition, Shards
 from fedgs.data.synthetic import Synthetic
 
 __all__ = [
+    "CIFAR10",
     "Assignment",
+    "ByColumn",
     "Data",
     "Defaults",
+    "Description",
+    "DirichletOverClasses",
+    "DirichletOverClients",
     "FashionMNIST",
     "Federation",
     "File",
+    "Iid",
+    "Labelled",
     "LabelsPerClient",
+    "Leaf",
+    "LogNormalDirichlet",
     "Normalization",
     "Part",
     "Partition",
+    "Shards",
     "Synthetic",
+    "describe",
+    "expected_weights",
+    "export",
+    "first_difference",
+    "gamma",
+    "open_folder",
+    "share_out",
+    "to_folder",
+    "write_leaf",
 ]

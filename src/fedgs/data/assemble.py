@@ -1,30 +1,82 @@
 """From arrays and an assignment of examples to clients to a federation."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedgs.arrays import AnyArray, IntArray
 from fedgs.clients import Clients
 from fedgs.data.federation import Federation, Normalization, Part
-from fedgs.data.partition import Assignment
+from fedgs.data.partition import NO_COLUMNS, Assignment, Partition
 from fedgs.errors import DataError
+from fedgs.registry import table
 from fedgs.rng import stream
 
-__all__ = ["Labelled", "federate", "hold_out", "kept_clients"]
+__all__ = ["Labelled", "federate", "hold_out", "kept_clients", "server_part", "share_out"]
 
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """A labelled data set before it is partitioned: training examples, the server's test set, how they become inputs."""
+    """A labelled data set before it is partitioned.
+
+    Attributes:
+        name: for headings and tables.
+        x, y: (n, ...) training examples and (n,) int64 labels 0..C-1.
+        test: (x, y) of the server's test set.
+        num_labels: C.
+        normalization: how stored examples become inputs; None: as they are.
+    """
 
     name: str
     x: AnyArray
     y: IntArray
-    test_x: AnyArray
-    test_y: IntArray
+    test: tuple[AnyArray, IntArray]
     num_labels: int
     normalization: Normalization | None = None
+
+
+def share_out(
+    source: Labelled,
+    partition: Partition,
+    clients: int,
+    *,
+    seed: int = 0,
+    validation_fraction: float = 0.2,
+    drop_empty: bool = False,
+    columns: Mapping[str, AnyArray] = NO_COLUMNS,
+) -> Federation:
+    """Partition a labelled data set over clients: draw who gets what, check it, split off validation parts.
+
+    Args:
+        source: the data set.
+        partition: who gets what.
+        clients: N >= 1.
+        seed: of the partition and of the split.
+        validation_fraction, drop_empty: see `federate`.
+        columns: (n,) arrays that say something about each training example, for partitions that read them.
+
+    Raises:
+        DataError: an impossible partition, one that loses or doubles examples, a client without examples.
+
+    >>> from fedgs.data import LabelsPerClient
+    >>> x, y = np.zeros((40, 3), dtype=np.float32), np.arange(40) % 4
+    >>> federation = share_out(Labelled("mine", x, y, (x, y), num_labels=4), LabelsPerClient(labels=2), 4)
+    >>> federation.clients.data_sizes, federation.facts["partition"]
+    (array([8, 8, 8, 8]), {'name': 'labels_per_client', 'labels': 2})
+    """
+    assignment = partition.assign(source.y, clients, stream(seed, "partition"), columns=columns)
+    given_out = np.bincount(assignment.order, minlength=len(source.y))
+    if len(given_out) != len(source.y) or np.any(given_out != 1) or int(assignment.offsets[-1]) != len(source.y):
+        raise DataError(f"partition {partition.name!r} must give each of the {len(source.y)} examples out exactly once")
+    facts = {"partition": table(partition), **assignment.facts}
+    return federate(
+        source,
+        replace(assignment, facts=facts),
+        validation_fraction=validation_fraction,
+        seed=seed,
+        drop_empty=drop_empty,
+    )
 
 
 def federate(
@@ -42,7 +94,8 @@ def federate(
     Raises:
         DataError: a client without examples, named.
     """
-    kept = kept_clients(np.diff(assignment.offsets), assignment.names, drop_empty=drop_empty)
+    sizes = np.diff(assignment.offsets)
+    kept = kept_clients(sizes, assignment.names, drop_empty=drop_empty)
     splits = [hold_out(assignment.examples(k), validation_fraction, stream(seed, "hold_out", k)) for k in kept.tolist()]
     train = _part(source, [train for train, _ in splits])
     validation = _part(source, [validation for _, validation in splits]) if validation_fraction > 0 else None
@@ -53,9 +106,16 @@ def federate(
     )
     facts = dict(assignment.facts)
     if len(kept) < len(assignment):
-        facts["left_out"] = [name for k, name in enumerate(assignment.names) if k not in set(kept.tolist())]
-    test = Part(source.test_x, source.test_y, np.array([0, len(source.test_y)], dtype=np.int64))
+        facts["left_out"] = [name for k, name in enumerate(assignment.names) if sizes[k] == 0]
+        if "shift" in facts:
+            facts["shift"] = [facts["shift"][k] for k in kept.tolist()]
+    test = server_part(*source.test)
     return Federation(source.name, clients, source.num_labels, train, validation, test, source.normalization, facts)
+
+
+def server_part(x: AnyArray, y: IntArray) -> Part:
+    """The server's test set."""
+    return Part(x, y, np.array([0, len(y)], dtype=np.int64))
 
 
 def hold_out(examples: IntArray, fraction: float, rng: np.random.Generator) -> tuple[IntArray, IntArray]:

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from pydantic import Field
 
 from fedgs.arrays import AnyArray, IntArray
 from fedgs.clients import Clients
-from fedgs.data.assemble import kept_clients
+from fedgs.data.archive import META, from_archive
+from fedgs.data.assemble import Labelled, kept_clients, server_part, share_out
 from fedgs.data.base import SYNTHETIC_TRAINING, Data, Defaults
 from fedgs.data.federation import Federation, Part
+from fedgs.data.partition import Partition, PartitionSetting
 from fedgs.errors import DataError
 from fedgs.registry import register
 
@@ -25,15 +28,24 @@ class File(Data):
     Its arrays: `x` (n, ...) examples; `y` (n,) labels 0..C-1; `client` (n,) the owner of each, -1 for the server's test set;
     optionally `split` (n,) with 0 train, 1 validation, 2 test (all test rows together are the server's test set; without
     `split`, rows of clients are for training); optionally `client_features` (N, d), the vectors u_k, one row a client in
-    ascending order.
+    ascending order. A file that `fedgs data export` wrote loads as the same federation.
+
+    With `partition`, the file's training rows (split 0, or all rows that are not the test set's) are shared out anew; `client`
+    may be left out then, and further arrays of length n are columns for the partition `by_column`.
 
     Attributes:
         path: the file; a relative path is looked up in --data-dir first, then in the current folder.
         drop_empty: leave clients without a training example out instead of refusing them.
+        partition: by name, as a table or as an object; None: the file says who owns what.
+        clients: N >= 1, for `partition`.
+        validation_fraction: share of each client's examples that is its validation part, in [0, 1), for `partition`.
     """
 
     path: str
     drop_empty: bool = False
+    partition: PartitionSetting | None = None
+    clients: int = Field(default=30, ge=1)
+    validation_fraction: float = Field(default=0.2, ge=0, lt=1)
 
     @property
     def title(self) -> str:
@@ -53,7 +65,32 @@ class File(Data):
         path = Path(self.path).expanduser()
         if data_dir is not None and (data_dir / path).is_file():
             path = data_dir / path
-        return _federation(read_npz(path), self.title, str(path), drop_empty=self.drop_empty)
+        arrays, where = read_npz(path), str(path)
+        if META in arrays:
+            if self.partition is not None:
+                raise DataError(f"{where} holds a federation already: leave data.partition out, or partition the data it is from")
+            return from_archive(arrays, where)
+        if self.partition is not None:
+            return self._shared_out(arrays, where, self.partition)
+        return _federation(arrays, self.title, where, drop_empty=self.drop_empty)
+
+    def _shared_out(self, arrays: Mapping[str, AnyArray], where: str, partition: Partition) -> Federation:
+        x, y, _, split = _columns({"client": np.zeros(len(arrays.get("y", ())), dtype=np.int64), **arrays}, where)
+        if np.any(split == 1):
+            raise DataError(f"{where}: rows with split 1 belong to clients already; with data.partition, split is 0 or 2")
+        pool, test = np.flatnonzero(split == 0), np.flatnonzero(split == 2)
+        if len(pool) == 0 or len(test) == 0:
+            raise DataError(f"{where} needs training and test examples (split 0 and 2), got {len(pool)} and {len(test)}")
+        columns = {key: column[pool] for key, column in arrays.items() if column.ndim == 1 and len(column) == len(y)}
+        return share_out(
+            Labelled(self.title, x[pool], y[pool], (x[test], y[test]), int(y.max()) + 1),
+            partition,
+            self.clients,
+            seed=self.seed,
+            validation_fraction=self.validation_fraction,
+            drop_empty=self.drop_empty,
+            columns={key: column for key, column in columns.items() if key not in ("y", "split")},
+        )
 
 
 def read_npz(path: Path) -> dict[str, AnyArray]:
@@ -72,11 +109,6 @@ def read_npz(path: Path) -> dict[str, AnyArray]:
 
 
 def _federation(arrays: Mapping[str, AnyArray], name: str, where: str, *, drop_empty: bool) -> Federation:
-    missing = [key for key in ("x", "y", "client") if key not in arrays]
-    if missing:
-        raise DataError(
-            f"{where} needs the arrays x, y and client; {missing[0]} is missing (it has {', '.join(arrays) or 'none'})"
-        )
     x, y, client, split = _columns(arrays, where)
     features = arrays.get("client_features")
     ids = _client_ids(client, None if features is None else len(features), where)
@@ -94,13 +126,18 @@ def _federation(arrays: Mapping[str, AnyArray], name: str, where: str, *, drop_e
         label_counts=train.label_counts(num_labels),
         features=None if features is None else _features(features, where)[kept],
     )
-    test = Part(x[test_rows], y[test_rows], np.array([0, len(test_rows)], dtype=np.int64))
+    test = server_part(x[test_rows], y[test_rows])
     facts = {"left_out": np.setdiff1d(ids, names).tolist()} if len(names) < len(ids) else {}
     return Federation(name, clients, num_labels, train, validation if len(validation) else None, test, facts=facts)
 
 
 def _columns(arrays: Mapping[str, AnyArray], where: str) -> tuple[AnyArray, IntArray, IntArray, IntArray]:
     """x, y, client and split, checked: one length, integers in range."""
+    missing = [key for key in ("x", "y", "client") if key not in arrays]
+    if missing:
+        raise DataError(
+            f"{where} needs the arrays x, y and client; {missing[0]} is missing (it has {', '.join(arrays) or 'none'})"
+        )
     x, y, client = arrays["x"], arrays["y"], arrays["client"]
     split = arrays.get("split", np.where(client == -1, 2, 0) if client.ndim == 1 else client)
     for key, column in (("y", y), ("client", client), ("split", split)):

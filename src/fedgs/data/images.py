@@ -1,26 +1,21 @@
 """The paper's image data sets, partitioned over clients."""
 
-import gzip
-import zlib
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 from pydantic import Field, model_validator
 
-from fedgs.arrays import AnyArray, IntArray
-from fedgs.data.assemble import Labelled, federate
+from fedgs.data.assemble import Labelled, share_out
 from fedgs.data.base import Data, Defaults
+from fedgs.data.dirichlet import LogNormalDirichlet
 from fedgs.data.federation import Federation, Normalization
-from fedgs.data.locate import cache_folder, fetch, find_folder, search_folders
+from fedgs.data.image_files import read_cifar, read_fashion_mnist
+from fedgs.data.locate import cache_folder, fetch, find_folder, search_folders, unpack
 from fedgs.data.partition import LabelsPerClient, PartitionSetting, as_partition
 from fedgs.errors import ConfigError, DataError
 from fedgs.registry import register, table
-from fedgs.rng import stream
 
-__all__ = ["FashionMNIST", "ImageData", "read_idx"]
-
-_LABELS = 10
+__all__ = ["CIFAR10", "FashionMNIST", "ImageData"]
 
 
 class ImageData(Data):
@@ -44,13 +39,12 @@ class ImageData(Data):
         Raises:
             DataError: files that cannot be found, are truncated or are not what they should be; an impossible partition.
         """
-        source = self.read(data_dir)
-        assignment = self.partition.assign(source.y, self.clients, stream(self.seed, "partition"))
-        return federate(
-            source,
-            assignment,
-            validation_fraction=self.validation_fraction,
+        return share_out(
+            self.read(data_dir),
+            self.partition,
+            self.clients,
             seed=self.seed,
+            validation_fraction=self.validation_fraction,
             drop_empty=self.drop_empty,
         )
 
@@ -102,9 +96,8 @@ class FashionMNIST(ImageData):
         folder = find_folder(list(_FASHION_FILES), folders)
         if folder is None:
             folder = fetch(_FASHION_URL, _FASHION_FILES, cache_folder() / "fashion-mnist", searched=folders)
-        x, y = _read_pair(folder, "train")
-        test_x, test_y = _read_pair(folder, "t10k")
-        return Labelled(self.title, x, y, test_x, test_y, _LABELS, Normalization(255.0, (0.1307,), (0.3081,)))
+        (x, y), test = read_fashion_mnist(folder, "train"), read_fashion_mnist(folder, "t10k")
+        return Labelled(self.title, x, y, test, 10, Normalization(255.0, (0.1307,), (0.3081,)))
 
 
 _FASHION_URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
@@ -116,38 +109,51 @@ _FASHION_FILES = {
 }
 
 
-def read_idx(path: Path, dimensions: int) -> AnyArray:
-    """The array of bytes in a gzipped IDX file with the given number of dimensions.
+@register("data", "cifar10")
+class CIFAR10(ImageData):
+    """CIFAR10; by default the paper's 100 clients of log-normal sizes with Dirichlet labels.
 
-    Raises:
-        DataError: not gzip, not IDX of bytes, or more or fewer bytes than its header says.
+    >>> CIFAR10().partition.concentration
+    1.75
     """
-    try:
-        with gzip.open(path, "rb") as file:
-            content = file.read()
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path} is truncated or is not a gzip file: {error}") from None
-    start = 4 + 4 * dimensions
-    if len(content) < start or content[:4] != bytes((0, 0, 8, dimensions)):
-        raise DataError(f"{path} is not an IDX file of bytes with {dimensions} dimensions")
-    shape = tuple(int(size) for size in np.frombuffer(content, dtype=">u4", count=dimensions, offset=4))
-    expected = start + int(np.prod(shape, dtype=np.int64))
-    if len(content) != expected:
-        raise DataError(f"{path} must unpack to {expected} bytes for its shape {shape}, got {len(content)}")
-    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
+
+    defaults: ClassVar[Defaults] = Defaults(
+        model="cifar_cnn",
+        training={"rounds": 1000, "proportion": 0.1, "batch_size": 32, "local_steps": 10, "learning_rate": 0.03},
+    )
+    partition: PartitionSetting = LogNormalDirichlet()
+
+    @property
+    def title(self) -> str:
+        """CIFAR10."""
+        return "CIFAR10"
+
+    def read(self, data_dir: Path | None = None) -> Labelled:
+        """CIFAR10 from the six files of its binary layout: (n, 3, 32, 32) uint8."""
+        folders = search_folders(data_dir, (_CIFAR_FOLDER,))
+        folder = find_folder(_CIFAR_FILES, folders) or self._other_folder(folders)
+        x, y, test = read_cifar([folder / name for name in _CIFAR_FILES])
+        return Labelled(self.title, x, y, test, 10, Normalization(255.0, (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)))
+
+    @staticmethod
+    def _other_folder(folders: list[Path]) -> Path:
+        """The downloaded files, unless somebody has put the pickled layout where the binary one is looked for."""
+        for folder in folders:
+            for place in (folder, folder / "cifar-10-batches-py"):
+                if (place / "data_batch_1").is_file():
+                    raise DataError(
+                        f"{place} holds CIFAR10's pickled layout, but the binary one is read: "
+                        f"download "
+                        f"{_CIFAR_URL}{_CIFAR_ARCHIVE}, unpack it "
+                        f"and name the folder that holds {_CIFAR_FOLDER} with --data-dir or FEDGS_DATA"
+                    )
+        cache = cache_folder()
+        fetch(_CIFAR_URL, {_CIFAR_ARCHIVE: _CIFAR_HASH}, cache, searched=folders)
+        return unpack(cache / _CIFAR_ARCHIVE, [f"{_CIFAR_FOLDER}/{name}" for name in _CIFAR_FILES], cache) / _CIFAR_FOLDER
 
 
-def _read_pair(folder: Path, part: str) -> tuple[AnyArray, IntArray]:
-    """(n, 1, height, width) uint8 images and (n,) labels of one part."""
-    images = read_idx(folder / f"{part}-images-idx3-ubyte.gz", 3)
-    labels = read_idx(folder / f"{part}-labels-idx1-ubyte.gz", 1)
-    if len(images) != len(labels) or len(images) == 0:
-        raise DataError(f"{folder} has {len(images)} {part} images and {len(labels)} labels")
-    check_labels(labels, f"{folder / part}-labels")
-    return images[:, None], labels.astype(np.int64)
-
-
-def check_labels(labels: AnyArray, where: str) -> None:
-    """Refuse labels beyond 0..9."""
-    if labels.max() >= _LABELS:
-        raise DataError(f"{where}: labels must be in 0..{_LABELS - 1}, got {labels.max()}")
+_CIFAR_URL = "https://www.cs.toronto.edu/~kriz/"
+_CIFAR_ARCHIVE = "cifar-10-binary.tar.gz"
+_CIFAR_HASH = "md5:c32a1d4ab5d03f1284b67883e8d87530"
+_CIFAR_FOLDER = "cifar-10-batches-bin"
+_CIFAR_FILES = (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin")

@@ -1,12 +1,15 @@
 """Where the files of public data sets are found, and how they are fetched."""
 
 import os
+import shutil
+import tarfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedgs.errors import DataError, require_extra
 
-__all__ = ["cache_folder", "fetch", "find_folder", "search_folders"]
+__all__ = ["cache_folder", "fetch", "find_folder", "search_folders", "unpack"]
 
 
 def cache_folder() -> Path:
@@ -53,4 +56,27 @@ def fetch(base_url: str, files: Mapping[str, str], folder: Path, *, searched: Se
                 f"{name} is not in {places}, and {base_url}{name} could not be downloaded ({reason}); "
                 "put the files into a folder and name it with --data-dir or FEDGS_DATA"
             ) from None
+    return folder
+
+
+def unpack(archive: Path, members: Sequence[str], folder: Path) -> Path:
+    """Unpack the named members of a .tar.gz into `folder`, nothing else; each file appears complete or not at all.
+
+    Raises:
+        DataError: the archive is truncated or lacks a member.
+    """
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            for member in members:
+                content = tar.extractfile(member)
+                if content is None:
+                    raise DataError(f"{archive} holds no file {member}")
+                target = folder / member
+                target.parent.mkdir(parents=True, exist_ok=True)
+                partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+                with content, partial.open("wb") as out:
+                    shutil.copyfileobj(content, out)
+                partial.replace(target)
+    except (tarfile.TarError, zlib.error, EOFError, KeyError, OSError) as error:
+        raise DataError(f"{archive} is truncated or not what it should be: {error}") from None
     return folder

@@ -12,7 +12,7 @@ from fedgs.arrays import AnyArray, IntArray
 from fedgs.errors import DataError
 from fedgs.registry import Variant, build, register, table
 
-__all__ = ["Assignment", "LabelsPerClient", "Partition", "PartitionSetting", "draw_label_sets"]
+__all__ = ["Assignment", "ByColumn", "Iid", "LabelsPerClient", "Partition", "PartitionSetting", "Shards", "draw_label_sets"]
 
 NO_COLUMNS: Mapping[str, AnyArray] = MappingProxyType({})
 
@@ -83,6 +83,88 @@ def as_partition(value: Any) -> Any:
 
 # The type of a setting that holds a partition: in a configuration it is a name or a table with `name`.
 PartitionSetting = Annotated[Partition, BeforeValidator(as_partition), PlainSerializer(table, return_type=dict[str, Any])]
+
+
+@register("partition", "iid")
+class Iid(Partition):
+    """Every client gets a random share; sizes differ by at most one.
+
+    >>> np.diff(Iid().assign(np.zeros(7, dtype=np.int64), 3, np.random.default_rng(0)).offsets)
+    array([3, 2, 2])
+    """
+
+    def assign(
+        self, labels: IntArray, clients: int, rng: np.random.Generator, *, columns: Mapping[str, AnyArray] = NO_COLUMNS
+    ) -> Assignment:
+        """See `Partition.assign`."""
+        owners = np.empty(len(labels), dtype=np.int64)
+        owners[rng.permutation(len(labels))] = _even_owners(len(labels), clients)
+        return Assignment.from_owners(owners, clients)
+
+
+@register("partition", "shards")
+class Shards(Partition):
+    """The examples, sorted by label, are cut into N · per_client shards; every client gets `per_client` random ones.
+
+    Shards differ in size by at most one example, so one may hold two labels. (McMahan et al., 2017, with per_client = 2.)
+    """
+
+    per_client: int = Field(default=2, ge=1)
+
+    def assign(
+        self, labels: IntArray, clients: int, rng: np.random.Generator, *, columns: Mapping[str, AnyArray] = NO_COLUMNS
+    ) -> Assignment:
+        """See `Partition.assign`; an error where there are more shards than examples."""
+        shards = clients * self.per_client
+        if shards > len(labels):
+            raise DataError(
+                f"{clients} clients with partition.per_client = {self.per_client} need {shards} shards, but there are only "
+                f"{len(labels)} examples; at most {len(labels) // self.per_client} clients are possible"
+            )
+        shuffled = rng.permutation(len(labels))
+        by_label = shuffled[np.argsort(labels[shuffled], kind="stable")]
+        takers = rng.permutation(np.repeat(np.arange(clients), self.per_client))  # (shards,)
+        owners = np.empty(len(labels), dtype=np.int64)
+        owners[by_label] = takers[_even_owners(len(labels), shards)]
+        return Assignment.from_owners(owners, clients)
+
+
+@register("partition", "by_column")
+class ByColumn(Partition):
+    """One client for every value of a column of the file, named by it, such as the writer of a digit.
+
+    >>> writers = {"writer": np.array(["b", "a", "b"])}
+    >>> ByColumn(column="writer").assign(np.zeros(3, dtype=np.int64), 2, np.random.default_rng(0), columns=writers).names
+    ('a', 'b')
+    """
+
+    column: str
+
+    def assign(
+        self, labels: IntArray, clients: int, rng: np.random.Generator, *, columns: Mapping[str, AnyArray] = NO_COLUMNS
+    ) -> Assignment:
+        """See `Partition.assign`; the number of clients is the column's, whatever was asked for."""
+        if self.column not in columns:
+            known = ", ".join(columns) or "none"
+            raise DataError(f"partition.column = {self.column!r} is not among the columns of the data ({known})")
+        values = np.asarray(columns[self.column])
+        if values.shape != labels.shape or values.dtype.kind not in "iuUS":
+            raise DataError(
+                f"partition.column = {self.column!r} must hold {len(labels)} integers or texts, got {values.dtype} {values.shape}"
+            )
+        names, owners = np.unique(values.astype(str) if values.dtype.kind == "S" else values, return_inverse=True)
+        return Assignment.from_owners(owners.astype(np.int64), len(names), names=names.tolist())
+
+
+def _even_owners(count: int, owners: int) -> IntArray:
+    """(count,) ascending owners 0..owners-1 whose numbers differ by at most one.
+
+    >>> _even_owners(5, 2)
+    array([0, 0, 0, 1, 1])
+    """
+    sizes = np.full(owners, count // owners)
+    sizes[: count % owners] += 1
+    return np.repeat(np.arange(owners), sizes)
 
 
 @register("partition", "labels_per_client")

@@ -1,7 +1,8 @@
 """What is trained: model variants that build an `nn.Module` for a federation's shapes."""
 
 from fedgs.models.base import FunctionModel, Model, as_model, model
+from fedgs.models.check import check_model
 from fedgs.models.cnn import CifarCNN, FashionCNN
 from fedgs.models.linear import LogisticRegression
 
-__all__ = ["CifarCNN", "FashionCNN", "FunctionModel", "LogisticRegression", "Model", "as_model", "model"]
+__all__ = ["CifarCNN", "FashionCNN", "FunctionModel", "LogisticRegression", "Model", "as_model", "check_model", "model"]

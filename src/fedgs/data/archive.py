@@ -1,0 +1,162 @@
+"""A federation in one `.npz`, or in a folder of memory-mapped arrays: it loads back identically.
+
+The file has the arrays that `File` reads (`x`, `y`, `client`, `split`, `client_features`), rows ordered by part and client, and
+beside them `index` (row of the partitioned set) and `fedgs` (names, labels, normalization and facts as JSON).
+"""
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedgs.arrays import AnyArray, IntArray
+from fedgs.clients import Clients
+from fedgs.data.federation import Federation, Normalization, Part
+from fedgs.errors import DataError, OutputError
+
+__all__ = ["META", "export", "from_archive", "open_folder", "to_folder"]
+
+META = "fedgs"
+_FORMAT = 1
+_PARTS = ("train", "validation", "test")
+
+
+def export(federation: Federation, path: Path) -> Path:
+    """Write the federation to one `.npz` (uncompressed); the file is complete or not there. Returns its path.
+
+    Raises:
+        OutputError: the folder cannot be written to.
+    """
+    path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
+    parts = [(code, part) for code, name in enumerate(_PARTS) if (part := getattr(federation, name)) is not None]
+    columns: dict[str, list[AnyArray]] = {
+        "x": [part.x for _, part in parts],
+        "y": [part.y for _, part in parts],
+        "client": [_owners(part) if code < 2 else np.full(len(part), -1, dtype=np.int64) for code, part in parts],
+        "split": [np.full(len(part), code, dtype=np.int8) for code, part in parts],
+    }
+    if federation.train.index is not None:
+        columns["index"] = [_index(part) for _, part in parts]
+    if federation.clients.features is not None:
+        columns["client_features"] = [federation.clients.features]
+    columns[META] = [np.array(json.dumps(_meta(federation)))]
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(partial, "w") as archive:
+            for name, pieces in columns.items():
+                _write_array(archive, name, pieces)
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OutputError(f"{path} cannot be written: {error}") from None
+    return path
+
+
+def from_archive(arrays: Mapping[str, AnyArray], where: str) -> Federation:
+    """The federation that `export` wrote, from the file's arrays; its parts are views of them.
+
+    Raises:
+        DataError: arrays that are missing or do not fit each other.
+    """
+    try:
+        meta = json.loads(str(arrays[META]))
+        if meta["format"] != _FORMAT:
+            raise DataError(f"{where} has format {meta['format']}; this version of fedgs reads format {_FORMAT}")
+        split, client = arrays["split"], arrays["client"]
+        ends = np.searchsorted(split, [0, 1, 2, 3])
+        parts: dict[str, Part | None] = {}
+        for code, name in enumerate(_PARTS):
+            rows = slice(int(ends[code]), int(ends[code + 1]))
+            counts = np.bincount(client[rows], minlength=len(meta["names"])) if code < 2 else [rows.stop - rows.start]
+            offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+            index = arrays["index"][rows] if "index" in arrays and code < 2 else None
+            parts[name] = Part(arrays["x"][rows], arrays["y"][rows], offsets, index)
+        return _assembled(meta, parts, arrays.get("client_features"))
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{where} is not a federation that fedgs exported: {error!r}") from None
+
+
+def to_folder(federation: Federation, folder: Path) -> Path:
+    """Write every array to its own `.npy` in `folder`, for processes that share them; returns the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in _PARTS:
+        part: Part | None = getattr(federation, name)
+        for key in ("x", "y", "offsets", "index"):
+            array = None if part is None else getattr(part, key)
+            if array is not None:
+                np.save(folder / f"{name}-{key}.npy", array)
+    if federation.clients.features is not None:
+        np.save(folder / "features.npy", federation.clients.features)
+    (folder / "meta.json").write_text(json.dumps(_meta(federation)), encoding="utf-8")
+    return folder
+
+
+def open_folder(folder: Path) -> Federation:
+    """The federation in a folder that `to_folder` wrote; examples are memory-mapped and read when they are used."""
+    meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    parts: dict[str, Part | None] = {}
+    for name in _PARTS:
+        arrays = {key: _opened(folder / f"{name}-{key}.npy", mapped=key == "x") for key in ("x", "y", "offsets", "index")}
+        parts[name] = None if arrays["x"] is None else Part(**arrays)
+    return _assembled(meta, parts, _opened(folder / "features.npy", mapped=False))
+
+
+def _opened(path: Path, *, mapped: bool) -> Any:
+    return np.load(path, mmap_mode="r" if mapped else None) if path.is_file() else None
+
+
+def _meta(federation: Federation) -> dict[str, Any]:
+    scaling = federation.normalization
+    return {
+        "format": _FORMAT,
+        "name": federation.name,
+        "names": list(federation.clients.names),
+        "num_labels": federation.num_labels,
+        "normalization": scaling and {"scale": scaling.scale, "mean": list(scaling.mean), "sd": list(scaling.sd)},
+        "has_validation": federation.validation is not None,
+        "facts": dict(federation.facts),
+    }
+
+
+def _assembled(meta: Mapping[str, Any], parts: Mapping[str, Part | None], features: AnyArray | None) -> Federation:
+    train, test = parts["train"], parts["test"]
+    assert train is not None
+    assert test is not None
+    scaling = meta["normalization"]
+    clients = Clients(tuple(meta["names"]), np.diff(train.offsets), train.label_counts(meta["num_labels"]), features)
+    return Federation(
+        name=meta["name"],
+        clients=clients,
+        num_labels=meta["num_labels"],
+        train=train,
+        validation=parts["validation"] if meta["has_validation"] else None,
+        test=test,
+        normalization=scaling and Normalization(scaling["scale"], tuple(scaling["mean"]), tuple(scaling["sd"])),
+        facts=meta["facts"],
+    )
+
+
+def _owners(part: Part) -> IntArray:
+    return np.repeat(np.arange(len(part.offsets) - 1), np.diff(part.offsets))
+
+
+def _index(part: Part) -> IntArray:
+    return np.full(len(part), -1, dtype=np.int64) if part.index is None else part.index
+
+
+def _write_array(archive: zipfile.ZipFile, name: str, pieces: list[AnyArray]) -> None:
+    """The pieces one after the other as one array, without a copy that holds them all."""
+    shape = (sum(len(piece) for piece in pieces), *pieces[0].shape[1:]) if pieces[0].ndim else ()
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+        header = {"descr": np.lib.format.dtype_to_descr(pieces[0].dtype), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_2_0(file, header)
+        for piece in pieces:
+            if piece.size:
+                file.write(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)

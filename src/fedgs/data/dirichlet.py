@@ -1,0 +1,198 @@
+"""Partitions with Dirichlet label skew. Two different things go by that name in the field; here each has its own.
+
+*Over classes, per client*: client k draws label proportions p_k ~ Dirichlet(concentration · p*), p* the global ones, and its
+size is fixed beforehand. *Over clients, per class*: class c is shared out by q_c ~ Dirichlet(concentration, ..., concentration)
+over clients, and sizes follow. With balanced classes the second gives client label proportions that are about
+Dirichlet(concentration, ..., concentration) over the C classes, so it compares with the first at concentration · C.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from fedgs.arrays import AnyArray, FloatArray, FloatMatrix, IntArray
+from fedgs.data.apportion import apportion, client_sizes, deal, fit_labels, largest_remainder
+from fedgs.data.partition import NO_COLUMNS, Assignment, Partition
+from fedgs.errors import DataError
+from fedgs.registry import register
+
+__all__ = ["DirichletOverClasses", "DirichletOverClients", "LogNormalDirichlet"]
+
+
+@register("partition", "lognormal_dirichlet")
+class LogNormalDirichlet(Partition):
+    """The paper's CIFAR10 partition: log-normal sizes, Dirichlet label proportions that fit the global labels.
+
+    Sizes ln s_k ~ N(log(n/N) - sigma²/2, sd sigma), made to sum to n; p_k ~ Dirichlet(concentration · p*). Then a random
+    client's p_k is drawn anew and kept if it lowers sum_c |sum_k s_k p_kc - n_c|, until that is at most tolerance · n. Rounding
+    moves the rest; each client's shift (total variation between what it holds and p_k) is in `facts["shift"]`.
+
+    Attributes:
+        concentration: total mass of the Dirichlet parameters, > 0 (1.75 is 0.175 a class with ten balanced classes).
+        sigma: standard deviation of the log sizes, >= 0; 0: equal sizes.
+        tolerance: mismatch at which redrawing stops, as a share of n, > 0.
+        max_draws: redraws after which it is an error that says how close it came.
+        minimum: examples every client has at least.
+
+    >>> labels = np.arange(2000) % 10
+    >>> assignment = LogNormalDirichlet(tolerance=0.1).assign(labels, 20, np.random.default_rng(0))
+    >>> len(assignment), int(assignment.offsets[-1])
+    (20, 2000)
+    """
+
+    concentration: float = Field(default=1.75, gt=0, allow_inf_nan=False)
+    sigma: float = Field(default=1.0, ge=0, le=10)
+    tolerance: float = Field(default=0.01, gt=0, allow_inf_nan=False)
+    max_draws: int = Field(default=10_000, ge=0)
+    minimum: int = Field(default=1, ge=0)
+
+    def assign(
+        self, labels: IntArray, clients: int, rng: np.random.Generator, *, columns: Mapping[str, AnyArray] = NO_COLUMNS
+    ) -> Assignment:
+        """See `Partition.assign`; an error where `minimum` or `tolerance` cannot be had."""
+        present, class_counts = np.unique(labels, return_counts=True)
+        sizes = client_sizes(len(labels), clients, sigma=self.sigma, minimum=self.minimum, rng=rng)
+        alpha = self.concentration * class_counts / len(labels)
+        first = np.stack([draw_proportions(alpha, rng) for _ in range(clients)])
+        proportions, draws, mismatch = self._redrawn(first, sizes, class_counts, alpha, rng)
+        counts = fit_labels(sizes, proportions, class_counts)
+        facts = {
+            "concentration": over_classes(alpha, present),
+            "draws": draws,
+            "mismatch": mismatch / len(labels),
+            "shift": label_shift(counts, proportions),
+        }
+        return Assignment.from_owners(deal(counts, labels, present, rng), clients, facts=facts)
+
+    def _redrawn(
+        self, proportions: FloatMatrix, sizes: IntArray, class_counts: IntArray, alpha: FloatArray, rng: np.random.Generator
+    ) -> tuple[FloatMatrix, int, float]:
+        """Proportions that fit the class counts, how many draws it took, and sum_c |sum_k s_k p_kc - n_c| at the end."""
+        held = sizes @ proportions  # (C,)
+        mismatch = float(np.abs(held - class_counts).sum())
+        limit = self.tolerance * int(class_counts.sum())
+        for draw in range(self.max_draws + 1):
+            if mismatch <= limit:
+                return proportions, draw, mismatch
+            client = int(rng.integers(len(sizes)))
+            proposal = draw_proportions(alpha, rng)
+            changed = held + sizes[client] * (proposal - proportions[client])
+            new = float(np.abs(changed - class_counts).sum())
+            if new < mismatch:
+                proportions[client], held, mismatch = proposal, changed, new
+        raise DataError(
+            f"partition.tolerance = {self.tolerance:g}: after {self.max_draws} draws labels still miss the global ones "
+            f"by {mismatch / class_counts.sum():.3g}; allow that much, or take more clients or a higher concentration"
+        )
+
+
+@register("partition", "dirichlet_over_classes")
+class DirichletOverClasses(Partition):
+    """Every client draws its label proportions: p_k ~ Dirichlet(concentration · p*), with sizes fixed beforehand.
+
+    Sizes and class counts are met exactly; where they do not allow p_k, examples are exchanged between classes and the client's
+    shift (total variation between what it holds and p_k) is in `facts["shift"]`.
+
+    Attributes:
+        concentration: total mass of the Dirichlet parameters, > 0; small: few labels a client, large: all alike.
+        sigma: standard deviation of the log sizes, >= 0; 0: equal sizes.
+        minimum: examples every client has at least.
+    """
+
+    concentration: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    sigma: float = Field(default=0.0, ge=0, le=10)
+    minimum: int = Field(default=1, ge=0)
+
+    def assign(
+        self, labels: IntArray, clients: int, rng: np.random.Generator, *, columns: Mapping[str, AnyArray] = NO_COLUMNS
+    ) -> Assignment:
+        """See `Partition.assign`; an error where `minimum` cannot be had."""
+        present, class_counts = np.unique(labels, return_counts=True)
+        sizes = client_sizes(len(labels), clients, sigma=self.sigma, minimum=self.minimum, rng=rng)
+        alpha = self.concentration * class_counts / len(labels)
+        proportions = np.stack([draw_proportions(alpha, rng) for _ in range(clients)])
+        counts = fit_labels(sizes, proportions, class_counts)
+        facts = {"concentration": over_classes(alpha, present), "shift": label_shift(counts, proportions)}
+        return Assignment.from_owners(deal(counts, labels, present, rng), clients, facts=facts)
+
+
+@register("partition", "dirichlet_over_clients")
+class DirichletOverClients(Partition):
+    """Every class is shared out over clients by q_c ~ Dirichlet(concentration, ..., concentration); sizes follow from it.
+
+    Clients left below `minimum` get random examples from those above it, in proportion to what these have to spare (there is no
+    drawing until it fits); how many were moved is in `facts["moved"]`.
+
+    Attributes:
+        concentration: of each client, > 0.
+        minimum: examples every client has at least.
+    """
+
+    concentration: float = Field(default=0.5, gt=0, allow_inf_nan=False)
+    minimum: int = Field(default=1, ge=0)
+
+    def assign(
+        self, labels: IntArray, clients: int, rng: np.random.Generator, *, columns: Mapping[str, AnyArray] = NO_COLUMNS
+    ) -> Assignment:
+        """See `Partition.assign`; an error where `minimum` cannot be had."""
+        client_sizes(len(labels), clients, sigma=0.0, minimum=self.minimum, rng=rng)  # is the minimum possible?
+        present, class_counts = np.unique(labels, return_counts=True)
+        alpha = np.full(clients, self.concentration)
+        shares = np.stack([draw_proportions(alpha, rng) for _ in present])  # (C, N)
+        counts = largest_remainder(class_counts[:, None] * shares, class_counts).T  # (N, C)
+        counts, moved = raise_to_minimum(counts, self.minimum, rng)
+        facts = {
+            "concentration": {
+                "over": "clients, for each class",
+                "of_each_client": self.concentration,
+                "total": self.concentration * clients,
+                "implied_over_classes": self.concentration * len(present),
+            },
+            "moved": moved,
+        }
+        return Assignment.from_owners(deal(counts, labels, present, rng), clients, facts=facts)
+
+
+def draw_proportions(alpha: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """A draw from Dirichlet(alpha), alpha > 0; where every component underflows, its limit: one component takes all."""
+    drawn = rng.dirichlet(alpha)
+    if np.isfinite(drawn).all() and drawn.sum() > 0.5:
+        return np.asarray(drawn / drawn.sum(), dtype=np.float64)
+    certain = np.zeros(len(alpha))
+    certain[rng.choice(len(alpha), p=alpha / alpha.sum())] = 1.0
+    return certain
+
+
+def over_classes(alpha: FloatArray, present: IntArray) -> dict[str, Any]:
+    """What is told about Dirichlet parameters over classes."""
+    per_class = {str(label): float(value) for label, value in zip(present, alpha, strict=True)}
+    return {"over": "classes, for each client", "total": float(alpha.sum()), "of_each_class": per_class}
+
+
+def label_shift(counts: IntArray, proportions: FloatMatrix) -> list[float]:
+    """Total variation distance in [0, 1] between each client's labels and its drawn p_k; 0 for an empty client."""
+    sizes = np.maximum(counts.sum(axis=1), 1)
+    shift = np.abs(counts / sizes[:, None] - proportions).sum(axis=1) / 2
+    return [float(value) for value in np.where(counts.sum(axis=1) > 0, shift, 0.0)]
+
+
+def raise_to_minimum(counts: IntArray, minimum: int, rng: np.random.Generator) -> tuple[IntArray, int]:
+    """Label counts (N, C) with the same column sums and rows of at least `minimum`, and how many examples changed hands."""
+    sizes = counts.sum(axis=1)
+    lacking = np.maximum(minimum - sizes, 0)
+    moved = int(lacking.sum())
+    if moved == 0:
+        return counts, 0
+    spare = np.maximum(sizes - minimum, 0)
+    given = apportion(moved, spare.astype(np.float64), upper=spare)  # (N,)
+    result = counts.copy()
+    pool = np.zeros(counts.shape[1], dtype=np.int64)
+    for client in np.flatnonzero(given):
+        taken = apportion(int(given[client]), counts[client].astype(np.float64), upper=counts[client])
+        result[client] -= taken
+        pool += taken
+    dealt = rng.permutation(np.repeat(np.arange(counts.shape[1]), pool))
+    np.add.at(result, (np.repeat(np.arange(len(counts)), lacking), dealt), 1)
+    return result, moved

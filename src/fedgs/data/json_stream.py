@@ -1,0 +1,89 @@
+"""Reading one large JSON document piece by piece."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from fedgs.errors import DataError
+
+__all__ = ["JsonStream"]
+
+_CHUNK = 1 << 16
+_LONGEST_TOKEN = 1 << 20  # a syntax error this far before the end of what was read is none of a cut-off token
+
+
+class JsonStream:
+    """A cursor over a JSON document: `members` walks an object key by key, `value` decodes the value at the cursor.
+
+    Only the value being decoded is held in memory. O(length of the text).
+
+    >>> import io
+    >>> stream = JsonStream(io.StringIO('{"a": [1, 2], "b": {"c": 3}}'), "demo")
+    >>> [(key, stream.value()) for key in stream.members()]
+    [('a', [1, 2]), ('b', {'c': 3})]
+    """
+
+    def __init__(self, file: TextIO, where: str) -> None:
+        self._file, self._where = file, where
+        self._text, self._at = "", 0
+        self._typical = _CHUNK  # characters of the longest value so far: reading that much spares most second attempts
+        self._decoder = json.JSONDecoder()
+
+    def members(self) -> Iterator[str]:
+        """The keys of the object at the cursor; each value must be consumed before the next key is asked for."""
+        self._take("{")
+        if self._peek() == "}":
+            self._at += 1
+            return
+        while True:
+            key = self.value()
+            if not isinstance(key, str):
+                raise self._broken(f"a key must be a text, got {key!r}")
+            self._take(":")
+            yield key
+            if self._peek() == "}":
+                self._at += 1
+                return
+            self._take(",")
+
+    def value(self) -> Any:
+        """The value at the cursor."""
+        self._peek()
+        while True:
+            try:
+                value, end = self._decoder.raw_decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                if error.pos < len(self._text) - _LONGEST_TOKEN or not self._more():
+                    raise self._broken(str(error)) from None
+                continue
+            except RecursionError:
+                raise self._broken("it is nested too deeply") from None
+            # a number that ends where the text read so far ends may go on
+            if end < len(self._text) or not self._more():
+                self._typical = max(self._typical, end - self._at)
+                self._at = end
+                return value
+
+    def _peek(self) -> str:
+        while True:
+            while self._at < len(self._text) and self._text[self._at] in " \t\r\n":
+                self._at += 1
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._more():
+                raise self._broken("it ends too early")
+
+    def _take(self, expected: str) -> None:
+        if (found := self._peek()) != expected:
+            raise self._broken(f"expected {expected!r}, found {found!r}")
+        self._at += 1
+
+    def _more(self) -> bool:
+        """Read on, at least as much again as is held: decoding anew costs a constant factor."""
+        rest = self._text[self._at :]
+        chunk = self._file.read(max(self._typical, len(rest)))
+        self._text, self._at = rest + chunk, 0
+        return bool(chunk)
+
+    def _broken(self, reason: str) -> DataError:
+        return DataError(f"{self._where} is truncated or is not LEAF-style JSON: {reason}")

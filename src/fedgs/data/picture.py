@@ -1,0 +1,61 @@
+"""A stacked bar picture of a federation: a bar a client, a colour a label."""
+
+from pathlib import Path
+
+import numpy as np
+
+from fedgs.data.describe import Description
+from fedgs.errors import OutputError, require_extra
+
+__all__ = ["label_colours", "plot_labels"]
+
+# Paul Tol's "muted" scheme: ten colours that stay apart for people with colour blindness.
+_MUTED = ("#CC6677", "#332288", "#DDCC77", "#117733", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499", "#BBBBBB")
+
+
+def label_colours(count: int) -> list[str]:
+    """`count` colours that can be told apart without telling red from green: ten fixed ones, else steps of cividis.
+
+    >>> label_colours(2)
+    ['#CC6677', '#332288']
+    """
+    if count <= len(_MUTED):
+        return list(_MUTED[:count])
+    from matplotlib import colormaps, colors
+
+    return [colors.to_hex(colormaps["cividis"](position)) for position in np.linspace(0, 1, count)]
+
+
+def plot_labels(description: Description, path: Path) -> Path:
+    """Write the picture (the ending says which format: .png, .svg, .pdf); returns its path.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        OutputError: an unknown ending, or a folder that cannot be written to.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise require_extra("matplotlib", "report") from None
+    count, labels = description.label_counts.shape
+    figure = Figure(figsize=(min(max(6.0, 0.16 * count), 24.0), 4.0), layout="constrained")
+    axes = figure.add_subplot()
+    bottom = np.zeros(count)
+    for label, colour in enumerate(label_colours(labels)):
+        heights = description.label_counts[:, label]
+        axes.bar(np.arange(count), heights, bottom=bottom, width=0.9, color=colour, label=str(label))
+        bottom += heights
+    axes.set_xlim(-0.6, count - 0.4)
+    axes.set_xlabel("client")
+    axes.set_ylabel("training examples")
+    axes.set_title(f"{description.name}, {count} clients")
+    if count <= 40:
+        axes.set_xticks(np.arange(count), [str(name) for name in description.names], rotation=90 if count > 15 else 0)
+    if labels <= 30:
+        axes.legend(title="label", loc="center left", bbox_to_anchor=(1.0, 0.5), reverse=True, fontsize="small")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+    except (ValueError, OSError) as error:
+        raise OutputError(f"the picture cannot be written to {path}: {error}") from None
+    return path

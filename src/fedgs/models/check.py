@@ -1,0 +1,86 @@
+"""Does a model fit a federation? Asked before round 0, so that the answer is not a stack trace in round 1."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedgs.errors import ConfigError
+from fedgs.models.base import Model, need_torch
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from fedgs.data.federation import Federation
+
+__all__ = ["check_model"]
+
+
+def check_model(model: Model, federation: "Federation") -> None:
+    """Build the model and pass it two examples of the federation; no random state is left changed.
+
+    Args:
+        model: any variant, a user's function included.
+        federation: whose examples it is to classify.
+
+    Raises:
+        ConfigError: it is not an `nn.Module`, has nothing to train or cannot take the examples, or its output is not (b, C)
+            finite floating-point logits; the message has the shapes.
+        MissingExtraError: PyTorch is not installed.
+
+    >>> from fedgs.data import Synthetic
+    >>> from fedgs.models import LogisticRegression
+    >>> check_model(LogisticRegression(), Synthetic(clients=2).load())
+    """
+    need_torch()
+    import torch
+
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        module = _built(model, federation)
+        x = _two_examples(federation)
+        try:
+            logits = module.eval()(x)
+        except Exception as error:
+            raise ConfigError(
+                f"model {_title(model)} cannot take examples of shape {federation.example_shape} "
+                f"(a batch is {tuple(x.shape)} float32): {_first_line(error)}"
+            ) from error
+    expected = (len(x), federation.num_labels)
+    if not isinstance(logits, torch.Tensor):
+        raise ConfigError(f"model {_title(model)} must return a tensor of shape {expected}, got {type(logits).__name__}")
+    if tuple(logits.shape) != expected:
+        raise ConfigError(
+            f"model {_title(model)} must map a batch {tuple(x.shape)} to logits {expected}, one for each of the "
+            f"{federation.num_labels} labels; got {tuple(logits.shape)}"
+        )
+    if not logits.is_floating_point() or not bool(torch.isfinite(logits).all()):
+        raise ConfigError(f"model {_title(model)} must return finite floating-point logits, got {logits.dtype} with NaN or inf")
+
+
+def _built(model: Model, federation: "Federation") -> "nn.Module":
+    from torch import nn
+
+    module = model.build(federation.example_shape, federation.num_labels)
+    if not isinstance(module, nn.Module):
+        raise ConfigError(f"model {_title(model)} must build a torch.nn.Module, got {type(module).__name__}")
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise ConfigError(f"model {_title(model)} has no parameter to train")
+    return module
+
+
+def _two_examples(federation: "Federation") -> "Tensor":
+    """(2, ...) float32 inputs; the one example twice where there is only one."""
+    import torch
+
+    rows = federation.train.x[np.array([0, len(federation.train) - 1])]
+    inputs = rows.astype(np.float32) if federation.normalization is None else federation.normalization.apply(rows)
+    return torch.from_numpy(np.ascontiguousarray(inputs))
+
+
+def _title(model: Model) -> str:
+    function = getattr(model, "function", None)
+    return repr(model.name if function is None or model.name != "function" else getattr(function, "__name__", "function"))
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
