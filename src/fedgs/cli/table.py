@@ -1,0 +1,43 @@
+"""`fedgs table`: the figures of a folder of runs, side by side."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedgs.cli.common import console
+
+__all__ = ["TableFormat", "table"]
+
+
+class TableFormat(StrEnum):
+    """The forms of a table."""
+
+    text = "text"
+    markdown = "markdown"
+    csv = "csv"
+    latex = "latex"
+
+
+def table(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of fedgs run.")],
+    against: Annotated[str, typer.Option("--against", help="The method that others are compared to; else uniform.")] = "",
+    format: Annotated[TableFormat, typer.Option("--format", help="How the table is written.")] = TableFormat.text,
+    out: Annotated[str, typer.Option("--out", metavar="FILE", help="Write the table to a file instead.")] = "",
+) -> None:
+    """Print mean and spread over seeds, and paired differences, for the runs in DIR, finished or not."""
+    from fedgs.report.files import write_file
+    from fedgs.report.runs import read_runs
+    from fedgs.report.tables import ALL_FIGURES, comparison
+
+    runs, problems = read_runs(folder)
+    made = comparison(runs, against=against or None, figures=ALL_FIGURES)
+    forms = {"text": made.text, "markdown": made.markdown, "csv": made.csv, "latex": made.latex}
+    content = forms[format.value]().rstrip("\n")
+    if out:
+        write_file(Path(out), (content + "\n").encode())
+    else:
+        console().print(content)
+    for problem in problems:
+        console(stderr=True).print(problem)

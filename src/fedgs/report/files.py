@@ -1,0 +1,21 @@
+"""Writing what people asked for: a table, a figure, a page."""
+
+from pathlib import Path
+
+from fedgs.errors import OutputError
+from fedgs.records import write_atomically
+
+__all__ = ["write_file"]
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a whole file, its folder made where it is missing.
+
+    Raises:
+        OutputError: it cannot be written there.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+    except OSError as error:
+        raise OutputError(f"{str(path)!r} cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,204 @@
+"""A table as a plain object, and its four forms: terminal, Markdown, CSV, LaTeX. Equal tables give equal text."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+__all__ = ["Block", "Cell", "Column", "Table"]
+
+Mark = str  # "best", "second" or ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entry.
+
+    Attributes:
+        text: as shown.
+        values: what CSV holds, one entry a field of the column; None: empty.
+        mark: "best", "second" or "".
+    """
+
+    text: str
+    values: tuple[str | float | int | None, ...] = ()
+    mark: Mark = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column.
+
+    Attributes:
+        title: as shown.
+        fields: names of its values in CSV; none: the column is not in CSV.
+        shown: whether it appears outside CSV.
+        numeric: whether it is aligned to the right.
+    """
+
+    title: str
+    fields: tuple[str, ...] = ()
+    shown: bool = True
+    numeric: bool = True
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows that are comparable with each other.
+
+    Attributes:
+        keys: what the block is, as (field, value): ("data", ...), ("availability", ...); empty for a table of one block.
+        rows: one cell a column.
+        notes: sentences below the block.
+    """
+
+    keys: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The values of the keys."""
+        return ", ".join(value for _, value in self.keys)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of one or more blocks with the same columns.
+
+    Attributes:
+        title: what it shows.
+        columns: left to right.
+        blocks: top to bottom.
+        notes: sentences below all blocks.
+
+    >>> rows = ((Cell("md", ("md",)), Cell(".336", (0.336,), "best")),)
+    >>> print(Table("Losses", (Column("method", ("method",), numeric=False), Column("loss", ("loss",))), (Block((), rows),)))
+    method  loss
+    md      .336*
+    * best of the column.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    blocks: tuple[Block, ...]
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text()
+
+    @property
+    def rows(self) -> tuple[tuple[Cell, ...], ...]:
+        """The rows of all blocks."""
+        return tuple(row for block in self.blocks for row in block.rows)
+
+    def text(self) -> str:
+        """Aligned for a terminal; `*` marks the best and `°` the second best."""
+        shown = [column for column in self.columns if column.shown]
+        cells = [[cell for cell, column in zip(row, self.columns, strict=True) if column.shown] for row in self.rows]
+        widths = [max(len(column.title), *(len(row[i].text) for row in cells), 0) for i, column in enumerate(shown)]
+        marked = [any(row[i].mark for row in cells) for i in range(len(shown))]
+        header = tuple(Cell(column.title) for column in self.columns)
+        sections = []
+        for block in self.blocks:
+            title = [block.title] if block.title and len(self.blocks) > 1 else []
+            rows = [self._aligned(row, widths, marked) for row in (header, *block.rows)]
+            sections.append("\n".join([*title, *rows, *block.notes]))
+        separator = "\n" if len(sections) == 1 else "\n\n"
+        below = [*self.notes, *self._legend("*", "°")]
+        return separator.join(["\n\n".join(sections), *(["\n".join(below)] if below else [])])
+
+    def _aligned(self, row: Sequence[Cell], widths: Sequence[int], marked: Sequence[bool]) -> str:
+        """One line; marks stand behind the right edge, so that the digits of a column stay below each other."""
+        shown = [(cell, column) for cell, column in zip(row, self.columns, strict=True) if column.shown]
+        parts = []
+        for (cell, column), width, with_mark in zip(shown, widths, marked, strict=True):
+            text = cell.text.rjust(width) if column.numeric else cell.text.ljust(width)
+            parts.append(text + ({"best": "*", "second": "°"}.get(cell.mark, " ") if with_mark else ""))
+        return "  ".join(parts).rstrip()
+
+    def markdown(self) -> str:
+        """A Markdown table a block; the best is bold, the second best in italics."""
+        shown = [column for column in self.columns if column.shown]
+        parts: list[str] = []
+        for block in self.blocks:
+            lines = [f"**{block.title}**", ""] if block.title else []
+            lines += ["| " + " | ".join(_escape_bar(column.title) for column in shown) + " |"]
+            lines += ["|" + "|".join("---:" if column.numeric else "---" for column in shown) + "|"]
+            lines += ["| " + " | ".join(map(_escape_bar, self._shown(row, _mark_markdown))) + " |" for row in block.rows]
+            parts.append("\n".join(lines))
+            parts += [" ".join(block.notes)] if block.notes else []
+        below = [*self.notes, *self._legend("Bold:", "italics:")]
+        parts += [" ".join(below)] if below else []
+        return "\n\n".join(parts) + "\n"
+
+    def csv(self) -> str:
+        """One line a row with all values at full precision; what a block is comes in its first fields."""
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        keys = [name for name, _ in self.blocks[0].keys] if self.blocks else []
+        writer.writerow(keys + [field for column in self.columns for field in column.fields])
+        for block in self.blocks:
+            for row in block.rows:
+                values = [value for _, value in block.keys]
+                for cell, column in zip(row, self.columns, strict=True):
+                    given = [_csv_value(value) for value in cell.values]
+                    values += [*given, *[""] * (len(column.fields) - len(given))]
+                writer.writerow(values)
+        return file.getvalue()
+
+    def latex(self) -> str:
+        """A `tabular` for the package booktabs; the best is bold, the second best underlined; notes are comments."""
+        shown = [column for column in self.columns if column.shown]
+        lines = [f"% {self.title}", "\\begin{tabular}{" + "".join("r" if c.numeric else "l" for c in shown) + "}", "\\toprule"]
+        lines += [" & ".join(_latex(column.title) for column in shown) + " \\\\"]
+        for block in self.blocks:
+            lines += ["\\midrule"]
+            if block.title:
+                lines += [f"\\multicolumn{{{len(shown)}}}{{l}}{{{_latex(block.title)}}} \\\\"]
+            lines += [" & ".join(self._shown(row, _mark_latex)) + " \\\\" for row in block.rows]
+        notes = [note for block in self.blocks for note in block.notes] + [*self.notes, *self._legend("Bold:", "underlined:")]
+        return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", *(f"% {note}" for note in notes)]) + "\n"
+
+    def _legend(self, best: str, second: str) -> list[str]:
+        """What the marks of a form mean, where there are marks."""
+        marks = {cell.mark for row in self.rows for cell in row}
+        if "second" in marks:
+            return [f"{best} best, {second} second best of the column."]
+        return [f"{best} best of the column."] if "best" in marks else []
+
+    def _shown(self, row: Sequence[Cell], mark: Callable[[Cell], str]) -> list[str]:
+        return [mark(cell) for cell, column in zip(row, self.columns, strict=True) if column.shown]
+
+
+def _mark_markdown(cell: Cell) -> str:
+    return {"best": f"**{cell.text}**", "second": f"*{cell.text}*"}.get(cell.mark, cell.text)
+
+
+def _mark_latex(cell: Cell) -> str:
+    text = _latex(cell.text)
+    return {"best": f"\\textbf{{{text}}}", "second": f"\\underline{{{text}}}"}.get(cell.mark, text)
+
+
+def _escape_bar(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--", "°": r"$^\circ$",
+}  # fmt: skip
+
+
+_MINUS = re.compile(r"(?<![\w.])-(?=[.\d])")
+
+
+def _latex(text: str) -> str:
+    return _MINUS.sub("$-$", "".join(_LATEX.get(character, character) for character in text))
+
+
+def _csv_value(value: str | float | int | None) -> str:
+    if value is None:
+        return ""
+    return repr(value) if isinstance(value, float) else str(value)

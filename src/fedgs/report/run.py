@@ -1,0 +1,103 @@
+"""One run as tables, figures and the page see it. No torch and no data are needed."""
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedgs.arrays import AnyArray
+from fedgs.clients import Clients
+from fedgs.errors import FedgsError
+from fedgs.records import Record, RunFolder
+
+__all__ = ["UNREADABLE", "Run"]
+
+# What reading a damaged file of a run can raise.
+UNREADABLE = (FedgsError, OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run as it stands: finished, going on, killed or failed.
+
+    Attributes:
+        config: resolved tables, with `run` (what was stored about the run itself).
+        records: records 0, 1, ... as far as they were written.
+        clients: the federation's clients, or None where `clients.npz` could not be read.
+        failure: why the run ended early (`round`, `client`, `error`), or None.
+        path: the run's folder, or None for a run that was not written.
+        label: what tables and figures call the method; `report.labels.labelled` derives it over a set of runs.
+        group: (data title, availability title): runs of one group are comparable.
+        timings: seconds by phase, one entry a round; may be shorter than the records.
+
+    >>> Run({"method": {"name": "md"}, "training": {"rounds": 9}}, (Record(0, cohort=[1]),)).rounds_done
+    1
+    """
+
+    config: Mapping[str, Any]
+    records: Sequence[Record]
+    clients: Clients | None = None
+    failure: Mapping[str, Any] | None = None
+    path: Path | None = None
+    label: str = ""
+    group: tuple[str, str] = ("", "")
+    timings: Sequence[Mapping[str, float]] = field(default=(), repr=False)
+
+    def table(self, name: str) -> Mapping[str, Any]:
+        """One table of the configuration; empty where there is none. A variant given by its bare name is a table too."""
+        value = self.config.get(name)
+        if isinstance(value, Mapping):
+            return value
+        return {} if value is None else {"name": value}
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What was stored about the run itself: fingerprint, cohort_limit, num_clients, engine, versions, started."""
+        return self.table("run")
+
+    @property
+    def name(self) -> str:
+        """The run's folder name, or its fingerprint."""
+        return self.path.name if self.path is not None else str(self.about.get("fingerprint", "run"))
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return int(self.config.get("seed", 0))
+
+    @property
+    def replicate(self) -> tuple[Any, ...]:
+        """What two runs of different methods share when they are a pair: all seeds and the federation."""
+        seed = self.seed
+        return (seed, self.table("availability").get("seed", seed), self.about.get("data_fingerprint"))
+
+    @property
+    def rounds(self) -> int:
+        """T, the rounds asked for."""
+        return int(self.table("training").get("rounds", self.rounds_done))
+
+    @property
+    def rounds_done(self) -> int:
+        """Rounds that have passed."""
+        return sum(record.cohort is not None for record in self.records)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last record, of the final model, is there."""
+        return self.failure is None and bool(self.records) and self.records[-1].round == self.rounds
+
+    @property
+    def num_clients(self) -> int | None:
+        """N, or None where neither the clients nor the configuration tell."""
+        if self.clients is not None:
+            return len(self.clients)
+        stored = self.about.get("num_clients")
+        return None if stored is None else int(stored)
+
+    def memory(self) -> dict[str, AnyArray]:
+        """The sampler's arrays at the start (`distance`, ...); empty where there are none or they cannot be read."""
+        try:
+            return {} if self.path is None else RunFolder(self.path).arrays("memory")
+        except UNREADABLE:
+            return {}
