@@ -1,0 +1,141 @@
+"""Messages to nodes and back: every wait has a deadline, and a failure is attributed through the message it replies to."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+__all__ = ["CohortGrid", "DeadlineGrid", "exchange", "pauses", "resend"]
+
+_FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.01, 1.0, 1.5
+# A message outlives the wait for its reply a little, so that it is our deadline that ends the wait, and says so.
+_SPARE_SECONDS = 30.0
+
+
+def pauses(deadline: float) -> Iterator[None]:
+    """Sleep a little longer each time, until `deadline` (of `time.monotonic`); always yields at least once.
+
+    >>> len(list(pauses(time.monotonic() - 1)))
+    1
+    """
+    pause = _FIRST_PAUSE
+    yield
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(min(pause, left))
+        pause = min(pause * _GROWTH, _LONGEST_PAUSE)
+        yield
+
+
+def exchange(
+    grid: Grid,
+    messages: Iterable[Message],
+    *,
+    timeout: float,
+    enough: int | None = None,
+    accept: Callable[[Message], bool] | None = None,
+) -> list[Message]:
+    """Send messages and gather replies until all have come, `enough` acceptable ones have, or the deadline is over.
+
+    Args:
+        grid: where the nodes are.
+        messages: one a node.
+        timeout: seconds to wait at most.
+        enough: how many acceptable replies suffice; None: all.
+        accept: which replies count; None: those without an error.
+
+    Returns:
+        All replies that came, error replies too.
+    """
+    sent = list(messages)
+    if not sent:
+        return []
+    waiting = {identifier for identifier in grid.push_messages(sent) if identifier}
+    replies: list[Message] = []
+    accepted = 0
+    for _ in pauses(time.monotonic() + timeout):
+        if waiting:
+            came = list(grid.pull_messages(list(waiting)))
+            waiting -= {reply.metadata.reply_to_message_id for reply in came}
+            replies += came
+            accepted += sum(accept(reply) if accept is not None else reply.has_content() for reply in came)
+        if not waiting or (enough is not None and accepted >= enough):
+            break
+    return replies
+
+
+def resend(message: Message, *, timeout: float, group: str) -> Message:
+    """The same message with a life that fits the deadline, so that nobody works on it long after the round is over."""
+    ttl = min(message.metadata.ttl, timeout + _SPARE_SECONDS)
+    return Message(message.content, message.metadata.dst_node_id, message.metadata.message_type, ttl=ttl, group_id=group)
+
+
+class ForwardingGrid(Grid):  # type: ignore[misc, unused-ignore]
+    """A Grid that hands everything on to another one; the base of those below."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._grid, name)
+
+    def set_run(self, *arguments: object, **named: object) -> None:
+        self._grid.set_run(*arguments, **named)
+
+    @property
+    def run(self) -> object:
+        return self._grid.run
+
+    def create_message(self, *arguments: object, **named: object) -> Message:
+        return self._grid.create_message(*arguments, **named)
+
+    def get_node_ids(self) -> Iterable[int]:
+        return self._grid.get_node_ids()  # type: ignore[no-any-return, unused-ignore]
+
+    def get_nodes(self) -> Iterable[Any]:
+        """What Flower tells of its nodes; nothing before 1.38."""
+        return self._grid.get_nodes() if hasattr(self._grid, "get_nodes") else ()
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        return self._grid.push_messages(messages)  # type: ignore[no-any-return, unused-ignore]
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        return self._grid.pull_messages(message_ids)  # type: ignore[no-any-return, unused-ignore]
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        return self._grid.send_and_receive(messages, timeout=timeout)  # type: ignore[no-any-return, unused-ignore]
+
+
+class CohortGrid(ForwardingGrid):
+    """A Grid that lists the cohort only: a strategy that takes everybody it sees takes the cohort, and never waits.
+
+    Args:
+        grid: the real one.
+        node_ids: addresses of the cohort.
+    """
+
+    def __init__(self, grid: Grid, node_ids: Sequence[int]) -> None:
+        super().__init__(grid)
+        self._node_ids = list(node_ids)
+
+    def get_node_ids(self) -> list[int]:
+        """The cohort's node ids."""
+        return list(self._node_ids)
+
+    def get_nodes(self) -> list[Any]:
+        """The cohort's nodes, where Flower tells more than their ids."""
+        chosen = set(self._node_ids)
+        return [node for node in super().get_nodes() if node.node_id in chosen]
+
+
+class DeadlineGrid(ForwardingGrid):
+    """A Grid whose `send_and_receive` is another function, so that the round's own rule says when replies suffice."""
+
+    def __init__(self, grid: Grid, exchange: Callable[..., list[Message]]) -> None:
+        super().__init__(grid)
+        self._exchange = exchange
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        """The replies that the rule waits for."""
+        return self._exchange(self._grid, messages, timeout)

@@ -1,0 +1,91 @@
+"""The client graph of a deployment: from what clients told once, or from their replies; it grows as they come."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedgs import rng
+from fedgs.arrays import AnyArray, FloatArray, FloatMatrix
+from fedgs.errors import ConfigError
+from fedgs.graph import Graph, cosines, feature_products
+
+__all__ = ["Responses", "distances", "graph_of", "reply_feature"]
+
+Responses = Callable[[Mapping[str, AnyArray]], FloatArray]
+
+# Longer updates are kept as sketches of this length; a cosine is then off by about 1/sqrt(4096) = 0.016.
+_LONGEST, _SKETCH, _BLOCK = 65536, 4096, 1 << 20
+
+
+def graph_of(sampler: Any, responses: Responses | None) -> Graph | None:
+    """The settings of the graph that a sampler selects on, or None where it uses none or brings its own from a file.
+
+    Raises:
+        ConfigError: `private` similarities, or `functional` ones without a function that gives a model's responses.
+    """
+    graph = getattr(sampler, "graph", None)
+    if not isinstance(graph, Graph) or graph.path is not None:
+        return None
+    if graph.similarity == "private":
+        raise ConfigError("method.graph.similarity must be 'oracle', 'update' or 'functional' in a deployment, got 'private'")
+    if graph.similarity == "functional" and responses is None:
+        raise ConfigError("method.graph.similarity = 'functional' needs SampledStrategy(responses=...), got None")
+    return graph
+
+
+def distances(graph: Graph, features: Mapping[int, FloatArray], num_clients: int) -> FloatMatrix:
+    """(N, N) H: the graph of the clients whose feature is known; every other distance is the largest known, 1 if none is.
+
+    Args:
+        graph: settings; "oracle" takes products of features, "update" and "functional" their cosines (negative ones count as 0).
+        features: row -> feature.
+        num_clients: N.
+
+    >>> distances(Graph(), {0: np.array([1.0, 0.0]), 2: np.array([0.0, 1.0])}, 3)
+    array([[0., 1., 1.],
+           [1., 0., 1.],
+           [1., 1., 0.]])
+    """
+    known = np.array(sorted(features), dtype=np.int64)
+    block = np.zeros((len(known), len(known)))
+    if len(known) > 1:
+        products = feature_products(np.stack([features[row] for row in known.tolist()]))
+        oracle = graph.similarity == "oracle"
+        block = (graph.of_products(products) if oracle else graph.of_similarity(np.maximum(cosines(products), 0.0))).distance
+    largest = float(block.max(initial=0.0)) or 1.0
+    distance = np.full((num_clients, num_clients), largest)
+    distance[np.ix_(known, known)] = block
+    np.fill_diagonal(distance, 0.0)
+    return distance
+
+
+def reply_feature(
+    graph: Graph, *, sent: Mapping[str, AnyArray], local: Mapping[str, AnyArray], responses: Responses | None
+) -> FloatArray:
+    """The feature that a client's reply gives: its model update, or its model's mean response.
+
+    Args:
+        graph: says which.
+        sent, local: global and local model by name.
+        responses: local model -> (d,) its mean output on a noise batch, for "functional".
+    """
+    if graph.similarity == "functional":
+        assert responses is not None
+        return np.asarray(responses(local), dtype=np.float64).ravel()
+    parts = [(local[name].astype(np.float64) - sent[name].astype(np.float64)).ravel() for name in sorted(sent)]
+    return _sketch(np.concatenate(parts))
+
+
+def _sketch(update: FloatArray) -> FloatArray:
+    """A long update as a count sketch: every entry, with a random sign, is added to a random one of 4096 sums."""
+    if len(update) <= _LONGEST:
+        return update
+    sums = np.zeros(_SKETCH)
+    for block, start in enumerate(range(0, len(update), _BLOCK)):
+        part = update[start : start + _BLOCK]
+        generator = rng.stream(0, "flower-sketch", block)
+        place = generator.integers(_SKETCH, size=_BLOCK)[: len(part)]
+        sign = generator.integers(2, size=_BLOCK)[: len(part)] * 2 - 1
+        sums += np.bincount(place, weights=sign * part, minlength=_SKETCH)
+    return sums
