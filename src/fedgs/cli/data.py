@@ -1,0 +1,88 @@
+"""`fedgs data`: describe a federation, export it, verify that it is the same as one that was kept."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from fedgs.cli.common import ConfigArgument, DataDirOption, PluginOption, SetOption, console, one_config
+from fedgs.config import cohort_limit
+from fedgs.data import Data, Federation, export, write_leaf
+from fedgs.data import describe as describe_federation
+from fedgs.data.verify import verify as difference_from
+
+__all__ = ["describe", "export_", "verify"]
+
+
+class Format(StrEnum):
+    """What `export` writes."""
+
+    npz = "npz"
+    leaf = "leaf"
+
+
+def describe(
+    config: ConfigArgument = None,
+    set_: SetOption = None,
+    plugin: PluginOption = None,
+    data_dir: DataDirOption = None,
+    every_client: Annotated[bool, typer.Option("--all", help="Every client, not only the first 20.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON: all clients, all measures.")] = False,
+    plot: Annotated[
+        Optional[Path],  # noqa: UP045 (typer reads the annotation)
+        typer.Option("--plot", metavar="FILE", help="Write a picture, a bar a client and a colour a label.", show_default=False),
+    ] = None,
+) -> None:
+    """Clients, sizes, labels by client, skew, the bias of the average and the fingerprint of a federation."""
+    chosen = one_config(config, set_, plugin)
+    federation = _load(chosen.data, data_dir)
+    description = describe_federation(federation, cohort_size=cohort_limit(chosen.training, len(federation)))
+    if as_json:
+        console().print(json.dumps(description.table(), indent=1))
+    else:
+        console().print("\n".join(description.lines(max_clients=None if every_client else 20)))
+    if plot is not None:
+        from fedgs.data.picture import plot_labels
+
+        written = plot_labels(description, plot)
+        console(stderr=as_json).print(f"Picture: {written}")
+
+
+def export_(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The .npz to write, or the folder for LEAF.", show_default=False)],
+    config: ConfigArgument = None,
+    set_: SetOption = None,
+    plugin: PluginOption = None,
+    data_dir: DataDirOption = None,
+    format_: Annotated[Format, typer.Option("--format", help="One .npz, or a folder of LEAF-style JSON.")] = Format.npz,
+) -> None:
+    """Write a federation so that it loads back identically: `--set data=file --set data.path=OUT` (or `data=leaf`)."""
+    federation = _load(one_config(config, set_, plugin).data, data_dir)
+    written = write_leaf(federation, out) if format_ is Format.leaf else export(federation, out)
+    console().print(f"{federation.name}: {len(federation)} clients, fingerprint {federation.fingerprint}\nWritten: {written}")
+
+
+def verify(
+    reference: Annotated[
+        str, typer.Argument(metavar="KEPT", help="An exported .npz or LEAF folder, or a fingerprint.", show_default=False)
+    ],
+    config: ConfigArgument = None,
+    set_: SetOption = None,
+    plugin: PluginOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Make the federation anew and compare it with one that was kept; the first difference is named, the exit code is then 1."""
+    federation = _load(one_config(config, set_, plugin).data, data_dir)
+    difference = difference_from(federation, reference)
+    if difference is None:
+        console().print(f"{federation.name} is the federation of {reference}: fingerprint {federation.fingerprint}")
+        return
+    console(stderr=True).print(f"{federation.name} is not the federation of {reference}: {difference}")
+    raise typer.Exit(1)
+
+
+def _load(data: object, data_dir: Path | None) -> Federation:
+    assert isinstance(data, Data)
+    return data.load(data_dir)
