@@ -49,6 +49,7 @@ class Meter:
 
     def __init__(self, endpoints: Mapping[int, Answer]) -> None:
         self._endpoints = endpoints
+        self._gone: set[int] = set()
         self.start()
 
     def start(self) -> None:
@@ -71,14 +72,20 @@ class Meter:
         return Cost(self.exchanges, self.messages, self.bytes, dict(self.seconds))
 
     def ask(self, mail: Mapping[int, bytes], step: str, role: str) -> dict[int, bytes]:
-        """Each party's reply; a party that raises has none, and is noted. A refused message is not a failure: it is raised."""
+        """Each party's reply.
+
+        A party that raises has none, is noted, and is not asked again. A refused message is not a failure: it is raised.
+        """
         began, replies = time.perf_counter(), {}
         for party, message in mail.items():
+            if party in self._gone:
+                continue
             try:
                 replies[party] = self._endpoints[party](message)
             except ProtocolError:
                 raise
             except Exception as error:
+                self._gone.add(party)
                 self.failures.append(PartyFailure(None if party == DEALER else party, step, error))
             else:
                 self.count(message, replies[party])
