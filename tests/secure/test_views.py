@@ -6,7 +6,7 @@ lengths, in order) must be equal exactly; its numbers must follow the same distr
 
 The stated test, over `SESSIONS` sessions with each input: for every bit of the view, in what share of the sessions it is 1. If
 the two inputs give the same distribution, the shares of a bit differ by t or more with odds of at most 2·exp(-SESSIONS·t²)
-(Hoeffding), so that t = sqrt(log(2·bits/ODDS)/SESSIONS), some .55 here, is reached by any bit of all with odds of at most `ODDS`.
+(Hoeffding), so that t = sqrt(log(2·bits/ODDS)/SESSIONS), some .7 here, is reached by any bit of all with odds of at most `ODDS`.
 Randomness is the system's and cannot be seeded, hence odds of 1e-9. Beside it, the frequencies of byte values of each kind of
 content are compared by chi-square tests at the same odds each.
 """
@@ -26,7 +26,7 @@ from fedgs.secure.relay import RingServer
 from fedgs.secure.wire import DEALER, Kind, Message, each
 
 ODDS = 1e-9
-SESSIONS = 100
+SESSIONS = 60
 SHARP = np.array([[1.0, 0.0, 0.0, 0.0], [0.75, 0.25, 0.0, 0.0], [0.0, 0.5, 0.5, 0.0], [0.0, 0.0, 0.0, 1.0]])
 PERMUTED = SHARP[:, [2, 3, 1, 0]]
 
