@@ -28,9 +28,8 @@ def read(data: bytes) -> Message:
 
 def resealed(message: Message, **changes: int) -> Message:
     """The same sealed body under another header."""
-    return read(
-        pack(**{**dict(zip(("kind", "sender", "recipient", "batch"), message[:4], strict=True)), **changes}, body=message.body)
-    )
+    changed = message._replace(**changes)
+    return read(pack(Kind(changed.kind), changed.sender, changed.recipient, changed.batch, message.body))
 
 
 @given(st.binary(max_size=200), st.sampled_from(Kind), st.integers(0, 2**32 - 1))

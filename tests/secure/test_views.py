@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedgs.secure import channel, private_similarity, ring
+from fedgs.secure import channel, private_similarity
 from fedgs.secure.channel import Channel
 from fedgs.secure.line import Line
 from fedgs.secure.meter import Answer
@@ -209,7 +209,7 @@ def test_the_test_notices_missing_masks(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_test_notices_a_client_that_does_not_blind_u(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ring.os, "urandom", bytes)  # v_2 = 0, so that v_1 is the product
+    monkeypatch.setattr("os.urandom", bytes)  # v_2 = 0, so that v_1 is the product
     view = server_view(SHARP, 20)
     assert uniform(view.content("SHARES words")) < ODDS
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from fedgs.arrays import AnyArray, FloatArray, FloatMatrix
+from fedgs.arrays import FloatArray, FloatMatrix
 from fedgs.errors import ConfigError, DataError
 from fedgs.secure.fixed_point import FixedPoint, fixed_point
 from fedgs.secure.meter import Answer, Cost, Meter, PartyFailure
@@ -100,7 +101,7 @@ def _reached(connect: Connect | None, number: int, answer: Answer) -> Answer:
     return answer if connect is None else connect(number, answer)
 
 
-def _checked(vectors: Sequence[AnyArray] | FloatMatrix) -> list[FloatArray]:
+def _checked(vectors: Sequence[npt.ArrayLike] | FloatMatrix) -> list[FloatArray]:
     """The clients' vectors: at least one, of one length, one-dimensional, finite."""
     arrays = [np.asarray(vector, dtype=np.float64) for vector in vectors]
     if not arrays:
@@ -132,7 +133,7 @@ def _checked_pairs(pairs: Iterable[Pair] | None, clients: int) -> list[Pair]:
 
 
 def private_similarity(
-    vectors: Sequence[AnyArray] | FloatMatrix,
+    vectors: Sequence[npt.ArrayLike] | FloatMatrix,
     *,
     protocol: Literal["ring", "paper"] = "ring",
     value_range: float = 1.0,
@@ -187,7 +188,7 @@ def private_similarity(
 
 
 def private_rows(
-    vectors: Sequence[AnyArray] | FloatMatrix,
+    vectors: Sequence[npt.ArrayLike] | FloatMatrix,
     *,
     value_range: float = 1.0,
     fraction_bits: int | None = None,

@@ -126,10 +126,13 @@ class RingClient:
 
     def _corrections(self, bodies: Mapping[int, bytes], message: Message) -> dict[int, int]:
         """r_b by peer; a dealer's come in one body, ascending by peer."""
+        peers: dict[int, list[int]] = {dealer: [] for dealer in bodies}
+        for peer, dealer in self._pairs():
+            if peer < self._member.party and dealer in bodies:
+                peers[dealer].append(peer)
         found: dict[int, int] = {}
         for dealer, body in bodies.items():
-            peers = [peer for peer, by in self._pairs() if by == dealer and peer < self._member.party]
-            found.update(zip(peers, words(body, len(peers), message).tolist(), strict=True))
+            found.update(zip(peers[dealer], words(body, len(peers[dealer]), message).tolist(), strict=True))
         return found
 
     def _share(self, message: Message, rest: bytes) -> bytes:
