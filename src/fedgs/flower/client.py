@@ -42,7 +42,7 @@ def describe(
     if label_counts is not None and feature is not None:
         raise ConfigError("describe takes label_counts or feature, not both: the graph is made from one of them")
 
-    @app.query(RECORD)
+    @app.query(RECORD)  # type: ignore[untyped-decorator, unused-ignore]
     def answer(message: Message, context: Context) -> Message:
         told: dict[str, Any] = {}
         key = client_key(context.node_config)

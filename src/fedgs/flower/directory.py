@@ -49,9 +49,9 @@ class Directory:
         """The nodes on line by client key, and the descriptions that came in since the last call.
 
         A node that has not said who it is is left out: nodes met for the first time are waited for until `deadline` (of
-        `time.monotonic`), the others' answers are taken in passing. Where a second node reports the key of one that is still listed (a client
-        that was killed and restarted is listed for up to a minute more), the newer one takes its place and the older one is asked
-        again: only if it answers are there two.
+        `time.monotonic`), the others' answers are taken in passing. Where a second node reports the key of one that is still
+        listed (a client that was killed and restarted is listed for up to a minute more), the newer one takes its place and the
+        older one is asked again: only if it answers are there two.
 
         Raises:
             RunError: two live nodes have one client key.
@@ -102,14 +102,18 @@ class Directory:
         if node in self._replaced:
             self._refuse_twins(self._known[node], node, self._replaced[node])
         told: Any = reply.content.config_records.get(RECORD, {})
-        key = told["client-key"] if "client-key" in told else _fallback_key(grid, node, "neither client-id nor partition-id is set")
-        feature = told["feature"] if "feature" in told else None
-        return Description(key, told["data-size"] if "data-size" in told else None, feature)
+        key = told.get("client-key")
+        if key is None:
+            key = _fallback_key(grid, node, "neither client-id nor partition-id is set")
+        return Description(key, told.get("data-size"), told.get("feature"))
 
     def _replace_older(self, grid: Grid, nodes: set[int], fresh: set[int]) -> None:
-        """Where two nodes reported one key, the one that spoke last takes the place; the other is asked whether it still lives."""
+        """Where two nodes reported one key, the one that spoke last takes the place; the other is asked if it still lives."""
         holder: dict[Key, int] = {}
-        for node in sorted(nodes & self._known.keys() - self._replaced.keys(), key=lambda node: (node in fresh, node)):
+        current = nodes & self._known.keys() - self._replaced.keys()
+        if len({self._known[node] for node in current}) == len(current):
+            return
+        for node in sorted(current, key=lambda node: (node in fresh, node)):
             older = holder.get(self._known[node])
             if older is not None:
                 if older in fresh:

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,66 +12,86 @@ from flwr.app import ArrayRecord, Message
 from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.clients import Weighting
 
-__all__ = ["arrays_of", "first_metric", "metrics_of", "refusal", "unlike_the_others", "weights_of"]
+__all__ = ["ACCURACIES", "LOSSES", "Reply", "arrays_of", "examined", "first_metric", "refuse_unlike", "weights_of"]
 
 
-def refusal(reply: Message, *, weighted_by_key: str, sent: Mapping[str, AnyArray] | None) -> str | None:
-    """Why a reply cannot enter an average, or None.
+# Under which names a loss or an accuracy is looked for in metrics, in this order.
+LOSSES = ("loss", "eval_loss", "test_loss", "valid_loss", "val_loss")
+ACCURACIES = ("accuracy", "eval_acc", "eval_accuracy", "test_accuracy", "acc")
+
+
+@dataclass(eq=False)
+class Reply:
+    """A reply with the verdict on it.
+
+    Attributes:
+        message: as it came.
+        refused: why it cannot enter an average, or None.
+        metrics: its one metric record; empty where it has none.
+        examples: the number of examples it stands for; NaN where it was refused.
+    """
+
+    message: Message
+    refused: str | None
+    metrics: Any
+    examples: float = math.nan
+
+    def arrays(self) -> dict[str, AnyArray]:
+        """Its arrays by name."""
+        return arrays_of(next(iter(self.message.content.array_records.values())))
+
+
+def examined(message: Message, *, weighted_by_key: str, sent: Mapping[str, AnyArray] | None) -> Reply:
+    """Check a reply on its own.
 
     Args:
-        reply: of a training or evaluation request.
+        message: reply to a training or evaluation request.
         weighted_by_key: the metric that says how many examples it stands for.
         sent: the global model by name, for training; None: no arrays are expected.
     """
-    if reply.has_error():
-        reason = (reply.error.reason or "no reason given").strip().splitlines()
-        return f"error {reply.error.code}: {reason[-1] if reason else ''}"
-    if len(reply.content.metric_records) != 1:
-        return f"its reply has {len(reply.content.metric_records)} metric records instead of 1"
-    examples = metrics_of(reply).get(weighted_by_key)
+    if message.has_error():
+        reason = (message.error.reason or "no reason given").strip().splitlines()
+        return Reply(message, f"error {message.error.code}: {reason[-1] if reason else ''}", {})
+    records = list(message.content.metric_records.values())
+    if len(records) != 1:
+        return Reply(message, f"its reply has {len(records)} metric records instead of 1", {})
+    examples = records[0].get(weighted_by_key)
     if isinstance(examples, list) or examples is None:
-        return f"its metrics have no number {weighted_by_key!r}"
+        return Reply(message, f"its metrics have no number {weighted_by_key!r}", records[0])
     if not math.isfinite(examples) or examples <= 0:
-        return f"{weighted_by_key!r} must be a number > 0, got {examples}"
-    return None if sent is None else _arrays_refusal(reply, sent)
+        return Reply(message, f"{weighted_by_key!r} must be a number > 0, got {examples}", records[0])
+    refused = None if sent is None else _arrays_refusal(message, sent)
+    return Reply(message, refused, records[0], float(examples))
 
 
-def _arrays_refusal(reply: Message, sent: Mapping[str, AnyArray]) -> str | None:
-    if len(reply.content.array_records) != 1:
-        return f"its reply has {len(reply.content.array_records)} array records instead of 1"
-    record = next(iter(reply.content.array_records.values()))
-    if set(record) != set(sent):
-        odd = sorted(set(record) ^ set(sent))
-        return f"its arrays are not those of the model: {odd[0]!r} is {'unknown' if odd[0] in record else 'missing'}"
-    for name, array in arrays_of(record).items():
-        if array.shape != sent[name].shape:
-            return f"its array {name!r} has shape {array.shape}, the model's {sent[name].shape}"
+def _arrays_refusal(message: Message, sent: Mapping[str, AnyArray]) -> str | None:
+    records = list(message.content.array_records.values())
+    if len(records) != 1:
+        return f"its reply has {len(records)} array records instead of 1"
+    if set(records[0]) != set(sent):
+        odd = sorted(set(records[0]) ^ set(sent))
+        return f"its arrays are not those of the model: {odd[0]!r} is {'unknown' if odd[0] in records[0] else 'missing'}"
+    for name, stored in records[0].items():
+        if tuple(stored.shape) != sent[name].shape:
+            return f"its array {name!r} has shape {tuple(stored.shape)}, the model's {sent[name].shape}"
+        array = stored.numpy()
         if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
             return f"its array {name!r} holds NaN or inf"
     return None
 
 
-def unlike_the_others(replies: Sequence[Message]) -> dict[int, str]:
-    """Positions of replies whose metrics are not named as those of the most, with the reason."""
-    shapes = [_shape(reply) for reply in replies]
-    if len(set(shapes)) <= 1:
-        return {}
-    usual = Counter(shapes).most_common(1)[0][0]
-    return {
-        position: f"its metrics {[name for name, _ in shape]} are not those of the others {[name for name, _ in usual]}"
-        for position, shape in enumerate(shapes)
-        if shape != usual
-    }
+def refuse_unlike(replies: Sequence[Reply]) -> None:
+    """Refuse those whose metrics are not named as those of the most (of the first of equally many)."""
+    shapes = [_shape(reply.metrics) for reply in replies]
+    usual = Counter(shapes).most_common(1)[0][0] if shapes else ()
+    for reply, shape in zip(replies, shapes, strict=True):
+        if shape != usual:
+            names, others = [name for name, _ in shape], [name for name, _ in usual]
+            reply.refused = f"its metrics {names} are not those of the others {others}, or differ in length"
 
 
-def _shape(reply: Message) -> tuple[tuple[str, int], ...]:
-    metrics = metrics_of(reply)
+def _shape(metrics: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((name, len(value) if isinstance(value, list) else -1) for name, value in metrics.items()))
-
-
-def metrics_of(reply: Message) -> Any:
-    """The one metric record of a reply."""
-    return next(iter(reply.content.metric_records.values()))
 
 
 def arrays_of(record: ArrayRecord) -> dict[str, AnyArray]:

@@ -1,7 +1,7 @@
 """The server's side of selection, without Flower: who is known, who is selected, what the weights are, how the graph grows."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -104,13 +104,15 @@ class Selector:
             )
         return weights
 
-    def learn(self, row: int, *, size: float, sent: Mapping[str, AnyArray], local: Mapping[str, AnyArray]) -> str | None:
+    def learn(
+        self, row: int, *, size: float, sent: Mapping[str, AnyArray], local: Callable[[], Mapping[str, AnyArray]]
+    ) -> str | None:
         """A good reply came: its data size, and its feature where the graph grows with the replies (the first one counts)."""
         self.roster.answers[row] += 1
         self.roster.sizes[row] = size
         if self._graph is None or self._graph.similarity == "oracle" or row in self.roster.features:
             return None
-        feature = reply_feature(self._graph, sent=sent, local=local, responses=self._responses)
+        feature = reply_feature(self._graph, sent=sent, local=local(), responses=self._responses)
         return self.roster.learn_feature(row, feature)
 
     def observe(self, view: View, rows: IntArray, weights: FloatArray) -> None:
@@ -139,9 +141,8 @@ class Selector:
                     "describe(app, label_counts=...) in the ClientApp, or graph.similarity = 'update'"
                 )
             self.state.memory = {"distance": distances(self._graph, self.roster.features, len(self.roster))}
-        elif isinstance(self.sampler, Remembers):
-            if self._drawn_up is None or self._drawn_up[0] != len(self.roster):
-                self.state.memory = _grown(self.state.memory, self.sampler.start(clients))
+        elif isinstance(self.sampler, Remembers) and (self._drawn_up is None or self._drawn_up[0] != len(self.roster)):
+            self.state.memory = _grown(self.state.memory, self.sampler.start(clients))
         self._drawn_up = version
 
 

@@ -3,25 +3,25 @@
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedgs import rng
 from fedgs.arrays import AnyArray, FloatArray
-from fedgs.clients import Clients, Selection, View
+from fedgs.clients import Clients, View
 from fedgs.errors import ConfigError
 from fedgs.flower.directory import Directory
 from fedgs.flower.exchange import CohortGrid, DeadlineGrid, exchange, pauses, resend
 from fedgs.flower.features import Responses
+from fedgs.flower.flight import InFlight, asked_losses
 from fedgs.flower.inner import Inner, restored_arrays, saved_arrays
 from fedgs.flower.records import DeploymentRecords
-from fedgs.flower.replies import arrays_of, first_metric, metrics_of, refusal, unlike_the_others
+from fedgs.flower.replies import ACCURACIES, LOSSES, Reply, arrays_of, examined, first_metric, refuse_unlike
 from fedgs.flower.roster import Key
 from fedgs.flower.selector import Selector
 from fedgs.flower.settings import Settings
@@ -34,46 +34,14 @@ __all__ = ["SampledStrategy"]
 
 _logger = logging.getLogger(__name__)
 _DESCRIBE_SECONDS = 60.0  # how long a round waits for nodes it meets for the first time, at most `connect_timeout`
-# Under which names a loss or an accuracy is looked for in metrics, in this order.
-_LOSSES = ("loss", "eval_loss", "test_loss", "valid_loss", "val_loss")
-_ACCURACIES = ("accuracy", "eval_acc", "eval_accuracy", "test_accuracy", "acc")
-
-
-@dataclass(eq=False)
-class _InFlight:
-    """The round between `configure_train` and `aggregate_train`."""
-
-    sent: dict[str, AnyArray] = field(default_factory=dict)
-    view: View | None = None
-    selection: Selection | None = None
-    available: list[int] = field(default_factory=list)
-    messages: dict[int, Message] = field(default_factory=dict)  # row -> message
-    refused: dict[int, str | None] = field(default_factory=dict)  # row -> verdict on its reply
-    events: list[dict[str, Any]] = field(default_factory=list)
-    gave_up: bool = False
-    seconds: dict[str, float] = field(default_factory=dict)
-    started: float = field(default_factory=time.perf_counter)
-
-    def row_of(self, reply: Message) -> int | None:
-        """Whose reply it is, by the message it replies to: an error reply may come from the SuperLink itself."""
-        for row, message in self.messages.items():
-            if message.metadata.message_id and message.metadata.message_id == reply.metadata.reply_to_message_id:
-                return row
-        return None
-
-    def lap(self, phase: str) -> None:
-        """Book the seconds since the last lap under `phase`."""
-        now = time.perf_counter()
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self.started
-        self.started = now
 
 
 class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
     """Select clients with a sampler; configure and aggregate with another Flower strategy.
 
     A round takes the nodes that are on line, maps them to client keys, lets the sampler select, has `inner` configure exactly the
-    cohort, waits for replies until a deadline, refuses those that do not fit, and has `inner` average the others with the sampler's
-    weights. An empty round keeps the model. Nothing here trains or needs torch.
+    cohort, waits for replies until a deadline, refuses those that do not fit, and has `inner` average the others with the
+    sampler's weights. An empty round keeps the model. Nothing here trains or needs torch.
 
     Args:
         inner: FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi or a strategy derived from them. Its fractions and minima
@@ -86,7 +54,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             reply_timeout, newcomer_count, seed, records, state.
 
     Raises:
-        ConfigError: a strategy that ignores weights or chooses by itself, a sampler that cannot work here, a setting out of range.
+        ConfigError: a strategy that ignores weights or chooses by itself, a sampler that cannot work here, a bad setting.
 
     >>> from flwr.serverapp.strategy import FedAvg
     >>> SampledStrategy(FedAvg(fraction_train=0.5), sampler="uniform").round
@@ -116,9 +84,9 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         )
         self._directory = Directory()
         self._records = DeploymentRecords(_path(self._settings.records), self._config())
-        self._metrics: dict[int, dict[str, float | None]] = {}
-        self._now = _InFlight()
-        self._evaluating = _InFlight()
+        self._metrics: dict[int, dict[str, Any]] = {}
+        self._now = InFlight()
+        self._evaluating = InFlight()
         self._reply_timeout = self._settings.reply_timeout
 
     @property
@@ -163,14 +131,14 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
             assert evaluate_fn is not None
             metrics = evaluate_fn(before + server_round, arrays)
-            self._note(before + server_round, test_loss=first_metric(metrics, _LOSSES), test_accuracy=_accuracy(metrics))
+            self._note(
+                before + server_round, test_loss=first_metric(metrics, LOSSES), test_accuracy=first_metric(metrics, ACCURACIES)
+            )
             return metrics
 
         asking = DeadlineGrid(grid, self._exchange)
         observed = evaluate if evaluate_fn is not None else None
-        result = super().start(
-            asking, initial_arrays, num_rounds, self._reply_timeout, train_config, evaluate_config, observed
-        )
+        result = super().start(asking, initial_arrays, num_rounds, self._reply_timeout, train_config, evaluate_config, observed)
         if not result.arrays:
             result.arrays = initial_arrays
         self._records.add(Record(round=self.round, **self._metrics.get(self.round, {})), None, [])
@@ -180,7 +148,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
         """Who is there, who is selected, and what `inner` tells them; nobody if the round is given up."""
-        self._now = now = _InFlight(sent=arrays_of(arrays))
+        self._now = now = InFlight(sent=arrays_of(arrays))
         nodes = self._connected(grid)
         now.available = sorted(nodes)
         if now.gave_up:
@@ -197,9 +165,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         now.lap("select")
         return list(now.messages.values())
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Check the replies, give them the sampler's weights and have `inner` average them; nothing if too few are good."""
         now = self._now
         now.lap("train")
@@ -231,9 +197,8 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
                 break
         else:
             names = ", ".join(repr(key) for key in found) or "none"
-            self._give_up(
-                f"after {settings.connect_timeout:g} s: {needed} clients must be connected, {len(found)} are ({names})", list(found)
-            )
+            why = f"after {settings.connect_timeout:g} s: {needed} clients must be connected, {len(found)} are ({names})"
+            self._give_up(why, clients=list(found))
         return {self._selector.roster.admit(key): node for key, node in found.items()}
 
     def _cohort_limit(self) -> int:
@@ -248,18 +213,18 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         asked = self._selector.loss_candidates(view)
         if asked is None:
             return view
-        inner = self._inner.strategy
-        config = ConfigRecord({"server-round": self.round + 1, "loss-on": str(getattr(self._selector.sampler, "loss_on", ""))})
-        content = RecordDict({inner.arrayrecord_key: arrays, inner.configrecord_key: config})
-        messages = {row: Message(content, nodes[row], MessageType.EVALUATE) for row in asked.tolist()}
-        messages = {row: resend(message, timeout=self._reply_timeout, group=str(self.round + 1)) for row, message in messages.items()}
-        flight = _InFlight(messages=messages)
+        loss_on = str(getattr(self._selector.sampler, "loss_on", ""))
+        told = asked_losses(
+            grid,
+            self._inner.strategy,
+            arrays=arrays,
+            nodes=nodes,
+            rows=asked.tolist(),
+            config=ConfigRecord({"server-round": self.round + 1, "loss-on": loss_on}),
+            timeout=self._reply_timeout,
+        )
         losses = np.full(len(view.clients), np.nan)
-        for reply in exchange(grid, messages.values(), timeout=self._reply_timeout):
-            row = flight.row_of(reply)
-            if row is not None and reply.has_content() and len(reply.content.metric_records) == 1:
-                loss = first_metric(metrics_of(reply), _LOSSES)
-                losses[row] = np.nan if loss is None else loss
+        losses[list(told)] = list(told.values())
         silent = asked[np.isnan(losses[asked])]
         for row in silent.tolist():
             self._event("silent", self._selector.roster.keys[row], "it was asked for its loss and told none")
@@ -289,51 +254,47 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         wanted = self._settings.sufficient_replies
         return cohort_size if wanted is None else min(wanted, cohort_size)
 
-    def _accepts(self, reply: Message) -> bool:
+    def _accepts(self, message: Message) -> bool:
         """Whether a training reply is good on its own; the verdict is kept."""
-        row = self._now.row_of(reply)
+        row = self._now.row_of(message)
         if row is None:
             return False
-        if row not in self._now.refused:
-            self._now.refused[row] = refusal(reply, weighted_by_key=self._inner.strategy.weighted_by_key, sent=self._now.sent)
-        return self._now.refused[row] is None
+        if row not in self._now.replies:
+            self._now.replies[row] = examined(message, weighted_by_key=self._inner.strategy.weighted_by_key, sent=self._now.sent)
+        return self._now.replies[row].refused is None
 
-    def _good_replies(self, replies: Iterable[Message]) -> dict[int, Message]:
+    def _good_replies(self, replies: Iterable[Message]) -> dict[int, Reply]:
         """Row -> reply that may enter the average, in the order of the rows; the others are reported by client."""
         now = self._now
-        rows = {row: reply for reply in replies if (row := now.row_of(reply)) is not None}
-        good = {row: rows[row] for row in sorted(rows) if self._accepts(rows[row])}
-        for position, why in unlike_the_others(list(good.values())).items():
-            now.refused[list(good)[position]] = why
+        for message in replies:
+            self._accepts(message)
+        refuse_unlike([now.replies[row] for row in sorted(now.replies) if now.replies[row].refused is None])
         for row in now.messages:
-            key = self._selector.roster.keys[row]
-            if row not in rows:
+            key, reply = self._selector.roster.keys[row], now.replies.get(row)
+            if reply is None:
                 self._event("silent", key, f"no reply within {self._reply_timeout:g} s or before enough others had come")
-            elif (reason := now.refused[row]) is not None:
-                self._event("failed" if rows[row].has_error() else "refused", key, reason)
-        return {row: reply for row, reply in good.items() if now.refused[row] is None}
+            elif reply.refused is not None:
+                self._event("failed" if reply.message.has_error() else "refused", key, reply.refused)
+        return {row: now.replies[row] for row in sorted(now.replies) if now.replies[row].refused is None}
 
-    def _average(self, good: Mapping[int, Message]) -> tuple[ArrayRecord | None, MetricRecord | None, FloatArray]:
+    def _average(self, good: Mapping[int, Reply]) -> tuple[ArrayRecord | None, MetricRecord | None, FloatArray]:
         """The inner strategy's answer for the good replies under the sampler's weights, and the cohort's weights."""
         now, key = self._now, self._inner.strategy.weighted_by_key
         assert now.view is not None
         assert now.selection is not None
-        sizes = {row: float(metrics_of(reply)[key]) for row, reply in good.items()}
-        weights = self._selector.weights(now.view, now.selection, sizes)
-        weight_of = dict(zip(now.selection.clients.tolist(), weights.tolist(), strict=True))
-        for row, reply in good.items():
-            metrics_of(reply)[key] = weight_of[row]
-            local = arrays_of(next(iter(reply.content.array_records.values())))
-            why = self._selector.learn(row, size=sizes[row], sent=now.sent, local=local)
-            if why is not None:
-                self._event("feature", self._selector.roster.keys[row], why)
+        weights = self._selector.weights(now.view, now.selection, {row: reply.examples for row, reply in good.items()})
+        for row, weight in zip(now.selection.clients.tolist(), weights.tolist(), strict=True):
+            if row in good:
+                good[row].metrics[key] = weight
+                why = self._selector.learn(row, size=good[row].examples, sent=now.sent, local=good[row].arrays)
+                if why is not None:
+                    self._event("feature", self._selector.roster.keys[row], why)
         with self._inner.undisturbed() as inner:
-            arrays, metrics = inner.aggregate_train(self.round + 1, list(good.values()))
+            arrays, metrics = inner.aggregate_train(self.round + 1, [reply.message for reply in good.values()])
         if arrays is not None and not all(_finite(array) for array in arrays_of(arrays).values()):
             self._give_up("the average is not finite (NaN or inf)", clients=self._names(good))
             return None, None, np.zeros_like(weights)
-        rows = np.array(sorted(good), dtype=np.int64)
-        self._selector.observe(now.view, rows, weights[weights > 0])
+        self._selector.observe(now.view, np.array(sorted(good), dtype=np.int64), weights[weights > 0])
         return arrays, metrics, weights
 
     def _finish_round(self, arrays: ArrayRecord | None, weights: FloatArray) -> None:
@@ -376,20 +337,20 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         chosen = {nodes[self._selector.roster.keys[row]]: row for row in rows.tolist()}
         with self._inner.undisturbed() as inner:
             made = list(inner.configure_evaluate(self.round, arrays, config, CohortGrid(grid, list(chosen))))
-        self._evaluating = _InFlight(messages=self._addressed(made, chosen))
+        self._evaluating = InFlight(messages=self._addressed(made, chosen))
         return list(self._evaluating.messages.values())
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The inner strategy's answer for the replies that fit; a client without examples is left out."""
         key = self._inner.strategy.weighted_by_key
-        good = [reply for reply in replies if refusal(reply, weighted_by_key=key, sent=None) is None]
-        odd = unlike_the_others(good)
-        good = [reply for position, reply in enumerate(good) if position not in odd]
+        checked = [examined(reply, weighted_by_key=key, sent=None) for reply in replies]
+        refuse_unlike([reply for reply in checked if reply.refused is None])
+        good = [reply.message for reply in checked if reply.refused is None]
         if not good:
             return None
         with self._inner.undisturbed() as inner:
             metrics: MetricRecord | None = inner.aggregate_evaluate(self.round, good)
-        self._note(self.round, valid_loss=first_metric(metrics, _LOSSES))
+        self._note(self.round, valid_loss=first_metric(metrics, LOSSES))
         return metrics
 
     # --- state -----------------------------------------------------------------------------------------------------------------
@@ -418,7 +379,8 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
     def _give_up(self, why: str, clients: Sequence[Key]) -> None:
         self._now.gave_up = True
         _logger.warning("round %d: gave up, the model stays: %s", self.round, why)
-        self._now.events.append({"round": self.round, "client": None, "event": "gave_up", "detail": why, "clients": list(clients)})
+        gave_up = {"round": self.round, "client": None, "event": "gave_up", "detail": why, "clients": list(clients)}
+        self._now.events.append(gave_up)
 
     def _event(self, kind: str, client: Key, detail: str) -> None:
         _logger.warning("round %d: client %r %s: %s", self.round, client, kind, detail)
@@ -440,10 +402,6 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             "training": training,
             "seed": self._settings.seed,
         }
-
-
-def _accuracy(metrics: Any) -> float | None:
-    return first_metric(metrics, _ACCURACIES)
 
 
 def _path(value: str | Path | None) -> Path | None:

@@ -1,0 +1,449 @@
+"""`SampledStrategy` on a Grid in memory: selection, weights, identity, deadlines, refusals."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx
+
+from fedgs.clients import Selection
+from fedgs.errors import ConfigError, RunError
+from fedgs.flower import SampledStrategy
+from fedgs.records import RunFolder
+from fedgs.sampling import MD, PowerOfChoice, Sampler, Uniform
+
+SITES = [f"site-{k}" for k in range(5)]
+QUICK = {"connect_timeout": 0.1, "reply_timeout": 0.2}
+
+
+class First(Sampler):
+    """The available clients with the smallest counts, then the lowest rows."""
+
+    def select(self, view: Any, rng: Any) -> Selection:
+        order = np.lexsort((view.available, view.counts[view.available]))
+        return Selection(view.available[order[: view.cohort_size]])
+
+
+def strategy(sampler: Any = None, inner: Any = None, **settings: Any) -> SampledStrategy:
+    inner = inner if inner is not None else FedAvg(fraction_evaluate=0.0)
+    defaults = {"cohort_limit": 2, "min_connected": 1, **QUICK}
+    return SampledStrategy(inner, sampler if sampler is not None else First(), **{**defaults, **settings})
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+
+
+# --- selection and weights -----------------------------------------------------------------------------------------------------
+
+
+def test_average_uses_data_size_weights(world: Any) -> None:
+    chosen = strategy()
+    result = chosen.start(world(SITES), world.model(), num_rounds=1)
+    # Clients 0 and 1 move by 1 and 2 and have 10 and 20 examples: (10·1 + 20·2) / 30 = 5/3.
+    assert result.arrays["w"].numpy() == pytest.approx([5 / 3, 1.0])
+    assert chosen.counts == {"site-0": 1, "site-1": 1, "site-2": 0, "site-3": 0, "site-4": 0}
+    assert chosen.answers == chosen.counts
+
+
+@pytest.mark.parametrize(
+    ("weighting", "expected"),
+    # Second round of a cohort of all: counts are 1, moves 1 and 2, sizes 10 and 20.
+    [("equal", 1.5), ("inverse_participation", 5 / 3), ("draws", 1.5), ("data_size", 5 / 3)],
+)
+def test_weighting_rules(world: Any, weighting: str, expected: float) -> None:
+    result = strategy(First(weighting=weighting)).start(world(SITES[:2]), world.model(), num_rounds=1)
+    assert result.arrays["w"].numpy()[0] == pytest.approx(expected)
+
+
+def test_a_client_drawn_twice_trains_once_and_weighs_twice(world: Any) -> None:
+    class Twice(Sampler):
+        weighting: str = "draws"
+
+        def select(self, view: Any, rng: Any) -> Selection:
+            return Selection(np.array([0, 1]), draws=np.array([3, 1]))
+
+    grid = world(SITES)
+    result = strategy(Twice(), cohort_limit=4).start(grid, world.model(), num_rounds=1)
+    assert result.arrays["w"].numpy()[0] == pytest.approx((3 * 1 + 1 * 2) / 4)
+    assert [node for kind, node in grid.asked if kind == "train"] == [100, 101]
+
+
+def test_cohort_limit_follows_the_inner_strategy_where_it_is_not_given(world: Any) -> None:
+    inner = FedAvg(fraction_train=0.6, min_train_nodes=1, fraction_evaluate=0.0)
+    chosen = strategy(inner=inner, cohort_limit=None)
+    chosen.start(world(SITES), world.model(), num_rounds=1)
+    assert sum(chosen.counts.values()) == 3  # floor(0.6 · 5)
+    assert (inner.fraction_train, inner.min_available_nodes) == (0.6, 2)  # the user's object stays as it was
+
+
+def test_stock_sampling_never_draws(world: Any) -> None:
+    random.seed(7)
+    before = random.getstate()
+    strategy(inner=FedAvg()).start(world(SITES), world.model(), num_rounds=2)
+    assert random.getstate() == before
+
+
+def test_inner_strategies_keep_what_they_add(world: Any) -> None:
+    grid = world(SITES)
+    seen: list[dict[str, Any]] = []
+    inner_reply = grid._reply
+    grid._reply = lambda message: seen.append(dict(message.content.config_records.get("config", {}))) or inner_reply(message)
+    strategy(inner=FedProx(proximal_mu=0.25, fraction_evaluate=0.0)).start(grid, world.model(), num_rounds=1)
+    assert seen[-1] == {"proximal-mu": 0.25, "server-round": 1}
+
+
+@pytest.mark.parametrize("inner", [FedAvgM(server_momentum=0.9), FedAdam(eta=0.1)])
+def test_server_optimisers_work(world: Any, inner: Any) -> None:
+    result = strategy(inner=inner).start(world(SITES), world.model(), num_rounds=3)
+    assert result.arrays["w"].numpy()[0] > 0
+
+
+def test_power_of_choice_asks_for_losses_and_takes_the_highest(world: Any) -> None:
+    grid = world(SITES)
+    chosen = strategy(PowerOfChoice(loss_on="validation"))
+    chosen.start(grid, world.model(), num_rounds=1)  # client k's loss is k
+    assert [key for key, count in chosen.counts.items() if count] == ["site-3", "site-4"]
+    assert [node for kind, node in grid.asked if kind == "evaluate"] == [100, 101, 102, 103, 104]
+
+
+def test_a_client_that_tells_no_loss_is_not_selected(world: Any) -> None:
+    grid = world(SITES)
+    chosen = strategy(PowerOfChoice())
+    chosen.start(grid, world.model(), num_rounds=1)
+    grid.faults[104] = "silent"
+    chosen.start(grid, world.model(), num_rounds=1)
+    assert chosen.counts == {"site-0": 0, "site-1": 0, "site-2": 1, "site-3": 2, "site-4": 1}
+
+
+def test_evaluation_takes_its_fraction_of_the_connected_and_is_seeded(world: Any) -> None:
+    asked = []
+    for _ in range(2):
+        grid = world(SITES)
+        result = strategy(inner=FedAvg(fraction_evaluate=0.6, min_evaluate_nodes=1), seed=3).start(grid, world.model(), num_rounds=2)
+        asked.append([node for kind, node in grid.asked if kind == "evaluate"])
+        assert set(result.evaluate_metrics_clientapp) == {1, 2}
+    assert asked[0] == asked[1]
+    assert len(asked[0]) == 2 * 3
+
+
+def test_a_client_without_validation_examples_does_not_break_the_evaluation(world: Any) -> None:
+    grid = world(SITES)
+    chosen = strategy()
+    chosen.configure_train(1, world.model(), world.config(), grid)
+    replies = []
+    for message in chosen.configure_evaluate(1, world.model(), world.config(), grid) or []:
+        replies.append(message)
+    assert replies == []  # fraction_evaluate = 0
+    chosen = strategy(inner=FedAvg(min_evaluate_nodes=1))
+    chosen.configure_train(1, world.model(), world.config(), grid)
+    answers = grid.send_and_receive(list(chosen.configure_evaluate(1, world.model(), world.config(), grid)))
+    for answer in answers:
+        next(iter(answer.content.metric_records.values()))["num-examples"] = 0
+    assert chosen.aggregate_evaluate(1, answers) is None
+
+
+# --- who is there --------------------------------------------------------------------------------------------------------------
+
+
+def test_nodes_are_asked_once_who_they_are(world: Any) -> None:
+    grid = world(SITES)
+    strategy().start(grid, world.model(), num_rounds=4)
+    assert sum(kind == "query.fedgs" for kind, _ in grid.asked) == 5
+
+
+def test_counts_follow_the_key_to_a_new_node_id(world: Any) -> None:
+    grid = world(SITES)
+    chosen = strategy(cohort_limit=1)
+    chosen.start(grid, world.model(), num_rounds=1)
+    grid.keys[200] = grid.keys.pop(100)  # site-0 comes back under another node id
+    chosen.start(grid, world.model(), num_rounds=4)
+    assert chosen.counts == dict.fromkeys(SITES, 1)
+
+
+@pytest.mark.parametrize(("rule", "start"), [("mean", 2), ("zero", 0)])
+def test_a_newcomer_starts_at_the_mean_count_or_at_zero(world: Any, rule: str, start: int) -> None:
+    grid = world(SITES)
+    grid.online = [100, 101]
+    chosen = strategy(newcomer_count=rule)
+    chosen.start(grid, world.model(), num_rounds=2)
+    grid.online = [100, 101, 102]
+    chosen.configure_train(1, world.model(), world.config(), grid)
+    assert chosen.counts["site-2"] - start in (0, 1)
+    assert sum(chosen.counts.values()) == 4 + start + 2
+
+
+def test_two_live_nodes_with_one_key_are_an_error(world: Any) -> None:
+    grid = world(["site-0", "site-0", "site-1"])
+    with pytest.raises(RunError, match=r"client key 'site-0' is held by two live nodes \(100 and 101\); give every SuperNode"):
+        strategy().start(grid, world.model(), num_rounds=1)
+
+
+def test_a_restarted_client_replaces_its_dead_node_that_is_still_listed(world: Any) -> None:
+    grid = world(SITES)
+    chosen = strategy(cohort_limit=5)
+    chosen.start(grid, world.model(), num_rounds=1)
+    grid.faults[100] = "silent"  # killed, but listed for a while
+    grid.keys[200] = "site-0"
+    chosen.start(grid, world.model(), num_rounds=1)
+    assert chosen.answers["site-0"] == 2
+    assert ("train", 200) in grid.asked
+
+
+def test_a_twin_that_still_lives_is_found_one_round_later(world: Any) -> None:
+    grid = world(SITES)
+    chosen = strategy()
+    chosen.start(grid, world.model(), num_rounds=1)
+    grid.keys[200] = "site-0"
+    with pytest.raises(RunError, match="held by two live nodes"):
+        chosen.start(grid, world.model(), num_rounds=2)
+
+
+def test_a_node_that_does_not_say_who_it_is_is_known_by_its_node_id(world: Any, caplog: Any) -> None:
+    grid = world(SITES[:2], node_config=lambda key: {})
+    chosen = strategy()
+    chosen.start(grid, world.model(), num_rounds=1)
+    assert set(chosen.counts) == {"node-100", "node-101"}
+    assert "set client-id in its node configuration" in caplog.text
+
+
+def test_a_public_key_stands_for_a_node_without_a_key(world: Any) -> None:
+    class Info:
+        def __init__(self, node_id: int) -> None:
+            self.node_id, self.public_key = node_id, b"key %d" % node_id
+
+    grid = world(SITES[:2], node_config=lambda key: {})
+    grid.get_nodes = lambda: [Info(100), Info(101)]
+    chosen = strategy()
+    chosen.start(grid, world.model(), num_rounds=1)
+    assert all(str(key).startswith("key-") for key in chosen.counts)
+
+
+def test_partition_ids_are_keys_too(world: Any) -> None:
+    grid = world([3, 1], node_config=lambda key: {"partition-id": key})
+    chosen = strategy()
+    chosen.start(grid, world.model(), num_rounds=1)
+    assert set(chosen.counts) == {3, 1}
+
+
+def test_a_node_that_never_describes_itself_holds_up_one_wait_only(world: Any) -> None:
+    grid = world(SITES)
+    grid.faults[104] = "silent"
+    chosen = strategy(min_connected=4)
+    for server_round in range(1, 4):
+        list(chosen.configure_train(server_round, world.model(), world.config(), grid))
+        chosen.aggregate_train(server_round, [])
+    assert set(chosen.counts) == set(SITES[:4])
+    assert sum(request == ("query.fedgs", 104) for request in grid.asked) == 1
+
+
+# --- deadlines and failures ----------------------------------------------------------------------------------------------------
+
+
+def test_too_few_connected_gives_the_round_up_and_keeps_the_model(world: Any, tmp_path: Path, caplog: Any) -> None:
+    grid = world(SITES)
+    grid.online = [102]
+    result = strategy(min_connected=2, records=tmp_path).start(grid, world.model(4.0, 5.0), num_rounds=2)
+    assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
+    why = "round 0: gave up, the model stays: after 0.1 s: 2 clients must be connected, 1 are ('site-2')"
+    assert why in caplog.text
+    assert [event["event"] for event in events(tmp_path)] == ["gave_up", "gave_up"]
+    record = RunFolder(tmp_path).records()[0]
+    assert (record.selection_status, record.cohort, record.available) == ("skipped", [], ["site-2"])
+
+
+def test_nobody_connected_gives_the_round_up(world: Any, tmp_path: Path) -> None:
+    grid = world(SITES)
+    grid.online = []
+    result = strategy(records=tmp_path).start(grid, world.model(4.0, 5.0), num_rounds=1)
+    assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
+    assert len(RunFolder(tmp_path).records()) == 2
+
+
+def test_a_silent_client_is_not_selected_for_ever(world: Any, tmp_path: Path) -> None:
+    grid = world(SITES)
+    chosen = strategy(records=tmp_path)
+    chosen._connected(grid)  # everybody has said who it is
+    grid.faults[102] = "silent"
+    chosen.start(grid, world.model(), num_rounds=4)
+    assert max(chosen.counts.values()) - min(chosen.counts.values()) <= 1
+    assert chosen.answers["site-2"] == 0
+    assert {event["client"] for event in events(tmp_path) if event["event"] == "silent"} == {"site-2"}
+
+
+def test_a_dead_node_is_named_though_the_superlink_answers_for_it(world: Any, tmp_path: Path) -> None:
+    grid = world(SITES)
+    chosen = strategy(records=tmp_path)
+    chosen._connected(grid)
+    grid.faults[101] = "error"
+    result = chosen.start(grid, world.model(), num_rounds=1)
+    assert result.arrays["w"].numpy()[0] == pytest.approx(1.0)  # client 0 alone
+    assert events(tmp_path) == [{"round": 0, "client": "site-1", "event": "failed", "detail": "error 5: Node Unavailable"}]
+    assert RunFolder(tmp_path).records()[0].weights == [1.0, 0.0]
+
+
+def test_all_failing_keeps_the_model(world: Any, tmp_path: Path) -> None:
+    grid = world(SITES)
+    chosen = strategy(records=tmp_path)
+    chosen._connected(grid)
+    grid.faults = dict.fromkeys(grid.keys, "raise")
+    result = chosen.start(grid, world.model(4.0, 5.0), num_rounds=1)
+    assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
+    kinds = [(event["event"], event["client"]) for event in events(tmp_path)]
+    assert kinds == [("failed", "site-0"), ("failed", "site-1"), ("gave_up", None)]
+    assert events(tmp_path)[0]["detail"] == "error 2: RuntimeError: the client's own error"
+
+
+def test_enough_replies_end_the_round(world: Any) -> None:
+    grid = world(SITES)
+    chosen = strategy(cohort_limit=3, sufficient_replies=2, reply_timeout=60.0)
+    chosen._connected(grid)
+    grid.faults[102] = "silent"
+    result = chosen.start(grid, world.model(), num_rounds=1)  # ends at once, not after 60 s
+    assert result.arrays["w"].numpy()[0] == pytest.approx(5 / 3)
+
+
+def test_fewer_than_sufficient_replies_give_the_round_up(world: Any, tmp_path: Path) -> None:
+    grid = world(SITES)
+    chosen = strategy(cohort_limit=3, sufficient_replies=2, records=tmp_path)
+    chosen._connected(grid)
+    grid.faults = {101: "silent", 102: "silent"}
+    result = chosen.start(grid, world.model(4.0, 5.0), num_rounds=1)
+    assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
+    assert events(tmp_path)[-1]["detail"] == "2 good replies are needed, 1 came; missing: ['site-1', 'site-2']"
+    assert chosen.counts["site-1"] == 1
+
+
+def test_a_smaller_cohort_suffices_by_itself(world: Any) -> None:
+    result = strategy(sufficient_replies=3).start(world(SITES[:1]), world.model(), num_rounds=1)
+    assert result.arrays["w"].numpy()[0] == pytest.approx(1.0)
+
+
+# --- replies that do not fit ---------------------------------------------------------------------------------------------------
+
+
+def _metrics(reply: Any) -> Any:
+    return next(iter(reply.content.metric_records.values()))
+
+
+def _with(arrays: Any = None, metrics: Any = None) -> Any:
+    def change(reply: Any) -> Any:
+        if arrays is not None:
+            reply.content = RecordDict({"arrays": ArrayRecord(arrays), "metrics": _metrics(reply)})
+        if metrics is not None:
+            metrics(_metrics(reply))
+        return reply
+
+    return change
+
+
+def _two_records(reply: Any) -> Any:
+    reply.content["more"] = MetricRecord({"num-examples": 1})
+    return reply
+
+
+def _array(*values: float) -> Any:
+    return Array(np.array(values, dtype=np.float32))
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (_with({"w": _array(np.nan, 1.0)}), "its array 'w' holds NaN or inf"),
+        (_with({"w": _array(np.inf, 1.0)}), "its array 'w' holds NaN or inf"),
+        (_with({"w": _array(1.0)}), "its array 'w' has shape (1,), the model's (2,)"),
+        (_with({"w": _array(1.0, 1.0), "x": _array(1.0)}), "its arrays are not those of the model: 'x' is unknown"),
+        (_with({"v": _array(1.0, 1.0)}), "its arrays are not those of the model: 'v' is unknown"),
+        (_with({}), "its arrays are not those of the model: 'w' is missing"),
+        (_with(metrics=lambda m: m.update({"num-examples": 0})), "'num-examples' must be a number > 0, got 0"),
+        (_with(metrics=lambda m: m.update({"num-examples": -3})), "'num-examples' must be a number > 0, got -3"),
+        (_with(metrics=lambda m: m.update({"num-examples": float("nan")})), "'num-examples' must be a number > 0, got nan"),
+        (_with(metrics=lambda m: m.pop("num-examples")), "its metrics have no number 'num-examples'"),
+        (_with(metrics=lambda m: m.update({"num-examples": [1, 2]})), "its metrics have no number 'num-examples'"),
+        (_two_records, "its reply has 2 metric records instead of 1"),
+        (
+            _with(metrics=lambda m: m.update({"extra": 1.0})),
+            "its metrics ['extra', 'num-examples', 'train_loss'] are not those of the others ['num-examples', 'train_loss'], "
+            "or differ in length",
+        ),
+    ],
+)
+def test_a_reply_that_does_not_fit_is_refused_by_name(world: Any, tmp_path: Path, fault: Any, reason: str) -> None:
+    grid = world(SITES)
+    grid.faults[102] = fault
+    result = strategy(cohort_limit=3, records=tmp_path).start(grid, world.model(), num_rounds=1)
+    assert result.arrays["w"].numpy() == pytest.approx([5 / 3, 1.0])  # of clients 0 and 1
+    assert events(tmp_path) == [{"round": 0, "client": "site-2", "event": "refused", "detail": reason}]
+
+
+def test_only_unusable_replies_keep_the_model(world: Any, tmp_path: Path) -> None:
+    grid = world(SITES, app=world.default_app(sizes=[0, 0, 0, 0, 0]))
+    result = strategy(records=tmp_path).start(grid, world.model(4.0, 5.0), num_rounds=1)
+    assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
+    assert events(tmp_path)[-1]["event"] == "gave_up"
+
+
+# --- what is refused beforehand ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("Krum", "picks updates by their distances"),
+        ("MultiKrum", "picks updates by their distances"),
+        ("Bulyan", "picks updates by their distances"),
+        ("FedMedian", "takes medians"),
+        ("FedTrimmedAvg", "takes trimmed means"),
+        ("FedXgbCyclic", "visits one client after the other"),
+        ("FedXgbBagging", "joins trees"),
+    ],
+)
+def test_strategies_that_ignore_weights_are_refused(name: str, why: str) -> None:
+    from flwr.serverapp import strategy as strategies
+
+    with pytest.raises(ConfigError, match=f"{name} does not fit in SampledStrategy: it {why} and ignores aggregation weights"):
+        SampledStrategy(getattr(strategies, name)(), Uniform())
+
+
+def test_private_and_foreign_strategies_are_refused() -> None:
+    from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, QFedAvg
+
+    private = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 1.0, 2)
+    with pytest.raises(ConfigError, match="its noise is scaled for equal weights"):
+        SampledStrategy(private, Uniform())
+    with pytest.raises(ConfigError, match="QFedAvg does not fit in SampledStrategy: it weighs updates by their losses"):
+        SampledStrategy(QFedAvg(client_learning_rate=0.1), Uniform())
+    with pytest.raises(ConfigError, match="the inner strategy must be FedAvg or derived from it, got str"):
+        SampledStrategy("FedAvg", Uniform())  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="must train, got fraction_train = 0.0"):
+        SampledStrategy(FedAvg(fraction_train=0.0), Uniform())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cohort_limit": 0}, "SampledStrategy.cohort_limit"),
+        ({"reply_timeout": -1.0}, "SampledStrategy.reply_timeout"),
+        ({"reply_timeout": float("inf")}, "SampledStrategy.reply_timeout"),
+        ({"newcomer_count": "max"}, "SampledStrategy.newcomer_count"),
+        ({"min_conected": 2}, "min_conected is not a setting; known are .*did you mean 'min_connected'"),
+    ],
+)
+def test_bad_settings_are_refused_with_their_name(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        SampledStrategy(FedAvg(), Uniform(), **settings)
+
+
+def test_a_sampler_can_be_named(world: Any) -> None:
+    chosen = strategy("md")
+    chosen.start(world(SITES), world.model(), num_rounds=1)
+    assert isinstance(chosen._selector.sampler, MD)
+    with pytest.raises(ConfigError, match=r"method.name must be one of .*; got 'fedsg'"):
+        strategy("fedsg")
