@@ -28,7 +28,7 @@ def read(data: bytes) -> Message:
 
 def resealed(message: Message, **changes: int) -> Message:
     """The same sealed body under another header."""
-    changed = message._replace(**changes)
+    changed = message._replace(**changes)  # type: ignore[arg-type]
     return read(pack(Kind(changed.kind), changed.sender, changed.recipient, changed.batch, message.body))
 
 
