@@ -1,0 +1,16 @@
+"""The examples of the pages about availability and samplers run as they are printed."""
+
+import doctest
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+
+
+@pytest.mark.parametrize("page", ["reference/availability.md", "reference/samplers.md", "how-to/write-a-sampler.md"])
+def test_the_examples_of_a_page_run(page: str) -> None:
+    outcome = doctest.testfile(str(DOCS / page), module_relative=False, optionflags=FLAGS)
+    assert outcome.attempted > 5
+    assert outcome.failed == 0
