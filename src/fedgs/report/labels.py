@@ -9,7 +9,7 @@ from typing import Any
 
 from fedgs.report.run import Run
 
-__all__ = ["labelled"]
+__all__ = ["base_name", "labelled"]
 
 _NO_DIFFERENCE = {"training.rounds", "training.proportion", "training.cohort_limit"}  # rounds extend a run; M stands for two
 
@@ -43,8 +43,13 @@ def _own_label(run: Run) -> str:
 
 
 def _name(run: Run) -> str:
+    return _own_label(run) or base_name(run)
+
+
+def base_name(run: Run) -> str:
+    """The method's name whatever it is labelled; "fedprox" for `md` with a proximal term."""
     name = str(run.table("method").get("name", "custom"))
-    return _own_label(run) or ("fedprox" if name == "md" and run.table("training").get("mu", 0) > 0 else name)
+    return "fedprox" if name == "md" and run.table("training").get("mu", 0) > 0 else name
 
 
 def _grouped(runs: list[Run]) -> list[Run]:

@@ -1,0 +1,131 @@
+"""The client graph as a drawing: where the clients stand and which edges are drawn."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedgs.arrays import FloatMatrix, IntArray
+from fedgs.errors import FedgsError
+from fedgs.graph.settings import Graph
+from fedgs.report.run import Run
+
+__all__ = ["Network", "network", "network_of_run"]
+
+_NEAREST = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A drawing of the client graph.
+
+    Attributes:
+        positions: (N, 2) in the unit square.
+        edges: (E, 2) pairs i < j, the shortest first.
+        caption: what the edges are, in words.
+        distance: (N, N) H.
+    """
+
+    positions: FloatMatrix
+    edges: IntArray
+    caption: str
+    distance: FloatMatrix
+
+
+def network_of_run(run: Run, *, most_edges: int = 3000) -> Network | None:
+    """The drawing of a run that kept its distances, else None.
+
+    The edges are those of the stored adjacency; without one, of the graph that the run's settings make of its clients, if
+    that has the stored distances; else each client's nearest.
+    """
+    memory = run.memory()
+    distance = memory.get("distance")
+    if distance is None or distance.ndim != 2 or distance.shape[0] != distance.shape[1] or not np.isfinite(distance).all():
+        return None
+    if run.clients is None or len(distance) != len(run.clients):
+        return None
+    adjacency = memory.get("adjacency")
+    return network(distance, _made_again(run, distance) if adjacency is None else adjacency, most_edges=most_edges)
+
+
+def _made_again(run: Run, distance: FloatMatrix) -> FloatMatrix | None:
+    settings = run.table("method").get("graph", {})
+    if run.clients is None or not isinstance(settings, Mapping) or settings.get("path") is not None:
+        return None
+    if settings.get("similarity", "oracle") not in ("oracle", "private"):
+        return None
+    try:
+        graph = Graph(**settings).of_clients(run.clients)
+    except (FedgsError, ValueError, TypeError):
+        return None
+    return graph.adjacency if np.allclose(graph.distance, distance, rtol=1e-6, atol=1e-9) else None
+
+
+def network(distance: FloatMatrix, adjacency: FloatMatrix | None = None, *, most_edges: int = 3000) -> Network:
+    """Positions from the distances, edges from the adjacency.
+
+    Args:
+        distance: (N, N) H, finite.
+        adjacency: (N, N) edge lengths, inf for no edge; None: each client's three nearest are joined.
+        most_edges: of more edges, the shortest are kept.
+
+    >>> network(np.array([[0.0, 1.0], [1.0, 0.0]])).edges
+    array([[0, 1]])
+    """
+    lengths = _nearest(distance) if adjacency is None else adjacency
+    first, second = np.nonzero(np.triu(np.isfinite(lengths), 1))
+    order = np.argsort(lengths[first, second], kind="stable")
+    edges = np.stack([first, second], axis=1)[order]
+    caption = f"{len(edges)} edges" if adjacency is not None else f"each client is joined to its {_NEAREST} nearest"
+    if len(edges) > most_edges:
+        caption = f"the {most_edges} shortest of {len(edges)} edges"
+    edges = edges[:most_edges]
+    return Network(_spread(_scaled(_by_distance(distance)), edges), edges, caption, distance)
+
+
+def _nearest(distance: FloatMatrix) -> FloatMatrix:
+    lengths = np.full(distance.shape, np.inf)
+    for client in range(len(distance)):
+        others = np.argsort(np.where(np.arange(len(distance)) == client, np.inf, distance[client]), kind="stable")
+        near = others[: min(_NEAREST, len(distance) - 1)]
+        lengths[client, near] = lengths[near, client] = distance[client, near]
+    return lengths
+
+
+def _by_distance(distance: FloatMatrix) -> FloatMatrix:
+    """Classical scaling: (N, 2) points whose distances are close to H. O(N³)."""
+    count = len(distance)
+    squared = distance**2
+    centred = squared - squared.mean(axis=0) - squared.mean(axis=1)[:, None] + squared.mean()
+    values, vectors = np.linalg.eigh(-centred / 2)
+    top = np.argsort(values)[::-1][: min(2, count)]
+    points = vectors[:, top] * np.sqrt(np.maximum(values[top], 0.0))
+    points = points * np.where(points[np.abs(points).argmax(axis=0), np.arange(points.shape[1])] < 0, -1.0, 1.0)
+    return np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
+
+
+def _spread(points: FloatMatrix, edges: IntArray, steps: int = 60) -> FloatMatrix:
+    """Forces (Fruchterman and Reingold) that keep clients from standing on each other. O(steps·N²)."""
+    count = len(points)
+    if count < 3:
+        return np.array([[0.3, 0.5], [0.7, 0.5]])[:count] if count > 1 else np.array([[0.5, 0.5]])
+    angle = np.arange(count) * 2.399963  # golden angle: equal clients start apart, the same way each time
+    points = points + 0.01 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    wanted = 1.0 / np.sqrt(count)
+    for step in range(steps):
+        gap_x, gap_y = (points[:, None, axis] - points[None, :, axis] for axis in (0, 1))
+        push = wanted**2 / np.maximum(gap_x**2 + gap_y**2, 1e-6)
+        move = np.stack([(gap_x * push).sum(axis=1), (gap_y * push).sum(axis=1)], axis=1)
+        pull = points[edges[:, 0]] - points[edges[:, 1]]
+        pull *= np.linalg.norm(pull, axis=1, keepdims=True) / wanted
+        np.add.at(move, edges[:, 0], -pull)
+        np.add.at(move, edges[:, 1], pull)
+        length = np.linalg.norm(move, axis=1, keepdims=True)
+        points = points + move / np.maximum(length, 1e-12) * np.minimum(length, 0.1 * (1 - step / steps))
+    return _scaled(points)
+
+
+def _scaled(points: FloatMatrix) -> FloatMatrix:
+    """Both axes moved and stretched into [0.04, 0.96]."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    return np.asarray(0.04 + 0.92 * (points - low) / np.where(high > low, high - low, 1.0))

@@ -1,0 +1,90 @@
+"""Colours, dashes and markers: the same for a method in every figure and on the page, safe for colour-blind readers."""
+
+import colorsys
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fedgs.report.labels import base_name
+from fedgs.report.run import Run
+
+__all__ = ["AVAILABLE", "AWAY", "Look", "label_colours", "looks"]
+
+# Okabe and Ito's palette without its yellow, which is too light for lines.
+_METHODS = {
+    "fedgs": "#D55E00",
+    "uniform": "#444444",
+    "md": "#0072B2",
+    "fedprox": "#56B4E9",
+    "power_of_choice": "#009E73",
+}
+_OTHERS = ("#CC79A7", "#E69F00", "#7A4A2B", "#332288", "#999933")
+# Tol's muted palette.
+_LABELS = (
+    "#332288", "#88CCEE", "#DDCC77", "#CC6677", "#117733", "#AA4499", "#44AA99", "#999933", "#882255", "#BBBBBB",
+)  # fmt: skip
+AWAY, AVAILABLE = "#FFFFFF", "#C9D3DC"
+_DASHES = ("solid", "dash", "dot", "dashdot")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a method is drawn.
+
+    Attributes:
+        colour: "#RRGGBB".
+        dash: "solid", "dash", "dot" or "dashdot".
+        marker: matplotlib's letter.
+    """
+
+    colour: str
+    dash: str
+    marker: str
+
+
+def looks(runs: Iterable[Run]) -> dict[str, Look]:
+    """Label -> look. The colour follows the method's name; variants of one method share its hue and differ in lightness and dash.
+
+    >>> looks([Run({"method": {"name": "fedgs"}}, (), label="ours")])["ours"].colour
+    '#D55E00'
+    """
+    variants: dict[str, set[str]] = {}
+    for run in runs:
+        variants.setdefault(base_name(run), set()).add(run.label)
+    colours = _base_colours(sorted(variants))
+    made: dict[str, Look] = {}
+    for place, name in enumerate(sorted(variants)):
+        labels = sorted(variants[name])
+        for i, label in enumerate(labels):
+            shade = 0.0 if len(labels) == 1 else -0.25 + 0.6 * i / (len(labels) - 1)
+            made[label] = Look(shaded(colours[name], shade), _DASHES[i % len(_DASHES)], _MARKERS[place % len(_MARKERS)])
+    return made
+
+
+def _base_colours(names: list[str]) -> dict[str, str]:
+    """A name's own colour, else one that its letters pick, moved on where another name of this set has it."""
+    colours: dict[str, str] = {}
+    for name in names:
+        start = zlib.crc32(name.encode())
+        wheel = [_OTHERS[(start + step) % len(_OTHERS)] for step in range(len(_OTHERS))]
+        free = [colour for colour in wheel if colour not in colours.values()]
+        colours[name] = _METHODS.get(name) or (free or wheel)[0]
+    return colours
+
+
+def shaded(colour: str, amount: float) -> str:
+    """The colour lighter (amount > 0, 1 is white) or darker (amount < 0, -1 is black).
+
+    >>> shaded("#808080", 1.0), shaded("#808080", -1.0), shaded("#D55E00", 0.0)
+    ('#FFFFFF', '#000000', '#D55E00')
+    """
+    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    hue, light, saturation = colorsys.rgb_to_hls(red, green, blue)
+    light = light + (1 - light) * amount if amount > 0 else light * (1 + amount)
+    return "#" + "".join(f"{round(255 * part):02X}" for part in colorsys.hls_to_rgb(hue, light, saturation))
+
+
+def label_colours(number: int) -> list[str]:
+    """One colour a label; beyond ten the colours come again, lighter each time."""
+    return [shaded(_LABELS[i % len(_LABELS)], min(0.75, 0.3 * (i // len(_LABELS)))) for i in range(number)]
