@@ -127,7 +127,9 @@ def test_evaluation_takes_its_fraction_of_the_connected_and_is_seeded(world: Any
     asked = []
     for _ in range(2):
         grid = world(SITES)
-        result = strategy(inner=FedAvg(fraction_evaluate=0.6, min_evaluate_nodes=1), seed=3).start(grid, world.model(), num_rounds=2)
+        result = strategy(inner=FedAvg(fraction_evaluate=0.6, min_evaluate_nodes=1), seed=3).start(
+            grid, world.model(), num_rounds=2
+        )
         asked.append([node for kind, node in grid.asked if kind == "evaluate"])
         assert set(result.evaluate_metrics_clientapp) == {1, 2}
     assert asked[0] == asked[1]

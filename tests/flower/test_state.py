@@ -1,0 +1,118 @@
+"""A restarted ServerApp goes on: state, records, optimiser."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM
+
+from fedgs.errors import OutputError
+from fedgs.flower import SampledStrategy
+from fedgs.records import RunFolder
+from fedgs.sampling import FedGS, Uniform
+
+SITES = [f"site-{k}" for k in range(6)]
+
+
+def strategy(folder: Path, *, sampler: Any = None, inner: Any = None, **settings: Any) -> SampledStrategy:
+    defaults = {"cohort_limit": 2, "min_connected": 1, "records": folder / "records", "state": folder / "state.npz"}
+    inner = inner if inner is not None else FedAvg(fraction_evaluate=0.0)
+    return SampledStrategy(inner, sampler if sampler is not None else Uniform(), **{**defaults, **settings})
+
+
+def evaluate(server_round: int, arrays: Any) -> Any:
+    from flwr.app import MetricRecord
+
+    return MetricRecord({"loss": float(arrays["w"].numpy()[0]), "accuracy": 0.5, "round": float(server_round)})
+
+
+def rounds(folder: Path) -> str:
+    return (folder / "records" / "rounds.jsonl").read_text()
+
+
+@pytest.mark.parametrize("inner", [FedAvg, FedAdam, lambda **kw: FedAvgM(server_momentum=0.5, **kw)])
+@pytest.mark.parametrize("sampler", [Uniform(), FedGS(graph={"similarity": "update"})], ids=["uniform", "fedgs"])
+def test_a_restarted_server_goes_on_exactly(world: Any, tmp_path: Path, inner: Any, sampler: Any) -> None:
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    once = strategy(whole, sampler=sampler, inner=inner(fraction_evaluate=0.0))
+    unbroken = once.start(world(SITES), world.model(), num_rounds=6, evaluate_fn=evaluate)
+    strategy(halves, sampler=sampler, inner=inner(fraction_evaluate=0.0)).start(
+        world(SITES), world.model(), num_rounds=3, evaluate_fn=evaluate
+    )
+    again = strategy(halves, sampler=sampler, inner=inner(fraction_evaluate=0.0))
+    model = again.load_state(halves / "state.npz")
+    assert again.round == 3
+    grid = world(SITES)
+    grid.keys = dict(zip(range(300, 306), reversed(SITES), strict=True))  # other node ids, in another order
+    resumed = again.start(grid, model, num_rounds=3, evaluate_fn=evaluate)
+    assert np.array_equal(resumed.arrays["w"].numpy(), unbroken.arrays["w"].numpy())
+    assert (again.counts, again.answers) == (once.counts, once.answers)
+    assert rounds(halves) == rounds(whole)
+
+
+def test_records_of_rounds_that_are_redone_are_replaced(world: Any, tmp_path: Path) -> None:
+    first = strategy(tmp_path, state=None)
+    first.start(world(SITES), world.model(), num_rounds=2)
+    first.save_state(tmp_path / "kept.npz")
+    first.start(world(SITES), world.model(), num_rounds=2)  # two rounds that the restarted server knows nothing of
+    again = strategy(tmp_path, state=None)
+    again.start(world(SITES), again.load_state(tmp_path / "kept.npz"), num_rounds=1)
+    assert [record.round for record in RunFolder(tmp_path / "records").records()] == [0, 1, 2, 3]
+    assert len((tmp_path / "records" / "timings.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_half_written_line_does_not_spoil_the_records(world: Any, tmp_path: Path) -> None:
+    strategy(tmp_path).start(world(SITES), world.model(), num_rounds=2)
+    with (tmp_path / "records" / "rounds.jsonl").open("a") as file:
+        file.write('{"round": 3, "avail')
+    again = strategy(tmp_path)
+    again.start(world(SITES), again.load_state(tmp_path / "state.npz"), num_rounds=1)
+    assert [record.round for record in RunFolder(tmp_path / "records").records()] == [0, 1, 2, 3]
+
+
+def test_the_state_knows_its_sampler_and_seed(world: Any, tmp_path: Path) -> None:
+    strategy(tmp_path).start(world(SITES), world.model(), num_rounds=1)
+    with pytest.raises(OutputError, match="was saved with the sampler .*'uniform'.*, not .*'md'"):
+        strategy(tmp_path, sampler="md").load_state(tmp_path / "state.npz")
+    with pytest.raises(OutputError, match="was saved with seed 0, not 4"):
+        strategy(tmp_path, seed=4).load_state(tmp_path / "state.npz")
+
+
+def test_a_file_that_is_no_state_is_refused(tmp_path: Path) -> None:
+    chosen = strategy(tmp_path)
+    with pytest.raises(OutputError, match=r"missing.npz is not a saved state of a deployment"):
+        chosen.load_state(tmp_path / "missing.npz")
+    (tmp_path / "text.npz").write_text("no archive")
+    with pytest.raises(OutputError, match=r"text.npz is not a saved state of a deployment"):
+        chosen.load_state(tmp_path / "text.npz")
+    np.savez(tmp_path / "other.npz", meta=np.array(json.dumps({"format": 99})))
+    with pytest.raises(OutputError, match="has format 99; this version reads 1"):
+        chosen.load_state(tmp_path / "other.npz")
+
+
+def test_a_state_before_round_0_has_no_model(tmp_path: Path) -> None:
+    chosen = strategy(tmp_path)
+    chosen.save_state(tmp_path / "state.npz")
+    assert strategy(tmp_path).load_state(tmp_path / "state.npz") is None
+
+
+def test_records_are_those_of_a_run(world: Any, tmp_path: Path) -> None:
+    chosen = strategy(tmp_path, inner=FedAvg(min_evaluate_nodes=1))
+    chosen.start(world(SITES), world.model(), num_rounds=2, evaluate_fn=evaluate)
+    folder = RunFolder(tmp_path / "records")
+    first, second, last = folder.records()
+    assert (first.test_loss, first.test_accuracy, first.valid_loss) == (0.0, 0.5, None)  # of theta^0
+    assert second.test_loss is not None
+    assert second.test_loss > 0
+    # Client k has loss k and 10 (k + 1) examples: sum k (k + 1) / sum (k + 1) = 70 / 21.
+    assert second.valid_loss == pytest.approx(70 / 21)
+    assert (last.round, last.cohort, last.valid_loss) == (2, None, pytest.approx(70 / 21))
+    config = folder.config()
+    assert (config["method"]["name"], config["availability"]["name"], config["seed"]) == ("uniform", "deployment", 0)
+    assert folder.clients().names == tuple(SITES)
+    assert set(folder.timings()[0]) == {"round", "select", "train", "aggregate"}
