@@ -4,15 +4,21 @@ import numpy as np
 
 from fedgs.arrays import FloatMatrix
 from fedgs.errors import GraphError
+from fedgs.graph.compiled import load_kernels
+from fedgs.graph.tree import forest_distances, minimum_spanning_forest
 
 __all__ = ["check_lengths", "floyd_warshall", "graph_distance", "shortest_paths"]
 
 # Sums along a path differ in their last bits when they are taken from its other end.
 _ROUNDING = 1e-9
+_PLAIN = 128  # graphs up to this size are not worth compiled code
 
 
 def shortest_paths(adjacency: FloatMatrix) -> FloatMatrix:
-    """All-pairs shortest-path distances on the client graph (Algorithm 1, line 3).
+    """All-pairs shortest-path distances on the client graph (Algorithm 1, line 3), exact.
+
+    Edges that can lie on no shortest path are dropped first; then the spanning forest's own distances, Dijkstra from every client
+    or a blocked Floyd-Warshall, whichever is faster. Small graphs, and installations without numba, take the plain O(N³) loop.
 
     Args:
         adjacency: (N, N) edge lengths >= 0, symmetric, 0 on the diagonal, inf for no edge. A length of 0 is an edge.
@@ -26,9 +32,23 @@ def shortest_paths(adjacency: FloatMatrix) -> FloatMatrix:
     >>> shortest_paths(np.array([[0.0, 1.0, 5.0], [1.0, 0.0, 1.0], [5.0, 1.0, 0.0]]))[0]
     array([0., 1., 2.])
     """
-    lengths = np.array(adjacency, dtype=np.float64)
+    lengths = np.array(adjacency, dtype=np.float64, order="C")
     check_lengths(lengths, "adjacency")
-    return floyd_warshall(lengths)
+    kernels = load_kernels("fedgs.graph.kernels") if len(lengths) > _PLAIN else None
+    if kernels is None:
+        return floyd_warshall(lengths)
+    forest = minimum_spanning_forest(lengths)
+    # An edge longer than the path between its ends on any spanning forest lies on no shortest path.
+    starts, ends, weights = kernels.prune(lengths, forest.parent, forest.above, forest.order)
+    if len(ends) == 2 * int(np.sum(forest.parent >= 0)):
+        return forest_distances(forest)
+    # Measured: a source costs about 100 ns a vertex and 10 ns an edge by Dijkstra, .16 ns a pair by Floyd-Warshall.
+    count = len(lengths)
+    if 100 * count + 10 * len(ends) < 0.16 * count * count:
+        kernels.dijkstra_rows(starts, ends, weights, lengths)
+    else:
+        kernels.floyd_warshall_blocked(lengths)
+    return lengths
 
 
 def floyd_warshall(lengths: FloatMatrix) -> FloatMatrix:

@@ -1,12 +1,13 @@
 """A distance matrix that is checked once and then used in every round."""
 
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from fedgs.arrays import FloatMatrix, IntArray
 from fedgs.graph.distance import check_lengths
+from fedgs.graph.tree import SpanningForest, minimum_spanning_forest, shortfall
 
 __all__ = ["MatrixDistances"]
 
@@ -15,8 +16,9 @@ class MatrixDistances:
     """Distances held as a matrix; checking it (O(N²)) and growing its spanning tree happen once, not in every round.
 
     Args:
-        matrix: (N, N) H, symmetric, >= 0, 0 on the diagonal. inf means unreachable and counts as the largest finite distance
-            (1 where there is none). Kept as it is, without a copy, where it is float64 and finite: do not write into it.
+        matrix: (N, N) H, symmetric, >= 0, 0 on the diagonal. inf means unreachable and counts as the largest finite distance (1
+            where there is none). Kept without a copy where it is finite, float64,
+            C-ordered and writeable: do not write into it.
 
     Raises:
         GraphError: not square, asymmetric, negative, NaN or a diagonal that is not 0.
@@ -27,7 +29,7 @@ class MatrixDistances:
     """
 
     def __init__(self, matrix: FloatMatrix) -> None:
-        lengths = np.asarray(matrix, dtype=np.float64)
+        lengths = np.require(matrix, dtype=np.float64, requirements=["C", "W"])
         check_lengths(lengths, "distance")
         largest = float(lengths.max(initial=0.0))
         if np.isinf(largest):
@@ -45,6 +47,13 @@ class MatrixDistances:
         return np.asarray(self.matrix[clients])
 
     @cached_property
-    def tree(self) -> Any:
-        """A spanning tree whose metric dominates the distances, or None where there is none."""
-        return None
+    def tree(self) -> SpanningForest | None:
+        """The minimum spanning forest of the distances below the largest, or None where its metric does not dominate them.
+
+        Pairs in different trees have the largest distance. Shortest-path distances are always dominated; others need not be.
+        """
+        whole = minimum_spanning_forest(self.matrix)
+        cut = whole.above >= self.maximum * (1 - 1e-12)
+        grown = SpanningForest(np.where(cut, -1, whole.parent), np.where(cut, 0.0, whole.above), whole.order)
+        over = shortfall(self.matrix, grown)
+        return replace(grown, shortfall=max(over, 0.0)) if over <= 1e-9 * self.maximum else None

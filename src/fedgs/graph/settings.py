@@ -1,7 +1,7 @@
 """The graph's settings, and the graph: similarity → adjacency → distance."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -71,6 +71,8 @@ class Graph(Variant):
     >>> Graph(preset="authors", epsilon=0.5).sigma_squared
     0.1
     """
+
+    family: ClassVar[str] = "method.graph"
 
     preset: Literal["paper", "authors"] = "paper"
     similarity: Literal["oracle", "private", "update", "functional"] = "oracle"

@@ -2,7 +2,8 @@
 
 from fedgs.solver.problem import Distances, Effort, SelectionProblem, Solution, Status, objective
 from fedgs.solver.scales import Scale, balance_penalty, pair_weight
-from fedgs.solver.solve import select, solve
+from fedgs.solver.select import select
+from fedgs.solver.solve import solve
 
 __all__ = [
     "Distances",

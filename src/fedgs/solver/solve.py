@@ -1,5 +1,6 @@
-"""From a selection problem to a cohort: reduction, then proof where the pool is small, else search."""
+"""From a selection problem to a cohort: reduction, a start and a bound from the tree, search, and proof where it is cheap."""
 
+from dataclasses import dataclass
 from math import comb
 from time import perf_counter
 
@@ -9,14 +10,19 @@ from fedgs.arrays import FloatArray, FloatMatrix, IntArray
 from fedgs.errors import SelectionError
 from fedgs.graph.distances import MatrixDistances
 from fedgs.rng import stream
-from fedgs.solver.problem import Distances, Effort, SelectionProblem, Solution, Status, check_available, objective
+from fedgs.solver import plain
+from fedgs.solver.problem import Distances, Effort, SelectionProblem, Solution, Status, objective
 from fedgs.solver.reduction import reduce
-from fedgs.solver.scales import Scale, balance_penalty, pair_weight
-from fedgs.solver.search import best_swaps, enumerate_all, greedy, row_bound, value
+from fedgs.solver.residual import Clock, Found, Residual, improve, prove, settle_ties, start, upper_bound
+from fedgs.solver.rows import search_rows
+from fedgs.solver.tree import best_on_forest
 
-__all__ = ["select", "solve"]
+__all__ = ["solve"]
 
-_ENUMERATED = 100_000  # pools with no more choices than this are searched completely
+_TINY = 200  # pools with no more choices are searched completely, in NumPy
+_SMALL = 100_000  # pools with no more choices are searched completely in any case
+_COPIED = 256  # the distances of pools up to this size are copied together
+_HELD = 4000  # larger pools of distances that are not held as a matrix are searched row by row
 
 
 def solve(
@@ -24,111 +30,122 @@ def solve(
 ) -> Solution:
     """The best cohort that the effort finds, and how good it is.
 
+    The answer depends on the problem, the effort and the seed, not on the machine's speed, unless the time limit fires.
+
     Args:
         problem: what to maximise.
-        effort: iterations, not seconds: "fast", "default" or "thorough".
-        time_limit: seconds; when they are over, the best cohort found so far is returned with status "time_limit".
-        seed: breaks ties; an integer or a generator.
+        effort: iterations, not seconds. "fast": starts and descent. "default": and four rounds of tabu search. "thorough": a
+            second's worth of them, and branch and bound in pools of up to 300 clients.
+        time_limit: seconds > 0 (the paper's tau_max); when they are over, the best cohort found so far is returned, with status
+            "time_limit".
+        seed: decides between equals, and draws what the search tries; an integer >= 0 or a generator.
+
+    Raises:
+        SelectionError: an unknown effort, or a time limit that is not positive.
 
     >>> line = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
     >>> solve(SelectionProblem(line, np.zeros(4), cohort_size=2, pair_weight=1.0)).cohort
     array([0, 3])
     """
     started = perf_counter()
+    if effort not in ("fast", "default", "thorough"):
+        raise SelectionError(f"solver.effort must be 'fast', 'default' or 'thorough', got {effort!r}")
+    if time_limit is not None and not time_limit > 0:
+        raise SelectionError(f"solver.time_limit must be > 0 seconds or None, got {time_limit}")
     rng = seed if isinstance(seed, np.random.Generator) else stream(seed, "select")
-    order = rng.permutation(problem.pool)
-    cohort, slack, status = _decide(problem, order)
-    cohort = np.sort(cohort)
+    answer = _decide(problem, rng.permutation(problem.pool), effort, Clock(time_limit), rng)
+    cohort = np.sort(answer.cohort)
     reached = objective(problem, cohort)
-    return Solution(cohort, reached, reached + slack, status, perf_counter() - started)
+    return Solution(cohort, reached, reached + answer.slack, answer.status, perf_counter() - started)
 
 
-def select(
-    distance: FloatMatrix | Distances,
-    sampling_counts: IntArray,
-    available: IntArray,
-    cohort_limit: int,
-    alpha: float = 1.0,
-    scale: Scale = "paper",
-    seed: int | np.random.Generator = 0,
-) -> IntArray:
-    """One cohort of FedGS, for any framework: balanced counts, far apart in the graph.
+@dataclass(frozen=True, eq=False)
+class _Answer:
+    """A cohort, and by how much the optimum can exceed it at most."""
 
-    Args:
-        distance: (N, N) matrix H, symmetric, >= 0, 0 on the diagonal, inf for unreachable; or a `MatrixDistances`, which is
-            checked once instead of in every call.
-        sampling_counts: (N,) in how many rounds before each client was selected, >= 0.
-        available: (a,) indices of the clients that can be selected now.
-        cohort_limit: M >= 1; where no more than M are available, all of them are the cohort.
-        alpha: diversity weight >= 0; at 0 the smallest counts are selected.
-        scale: "paper" or "cohort" (the authors' code).
-        seed: breaks ties; give another in each round.
-
-    Returns:
-        (m,) ascending indices, m = min(M, a).
-
-    Raises:
-        SelectionError: one sentence that names the argument, what is allowed and what came.
-
-    >>> line = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0))) / 3
-    >>> select(line, np.array([0, 0, 0, 1]), np.array([0, 1, 2, 3]), 2)
-    array([0, 2])
-    """
-    distances = distance if not isinstance(distance, np.ndarray | list) else np.asarray(distance, dtype=np.float64)
-    counts, present = np.asarray(sampling_counts), np.asarray(available)
-    total = len(distances)
-    if counts.shape != (total,):
-        raise SelectionError(f"sampling_counts must have shape ({total},), one a client, got {counts.shape}")
-    if not (counts >= 0).all():
-        raise SelectionError(f"sampling_counts must be >= 0, got {counts[~(counts >= 0)][0]}")
-    check_available(present, total)
-    if not isinstance(cohort_limit, int | np.integer) or cohort_limit < 1:
-        raise SelectionError(f"cohort_limit must be an integer >= 1, got {cohort_limit!r}")
-    size = min(int(cohort_limit), len(present))
-    weight = pair_weight(alpha, scale, total, size)
-    penalty = balance_penalty(counts, int(cohort_limit), present, scale)
-    return solve(SelectionProblem(distances, penalty, size, weight, present), seed=seed).cohort
+    cohort: IntArray
+    slack: float = 0.0
+    status: Status = "optimal"
 
 
-def _decide(problem: SelectionProblem, order: IntArray) -> tuple[IntArray, float, Status]:
-    """A cohort, how far above it the optimum can lie at most, and the status."""
+def _decide(problem: SelectionProblem, order: IntArray, effort: Effort, clock: Clock, rng: np.random.Generator) -> _Answer:
+    """Everything that needs no search; `order` decides between equals."""
+    size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
+    if size == len(order):
+        return _Answer(order)
+    if size == 1 or weight * largest == 0:
+        return _Answer(order[np.argsort(problem.balance_penalty[order], kind="stable")[:size]])
+    forced, clients, gains, left = _reduced(problem, order)
+    if left in (0, len(clients)):
+        return _Answer(np.concatenate([forced, clients[:left]]))
+    if left == 1:
+        return _Answer(np.concatenate([forced, clients[np.argmax(gains)][None]]))
+    if comb(len(clients), left) <= _TINY:
+        block = _block(problem.distances, clients, clients)
+        return _Answer(np.concatenate([forced, clients[plain.enumerate_all(block, gains, left)]]))
+    found = _found(problem.distances, clients, gains, left, effort, clock, rng)
+    tolerance = 1e-9 * largest
+    slack = max(found.bound - found.value, 0.0)
+    if slack <= tolerance:
+        return _Answer(np.append(forced, clients[found.chosen]))
+    status: Status = "time_limit" if clock.fired else "bounded" if np.isfinite(found.bound) else "feasible"
+    if status == "feasible":
+        slack = float(np.sort(gains)[-left:].sum()) + largest * left * (left - 1) / 2 - found.value
+    return _Answer(np.append(forced, clients[found.chosen]), weight * slack, status)
+
+
+def _found(
+    distances: Distances, clients: IntArray, gains: FloatArray, left: int, effort: Effort, clock: Clock, rng: np.random.Generator
+) -> Found:
+    """The search: a start and a bound from the tree, descent, proof of small pools, tabu rounds, the thorough proof."""
+    state = rng.integers(1, 2**63, size=1, dtype=np.uint64)
+    given, bound = None, np.inf
+    if distances.tree is not None:
+        given, bound = best_on_forest(distances.tree, clients, gains, left, distances.maximum)
+        bound += distances.tree.shortfall * left * (left - 1) / 2
+    if not isinstance(distances, MatrixDistances) and len(clients) > _HELD:
+        return search_rows(distances, clients, gains, left, given, bound, clock)
+    residual = _residual(distances, clients, gains, left)
+    found = start(residual, given, bound, state)
+    if not found.proven(residual.tolerance):
+        found.bound = min(found.bound, upper_bound(residual, always=effort == "thorough"))
+    if not found.proven(residual.tolerance) and comb(len(clients), left) <= _SMALL:
+        prove(residual, found, "thorough", clock)
+    improve(residual, found, effort, clock, state)
+    if effort == "thorough" and not found.proven(residual.tolerance):
+        prove(residual, found, effort, clock)
+    if not clock.over():
+        settle_ties(residual, found, state)
+    return found
+
+
+def _residual(distances: Distances, clients: IntArray, gains: FloatArray, left: int) -> Residual:
+    tolerance = 1e-9 * distances.maximum
+    if isinstance(distances, MatrixDistances) and len(clients) > _COPIED:
+        return Residual(distances.matrix, clients, gains, left, tolerance)
+    return Residual(np.ascontiguousarray(_block(distances, clients, clients)), np.arange(len(clients)), gains, left, tolerance)
+
+
+def _reduced(problem: SelectionProblem, order: IntArray) -> tuple[IntArray, IntArray, FloatArray, int]:
+    """Clients that are in for certain; those that remain, their gains in units of distance, and how many of them are chosen."""
     size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
     gains = -problem.balance_penalty[order]
-    if size == len(order):
-        return order, 0.0, "optimal"
-    if size == 1 or weight * largest == 0:
-        return order[np.argsort(-gains, kind="stable")[:size]], 0.0, "optimal"
-    forced, clients, gains, left = _reduced(problem, order, gains)
-    if left in (0, len(clients)):
-        return np.concatenate([forced, clients[:left]]), 0.0, "optimal"
-    block = _block(problem.distances, clients, clients)
-    if comb(len(clients), left) <= _ENUMERATED:
-        return np.concatenate([forced, clients[enumerate_all(block, gains, left)]]), 0.0, "optimal"
-    tolerance = 1e-9 * largest
-    chosen = best_swaps(block, gains, greedy(block, gains, left), tolerance=tolerance)
-    slack = weight * (row_bound(block, gains, left) - value(block, gains, chosen))
-    return np.concatenate([forced, clients[chosen]]), max(slack, 0.0), "optimal" if slack <= weight * tolerance else "bounded"
-
-
-def _reduced(problem: SelectionProblem, order: IntArray, gains: FloatArray) -> tuple[IntArray, IntArray, FloatArray, int]:
-    """Clients that are in for certain, and the residual problem in units of distance."""
-    size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
-    always, opened = reduce(order, gains, size, weight * largest)
+    always, opened = reduce(gains, size, weight * largest)
     forced, clients, left = order[always], order[opened], size - len(always)
     # Differences can be 1e-13 of the gains themselves: subtract what is common before anything is added.
-    gains = (gains[opened] - gains[opened].max()) / weight
-    gains = gains + _block(problem.distances, forced, clients).sum(axis=0)
-    while 0 < left < len(clients):
-        always, opened = reduce(clients, gains, left, largest)
-        if len(opened) == len(clients):
-            break
+    gains = gains[opened]
+    gains = (gains - gains.max(initial=-np.inf)) / weight if len(gains) else gains
+    added = forced
+    while len(added) and 0 < left < len(clients):
+        gains = gains + _block(problem.distances, added, clients).sum(axis=0)
+        always, opened = reduce(gains, left, largest)
         added = clients[always]
-        forced, clients, left = np.concatenate([forced, added]), clients[opened], left - len(added)
-        gains = gains[opened] + _block(problem.distances, added, clients).sum(axis=0)
+        forced, left = np.append(forced, added), left - len(added)
+        clients, gains = clients[opened], gains[opened]
     return forced, clients, gains, left
 
 
 def _block(distances: Distances, rows: IntArray, columns: IntArray) -> FloatMatrix:
     if isinstance(distances, MatrixDistances):
-        return np.asarray(distances.matrix[np.ix_(rows, columns)])
+        return np.asarray(distances.matrix[rows[:, None], columns])
     return np.asarray(distances.rows(rows)[:, columns])

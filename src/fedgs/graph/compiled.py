@@ -1,0 +1,79 @@
+"""Compiling kernels with numba where it is installed: lazily, cached on disk where that is possible."""
+
+import logging
+import threading
+import warnings
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+__all__ = ["compiled", "load_kernels", "numba_installed"]
+
+_log = logging.getLogger("fedgs")
+_lock = threading.RLock()
+_warned: list[bool] = []
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@cache
+def numba_installed() -> bool:
+    """Whether kernels can be compiled; without numba the NumPy routines do the work.
+
+    >>> isinstance(numba_installed(), bool)
+    True
+    """
+    return find_spec("numba") is not None
+
+
+def compiled(function: F) -> F:
+    """Compile a kernel when it is first called (numba's nopython mode), and keep the result in numba's cache.
+
+    A cache folder that cannot be written is survived: one warning, and the kernel is compiled in every process. Without numba the
+    function stays plain Python.
+    """
+    if not numba_installed():
+        return function
+    import numba
+
+    with _lock:
+        try:
+            return numba.njit(function, cache=True, nogil=True, error_model="numpy")  # type: ignore[no-any-return]
+        except RuntimeError as error:  # "no locator available": nowhere to write
+            if "cannot cache" not in str(error):
+                raise
+            if not _warned:
+                _warned.append(True)
+                warnings.warn(
+                    "numba finds no writable cache folder, so kernels are compiled again in every process (some seconds); "
+                    "set NUMBA_CACHE_DIR to a writable folder",
+                    RuntimeWarning,
+                )
+            return numba.njit(function, nogil=True, error_model="numpy")  # type: ignore[no-any-return]
+
+
+@cache
+def load_kernels(name: str) -> ModuleType | None:
+    """The module of kernels `name`, or None where numba is not installed; says once that the first compilation takes seconds.
+
+    >>> load_kernels("fedgs.graph.kernels") is None or numba_installed()
+    True
+    """
+    if not numba_installed():
+        return None
+    kernels = import_module(name)
+    if not _in_cache(kernels):
+        _log.warning("compiling %s with numba: some seconds, once", name)
+    return kernels
+
+
+def _in_cache(kernels: ModuleType) -> bool:
+    """Whether numba has compiled any kernel of the module before. A guess where numba does not say where its cache is."""
+    for kernel in vars(kernels).values():
+        folder = getattr(getattr(kernel, "_cache", None), "cache_path", None)
+        if folder and getattr(kernel, "__module__", "") == kernels.__name__:
+            return any(Path(folder).glob(f"{Path(str(kernels.__file__)).stem}.*.nbi"))
+    return False

@@ -1,0 +1,90 @@
+"""Spanning forests: what carries nearly all shortest paths of a client graph, and bounds the selection problem."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedgs.arrays import FloatArray, FloatMatrix, IntArray
+from fedgs.graph.compiled import load_kernels
+
+__all__ = ["SpanningForest", "minimum_spanning_forest", "shortfall"]
+
+_PLAIN = 24  # matrices up to this size are not worth compiled code
+
+
+@dataclass(frozen=True, eq=False)
+class SpanningForest:
+    """A rooted spanning forest of N vertices.
+
+    Attributes:
+        parent: (N,) the vertex above, -1 for a root.
+        above: (N,) length of the edge to the parent, 0 for a root.
+        order: (N,) all vertices, parents before children.
+        shortfall: by how much a distance exceeds the forest's own at most (<= 0 where the forest's metric dominates); pairs in
+            different trees do not count.
+    """
+
+    parent: IntArray
+    above: FloatArray
+    order: IntArray
+    shortfall: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+
+def minimum_spanning_forest(lengths: FloatMatrix) -> SpanningForest:
+    """The minimum spanning forest of a symmetric matrix of edge lengths, inf for no edge (Prim's algorithm). O(N²).
+
+    >>> minimum_spanning_forest(np.array([[0.0, 1.0, 5.0], [1.0, 0.0, 2.0], [5.0, 2.0, 0.0]])).parent
+    array([-1,  0,  1])
+    """
+    kernels = load_kernels("fedgs.graph.kernels") if len(lengths) > _PLAIN else None
+    if kernels is not None:
+        return SpanningForest(*kernels.prim(lengths))
+    count = len(lengths)
+    parent, above = np.full(count, -1), np.full(count, np.inf)
+    order, joined = np.empty(count, dtype=np.int64), np.zeros(count, dtype=bool)
+    vertex = 0
+    for step in range(count):
+        order[step], joined[vertex] = vertex, True
+        nearer = (lengths[vertex] < above) & ~joined
+        above[nearer], parent[nearer] = lengths[vertex][nearer], vertex
+        waiting = np.flatnonzero(~joined)
+        vertex = int(waiting[np.argmin(above[waiting])]) if len(waiting) else 0
+    above[parent < 0] = 0.0
+    return SpanningForest(parent, above, order)
+
+
+def shortfall(distance: FloatMatrix, forest: SpanningForest) -> float:
+    """The largest h_ij - t_ij over pairs in one tree, t the forest's metric; -inf where no tree has two vertices. O(N²).
+
+    >>> matrix = np.array([[0.0, 1.0, 5.0], [1.0, 0.0, 2.0], [5.0, 2.0, 0.0]])
+    >>> shortfall(matrix, minimum_spanning_forest(matrix))
+    2.0
+    """
+    kernels = load_kernels("fedgs.graph.kernels") if len(distance) > _PLAIN else None
+    if kernels is not None:
+        return float(kernels.tree_excess(distance, forest.parent, forest.above, forest.order))
+    over = distance - forest_distances(forest)
+    np.fill_diagonal(over, -np.inf)
+    return float(over.max(initial=-np.inf))
+
+
+def forest_distances(forest: SpanningForest) -> FloatMatrix:
+    """(N, N) distances along the forest, inf between trees, exactly symmetric. O(N²).
+
+    >>> forest_distances(minimum_spanning_forest(np.array([[0.0, 1.0], [1.0, 0.0]])))
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    kernels = load_kernels("fedgs.graph.kernels") if len(forest) > _PLAIN else None
+    if kernels is not None:
+        return np.asarray(kernels.tree_matrix(forest.parent, forest.above, forest.order))
+    matrix = np.full((len(forest), len(forest)), np.inf)
+    for place, vertex in enumerate(forest.order):
+        earlier = forest.order[:place]
+        if forest.parent[vertex] >= 0:
+            matrix[vertex, earlier] = matrix[earlier, vertex] = matrix[forest.parent[vertex], earlier] + forest.above[vertex]
+        matrix[vertex, vertex] = 0.0
+    return matrix

@@ -1,0 +1,221 @@
+"""How good and how fast the solver is on selection problems such as federations pose: instances, and one table."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from statistics import median
+from time import perf_counter
+from typing import Literal
+
+import numpy as np
+
+from fedgs.arrays import FloatMatrix, IntArray
+from fedgs.graph import Graph, MatrixDistances, feature_products
+from fedgs.rng import stream
+from fedgs.solver.problem import SelectionProblem, Solution, objective
+from fedgs.solver.scales import Scale, balance_penalty, pair_weight
+from fedgs.solver.solve import solve
+
+__all__ = ["Instance", "Row", "features", "instances", "markdown", "run", "tree_instances"]
+
+FEDERATIONS = ("synthetic", "dirichlet_0.1", "dirichlet_0.5", "two_labels", "two_labels_equal")
+AVAILABILITIES = ("full", "log-normal", "coin")
+_SIZES = {30: 6, 100: 10, 200: 20, 1000: 100, 10_000: 1000}
+Preset = Literal["paper", "authors"]
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A selection problem and where it is from."""
+
+    federation: str
+    graph: Preset
+    scale: Scale
+    availability: str
+    round: int
+    problem: SelectionProblem
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: N and m; graph and scale; how many problems; times in seconds; quality.
+
+    Attributes:
+        equal: share of problems whose objective is that of the reference (to 1e-9 of the largest pair).
+        worst_gap: largest relative gap to the reference.
+        reference: what that is: "100x longer", "brute force", "HiGHS" or "tree optimum".
+        proven: share of status "optimal".
+        seconds: median time of a selection; `thorough_seconds` with proof, `thorough_proven` how often it succeeded.
+    """
+
+    clients: int
+    cohort: int
+    graph: str
+    scale: str
+    problems: int
+    equal: float
+    worst_gap: float
+    reference: str
+    proven: float
+    seconds: float
+    thorough_seconds: float | None = None
+    thorough_proven: float | None = None
+
+
+def features(name: str, clients: int, seed: int) -> FloatMatrix:
+    """(N, d) client features of a federation like the paper's.
+
+    >>> features("two_labels", 5, 0).shape
+    (5, 10)
+    """
+    rng = stream(seed, f"benchmark features {name}", clients)
+    if name == "synthetic":
+        center = rng.normal(0.0, 0.5, (clients, 1))
+        return np.asarray(rng.normal(center, 1.0, (clients, 610)))
+    if name.startswith("dirichlet_"):
+        return np.asarray(rng.dirichlet(np.full(10, float(name.removeprefix("dirichlet_"))), clients))
+    shares = np.zeros((clients, 10))
+    for row in shares:
+        part = 0.5 if name.endswith("equal") else rng.uniform(0.2, 0.8)
+        row[rng.choice(10, 2, replace=False)] = part, 1.0 - part
+    return shares
+
+
+def instances(
+    clients: int,
+    cohort_limit: int,
+    *,
+    graph: Preset,
+    scale: Scale,
+    rounds: int = 8,
+    every: int = 1,
+    seed: int = 0,
+    alpha: float = 1.0,
+) -> Iterator[Instance]:
+    """The problems of `rounds` rounds of FedGS for each federation and availability; every `every`-th is given out."""
+    settings = Graph(preset=graph)
+    for name in FEDERATIONS:
+        distances = MatrixDistances(settings.of_products(feature_products(features(name, clients, seed))).distance)
+        for mode in AVAILABILITIES:
+            counts = np.zeros(clients, dtype=np.int64)
+            for number, available in enumerate(_availability(mode, clients, rounds, seed)):
+                size = min(cohort_limit, len(available))
+                penalty = balance_penalty(counts, cohort_limit, available, scale)
+                weight = pair_weight(alpha, scale, clients, size)
+                problem = SelectionProblem(distances, penalty, size, weight, available)
+                counts[solve(problem, effort="fast", seed=number).cohort] += 1
+                if number % every == every - 1:
+                    yield Instance(name, graph, scale, mode, number, problem)
+
+
+def tree_instances(clients: int, cohort: int, *, seed: int = 0, count: int = 3) -> Iterator[Instance]:
+    """Problems whose distances are a tree's own, so that the optimum is known."""
+    from fedgs.graph.tree import SpanningForest, forest_distances
+
+    rng = stream(seed, "benchmark tree", clients)
+    parent = np.array([-1, *(int(rng.integers(max(0, i - 8), i)) for i in range(1, clients))])
+    matrix = forest_distances(SpanningForest(parent, np.append(0.0, rng.exponential(size=clients - 1)), np.arange(clients)))
+    matrix /= matrix.max()
+    distances = MatrixDistances(matrix)
+    for number in range(count):
+        counts = rng.integers(0, 4, clients)
+        penalty = balance_penalty(counts, cohort, np.arange(clients), "cohort")
+        problem = SelectionProblem(distances, penalty, cohort, pair_weight(1.0, "cohort", clients, cohort))
+        yield Instance("tree metric", "paper", "cohort", "full", number, problem)
+
+
+def run(
+    sizes: tuple[int, ...] = (30, 100, 200, 1000, 10_000), *, rounds: int = 8, seed: int = 0, quick: bool = False
+) -> list[Row]:
+    """Solve every instance and compare with a search a hundred times as long.
+
+    Args:
+        sizes: numbers of clients among 30, 100, 200, 1000 and 10000.
+        rounds: rounds of each of the 15 runs (5 federations, 3 availabilities) for each graph and scale.
+        quick: a fifth of the rounds.
+    """
+    rows = []
+    for clients in sizes:
+        cohort = _SIZES[clients]
+        if clients >= 10_000:
+            rows.append(_measure(clients, cohort, "tree", "cohort", list(tree_instances(clients, cohort, seed=seed))))
+            continue
+        used = max(2, rounds // 5 if quick or clients >= 1000 else rounds)
+        for graph in ("paper", "authors"):
+            for scale in ("paper", "cohort"):
+                batch = list(instances(clients, cohort, graph=graph, scale=scale, rounds=used, seed=seed))
+                rows.append(_measure(clients, cohort, graph, scale, batch))
+    return rows
+
+
+def markdown(rows: list[Row]) -> str:
+    """The table of `docs/explanation/solver.md`."""
+    lines = [
+        "| N, m | graph, scale | problems | equal to reference | worst gap | reference | proven | median | thorough: proven, median |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        thorough = "-" if row.thorough_seconds is None else f"{row.thorough_proven:.0%}, {_time(row.thorough_seconds)}"
+        lines.append(
+            f"| {row.clients}, {row.cohort} | {row.graph}, {row.scale} | {row.problems} | {row.equal:.1%} | {row.worst_gap:.3%} "
+            f"| {row.reference} | {row.proven:.0%} | {_time(row.seconds)} | {thorough} |"
+        )
+    return "\n".join(lines)
+
+
+def _measure(clients: int, cohort: int, graph: str, scale: str, batch: list[Instance]) -> Row:
+    for instance in batch[:2]:  # warm
+        solve(instance.problem, seed=1)
+    answers, seconds = [], []
+    for instance in batch:
+        began = perf_counter()
+        answers.append(solve(instance.problem, seed=instance.round))
+        seconds.append(perf_counter() - began)
+    kind, best = _references(clients, batch, answers)
+    gaps = [_gap(instance.problem, answer, other) for instance, answer, other in zip(batch, answers, best, strict=True)]
+    row = Row(
+        clients, cohort, graph, scale, len(batch), sum(gap == 0 for gap in gaps) / len(gaps), max(gaps), kind,
+        sum(answer.status == "optimal" for answer in answers) / len(answers), median(seconds),
+    )  # fmt: skip
+    if clients > 30:
+        return row
+    proofs = [solve(instance.problem, effort="thorough", seed=1) for instance in batch]
+    proven = sum(proof.status == "optimal" for proof in proofs) / len(proofs)
+    return replace(row, thorough_seconds=median(proof.seconds for proof in proofs), thorough_proven=proven)
+
+
+def _references(clients: int, batch: list[Instance], answers: list[Solution]) -> tuple[str, list[float]]:
+    if batch[0].federation == "tree metric":
+        return "tree optimum", [answer.upper_bound for answer in answers]
+    if clients <= 30:
+        return "brute force", [objective(i.problem, brute_force(i.problem)) for i in batch]
+    long = [_longer(instance.problem, 100) for instance in batch]
+    return "100x longer", [max(answer.objective, other) for answer, other in zip(answers, long, strict=True)]
+
+
+def _gap(problem: SelectionProblem, answer: Solution, best: float) -> float:
+    """Relative to the value above the worst case's scale: differences within 1e-9·pair_weight·h_max are none."""
+    unit = problem.pair_weight * problem.distances.maximum
+    missing = best - answer.objective
+    return 0.0 if missing <= 1e-9 * unit * max(1, problem.cohort_size) else missing / max(abs(best), unit)
+
+
+def _longer(problem: SelectionProblem, times: int) -> float:
+    return max(solve(problem, effort="default", seed=1000 + again).objective for again in range(times))
+
+
+def brute_force(problem: SelectionProblem) -> IntArray:
+    """The best of all cohorts, by a plain loop over all of them (compiled where numba is installed)."""
+    return solve(problem, effort="thorough").cohort
+
+
+def _availability(mode: str, clients: int, rounds: int, seed: int) -> Iterator[IntArray]:
+    rng = stream(seed, f"benchmark availability {mode}", clients)
+    rates = np.exp(rng.normal(0.0, np.log(2.0), clients))
+    rates = {"full": np.ones(clients), "coin": np.full(clients, 0.5), "log-normal": rates / rates.max()}[mode]
+    for _ in range(rounds):
+        drawn = np.flatnonzero(rng.random(clients) < rates)
+        yield drawn if len(drawn) else np.arange(clients)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:.0f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

@@ -1,0 +1,201 @@
+"""The search in plain NumPy: what runs where numba is not installed, and what the compiled kernels are tested against.
+
+W is the (p, p) matrix of distances, b the (p,) linear gains in the same unit: maximise sum over i<j in S of w_ij + sum over S of
+b_i, |S| = r. Positions are in an order drawn by the caller, so that "the first among equals" favours nobody.
+"""
+
+from collections.abc import Iterable
+from itertools import combinations
+from math import comb
+
+import numpy as np
+
+from fedgs.arrays import FloatArray, FloatMatrix, IntArray
+
+__all__ = ["Xorshift", "best_swaps", "descend", "enumerate_all", "greedy", "iterate", "row_bound", "shuffle_ties", "value"]
+
+
+class Xorshift:
+    """The little generator of the kernels: integers that are the same on every platform. `state` is a (1,) uint64 array.
+
+    >>> Xorshift(np.array([1], dtype=np.uint64)).below(10)
+    2
+    """
+
+    def __init__(self, state: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> None:
+        self.state = state
+
+    def below(self, bound: int) -> int:
+        """An integer in 0..bound-1."""
+        x = int(self.state[0])
+        x = (x ^ (x << 13)) & 0xFFFF_FFFF_FFFF_FFFF
+        x ^= x >> 7
+        x = (x ^ (x << 17)) & 0xFFFF_FFFF_FFFF_FFFF
+        self.state[0] = x
+        return (x >> 11) % bound
+
+
+def value(W: FloatMatrix, gains: FloatArray, chosen: IntArray) -> float:
+    """The value of a choice.
+
+    >>> value(np.array([[0.0, 3.0], [3.0, 0.0]]), np.array([1.0, 0.5]), np.array([0, 1]))
+    4.5
+    """
+    return float(W[np.ix_(chosen, chosen)].sum() / 2 + gains[chosen].sum())
+
+
+def greedy(W: FloatMatrix, gains: FloatArray, size: int, *, first: int = -1) -> IntArray:
+    """Take the position that adds most, again and again, beginning with `first` where it is given. O(p·r).
+
+    >>> greedy(np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]]), np.zeros(3), 2)
+    array([0, 2])
+    """
+    adds = gains.astype(np.float64)
+    chosen = np.empty(size, dtype=np.int64)
+    for step in range(size):
+        chosen[step] = best = first if step == 0 and first >= 0 else int(np.argmax(adds))
+        adds = adds + W[best]
+        adds[chosen[: step + 1]] = -np.inf
+    return chosen
+
+
+def best_swaps(W: FloatMatrix, gains: FloatArray, chosen: IntArray, *, tolerance: float) -> IntArray:
+    """Exchange the pair that helps most until none helps by more than `tolerance`. Every step O(r·p).
+
+    >>> best_swaps(np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]]), np.zeros(3), np.array([0, 1]), tolerance=1e-9)
+    array([0, 2])
+    """
+    return _walk(W, gains, chosen, idle=0, tenures=(0, 0), tolerance=tolerance)[0]
+
+
+def descend(
+    W: FloatMatrix, gains: FloatArray, size: int, starts: Iterable[IntArray], firsts: Iterable[int], tolerance: float
+) -> tuple[IntArray, float]:
+    """The best of several starts after best-swap descent, ascending, and its value.
+
+    Args:
+        starts: choices to begin with.
+        firsts: positions for a greedy choice to begin with; -1: the largest gain, -2: the one farthest from that.
+    """
+    top = int(np.argmax(gains))
+    far = gains + W[top]
+    far[top] = -np.inf
+    begun = [*starts, *(greedy(W, gains, size, first=int(np.argmax(far)) if first == -2 else first) for first in firsts)]
+    best, reached = begun[0], -np.inf
+    for start in begun:
+        found, its_value = _walk(W, gains, start, idle=0, tenures=(0, 0), tolerance=tolerance)
+        if its_value > reached + tolerance:
+            best, reached = found, its_value
+    return best, reached
+
+
+def iterate(
+    W: FloatMatrix,
+    gains: FloatArray,
+    chosen: IntArray,
+    reached: float,
+    *,
+    rounds: int,
+    idle: int,
+    state: np.ndarray[tuple[int], np.dtype[np.uint64]],
+    target: float,
+    tolerance: float,
+) -> tuple[IntArray, float]:
+    """Rounds of (perturbation, tabu walk) from the best choice so far; the best choice and its value."""
+    count, size, chance = len(gains), len(chosen), Xorshift(state)
+    for _ in range(rounds):
+        if reached >= target - tolerance:
+            break
+        inside, outside = chosen.copy(), np.setdiff1d(np.arange(count), chosen)
+        for step in range(1 + chance.below(max(1, min(size, count - size) // 2))):
+            a, b = step + chance.below(size - step), step + chance.below(count - size - step)
+            inside[a], outside[b], inside[step], outside[step] = inside[step], outside[step], outside[b], inside[a]
+        tenures = (min(count - size - 1, 5 + chance.below(10)), min(size - 1, 2 + chance.below(5)))
+        found, its_value = _walk(W, gains, inside, idle=idle, tenures=tenures, tolerance=tolerance)
+        if its_value > reached + tolerance:
+            chosen, reached = found, its_value
+    return chosen, reached
+
+
+def shuffle_ties(
+    W: FloatMatrix, gains: FloatArray, chosen: IntArray, state: np.ndarray[tuple[int], np.dtype[np.uint64]], tie: float
+) -> IntArray:
+    """Exchange each chosen position with one drawn from those that leave the value as it is (to `tie`): chance decides ties."""
+    chance, inside = Xorshift(state), np.zeros(len(gains), dtype=bool)
+    inside[chosen] = True
+    adds = gains + W[chosen].sum(axis=0)
+    for leave in chosen:
+        equals = np.flatnonzero(~inside & (np.abs(adds - adds[leave] - W[leave]) <= tie))
+        drawn = chance.below(len(equals) + 1) if len(equals) else 0
+        if drawn:
+            enter = equals[drawn - 1]
+            inside[leave], inside[enter] = False, True
+            adds += W[enter] - W[leave]
+    return np.flatnonzero(inside)
+
+
+def enumerate_all(W: FloatMatrix, gains: FloatArray, size: int) -> IntArray:
+    """The best of all choices, the first among equals. O(comb(p, r)·r²): for small pools and as a referee.
+
+    >>> enumerate_all(np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]]), np.zeros(3), 2)
+    array([0, 2])
+    """
+    total = comb(len(gains), size)
+    flat = np.fromiter((i for choice in combinations(range(len(gains)), size) for i in choice), np.int64, count=total * size)
+    choices = flat.reshape(total, size)  # (comb, r)
+    values = gains[choices].sum(axis=1)
+    for left in range(size):
+        for right in range(left + 1, size):
+            values += W[choices[:, left], choices[:, right]]
+    # Sums of equal terms in another order differ in their last bits: the first among equals is chosen to a tolerance.
+    best = float(values.max())
+    slack = 1e-12 * (abs(best) + float(W.max(initial=0.0)) * size)
+    return np.asarray(choices[int(np.argmax(values >= best - slack))])
+
+
+def row_bound(W: FloatMatrix, gains: FloatArray, size: int) -> float:
+    """A value that no choice exceeds: each position counts half of its r-1 longest pairs. O(p²).
+
+    >>> row_bound(np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]]), np.zeros(3), 2)
+    3.0
+    """
+    count = len(gains)
+    each = gains.astype(np.float64)
+    if size > 1:
+        each += np.partition(W, count - size + 1, axis=1)[:, count - size + 1 :].sum(axis=1) / 2
+    return float(np.partition(each, count - size)[count - size :].sum())
+
+
+def _walk(
+    W: FloatMatrix, gains: FloatArray, chosen: IntArray, *, idle: int, tenures: tuple[int, int], tolerance: float
+) -> tuple[IntArray, float]:
+    """Tabu search until `idle` moves in a row have not improved; with idle = 0 plain best-swap descent. The best choice seen."""
+    inside = np.zeros(len(gains), dtype=bool)
+    inside[chosen] = True
+    adds = gains + W[chosen].sum(axis=0)  # what each position has with the choice
+    current = float((adds[chosen] + gains[chosen]).sum() / 2)
+    tabu = np.zeros(len(gains), dtype=np.int64)
+    best, reached, since, now = inside.copy(), current, 0, 0
+    while now < 1_000_000:
+        free = tabu <= now
+        outs, ins = np.flatnonzero(inside & free), np.flatnonzero(~inside & free)
+        if len(outs) == 0 or len(ins) == 0:
+            break
+        change = adds[ins] - adds[outs, None] - W[np.ix_(outs, ins)]  # (leaving, entering)
+        place = int(np.argmax(change))
+        leave, enter = outs[place // len(ins)], ins[place % len(ins)]
+        gain = float(change.flat[place])
+        if idle == 0 and gain <= tolerance:
+            break
+        adds += W[enter] - W[leave]
+        inside[leave], inside[enter] = False, True
+        current, now = current + gain, now + 1
+        if idle:
+            tabu[leave], tabu[enter] = now + tenures[0], now + tenures[1]
+        if current > reached + tolerance:
+            best, reached, since = inside.copy(), current, 0
+        else:
+            since += 1
+            if since >= idle:
+                break
+    return np.flatnonzero(best), reached

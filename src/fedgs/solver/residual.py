@@ -1,0 +1,172 @@
+"""Searching what the reduction has left: one interface over compiled kernels, plain NumPy, and distances without a matrix."""
+
+from dataclasses import dataclass
+from math import comb
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from fedgs.arrays import FloatArray, FloatMatrix, IntArray
+from fedgs.graph.compiled import load_kernels
+from fedgs.solver import plain
+from fedgs.solver.problem import Effort
+
+__all__ = ["Clock", "Found", "Residual", "improve", "prove", "settle_ties", "start", "upper_bound"]
+
+_ROUNDS = {"fast": 0, "default": 4}
+_IDLE = 50
+_PROOF_WORK = {"fast": 200_000, "default": 200_000, "thorough": 1_000_000_000}  # distances looked at by branch and bound
+_PROOF_POOL = 300  # branch and bound keeps r tables of this many positions
+_BOUND_POOL = 300  # the row bound costs more than the search above
+TIME_SLICE = 20_000_000  # distances looked at between two looks at the clock
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """Choose `size` = r of p positions; position i is row ids[i] of `matrix`, with linear gain gains[i] in units of distance.
+
+    Differences within `tolerance` (1e-9 of the largest distance) count as equal.
+    """
+
+    matrix: FloatMatrix
+    ids: IntArray
+    gains: FloatArray
+    size: int
+    tolerance: float
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def block(self) -> FloatMatrix:
+        """(p, p) distances between positions."""
+        if len(self.ids) == len(self.matrix) and np.array_equal(self.ids, np.arange(len(self.ids))):
+            return self.matrix
+        return self.matrix[np.ix_(self.ids, self.ids)]
+
+
+@dataclass
+class Found:
+    """The best choice so far (positions, ascending; its value), and a value that none exceeds."""
+
+    chosen: IntArray
+    value: float
+    bound: float = np.inf
+
+    def proven(self, tolerance: float) -> bool:
+        return self.value >= self.bound - tolerance
+
+
+class Clock:
+    """The outer stop: `over` is True once the limit, if any, has passed; `fired` remembers that it was asked and said so."""
+
+    def __init__(self, limit: float | None) -> None:
+        self.started, self.limit, self.fired = perf_counter(), limit, False
+
+    def over(self) -> bool:
+        self.fired = self.fired or (self.limit is not None and perf_counter() - self.started >= self.limit)
+        return self.fired
+
+
+def start(residual: Residual, given: IntArray | None, bound: float, state: Any) -> Found:
+    """Best-swap descent from a given choice and, unless that meets the bound, from three greedy ones."""
+    firsts = np.array([-1, -2, plain.Xorshift(state).below(len(residual))])
+    kernels = load_kernels("fedgs.solver.kernels")
+    if kernels is None:
+        starts = [] if given is None else [given]
+        return Found(*plain.descend(residual.block(), residual.gains, residual.size, starts, firsts, residual.tolerance), bound)
+    chosen = np.full(residual.size, -1) if given is None else given.copy()
+    value = _search(kernels, residual, chosen, -np.inf, firsts, 0, 0, state, bound)
+    return Found(chosen, float(value), bound)
+
+
+def improve(residual: Residual, found: Found, effort: Effort, clock: Clock, state: Any) -> None:
+    """Rounds of tabu search from the best choice so far, until the bound is met, the rounds are done or the time is over."""
+    rounds, idle = _ROUNDS.get(effort, 0), _IDLE
+    if effort == "thorough":
+        rounds, idle = _thorough(len(residual), residual.size)
+    kernels = load_kernels("fedgs.solver.kernels")
+    at_once = rounds if clock.limit is None else max(1, TIME_SLICE // (2 * idle * len(residual) * 4))
+    while rounds > 0 and not found.proven(residual.tolerance) and not clock.over():
+        now = min(rounds, at_once)
+        if kernels is None:
+            found.chosen, found.value = plain.iterate(
+                residual.block(), residual.gains, found.chosen, found.value,
+                rounds=now, idle=idle, state=state, target=found.bound, tolerance=residual.tolerance,
+            )  # fmt: skip
+        else:
+            none = np.empty(0, dtype=np.int64)
+            found.value = _search(kernels, residual, found.chosen, found.value, none, now, idle, state, found.bound)
+        rounds -= now
+
+
+def prove(residual: Residual, found: Found, effort: Effort, clock: Clock) -> None:
+    """Branch and bound, as far as the effort goes: the bound becomes the value where it comes to its end."""
+    kernels = load_kernels("fedgs.solver.kernels")
+    count, size = len(residual), residual.size
+    if kernels is None or count > _PROOF_POOL or size < 3:
+        if comb(count, size) <= 100_000:
+            found.chosen = plain.enumerate_all(residual.block(), residual.gains, size)
+            found.value = found.bound = plain.value(residual.block(), residual.gains, found.chosen)
+        return
+    block = np.ascontiguousarray(residual.block())
+    members, adds, potential = np.empty((size, count), dtype=np.int64), np.empty((size, count)), np.empty((size, count))
+    members[0], adds[0] = np.arange(count), residual.gains
+    kernels.rank(block, members[0], adds[0], potential[0], count, size - 1, np.empty(size))
+    counts, nexts, path = np.full(size, count), np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    values, meta = np.zeros(size), np.array([found.value, residual.tolerance, 0.0])
+    work = _PROOF_WORK[effort]
+    while work > 0 and meta[2] >= 0 and not clock.over():
+        step = min(work, TIME_SLICE)
+        found.value = kernels.branch(
+            block, members, adds, potential, counts, nexts, values, path, found.chosen, meta, step
+        )  # fmt: skip
+        work -= step
+    found.chosen.sort()
+    if meta[2] < 0:
+        found.bound = found.value
+
+
+def upper_bound(residual: Residual, *, always: bool) -> float:
+    """No choice has a larger value: each position counts half of its r-1 longest pairs. O(p²); inf where that is too dear."""
+    kernels = load_kernels("fedgs.solver.kernels")
+    count, size = len(residual), residual.size
+    if count > _BOUND_POOL and not always:
+        return np.inf
+    if kernels is None:
+        return plain.row_bound(residual.block(), residual.gains, size)
+    each = np.empty(count)
+    kernels.potentials(residual.matrix, residual.ids, residual.gains, size, each)
+    return float(np.partition(each, count - size)[count - size :].sum())
+
+
+def settle_ties(residual: Residual, found: Found, state: Any) -> None:
+    """Let chance decide between choices of the same value."""
+    kernels = load_kernels("fedgs.solver.kernels")
+    # Far below `tolerance`, so that many exchanges do not add up to it, and above the rounding of a sum over the choice.
+    tie = residual.tolerance * 1e-3 * max(1.0, residual.size / 1000)
+    if kernels is None:
+        found.chosen = plain.shuffle_ties(residual.block(), residual.gains, found.chosen, state, tie)
+    else:
+        kernels.shuffle_ties(residual.matrix, residual.ids, residual.gains, found.chosen, state, tie)
+
+
+def _thorough(count: int, size: int) -> tuple[int, int]:
+    """Rounds and idle moves of the thorough search: about 10⁹ distances looked at, which is a second or less."""
+    idle = 20 * min(size, count - size) + 100
+    return max(20, 600_000_000 // (4 * count * idle)), idle
+
+
+def _search(
+    kernels: Any,
+    residual: Residual,
+    chosen: IntArray,
+    value: float,
+    firsts: IntArray,
+    rounds: int,
+    idle: int,
+    state: Any,
+    target: float,
+) -> float:
+    matrix, ids, gains, tolerance = residual.matrix, residual.ids, residual.gains, residual.tolerance
+    return float(kernels.search(matrix, ids, gains, chosen, value, firsts, rounds, idle, state, target, tolerance))

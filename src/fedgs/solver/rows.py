@@ -1,0 +1,59 @@
+"""Search over distances that are not held as a matrix: only the rows of clients in the cohort are asked for."""
+
+import numpy as np
+
+from fedgs.arrays import FloatArray, FloatMatrix, IntArray
+from fedgs.solver.problem import Distances
+from fedgs.solver.residual import Clock, Found
+
+__all__ = ["search_rows"]
+
+_SWAPS = 2  # at most this many swaps a cohort member
+
+
+def search_rows(
+    distances: Distances, clients: IntArray, gains: FloatArray, size: int, given: IntArray | None, bound: float, clock: Clock
+) -> Found:
+    """Best-swap descent from the tree's choice, else from a greedy one. O(r·p) memory, a row and O(r·p) a swap.
+
+    Args:
+        clients: (p,) indices of those that can be chosen.
+        gains: (p,) linear gains, in units of distance.
+        size: r.
+        given: positions to begin with, or None.
+        bound: a value that no choice exceeds.
+    """
+    tolerance = 1e-9 * distances.maximum
+    chosen = _greedy(distances, clients, gains, size) if given is None else given.copy()
+    near: FloatMatrix = distances.rows(clients[chosen])[:, clients]  # (r, p), kept up to date
+    inside = np.zeros(len(clients), dtype=bool)
+    inside[chosen] = True
+    adds = gains + near.sum(axis=0)
+    for _ in range(_SWAPS * size):
+        if clock.over():
+            break
+        outside = np.flatnonzero(~inside)
+        best = (-np.inf, 0, 0)
+        for place, member in enumerate(chosen):
+            change = adds[outside] - adds[member] - near[place, outside]
+            top = int(np.argmax(change))
+            best = max(best, (float(change[top]), place, int(outside[top])))
+        change_, place, enter = best
+        if change_ <= tolerance:
+            break
+        row = distances.rows(clients[enter : enter + 1])[0, clients]
+        adds += row - near[place]
+        inside[chosen[place]], inside[enter] = False, True
+        chosen[place], near[place] = enter, row
+    value = float((adds[chosen] + gains[chosen]).sum() / 2)
+    return Found(np.sort(chosen), value, bound)
+
+
+def _greedy(distances: Distances, clients: IntArray, gains: FloatArray, size: int) -> IntArray:
+    adds = gains.astype(np.float64)
+    chosen = np.empty(size, dtype=np.int64)
+    for step in range(size):
+        chosen[step] = best = int(np.argmax(adds))
+        adds += distances.rows(clients[best : best + 1])[0, clients]
+        adds[best] = -np.inf
+    return chosen

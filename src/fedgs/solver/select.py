@@ -1,0 +1,58 @@
+"""One cohort from plain arrays, for any framework."""
+
+import numpy as np
+
+from fedgs.arrays import FloatMatrix, IntArray
+from fedgs.errors import SelectionError
+from fedgs.solver.problem import Distances, SelectionProblem, check_available
+from fedgs.solver.scales import Scale, balance_penalty, pair_weight
+from fedgs.solver.solve import solve
+
+__all__ = ["select"]
+
+
+def select(
+    distance: FloatMatrix | Distances,
+    sampling_counts: IntArray,
+    available: IntArray,
+    cohort_limit: int,
+    alpha: float = 1.0,
+    scale: Scale = "paper",
+    seed: int | np.random.Generator = 0,
+) -> IntArray:
+    """One cohort of FedGS, for any framework: balanced counts, far apart in the graph.
+
+    Args:
+        distance: (N, N) matrix H, symmetric, >= 0, 0 on the diagonal, inf for unreachable; or a `MatrixDistances`, which is
+            checked once instead of in every call.
+        sampling_counts: (N,) in how many rounds before each client was selected, >= 0.
+        available: (a,) indices of the clients that can be selected now.
+        cohort_limit: M >= 1; where no more than M are available, all of them are the cohort.
+        alpha: diversity weight >= 0; at 0 the smallest counts are selected.
+        scale: "paper" or "cohort" (the authors' code).
+        seed: breaks ties; give another in each round.
+
+    Returns:
+        (m,) ascending indices, m = min(M, a).
+
+    Raises:
+        SelectionError: one sentence that names the argument, what is allowed and what came.
+
+    >>> line = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0))) / 3
+    >>> select(line, np.array([0, 0, 0, 1]), np.array([0, 1, 2, 3]), 2)
+    array([0, 2])
+    """
+    distances = distance if not isinstance(distance, np.ndarray | list) else np.asarray(distance, dtype=np.float64)
+    counts, present = np.asarray(sampling_counts), np.asarray(available)
+    total = len(distances)
+    if counts.shape != (total,):
+        raise SelectionError(f"sampling_counts must have shape ({total},), one a client, got {counts.shape}")
+    if not (counts >= 0).all():
+        raise SelectionError(f"sampling_counts must be >= 0, got {counts[~(counts >= 0)][0]}")
+    check_available(present, total)
+    if not isinstance(cohort_limit, int | np.integer) or cohort_limit < 1:
+        raise SelectionError(f"cohort_limit must be an integer >= 1, got {cohort_limit!r}")
+    size = min(int(cohort_limit), len(present))
+    weight = pair_weight(alpha, scale, total, size)
+    penalty = balance_penalty(counts, int(cohort_limit), present, scale)
+    return solve(SelectionProblem(distances, penalty, size, weight, present), seed=seed).cohort

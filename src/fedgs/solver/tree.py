@@ -1,0 +1,148 @@
+"""Selection on a spanning forest, exactly: a start for the search, and a bound that no cohort exceeds.
+
+On a tree the edge above v counts once for each pair of chosen clients on its two sides, so the pairs' distances are separable.
+Shortest paths are never longer than the tree's, so the tree's best value bounds the problem's.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from fedgs.arrays import BoolArray, FloatArray, IntArray
+from fedgs.graph.compiled import load_kernels
+from fedgs.graph.tree import SpanningForest
+
+__all__ = ["best_on_forest", "linked", "plain_best_on_forest"]
+
+_FOREST_WORK = 10_000_000  # above this sum of n·r² over the trees, trees are joined by edges of the largest distance instead
+
+
+def best_on_forest(
+    forest: SpanningForest, clients: IntArray, gains: FloatArray, size: int, apart: float
+) -> tuple[IntArray, float]:
+    """The best choice by the forest's own distances, and its value. O(N·r) on one tree, O(N·r²) on a forest.
+
+    Args:
+        forest: over all N clients; those that cannot be chosen are passed through.
+        clients: (p,) distinct indices of those that can be chosen.
+        gains: (p,) linear gains, in units of distance.
+        size: r >= 1, how many are chosen.
+        apart: the distance between different trees.
+
+    Returns:
+        (r,) positions in `clients`, ascending; the value by forest distances.
+
+    >>> path = SpanningForest(np.array([-1, 0, 1]), np.array([0.0, 1.0, 2.0]), np.arange(3))
+    >>> best_on_forest(path, np.arange(3), np.zeros(3), 2, 3.0)
+    (array([0, 2]), 3.0)
+    """
+    kernels = load_kernels("fedgs.solver.tree_kernels")
+    every = np.full(len(forest), np.nan)
+    every[clients] = gains
+    if kernels is None:
+        picked, value = plain_best_on_forest(linked(forest, apart), every, size)
+        return np.flatnonzero(picked[clients]), value
+    vertices, up = kernels.preorder(forest.parent, forest.order, every)
+    roots = np.flatnonzero(up < 0)
+    if len(roots) > 1 and _work(np.diff(roots, append=len(up)), size) > _FOREST_WORK:
+        forest = linked(forest, apart)
+        vertices, up = kernels.preorder(forest.parent, forest.order, every)
+        roots = roots[:1]
+    chosen = np.zeros(len(vertices), dtype=np.bool_)
+    if len(roots) == 1:
+        value = kernels.knapsack(up, forest.above[vertices], every[vertices], 0, len(vertices), size, True, chosen)
+    else:
+        value = _shared_out(kernels, up, forest.above[vertices], every[vertices], size, apart, chosen)
+    picked = np.zeros(len(forest), dtype=np.bool_)
+    picked[vertices[chosen]] = True
+    return np.flatnonzero(picked[clients]), float(value)
+
+
+def linked(forest: SpanningForest, apart: float) -> SpanningForest:
+    """One tree that dominates the forest: every further root hangs on the first by an edge of length `apart`.
+
+    >>> linked(SpanningForest(np.array([-1, -1]), np.zeros(2), np.arange(2)), 2.0).parent
+    array([-1,  0])
+    """
+    roots = np.flatnonzero(forest.parent < 0)
+    first = int(forest.order[0])
+    parent, above = forest.parent.copy(), forest.above.copy()
+    others = roots[roots != first]
+    parent[others], above[others] = first, apart
+    return SpanningForest(parent, above, forest.order, forest.shortfall)
+
+
+def plain_best_on_forest(tree: SpanningForest, gains: FloatArray, size: int) -> tuple[BoolArray, float]:
+    """Tree knapsack on one tree in NumPy: the reference of the compiled one.
+
+    Args:
+        tree: one tree over N vertices.
+        gains: (N,) linear gains, NaN for vertices that cannot be chosen.
+        size: r, at most the number of vertices that can be.
+
+    Returns:
+        (N,) whether each vertex is chosen, and the value by tree distances.
+
+    >>> path = SpanningForest(np.array([-1, 0, 1]), np.array([0.0, 1.0, 2.0]), np.arange(3))
+    >>> plain_best_on_forest(path, np.zeros(3), 2)[1]
+    3.0
+    """
+    tables = [np.array([0.0]) if np.isnan(gain) else np.array([0.0, gain]) for gain in gains]
+    merges: list[tuple[int, int, IntArray]] = []  # parent, child, how many of k are the child's
+    for child in tree.order[:0:-1]:
+        numbers = np.arange(len(tables[child]))
+        below = tables[child] + tree.above[child] * numbers * (size - numbers)
+        above = int(tree.parent[child])
+        tables[above], split = _merged(tables[above], below, size)
+        merges.append((above, int(child), split))
+    wanted = np.zeros(len(tree), dtype=np.int64)
+    wanted[tree.order[0]] = size
+    # Merges are undone from the last to the first: each vertex has then got its number before it passes any on.
+    for above, child, split in reversed(merges):
+        wanted[child] = split[wanted[above]]
+        wanted[above] -= wanted[child]
+    return wanted > 0, float(tables[tree.order[0]][size])
+
+
+def _shared_out(
+    kernels: Any, up: IntArray, above: FloatArray, gains: FloatArray, size: int, apart: float, chosen: BoolArray
+) -> float:
+    """The best choice on a forest in preorder; sets `chosen`.
+
+    Given k_T, the number chosen in tree T, T's value does not depend on the others, and pairs in different trees count
+    apart/2·(r² - sum of k_T²). Trees of one vertex are shared out together.
+    """
+    starts = np.append(np.flatnonzero(up < 0), len(up))
+    single = np.diff(starts) == 1
+    alone = starts[:-1][single]
+    alone = alone[np.argsort(-gains[alone], kind="stable")][:size]
+    best, splits = np.concatenate([[0.0], np.cumsum(gains[alone] - apart / 2)]), []
+    trees = [(int(begin), int(end)) for begin, end in zip(starts[:-1][~single], starts[1:][~single], strict=True)]
+    for begin, end in trees:
+        most = min(size, int(np.sum(~np.isnan(gains[begin:end]))))
+        own = [kernels.knapsack(up, above, gains, begin, end, k, False, chosen) - apart * k * k / 2 for k in range(1, most + 1)]
+        best, split = _merged(best, np.array([0.0, *own]), size)
+        splits.append(split)
+    left, value = size, float(best[size]) + apart * size * size / 2
+    for (begin, end), split in zip(reversed(trees), reversed(splits), strict=True):
+        if split[left] > 0:
+            kernels.knapsack(up, above, gains, begin, end, int(split[left]), True, chosen)
+        left -= int(split[left])
+    chosen[alone[:left]] = True
+    return value
+
+
+def _merged(table: FloatArray, below: FloatArray, size: int) -> tuple[FloatArray, IntArray]:
+    """Max-plus convolution, cut off at `size`, and how many of each total are from `below`."""
+    total, number = np.arange(min(len(table) + len(below) - 2, size) + 1)[:, None], np.arange(len(below))[None, :]
+    padded = np.concatenate(
+        [table, np.full(max(len(total), len(below)), -np.inf)]
+    )  # what is out of range, on either side, is -inf
+    both = padded[total - number] + below[number]  # (total, number); a negative index ends in the padding
+    split = np.argmax(both, axis=1)
+    return both[np.arange(len(split)), split], split
+
+
+def _work(sizes: IntArray, size: int) -> int:
+    most = np.minimum(sizes, size).astype(np.float64)
+    return int(np.sum(sizes * most * most / 2)) if len(sizes) else 0
