@@ -4,6 +4,7 @@ The file has the arrays that `File` reads (`x`, `y`, `client`, `split`, `client_
 beside them `index` (row of the partitioned set) and `fedgs` (names, labels, normalization and facts as JSON).
 """
 
+import contextlib
 import json
 import os
 import zipfile
@@ -52,8 +53,10 @@ def export(federation: Federation, path: Path) -> Path:
                 _write_array(archive, name, pieces)
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise OutputError(f"{path} cannot be written: {error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
     return path
 
 

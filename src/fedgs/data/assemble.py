@@ -98,7 +98,7 @@ def federate(
     kept = kept_clients(sizes, assignment.names, drop_empty=drop_empty)
     splits = [hold_out(assignment.examples(k), validation_fraction, stream(seed, "hold_out", k)) for k in kept.tolist()]
     train = _part(source, [train for train, _ in splits])
-    validation = _part(source, [validation for _, validation in splits]) if validation_fraction > 0 else None
+    validation = _part(source, [validation for _, validation in splits])
     clients = Clients(
         names=tuple(assignment.names[k] for k in kept.tolist()),
         data_sizes=np.diff(train.offsets),
@@ -110,7 +110,9 @@ def federate(
         if "shift" in facts:
             facts["shift"] = [facts["shift"][k] for k in kept.tolist()]
     test = server_part(*source.test)
-    return Federation(source.name, clients, source.num_labels, train, validation, test, source.normalization, facts)
+    return Federation(
+        source.name, clients, source.num_labels, train, validation if len(validation) else None, test, source.normalization, facts
+    )
 
 
 def server_part(x: AnyArray, y: IntArray) -> Part:

@@ -104,7 +104,7 @@ def read_npz(path: Path) -> dict[str, AnyArray]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files}
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, KeyError, AttributeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is truncated or is not an .npz file of plain arrays: {error}") from None
 
 

@@ -92,7 +92,7 @@ class FashionMNIST(ImageData):
 
     def read(self, data_dir: Path | None = None) -> Labelled:
         """FashionMNIST from its four IDX files: (n, 1, 28, 28) uint8."""
-        folders = search_folders(data_dir, ("fashion-mnist", "FashionMNIST/raw"), ("/usr/share/datasets/fashion-mnist",))
+        folders = search_folders(data_dir, ("fashion-mnist", "FashionMNIST/raw"), _FASHION_SYSTEM)
         folder = find_folder(list(_FASHION_FILES), folders)
         if folder is None:
             folder = fetch(_FASHION_URL, _FASHION_FILES, cache_folder() / "fashion-mnist", searched=folders)
@@ -100,6 +100,7 @@ class FashionMNIST(ImageData):
         return Labelled(self.title, x, y, test, 10, Normalization(255.0, (0.1307,), (0.3081,)))
 
 
+_FASHION_SYSTEM = ("/usr/share/datasets/fashion-mnist",)  # where Debian's package puts them
 _FASHION_URL = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 _FASHION_FILES = {
     "train-images-idx3-ubyte.gz": "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d",

@@ -58,8 +58,8 @@ class JsonStream:
                 continue
             except RecursionError:
                 raise self._broken("it is nested too deeply") from None
-            # a number that ends where the text read so far ends may go on
-            if end < len(self._text) or not self._more():
+            # where the text read so far ends within three characters, a number may go on: "1" of "1e+5"
+            if len(self._text) - end >= 3 or not self._more():
                 self._typical = max(self._typical, end - self._at)
                 self._at = end
                 return value
@@ -79,11 +79,12 @@ class JsonStream:
         self._at += 1
 
     def _more(self) -> bool:
-        """Read on, at least as much again as is held: decoding anew costs a constant factor."""
-        rest = self._text[self._at :]
-        chunk = self._file.read(max(self._typical, len(rest)))
-        self._text, self._at = rest + chunk, 0
-        return bool(chunk)
+        """Read on, at least as much again as is held (decoding anew costs a constant factor); False at the end of the file."""
+        chunk = self._file.read(max(self._typical, len(self._text) - self._at))
+        if not chunk:
+            return False
+        self._text, self._at = self._text[self._at :] + chunk, 0
+        return True
 
     def _broken(self, reason: str) -> DataError:
         return DataError(f"{self._where} is truncated or is not LEAF-style JSON: {reason}")

@@ -1,0 +1,180 @@
+"""LEAF-style JSON, read as a stream."""
+
+import io
+import json
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedgs.clients import Clients
+from fedgs.data import Federation, Leaf, Part, Synthetic, write_leaf
+from fedgs.data import json_stream as streams
+from fedgs.data.json_stream import JsonStream
+from fedgs.data.leaf import read_users
+from fedgs.errors import DataError, OutputError
+from fedgs.registry import build
+
+
+def write(
+    folder: Path, part: str, users: dict[str, object], name: str = "a.json", changes: dict[str, object] | None = None
+) -> None:
+    (folder / part).mkdir(parents=True, exist_ok=True)
+    content = {
+        "users": list(users),
+        "num_samples": [len(data["y"]) for data in users.values()],  # type: ignore[index]
+        "user_data": users,
+    }
+    (folder / part / name).write_text(json.dumps({**content, **(changes or {})}), encoding="utf-8")
+
+
+ANNA = {"x": [[0.5, 1.0], [2.0, 3.0]], "y": [0, 1]}
+BEN = {"x": [[4.0, 5.0]], "y": [2]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Users anna and ben in two files, and a test example of each."""
+    write(tmp_path, "train", {"anna": ANNA}, "b.json")
+    write(tmp_path, "train", {"ben": BEN}, "a.json")
+    write(tmp_path, "test", {"anna": {"x": [[6.0, 7.0]], "y": [1]}, "ben": {"x": [[8.0, 9.0]], "y": [0]}})
+    return tmp_path
+
+
+def test_users_become_clients_and_their_test_examples_the_servers(folder: Path) -> None:
+    federation = build("data", {"name": "leaf", "path": str(folder)}).load()  # type: ignore[attr-defined]
+    assert federation.name == folder.name
+    assert federation.clients.names == ("ben", "anna")  # files in order of their names
+    assert federation.clients.data_sizes.tolist() == [1, 2]
+    assert federation.train.x.tolist() == [[4, 5], [0.5, 1], [2, 3]]
+    assert federation.train.x.dtype == np.float32
+    assert federation.test.x.tolist() == [[6, 7], [8, 9]]
+    assert federation.validation is None
+    assert federation.num_labels == 3
+    assert Leaf(path=str(folder)).defaults_for(federation).model == "logistic"
+
+
+def test_a_relative_folder_is_looked_up_in_data_dir(folder: Path) -> None:
+    assert len(Leaf(path=folder.name).load(folder.parent)) == 2
+
+
+def test_a_user_without_training_examples_is_named_or_left_out(folder: Path) -> None:
+    write(folder, "train", {"carl": {"x": [], "y": []}}, "c.json")
+    with pytest.raises(DataError, match="client 'carl' has no training example"):
+        Leaf(path=str(folder)).load()
+    federation = Leaf(path=str(folder), drop_empty=True).load()
+    assert federation.clients.names == ("ben", "anna")
+    assert federation.facts["left_out"] == ["carl"]
+
+
+@pytest.mark.parametrize(
+    ("users", "changes", "message"),
+    [
+        ({"anna": ANNA}, {"users": ["anna", "zoe"]}, "`users` and `user_data` differ; 'zoe' is only in users"),
+        ({"anna": ANNA, "zoe": BEN}, {"users": ["anna"]}, "'zoe' is only in user_data"),
+        ({"anna": ANNA}, {"num_samples": [3]}, "user 'anna' has 2 examples, but num_samples says 3"),
+        ({"anna": ANNA}, {"num_samples": []}, "1 users, but num_samples has 0 entries"),
+        ({"anna": {"x": ["a text"], "y": [0]}}, {}, "x of user 'anna' must be numbers, one shape"),
+        ({"anna": {"x": [[1.0], [1.0, 2.0]], "y": [0, 0]}}, {}, "x of user 'anna' must be numbers, one shape"),
+        ({"anna": {"x": [[1.0]], "y": [0.5]}}, {}, "y of user 'anna' must be 1 integers >= 0"),
+        ({"anna": {"x": [[1.0]], "y": [0, 1]}}, {}, "y of user 'anna' must be 1 integers >= 0"),
+        ({"anna": {"x": [[1.0]], "y": ["a"]}}, {}, "y of user 'anna' must be 1 integers >= 0"),
+        ({"anna": {"x": [[1.0]], "y": [0], "z": 1}, "ben": {"y": [0]}}, {}, "user 'ben' must have x and y"),
+        ({"ben": BEN}, {}, "user 'ben' is in train/ twice"),
+        ({"anna": {"x": [[1.0]], "y": [0]}}, {}, r"examples must have one shape, got \(1,\) and \(2,\)"),
+        ({"anna": {"x": [[float("nan"), 0]], "y": [0]}}, {}, "client 'anna' has NaN or inf in its training part"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(folder: Path, users: dict[str, object], changes: dict[str, object], message: str) -> None:
+    write(folder, "train", users, "b.json", changes)
+    with pytest.raises(DataError, match=message):
+        Leaf(path=str(folder)).load()
+
+
+def test_a_folder_without_test_users_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "train", {"anna": ANNA})
+    with pytest.raises(DataError, match=r"must have test/\*.json with at least one user"):
+        Leaf(path=str(tmp_path)).load()
+
+
+@settings(max_examples=40)
+@given(share=st.floats(0.0, 0.999))
+def test_a_truncated_file_is_named_wherever_it_ends(share: float, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("leaf")
+    write(folder, "train", {"anna": ANNA, "ben": BEN})
+    path = folder / "train" / "a.json"
+    content = path.read_text()
+    path.write_text(content[: int(share * len(content))])
+    with pytest.raises(DataError, match=r"a.json is truncated or is not LEAF-style JSON"):
+        list(read_users(path))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=40)
+@given(
+    document=st.dictionaries(st.text(max_size=5), JSON, max_size=5), chunk=st.integers(1, 7), indent=st.sampled_from([None, 2])
+)
+def test_the_stream_reads_what_json_reads_at_any_chunk_size(document: dict[str, object], chunk: int, indent: int | None) -> None:
+    text = json.dumps(document, indent=indent)
+
+    class Slow(io.StringIO):
+        def read(self, size: int | None = -1) -> str:
+            return super().read(chunk)  # as if the file gave only a few characters at a time
+
+    stream = JsonStream(Slow(text), "demo")
+    assert {key: stream.value() for key in stream.members()} == document
+
+
+@pytest.mark.parametrize("text", ['{"a" 1}', '{"a": 1 "b": 2}', "[1]", "{1: 2}", '{"a": tru}', '{"a": ' + "[" * 100_000])
+def test_text_that_is_no_json_object_is_refused(text: str) -> None:
+    stream = JsonStream(io.StringIO(text), "demo")
+    with pytest.raises(DataError, match="demo is truncated or is not LEAF-style JSON"):
+        dict((key, stream.value()) for key in stream.members())  # noqa: C402
+
+
+def test_a_syntax_error_is_found_without_reading_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_LONGEST_TOKEN", 100)
+    monkeypatch.setattr(streams, "_CHUNK", 1000)
+    file = io.StringIO('{"a": [1, oops, ' + "1, " * 1_000_000)
+    with pytest.raises(DataError, match="is not LEAF-style JSON"):
+        [JsonStream(file, "demo").value()]
+    assert file.tell() < 10_000
+
+
+def test_only_one_user_is_in_memory_at_a_time(tmp_path: Path) -> None:
+    user = {"x": np.zeros((50, 100)).tolist(), "y": [0] * 50}  # 5,000 numbers: 25 kB of text, some 160 kB as Python objects
+    write(tmp_path, "train", {f"user {k}": user for k in range(40)})
+    tracemalloc.start()
+    try:
+        assert sum(len(y) for _, _, y in read_users(tmp_path / "train" / "a.json")) == 2000
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000  # all 40 users at once: 1 MB of text and more than 6 MB of objects
+
+
+def test_other_readers_find_the_keys_they_expect(tmp_path: Path) -> None:
+    federation = Synthetic(clients=3).load()
+    write_leaf(federation, tmp_path)
+    content = json.loads((tmp_path / "train" / "data.json").read_text())
+    assert content["users"] == ["0", "1", "2"]
+    assert content["num_samples"] == federation.clients.data_sizes.tolist()
+    assert len(content["user_data"]["1"]["x"]) == content["num_samples"][1]
+
+
+def test_names_that_are_one_text_cannot_be_written(tmp_path: Path) -> None:
+    x, y = np.zeros((2, 1), dtype=np.float32), np.array([0, 0])
+    part = Part(x, y, np.array([0, 1, 2]))
+    clients = Clients((1, "1"), np.array([1, 1]))
+    federation = Federation("odd", clients, 1, part, None, Part(x, y, np.array([0, 2])))
+    with pytest.raises(OutputError, match="two clients have the same name as text"):
+        write_leaf(federation, tmp_path)
