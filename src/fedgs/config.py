@@ -6,6 +6,7 @@ given default to what the data set's table in the paper says. How files, `--set`
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
@@ -80,9 +81,16 @@ class Execution(Variant):
 
     family = "execution"
     engine: Literal["auto", "loop", "stacked"] = "auto"
-    device: str = Field(default="cpu", pattern=r"^(cpu|cuda(:\d+)?)$")
+    device: str = "cpu"
     workers: int | None = Field(default=None, ge=1)
     checkpoint_every: int = Field(default=50, ge=1)
+
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, value: str) -> str:
+        if re.fullmatch(r"cpu|cuda(:\d+)?", value) is None:
+            raise ValueError(f"execution.device must be 'cpu', 'cuda' or 'cuda:<number>', got {value!r}")
+        return value
 
 
 class Config(Variant):

@@ -4,6 +4,12 @@ All derive from `FedgsError`; the message is one sentence for the user that name
 The command line turns `UserError` into exit code 2 and `RunError` into exit code 1, without a traceback.
 """
 
+import os
+import traceback
+from pathlib import Path
+
+_PACKAGE = str(Path(__file__).resolve().parent)
+
 
 class FedgsError(Exception):
     """Base of all errors of this package."""
@@ -64,3 +70,11 @@ def require_extra(module: str, extra: str) -> MissingExtraError:
     "this needs 'torch', which is not installed: pip install 'fedgs[sim]'"
     """
     return MissingExtraError(f"this needs '{module}', which is not installed: pip install 'fedgs[{extra}]'")
+
+
+def own_traceback(exception: BaseException) -> str:
+    """The traceback without the frames of this package and of installed libraries, where any others are left."""
+    frames = traceback.extract_tb(exception.__traceback__)
+    own = [f for f in frames if not f.filename.startswith(_PACKAGE) and f"{os.sep}site-packages{os.sep}" not in f.filename]
+    shown = traceback.StackSummary.from_list(own or frames)
+    return "".join(["Traceback (most recent call last):\n", *shown.format(), *traceback.format_exception_only(exception)])

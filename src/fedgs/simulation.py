@@ -19,7 +19,7 @@ from fedgs.availability import Availability, draw_available
 from fedgs.checkpoint import State
 from fedgs.clients import Outcome, Selection, View, checked_selection
 from fedgs.data.federation import Federation
-from fedgs.errors import ClientError, ConfigError, UpdateError
+from fedgs.errors import ConfigError, UpdateError
 from fedgs.local.parameters import initial_parameters
 from fedgs.records import Record
 from fedgs.requests import Engine, Evaluate, Failure, Losses, Metrics, Request, Train, Work
@@ -56,6 +56,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         self.availability.check(self.federation.clients, self.rounds)
+        self.sampler.check(self.federation.clients, self.cohort_limit)
         asked = getattr(self.sampler, "loss_on", None)
         if isinstance(self.sampler, AsksLosses) and asked == "validation" and self.federation.validation is None:
             raise ConfigError("method.loss_on = 'validation' needs validation parts, and this federation has none; use 'train'")
@@ -108,7 +109,7 @@ def observe(plan: Plan, state: State, available: IntArray) -> Generator[Request,
     view = View(state.round, clients, available, state.counts, plan.cohort_limit, None, state.memory)
     if not isinstance(sampler, AsksLosses):
         return view
-    candidates = sampler.candidates(view, rng.stream(plan.seed, "candidates", state.round))
+    candidates = sampler.loss_candidates(view, rng.stream(plan.seed, "candidates", state.round))
     asked: FloatArray = yield Losses(plan.work, state.parameters, candidates, sampler.loss_on)
     losses = np.full(len(clients), np.nan)
     losses[candidates] = asked
@@ -246,6 +247,7 @@ def _begin(run: LiveRun) -> None:
 
 def _step(run: LiveRun, reply: Any) -> None:
     """Hand a reply to the run and take its next request, over the ends of rounds."""
+    blamed = reply.client if isinstance(reply, Failure) else None
     while True:
         trained = isinstance(run.request, Train)
         started = time.perf_counter()
@@ -260,11 +262,10 @@ def _step(run: LiveRun, reply: Any) -> None:
             _add_seconds(run, "aggregate" if trained else "select", started)
             if not _finish_round(run, stop.value):
                 return
-            reply = None
+            reply = blamed = None
             continue
         except Exception as exception:
-            client = exception.client if isinstance(exception, ClientError) else None
-            run.on_failure(Failed(run.state.round, client, exception))
+            run.on_failure(Failed(run.state.round, blamed, exception))
             return
         _add_seconds(run, "select", started)
         return

@@ -1,6 +1,6 @@
 """`fedgs.compare`: methods side by side on one federation, from Python."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,9 +11,11 @@ from fedgs.config import Config, Evaluation, Execution, Training
 from fedgs.data.base import Data, Defaults
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError
-from fedgs.experiments.runner import Finished, Progress, prepare, run_all
+from fedgs.experiments.runner import Finished, Prepared, Progress, prepare, run_all
 from fedgs.models import as_model
-from fedgs.report.runs import Run
+from fedgs.registry import Variant
+from fedgs.report.labels import labelled
+from fedgs.report.run import Run
 from fedgs.report.tables import Table, comparison
 
 __all__ = ["Results", "compare"]
@@ -108,5 +110,36 @@ def compare(
 
 
 def as_runs(finished: Iterable[Finished]) -> list[Run]:
-    """Finished runs in the form that tables and pages read."""
-    raise NotImplementedError
+    """Finished runs in the form that tables and pages read, labelled."""
+    return labelled([_as_run(one) for one in finished])
+
+
+def _as_run(one: Finished) -> Run:
+    clients = one.prepared.plan.federation.clients
+    path = None if one.folder is None else one.folder.path
+    timings = () if one.folder is None else one.folder.timings()
+    return Run(one.tables, one.records, clients, one.failure, path, timings=timings)
+
+
+def heading(prepared: Sequence[Prepared]) -> str:
+    """One line that says what is compared: data, clients, availability, methods, seeds, rounds."""
+    data = _one_or_count({one.plan.federation.name for one in prepared}, "federations")
+    clients = _one_or_count({f"{len(one.plan.federation)} clients" for one in prepared}, "sizes")
+    modes = _one_or_count({_mode_title(one.config.availability) for one in prepared}, "modes")
+    seeds = len({one.config.seed for one in prepared})
+    rounds = _one_or_count({f"{one.plan.rounds} rounds" for one in prepared}, "numbers of rounds")
+    variants = {repr((one.config.method, one.config.training)) for one in prepared}
+    return f"{data}, {clients}, {modes}: {_count(len(variants), 'method')} x {_count(seeds, 'seed')} x {rounds}"
+
+
+def _mode_title(mode: Variant) -> str:
+    beta = getattr(mode, "beta", None)
+    return (mode.name or "custom") + ("" if beta is None else f" {beta:g}")
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" + ("" if number == 1 else "s")
+
+
+def _one_or_count(values: set[str], word: str) -> str:
+    return next(iter(values)) if len(values) == 1 else f"{len(values)} {word}"

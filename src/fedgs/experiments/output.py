@@ -2,25 +2,22 @@
 
 import contextlib
 import json
-import os
 import time
-import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from fedgs.checkpoint import State, save_checkpoint
 from fedgs.clients import Clients, Memory
-from fedgs.errors import OutputError
+from fedgs.errors import OutputError, own_traceback
 from fedgs.records import Record, RunFolder, write_atomically
 from fedgs.simulation import Failed
 
-__all__ = ["FolderSink", "MemorySink", "Sink", "claim", "own_traceback"]
+__all__ = ["FolderSink", "MemorySink", "Sink", "claim"]
 
 MARKER = "fedgs.json"
 FLUSH_SECONDS = 1.0
-_PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
 @contextlib.contextmanager
@@ -158,14 +155,3 @@ def describe_failure(failed: Failed, clients: Clients) -> dict[str, Any]:
         "error": f"{type(cause).__name__}: {cause}",
         "traceback": own_traceback(cause),
     }
-
-
-def own_traceback(exception: BaseException) -> str:
-    """The traceback without the frames of this package and of installed libraries, where any others are left."""
-    frames = traceback.extract_tb(exception.__traceback__)
-    own = [f for f in frames if not f.filename.startswith(_PACKAGE) and f"{os.sep}site-packages{os.sep}" not in f.filename]
-    shown = traceback.StackSummary.from_list(own or frames)
-    return "".join(["Traceback (most recent call last):\n", *shown.format(), *traceback.format_exception_only(exception)])
-
-
-OnRound = Callable[[], None]

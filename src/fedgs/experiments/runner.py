@@ -3,7 +3,7 @@
 import datetime
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from fedgs.registry import build
 from fedgs.requests import Engine, Work
 from fedgs.simulation import Failed, LiveRun, Plan, drive, initial_state
 
-__all__ = ["Finished", "Prepared", "Progress", "load_federations", "prepare", "run_all"]
+__all__ = ["Finished", "Prepared", "Progress", "load_federation", "prepare", "run_all"]
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,13 @@ class Finished:
         prepared: what was asked.
         records: all rounds, also those of earlier starts.
         failure: why it ended early, or None.
+        tables: the resolved configuration and how it was carried out, as in `config.toml`.
         folder: where it is stored, or None.
         reused: nothing had to be done.
     """
 
     prepared: Prepared
+    tables: dict[str, Any]
     records: list[Record]
     failure: dict[str, Any] | None
     folder: RunFolder | None
@@ -84,17 +86,10 @@ class Progress:
     failed: int
 
 
-def load_federations(configs: Sequence[Config], data_dir: Path | None) -> dict[Config, Federation]:
-    """The federation of each configuration; equal data settings share one."""
-    loaded: dict[str, Federation] = {}
-    federations: dict[Config, Federation] = {}
-    for config in configs:
-        assert isinstance(config.data, Data)
-        key = repr(config.data)
-        if key not in loaded:
-            loaded[key] = config.data.load(data_dir)
-        federations[config] = loaded[key]
-    return federations
+def load_federation(config: Config, data_dir: Path | None = None) -> Federation:
+    """The federation that a configuration names."""
+    assert isinstance(config.data, Data)
+    return config.data.load(data_dir)
 
 
 def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[Prepared]:
@@ -109,8 +104,7 @@ def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[
     for config in configs:
         key = repr(config.data)
         if key not in loaded:
-            assert isinstance(config.data, Data)
-            loaded[key] = config.data.load(data_dir)
+            loaded[key] = load_federation(config, data_dir)
         one = _prepare(config, loaded[key])
         shape_key = (id(loaded[key]), repr(one.config.model))
         if shape_key not in checked:
@@ -175,6 +169,7 @@ class _Job:
 
     prepared: Prepared
     folder: RunFolder | None
+    tables: dict[str, Any] = field(default_factory=dict)
 
     def is_finished(self) -> bool:
         if self.folder is None or not self.folder.exists() or self.folder.failure() is not None:
@@ -211,13 +206,14 @@ def _begin(job: _Job, engines: dict[str, Engine], tally: "_Tally") -> tuple[str,
     stored = _stored_start(job, state)
     engine, reason = make_engine(stored.engine or execution.engine, device=execution.device, work=plan.work)
     engine = engines.setdefault(engine.name, engine)
+    job.tables = _tables(job.prepared, engine.name, reason)
     if job.folder is None:
         sink: Sink = MemorySink()
     else:
         if not stored.engine:
-            job.folder.create(_tables(job.prepared, engine.name, reason), plan.federation.clients, state.memory)
+            job.folder.create(job.tables, plan.federation.clients, state.memory)
         else:
-            job.folder.write_config(_tables(job.prepared, engine.name, reason))
+            job.folder.write_config(job.tables)
         job.folder.write_failure(None)
         sink = FolderSink(job.folder, engine.name, stored.start.memory, execution.checkpoint_every)
     tally.expect(plan.rounds - stored.start.round)
@@ -288,10 +284,11 @@ class _Tally:
 
 def _result(job: _Job, sink: Sink | None) -> Finished:
     if isinstance(sink, MemorySink):
-        return Finished(job.prepared, sink.records, sink.failure, None, reused=False)
+        return Finished(job.prepared, job.tables, sink.records, sink.failure, None, reused=False)
     assert job.folder is not None
+    tables = job.tables or job.folder.config()
     failure = getattr(sink, "failure", None)
-    return Finished(job.prepared, job.folder.records(), failure, job.folder, reused=sink is None)
+    return Finished(job.prepared, tables, job.folder.records(), failure, job.folder, reused=sink is None)
 
 
 def _tables(prepared: Prepared, engine: str, reason: str) -> dict[str, Any]:

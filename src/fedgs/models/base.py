@@ -94,7 +94,8 @@ def as_model(value: Any) -> Model:
     >>> as_model("logistic").name
     'logistic'
     """
-    if callable(value) and not isinstance(value, type | Variant) and not hasattr(value, "__fedgs_variant__"):
+    is_variant = isinstance(value, Variant) or (isinstance(value, type) and issubclass(value, Variant))
+    if callable(value) and not is_variant and not hasattr(value, "__fedgs_variant__"):
         return FunctionModel(function=value)
     built = build("model", value)
     if not isinstance(built, Model):

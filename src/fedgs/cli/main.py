@@ -1,0 +1,48 @@
+"""The `fedgs` command: which function carries out which command."""
+
+import importlib
+from typing import Any
+
+import typer
+
+from fedgs.cli.common import exit_codes
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="fedgs",
+    help="Client sampling for federated learning under arbitrary availability.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+# Command -> the module and function that carry it out, in the order of the help.
+_COMMANDS = {
+    "run": "fedgs.cli.run:run",
+    "table": "fedgs.cli.table:table",
+    "config": "fedgs.cli.config:config",
+}
+_GROUPS: dict[str, tuple[str, dict[str, str]]] = {}
+
+
+def _attribute(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _build() -> typer.Typer:
+    for name, path in _COMMANDS.items():
+        app.command(name)(_attribute(path))
+    for name, (help_text, commands) in _GROUPS.items():
+        group = typer.Typer(help=help_text, no_args_is_help=True)
+        for command, path in commands.items():
+            group.command(command)(_attribute(path))
+        app.add_typer(group, name=name)
+    return app
+
+
+def main() -> None:
+    """Run the command line; the exit code is 0, 1 (a run failed), 2 (bad input) or 130 (interrupted)."""
+    with exit_codes():
+        _build()()

@@ -1,0 +1,68 @@
+"""`fedgs run`: train what a configuration asks for, and say who won by how much."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedgs.cli.common import ConfigArgument, DataDirOption, PluginOption, SetOption, console, read_grid
+from fedgs.cli.progress import progress_display
+
+__all__ = ["run"]
+
+
+def run(
+    config: ConfigArgument = None,
+    set_: SetOption = None,
+    plugin: PluginOption = None,
+    data_dir: DataDirOption = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the records.")] = Path("fedgs-runs"),
+    against: Annotated[str, typer.Option("--against", help="The method that others are compared to.")] = "",
+) -> None:
+    """Train methods side by side and print who won by how much.
+
+    Finished runs are kept, interrupted ones go on where they stopped.
+    """
+    grid = read_grid(config, set_, plugin)
+    from fedgs.experiments.compare import as_runs, heading
+    from fedgs.experiments.runner import prepare, run_all
+    from fedgs.report.tables import comparison
+
+    prepared = prepare(grid.configs, data_dir=data_dir)
+    screen = console()
+    screen.print(heading(prepared))
+    with progress_display(screen, runs=len(prepared), rounds=max(one.plan.rounds for one in prepared)) as on_progress:
+        finished = run_all(prepared, out=out, on_progress=on_progress)
+    reused = sum(one.reused for one in finished)
+    if reused:
+        what = "all runs" if reused == len(finished) else f"{reused} of {len(finished)} runs"
+        screen.print(f"{what} were finished before; nothing was done for them")
+    runs = as_runs(finished)
+    screen.print()
+    screen.print(comparison(runs, against=against or None).text())
+    failed = [one for one in runs if one.failure is not None]
+    if failed:
+        report_failures(failed)
+        raise SystemExit(1)
+    screen.print(f"Records: {out}/    Next: {next_step(config, set_)}")
+
+
+def report_failures(failed: list) -> None:  # type: ignore[type-arg]
+    """Every failed run with round, client and the traceback of the user's code; equal tracebacks once."""
+    screen = console(stderr=True)
+    shown: set[str] = set()
+    for run in failed:
+        failure = run.failure
+        client = "" if failure["client"] is None else f", client {failure['client']!r}"
+        screen.print(f"fedgs: {run.label}, seed {run.config['seed']} failed in round {failure['round']}{client}: {failure['error']}")
+        if failure["traceback"] not in shown:
+            shown.add(failure["traceback"])
+            screen.print(failure["traceback"].rstrip())
+
+
+def next_step(config: Path | None, overrides: list[str] | None) -> str:
+    """A command worth typing next."""
+    asked = " ".join(overrides or [])
+    if config is None and "availability" not in asked:
+        return "fedgs run --set availability=MDF"
+    return "fedgs report <DIR>, or fedgs table <DIR>"

@@ -1,0 +1,42 @@
+"""What many tests share."""
+
+import os
+
+import numpy as np
+import pytest
+
+from fedgs.data import Federation
+
+os.environ.setdefault("FEDGS_DATA", "")
+
+
+def make_federation(
+    sizes: tuple[int, ...] = (9, 4, 7, 12, 5, 8), *, dimensions: int = 6, labels: int = 3, seed: int = 0, validation: bool = True
+) -> Federation:
+    """A small learnable federation: Gaussian classes, clients that prefer some labels."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(labels, dimensions)) * 2
+
+    def draw(counts: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        owner = np.repeat(np.arange(len(counts)), counts)
+        y = (owner + rng.integers(0, 2, len(owner))) % labels
+        return (centres[y] + rng.normal(size=(len(y), dimensions))).astype(np.float32), y, owner
+
+    x, y, owner = draw(sizes)
+    valid = draw(tuple(2 for _ in sizes)) if validation else None
+    test_x, test_y, _ = draw((30,))
+    names = np.array([f"site-{k}" for k in range(len(sizes))])
+    return Federation.from_arrays(
+        x,
+        y,
+        client=names[owner],
+        test=(test_x, test_y),
+        validation=None if valid is None else (valid[0], valid[1], names[valid[2]]),
+        name="toy",
+    )
+
+
+@pytest.fixture(scope="session")
+def toy_federation() -> Federation:
+    """Six clients named site-0 to site-5."""
+    return make_federation()

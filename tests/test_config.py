@@ -1,0 +1,101 @@
+import pytest
+
+from fedgs.config import Config, Training, cohort_limit, fingerprint
+from fedgs.errors import ConfigError
+
+
+def config(**settings: object) -> Config:
+    return Config(**{"data": "synthetic", "availability": "LDF", "method": "fedgs", **settings})
+
+
+def identity(one: Config, limit: int = 6) -> str:
+    return fingerprint(one, data_fingerprint="d", limit=limit)
+
+
+def test_values_not_given_default_to_the_data_sets_row() -> None:
+    fashion = Config(data="fashion_mnist", availability="IDL", method="uniform", training={"local_steps": 50})
+    assert fashion.training == Training(rounds=500, proportion=0.1, batch_size=32, local_steps=50, learning_rate=0.1)
+    assert fashion.model is not None and fashion.model.name == "fashion_cnn"
+
+
+def test_availability_takes_the_runs_seed_unless_it_has_its_own() -> None:
+    assert config(seed=4).availability.seed == 4
+    assert config(seed=4, availability={"name": "LDF", "seed": 1}).availability.seed == 1
+
+
+@pytest.mark.parametrize(
+    ("proportion", "limit", "clients", "expected"),
+    [(0.2, None, 30, 6), (1.0, None, 7, 7), (0.01, None, 30, 1), (None, 4, 30, 4), (0.1, 3, 30, 3), (0.29, None, 100, 29)],
+)
+def test_cohort_limit_of(proportion: float | None, limit: int | None, clients: int, expected: int) -> None:
+    assert cohort_limit(Training(proportion=proportion, cohort_limit=limit), clients) == expected
+
+
+def test_contradicting_proportion_and_cohort_limit_are_refused_with_both_numbers() -> None:
+    with pytest.raises(ConfigError, match=r"cohort_limit = 7 and training.proportion = 0.2 contradict .* 30 clients is 6"):
+        cohort_limit(Training(proportion=0.2, cohort_limit=7), 30)
+
+
+def test_a_cohort_limit_given_alone_replaces_the_default_proportion() -> None:
+    assert cohort_limit(config(training={"cohort_limit": 7}).training, 30) == 7
+
+
+def test_more_than_all_clients_is_refused() -> None:
+    with pytest.raises(ConfigError, match="training.cohort_limit must be at most 30, the number of clients; got 31"):
+        cohort_limit(Training(cohort_limit=31), 30)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"training": {"proportion": 0.0}}, r"training.proportion should be greater than 0, got 0"),
+        ({"training": {"proportion": 1.5}}, r"training.proportion should be less than or equal to 1, got 1.5"),
+        ({"training": {"rounds": 0}}, r"training.rounds should be greater than or equal to 1, got 0"),
+        ({"training": {"rounds": "many"}}, r"training.rounds should be a valid integer, got 'many'"),
+        ({"training": {"learning_rate": float("nan")}}, r"training.learning_rate should be"),
+        ({"training": {"round": 5}}, r"training.round is not a setting; .*did you mean 'rounds'\?"),
+        ({"evaluation": {"every": 0}}, r"evaluation.every should be greater than or equal to 1, got 0"),
+        ({"execution": {"device": "tpu"}}, r"execution.device must be 'cpu', 'cuda' or .*, got 'tpu'"),
+        ({"execution": {"engine": "fast"}}, r"execution.engine should be 'auto', 'loop' or 'stacked', got 'fast'"),
+        ({"seed": -1}, r"seed should be greater than or equal to 0, got -1"),
+        ({"trainin": {}}, r"trainin is not a setting; .*did you mean 'training'\?"),
+        ({"training": 5}, r"training should be"),
+    ],
+)
+def test_bad_settings_are_one_sentence(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        config(**settings)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"availability": "MDF"}, {"availability": {"name": "LDF", "beta": 0.5}}, {"method": "uniform"},
+        {"method": {"name": "fedgs", "alpha": 2.0}}, {"training": {"local_steps": 11}}, {"training": {"mu": 0.1}}, {"seed": 1},
+        {"evaluation": {"every": 2}}, {"training": {"precision": "bf16"}}, {"model": "cifar_cnn"},
+    ],
+)  # fmt: skip
+def test_fingerprint_changes_with_what_changes_results(settings: dict[str, object]) -> None:
+    assert identity(config(**settings)) != identity(config())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"training": {"rounds": 7}}, {"execution": {"engine": "loop"}}, {"execution": {"workers": 2}}, {"label": "mine"},
+        {"training": {"cohort_limit": 6}}, {"execution": {"checkpoint_every": 3}},
+    ],
+)  # fmt: skip
+def test_fingerprint_does_not_change_with_how_a_run_is_carried_out(settings: dict[str, object]) -> None:
+    assert identity(config(**settings)) == identity(config())
+
+
+def test_fingerprint_covers_the_data_and_the_cohort_limit() -> None:
+    assert identity(config(), limit=5) != identity(config())
+    assert fingerprint(config(), data_fingerprint="other", limit=6) != identity(config())
+
+
+def test_tables_build_the_same_configuration_again() -> None:
+    one = config(seed=2, training={"rounds": 9}, method={"name": "fedgs", "graph": {"preset": "authors"}})
+    assert Config(**one.tables()) == one

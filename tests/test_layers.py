@@ -1,0 +1,74 @@
+"""The architecture, held by parsing imports: a module imports from layers below, its own folder, and names to its left in its row."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "fedgs"
+LAYERS = [
+    ["arrays", "errors", "rng", "registry"],
+    ["clients", "requests", "records", "config"],
+    ["graph", "solver", "secure", "availability"],
+    ["data", "models"],
+    ["metrics", "aggregation", "local", "features", "sampling"],
+    ["checkpoint", "simulation"],
+    ["report", "experiments", "flower"],
+    ["cli"],
+]
+PLACE = {name: (row, column) for row, names in enumerate(LAYERS) for column, name in enumerate(names)}
+WITHOUT_TORCH = ["graph", "solver", "secure", "availability", "sampling", "data", "records", "report", "config", "clients"]
+
+
+def room(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    """Imported modules with their line; those for type checkers only are left out."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    hidden = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in hidden:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import in line {node.lineno}"
+            if node.module == "fedgs":
+                yield from ((f"fedgs.{alias.name}", node.lineno) for alias in node.names)
+            else:
+                yield str(node.module), node.lineno
+
+
+def modules() -> list[Path]:
+    return [path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "__init__.py"]
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_module_imports_only_from_below_or_its_left(path: Path) -> None:
+    here = room(path)
+    assert here in PLACE, f"{here} has no layer; give it one in DESIGN's terms"
+    for imported, line in imports(path):
+        parts = imported.split(".")
+        if parts[0] != "fedgs" or len(parts) == 1 or parts[1] == here or parts[1].startswith("__"):
+            continue
+        row, column = PLACE[parts[1]]
+        assert row < PLACE[here][0] or (row == PLACE[here][0] and column < PLACE[here][1]), (
+            f"{path.relative_to(SOURCE)}:{line} imports {imported}, which lies above it or to its right"
+        )
+
+
+@pytest.mark.parametrize("path", [p for p in modules() if room(p) in WITHOUT_TORCH], ids=lambda p: str(p.relative_to(SOURCE)))
+def test_module_does_not_import_torch_at_the_top(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [alias.name for node in top if isinstance(node, ast.Import) for alias in node.names]
+    names += [str(node.module) for node in top if isinstance(node, ast.ImportFrom)]
+    assert not [name for name in names if name.split(".")[0] in ("torch", "numba")]

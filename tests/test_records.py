@@ -1,0 +1,72 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedgs.clients import Clients
+from fedgs.errors import OutputError
+from fedgs.records import Record, RunFolder, write_atomically
+
+
+@pytest.fixture()
+def folder(tmp_path: Path) -> RunFolder:
+    made = RunFolder(tmp_path / "run")
+    clients = Clients(("a", 7), np.array([3, 4]), np.array([[1, 2], [4, 0]]), np.array([[0.5], [1.5]]))
+    made.create({"seed": 3, "method": {"name": "uniform"}}, clients, {"distance": np.eye(2)})
+    return made
+
+
+def test_what_is_created_is_read_back(folder: RunFolder) -> None:
+    clients = folder.clients()
+    assert folder.exists()
+    assert folder.config() == {"seed": 3, "method": {"name": "uniform"}}
+    assert clients.names == ("a", 7)
+    assert clients.data_sizes.tolist() == [3, 4]
+    assert clients.label_counts is not None and clients.label_counts.tolist() == [[1, 2], [4, 0]]
+    assert clients.features is not None and clients.features.tolist() == [[0.5], [1.5]]
+    assert folder.arrays("memory")["distance"].tolist() == [[1, 0], [0, 1]]
+    assert folder.arrays("nothing") == {}
+
+
+def test_records_go_through_json_unchanged() -> None:
+    record = Record(3, ["a", 2], 2, [2], [3], [1.0], "optimal", 0.1 + 0.2, 0.5, 1 / 3, 0.25, None)
+    assert Record.from_json(record.to_json()) == record
+
+
+def test_a_line_that_was_cut_off_is_left_out_anywhere_it_is_cut(folder: RunFolder) -> None:
+    lines = [Record(round=t, cohort=["a"], test_loss=0.5).to_json() for t in range(3)]
+    folder.append("rounds.jsonl", lines)
+    whole = (folder.path / "rounds.jsonl").read_bytes()
+    ends = np.cumsum([len(line) + 1 for line in lines])
+    for size in range(len(whole) + 1):
+        (folder.path / "rounds.jsonl").write_bytes(whole[:size])
+        assert len(folder.records()) == int(np.sum(ends <= size))
+
+
+def test_a_whole_line_that_is_no_record_is_an_error(folder: RunFolder) -> None:
+    folder.append("rounds.jsonl", ["{}"])
+    with pytest.raises(OutputError, match="not a record of a round"):
+        folder.records()
+
+
+def test_rounds_out_of_order_are_an_error(folder: RunFolder) -> None:
+    folder.append("rounds.jsonl", [Record(round=0).to_json(), Record(round=2).to_json()])
+    with pytest.raises(OutputError, match="line 2 is round 2, not 1"):
+        folder.records()
+
+
+def test_damaged_files_are_named(folder: RunFolder) -> None:
+    (folder.path / "config.toml").write_text("seed = ")
+    (folder.path / "clients.npz").write_bytes(b"PK")
+    with pytest.raises(OutputError, match=r"config.toml is not readable"):
+        folder.config()
+    with pytest.raises(OutputError, match=r"clients.npz is not readable"):
+        folder.clients()
+
+
+def test_writing_atomically_replaces_the_whole_file(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    write_atomically(target, b"old and long")
+    write_atomically(target, b"new")
+    assert target.read_bytes() == b"new"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

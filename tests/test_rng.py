@@ -1,0 +1,25 @@
+import subprocess
+import sys
+
+from fedgs.rng import derived_seed, stream
+
+
+def test_equal_names_give_equal_streams_in_another_process() -> None:
+    code = "from fedgs.rng import stream; print(stream(7, 'select', 3).integers(10**12))"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(other) == stream(7, "select", 3).integers(10**12)
+
+
+def test_seed_purpose_and_every_key_tell_streams_apart() -> None:
+    names = [(0, "a"), (1, "a"), (0, "b"), (0, "a", 0), (0, "a", 1), (0, "a", 0, 0), (0, "a", 0, 1), (0, "a", 1, 0)]
+    assert len({int(stream(*name).integers(2**62)) for name in names}) == len(names)
+
+
+def test_a_stream_does_not_depend_on_draws_from_another() -> None:
+    first = stream(0, "select", 5).random()
+    stream(0, "available", 5).random(1000)
+    assert stream(0, "select", 5).random() == first
+
+
+def test_derived_seed_fits_a_torch_generator() -> None:
+    assert all(0 <= derived_seed(seed, "init") < 2**63 for seed in range(50))
