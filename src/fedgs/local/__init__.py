@@ -5,28 +5,47 @@ from typing import Literal
 import torch
 
 from fedgs.errors import ConfigError
+from fedgs.local.bench import Bench
 from fedgs.local.loop import LoopEngine
 from fedgs.local.parameters import initial_parameters
+from fedgs.local.stacked import StackedEngine
+from fedgs.local.stacking import why_not_stackable
 from fedgs.requests import Engine, Work
 
-__all__ = ["EngineName", "LoopEngine", "initial_parameters", "make_engine"]
+__all__ = ["EngineName", "LoopEngine", "StackedEngine", "checked_device", "initial_parameters", "make_engine"]
 
 EngineName = Literal["auto", "loop", "stacked"]
 
 
 def make_engine(name: EngineName, device: str, work: Work) -> tuple[Engine, str]:
-    """The engine for a kind of work, and one sentence that says why.
+    """The engine for a kind of work, and one sentence that says which and why.
+
+    "auto" is a fixed rule of model and device: on the CPU convolutional models are trained by the loop engine and others by the
+    stacked one, on CUDA all by the stacked one; a model that cannot be stacked is trained by the loop engine everywhere.
 
     Args:
-        name: "loop", "stacked", or "auto": a fixed rule of model and device.
+        name: "auto", "loop" or "stacked".
         device: "cpu", "cuda" or "cuda:0".
         work: what is to be trained.
 
     Raises:
-        ConfigError: no such device.
+        ConfigError: no such device, or "stacked" for a model that cannot be stacked.
     """
-    checked_device(device)
-    return LoopEngine(device), "loop: the only engine so far"
+    where = checked_device(device)
+    if name == "loop":
+        return LoopEngine(device), "loop: execution.engine asks for it"
+    obstacle = why_not_stackable(work)
+    if name == "stacked":
+        if obstacle is not None:
+            raise ConfigError(
+                f"execution.engine is 'stacked', but this model cannot be stacked: {obstacle}; use 'auto' or 'loop'"
+            )
+        return StackedEngine(device), "stacked: execution.engine asks for it"
+    if obstacle is not None:
+        return LoopEngine(device), f"loop: the model cannot be stacked: {obstacle}"
+    if where.type == "cpu" and Bench(work, where).convolutional:
+        return LoopEngine(device), "loop: a convolutional model on the CPU"
+    return StackedEngine(device), f"stacked: a model that torch.func accepts, on {where.type}"
 
 
 def checked_device(device: str) -> torch.device:
@@ -34,6 +53,9 @@ def checked_device(device: str) -> torch.device:
 
     Raises:
         ConfigError: it has not.
+
+    >>> checked_device("cpu")
+    device(type='cpu')
     """
     try:
         found = torch.device(device)

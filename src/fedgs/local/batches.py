@@ -13,6 +13,7 @@ clients are drawn in one call. Position i < n swaps with i + floor((n - i)·u / 
 favoured by more than n / 2³².
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -23,7 +24,7 @@ import numpy.typing as npt
 from fedgs.arrays import IntArray
 from fedgs.rng import derived_seed
 
-__all__ = ["Batches", "client_keys", "local_batches"]
+__all__ = ["Batches", "client_keys", "compiled_kernels", "local_batches", "stacked_keys"]
 
 KeyArray = npt.NDArray[np.uint64]
 
@@ -53,11 +54,27 @@ def client_keys(key: tuple[int, int], clients: IntArray) -> KeyArray:
     >>> client_keys((0, 3), np.array([5, 6])).shape
     (2,)
     """
-    seed, round_index = key
+    return stacked_keys([key], [len(clients)], clients)
+
+
+def stacked_keys(keys: Sequence[tuple[int, int]], lengths: Sequence[int], clients: IntArray) -> KeyArray:
+    """The starts of the streams of several requests' clients, one request after another.
+
+    Args:
+        keys: (seed, round) of each request.
+        lengths: how many clients each has.
+        clients: (r,) all their clients.
+
+    >>> both = stacked_keys([(0, 3), (1, 0)], [2, 1], np.array([5, 6, 5]))
+    >>> bool(np.all(both[:2] == client_keys((0, 3), np.array([5, 6]))))
+    True
+    """
+    bases = np.array([_base(seed) for seed, _ in keys], dtype=np.uint64)
+    rounds = np.array([round_index + 1 for _, round_index in keys], dtype=np.uint64)
     with np.errstate(over="ignore"):
-        round_key = _mix(_base(seed) + np.uint64(round_index + 1))
-        keys: KeyArray = _mix(round_key + (np.asarray(clients) + 1).astype(np.uint64))
-    return keys
+        of_round = np.repeat(_mix(bases + rounds), lengths)
+        found: KeyArray = _mix(of_round + (np.asarray(clients) + 1).astype(np.uint64))
+    return found
 
 
 def local_batches(keys: KeyArray, data_sizes: IntArray, *, local_steps: int, batch_size: int) -> Batches:
@@ -79,19 +96,19 @@ def local_batches(keys: KeyArray, data_sizes: IntArray, *, local_steps: int, bat
     """
     sizes = np.minimum(batch_size, _left_in_pass(data_sizes, local_steps, batch_size))
     indices = np.zeros((len(keys), local_steps, batch_size), dtype=np.int64)
-    kernels = _kernels()
+    kernels = compiled_kernels()
     fill = _fill if kernels is None else kernels.fill_batches
     fill(keys, np.asarray(data_sizes, dtype=np.int64), indices)
     return Batches(indices, sizes)
 
 
 @lru_cache(maxsize=256)
-def _base(seed: int) -> np.uint64:
-    return np.uint64(derived_seed(seed, "batches"))
+def _base(seed: int) -> int:
+    return derived_seed(seed, "batches")
 
 
 @lru_cache(maxsize=1)
-def _kernels() -> Any:
+def compiled_kernels() -> Any:
     """The compiled kernels, or None where numba is not installed."""
     try:
         from fedgs.local import kernels

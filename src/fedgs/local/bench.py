@@ -1,5 +1,9 @@
 """A client's bench: the module and the data that one kind of work needs, set up once and used by every client in turn."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import torch
 
 from fedgs.data.federation import Federation, Part
@@ -8,7 +12,9 @@ from fedgs.local.examples import Examples
 from fedgs.local.parameters import FlatModule, build_module
 from fedgs.requests import Split, Work
 
-__all__ = ["Bench", "part_of"]
+__all__ = ["Bench", "bench_key", "one_thread_if", "part_of", "work_key"]
+
+SMALL_STEP = 1 << 21  # multiplications below which a second thread costs more than it brings
 
 
 def part_of(federation: Federation, split: Split) -> Part:
@@ -21,6 +27,37 @@ def part_of(federation: Federation, split: Split) -> Part:
     if part is None or len(part) == 0:
         raise ConfigError(f"the {split} loss needs a {split} part with examples; federation {federation.name!r} has none")
     return part
+
+
+def bench_key(work: Work) -> Any:
+    """Equal for kinds of work that can share a module and the data."""
+    try:
+        hash(work.model)
+    except TypeError:  # a variant with a list among its settings
+        return id(work.federation), id(work.model), work.precision
+    return id(work.federation), work.model, work.precision
+
+
+def work_key(work: Work) -> Any:
+    """Equal for kinds of work that can share a tensor program."""
+    return (*bench_key(work), work.mu, work.local_steps, work.batch_size)
+
+
+@contextmanager
+def one_thread_if(small: bool) -> Iterator[None]:
+    """Let PyTorch compute in one thread within the block, if `small`.
+
+    Tiny matrix products gain nothing from a second thread, and wait milliseconds for it where other programs use the cores.
+    """
+    threads = torch.get_num_threads()
+    if not small or threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class Bench:

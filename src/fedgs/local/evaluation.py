@@ -1,46 +1,91 @@
 """Losses of clients and metrics of a model: forward passes over large blocks of examples, summed client by client."""
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
 from fedgs.arrays import AnyArray, FloatArray, IntArray
-from fedgs.local.bench import Bench, part_of
+from fedgs.local.bench import SMALL_STEP, Bench, one_thread_if, part_of
 from fedgs.local.objective import example_losses
 from fedgs.metrics import mean_losses, weighted_metrics
-from fedgs.requests import Evaluate, Losses, Metrics, Split
+from fedgs.requests import Evaluate, Losses, Metrics
 
-__all__ = ["block_rows", "evaluate", "losses"]
+__all__ = ["Asked", "block_rows", "measure", "segment_sums"]
 
-_BLOCK_NUMBERS = 1 << 20  # stored numbers of the examples in one block; activations take some tens of times that
+_BLOCK_NUMBERS = 1 << 18  # numbers in the examples of one forward pass; activations take some tens of times that
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The ranges of rows that a `Losses` or `Evaluate` request asks for, one a client.
+
+    Attributes:
+        begin, end: (s,) rows begin..end-1 of the split's part; a client may have none.
+        weights: (s,) of the mean over clients, not normalised; None where each client's own mean is asked for.
+    """
+
+    begin: IntArray
+    end: IntArray
+    weights: AnyArray | None
+
+    @staticmethod
+    def by(request: Losses | Evaluate) -> "Asked":
+        """What a request asks for.
+
+        Raises:
+            ConfigError: the federation has no such part.
+        """
+        offsets = part_of(request.work.federation, request.split).offsets
+        if isinstance(request, Losses):
+            return Asked(offsets[request.clients], offsets[request.clients + 1], None)
+        weights = np.ones(1) if request.split == "test" else request.work.federation.clients.data_sizes
+        return Asked(offsets[:-1], offsets[1:], weights)
+
+    @property
+    def sizes(self) -> IntArray:
+        """(s,) examples in each range."""
+        return self.end - self.begin
+
+    @property
+    def rows(self) -> IntArray:
+        """(n,) all the rows, one range after another."""
+        shift = np.concatenate([[0], np.cumsum(self.sizes)[:-1]]) if len(self.begin) else np.zeros(0, dtype=np.int64)
+        rows: IntArray = np.arange(int(self.sizes.sum())) + np.repeat(self.begin - shift, self.sizes)
+        return rows
+
+    def reply(self, loss_sums: FloatArray, correct: FloatArray) -> FloatArray | Metrics:
+        """The reply to the request from (s,) sums over its ranges."""
+        if self.weights is None:
+            return mean_losses(loss_sums, self.sizes)
+        return weighted_metrics(loss_sums, correct, self.sizes, self.weights)
+
+
+def measure(bench: Bench, request: Losses | Evaluate) -> FloatArray | Metrics:
+    """The reply to a request for losses or metrics."""
+    asked = Asked.by(request)
+    examples, module = bench.examples(request.split), bench.flat.module
+    bench.flat.load(request.parameters)
+    module.eval()
+    step = block_rows(tuple(examples.x.shape[1:]))
+    small = bench.flat.layout.size * step < SMALL_STEP
+    pieces = []
+    with torch.no_grad(), one_thread_if(small and not bench.convolutional):
+        for rows in torch.split(torch.from_numpy(asked.rows).to(bench.device), step):
+            x, y = examples.gather(rows)
+            pieces.append(example_losses(bench.forward(x), y))
+    losses, correct = (torch.cat(list(piece)).cpu().numpy() for piece in zip(*pieces, strict=True))
+    return asked.reply(*segment_sums(losses, correct, asked.sizes))
 
 
 def block_rows(example_shape: tuple[int, ...]) -> int:
     """Examples in one forward pass: a rule of the shape alone, so that results do not depend on what else is evaluated.
 
-    >>> block_rows((60,)), block_rows((3, 32, 32))
-    (2048, 256)
+    >>> block_rows((60,)), block_rows((1, 28, 28)), block_rows((3, 32, 32))
+    (2048, 334, 85)
     """
-    return 2048 if len(example_shape) == 1 else max(1, min(256, _BLOCK_NUMBERS // max(1, int(np.prod(example_shape)))))
-
-
-def losses(bench: Bench, request: Losses) -> FloatArray:
-    """(m,) mean loss of the model on each client's part; NaN for an empty part."""
-    part = part_of(request.work.federation, request.split)
-    first, last = part.offsets[request.clients], part.offsets[request.clients + 1]
-    rows = np.concatenate([np.arange(a, b) for a, b in zip(first, last, strict=True)]) if len(first) else np.zeros(0, np.int64)
-    bench.flat.load(request.parameters)
-    sums, _ = segment_sums(*_forward(bench, request.split, rows.astype(np.int64)), last - first)
-    return mean_losses(sums, last - first)
-
-
-def evaluate(bench: Bench, request: Evaluate) -> Metrics:
-    """Loss and accuracy: mean over the test set, or over the clients' parts weighted by n_k."""
-    part = part_of(request.work.federation, request.split)
-    bench.flat.load(request.parameters)
-    sizes = np.diff(part.offsets)
-    sums, correct = segment_sums(*_forward(bench, request.split, np.arange(len(part))), sizes)
-    weights = np.ones(1) if request.split == "test" else request.work.federation.clients.data_sizes
-    return weighted_metrics(sums, correct, sizes, weights)
+    return max(1, min(2048, _BLOCK_NUMBERS // max(1, math.prod(example_shape))))
 
 
 def segment_sums(values: FloatArray, correct: AnyArray, sizes: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -53,20 +98,3 @@ def segment_sums(values: FloatArray, correct: AnyArray, sizes: IntArray) -> tupl
     count = len(sizes)
     sums = np.bincount(owner, values, count).astype(np.float64)
     return sums, np.bincount(owner, correct, count).astype(np.float64)
-
-
-def _forward(bench: Bench, split: Split, rows: IntArray) -> tuple[FloatArray, AnyArray]:
-    """Loss and rightness of each of the rows' examples, in evaluation mode: (n,) float64 and (n,) bool."""
-    module, examples = bench.flat.module, bench.examples(split)
-    module.eval()
-    step = block_rows(tuple(examples.x.shape[1:]))
-    where = torch.from_numpy(rows).to(bench.device)
-    pieces = []
-    with torch.no_grad():
-        for start in range(0, len(rows), step):
-            x, y = examples.gather(where[start : start + step])
-            pieces.append(example_losses(bench.forward(x), y))
-    if not pieces:
-        return np.zeros(0), np.zeros(0, dtype=bool)
-    values, correct = (torch.cat(list(piece)).cpu().numpy() for piece in zip(*pieces, strict=True))
-    return values, correct

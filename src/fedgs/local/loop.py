@@ -8,10 +8,10 @@ import torch
 from fedgs.arrays import IntArray
 from fedgs.errors import ClientError, UpdateError
 from fedgs.local.batches import client_keys, local_batches
-from fedgs.local.bench import Bench
-from fedgs.local.evaluation import evaluate, losses
+from fedgs.local.bench import SMALL_STEP, Bench, bench_key, one_thread_if
+from fedgs.local.evaluation import measure
 from fedgs.local.objective import cross_entropy, proximal_step
-from fedgs.requests import Failure, Losses, Request, Train, Work
+from fedgs.requests import Failure, Request, Train, Work
 from fedgs.rng import derived_seed
 
 __all__ = ["LoopEngine", "client_error", "not_finite"]
@@ -40,10 +40,10 @@ class LoopEngine:
         try:
             bench = self.bench(request.work)
             if isinstance(request, Train):
-                return _train(bench, request)
-            if isinstance(request, Losses):
-                return losses(bench, request)
-            return evaluate(bench, request)
+                small = bench.flat.layout.size * request.work.batch_size < SMALL_STEP
+                with one_thread_if(small and not bench.convolutional):
+                    return _train(bench, request)
+            return measure(bench, request)
         except ClientError as error:
             return Failure(error.client, error)
         except Exception as error:
@@ -51,7 +51,7 @@ class LoopEngine:
 
     def bench(self, work: Work) -> Bench:
         """The module and the data for a kind of work, set up when first asked for."""
-        key = (id(work.federation), id(work.model), work.precision)
+        key = bench_key(work)
         if key not in self._benches:
             self._benches[key] = Bench(work, self.device)  # holds the work, so that the ids stay taken
         return self._benches[key]

@@ -1,0 +1,113 @@
+"""Logistic regression on the CPU, many clients of many runs in one compiled call."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedgs.arrays import AnyArray, FloatArray, IntArray
+from fedgs.data.federation import Federation
+from fedgs.local.batches import compiled_kernels
+from fedgs.local.bench import part_of
+from fedgs.requests import Split, Work
+
+__all__ = ["LinearProgram", "is_linear"]
+
+_THREAD_COST = 1 << 21  # multiplications that are worth a thread of their own (about half a millisecond)
+
+
+def is_linear(module: nn.Module) -> bool:
+    """Whether the module is one linear layer with a bias, after flattening or not: what the compiled kernels train.
+
+    >>> is_linear(nn.Linear(3, 2)), is_linear(nn.Sequential(nn.Linear(3, 2), nn.ReLU()))
+    (True, False)
+    """
+    layers = list(module) if type(module) is nn.Sequential else [module]
+    if len(layers) == 2 and type(layers[0]) is nn.Flatten and (layers[0].start_dim, layers[0].end_dim) == (1, -1):
+        layers = layers[1:]
+    if len(layers) != 1 or type(layers[0]) is not nn.Linear or layers[0].bias is None:
+        return False
+    return all(p.requires_grad for p in module.parameters()) and not any(True for _ in module.buffers())
+
+
+class LinearProgram:
+    """Trains and evaluates stacks of logistic regressions; every client and every run has a thread's whole attention.
+
+    A result has the same bits alone, in any stack and with any number of threads.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self._parts: dict[Split, tuple[Any, ...]] = {}
+
+    def train(self, starts: torch.Tensor, run: IntArray, rates: FloatArray, rows: IntArray, sizes: IntArray) -> torch.Tensor:
+        """Local models of r clients.
+
+        Args:
+            starts: (R, P) theta^t of each run.
+            run: (r,) whose clients they are.
+            rates: (r,) learning rates.
+            rows: (r, E, B) rows of the training part; sizes: (r, E) how many of the B are used.
+
+        Returns:
+            (r, P) float32.
+        """
+        part, kernel = self._part("train"), compiled_kernels().train_linear
+        models = np.empty((len(run), starts.shape[1]), dtype=np.float32)
+        vectors, slow, mu = starts.numpy(), rates.astype(np.float32), np.float32(self.work.mu)
+
+        def chunk(a: int, b: int) -> None:
+            kernel(*part, rows[a:b], sizes[a:b], vectors, run[a:b], slow[a:b], mu, models[a:b])
+
+        _in_threads(chunk, len(run), 2 * starts.shape[1] * rows.shape[1] * rows.shape[2])
+        return torch.from_numpy(models)
+
+    def sums(
+        self, vectors: torch.Tensor, run: IntArray, split: Split, begin: IntArray, end: IntArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Sums of losses and right answers over r ranges of rows: (r,) float64 each.
+
+        Args:
+            vectors: (R, P) parameters of each run.
+            run: (r,) which of them is asked.
+            split: the part that begin and end, (r,) each, are rows of.
+        """
+        part, kernel = self._part(split), compiled_kernels().linear_losses
+        stack, losses, correct = vectors.numpy(), np.empty(len(run)), np.empty(len(run))
+
+        def chunk(a: int, b: int) -> None:
+            kernel(*part, stack, run[a:b], begin[a:b], end[a:b], losses[a:b], correct[a:b])
+
+        _in_threads(chunk, len(run), vectors.shape[1] * int((end - begin).sum()) // max(1, len(run)))
+        return losses, correct
+
+    def _part(self, split: Split) -> tuple[Any, ...]:
+        if split not in self._parts:
+            self._parts[split] = _kernel_arguments(self.work.federation, split)
+        return self._parts[split]
+
+
+def _kernel_arguments(federation: Federation, split: Split) -> tuple[Any, ...]:
+    """Examples (n, d) as stored, labels, and their normalisation value by value."""
+    part, normalization = part_of(federation, split), federation.normalization
+    x: AnyArray = np.asarray(part.x).reshape(len(part), -1)
+    if normalization is None:
+        return x, np.asarray(part.y), np.float32(1), np.zeros(0, np.float32), np.zeros(0, np.float32)
+    repeats = x.shape[1] // len(normalization.mean)
+    mean = np.repeat(np.asarray(normalization.mean, dtype=np.float32), repeats)
+    sd = np.repeat(np.asarray(normalization.sd, dtype=np.float32), repeats)
+    return x, np.asarray(part.y), np.float32(normalization.scale), mean, sd
+
+
+def _in_threads(chunk: Callable[[int, int], None], count: int, cost: int) -> None:
+    """chunk(a, b) over all of 0..count, cut among as many threads as PyTorch may use and the work is worth."""
+    threads = min(torch.get_num_threads(), count, 1 + count * cost // _THREAD_COST)
+    if threads <= 1:
+        chunk(0, count)
+        return
+    cuts = np.linspace(0, count, threads + 1).astype(int).tolist()
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(chunk, cuts[:-1], cuts[1:]))
