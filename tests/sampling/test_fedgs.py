@@ -189,8 +189,8 @@ def test_nested_tables_round_trip() -> None:
         ({"solver": {"time_limit": 0}}, r"method\.solver\.time_limit should be greater than 0, got 0"),
         ({"solver": {"effort": "hard"}}, r"method\.solver\.effort should be 'fast', 'default' or 'thorough', got 'hard'"),
         ({"solver": {"limit": 1}}, r"method\.solver\.limit is not a setting; known are effort, time_limit; did you mean"),
-        ({"graph": {"epsilon": -1}}, r"epsilon should be greater than or equal to 0, got -1"),
-        ({"graph": {"sigma": 1}}, r"sigma is not a setting; known are .*; did you mean 'sigma_squared'\?"),
+        ({"graph": {"epsilon": -1}}, r"^method\.graph\.epsilon should be greater than or equal to 0, got -1"),
+        ({"graph": {"sigma": 1}}, r"^method\.graph\.sigma is not a setting; known are .*; did you mean 'sigma_squared'\?"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, object], message: str) -> None:
