@@ -1,0 +1,110 @@
+"""`fedgs data describe | export | verify`."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from fedgs.cli.data import describe, export_, verify
+from fedgs.data import Synthetic
+from fedgs.errors import UserError
+
+app = typer.Typer()
+app.command("describe")(describe)
+app.command("export")(export_)
+app.command("verify")(verify)
+
+SMALL = ("--set", "data.clients=4")
+FINGERPRINT = Synthetic(clients=4).load().fingerprint
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_describe_prints_totals_labels_and_fingerprint() -> None:
+    result = run("describe", *SMALL)
+    assert result.exit_code == 0
+    assert result.output.startswith("Synthetic(0.5, 0.5): 4 clients, ")
+    assert FINGERPRINT in result.output
+    assert len(result.output.split("client  ")[1].splitlines()) == 1 + 4
+
+
+def test_describe_as_json_has_every_client_and_nothing_else() -> None:
+    result = run("describe", "--set", "data.clients=25", "--json")
+    assert len(json.loads(result.stdout)["clients"]) == 25
+
+
+def test_describe_shows_twenty_clients_or_all() -> None:
+    assert "... and 5 more clients" in run("describe", "--set", "data.clients=25").output
+    assert "more clients" not in run("describe", "--set", "data.clients=25", "--all").output
+
+
+def test_the_bias_is_for_the_cohort_of_the_training_settings() -> None:
+    assert "uniform cohorts of 3 " in run("describe", *SMALL, "--set", "training.cohort_limit=3").output
+
+
+def test_describe_writes_a_picture(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "labels.svg"
+    assert f"Picture: {picture}" in run("describe", *SMALL, "--plot", str(picture)).output.replace("\n", "")
+    assert picture.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("format_", ["npz", "leaf"])
+def test_what_is_exported_is_verified_and_loads_back(format_: str, tmp_path: Path) -> None:
+    out = str(tmp_path / ("kept.npz" if format_ == "npz" else "kept"))
+    exported = run("export", out, *SMALL, "--format", format_)
+    assert FINGERPRINT in exported.output
+    assert run("verify", out, *SMALL).exit_code == 0
+    name = "file" if format_ == "npz" else "leaf"
+    assert FINGERPRINT in run("describe", "--set", f"data={name}", "--set", f"data.path={out}").output
+
+
+def test_verify_names_the_first_difference_and_exits_with_one(tmp_path: Path) -> None:
+    out = str(tmp_path / "kept.npz")
+    run("export", out, *SMALL)
+    result = run("verify", out, *SMALL, "--set", "data.seed=1")
+    assert result.exit_code == 1
+    assert "is not the federation of" in result.output
+    assert "client 0 has" in result.output
+
+
+def test_verify_takes_a_fingerprint() -> None:
+    assert run("verify", FINGERPRINT[:12], *SMALL).exit_code == 0
+    assert run("verify", "0" * 12, *SMALL).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("describe", "--set", "data=file", "--set", "data.path=/nowhere/x.npz"), "data.path: no file"),
+        (("describe", "--set", "data.partition=iid"), "data.partition is not a setting"),
+        (("verify", "12345"), "verify needs an exported .npz"),
+        (("verify", "/nowhere/x.npz"), "data.path: no file"),
+    ],
+)
+def test_bad_input_is_one_sentence_for_exit_code_two(arguments: tuple[str, ...], message: str) -> None:
+    result = run(*arguments)
+    assert isinstance(result.exception, UserError)  # the main command turns it into exit code 2
+    assert message in str(result.exception)
+
+
+def test_a_partition_of_own_data_can_be_set_from_the_command_line(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    path = tmp_path / "own.npz"
+    np.savez(path, x=rng.normal(size=(200, 3)), y=np.arange(200) % 4, split=np.repeat([0, 2], [160, 40]))
+    result = run(
+        "describe",
+        *("--set", "data=file"),
+        *("--set", f"data.path={path}"),
+        *("--set", "data.partition=dirichlet_over_classes"),
+        *("--set", "data.partition.concentration=0.5"),
+        *("--set", "data.clients=8"),
+    )
+    assert result.exit_code == 0
+    assert "own: 8 clients, 128 training, 32 validation and 40 test examples" in result.output
+    assert "total 0.5, 0.125 a class" in result.output

@@ -1,0 +1,130 @@
+"""A federation refuses what does not fit and has one fingerprint for one content."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedgs.clients import Clients
+from fedgs.data import Data, Federation, Normalization, Part, Synthetic
+from fedgs.errors import DataError
+from fedgs.registry import variant_class, variant_names
+
+X, Y = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
+OWNER = np.array(["b", "a", "b", "a"])
+
+
+def made(**changes: object) -> Federation:
+    settings: dict[str, object] = {"x": X, "y": Y, "client": OWNER, "test": (X, Y), **changes}
+    return Federation.from_arrays(settings.pop("x"), settings.pop("y"), **settings)  # type: ignore[arg-type]
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10_000))
+def test_examples_stay_with_their_owner_in_their_order(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(1, 40))
+    owner, y = rng.integers(0, 5, count), rng.integers(0, 3, count)
+    x = np.arange(count, dtype=np.float64)[:, None]
+    federation = Federation.from_arrays(x, y, client=owner, test=(x[:1], y[:1]))
+    for position, name in enumerate(federation.clients.names):
+        mine = np.flatnonzero(owner == name)
+        assert federation.train.x[federation.train.rows(position), 0].tolist() == mine.tolist()
+        assert federation.clients.label_counts is not None
+        assert federation.clients.label_counts[position].tolist() == [
+            int((y[mine] == c).sum()) for c in range(federation.num_labels)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"client": OWNER[:3]}, "x, y and client must have one length, got 4, 4 and 3"),
+        ({"x": X[:0], "y": Y[:0], "client": OWNER[:0]}, "a federation needs at least one training example, got none"),
+        ({"y": Y[:, None]}, r"y: labels must be a 1-d array, got shape \(4, 1\)"),
+        ({"y": Y + 0.5}, "y: labels must be integers >= 0, got float64"),
+        ({"y": np.array([0, np.nan, 0, 0])}, "y: labels must be integers >= 0, got float64"),
+        ({"y": Y - 1}, "y: labels must be integers >= 0, got -1"),
+        ({"test": (X, Y - 2)}, "test: labels must be integers >= 0, got -2"),
+        ({"test": (X[:, :3], Y)}, r"test examples have shape \(3,\), training examples \(4,\)"),
+        ({"test": (X.astype(int), Y)}, "test examples are int64, training examples float32"),
+        ({"test": (X[:3], Y)}, "the test part has 3 examples, 4 labels"),
+        ({"x": X * np.nan}, "examples must be finite; client 'a' has NaN or inf in its training part"),
+        ({"test": (X + np.inf, Y)}, "examples must be finite; the test set has NaN or inf"),
+        ({"validation": (X, Y, np.array(["a", "b", "c", "a"]))}, "client 'c' has validation examples but no training example"),
+        ({"client_features": np.eye(3)}, r"features must have 2 rows, one a client, got shape \(3, 3\)"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        made(**changes)
+
+
+def test_labels_beyond_the_number_of_labels_are_refused() -> None:
+    with pytest.raises(DataError, match=r"training labels must be in 0..0, got 0..1"):
+        replace(made(), num_labels=1)
+
+
+def test_offsets_that_do_not_fit_the_sizes_are_refused() -> None:
+    with pytest.raises(DataError, match="the training part's offsets do not fit the clients' data sizes"):
+        replace(made(), clients=Clients(("a", "b"), np.array([3, 1])))
+    with pytest.raises(DataError, match="the validation part must have 3 offsets, got 2"):
+        replace(made(), validation=Part(X, Y, np.array([0, 4])))
+
+
+def test_the_fingerprint_changes_with_every_content_and_with_nothing_else() -> None:
+    base = made(validation=(X, Y, OWNER), client_features=np.eye(2), normalization=Normalization(2.0, (0.0,), (1.0,)))
+    changed = X.copy()
+    changed[3, 3] = 2
+    others = [
+        made(),
+        made(x=changed),
+        made(y=Y[::-1]),
+        made(client=np.array(["b", "a", "a", "b"])),
+        made(client=np.array(["b", "c", "b", "c"])),
+        made(test=(changed, Y)),
+        made(validation=(X, Y, OWNER)),
+        made(client_features=np.eye(2)),
+        made(client_features=np.eye(2) * 2),
+        made(client_features=np.eye(2).reshape(2, 2)[:, :1]),
+        made(normalization=Normalization(2.0, (0.0,), (1.0,))),
+        base,
+    ]
+    assert len({federation.fingerprint for federation in others}) == len(others)
+    assert made(name="another name").fingerprint == made().fingerprint
+    assert made(x=X.astype(np.float64)).fingerprint == made().fingerprint  # held in float32 either way
+    assert made(x=np.asfortranarray(X)).fingerprint == made().fingerprint
+
+
+@pytest.mark.parametrize("name", variant_names("data"))
+def test_every_data_set_names_what_stands_where_nothing_is_given(name: str) -> None:
+    kind = variant_class("data", name)
+    assert issubclass(kind, Data)
+    needs_path = {"path": "somewhere"} if "path" in kind.model_fields else {}
+    data = kind(**needs_path)
+    assert data.title
+    assert data.seed == 0
+    defaults = data.defaults_for(Synthetic(clients=2).load())
+    assert set(defaults.training) == {"rounds", "proportion", "batch_size", "local_steps", "learning_rate"}
+    assert defaults.model is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "row"),
+    [
+        ("synthetic", "logistic", (1000, 0.2, 10, 10, 0.1)),
+        ("cifar10", "cifar_cnn", (1000, 0.1, 32, 10, 0.03)),
+        ("fashion_mnist", "fashion_cnn", (500, 0.1, 32, 10, 0.1)),
+    ],
+)
+def test_the_papers_settings(name: str, model: str, row: tuple[float, ...]) -> None:
+    defaults = variant_class("data", name).defaults  # type: ignore[attr-defined]
+    keys = ("rounds", "proportion", "batch_size", "local_steps", "learning_rate")
+    assert (defaults.model, tuple(defaults.training[key] for key in keys)) == (model, row)
+
+
+def test_a_data_set_without_load_says_so() -> None:
+    with pytest.raises(TypeError, match=r"Data must define load\(data_dir\)"):
+        Data().load()
