@@ -178,6 +178,24 @@ def test_pairs_that_a_dead_client_should_have_dealt_are_dealt_by_another() -> No
     assert result.cost.exchanges == 7
 
 
+def test_pairs_of_a_client_that_dies_while_others_are_dealt_anew_are_unknown_too() -> None:
+    def connect(number: int, answer: Answer) -> Answer:
+        def reach(data: bytes) -> bytes:
+            message = next(iter(each(data, where="here")))
+            if (number == 3 and message.kind == Kind.DEALING) or (number == 0 and message.batch == 1):
+                raise ConnectionError("gone")
+            return answer(data)
+
+        return reach
+
+    # Client 0 has a part in the second batch with odds of more than 1/2 in each session.
+    results = (private_similarity(SIMPLEX, connect=connect) for _ in range(60))
+    result = next(result for result in results if len(result.failures) == 2)
+    want = expected(SIMPLEX, result)
+    want[[0, 3]] = want[:, [0, 3]] = np.nan
+    np.testing.assert_array_equal(result.products, want)
+
+
 @pytest.mark.parametrize("kind", [Kind.ASSIGNMENT, Kind.DELIVERY])
 def test_two_clients_die_at_once(kind: Kind) -> None:
     result = private_similarity(SIMPLEX, connect=dying(0, kind, every={1, 4}))
