@@ -48,7 +48,7 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def modules() -> list[Path]:
-    return [path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "__init__.py"]
+    return [path for path in sorted(SOURCE.rglob("*.py")) if path.parent != SOURCE or not path.name.startswith("__")]
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))

@@ -51,8 +51,8 @@ def test_every_built_in_variant_is_frozen_and_goes_through_its_table(family: str
         if any(field.is_required() for field in cls.model_fields.values()):
             continue
         variant = cls()
-        if not cls.__module__.startswith("fedgs."):
-            continue
+        if not cls.__module__.startswith("fedgs.") or getattr(cls, "defined_in", None) is not None:
+            continue  # registered by a test or an example
         made += 1
         assert build(family, table(variant)) == variant
         assert source_digest(variant) is None

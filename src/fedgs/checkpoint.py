@@ -5,14 +5,13 @@ that length and plays the rounds since then again, which gives the same lines, s
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from fedgs.arrays import AnyArray, IntArray
+from fedgs.arrays import IntArray
 from fedgs.clients import Memory
 from fedgs.errors import OutputError
 from fedgs.records import RunFolder, save_arrays
@@ -73,7 +72,7 @@ def load_checkpoint(folder: RunFolder, start_memory: Memory) -> Checkpoint | Non
     Raises:
         OutputError: the file is damaged or of another format.
     """
-    arrays = _read(folder)
+    arrays = folder.arrays("checkpoint")
     if not arrays:
         return None
     try:
@@ -86,15 +85,6 @@ def load_checkpoint(folder: RunFolder, start_memory: Memory) -> Checkpoint | Non
         return Checkpoint(state, header["engine"], header["records_bytes"], header["timings_bytes"])
     except KeyError as error:
         raise OutputError(f"{folder.path / 'checkpoint.npz'} lacks {error}; remove the run's folder to start it anew") from None
-
-
-def _read(folder: RunFolder) -> Mapping[str, AnyArray]:
-    try:
-        return folder.arrays("checkpoint")
-    except (OSError, ValueError, EOFError) as error:
-        raise OutputError(
-            f"{folder.path / 'checkpoint.npz'} is damaged ({error}); remove the run's folder to start it anew"
-        ) from None
 
 
 def equal_states(a: State, b: State) -> bool:

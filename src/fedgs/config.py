@@ -198,5 +198,11 @@ def fingerprint(config: Config, *, data_fingerprint: str, limit: int) -> str:
             for family in ("data", "availability", "method", "model")
             if (part := getattr(config, family)) is not None and (digest := source_digest(part)) is not None
         },
+        # A variant that reads a file of its own (an availability matrix, a graph) is known by what is in it.
+        "contents": {
+            family: digest
+            for family in ("availability", "method", "model")
+            if (digest := getattr(getattr(config, family), "content_digest", None)) is not None
+        },
     }
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]

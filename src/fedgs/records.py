@@ -9,6 +9,7 @@ reads and writes without torch and without the data.
 import json
 import os
 import tomllib
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -122,16 +123,23 @@ class RunFolder:
                 counts = stored["label_counts"] if "label_counts" in stored else None
                 features = stored["features"] if "features" in stored else None
                 return Clients(tuple(names), stored["data_sizes"], counts, features)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise OutputError(f"{self.path / 'clients.npz'} is not readable: {error}") from None
 
     def arrays(self, name: str) -> dict[str, AnyArray]:
-        """The arrays of `NAME.npz` in the folder; empty where there is no such file."""
+        """The arrays of `NAME.npz` in the folder; empty where there is no such file.
+
+        Raises:
+            OutputError: the file is damaged.
+        """
         path = self.path / f"{name}.npz"
         if not path.is_file():
             return {}
-        with np.load(path, allow_pickle=False) as stored:
-            return {key: stored[key] for key in stored.files}
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                return {key: stored[key] for key in stored.files}
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise OutputError(f"{path} is damaged ({error}); remove the run's folder to start it anew") from None
 
     def failure(self) -> dict[str, Any] | None:
         """Why the run ended early (`round`, `client`, `error`, `traceback`), or None."""
@@ -162,6 +170,15 @@ class RunFolder:
             path.unlink(missing_ok=True)
         else:
             write_atomically(path, json.dumps(failure, indent=1).encode())
+
+    def is_whole(self, name: str) -> bool:
+        """Whether a file of lines is there and ends with a newline."""
+        size = self.size(name)
+        if size == 0:
+            return False
+        with (self.path / name).open("rb") as file:
+            file.seek(size - 1)
+            return file.read(1) == b"\n"
 
     def size(self, name: str) -> int:
         """Bytes of a file in the folder, 0 where there is none."""

@@ -174,6 +174,8 @@ class _Job:
     def is_finished(self) -> bool:
         if self.folder is None or not self.folder.exists() or self.folder.failure() is not None:
             return False
+        if not self.folder.is_whole("rounds.jsonl"):
+            return False
         records = self.folder.records()
         # The last record of a finished run has no cohort; one with more rounds than asked for is finished too.
         return bool(records) and records[-1].cohort is None and records[-1].round >= self.prepared.plan.rounds
@@ -216,7 +218,7 @@ def _begin(job: _Job, engines: dict[str, Engine], tally: "_Tally") -> tuple[str,
             job.folder.write_config(job.tables)
         job.folder.write_failure(None)
         sink = FolderSink(job.folder, engine.name, stored.start.memory, execution.checkpoint_every)
-    tally.expect(plan.rounds - stored.start.round)
+    tally.expect(max(0, plan.rounds - stored.start.round))
     return engine.name, _live(plan, stored.start, sink, tally), sink
 
 
@@ -233,7 +235,8 @@ def _stored_start(job: _Job, fresh: State) -> _Start:
         return _Start(fresh, "")
     memory = {**fresh.memory, **folder.arrays("memory")} if fresh.memory else fresh.memory
     checkpoint = load_checkpoint(folder, memory)
-    if checkpoint is None or checkpoint.state.round > job.prepared.plan.rounds:
+    # Records that are shorter than the checkpoint says were lost: from the start, the same lines are written again.
+    if checkpoint is None or checkpoint.records_bytes > folder.size("rounds.jsonl"):
         folder.truncate("rounds.jsonl", 0)
         folder.truncate("timings.jsonl", 0)
         return _Start(fresh, str(folder.config().get("run", {}).get("engine", "")))

@@ -1,0 +1,112 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedgs.errors import ConfigError
+from fedgs.experiments.grid import Grid, expand, parse_override, read_config
+
+
+def methods(grid: Grid) -> list[tuple[str, float | None, float]]:
+    return [(c.method.name, getattr(c.method, "alpha", None), c.training.mu) for c in grid.configs]
+
+
+def test_without_a_file_the_standard_comparison_is_meant() -> None:
+    grid = expand(None)
+    assert len(grid.configs) == 15
+    assert {config.availability.name for config in grid.configs} == {"LDF"}
+    assert {(config.method.name, config.training.mu) for config in grid.configs} == {
+        ("fedgs", 0.0), ("uniform", 0.0), ("md", 0.0), ("md", 0.01), ("power_of_choice", 0.0),
+    }  # fmt: skip
+    assert {config.training.rounds for config in grid.configs} == {200}
+
+
+def test_with_an_empty_file_one_ideal_fedgs_run_is_meant() -> None:
+    (config,) = expand({}).configs
+    assert (config.method.name, config.availability.name, config.seed, config.training.rounds) == ("fedgs", "IDL", 0, 1000)
+
+
+def test_override_replaces_an_axis() -> None:
+    assert methods(expand(None, [("method", "uniform")])) == [("uniform", None, 0.0)] * 3
+
+
+def test_override_of_a_setting_applies_to_all_variants_that_have_it() -> None:
+    grid = expand(None, [("method.alpha", 5.0), ("seed", 0)])
+    assert [alpha for name, alpha, _ in methods(grid) if name == "fedgs"] == [5.0]
+    assert len(grid.configs) == 5
+
+
+def test_override_with_a_list_makes_an_axis() -> None:
+    grid = expand({"method": "fedgs"}, [("method.alpha", [0.0, 1.0]), ("seed", [0, 1])])
+    assert len(grid.configs) == 4
+
+
+def test_a_key_that_a_variant_does_not_have_is_dropped_and_equal_runs_collapse() -> None:
+    grid = expand({"grid": {"method": ["uniform", "fedgs"], "method": {"alpha": [0.0, 1.0, 2.0]}}})  # noqa: F601
+    assert methods(grid) == [("fedgs", 0.0, 0.0), ("fedgs", 1.0, 0.0), ("fedgs", 2.0, 0.0)]
+    grid = expand({"grid": {"method": ["uniform", "fedgs"], "method.alpha": [0.0, 1.0]}})
+    assert methods(grid) == [("uniform", None, 0.0), ("fedgs", 0.0, 0.0), ("fedgs", 1.0, 0.0)]
+
+
+def test_axes_take_whole_variants() -> None:
+    grid = expand({"grid": {"availability": ["IDL", {"name": "LN", "beta": 0.3}]}})
+    assert [(c.availability.name, getattr(c.availability, "beta", None)) for c in grid.configs] == [("IDL", None), ("LN", 0.3)]
+
+
+def test_fedprox_is_md_with_a_proximal_term_that_can_be_set() -> None:
+    assert methods(expand({"method": "fedprox"})) == [("md", None, 0.01)]
+    assert methods(expand({"method": {"name": "fedprox"}, "training": {"mu": 0.1}})) == [("md", None, 0.1)]
+    assert methods(expand({"method": "uniform"}, [("training.mu", 0.5)])) == [("uniform", None, 0.5)]
+
+
+def test_a_variant_of_another_name_replaces_the_lower_layers_whole() -> None:
+    (config,) = expand({"availability": {"name": "LDF", "beta": 0.3}}, [("availability", "YC")]).configs
+    assert (config.availability.name, config.availability.beta) == ("YC", 0.9)
+    (config,) = expand({"availability": {"name": "LDF"}}, [("availability.beta", 0.25)]).configs
+    assert (config.availability.name, config.availability.beta) == ("LDF", 0.25)
+    (config,) = expand({"availability": {"name": "LDF", "beta": 0.3}}, [("availability.name", "MDF")]).configs
+    assert (config.availability.name, config.availability.beta) == ("MDF", 0.7)
+
+
+@pytest.mark.parametrize(
+    ("given", "overrides", "message"),
+    [
+        ({"sed": 1}, [], r"sed is not a setting; .*did you mean 'seed'\?"),
+        ({"method": "fedg"}, [], r"method.name must be one of .*; got 'fedg'; did you mean 'fedgs'\?"),
+        (None, [("method.alhpa", 1)], r"method.alhpa is not a setting of .*; did you mean 'alpha'\?"),
+        ({"method": "uniform"}, [("method.alpha", 1)], r"method.alpha is not a setting; known are weighting"),
+        ({"grid": {"method": []}}, [], r"grid.method must be a list of at least one value, got \[\]"),
+        ({"grid": {"seed": 3}}, [], r"grid.seed must be a list of at least one value, got 3"),
+        ({"grid": 3}, [], r"grid must be a table of lists, got 3"),
+        ({"grid": {"method": ["uniform", "md"], "method.alpha": [1.0]}}, [], r"method.alpha is not a setting of MD, Uniform"),
+        ({"seed": 1}, [("seed.x", 1)], r"seed is not a table, so seed.x cannot be set"),
+        ({}, [("training.rounds", "many")], r"training.rounds should be a valid integer, got 'many'"),
+        ({}, [("seed", [])], r"--set seed must be a list of at least one value"),
+        ({"method": 5}, [], r"method must be a name, a table with `name`"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_sentence(given: Any, overrides: list[tuple[str, Any]], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        expand(given, overrides)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["method", "=3", "a..b=1", ""])
+def test_an_override_needs_key_and_value(text: str) -> None:
+    with pytest.raises(ConfigError, match="--set takes KEY=VALUE"):
+        parse_override(text)
+
+
+def test_sources_say_where_each_value_came_from() -> None:
+    sources = expand({"training": {"rounds": 5}, "method": "fedgs"}, [("method.alpha", 2.0)], file="a.toml").sources
+    assert sources["training.rounds"] == "a.toml"
+    assert sources["method.alpha"] == "--set"
+    assert sources["seed"] == "default"
+
+
+def test_unreadable_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"the configuration .*missing.toml' cannot be read: No such file"):
+        read_config(tmp_path / "missing.toml")
+    (tmp_path / "bad.toml").write_text("a = = 1")
+    with pytest.raises(ConfigError, match=r"is not TOML: .*line 1"):
+        read_config(tmp_path / "bad.toml")

@@ -1,0 +1,105 @@
+"""A real SIGKILL at five phases of a round; started again, the run's records are those of an unbroken run, byte for byte."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Loaded as a plug-in: wraps one function of the package so that its n-th call kills the process, once.
+KILLER = '''
+import os, signal
+from pathlib import Path
+
+import numpy as np
+
+phase, marker = os.environ.get("KILL_PHASE"), Path(os.environ.get("KILL_MARKER", "unused"))
+calls = {"n": 0}
+
+def due(n):
+    calls["n"] += 1
+    if calls["n"] != n or marker.exists():
+        return False
+    marker.touch()
+    return True
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def before(owner, name, n):
+    original = getattr(owner, name)
+    def wrapped(*arguments, **named):
+        if due(n):
+            die()
+        return original(*arguments, **named)
+    setattr(owner, name, wrapped)
+
+if phase == "selection":
+    from fedgs.sampling import Uniform
+    before(Uniform, "select", 6)
+elif phase == "training":
+    from fedgs.aggregation import WeightedMean
+    before(WeightedMean, "add", 11)  # some clients of a round have trained, others have not
+elif phase == "aggregation":
+    from fedgs.aggregation import WeightedMean
+    before(WeightedMean, "finish", 6)
+elif phase == "record":
+    from fedgs.records import RunFolder
+    append = RunFolder.append
+    def half(self, name, lines):
+        if lines and due(3):
+            with (self.path / name).open("a") as file:
+                file.write(lines[0][: len(lines[0]) // 2])
+            die()
+        append(self, name, lines)
+    RunFolder.append = half
+elif phase == "checkpoint":
+    savez = np.savez
+    def torn(file, **arrays):
+        if "header" in arrays and due(2):
+            file.write(b"half a checkpoint")
+            file.flush()
+            die()
+        savez(file, **arrays)
+    np.savez = torn
+'''
+COMMAND = [
+    sys.executable, "-m", "fedgs", "run", "--plugin", "killer.py", "--out", "out",
+    "--set", "method=uniform", "--set", "seed=0", "--set", "data.clients=6", "--set", "training.rounds=9",
+    "--set", "training.proportion=0.5", "--set", "execution.checkpoint_every=2", "--set", "execution.engine=loop",
+]  # fmt: skip
+
+
+def run(folder: Path, phase: str | None) -> int:
+    environment = {**os.environ, "KILL_MARKER": str(folder / "killed"), "OMP_NUM_THREADS": "1"}
+    environment.pop("KILL_PHASE", None)
+    if phase is not None:
+        environment["KILL_PHASE"] = phase
+    done = subprocess.run(COMMAND, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    return done.returncode
+
+
+def records(folder: Path) -> bytes:
+    (file,) = (folder / "out").rglob("rounds.jsonl")
+    return file.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("unbroken")
+    (folder / "killer.py").write_text(KILLER)
+    assert run(folder, None) == 0
+    return records(folder)
+
+
+@pytest.mark.parametrize("phase", ["selection", "training", "aggregation", "record", "checkpoint"])
+def test_a_killed_run_goes_on_to_the_same_records(phase: str, unbroken: bytes, tmp_path: Path) -> None:
+    (tmp_path / "killer.py").write_text(KILLER)
+    assert run(tmp_path, phase) == -signal.SIGKILL
+    assert (tmp_path / "killed").exists()
+    assert records(tmp_path) != unbroken
+    assert run(tmp_path, phase) == 0
+    assert records(tmp_path) == unbroken

@@ -1,0 +1,204 @@
+"""What is written, what is reused, what is extended, and what is refused before anything is written."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedgs
+from fedgs.data import Federation
+from fedgs.errors import ConfigError, OutputError
+from fedgs.experiments.compare import Results, compare
+from fedgs.experiments.output import claim
+from fedgs.experiments.runner import Progress
+from fedgs.records import RunFolder
+
+
+class Selfish(fedgs.Sampler):
+    """Breaks in round 3 where it is told to."""
+
+    breaks: bool = True
+
+    def select(self, view: fedgs.View, rng: np.random.Generator) -> fedgs.Selection:
+        if self.breaks and view.round == 3:
+            raise LookupError("nobody I like")
+        return fedgs.Selection(view.available[:1])
+
+
+def study(federation: Federation, out: Path | None = None, **settings: Any) -> Results:
+    values: dict[str, Any] = {
+        "methods": {"uniform": fedgs.Uniform(), "FedGS": fedgs.FedGS()},
+        "availability": fedgs.LessDataFirst(),
+        "training": {"rounds": 6, "proportion": 0.4, "local_steps": 2, "batch_size": 4},
+        "seeds": (0, 1),
+        "execution": {"engine": "loop", "checkpoint_every": 2},
+    }
+    return compare(federation, out=out, **{**values, **settings})
+
+
+def files(out: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("rounds.jsonl"))}
+
+
+def test_without_an_output_folder_nothing_is_written(toy_federation: Federation, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    results = study(toy_federation)
+    assert [(run.label, run.seed) for run in results.runs] == [("uniform", 0), ("uniform", 1), ("FedGS", 0), ("FedGS", 1)]
+    assert list(tmp_path.iterdir()) == []
+    assert "FedGS" in str(results.table(against="uniform"))
+
+
+def test_a_folder_holds_config_records_timings_and_clients(toy_federation: Federation, tmp_path: Path) -> None:
+    results = study(toy_federation, tmp_path / "out")
+    for run in results.runs:
+        assert run.path is not None
+        stored = RunFolder(run.path)
+        assert stored.records() == list(run.records) and len(run.records) == 7
+        assert [timing["round"] for timing in stored.timings()] == list(range(7))
+        assert stored.clients().names == toy_federation.clients.names
+        config = stored.config()
+        assert config["availability"]["name"] == "LDF" and config["method"]["name"] in ("uniform", "fedgs")
+        assert config["run"]["engine"] == "loop" and config["run"]["cohort_limit"] == 2
+        assert config["run"]["data_fingerprint"] == toy_federation.fingerprint
+    assert "distance" in RunFolder(results.runs[-1].path).arrays("memory")  # type: ignore[arg-type]
+
+
+def test_in_memory_and_on_disk_runs_are_the_same(toy_federation: Federation, tmp_path: Path) -> None:
+    stored, kept = study(toy_federation, tmp_path / "out"), study(toy_federation)
+    assert [list(a.records) for a in stored.runs] == [list(b.records) for b in kept.runs]
+
+
+def test_a_finished_study_is_left_alone(toy_federation: Federation, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    study(toy_federation, out)
+    stamps = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    seen: list[Progress] = []
+    study(toy_federation, out, on_progress=seen.append)
+    assert seen == []
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == stamps
+
+
+def test_more_rounds_extend_a_study_to_what_it_would_have_been(toy_federation: Federation, tmp_path: Path) -> None:
+    longer = {"rounds": 11, "proportion": 0.4, "local_steps": 2, "batch_size": 4}
+    study(toy_federation, tmp_path / "a")
+    seen: list[Progress] = []
+    study(toy_federation, tmp_path / "a", training=longer, on_progress=seen.append)
+    assert seen[-1] == Progress(rounds=20, total=20, failed=0)  # 4 runs, rounds 6 to 10
+    study(toy_federation, tmp_path / "b", training=longer)
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
+def test_removing_one_runs_folder_runs_that_one_again(toy_federation: Federation, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    results = study(toy_federation, out)
+    before = files(out)
+    victim = results.runs[2].path
+    assert victim is not None
+    for path in victim.iterdir():
+        path.unlink()
+    victim.rmdir()
+    seen: list[Progress] = []
+    study(toy_federation, out, on_progress=seen.append)
+    assert seen[-1].total == 6
+    assert files(out) == before
+
+
+@pytest.mark.parametrize("cut", [0, 1, 57, 400])
+def test_whatever_stands_behind_the_checkpoint_is_played_again(toy_federation: Federation, tmp_path: Path, cut: int) -> None:
+    out = tmp_path / "out"
+    results = study(toy_federation, out, seeds=(0,))
+    before = files(out)
+    for run in results.runs:
+        assert run.path is not None
+        records = run.path / "rounds.jsonl"
+        records.write_bytes(records.read_bytes()[: max(0, records.stat().st_size - cut)] + b'{"half a li')
+    study(toy_federation, out, seeds=(0,))
+    assert files(out) == before
+
+
+def test_a_failed_run_keeps_its_records_and_lets_the_others_finish(toy_federation: Federation, tmp_path: Path) -> None:
+    results = study(toy_federation, tmp_path, methods={"mine": Selfish(), "uniform": "uniform"}, seeds=(0,))
+    mine, uniform = results.runs
+    assert mine.failure is not None and mine.failure["round"] == 3 and mine.failure["client"] is None
+    assert mine.failure["error"] == "LookupError: nobody I like"
+    assert "in select" in mine.failure["traceback"] and "simulation.py" not in mine.failure["traceback"]
+    assert mine.path is not None and [record.round for record in RunFolder(mine.path).records()] == [0, 1, 2]
+    assert json.loads((mine.path / "failure.json").read_text())["round"] == 3
+    assert uniform.finished
+
+
+def test_a_failed_run_is_tried_again_from_its_checkpoint(toy_federation: Federation, tmp_path: Path) -> None:
+    class Flaky(fedgs.Sampler):
+        def select(self, view: fedgs.View, rng: np.random.Generator) -> fedgs.Selection:
+            if view.round == 3 and not (tmp_path / "mended").exists():
+                raise OSError("disk on holiday")
+            return fedgs.Selection(view.available[:1])
+
+    out = tmp_path / "out"
+    assert study(toy_federation, out, methods=[Flaky()], seeds=(0,)).runs[0].failure is not None
+    (tmp_path / "mended").touch()
+    (run,) = study(toy_federation, out, methods=[Flaky()], seeds=(0,)).runs
+    assert run.failure is None and run.finished and not (run.path / "failure.json").exists()  # type: ignore[operator]
+    (unbroken,) = study(toy_federation, methods=[Flaky()], seeds=(0,)).runs
+    assert list(run.records) == list(unbroken.records)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"training": {"cohort_limit": 7}}, "training.cohort_limit must be at most 6, the number of clients; got 7"),
+        ({"availability": {"name": "LN", "beta": 1.0}}, "availability.beta"),
+        ({"methods": {}}, "at least one method"),
+        ({"methods": ["nobody"]}, "method.name must be one of"),
+        ({"model": "cifar_cnn"}, "cifar_cnn"),
+        ({"methods": [fedgs.FedGS(graph={"similarity": "update", "path": "x.npz"})]}, "method.graph"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_anything_is_written(
+    toy_federation: Federation, tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        study(toy_federation, tmp_path / "out", **settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_foreign_folder_is_not_touched(toy_federation: Federation, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(OutputError, match=r"must be new, empty or a folder of fedgs runs; .* holds something else"):
+        study(toy_federation, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    with pytest.raises(OutputError, match=r"must be a folder; .* is a file"):
+        study(toy_federation, tmp_path / "thesis.tex")
+
+
+def test_a_folder_in_use_is_refused(toy_federation: Federation, tmp_path: Path) -> None:
+    with claim(tmp_path / "out"), pytest.raises(OutputError, match="another process is writing to"):
+        study(toy_federation, tmp_path / "out")
+    study(toy_federation, tmp_path / "out", seeds=(0,))
+
+
+def test_a_damaged_checkpoint_is_named(toy_federation: Federation, tmp_path: Path) -> None:
+    (run,) = study(toy_federation, tmp_path, methods=["uniform"], seeds=(0,)).runs
+    assert run.path is not None
+    (run.path / "rounds.jsonl").write_text("")
+    (run.path / "checkpoint.npz").write_bytes(b"PK\x03\x04rubbish")
+    with pytest.raises(OutputError, match="checkpoint.npz is damaged"):
+        study(toy_federation, tmp_path, methods=["uniform"], seeds=(0,))
+
+
+def test_models_and_samplers_of_ones_own_can_be_handed_over(toy_federation: Federation) -> None:
+    import torch
+
+    @fedgs.sampler("runner-test-first")
+    def first(view: fedgs.View, rng: np.random.Generator) -> fedgs.Selection:
+        return fedgs.Selection(view.available[: view.cohort_limit])
+
+    def net() -> torch.nn.Module:
+        return torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
+
+    results = study(toy_federation, methods={"first": first}, model=net, seeds=(0,))
+    (run,) = results.runs
+    assert run.finished and run.label == "first"
+    assert all(record.cohort == list(record.available)[:2] for record in run.records[:-1] if record.available is not None)
