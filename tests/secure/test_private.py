@@ -19,6 +19,7 @@ from fedgs.errors import ConfigError, DataError, MissingExtraError
 from fedgs.secure import PrivateProducts, private_rows, private_similarity
 from fedgs.secure.meter import Answer
 from fedgs.secure.private import Connect
+from fedgs.secure.ring import RingParty
 from fedgs.secure.wire import DEALER, Kind, each
 
 shapes = st.tuples(st.integers(3, 6), st.integers(1, 5))
@@ -306,6 +307,20 @@ def test_memory_of_rows_grows_with_the_clients_and_not_with_the_pairs() -> None:
     # Linear growth is a factor of 3 (and less with what is constant), quadratic growth 9.
     assert _peak(streamed, 30) < 4 * _peak(streamed, 10)
     assert _peak(private_similarity, 30) > 5 * _peak(private_similarity, 10)  # the measure would notice
+
+
+def test_parties_forget_channels_of_earlier_rows() -> None:
+    parties: list[RingParty] = []
+
+    def connect(_: int, answer: Answer) -> Answer:
+        parties.append(answer.__self__)  # type: ignore[attr-defined]
+        return answer
+
+    clients = 30
+    for _ in private_rows(np.zeros((clients, 1)), connect=connect):
+        # To the server: N. For a row: 2N between its client and others, up to 2N more between dealers and others, and
+        # what parties that the next rows do not concern have kept. All pairs would be 900.
+        assert sum(len(party.member._channels) for party in parties) < 8 * clients
 
 
 # What is refused.

@@ -232,7 +232,4 @@ class RingParty:
         role = self.dealer if message.kind == Kind.DEALING else self.client
         if role is None:
             raise ProtocolError(f"{describe(message)} is misaddressed: {party_name(self.member.party)} has no vector")
-        reply = role.answer(message)
-        if message.kind == Kind.RETURN:
-            self.member.forget()
-        return reply
+        return role.answer(message)
