@@ -21,9 +21,19 @@ app = typer.Typer(
 _COMMANDS = {
     "run": "fedgs.cli.run:run",
     "table": "fedgs.cli.table:table",
+    "report": "fedgs.cli.report:report",
     "config": "fedgs.cli.config:config",
 }
-_GROUPS: dict[str, tuple[str, dict[str, str]]] = {}
+_GROUPS: dict[str, tuple[str, dict[str, str]]] = {
+    "data": (
+        "Describe, export and verify federations.",
+        {
+            "describe": "fedgs.cli.data:describe",
+            "export": "fedgs.cli.data:export_",
+            "verify": "fedgs.cli.data:verify",
+        },
+    ),
+}
 
 
 def _attribute(path: str) -> Any:

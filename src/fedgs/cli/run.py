@@ -7,6 +7,7 @@ import typer
 
 from fedgs.cli.common import ConfigArgument, DataDirOption, PluginOption, SetOption, console, read_grid
 from fedgs.cli.progress import progress_display
+from fedgs.errors import ConfigError
 
 __all__ = ["run"]
 
@@ -24,11 +25,13 @@ def run(
     Finished runs are kept, interrupted ones go on where they stopped.
     """
     grid = read_grid(config, set_, plugin)
-    from fedgs.experiments.compare import as_runs, heading
+    from fedgs.experiments.compare import as_runs, heading, labels
     from fedgs.experiments.runner import prepare, run_all
     from fedgs.report.tables import comparison
 
     prepared = prepare(grid.configs, data_dir=data_dir)
+    if against and against not in labels(prepared):
+        raise ConfigError(f"--against must be one of {', '.join(labels(prepared))}; got {against!r}")
     screen = console()
     screen.print(heading(prepared))
     with progress_display(screen, runs=len(prepared), rounds=max(one.plan.rounds for one in prepared)) as on_progress:

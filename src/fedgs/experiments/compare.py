@@ -11,7 +11,7 @@ from fedgs.config import Config, Evaluation, Execution, Training
 from fedgs.data.base import Data, Defaults
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError
-from fedgs.experiments.runner import Finished, Prepared, Progress, prepare, run_all
+from fedgs.experiments.runner import Finished, Prepared, Progress, prepare, run_all, run_tables
 from fedgs.models import as_model
 from fedgs.registry import Variant
 from fedgs.report.labels import labelled
@@ -119,6 +119,12 @@ def _as_run(one: Finished) -> Run:
     path = None if one.folder is None else one.folder.path
     timings = () if one.folder is None else one.folder.timings()
     return Run(one.tables, one.records, clients, one.failure, path, timings=timings)
+
+
+def labels(prepared: Iterable[Prepared]) -> list[str]:
+    """What tables will call the methods, in the order of the runs."""
+    planned = labelled([Run(run_tables(one, engine="", reason=""), ()) for one in prepared])
+    return list(dict.fromkeys(run.label for run in planned))
 
 
 def heading(prepared: Sequence[Prepared]) -> str:

@@ -25,7 +25,7 @@ from fedgs.registry import build
 from fedgs.requests import Engine, Work
 from fedgs.simulation import Failed, LiveRun, Plan, drive, initial_state
 
-__all__ = ["Finished", "Prepared", "Progress", "load_federation", "prepare", "run_all"]
+__all__ = ["Finished", "Prepared", "Progress", "load_federation", "prepare", "run_all", "run_tables"]
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def _begin(job: _Job, engines: dict[str, Engine], tally: "_Tally") -> tuple[str,
     stored = _stored_start(job, state)
     engine, reason = make_engine(stored.engine or execution.engine, device=execution.device, work=plan.work)
     engine = engines.setdefault(engine.name, engine)
-    job.tables = _tables(job.prepared, engine.name, reason)
+    job.tables = run_tables(job.prepared, engine=engine.name, reason=reason)
     if job.folder is None:
         sink: Sink = MemorySink()
     else:
@@ -294,7 +294,7 @@ def _result(job: _Job, sink: Sink | None) -> Finished:
     return Finished(job.prepared, tables, job.folder.records(), failure, job.folder, reused=sink is None)
 
 
-def _tables(prepared: Prepared, engine: str, reason: str) -> dict[str, Any]:
+def run_tables(prepared: Prepared, *, engine: str, reason: str) -> dict[str, Any]:
     """What `config.toml` holds: the resolved configuration and a table `run` that says how it was carried out."""
     federation = prepared.plan.federation
     return {

@@ -1,0 +1,30 @@
+"""`fedgs report`: a folder of runs as one page that opens offline."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedgs.cli.common import console
+
+__all__ = ["report"]
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of fedgs run.")],
+    out: Annotated[str, typer.Option("--out", metavar="FILE", help="Where the page goes; else DIR/report.html.")] = "",
+) -> None:
+    """Write one HTML file with tables, curves, who took part, the client graph and the configuration of the runs in DIR.
+
+    Runs that are still going or were killed are part of it; the file needs no network.
+    """
+    from fedgs.report.files import write_file
+    from fedgs.report.page import render_page
+    from fedgs.report.runs import read_runs
+
+    runs, problems = read_runs(folder)
+    target = Path(out) if out else folder / "report.html"
+    write_file(target, render_page(runs, problems, title=f"fedgs report: {folder.resolve().name}").encode())
+    console().print(f"{target}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}, {target.stat().st_size / 1e6:.1f} MB")
+    for problem in problems:
+        console(stderr=True).print(problem)

@@ -1,0 +1,121 @@
+"""The command line as a user meets it: in an empty folder, in a process of its own."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SMALL = ["--set", "data.clients=6", "--set", "training.rounds=4", "--set", "training.proportion=0.5"]
+
+
+def fedgs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "FEDGS_DATA": ""}
+    command = [sys.executable, "-m", "fedgs", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def test_run_trains_prints_a_table_and_leaves_records(tmp_path: Path) -> None:
+    done = fedgs(tmp_path, "run", *SMALL)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "Synthetic(0.5, 0.5), 6 clients, LDF 0.7: 5 methods x 3 seeds x 4 rounds"
+    assert any(line.startswith("method") and "test loss" in line and "vs uniform [95 %]" in line for line in lines)
+    for method in ("fedgs", "uniform", "md", "fedprox", "power_of_choice"):
+        assert any(line.split()[:1] == [method] for line in lines), method
+    assert "Records: fedgs-runs/" in done.stdout
+    assert len(list((tmp_path / "fedgs-runs").glob("*/rounds.jsonl"))) == 15
+    again = fedgs(tmp_path, "run", *SMALL)
+    assert "all runs were finished before; nothing was done" in again.stdout
+    table = fedgs(tmp_path, "table", "fedgs-runs")
+    assert table.returncode == 0 and "power_of_choice" in table.stdout
+
+
+def test_the_resolved_configuration_is_a_configuration(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('method = "fedgs"\n[training]\nrounds = 3\n[grid]\nseed = [0, 1]\n')
+    shown = fedgs(tmp_path, "config", "mine.toml", "--set", "method.alpha=2", "--full")
+    assert shown.returncode == 0, shown.stderr
+    tables = tomllib.loads(shown.stdout)
+    assert tables["method"]["alpha"] == 2 and tables["training"]["rounds"] == 3 and tables["grid"]["seed"] == [0, 1]
+    assert "# mine.toml" in shown.stdout and "# --set" in shown.stdout and "# default of synthetic" in shown.stdout
+    (tmp_path / "again.toml").write_text(shown.stdout)
+    again = fedgs(tmp_path, "config", "again.toml", "--full")
+    assert tomllib.loads(again.stdout) == tables
+    short = tomllib.loads(fedgs(tmp_path, "config", "mine.toml").stdout)
+    assert "batch_size" not in short["training"]
+
+
+def test_a_plugin_can_be_named_and_its_failure_shows_its_own_code(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import fedgs\n"
+        "@fedgs.sampler('mine')\n"
+        "def mine(view, rng):\n"
+        "    if view.round == 3:\n"
+        "        raise LookupError('round three')\n"
+        "    return fedgs.Selection(view.available[:1])\n"
+    )
+    done = fedgs(tmp_path, "run", *SMALL, "--plugin", "mine.py", "--set", 'method=["mine", "uniform"]', "--set", "seed=0")
+    assert done.returncode == 1
+    assert "mine, seed 0 failed in round 3: LookupError: round three" in done.stderr
+    assert "mine.py" in done.stderr and "raise LookupError" in done.stderr and "simulation.py" not in done.stderr
+    assert any(line.split()[:1] == ["uniform"] for line in done.stdout.splitlines())
+
+
+def bad_npz(folder: Path) -> None:
+    np.savez(folder / "nan.npz", x=np.full((4, 2), np.nan), y=np.zeros(4, int), client=np.array([0, 0, 1, -1]))
+    whole = folder / "whole.npz"
+    np.savez(whole, x=np.zeros((4, 2)), y=np.zeros(4, int), client=np.array([0, 0, 1, -1]))
+    (folder / "cut.npz").write_bytes(whole.read_bytes()[:200])
+    rows = {"x": np.zeros((4, 2)), "y": np.zeros(4, int), "client": np.array([0, 0, 1, -1])}
+    np.savez(folder / "empty.npz", **rows, split=np.array([0, 0, 1, 2]))
+    np.save(folder / "short.npy", np.ones((6, 2), bool))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "availability=LFD"], "availability.name must be one of"),
+        (["--set", "availability.beta=1.5"], "availability.beta"),
+        (["--set", "availability=LN", "--set", "availability.beta=1.0"], "availability.beta must be in [0, 1) for 'LN', got 1.0"),
+        (["--set", "training.round=5"], "training.round is not a setting; known are"),
+        (["--set", "training.rounds=many"], "training.rounds should be a valid integer, got 'many'"),
+        (["--set", "training.cohort_limit=31"], "training.cohort_limit must be at most 30"),
+        (["--set", "training.proportion=0"], "training.proportion should be greater than 0, got 0"),
+        (["--set", "training.cohort_limit=3", "--set", "training.proportion=0.5"], "contradict each other"),
+        (["--set", "nonsense"], "--set takes KEY=VALUE"),
+        (["--set", "method.alhpa=2"], "did you mean 'alpha'?"),
+        (["missing.toml"], "cannot be read"),
+        (["--plugin", "missing.py"], "--plugin must be a Python file"),
+        (["--set", "data=file", "--set", "data.path=missing.npz"], "missing.npz"),
+        (["--set", "data=file", "--set", "data.path=cut.npz"], "cut.npz"),
+        (["--set", "data=file", "--set", "data.path=nan.npz"], "NaN"),
+        (["--set", "data=file", "--set", "data.path=empty.npz"], "client"),
+        (["--set", "data=fashion_mnist", "--data-dir", "here"], "here"),
+        (["--set", "availability=file", "--set", "availability.path=short.npy", "--set", "data.clients=6"], "columns"),
+        (["--set", "execution.device=cuda:7"], "execution.device"),
+        (["--out", "taken"], "holds something else"),
+        (["--against", "nobody"], "nobody"),
+    ],
+)
+def test_bad_input_is_one_sentence_exit_code_2_and_nothing_written(arguments: list[str], message: str, tmp_path: Path) -> None:
+    bad_npz(tmp_path)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "thesis.tex").write_text("mine")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "train-images-idx3-ubyte.gz").write_bytes(b"not gzip")
+    before = sorted(str(path) for path in tmp_path.rglob("*"))
+    done = fedgs(tmp_path, "run", *arguments)
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+
+
+def test_help_lists_the_commands(tmp_path: Path) -> None:
+    done = fedgs(tmp_path, "--help")
+    assert done.returncode == 0
+    for command in ("run", "table", "config", "data", "report", "bench", "graph", "reproduce"):
+        assert command in done.stdout
