@@ -260,3 +260,19 @@ def test_a_truncated_archive_is_named(
     monkeypatch.setattr("fedgs.data.images._CIFAR_HASH", md5(archive))
     with pytest.raises(DataError, match=r"cifar-10-binary.tar.gz is truncated or not what it should be"):
         TINY_CIFAR.load()
+
+
+# --- the real files, where they are -----------------------------------------------------------------------------------------
+
+DEBIAN = Path("/usr/share/datasets/fashion-mnist")
+
+
+@pytest.mark.skipif(not (DEBIAN / "train-images-idx3-ubyte.gz").is_file(), reason="the FashionMNIST files are not there")
+def test_the_documented_fashion_mnist_federation_is_made_from_the_real_files() -> None:
+    federation = FashionMNIST().load(DEBIAN)
+    documented = (Path(__file__).parents[2] / "docs" / "reference" / "data.md").read_text(encoding="utf-8")
+    assert federation.fingerprint in documented
+    assert federation.clients.data_sizes.tolist() == [480] * 100  # 60,000 / 100, a fifth held out
+    assert federation.clients.label_counts is not None
+    assert ((federation.clients.label_counts > 0).sum(axis=0) == 20).all()
+    assert len(federation.test) == 10_000

@@ -1,5 +1,7 @@
 """Synthetic(a, b): the paper's numbers."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.stats import kstest
@@ -69,3 +71,8 @@ def test_the_federation_is_the_same_on_every_machine() -> None:
 def test_negative_spread_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"data.a:? should be greater than or equal to 0, got -1.0"):
         Synthetic(a=-1.0)
+
+
+def test_the_documented_fingerprint_is_the_default_federations() -> None:
+    documented = (Path(__file__).parents[2] / "docs" / "reference" / "data.md").read_text(encoding="utf-8")
+    assert Synthetic().load().fingerprint in documented

@@ -11,6 +11,8 @@ from fedgs.errors import DataError, require_extra
 
 __all__ = ["cache_folder", "fetch", "find_folder", "search_folders", "unpack"]
 
+_REMEDY = "put the files into a folder and name it with --data-dir or FEDGS_DATA"
+
 
 def cache_folder() -> Path:
     """Where downloads are kept: `$XDG_CACHE_HOME/fedgs`, else `~/.cache/fedgs`."""
@@ -44,7 +46,9 @@ def fetch(base_url: str, files: Mapping[str, str], folder: Path, *, searched: Se
     try:
         import pooch
     except ImportError:
-        raise DataError(f"{', '.join(files)} not found in {places}; {require_extra('pooch', 'sim')}") from None
+        raise DataError(
+            f"{next(iter(files))} is not in {places}; {_REMEDY}, or have it downloaded: {require_extra('pooch', 'sim')}"
+        ) from None
     for name, known_hash in files.items():
         try:
             pooch.retrieve(base_url + name, known_hash=known_hash, fname=name, path=folder, progressbar=False)
@@ -53,8 +57,7 @@ def fetch(base_url: str, files: Mapping[str, str], folder: Path, *, searched: Se
         except OSError as error:
             reason = str(error).split("(Caused by")[0].strip() or type(error).__name__
             raise DataError(
-                f"{name} is not in {places}, and {base_url}{name} could not be downloaded ({reason}); "
-                "put the files into a folder and name it with --data-dir or FEDGS_DATA"
+                f"{name} is not in {places}, and {base_url}{name} could not be downloaded ({reason}); {_REMEDY}"
             ) from None
     return folder
 
