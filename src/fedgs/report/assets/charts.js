@@ -1,0 +1,185 @@
+// The charts that Plotly draws. Each reads the state and redraws itself.
+const OPTIONS = { responsive: true, displayModeBar: false, displaylogo: false };
+
+function layout(extra) {
+  const axis = { automargin: true, gridcolor: "#e6eaee", zeroline: false, linecolor: "#8794a0", fixedrange: false };
+  return Object.assign({
+    margin: { l: 48, r: 12, t: 12, b: 44 }, font: { family: "inherit", size: 13, color: "#1d2730" }, showlegend: false,
+    paper_bgcolor: "#fff", plot_bgcolor: "#fff", hovermode: "closest", dragmode: false, hoverlabel: { align: "left" },
+  }, extra, { xaxis: Object.assign({}, axis, extra.xaxis), yaxis: Object.assign({}, axis, extra.yaxis) });
+}
+
+function draw(id, traces, extra, words) {
+  const target = byId(id);
+  target.setAttribute("role", "img");
+  target.setAttribute("aria-label", words);
+  return Plotly.react(target, traces, layout(extra), OPTIONS);
+}
+
+function line(label, x, y, extra = {}) {
+  const look = DATA.methods[label];
+  return Object.assign({
+    type: "scatter", mode: x.length === 1 ? "markers" : "lines", name: label, x, y, line: { color: look.colour, dash: look.dash, width: 2 },
+    hovertemplate: `${escaped(label)}<br>round %{x}: %{y:.4g}<extra></extra>`,
+  }, extra);
+}
+
+function escaped(text) {
+  return String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+}
+
+function band(label, curve) {
+  const top = curve.mean.map((mean, i) => mean + curve.spread[i]);
+  const bottom = curve.mean.map((mean, i) => mean - curve.spread[i]);
+  return {
+    type: "scatter", mode: "lines", x: curve.rounds.concat([...curve.rounds].reverse()), y: top.concat(bottom.reverse()), fill: "toself",
+    fillcolor: DATA.methods[label].colour + "2e", line: { width: 0 }, hoverinfo: "skip", name: label,
+  };
+}
+
+const METRIC_NAMES = { test_loss: "test loss", valid_loss: "validation loss", test_accuracy: "test accuracy" };
+
+function drawLoss() {
+  const curves = DATA.groups[state.group].curves[state.metric] || {};
+  const labels = Object.keys(curves).filter((label) => !state.hidden.has(label));
+  const traces = [];
+  for (const label of labels) if (curves[label].seeds > 1) traces.push(band(label, curves[label]));
+  for (const label of labels) traces.push(line(label, curves[label].rounds, curves[label].mean));
+  const log = byId("logarithmic").checked;
+  const yaxis = { title: { text: METRIC_NAMES[state.metric] }, type: log ? "log" : "linear" };
+  if (!log && !byId("whole").checked && state.metric !== "test_accuracy") yaxis.range = lossRange(labels.map((label) => curves[label].mean));
+  const ends = labels.map((label) => `${label} ${curves[label].mean[curves[label].mean.length - 1]}`);
+  return draw("loss-chart", traces, { xaxis: { title: { text: "round" } }, yaxis },
+    `${METRIC_NAMES[state.metric]} over rounds; at the end: ${ends.join(", ")}`);
+}
+
+// The first, steep quarter of the rounds is left out of the range, so that methods can be told apart, unless asked for.
+function lossRange(means) {
+  const values = means.flatMap((mean) => mean.slice(Math.floor(mean.length / 4)));
+  if (!values.length) return undefined;
+  const low = Math.min(...values), high = Math.max(...values);
+  const room = 0.08 * (high - low) || 0.1 * Math.abs(high) || 0.1;
+  return [low - room, high + room];
+}
+
+function drawMap() {
+  const run = lookedAt(), map = mapOf(run), note = byId("map-note");
+  byId("map-chart").hidden = !map;
+  if (!map) {
+    note.textContent = run ? "This run has no map here: its clients are not known, or the page would be too large." : "No run.";
+    return null;
+  }
+  const federation = DATA.federations[run.federation];
+  const keys = { size: federation.sizes, activity: run.activity, count: run.counts };
+  const order = descending(keys[byId("map-order").value]);
+  const rows = Math.min(map.clients, 125), columns = Math.min(map.rounds, 200);
+  const show = byId("map-show").value;
+  const sums = new Float64Array(rows * columns), cells = new Float64Array(rows * columns), rowOf = new Int32Array(map.clients);
+  order.forEach((k, place) => { rowOf[k] = Math.floor(place * rows / map.clients) * columns; });
+  for (let t = 0; t < map.rounds; t++) {
+    const column = Math.floor(t * columns / map.rounds);
+    for (let k = 0; k < map.clients; k++) {
+      const cell = rowOf[k] + column;
+      if (show !== "selected") sums[cell] += map.available(t, k);
+      if (show !== "available") sums[cell] += map.selected(t, k);
+      cells[cell] += 1;
+    }
+  }
+  const z = Array.from({ length: rows }, (_, row) => Array.from({ length: columns }, (_, column) => sums[row * columns + column] / cells[row * columns + column]));
+  const perCell = [Math.ceil(map.clients / rows), Math.ceil(map.rounds / columns) * map.stride];
+  const whole = perCell[0] === 1 && perCell[1] === 1;
+  const meaning = { both: whole ? "white: away, grey: available, colour: selected" : "white: always away, grey: always available, full colour: always selected",
+    available: "grey: available", selected: "colour: selected" }[show];
+  note.textContent = `${run.label}, seed ${run.seed}: ${meaning}` + (whole ? "." : `; a cell is the mean of up to ${plural(perCell[0], "client")} and ${plural(perCell[1], "round")}.`);
+  const colour = DATA.methods[run.label].colour;
+  const scale = { both: [[0, "#ffffff"], [0.5, "#c9d3dc"], [1, colour]], available: [[0, "#ffffff"], [1, "#5d7183"]], selected: [[0, "#ffffff"], [1, colour]] }[show];
+  const y = z.map((_, row) => Math.round(row * map.clients / rows));
+  const x = z.length ? Array.from(z[0], (_, column) => Math.round(column * map.rounds / columns) * map.stride) : [];
+  const names = whole ? order.map((k) => String(federation.names[k])) : y.map((place) => `clients from place ${place}`);
+  return draw("map-chart", [{
+    type: "heatmap", z, x, y, zmin: 0, zmax: show === "both" ? 2 : 1, colorscale: scale, showscale: false,
+    customdata: names.map((name) => Array(columns).fill(escaped(name))), hovertemplate: "%{customdata}<br>round %{x}: %{z:.2f}<extra></extra>",
+  }], { xaxis: { title: { text: "round" } }, yaxis: { title: { text: "clients" }, autorange: "reversed" } }, note.textContent);
+}
+
+function drawCounts() {
+  const traces = [];
+  for (const run of shownRuns().filter((one) => one.counts)) {
+    const places = new Map();
+    const most = Math.max(1, ...run.counts), steps = run.counts.length > 200 ? 30 : 100;
+    run.counts.forEach((count, k) => {
+      if (run.activity[k] === null) return;
+      const x = Math.round(run.activity[k] * steps) / steps, y = most > steps ? Math.round(count / most * steps) / steps * most : count;
+      const key = `${x},${y}`;
+      const place = places.get(key) || { x, y, clients: 0 };
+      place.clients += 1;
+      places.set(key, place);
+    });
+    const dots = [...places.values()];
+    traces.push({
+      type: "scatter", mode: "markers", name: run.label, x: dots.map((dot) => dot.x), y: dots.map((dot) => dot.y), text: dots.map((dot) => plural(dot.clients, "client")),
+      marker: { color: DATA.methods[run.label].colour, size: dots.map((dot) => Math.min(22, 5 + 2 * Math.sqrt(dot.clients))), opacity: 0.65, line: { width: 0 } },
+      hovertemplate: `${escaped(run.label)}: %{text}<br>available in %{x:.0%} of the rounds<br>selected in %{y:.0f}<extra></extra>`,
+    });
+  }
+  return draw("counts-chart", traces, { xaxis: { title: { text: "share of rounds available" }, tickformat: ".0%" }, yaxis: { title: { text: "rounds selected" }, rangemode: "tozero" } },
+    `Rounds selected against share of rounds available, seed ${state.seed}: ${traces.map((trace) => trace.name).join(", ")}`);
+}
+
+function drawPartition() {
+  const run = lookedAt(), federation = run && run.federation !== undefined ? DATA.federations[run.federation] : null;
+  const chart = byId("partition-chart"), note = byId("partition-note");
+  chart.hidden = !federation;
+  if (!federation) { note.textContent = "The clients of this run are not known."; return null; }
+  const order = descending(federation.sizes), bars = Math.min(order.length, 120);
+  const labels = federation.labels || federation.sizes.map((size) => [size]);
+  const sums = Array.from({ length: bars }, () => new Array(labels[0].length).fill(0)), held = new Array(bars).fill(0);
+  order.forEach((k, place) => {
+    const bar = Math.floor(place * bars / order.length);
+    labels[k].forEach((count, label) => { sums[bar][label] += count; });
+    held[bar] += 1;
+  });
+  const shares = byId("shares").checked;
+  const totals = sums.map((row) => row.reduce((a, b) => a + b, 0));
+  const traces = labels[0].map((_, label) => ({
+    type: "bar", name: federation.labels ? `label ${label}` : "examples", x: sums.map((_, bar) => bar), marker: { color: federation.colours[label] || "#5d7183", line: { width: 0 } },
+    y: sums.map((row, bar) => shares ? row[label] / Math.max(1, totals[bar]) : row[label] / held[bar]),
+    hovertemplate: `label ${label}: %{y:${shares ? ".0%" : ",.0f"}}<extra></extra>`,
+  }));
+  const per = Math.ceil(order.length / bars);
+  note.textContent = `${plural(federation.total, "client")}, ${plural(federation.sizes.reduce((a, b) => a + b, 0), "training example")}` +
+    (federation.total > order.length ? ` among the ${order.length} shown` : "") + `, ${federation.labels ? plural(labels[0].length, "label") : "labels not known"}` + (per > 1 ? `; a bar is the mean of up to ${per} clients.` : ".");
+  return draw("partition-chart", traces, { barmode: "stack", bargap: 0, xaxis: { title: { text: "clients, most data first" } }, yaxis: { title: { text: shares ? "share" : "training examples" }, tickformat: shares ? ".0%" : "" } }, note.textContent);
+}
+
+function drawCourse() {
+  const runs = shownRuns().filter((run) => run.variance && run.variance.length);
+  const words = (what) => `${what} over rounds, seed ${state.seed}: ${runs.map((run) => run.label).join(", ")}`;
+  draw("variance-chart", runs.map((run) => line(run.label, run.at, run.variance)), { xaxis: { title: { text: "round" } }, yaxis: { title: { text: "count variance" }, rangemode: "tozero" } }, words("Count variance"));
+  const diverse = runs.filter((run) => run.diversity);
+  byId("diversity-chart").hidden = !diverse.length;
+  byId("diversity-note").textContent = diverse.length ? "" : "No run here kept distances between clients, so cohorts have no diversity to show.";
+  if (diverse.length) draw("diversity-chart", diverse.map((run) => line(run.label, run.diversity_at, run.diversity)), { xaxis: { title: { text: "round" } }, yaxis: { title: { text: "cohort diversity" } } }, words("Cohort diversity"));
+}
+
+function drawSolver() {
+  const runs = shownRuns();
+  const head = ["method", "how selections were found", "largest gap to the bound", "rounds", "state"];
+  const rows = runs.map((run) => [run.label,
+    Object.entries(run.statuses).map(([status, count]) => `${status} ${count}`).join(", ") || "no solver",
+    run.gap === null ? "–" : `${(100 * run.gap).toPrecision(2)} %`, `${run.done} of ${run.rounds}`, run.failure ? `failed in ${run.failure}` : run.state]);
+  const table = byId("solver-table"), top = element("tr");
+  head.forEach((text) => top.append(element("th", { scope: "col" }, text)));
+  const body = rows.map((cells) => { const tr = element("tr"); cells.forEach((text, i) => tr.append(element(i ? "td" : "th", i ? {} : { scope: "row" }, text))); return tr; });
+  const thead = element("thead"), tbody = element("tbody");
+  thead.append(top); tbody.append(...body); table.replaceChildren(thead, tbody);
+  const phases = unique(runs.flatMap((run) => Object.keys(run.seconds)));
+  const tones = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#999999"];
+  const traces = phases.map((phase, i) => ({
+    type: "bar", orientation: "h", name: phase, y: runs.map((run) => run.label), x: runs.map((run) => run.seconds[phase] || 0), marker: { color: tones[i % tones.length] },
+    hovertemplate: `${escaped(phase)}: %{x:.3g} ms a round<extra></extra>`,
+  }));
+  byId("time-chart").hidden = !phases.length;
+  if (phases.length) draw("time-chart", traces, { barmode: "stack", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, margin: { l: 48, r: 12, t: 30, b: 44 }, xaxis: { title: { text: "milliseconds a round" } }, yaxis: { autorange: "reversed" } },
+    `Milliseconds a round by phase: ${phases.join(", ")}`);
+}

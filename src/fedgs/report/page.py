@@ -1,0 +1,90 @@
+"""`report.html`: one file with everything in it, made from records alone and opened without a network."""
+
+import html
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+
+from fedgs.errors import require_extra
+from fedgs.report.labels import labelled
+from fedgs.report.layout import Block, Cell, Table
+from fedgs.report.page_data import page_data
+from fedgs.report.run import Run
+from fedgs.report.tables import ALL_FIGURES, comparison
+
+__all__ = ["render_page"]
+
+
+def render_page(runs: Sequence[Run], problems: Sequence[str] = (), *, title: str = "fedgs report") -> str:
+    """The whole page. The same runs give the same page.
+
+    Args:
+        runs: at least one, finished or not.
+        problems: one line each, shown in the overview.
+        title: of the page.
+
+    Raises:
+        MissingExtraError: plotly is not installed.
+    """
+    runs = labelled(runs)
+    table = comparison(runs, figures=ALL_FIGURES)
+    parts = {
+        "title": html.escape(title),
+        "tables": "\n".join(_block_html(table, number) for number in range(len(table.blocks))),
+        "style": _asset("page.css"),
+        "plotly": _plotly(),
+        "data": _json(page_data(runs, problems)),
+        "script": "\n".join(_asset(name) for name in ("data.js", "charts.js", "network.js", "main.js")),
+    }
+    page = _asset("page.html")
+    for name, content in parts.items():
+        before, marker, after = page.partition(f"<!--{name}-->")
+        assert marker, name
+        page = before + content + after
+    return page
+
+
+def _asset(name: str) -> str:
+    return (files("fedgs.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _plotly() -> str:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise require_extra("plotly", "report") from None
+    return str(get_plotlyjs()).replace("</script", "<\\/script")
+
+
+def _json(data: object) -> str:
+    """JSON that can stand inside a script element."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _block_html(table: Table, number: int) -> str:
+    """One group's table with its notes."""
+    block: Block = table.blocks[number]
+    shown = [column for column in table.columns if column.shown]
+    head = "".join(f'<th scope="col">{html.escape(column.title)}</th>' for column in shown)
+    rows = "".join("<tr>" + _cells(table, row) + "</tr>" for row in block.rows)
+    notes = "".join(f"<li>{html.escape(note)}</li>" for note in block.notes)
+    title = html.escape(block.title)
+    return (
+        f'<section class="result" data-group="{number}"><h3>{title}</h3>'
+        f'<div class="wide" tabindex="0" role="region" aria-label="Table: {title}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div><ul>{notes}</ul></section>"
+    )
+
+
+def _cells(table: Table, row: Sequence[Cell]) -> str:
+    parts = []
+    for cell, column in zip(row, table.columns, strict=True):
+        if not column.shown:
+            continue
+        text = html.escape(cell.text)
+        if column.numeric:
+            parts.append(f'<td class="{cell.mark}">{text}</td>')
+        else:
+            parts.append(f'<th scope="row"><span class="swatch" data-label="{text}"></span>{text}</th>')
+    return "".join(parts)

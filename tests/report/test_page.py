@@ -1,0 +1,322 @@
+import html
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+from tests.report import folders
+from tests.report.browser import CHROMIUM, browser
+
+from fedgs.clients import Clients
+from fedgs.errors import MissingExtraError
+from fedgs.records import Record
+from fedgs.report.page import render_page
+from fedgs.report.page_data import page_data
+from fedgs.report.run import Run
+from fedgs.report.runs import read_runs
+
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+METHODS = ("uniform", "md", "fedgs")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Three methods, two seeds, two modes; one run killed, one failed, one without its clients, one folder foreign."""
+    out = folders.write_study(tmp_path_factory.mktemp("study"), methods=METHODS, seeds=2)
+    for method in METHODS:
+        folders.write_run(out, method, 0, availability__name="MDF", done=None if method == "fedgs" else 17)
+    broken = folders.write_run(out, "fedprox", 0)
+    broken.write_failure({"round": 3, "client": "c004", "error": "ValueError: <b>no</b>", "traceback": ""})
+    (folders.write_run(out, "power_of_choice", 0).path / "clients.npz").write_bytes(b"PK cut off")
+    (out / "<i>holiday").mkdir()
+    return out
+
+
+@pytest.fixture(scope="module")
+def report(study):
+    path = study / "report.html"
+    path.write_text(render_page(*read_runs(study)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    with browser(tmp_path_factory.mktemp("profile")) as tab:
+        yield tab
+
+
+@pytest.fixture(scope="module")
+def loaded(page, report):
+    page.open(report)
+    return page
+
+
+@pytest.fixture
+def opened(loaded):
+    """The report as it stands after opening."""
+    loaded.complaints.clear()
+    loaded.resize(1200)
+    loaded.choose("#group", "0")
+    loaded.choose("#seed", "0")
+    loaded.choose("#map-method", "fedgs")
+    loaded.wait("document.body.dataset.drawn === 'yes'")
+    return loaded
+
+
+def embedded(text):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL).group(1))
+
+
+def states(data, run, kind):
+    """(rounds, clients) of a map, read back as the page does."""
+    import base64
+
+    clients = len(data["federations"][run["federation"]]["names"])
+    rounds = -(-run["done"] // run["stride"])
+    packed = np.frombuffer(base64.b64decode(data["maps"][run[kind]]), dtype=np.uint8)
+    return np.unpackbits(packed)[: rounds * clients].reshape(rounds, clients).astype(bool)
+
+
+def test_the_same_records_give_the_same_page(study):
+    assert render_page(*read_runs(study)) == render_page(*read_runs(study))
+
+
+def test_the_page_refers_to_nothing_outside(report):
+    text = report.read_text(encoding="utf-8")
+    own = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    assert re.findall(r'(?:src|href)="(?!#|data:)[^"]*"', own) == []
+    assert "default-src 'none'" in own
+
+
+def test_maps_hold_who_was_there_and_who_was_selected(study):
+    runs, problems = read_runs(study)
+    data = page_data(runs, problems)
+    for shown in data["runs"]:
+        run = next(run for run in runs if run.name == shown["name"])
+        if run.clients is None:
+            assert "available" not in shown
+            continue
+        passed = [record for record in run.records if record.cohort is not None]
+        names = run.clients.names
+        assert states(data, shown, "available").tolist() == [[name in record.available for name in names] for record in passed]
+        assert states(data, shown, "selected").tolist() == [[name in record.cohort for name in names] for record in passed]
+
+
+def test_availability_that_methods_share_is_kept_once(tmp_path):
+    runs, _ = read_runs(folders.write_study(tmp_path, methods=METHODS, seeds=1))
+    data = page_data(runs, [])
+    assert len({run["available"] for run in data["runs"]}) == 1
+    assert (len(data["federations"]), len(data["maps"])) == (1, 4)
+
+
+def test_names_are_shown_as_text_never_as_markup():
+    evil = "</script><script>alert(1)</script><!--data-->"
+    records = [Record(0, available=[evil], cohort=[evil], test_loss=1.0), Record(1, test_loss=0.5)]
+    config = {"method": {"name": "md"}, "label": evil, "run": {"data_title": evil, "num_clients": 1}, "training": {"rounds": 1}}
+    run = Run(config, records, Clients((evil,), np.array([3])))
+    text = render_page([run], [evil], title=evil)
+    assert "alert(1)</script>" not in text
+    assert embedded(text)["problems"] == [evil]
+    assert html.escape(evil) in text
+
+
+def test_a_large_study_stays_small():
+    clients = folders.make_clients(1000)
+    records = folders.records(clients, "uniform", 0, rounds=1000, limit=100)
+    text = render_page([Run(folders.config("uniform", 0, training__rounds=1000), records, clients)])
+    (run,) = embedded(text)["runs"]
+    maps = embedded(text)["maps"]
+    assert run["stride"] == 1
+    assert len(run["variance"]) <= 250
+    # Plotly is 4.8 MB; a run of this size adds two bits a client and round, as base64, and less than 100 kB beside
+    assert len(json.dumps(run)) + sum(map(len, maps)) < 2 * 1000 * 1000 / 8 * 4 / 3 + 100_000
+    assert len(text.encode()) < 6e6
+
+
+def test_more_than_a_page_can_hold_is_left_out_by_seed(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedgs.report.page_data.MOST_BYTES", 1000)
+    runs, _ = read_runs(folders.write_study(tmp_path, methods=METHODS, seeds=2))
+    data = page_data(runs, [])
+    with_map = [(run["label"], run["seed"]) for run in data["runs"] if "available" in run]
+    assert with_map == [("fedgs", 0), ("md", 0), ("uniform", 0)]
+    assert sum(map(len, data["maps"])) <= 1000
+
+
+def test_many_clients_are_sampled_by_size_and_rounds_thinned(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedgs.report.page_data.MOST_CLIENTS", 10)
+    monkeypatch.setattr("fedgs.report.page_data.MOST_CELLS", 150)
+    folders.write_run(tmp_path, "uniform", 0)
+    runs, _ = read_runs(tmp_path)
+    data = page_data(runs, [])
+    (run,) = data["runs"]
+    federation = data["federations"][0]
+    assert (federation["total"], len(federation["names"]), run["stride"]) == (30, 10, 3)  # 10 * 40 / 150 rounded up
+    assert {min(runs[0].clients.data_sizes), max(runs[0].clients.data_sizes)} <= set(federation["sizes"])
+    kept = [record for record in runs[0].records if record.cohort is not None][::3]
+    names = federation["names"]
+    assert states(data, run, "selected").tolist() == [[name in record.cohort for name in names] for record in kept]
+
+
+def test_without_plotly_the_page_says_what_to_install(study, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    with pytest.raises(MissingExtraError, match=r"'plotly', which is not installed: pip install 'fedgs\[report\]'"):
+        render_page(*read_runs(study))
+
+
+@needs_browser
+def test_opens_without_complaints_or_network(loaded):
+    assert loaded.complaints == []
+    assert [url for url in loaded.requests if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1200, 360])
+def test_nothing_makes_the_page_scroll_sideways(opened, width):
+    opened.resize(width)
+    for group in ("1", "0"):
+        opened.choose("#group", group)
+        opened.wait("document.body.dataset.drawn === 'yes'")
+        opened.wait(f"byId('loss-chart').querySelector('.main-svg').getBoundingClientRect().width <= {width}")
+        assert opened.evaluate("document.documentElement.scrollWidth") <= width
+        rights = opened.evaluate(
+            "[...document.querySelectorAll('main > section')].map((part) => part.getBoundingClientRect().right)"
+        )
+        assert max(rights) <= width
+    assert opened.complaints == []
+
+
+@needs_browser
+def test_every_method_and_seed_can_be_looked_at(opened):
+    for seed in ("0", "1"):
+        opened.choose("#seed", seed)
+        for label in ("fedprox", "power_of_choice", "md"):
+            opened.choose("#map-method", label)
+            has_map = label != "power_of_choice"
+            assert opened.evaluate("byId('map-chart').hidden") is not has_map
+            assert opened.evaluate("byId('network-method').value") == label
+    assert opened.complaints == []
+
+
+@needs_browser
+def test_the_slider_shows_who_was_there_in_that_round(opened, study):
+    run = next(run for run in read_runs(study)[0] if (run.label, run.seed, run.group[1]) == ("fedgs", 0, "LDF 0.7"))
+    opened.evaluate("byId('round').focus()")
+    for t in (1, 2, 3):
+        opened.press("ArrowRight", 39)
+        record = run.records[t]
+        opened.wait(f"byId('round').value === '{t}'")
+        chosen = f"{len(record.cohort)} selected (ring): {', '.join(record.cohort)}."
+        assert opened.text("#round-note") == f"Round {t}: {record.num_available} available (full colour), {chosen}"
+        chosen = opened.evaluate("[...document.querySelectorAll('#drawing .chosen')].map((c) => Number(c.dataset.client))")
+        assert [run.clients.names[k] for k in chosen] == list(record.cohort)
+        assert opened.evaluate("document.querySelectorAll('#drawing .there').length") == record.num_available
+
+
+@needs_browser
+def test_a_client_can_be_chosen_or_pointed_at(opened, study):
+    run = next(run for run in read_runs(study)[0] if (run.label, run.seed, run.group[1]) == ("fedgs", 0, "LDF 0.7"))
+    times = sum("c007" in record.cohort for record in run.records if record.cohort)
+    opened.choose("#client", "7")
+    note = opened.text("#client-note")
+    assert note.startswith(f"Client c007: {run.clients.data_sizes[7]} training examples (label ")
+    assert f"selected in {times} " in note
+    opened.evaluate("byId('drawing').scrollIntoView({behavior: 'instant'})")
+    box = "document.querySelector('[data-client=\"4\"] .pie').getBoundingClientRect()"
+    middle = opened.evaluate(f"[{box}.x + {box}.width / 2, {box}.y + {box}.height / 2]")
+    opened.call("Input.dispatchMouseEvent", type="mouseMoved", x=middle[0], y=middle[1])
+    opened.wait("byId('client-note').textContent.startsWith('Client c004:')")
+    assert opened.evaluate("byId('client').value") == "4"
+
+
+@needs_browser
+def test_playing_moves_the_round_and_stops(opened):
+    opened.evaluate("byId('play').click()")
+    opened.wait("Number(byId('round').value) > 1")
+    opened.evaluate("byId('play').click()")
+    assert opened.text("#play") == "Play"
+    before = opened.text("#round-note")
+    assert opened.evaluate("new Promise((done) => setTimeout(() => done(byId('round-note').textContent), 600))") == before
+
+
+@needs_browser
+def test_toggles_change_what_is_drawn(opened):
+    def names(chart):
+        return opened.evaluate(f"[...new Set(byId('{chart}').data.map((trace) => trace.name))].sort()")
+
+    assert "md" in names("loss-chart")
+    rows = opened.evaluate("document.querySelectorAll('#solver-table tbody tr').length")
+    opened.choose("#methods input[value=md]", False)
+    for chart in ("loss-chart", "counts-chart", "variance-chart"):
+        assert "md" not in names(chart)
+    assert opened.evaluate("document.querySelectorAll('#solver-table tbody tr').length") == rows - 1
+    opened.choose("#methods input[value=md]", True)
+    assert "md" in names("loss-chart")
+    opened.choose("#metric", "test_accuracy")
+    assert opened.evaluate("byId('loss-chart').layout.yaxis.title.text") == "test accuracy"
+    opened.choose("#logarithmic", True)
+    assert opened.evaluate("byId('loss-chart').layout.yaxis.type") == "log"
+    opened.choose("#shares", True)
+    assert opened.evaluate("byId('partition-chart').layout.yaxis.title.text") == "share"
+    before = opened.text("#map-note")
+    opened.choose("#map-show", "selected")
+    assert opened.text("#map-note") != before
+
+
+@needs_browser
+def test_another_mode_shows_its_own_table_and_runs(opened):
+    opened.choose("#group", "1")
+    opened.wait("document.body.dataset.drawn === 'yes'")
+    shown = opened.evaluate(
+        "[...document.querySelectorAll('.result:not([hidden])')].map((part) => part.querySelector('h3').textContent)"
+    )
+    assert shown == ["Synthetic(0.5, 0.5), 30 clients, MDF 0.7"]
+    assert "17 of 40" in opened.text("#solver-table")
+    assert 'name = "MDF"' in opened.text("#config")
+
+
+@needs_browser
+def test_problems_and_failures_are_told_as_text(opened):
+    assert opened.evaluate("byId('problems').hidden") is False
+    assert "<i>holiday: not a run's folder" in opened.text("#problems")
+    assert "failed in round 3, client c004: ValueError: <b>no</b>" in opened.text("#solver-table")
+    assert opened.text("#summary").startswith("11 runs: 8 finished, 2 unfinished, 1 failed; 5 methods, 2 pairs")
+
+
+@needs_browser
+def test_everything_can_be_reached_by_keyboard(opened):
+    opened.evaluate("document.body.focus()")
+    reached = []
+    for _ in range(60):
+        opened.press("Tab", 9)
+        reached.append(
+            opened.evaluate("document.activeElement.id || document.activeElement.value || document.activeElement.tagName")
+        )
+    controls = opened.evaluate(
+        "[...document.querySelectorAll('select, button, input:not(#methods input), pre')].map((one) => one.id)"
+    )
+    assert set(controls) <= set(reached)
+    assert set(METHODS) <= set(reached)
+
+
+@needs_browser
+def test_small_beginnings_open_too(page, tmp_path):
+    def begun(mode, records, clients):
+        return Run({"method": {"name": "md"}, "availability": mode, "training": {"rounds": 4}}, records, clients)
+
+    one_round = [Record(0, available=[0], cohort=[0])]
+    runs = [
+        begun("a: nothing yet", (), Clients(("a",), np.array([3]))),
+        begun("b: no clients", one_round, None),
+        begun("c: no labels, nothing evaluated", one_round, Clients((0, 1), np.array([3, 4]))),
+    ]
+    path = tmp_path / "report.html"
+    path.write_text(render_page(runs), encoding="utf-8")
+    page.complaints.clear()
+    page.open(path, width=360)
+    for group in ("0", "1", "2"):
+        page.choose("#group", group)
+        page.wait("document.body.dataset.drawn === 'yes'")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.text("#round-note") == "Round 0: 1 available (full colour), 1 selected (ring): 0."
+    assert page.complaints == []
