@@ -46,6 +46,10 @@ class MatrixDistances:
         """(k, N) distances from each of k clients."""
         return np.asarray(self.matrix[clients])
 
+    def block(self, rows: IntArray, columns: IntArray) -> FloatMatrix:
+        """(k, l) distances between two sets of clients."""
+        return np.asarray(self.matrix[rows[:, None], columns])
+
     @cached_property
     def tree(self) -> SpanningForest | None:
         """The minimum spanning forest of the distances below the largest, or None where its metric does not dominate them.

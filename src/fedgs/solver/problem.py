@@ -10,7 +10,7 @@ from fedgs.arrays import FloatArray, FloatMatrix, IntArray
 from fedgs.errors import GraphError, SelectionError
 from fedgs.graph.distances import MatrixDistances
 
-__all__ = ["Distances", "Effort", "SelectionProblem", "Solution", "Status", "check_available", "objective"]
+__all__ = ["Distances", "Effort", "SelectionProblem", "Solution", "Status", "block_of", "check_available", "objective"]
 
 Effort = Literal["fast", "default", "thorough"]
 Status = Literal["optimal", "bounded", "feasible", "time_limit"]
@@ -110,9 +110,15 @@ def objective(problem: SelectionProblem, cohort: IntArray) -> float:
     >>> objective(SelectionProblem(H, np.array([1.0, 1.0]), cohort_size=2, pair_weight=2.0), np.array([0, 1]))
     4.0
     """
-    block = problem.distances.rows(cohort)[:, cohort]
-    pairs = float(np.sum(np.triu(block, 1)))
-    return problem.pair_weight * pairs - float(np.sum(problem.balance_penalty[cohort]))
+    pairs = float(block_of(problem.distances, cohort, cohort).sum()) / 2
+    return problem.pair_weight * pairs - float(problem.balance_penalty[cohort].sum())
+
+
+def block_of(distances: Distances, rows: IntArray, columns: IntArray) -> FloatMatrix:
+    """(k, l) distances between two sets of clients, without copying a matrix's rows."""
+    if isinstance(distances, MatrixDistances):
+        return distances.block(rows, columns)
+    return np.asarray(distances.rows(rows)[:, columns])
 
 
 def check_available(available: IntArray, count: int) -> None:

@@ -12,11 +12,22 @@ from fedgs.graph.compiled import load_kernels
 from fedgs.solver import plain
 from fedgs.solver.problem import Effort
 
-__all__ = ["Clock", "Found", "Residual", "improve", "prove", "settle_ties", "start", "upper_bound"]
+__all__ = [
+    "FIRST_PROOF_WORK",
+    "PROOF_WORK",
+    "Clock",
+    "Found",
+    "Residual",
+    "improve",
+    "prove",
+    "settle_ties",
+    "start",
+    "upper_bound",
+]
 
 _ROUNDS = {"fast": 0, "default": 4}
 _IDLE = 50
-_PROOF_WORK = {"fast": 200_000, "default": 200_000, "thorough": 1_000_000_000}  # distances looked at by branch and bound
+FIRST_PROOF_WORK, PROOF_WORK = 30_000_000, 1_000_000_000  # distances looked at by branch and bound
 _PROOF_POOL = 300  # branch and bound keeps r tables of this many positions
 _BOUND_POOL = 300  # the row bound costs more than the search above
 TIME_SLICE = 20_000_000  # distances looked at between two looks at the clock
@@ -100,8 +111,8 @@ def improve(residual: Residual, found: Found, effort: Effort, clock: Clock, stat
         rounds -= now
 
 
-def prove(residual: Residual, found: Found, effort: Effort, clock: Clock) -> None:
-    """Branch and bound, as far as the effort goes: the bound becomes the value where it comes to its end."""
+def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
+    """Branch and bound, as far as `work` goes: the bound becomes the value where it comes to its end."""
     kernels = load_kernels("fedgs.solver.kernels")
     count, size = len(residual), residual.size
     if kernels is None or count > _PROOF_POOL or size < 3:
@@ -115,7 +126,6 @@ def prove(residual: Residual, found: Found, effort: Effort, clock: Clock) -> Non
     kernels.rank(block, members[0], adds[0], potential[0], count, size - 1, np.empty(size))
     counts, nexts, path = np.full(size, count), np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     values, meta = np.zeros(size), np.array([found.value, residual.tolerance, 0.0])
-    work = _PROOF_WORK[effort]
     while work > 0 and meta[2] >= 0 and not clock.over():
         step = min(work, TIME_SLICE)
         found.value = kernels.branch(

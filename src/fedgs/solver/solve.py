@@ -6,14 +6,25 @@ from time import perf_counter
 
 import numpy as np
 
-from fedgs.arrays import FloatArray, FloatMatrix, IntArray
+from fedgs.arrays import FloatArray, IntArray
 from fedgs.errors import SelectionError
 from fedgs.graph.distances import MatrixDistances
 from fedgs.rng import stream
 from fedgs.solver import plain
-from fedgs.solver.problem import Distances, Effort, SelectionProblem, Solution, Status, objective
+from fedgs.solver.problem import Distances, Effort, SelectionProblem, Solution, Status, block_of, objective
 from fedgs.solver.reduction import reduce
-from fedgs.solver.residual import Clock, Found, Residual, improve, prove, settle_ties, start, upper_bound
+from fedgs.solver.residual import (
+    FIRST_PROOF_WORK,
+    PROOF_WORK,
+    Clock,
+    Found,
+    Residual,
+    improve,
+    prove,
+    settle_ties,
+    start,
+    upper_bound,
+)
 from fedgs.solver.rows import search_rows
 from fedgs.solver.tree import best_on_forest
 
@@ -81,7 +92,7 @@ def _decide(problem: SelectionProblem, order: IntArray, effort: Effort, clock: C
     if left == 1:
         return _Answer(np.concatenate([forced, clients[np.argmax(gains)][None]]))
     if comb(len(clients), left) <= _TINY:
-        block = _block(problem.distances, clients, clients)
+        block = block_of(problem.distances, clients, clients)
         return _Answer(np.concatenate([forced, clients[plain.enumerate_all(block, gains, left)]]))
     found = _found(problem.distances, clients, gains, left, effort, clock, rng)
     tolerance = 1e-9 * largest
@@ -98,7 +109,7 @@ def _found(
     distances: Distances, clients: IntArray, gains: FloatArray, left: int, effort: Effort, clock: Clock, rng: np.random.Generator
 ) -> Found:
     """The search: a start and a bound from the tree, descent, proof of small pools, tabu rounds, the thorough proof."""
-    state = rng.integers(1, 2**63, size=1, dtype=np.uint64)
+    state = np.array([rng.bit_generator.random_raw() | 1], dtype=np.uint64)
     given, bound = None, np.inf
     if distances.tree is not None:
         given, bound = best_on_forest(distances.tree, clients, gains, left, distances.maximum)
@@ -109,11 +120,12 @@ def _found(
     found = start(residual, given, bound, state)
     if not found.proven(residual.tolerance):
         found.bound = min(found.bound, upper_bound(residual, always=effort == "thorough"))
-    if not found.proven(residual.tolerance) and comb(len(clients), left) <= _SMALL:
-        prove(residual, found, "thorough", clock)
+    small = comb(len(clients), left) <= _SMALL
+    if not found.proven(residual.tolerance) and (small or effort == "thorough"):
+        prove(residual, found, PROOF_WORK if small else FIRST_PROOF_WORK, clock)
     improve(residual, found, effort, clock, state)
     if effort == "thorough" and not found.proven(residual.tolerance):
-        prove(residual, found, effort, clock)
+        prove(residual, found, PROOF_WORK, clock)
     if not clock.over():
         settle_ties(residual, found, state)
     return found
@@ -123,7 +135,7 @@ def _residual(distances: Distances, clients: IntArray, gains: FloatArray, left: 
     tolerance = 1e-9 * distances.maximum
     if isinstance(distances, MatrixDistances) and len(clients) > _COPIED:
         return Residual(distances.matrix, clients, gains, left, tolerance)
-    return Residual(np.ascontiguousarray(_block(distances, clients, clients)), np.arange(len(clients)), gains, left, tolerance)
+    return Residual(np.ascontiguousarray(block_of(distances, clients, clients)), np.arange(len(clients)), gains, left, tolerance)
 
 
 def _reduced(problem: SelectionProblem, order: IntArray) -> tuple[IntArray, IntArray, FloatArray, int]:
@@ -137,15 +149,9 @@ def _reduced(problem: SelectionProblem, order: IntArray) -> tuple[IntArray, IntA
     gains = (gains - gains.max(initial=-np.inf)) / weight if len(gains) else gains
     added = forced
     while len(added) and 0 < left < len(clients):
-        gains = gains + _block(problem.distances, added, clients).sum(axis=0)
+        gains = gains + block_of(problem.distances, added, clients).sum(axis=0)
         always, opened = reduce(gains, left, largest)
         added = clients[always]
         forced, left = np.append(forced, added), left - len(added)
         clients, gains = clients[opened], gains[opened]
     return forced, clients, gains, left
-
-
-def _block(distances: Distances, rows: IntArray, columns: IntArray) -> FloatMatrix:
-    if isinstance(distances, MatrixDistances):
-        return np.asarray(distances.matrix[rows[:, None], columns])
-    return np.asarray(distances.rows(rows)[:, columns])

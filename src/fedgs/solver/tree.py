@@ -37,25 +37,25 @@ def best_on_forest(
     (array([0, 2]), 3.0)
     """
     kernels = load_kernels("fedgs.solver.tree_kernels")
-    every = np.full(len(forest), np.nan)
-    every[clients] = gains
     if kernels is None:
+        every = np.full(len(forest), np.nan)
+        every[clients] = gains
         picked, value = plain_best_on_forest(linked(forest, apart), every, size)
-        return np.flatnonzero(picked[clients]), value
-    vertices, up = kernels.preorder(forest.parent, forest.order, every)
-    roots = np.flatnonzero(up < 0)
+        return picked[clients].nonzero()[0], value
+    member, up, above, own = kernels.relevant(forest.parent, forest.above, forest.order, clients, gains)
+    roots = (up < 0).nonzero()[0]
     if len(roots) > 1 and _work(np.diff(roots, append=len(up)), size) > _FOREST_WORK:
-        forest = linked(forest, apart)
-        vertices, up = kernels.preorder(forest.parent, forest.order, every)
+        one = linked(forest, apart)
+        member, up, above, own = kernels.relevant(one.parent, one.above, one.order, clients, gains)
         roots = roots[:1]
-    chosen = np.zeros(len(vertices), dtype=np.bool_)
+    chosen = np.zeros(len(up), dtype=np.bool_)
     if len(roots) == 1:
-        value = kernels.knapsack(up, forest.above[vertices], every[vertices], 0, len(vertices), size, True, chosen)
+        value = kernels.knapsack(up, above, own, 0, len(up), size, True, chosen)
     else:
-        value = _shared_out(kernels, up, forest.above[vertices], every[vertices], size, apart, chosen)
-    picked = np.zeros(len(forest), dtype=np.bool_)
-    picked[vertices[chosen]] = True
-    return np.flatnonzero(picked[clients]), float(value)
+        value = _shared_out(kernels, up, above, own, size, apart, chosen)
+    positions = member[chosen]
+    positions.sort()
+    return positions, float(value)
 
 
 def linked(forest: SpanningForest, apart: float) -> SpanningForest:

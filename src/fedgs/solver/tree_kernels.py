@@ -12,37 +12,42 @@ from fedgs.graph.compiled import compiled
 
 
 @compiled
-def preorder(parent: Any, order: Any, gains: Any) -> Any:
-    """The vertices below which something can be chosen, parents before children, each tree and subtree contiguous."""
+def relevant(parent: Any, above: Any, order: Any, clients: Any, gains: Any) -> Any:
+    """The part of a forest below which something can be chosen, in preorder: place in `clients` (-1: none), up, above, gains."""
     count = len(parent)
-    weight = np.empty(count, np.int64)  # relevant vertices in the subtree
-    place_of, free = np.empty(count, np.int64), np.empty(count, np.int64)
+    weight, place_of, free = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
     for vertex in range(count):
         weight[vertex], place_of[vertex] = 0, -1
+    for i in range(len(clients)):
+        weight[clients[i]] = 1
     for place in range(count - 1, -1, -1):
-        vertex = order[place]
-        if weight[vertex] > 0 or not np.isnan(gains[vertex]):
-            weight[vertex] += 1
-            if parent[vertex] >= 0:
-                weight[parent[vertex]] += weight[vertex]
+        vertex = order[place]  # weight: relevant vertices in the subtree; what can be chosen has been counted
+        if weight[vertex] > 0 and parent[vertex] >= 0:
+            if weight[parent[vertex]] == 0:
+                weight[parent[vertex]] = 1
+            weight[parent[vertex]] += weight[vertex]
     total = 0
     for place in range(count):
         vertex = order[place]
         if weight[vertex] > 0:
             if parent[vertex] < 0:
-                at = total
+                place_of[vertex] = total
                 total += weight[vertex]
             else:
-                at = free[parent[vertex]]
+                place_of[vertex] = free[parent[vertex]]
                 free[parent[vertex]] += weight[vertex]
-            place_of[vertex] = at
-            free[vertex] = at + 1
-    vertices, up = np.empty(total, np.int64), np.empty(total, np.int64)
+            free[vertex] = place_of[vertex] + 1
+    member, up = np.empty(total, np.int64), np.empty(total, np.int64)
+    lengths, own = np.empty(total, np.float64), np.empty(total, np.float64)
     for vertex in range(count):
-        if place_of[vertex] >= 0:
-            vertices[place_of[vertex]] = vertex
-            up[place_of[vertex]] = place_of[parent[vertex]] if parent[vertex] >= 0 else -1
-    return vertices, up
+        place = place_of[vertex]
+        if place >= 0:
+            member[place], own[place], lengths[place] = -1, np.nan, above[vertex]
+            up[place] = place_of[parent[vertex]] if parent[vertex] >= 0 else -1
+    for i in range(len(clients)):
+        place = place_of[clients[i]]
+        member[place], own[place] = i, gains[i]
+    return member, up, lengths, own
 
 
 @compiled
