@@ -1,7 +1,5 @@
 """A client's bench: the module and the data that one kind of work needs, set up once and used by every client in turn."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,9 +10,7 @@ from fedgs.local.examples import Examples
 from fedgs.local.parameters import FlatModule, build_module
 from fedgs.requests import Split, Work
 
-__all__ = ["Bench", "bench_key", "one_thread_if", "part_of", "work_key"]
-
-SMALL_STEP = 1 << 21  # multiplications below which a second thread costs more than it brings
+__all__ = ["Bench", "bench_key", "part_of", "work_key"]
 
 
 def part_of(federation: Federation, split: Split) -> Part:
@@ -41,23 +37,6 @@ def bench_key(work: Work) -> Any:
 def work_key(work: Work) -> Any:
     """Equal for kinds of work that can share a tensor program."""
     return (*bench_key(work), work.mu, work.local_steps, work.batch_size)
-
-
-@contextmanager
-def one_thread_if(small: bool) -> Iterator[None]:
-    """Let PyTorch compute in one thread within the block, if `small`.
-
-    Tiny matrix products gain nothing from a second thread, and wait milliseconds for it where other programs use the cores.
-    """
-    threads = torch.get_num_threads()
-    if not small or threads == 1:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 class Bench:

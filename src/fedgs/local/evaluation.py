@@ -7,8 +7,9 @@ import numpy as np
 import torch
 
 from fedgs.arrays import AnyArray, FloatArray, IntArray
-from fedgs.local.bench import SMALL_STEP, Bench, one_thread_if, part_of
+from fedgs.local.bench import Bench, part_of
 from fedgs.local.objective import example_losses
+from fedgs.local.threads import SMALL_STEP, one_thread_if
 from fedgs.metrics import mean_losses, weighted_metrics
 from fedgs.requests import Evaluate, Losses, Metrics
 

@@ -57,18 +57,9 @@ def _fill_batches(keys: Any, data_sizes: Any, indices: Any) -> None:
             order[touched[i]] = touched[i]
 
 
-def _load_example(x: Any, row: int, scale: Any, mean: Any, sd: Any, out: Any) -> None:
-    """out[:d] = (x[row] / scale - mean) / sd, or x[row] where mean is empty."""
-    if len(mean):
-        for j in range(x.shape[1]):
-            out[j] = (np.float32(x[row, j]) / scale - mean[j]) / sd[j]
-    else:
-        for j in range(x.shape[1]):
-            out[j] = np.float32(x[row, j])
-
-
 def _load_weights(vector: Any, num_classes: int, d: int, weights: Any, bias: Any) -> None:
-    """The (P,) vector of a linear layer into padded (classes, d) weights and biases; the padding stays 0."""
+    """The (P,) vector of a linear layer into padded (classes, d) weights and biases; the padding is 0."""
+    weights[:] = 0  # a client that diverged leaves NaN in the padding too
     for c in range(num_classes):
         for j in range(d):
             weights[c, j] = vector[c * d + j]
@@ -148,13 +139,11 @@ def _descend(inputs: Any, slopes: Any, num_classes: int, rate: Any, weights: Any
                 w[j] -= s0 * p[j] + s1 * q[j] + s2 * r[j] + s3 * s[j]
 
 
-def _train_linear(
-    x: Any, y: Any, scale: Any, mean: Any, sd: Any, rows: Any, sizes: Any, starts: Any, run: Any, rates: Any, mu: Any, models: Any
-) -> None:
+def _train_linear(x: Any, y: Any, rows: Any, sizes: Any, starts: Any, run: Any, rates: Any, mu: Any, models: Any) -> None:
     """Local SGD of multinomial logistic regression for r clients.
 
     Args:
-        x: (n, d) stored examples; y: (n,) labels; scale, mean, sd: their normalisation, mean empty for none.
+        x: (n, d) float32 examples; y: (n,) labels.
         rows: (r, E, B) rows of x; sizes: (r, E) how many of the B are used.
         starts: (R, P) theta^t of each run; run: (r,) whose it is; rates: (r,); mu: the proximal weight.
         models: (r, P) is filled with the local models.
@@ -174,7 +163,7 @@ def _train_linear(
         for step in range(local_steps):
             size = sizes[i, step]
             for b in range(size):
-                _load_example_of(x, rows[i, step, b], scale, mean, sd, inputs[b])
+                inputs[b, :d] = x[rows[i, step, b]]
             _logits_of(inputs, weights, bias, z)
             _softmax_of(z, size, num_classes, bits)
             for b in range(size):
@@ -193,13 +182,11 @@ def _train_linear(
             models[i, num_classes * d + c] = bias[c]
 
 
-def _linear_losses(
-    x: Any, y: Any, scale: Any, mean: Any, sd: Any, vectors: Any, run: Any, begin: Any, end: Any, sums: Any, correct: Any
-) -> None:
+def _linear_losses(x: Any, y: Any, vectors: Any, run: Any, begin: Any, end: Any, sums: Any, correct: Any) -> None:
     """Sum of cross-entropies and number of right answers of logistic regression on r ranges of rows.
 
     Args:
-        x, y, scale, mean, sd: see `_train_linear`.
+        x, y: see `_train_linear`.
         vectors: (R, P); run: (r,) which of them is asked; begin, end: (r,) rows begin..end-1.
         sums, correct: (r,) float64, filled.
     """
@@ -217,7 +204,7 @@ def _linear_losses(
         for start in range(begin[i], end[i], 8):
             count = min(8, end[i] - start)
             for b in range(count):
-                _load_example_of(x, start + b, scale, mean, sd, inputs[b])
+                inputs[b, :d] = x[start + b]
             _logits_of(inputs, weights, bias, z)
             for b in range(count):
                 best = 0
@@ -238,7 +225,6 @@ def _linear_losses(
         sums[i], correct[i] = total, right
 
 
-_load_example_of = compiled(_load_example, fastmath=_FLOAT_RULES)
 _load_weights_of = compiled(_load_weights)
 _logits_of = compiled(_logits, fastmath=_FLOAT_RULES)
 _exponentials_of = compiled(_exponentials, fastmath={"contract", "nsz"})

@@ -1,7 +1,5 @@
 """Logistic regression on the CPU, many clients of many runs in one compiled call."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,15 +10,15 @@ from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.data.federation import Federation
 from fedgs.local.batches import compiled_kernels
 from fedgs.local.bench import part_of
+from fedgs.local.examples import tensor_of
+from fedgs.local.threads import in_threads
 from fedgs.requests import Split, Work
 
-__all__ = ["LinearProgram", "is_linear"]
-
-_THREAD_COST = 1 << 21  # multiplications that are worth a thread of their own (about half a millisecond)
+__all__ = ["LinearProgram", "is_linear", "suits_kernels"]
 
 
 def is_linear(module: nn.Module) -> bool:
-    """Whether the module is one linear layer with a bias, after flattening or not: what the compiled kernels train.
+    """Whether the module is one linear layer with a bias, after flattening or not: the function that the compiled kernels train.
 
     >>> is_linear(nn.Linear(3, 2)), is_linear(nn.Sequential(nn.Linear(3, 2), nn.ReLU()))
     (True, False)
@@ -31,6 +29,13 @@ def is_linear(module: nn.Module) -> bool:
     if len(layers) != 1 or type(layers[0]) is not nn.Linear or layers[0].bias is None:
         return False
     return all(p.requires_grad for p in module.parameters()) and not any(True for _ in module.buffers())
+
+
+def suits_kernels(work: Work, module: nn.Module) -> bool:
+    """Whether the compiled kernels can do this work: logistic regression in float32 on float32 examples taken as they are."""
+    federation = work.federation
+    plain = federation.normalization is None and federation.train.x.dtype == np.float32
+    return plain and work.precision == "float32" and is_linear(module)
 
 
 class LinearProgram:
@@ -59,10 +64,10 @@ class LinearProgram:
         models = np.empty((len(run), starts.shape[1]), dtype=np.float32)
         vectors, slow, mu = starts.numpy(), rates.astype(np.float32), np.float32(self.work.mu)
 
-        def chunk(a: int, b: int) -> None:
+        def chunk(thread: int, a: int, b: int) -> None:
             kernel(*part, rows[a:b], sizes[a:b], vectors, run[a:b], slow[a:b], mu, models[a:b])
 
-        _in_threads(chunk, len(run), 2 * starts.shape[1] * rows.shape[1] * rows.shape[2])
+        in_threads(chunk, len(run), 2 * starts.shape[1] * rows.shape[1] * rows.shape[2])
         return torch.from_numpy(models)
 
     def sums(
@@ -78,10 +83,10 @@ class LinearProgram:
         part, kernel = self._part(split), compiled_kernels().linear_losses
         stack, losses, correct = vectors.numpy(), np.empty(len(run)), np.empty(len(run))
 
-        def chunk(a: int, b: int) -> None:
+        def chunk(thread: int, a: int, b: int) -> None:
             kernel(*part, stack, run[a:b], begin[a:b], end[a:b], losses[a:b], correct[a:b])
 
-        _in_threads(chunk, len(run), vectors.shape[1] * int((end - begin).sum()) // max(1, len(run)))
+        in_threads(chunk, len(run), vectors.shape[1] * int((end - begin).sum()) // max(1, len(run)))
         return losses, correct
 
     def _part(self, split: Split) -> tuple[Any, ...]:
@@ -90,24 +95,8 @@ class LinearProgram:
         return self._parts[split]
 
 
-def _kernel_arguments(federation: Federation, split: Split) -> tuple[Any, ...]:
-    """Examples (n, d) as stored, labels, and their normalisation value by value."""
-    part, normalization = part_of(federation, split), federation.normalization
-    x: AnyArray = np.asarray(part.x).reshape(len(part), -1)
-    if normalization is None:
-        return x, np.asarray(part.y), np.float32(1), np.zeros(0, np.float32), np.zeros(0, np.float32)
-    repeats = x.shape[1] // len(normalization.mean)
-    mean = np.repeat(np.asarray(normalization.mean, dtype=np.float32), repeats)
-    sd = np.repeat(np.asarray(normalization.sd, dtype=np.float32), repeats)
-    return x, np.asarray(part.y), np.float32(normalization.scale), mean, sd
-
-
-def _in_threads(chunk: Callable[[int, int], None], count: int, cost: int) -> None:
-    """chunk(a, b) over all of 0..count, cut among as many threads as PyTorch may use and the work is worth."""
-    threads = min(torch.get_num_threads(), count, 1 + count * cost // _THREAD_COST)
-    if threads <= 1:
-        chunk(0, count)
-        return
-    cuts = np.linspace(0, count, threads + 1).astype(int).tolist()
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(chunk, cuts[:-1], cuts[1:]))
+def _kernel_arguments(federation: Federation, split: Split) -> tuple[AnyArray, AnyArray]:
+    """(n, d) float32 examples and (n,) labels, without a copy; arrays that are read-only are passed on as if they were not,
+    so that numba compiles one version of a kernel."""
+    part = part_of(federation, split)
+    return tensor_of(part.x).view(len(part), -1).numpy(), tensor_of(part.y).numpy()

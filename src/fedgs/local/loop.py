@@ -8,9 +8,10 @@ import torch
 from fedgs.arrays import IntArray
 from fedgs.errors import ClientError, UpdateError
 from fedgs.local.batches import client_keys, local_batches
-from fedgs.local.bench import SMALL_STEP, Bench, bench_key, one_thread_if
+from fedgs.local.bench import Bench, bench_key
 from fedgs.local.evaluation import measure
 from fedgs.local.objective import cross_entropy, proximal_step
+from fedgs.local.threads import SMALL_STEP, one_thread_if
 from fedgs.requests import Failure, Request, Train, Work
 from fedgs.rng import derived_seed
 

@@ -10,9 +10,9 @@ import torch
 from fedgs.local.batches import compiled_kernels, local_batches, stacked_keys
 from fedgs.local.bench import work_key
 from fedgs.local.evaluation import Asked, segment_sums
-from fedgs.local.linear import LinearProgram, is_linear
+from fedgs.local.linear import LinearProgram, suits_kernels
 from fedgs.local.loop import LoopEngine, not_finite
-from fedgs.local.stacking import StackedProgram
+from fedgs.local.stacking import PERIOD, StackedProgram
 from fedgs.requests import Failure, Request, Train, Work
 
 __all__ = ["StackedEngine"]
@@ -54,9 +54,8 @@ class StackedEngine:
         key = work_key(work)
         if key not in self._programs:
             bench = self.loop.bench(work)
-            compiled = self.device.type == "cpu" and work.precision == "float32" and compiled_kernels() is not None
-            linear = compiled and is_linear(bench.flat.module)
-            self._programs[key] = LinearProgram(work) if linear else StackedProgram(bench, work)
+            compiled = self.device.type == "cpu" and compiled_kernels() is not None and suits_kernels(work, bench.flat.module)
+            self._programs[key] = LinearProgram(work) if compiled else StackedProgram(bench, work)
         return self._programs[key]
 
     def _train(self, requests: list[Train]) -> Iterator[tuple[int, Any]]:
@@ -84,7 +83,7 @@ class StackedEngine:
             per_client = 4 * bench.flat.layout.size + 8 * work.local_steps * work.batch_size
         else:
             per_client = 4 * (4 * bench.flat.layout.size + 32 * work.batch_size * int(np.prod(work.federation.example_shape)))
-        return max(2, _STACK_BYTES // per_client)
+        return max(1, _STACK_BYTES // per_client // PERIOD) * PERIOD
 
     def _models(self, requests: list[Train], pieces: "list[_Piece]") -> torch.Tensor:
         """The (r, P) local models of the pieces' clients, one after another."""
@@ -124,7 +123,12 @@ class _Piece:
 
 
 def _stacks(lengths: Sequence[int], limit: int) -> Iterator[list[_Piece]]:
-    """Cut requests with so many clients each into stacks of at most `limit` clients, in order."""
+    """Cut requests with so many clients each into stacks of at most `limit` clients, in order.
+
+    Args:
+        lengths: how many clients each request has.
+        limit: a multiple of `PERIOD`; so are the places where requests are cut.
+    """
     stack: list[_Piece] = []
     room = limit
     for request, length in enumerate(lengths):
@@ -132,7 +136,7 @@ def _stacks(lengths: Sequence[int], limit: int) -> Iterator[list[_Piece]]:
         while start < length or length == 0:
             stop = min(length, start + room)
             stack.append(_Piece(request, start, stop))
-            room -= stop - start
+            room -= -(-(stop - start) // PERIOD) * PERIOD
             start = stop
             if room == 0:
                 yield stack

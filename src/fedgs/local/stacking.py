@@ -1,6 +1,6 @@
 """Any module that torch.func accepts, many clients of many runs in one tensor program."""
 
-from typing import Any
+import copy
 
 import numpy as np
 import torch
@@ -9,23 +9,31 @@ from torch.func import functional_call, vmap
 from torch.nn import functional
 
 from fedgs.arrays import FloatArray, IntArray
-from fedgs.local.bench import SMALL_STEP, Bench, one_thread_if
+from fedgs.local.bench import Bench
 from fedgs.local.evaluation import block_rows
 from fedgs.local.objective import example_losses, proximal_step
 from fedgs.local.parameters import build_module, layout_of, pack
+from fedgs.local.threads import in_threads, one_thread_if
 from fedgs.requests import Split, Work
 
 __all__ = ["StackedProgram", "why_not_stackable"]
 
 _EVALUATED_RUNS = 16  # models in one stacked evaluation
+_ALIGNED = 16  # floats in a cache line
+PERIOD = 16 if "512" in torch.backends.cpu.get_cpu_capability() else 8  # floats in a vector register, see `StackedProgram`
 
 
 class StackedProgram:
     """One forward and one backward pass for a whole stack of clients.
 
     The loss of a stack is the sum of its clients' losses, so one backward pass gives every client its own gradient. Batches are
-    padded to B (at least 2) with weight 0, and a stack has at least two clients: then every product is a true matrix product,
-    whose bits do not depend on how many others are computed with it.
+    padded to B with weight 0.
+
+    On the CPU a client's result has the same bits wherever it lies in whatever stack. A sum's order of additions and a function's
+    last bit depend on how the numbers are aligned to vector registers, and on whether they fall into the remainder of a loop. So
+    each request's clients are padded to a multiple of the numbers in a register (8 or 16), batches to an even size, and a
+    client's parameters begin at a cache line: then all stacks repeat one pattern and leave no remainder. Each thread has clients
+    of its own.
     """
 
     def __init__(self, bench: Bench, work: Work) -> None:
@@ -33,51 +41,66 @@ class StackedProgram:
         self.work = work
         self.layout = bench.flat.layout
         self._trained = {name for name, p in bench.flat.module.named_parameters() if p.requires_grad}
+        self._modules = [bench.flat.module]  # one a thread, since torch.func sets a module's tensors while it runs
 
     def train(self, starts: torch.Tensor, run: IntArray, rates: FloatArray, rows: IntArray, sizes: IntArray) -> torch.Tensor:
         """Local models of r clients: see `LinearProgram.train`."""
-        with one_thread_if(len(run) * self.layout.size * self.work.batch_size < SMALL_STEP):
-            return self._train(starts, run, rates, rows, sizes)
+        if self.bench.device.type != "cpu":
+            return self._train(self._modules[0], starts, run, rates, rows, sizes)
+        kept, place = _padded(run)
+        run, rates, rows, sizes = run[place], rates[place], rows[place], sizes[place]
+        rows = np.concatenate([rows, rows[:, :, : rows.shape[2] % 2]], axis=2)  # an even number of slots
+        models = torch.empty(len(run), starts.shape[1])
+        self._modules += [copy.deepcopy(self._modules[0]) for _ in range(torch.get_num_threads() - len(self._modules))]
 
-    def _train(self, starts: torch.Tensor, run: IntArray, rates: FloatArray, rows: IntArray, sizes: IntArray) -> torch.Tensor:
-        count, device = len(run), self.bench.device
-        run, rates, rows, sizes = _at_least_two(run, rates, rows, sizes)
-        theta = starts.to(device)[torch.from_numpy(run).to(device)]  # (r, P)
-        first = theta[:, : self.layout.num_parameters].clone() if self.work.mu else None
+        def chunk(thread: int, a: int, b: int) -> None:
+            own = slice(a * PERIOD, b * PERIOD)
+            models[own] = self._train(self._modules[thread], starts, run[own], rates[own], rows[own], sizes[own])
+
+        in_threads(chunk, len(run) // PERIOD, PERIOD * 3 * self.layout.size * rows.shape[1] * rows.shape[2])
+        return models[torch.from_numpy(kept)]
+
+    def _train(
+        self, module: nn.Module, starts: torch.Tensor, run: IntArray, rates: FloatArray, rows: IntArray, sizes: IntArray
+    ) -> torch.Tensor:
+        """E steps of a stack: (r, P)."""
+        device = self.bench.device
+        theta = torch.zeros(len(run), -(-starts.shape[1] // _ALIGNED) * _ALIGNED, device=device)
+        theta[:, : starts.shape[1]] = starts.to(device)[torch.from_numpy(run).to(device)]
+        first = theta.clone() if self.work.mu else None
         views = self.layout.views(theta, self.layout.parameters + self.layout.buffers)
         views = {name: view.detach().requires_grad_(name in self._trained) for name, view in views.items()}
         trained = [view for name, view in views.items() if name in self._trained]
         eta = torch.from_numpy(rates.astype(np.float32)).to(device)
         scaled = [eta.view(-1, *[1] * (tensor.ndim - 1)) for tensor in trained]
-        where, weights = self._batches(rows, sizes)
-        self.bench.flat.module.train()
+        used = np.arange(rows.shape[2]) < sizes[:, :, None]  # (r, E, B)
+        weights = torch.from_numpy((used / sizes[:, :, None]).astype(np.float32)).to(device)
+        where = torch.from_numpy(rows).to(device)
+        module.train()
         for step in range(rows.shape[1]):
-            gradients = self._gradients(views, trained, where[:, step], weights[:, step])
+            gradients = self._gradients(module, views, trained, where[:, step], weights[:, step])
             with torch.no_grad():
                 own = theta[:, : self.layout.num_parameters]
-                pull = proximal_step(own, first, self.work.mu) * eta[:, None] if first is not None else None
+                pull = proximal_step(own, first[:, : own.shape[1]], self.work.mu) * eta[:, None] if first is not None else None
                 torch._foreach_sub_(trained, torch._foreach_mul(gradients, scaled))
                 if pull is not None:
                     own.sub_(pull)
-        return theta[:count]
-
-    def _batches(self, rows: IntArray, sizes: IntArray) -> tuple[torch.Tensor, torch.Tensor]:
-        """(r, E, B) rows and the examples' weights 1/size, 0 for padding, on the device."""
-        if rows.shape[2] == 1:
-            rows = np.repeat(rows, 2, axis=2)
-        weights = (np.arange(rows.shape[2]) < sizes[:, :, None]) / sizes[:, :, None].astype(np.float32)
-        device = self.bench.device
-        return torch.from_numpy(rows).to(device), torch.from_numpy(weights.astype(np.float32)).to(device)
+        return theta[:, : starts.shape[1]]
 
     def _gradients(
-        self, views: dict[str, torch.Tensor], trained: list[torch.Tensor], rows: torch.Tensor, weights: torch.Tensor
+        self,
+        module: nn.Module,
+        views: dict[str, torch.Tensor],
+        trained: list[torch.Tensor],
+        rows: torch.Tensor,
+        weights: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         """The gradient of every client's own loss on its (B,) rows."""
         x, y = self.bench.examples("train").gather(rows.reshape(-1))
         x, y = x.view(*rows.shape, *x.shape[1:]), y.view(rows.shape)  # (r·B, ...) -> (r, B, ...)
 
         def loss(tensors: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-            logits = functional_call(self.bench.flat.module, tensors, (x,))
+            logits = functional_call(module, tensors, (x,))
             return (functional.cross_entropy(logits.float(), y, reduction="none") * w).sum()
 
         with torch.autocast(self.bench.device.type, dtype=torch.bfloat16, enabled=self.work.precision == "bf16"):
@@ -109,9 +132,20 @@ class StackedProgram:
         return example_losses(logits, y)
 
 
-def _at_least_two(*arrays: Any) -> tuple[Any, ...]:
-    """The arrays, their single row doubled where there is only one."""
-    return tuple(np.repeat(array, 2, axis=0) if len(array) == 1 else array for array in arrays)
+def _padded(run: IntArray) -> tuple[IntArray, IntArray]:
+    """Pad every run's clients to a multiple of `PERIOD` with copies of its last client.
+
+    Args:
+        run: (r,) whose clients they are, those of a run next to each other.
+
+    Returns:
+        (r,) where the clients are among the padded, and (r',) which client stands at each padded place.
+    """
+    starts = np.flatnonzero(np.r_[True, run[1:] != run[:-1]])
+    lengths = np.diff(np.r_[starts, len(run)])
+    places = [np.minimum(np.arange(-(-n // PERIOD) * PERIOD), n - 1) + first for first, n in zip(starts, lengths, strict=True)]
+    kept = np.cumsum([0, *map(len, places)])[:-1]
+    return np.concatenate([np.arange(n) + at for at, n in zip(kept, lengths, strict=True)]), np.concatenate(places)
 
 
 def why_not_stackable(work: Work) -> str | None:
@@ -123,7 +157,7 @@ def why_not_stackable(work: Work) -> str | None:
     module = build_module(work.model, work.federation).train()
     numbers = torch.Generator().manual_seed(0)
     x = torch.randn(4, *work.federation.example_shape, generator=numbers)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), one_thread_if(True):
         try:
             return _why_not_stackable(module, x)
         except RuntimeError as error:

@@ -1,0 +1,24 @@
+"""What the tests of this folder share."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from tests.local.material import make_federation
+
+from fedgs.data.federation import Federation
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny products wait for a second thread where the cores are busy; tests that are about threads set their own number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def federation() -> Federation:
+    """Six clients with 1 to 40 examples of 5 numbers and 3 labels; client 3 has no validation example."""
+    return make_federation((7, 1, 40, 12, 3, 20))
