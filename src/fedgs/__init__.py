@@ -1,7 +1,7 @@
 """fedgs: client sampling for federated learning under arbitrary availability."""
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -40,7 +40,7 @@ _PUBLIC = {
     "select": "fedgs.solver",
 }
 
-__all__ = ["__version__", *_PUBLIC]  # noqa: PLE0604
+__all__ = ["__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ that length and plays the rounds since then again, which gives the same lines, s
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ class Checkpoint:
     """A stored state, and how many bytes of records belong to the rounds before it."""
 
     state: State
-    engine: str
+    engine: Literal["loop", "stacked"]
     records_bytes: int
     timings_bytes: int
 

@@ -1,7 +1,8 @@
 """What is asked: one run's configuration, frozen and checked.
 
 A configuration file is TOML with the tables and keys of `Config`; a variant is a table with `name` or just its name. Values not
-given default to what the data set's table in the paper says. How files, `--set` and grids become configurations: `experiments.grid`.
+given default to what the data set's table in the paper says. How files, `--set` and grids become configurations:
+`experiments.grid`.
 """
 
 import hashlib

@@ -120,9 +120,7 @@ class RunFolder:
         try:
             with np.load(self.path / "clients.npz", allow_pickle=False) as stored:
                 names = json.loads(str(stored["names"]))
-                counts = stored["label_counts"] if "label_counts" in stored else None
-                features = stored["features"] if "features" in stored else None
-                return Clients(tuple(names), stored["data_sizes"], counts, features)
+                return Clients(tuple(names), stored["data_sizes"], stored.get("label_counts"), stored.get("features"))
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise OutputError(f"{self.path / 'clients.npz'} is not readable: {error}") from None
 

@@ -10,6 +10,7 @@ import difflib
 import hashlib
 import importlib
 import importlib.metadata
+import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -18,9 +19,21 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fedgs.errors import ConfigError
+from fedgs.errors import ConfigError, own_traceback
 
-__all__ = ["Variant", "build", "nearest", "register", "sentence", "source_digest", "table", "variant_class", "variant_names"]
+__all__ = [
+    "Variant",
+    "build",
+    "load_plugin",
+    "loaded_plugins",
+    "nearest",
+    "register",
+    "sentence",
+    "source_digest",
+    "table",
+    "variant_class",
+    "variant_names",
+]
 
 # Where the built-in variants of a family are defined; imported when the family is first asked for.
 _BUILT_IN = {
@@ -32,6 +45,7 @@ _BUILT_IN = {
 }
 _variants: dict[str, dict[str, type["Variant"]]] = {}
 _entry_points_loaded: list[bool] = []
+_plugins: dict[str, Path] = {}
 
 
 class Variant(BaseModel):
@@ -128,6 +142,34 @@ def build(family: str, value: Any) -> Variant:
         settings = {key: item for key, item in value.items() if key != "name"}
         return variant_class(family, value["name"])(**settings)
     raise ConfigError(f"{family} must be a name, a table with `name` or a variant object; got {value!r}")
+
+
+def load_plugin(path: Path) -> None:
+    """Import a plug-in file, so that what it registers can be named.
+
+    Raises:
+        ConfigError: no such file, or it raised while being imported (its own part of the traceback is in the message).
+    """
+    if not path.is_file():
+        raise ConfigError(f"--plugin must be a Python file; there is no file {str(path)!r}")
+    name = f"fedgs_plugin_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"--plugin must be a Python file (.py); got {str(path)!r}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"--plugin {str(path)!r} raised {type(error).__name__}: {error}\n{own_traceback(error)}") from None
+    _plugins[name] = path.resolve()
+
+
+def loaded_plugins() -> dict[str, Path]:
+    """Module name -> file of every plug-in that was loaded."""
+    return dict(_plugins)
 
 
 def table(variant: BaseModel) -> dict[str, Any]:

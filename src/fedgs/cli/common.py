@@ -1,8 +1,6 @@
 """What every command shares: options, plug-ins, and the way from a command line to configurations."""
 
 import contextlib
-import importlib.util
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Optional
@@ -11,10 +9,11 @@ import typer
 from rich.console import Console
 
 from fedgs.config import Config
-from fedgs.errors import ConfigError, FedgsError, UserError, own_traceback
+from fedgs.errors import FedgsError, UserError
 from fedgs.experiments.grid import Grid, expand, parse_override, read_config
+from fedgs.registry import load_plugin
 
-__all__ = ["ConfigArgument", "DataDirOption", "PluginOption", "SetOption", "console", "load_plugins", "one_config", "read_grid"]
+__all__ = ["ConfigArgument", "DataDirOption", "PluginOption", "SetOption", "console", "exit_codes", "one_config", "read_grid"]
 
 ConfigArgument = Annotated[
     Optional[Path],  # noqa: UP045 (typer reads the annotation)
@@ -41,7 +40,8 @@ def console(*, stderr: bool = False) -> Console:
 
 def read_grid(config: Path | None, overrides: list[str] | None, plugins: list[Path] | None) -> Grid:
     """The configurations that a command line asks for."""
-    load_plugins(plugins or [])
+    for path in plugins or []:
+        load_plugin(path)
     given = None if config is None else read_config(config)
     return expand(given, [parse_override(text) for text in overrides or []], file=config.name if config else "")
 
@@ -49,30 +49,6 @@ def read_grid(config: Path | None, overrides: list[str] | None, plugins: list[Pa
 def one_config(config: Path | None, overrides: list[str] | None, plugins: list[Path] | None) -> Config:
     """The first configuration, for commands that need a federation rather than runs."""
     return read_grid(config, overrides, plugins).configs[0]
-
-
-def load_plugins(plugins: list[Path]) -> None:
-    """Import plug-in files, so that what they register can be named.
-
-    Raises:
-        ConfigError: no such file, or it raised while being imported (the traceback of the file is part of the message).
-    """
-    for path in plugins:
-        if not path.is_file():
-            raise ConfigError(f"--plugin must be a Python file; there is no file {str(path)!r}")
-        name = f"fedgs_plugin_{path.stem}"
-        spec = importlib.util.spec_from_file_location(name, path)
-        if spec is None or spec.loader is None:
-            raise ConfigError(f"--plugin must be a Python file (.py); got {str(path)!r}")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        try:
-            spec.loader.exec_module(module)
-        except ConfigError:
-            raise
-        except Exception as error:
-            trace = own_traceback(error)
-            raise ConfigError(f"--plugin {str(path)!r} raised {type(error).__name__}: {error}\n{trace}") from None
 
 
 @contextlib.contextmanager

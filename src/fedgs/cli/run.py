@@ -1,13 +1,17 @@
 """`fedgs run`: train what a configuration asks for, and say who won by how much."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedgs.cli.common import ConfigArgument, DataDirOption, PluginOption, SetOption, console, read_grid
 from fedgs.cli.progress import progress_display
 from fedgs.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedgs.report.run import Run
 
 __all__ = ["run"]
 
@@ -50,14 +54,15 @@ def run(
     screen.print(f"Records: {out}/    Next: {next_step(config, set_)}")
 
 
-def report_failures(failed: list) -> None:  # type: ignore[type-arg]
+def report_failures(failed: "Sequence[Run]") -> None:
     """Every failed run with round, client and the traceback of the user's code; equal tracebacks once."""
     screen = console(stderr=True)
     shown: set[str] = set()
     for run in failed:
-        failure = run.failure
+        failure = run.failure or {}
         client = "" if failure["client"] is None else f", client {failure['client']!r}"
-        screen.print(f"fedgs: {run.label}, seed {run.config['seed']} failed in round {failure['round']}{client}: {failure['error']}")
+        where = f"round {failure['round']}{client}"
+        screen.print(f"fedgs: {run.label}, seed {run.seed} failed in {where}: {failure['error']}")
         if failure["traceback"] not in shown:
             shown.add(failure["traceback"])
             screen.print(failure["traceback"].rstrip())

@@ -91,8 +91,8 @@ def compare(
     ['uniform', 'md']
     """
     data = _Given(federation=federation) if isinstance(federation, Federation) else federation
-    labelled = methods.items() if isinstance(methods, Mapping) else ((None, method) for method in methods)
-    common = {
+    labelled_methods = methods.items() if isinstance(methods, Mapping) else ((None, method) for method in methods)
+    common: dict[str, Any] = {
         "data": data,
         "availability": availability,
         "model": None if model is None else as_model(model),
@@ -101,7 +101,11 @@ def compare(
         "execution": execution or Execution(),
     }
     seeds = list(seeds)
-    configs = [Config(method=method, seed=seed, label=label, **common) for label, method in labelled for seed in seeds]
+    configs = [
+        Config(**{"method": method, "seed": seed, "label": label, **common})
+        for label, method in labelled_methods
+        for seed in seeds
+    ]
     if not configs:
         raise ConfigError(f"compare needs at least one method and one seed, got {len(seeds)} seeds")
     prepared = prepare(configs, data_dir=None if data_dir is None else Path(data_dir))

@@ -1,7 +1,7 @@
 """From files, `--set` and grids to configurations: one `Config` a run.
 
-A configuration is laid in layers (defaults, the file, `--set`), each a nest of plain tables. `[grid]` names axes: every combination
-of their values is a run. A key that a variant does not have is dropped for it, and equal runs collapse into one.
+A configuration is laid in layers (defaults, the file, `--set`), each a nest of plain tables. `[grid]` names axes: every
+combination of their values is a run. A key that a variant does not have is dropped for it, and equal runs collapse into one.
 """
 
 import copy

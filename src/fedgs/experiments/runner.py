@@ -1,12 +1,13 @@
 """Carry out configurations: prepare and check everything, then drive all runs together and write what they give."""
 
+import contextlib
 import datetime
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,13 +20,12 @@ from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, OutputError
 from fedgs.experiments.output import FolderSink, MemorySink, Sink, claim
 from fedgs.local import make_engine
-from fedgs.models import check_model
+from fedgs.models import Model, as_model, check_model
 from fedgs.records import Record, RunFolder
-from fedgs.registry import build
 from fedgs.requests import Engine, Work
 from fedgs.simulation import Failed, LiveRun, Plan, drive, initial_state
 
-__all__ = ["Finished", "Prepared", "Progress", "load_federation", "prepare", "run_all", "run_tables"]
+__all__ = ["Finished", "Prepared", "Progress", "load_federation", "prepare", "prepare_one", "run_all", "run_here", "run_tables"]
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[
         key = repr(config.data)
         if key not in loaded:
             loaded[key] = load_federation(config, data_dir)
-        one = _prepare(config, loaded[key])
+        one = prepare_one(config, loaded[key])
         shape_key = (id(loaded[key]), repr(one.config.model))
         if shape_key not in checked:
             checked.add(shape_key)
@@ -114,14 +114,13 @@ def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[
     return prepared
 
 
-def _prepare(config: Config, federation: Federation) -> Prepared:
-    if config.model is None:
-        config = config.model_copy(update={"model": _default_model(config.data, federation)})
+def prepare_one(config: Config, federation: Federation) -> Prepared:
+    """One configuration, checked against its federation."""
+    model = as_model(config.model) if config.model is not None else _default_model(config.data, federation)
+    config = config.model_copy(update={"model": model})
     training = config.training
     limit = cohort_limit(training, len(federation))
-    work = Work(
-        federation, config.model, training.mu, training.local_steps, training.batch_size, training.precision  # type: ignore[arg-type]
-    )
+    work = Work(federation, model, training.mu, training.local_steps, training.batch_size, training.precision)
     plan = Plan(
         federation=federation,
         availability=config.availability,  # type: ignore[arg-type]
@@ -137,13 +136,13 @@ def _prepare(config: Config, federation: Federation) -> Prepared:
     return Prepared(config, plan, fingerprint(config, data_fingerprint=federation.fingerprint, limit=limit))
 
 
-def _default_model(data: Any, federation: Federation) -> Any:
+def _default_model(data: Any, federation: Federation) -> Model:
     name = data.defaults_for(federation).model
     if name is None:
         raise ConfigError(
             f"model must be given for examples of shape {federation.example_shape}; only vectors have a default (logistic)"
         )
-    return build("model", name)
+    return as_model(name)
 
 
 def run_all(
@@ -154,13 +153,31 @@ def run_all(
 ) -> list[Finished]:
     """Drive all runs to their end; with `out`, go on where an earlier start stopped and leave finished runs alone.
 
+    Runs are spread over `execution.workers` processes; the records do not depend on how many there are.
+
     Raises:
         OutputError: `out` belongs to something else or is in use.
+        ConfigError: several workers are asked for, and a part of a run cannot be built in another process.
     """
-    if out is None:
-        return _run([_Job(one, None) for one in prepared], on_progress)
-    with claim(out):
-        return _run([_Job(one, RunFolder(out / one.folder_name)) for one in prepared], on_progress)
+    from fedgs.experiments.workers import run_in_workers, worker_count  # which imports this module
+
+    engines = {make_engine(one.config.execution.engine, one.config.execution.device, one.plan.work)[0].name for one in prepared}
+    workers = worker_count(prepared, sorted(engines))
+    with contextlib.nullcontext() if out is None else claim(out):
+        if workers > 1 and not all(job.is_finished() for job in _jobs(prepared, out)):
+            return run_in_workers(prepared, workers=workers, out=out, on_progress=on_progress)
+        return run_here(prepared, out, on_progress)
+
+
+def run_here(
+    prepared: Sequence[Prepared], out: Path | None, on_progress: Callable[[Progress], None] | None = None
+) -> list[Finished]:
+    """Drive all runs in this process; `out` is ours already."""
+    return _run(_jobs(prepared, out), on_progress)
+
+
+def _jobs(prepared: Sequence[Prepared], out: Path | None) -> "list[_Job]":
+    return [_Job(one, None if out is None else RunFolder(out / one.folder_name)) for one in prepared]
 
 
 @dataclass(eq=False)
@@ -209,6 +226,7 @@ def _begin(job: _Job, engines: dict[str, Engine], tally: "_Tally") -> tuple[str,
     engine, reason = make_engine(stored.engine or execution.engine, device=execution.device, work=plan.work)
     engine = engines.setdefault(engine.name, engine)
     job.tables = run_tables(job.prepared, engine=engine.name, reason=reason)
+    job.tables["run"] |= stored.about
     if job.folder is None:
         sink: Sink = MemorySink()
     else:
@@ -224,27 +242,32 @@ def _begin(job: _Job, engines: dict[str, Engine], tally: "_Tally") -> tuple[str,
 
 @dataclass(frozen=True)
 class _Start:
+    """Where a run begins, which engine it began with ("" for a new one) and what was stored about that."""
+
     start: State
-    engine: str
+    engine: Literal["", "loop", "stacked"] = ""
+    about: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _stored_start(job: _Job, fresh: State) -> _Start:
     """Where an earlier start got to, its records cut to its checkpoint; otherwise the beginning."""
     folder = job.folder
     if folder is None or not folder.exists():
-        return _Start(fresh, "")
+        return _Start(fresh)
+    stored = folder.config().get("run", {})
+    about = {key: stored[key] for key in ("engine_reason", "started") if key in stored}
     memory = {**fresh.memory, **folder.arrays("memory")} if fresh.memory else fresh.memory
     checkpoint = load_checkpoint(folder, memory)
     # Records that are shorter than the checkpoint says were lost: from the start, the same lines are written again.
     if checkpoint is None or checkpoint.records_bytes > folder.size("rounds.jsonl"):
         folder.truncate("rounds.jsonl", 0)
         folder.truncate("timings.jsonl", 0)
-        return _Start(fresh, str(folder.config().get("run", {}).get("engine", "")))
+        return _Start(fresh, stored.get("engine", ""), about)
     if checkpoint.state.parameters.shape != fresh.parameters.shape:
         raise OutputError(f"{folder.path / 'checkpoint.npz'} holds another model; remove the run's folder to start it anew")
     folder.truncate("rounds.jsonl", checkpoint.records_bytes)
     folder.truncate("timings.jsonl", checkpoint.timings_bytes)
-    return _Start(checkpoint.state, checkpoint.engine)
+    return _Start(checkpoint.state, checkpoint.engine, about)
 
 
 def _live(plan: Plan, state: State, sink: Sink, tally: "_Tally") -> LiveRun:

@@ -1,0 +1,100 @@
+"""Runs in several processes give the records of one, whatever happens to a process."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import fedgs
+from fedgs.data import Federation
+from fedgs.errors import ConfigError
+from fedgs.experiments.compare import Results, compare
+from fedgs.experiments.runner import Progress
+from fedgs.experiments.sharing import share
+from fedgs.registry import load_plugin
+
+PLUGIN = """
+import os
+from pathlib import Path
+
+import numpy as np
+import fedgs
+
+
+@fedgs.sampler("worker-test")
+def crashing(view, rng, *, marker: str, always: bool = False):
+    if view.round == 4 and (always or not Path(marker).exists()):
+        Path(marker).touch()
+        os._exit(3)
+    return fedgs.Selection(view.available[: view.cohort_limit])
+"""
+
+
+def study(federation: Federation, workers: int, out: Path | None = None, **settings: Any) -> Results:
+    values: dict[str, Any] = {
+        "methods": ["uniform", "fedgs"],
+        "availability": "LDF",
+        "training": {"rounds": 6, "proportion": 0.4, "local_steps": 2, "batch_size": 4},
+        "seeds": (0, 1),
+        "execution": {"engine": "loop", "workers": workers, "checkpoint_every": 2},
+    }
+    return compare(federation, out=out, **{**values, **settings})
+
+
+def files(out: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("rounds.jsonl"))}
+
+
+def test_two_workers_write_the_records_of_one(toy_federation: Federation, tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    study(toy_federation, 1, tmp_path / "one")
+    two = study(toy_federation, 2, tmp_path / "two", on_progress=seen.append)
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    assert seen[-1] == Progress(rounds=24, total=24, failed=0)
+    assert all(run.finished for run in two.runs)
+    kept = study(toy_federation, 2)
+    assert [list(run.records) for run in kept.runs] == [list(run.records) for run in two.runs]
+
+
+def test_a_crashed_workers_runs_start_again_and_the_rest_goes_on(
+    toy_federation: Federation, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "crashing.py").write_text(PLUGIN)
+    load_plugin(tmp_path / "crashing.py")
+    method = {"name": "worker-test", "marker": str(tmp_path / "marker")}
+    with caplog.at_level(logging.WARNING, logger="fedgs"):
+        results = study(toy_federation, 2, tmp_path / "out", methods=[method, "uniform"], seeds=(0,))
+    assert all(run.finished for run in results.runs)
+    assert len([record for record in caplog.records if "crashed; they start again" in record.message]) == 1
+    unbroken = study(toy_federation, 1, tmp_path / "unbroken", methods=[method, "uniform"], seeds=(0,))
+    assert [list(a.records) for a in results.runs] == [list(b.records) for b in unbroken.runs]
+
+
+def test_a_worker_that_always_crashes_fails_its_own_runs_only(toy_federation: Federation, tmp_path: Path) -> None:
+    (tmp_path / "crashing.py").write_text(PLUGIN)
+    load_plugin(tmp_path / "crashing.py")
+    method = {"name": "worker-test", "marker": str(tmp_path / "marker"), "always": True}
+    crashed, good = study(toy_federation, 2, tmp_path / "out", methods=[method, "uniform"], seeds=(0,)).runs
+    assert crashed.failure is not None and crashed.failure["error"] == "the worker process crashed"
+    assert "exit code 3" in crashed.failure["traceback"]
+    assert good.finished
+
+
+def test_several_workers_need_parts_that_another_process_can_build(toy_federation: Federation) -> None:
+    def net() -> torch.nn.Module:
+        return torch.nn.Linear(6, 3)
+
+    with pytest.raises(ConfigError, match=r"execution.workers = 2 needs parts that are registered by name; model is FunctionModel"):
+        study(toy_federation, 2, model=net)
+    assert all(run.finished for run in study(toy_federation, 1, model=net).runs)
+
+
+def test_a_shared_federation_is_the_same_and_mapped(toy_federation: Federation, tmp_path: Path) -> None:
+    opened = share(toy_federation, tmp_path).open()
+    assert opened.fingerprint == toy_federation.fingerprint
+    del opened.__dict__["fingerprint"]
+    assert opened.fingerprint == toy_federation.fingerprint
+    assert opened.train.x.base is not None and opened.clients.names == toy_federation.clients.names
+    assert fedgs.Federation is type(opened)
