@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pytest import approx
 
 pytest.importorskip("flwr")
 
@@ -31,11 +30,11 @@ def test_the_graph_of_told_proportions_is_the_oracles() -> None:
     selector = Selector(FedGS())
     for row, key in enumerate("abcd"):
         assert selector.meet(key, size=8, feature=proportions(row)) is None
-    assert distance(selector) == approx(FedGS().start(FEDERATION)["distance"])
+    assert distance(selector) == pytest.approx(FedGS().start(FEDERATION)["distance"])
 
 
 def test_a_federation_known_beforehand_has_its_graph_at_once() -> None:
-    assert distance(Selector(FedGS(), clients=FEDERATION)) == approx(FedGS().start(FEDERATION)["distance"])
+    assert distance(Selector(FedGS(), clients=FEDERATION)) == pytest.approx(FedGS().start(FEDERATION)["distance"])
 
 
 def test_unknown_distances_are_the_largest_known() -> None:
@@ -105,7 +104,7 @@ def test_long_updates_are_sketched_and_keep_their_cosines() -> None:
     graph = Graph(similarity="update")
     a, b = (reply_feature(graph, sent={"w": np.zeros(100_000)}, local={"w": x}, responses=None) for x in (first, second))
     assert len(a) == 4096
-    assert a @ b / np.sqrt((a @ a) * (b @ b)) == approx(0.6, abs=0.06)  # 4 standard deviations of 1/sqrt(4096)
+    assert a @ b / np.sqrt((a @ a) * (b @ b)) == pytest.approx(0.6, abs=0.06)  # 4 standard deviations of 1/sqrt(4096)
 
 
 def test_a_feature_of_another_length_is_refused() -> None:
@@ -170,4 +169,4 @@ def test_weights_are_those_of_the_simulator() -> None:
         selector.roster.counts += counts
         view = selector.view(np.arange(3), 4)
         ours = selector.weights(view, Selection(np.arange(3), draws=draws), dict(enumerate(sizes.astype(float))))
-        assert ours == approx(aggregation.aggregation_weights(weighting, sizes, draws, counts))
+        assert ours == pytest.approx(aggregation.aggregation_weights(weighting, sizes, draws, counts))

@@ -77,7 +77,7 @@ def test_a_half_written_line_does_not_spoil_the_records(world: Any, tmp_path: Pa
 
 def test_the_state_knows_its_sampler_and_seed(world: Any, tmp_path: Path) -> None:
     strategy(tmp_path).start(world(SITES), world.model(), num_rounds=1)
-    with pytest.raises(OutputError, match="was saved with the sampler .*'uniform'.*, not .*'md'"):
+    with pytest.raises(OutputError, match=r"was saved with the sampler .*'uniform'.*, not .*'md'"):
         strategy(tmp_path, sampler="md").load_state(tmp_path / "state.npz")
     with pytest.raises(OutputError, match="was saved with seed 0, not 4"):
         strategy(tmp_path, seed=4).load_state(tmp_path / "state.npz")
@@ -116,3 +116,12 @@ def test_records_are_those_of_a_run(world: Any, tmp_path: Path) -> None:
     assert (config["method"]["name"], config["availability"]["name"], config["seed"]) == ("uniform", "deployment", 0)
     assert folder.clients().names == tuple(SITES)
     assert set(folder.timings()[0]) == {"round", "select", "train", "aggregate"}
+
+
+def test_tables_read_a_deployment(world: Any, tmp_path: Path) -> None:
+    from fedgs.report.runs import read_runs
+
+    strategy(tmp_path).start(world(SITES), world.model(), num_rounds=3, evaluate_fn=evaluate)
+    runs, problems = read_runs(tmp_path / "records")
+    assert problems == []
+    assert [(run.label, run.rounds_done) for run in runs] == [("uniform", 3)]

@@ -4,6 +4,9 @@ The server changes two lines, `strategy = SampledStrategy(FedAvg(), sampler=FedG
 `describe(app)`. Needs the extra `flower`; never the simulator and never torch.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from fedgs.errors import require_extra
 
 try:
@@ -11,7 +14,17 @@ try:
 except ModuleNotFoundError as error:
     raise require_extra("flwr", "flower") from error
 
-from fedgs.flower.client import describe
-from fedgs.flower.strategy import SampledStrategy
+if TYPE_CHECKING:
+    from fedgs.flower.client import describe
+    from fedgs.flower.strategy import SampledStrategy
+
+# Loaded when first used: a client, whose process may live for one message, does not load the server's part.
+_PUBLIC = {"SampledStrategy": "fedgs.flower.strategy", "describe": "fedgs.flower.client"}
 
 __all__ = ["SampledStrategy", "describe"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(importlib.import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'fedgs.flower' has no attribute {name!r}")

@@ -67,7 +67,8 @@ class Directory:
         for node, description in described:
             self._known[node] = description.key
         self._replace_older(grid, nodes, {node for node, _ in described})
-        return self.listed(nodes), [description for _, description in described]
+        told = sorted((description for _, description in described), key=lambda one: (isinstance(one.key, str), one.key))
+        return self.listed(nodes), told  # by key, since the order of node ids and of answers is chance
 
     def listed(self, online: Iterable[int]) -> dict[Key, int]:
         """Client key -> node id of the nodes on line that have said who they are."""

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -401,6 +402,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             "method": table(self._selector.sampler),
             "training": training,
             "seed": self._settings.seed,
+            "run": {"engine": "flower", "versions": {name: version(name) for name in ("fedgs", "flwr", "numpy")}},
         }
 
 

@@ -1,0 +1,1 @@
+"""FedGS in a Flower app."""

@@ -1,0 +1,50 @@
+"""What a client does: say once who it is, train, evaluate."""
+
+import time
+
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedgs.flower import describe
+from fedgs_flower import task
+
+app = ClientApp()
+
+
+def who(context: Context) -> tuple[int, int]:
+    """Which part of the data is this client's, and of how many."""
+    return int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
+
+
+describe(app, label_counts=lambda context: task.label_counts(*who(context)))
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    """Local steps from the global model."""
+    time.sleep(float(context.node_config.get("delay", 0.0)))  # --node-config "... delay=5.0": a slow client, to try one
+    client, config, server_round = who(context), context.run_config, int(message.content["config"]["server-round"])
+    model = task.make_model()
+    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    examples = task.training_part(*client)
+    loss = task.train(
+        model,
+        examples,
+        steps=int(config["local-steps"]),
+        batch_size=int(config["batch-size"]),
+        learning_rate=float(config["learning-rate"]) * 0.998 ** (server_round - 1),
+        seed=server_round * client[1] + client[0],
+    )
+    metrics = MetricRecord({"num-examples": len(examples[1]), "train_loss": loss})
+    return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message)
+
+
+@app.evaluate()
+def evaluate(message: Message, context: Context) -> Message:
+    """Loss and accuracy on the validation part, or on the training part if the server says so."""
+    part = task.training_part if message.content["config"].get("loss-on") == "train" else task.validation_part
+    model, examples = task.make_model(), part(*who(context))
+    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    loss, accuracy = task.evaluate(model, examples)
+    metrics = MetricRecord({"num-examples": len(examples[1]), "eval_loss": loss, "eval_acc": accuracy})
+    return Message(RecordDict({"metrics": metrics}), reply_to=message)

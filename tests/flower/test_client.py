@@ -1,0 +1,53 @@
+"""What a client tells about itself."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedgs.errors import ConfigError
+from fedgs.flower import describe
+
+
+@pytest.fixture(autouse=True)
+def _identity(world: Any) -> None:
+    """Newer Flower makes messages only in a process with an identity; making the world gives it one."""
+
+
+def told(node_config: Any, **options: Any) -> dict[str, Any]:
+    app = ClientApp()
+    describe(app, **options)
+    reply = app(Message(RecordDict(), 7, "query.fedgs"), Context(1, 7, node_config, RecordDict(), {}))
+    return dict(reply.content["fedgs"])
+
+
+def test_the_client_id_comes_before_the_partition_id() -> None:
+    assert told({"client-id": "north", "partition-id": 3}) == {"client-key": "north"}
+    assert told({"partition-id": 3}) == {"client-key": 3}
+    assert told({}) == {}
+
+
+def test_only_proportions_of_labels_leave_the_client() -> None:
+    answer = told({"client-id": "a"}, label_counts=lambda context: np.array([30, 10, 0]))
+    assert answer == {"client-key": "a", "feature": [0.75, 0.25, 0.0]}
+
+
+def test_a_feature_and_a_data_size_are_told_as_they_are() -> None:
+    answer = told({"client-id": "a"}, feature=lambda context: [1.0, -2.0], data_size=lambda context: 12)
+    assert answer == {"client-key": "a", "data-size": 12, "feature": [1.0, -2.0]}
+
+
+def test_label_counts_and_feature_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match="describe takes label_counts or feature, not both"):
+        describe(ClientApp(), label_counts=lambda context: [1], feature=lambda context: [1.0])
+
+
+@pytest.mark.parametrize("counts", [[0, 0], [-1, 2], [float("nan"), 1.0]])
+def test_impossible_label_counts_are_refused(counts: list[float]) -> None:
+    with pytest.raises(ConfigError, match="label_counts must be counts >= 0 with a positive sum"):
+        told({"client-id": "a"}, label_counts=lambda context: counts)

@@ -1,0 +1,78 @@
+"""The example app, its server and its clients, on a Grid in memory; with real processes where they are asked for."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr")
+pytest.importorskip("torch")
+
+from fedgs.records import RunFolder
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "flower"
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """The example's settings, with its package importable."""
+    import torch
+
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    torch.set_num_threads(threads)
+    for name in [name for name in sys.modules if name.startswith("fedgs_flower")]:
+        del sys.modules[name]
+
+
+class Loaded:
+    """The example's client app with the run's configuration in every context."""
+
+    def __init__(self, app: Any, config: dict[str, Any]) -> None:
+        self.app, self.config = app, config
+
+    def __call__(self, message: Any, context: Any) -> Any:
+        context.run_config = self.config
+        return self.app(message, context)
+
+
+@pytest.mark.parametrize("sampler", ["fedgs", "uniform", "md", "power_of_choice"])
+def test_the_example_learns_with_every_sampler(world: Any, example: dict[str, Any], tmp_path: Path, sampler: str) -> None:
+    from fedgs_flower import client_app, server_app
+    from flwr.app import Context, RecordDict
+
+    config = {**example, "num-server-rounds": 4, "sampler": sampler, "records": str(tmp_path), "state": str(tmp_path / "s.npz")}
+    grid = world(
+        list(range(10)),
+        app=Loaded(client_app.app, config),
+        node_config=lambda key: {"partition-id": key, "num-partitions": 10},
+    )
+    for _ in range(2):  # the second start finds that nothing is left to do
+        server_app.app(grid=grid, context=Context(1, 0, {}, RecordDict(), config))
+    records = RunFolder(tmp_path).records()
+    assert [record.round for record in records] == [0, 1, 2, 3, 4]
+    assert min(record.test_loss for record in records[1:]) < records[0].test_loss  # type: ignore[type-var, operator]
+    assert all(record.valid_loss is not None for record in records[1:])
+    assert (tmp_path / "events.jsonl").read_text() == ""
+
+
+@pytest.mark.skipif(not os.environ.get("FEDGS_FLOWER_PROCESSES"), reason="real processes: set FEDGS_FLOWER_PROCESSES=1")
+def test_five_rounds_with_one_superlink_and_four_supernodes(tmp_path: Path) -> None:
+    script = ROOT / "scripts" / "flower-faults"
+    done = subprocess.run(
+        [sys.executable, str(script), "--cases", "smoke", "--logs", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(RunFolder(tmp_path / "smoke" / "records").records()) == 6

@@ -1,0 +1,72 @@
+"""Waits, deadlines and the proxies of the Grid."""
+
+import time
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr")
+
+from flwr.app import Message, RecordDict
+
+from fedgs.flower.exchange import CohortGrid, DeadlineGrid, exchange, resend
+
+
+def train(world: Any, *nodes: int) -> list[Message]:
+    return [Message(RecordDict({"arrays": world.model(), "config": world.config()}), node, "train") for node in nodes]
+
+
+def test_a_silent_node_costs_the_deadline_and_no_more(world: Any) -> None:
+    grid = world(["site-0", "site-1"])
+    grid.faults[101] = "silent"
+    begun = time.monotonic()
+    replies = exchange(grid, train(world, 100, 101), timeout=0.15)
+    assert [reply.metadata.src_node_id for reply in replies] == [100]
+    assert time.monotonic() - begun >= 0.15
+
+
+def test_nothing_to_send_is_no_wait(world: Any) -> None:
+    assert exchange(world([]), [], timeout=60.0) == []
+
+
+def test_a_message_that_could_not_be_sent_is_not_waited_for(world: Any) -> None:
+    grid = world(["site-0", "site-1"])
+    push = grid.push_messages
+    grid.push_messages = lambda messages: [push(messages)[0], None]
+    assert len(exchange(grid, train(world, 100, 101), timeout=60.0)) == 1
+
+
+def test_enough_counts_acceptable_replies_only(world: Any) -> None:
+    grid = world(["site-0", "site-1", "site-2"])
+    grid.faults = {100: "error", 102: "silent"}
+    assert len(exchange(grid, train(world, 100, 101, 102), timeout=60.0, enough=1)) == 2
+    begun = time.monotonic()
+    exchange(grid, train(world, 100, 101, 102), timeout=0.1, enough=2)
+    assert time.monotonic() - begun >= 0.1
+
+
+def test_a_message_lives_little_longer_than_its_deadline(world: Any) -> None:
+    (message,) = train(world, 100)
+    sent = resend(message, timeout=10.0, group="3")
+    assert (sent.metadata.ttl, sent.metadata.group_id, sent.metadata.dst_node_id) == (40.0, "3", 100)
+    assert sent.content is message.content
+
+
+def test_the_cohort_grid_lists_the_cohort_and_forwards_the_rest(world: Any) -> None:
+    grid = world(["site-0", "site-1", "site-2"])
+    cohort = CohortGrid(grid, [101])
+    assert list(cohort.get_node_ids()) == [101]
+    assert list(cohort.get_nodes()) == []
+    assert cohort.run is None
+    assert cohort.keys == grid.keys
+    assert len(list(cohort.pull_messages(cohort.push_messages(train(world, 101))))) == 1
+    assert len(list(cohort.send_and_receive(train(world, 101), timeout=1.0))) == 1
+
+
+def test_the_deadline_grid_asks_its_own_rule(world: Any) -> None:
+    grid = world(["site-0"])
+    asked: list[Any] = []
+    watched = DeadlineGrid(grid, lambda *arguments: asked.append(arguments) or [])
+    assert watched.send_and_receive(["message"], timeout=5.0) == []
+    assert asked == [(grid, ["message"], 5.0)]
+    assert list(watched.get_node_ids()) == [100]
