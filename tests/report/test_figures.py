@@ -194,3 +194,13 @@ def test_edges_are_made_again_from_the_clients_where_only_distances_were_kept(tm
 
 def test_a_run_without_distances_has_no_graph(study):
     assert network_of_run(one(study, "uniform")) is None
+
+
+def test_similar_clients_are_drawn_near_each_other():
+    kind = np.arange(40) % 2
+    distance = np.where(kind[:, None] == kind[None, :], 0.1, 1.0)
+    np.fill_diagonal(distance, 0.0)
+    positions = network(distance).positions
+    gaps = np.linalg.norm(positions[:, None] - positions[None], axis=2)
+    same = (kind[:, None] == kind[None, :]) & ~np.eye(40, dtype=bool)
+    assert gaps[kind[:, None] != kind[None, :]].min() > np.median(gaps[same])

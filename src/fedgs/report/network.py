@@ -81,7 +81,7 @@ def network(distance: FloatMatrix, adjacency: FloatMatrix | None = None, *, most
     if len(edges) > most_edges:
         caption = f"the {most_edges} shortest of {len(edges)} edges"
     edges = edges[:most_edges]
-    return Network(_spread(_scaled(_by_distance(distance)), edges), edges, caption, distance)
+    return Network(_spread(_scaled(_by_distance(distance))), edges, caption, distance)
 
 
 def _nearest(distance: FloatMatrix) -> FloatMatrix:
@@ -109,24 +109,19 @@ def _by_distance(distance: FloatMatrix) -> FloatMatrix:
     return np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
 
 
-def _spread(points: FloatMatrix, edges: IntArray, steps: int = 60) -> FloatMatrix:
-    """Forces (Fruchterman and Reingold) that keep clients from standing on each other. O(steps·N²)."""
+def _spread(points: FloatMatrix, steps: int = 40) -> FloatMatrix:
+    """Push clients that stand on each other apart, and nobody else, so that distances keep their meaning. O(steps·N²)."""
     count = len(points)
     if count < 3:
         return np.array([[0.3, 0.5], [0.7, 0.5]])[:count] if count > 1 else np.array([[0.5, 0.5]])
     angle = np.arange(count) * 2.399963  # golden angle: equal clients start apart, the same way each time
-    points = points + 0.01 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    wanted = 1.0 / np.sqrt(count)
-    for step in range(steps):
+    points = points + 0.01 * np.stack([np.cos(angle), np.sin(angle)], axis=1) / np.sqrt(count)
+    wanted = 0.75 / np.sqrt(count)
+    for _ in range(steps):
         gap_x, gap_y = (points[:, None, axis] - points[None, :, axis] for axis in (0, 1))
-        push = wanted**2 / np.maximum(gap_x**2 + gap_y**2, 1e-6)
-        move = np.stack([(gap_x * push).sum(axis=1), (gap_y * push).sum(axis=1)], axis=1)
-        pull = points[edges[:, 0]] - points[edges[:, 1]]
-        pull *= np.linalg.norm(pull, axis=1, keepdims=True) / wanted
-        np.add.at(move, edges[:, 0], -pull)
-        np.add.at(move, edges[:, 1], pull)
-        length = np.linalg.norm(move, axis=1, keepdims=True)
-        points = points + move / np.maximum(length, 1e-12) * np.minimum(length, 0.1 * (1 - step / steps))
+        length = np.sqrt(gap_x**2 + gap_y**2) + 1e-9
+        push = 0.3 * np.maximum(wanted / length - 1.0, 0.0).clip(max=20.0)
+        points = points + np.stack([(gap_x * push).sum(axis=1), (gap_y * push).sum(axis=1)], axis=1)
     return _scaled(points)
 
 

@@ -73,33 +73,46 @@ function drawMap() {
   const keys = { size: federation.sizes, activity: run.activity, count: run.counts };
   const order = descending(keys[byId("map-order").value]);
   const rows = Math.min(map.clients, 125), columns = Math.min(map.rounds, 200);
-  const show = byId("map-show").value;
-  const sums = new Float64Array(rows * columns), cells = new Float64Array(rows * columns), rowOf = new Int32Array(map.clients);
+  const show = byId("map-show").value, size = rows * columns;
+  const there = new Float64Array(size), chosen = new Float64Array(size), cells = new Float64Array(size), rowOf = new Int32Array(map.clients);
   order.forEach((k, place) => { rowOf[k] = Math.floor(place * rows / map.clients) * columns; });
   for (let t = 0; t < map.rounds; t++) {
     const column = Math.floor(t * columns / map.rounds);
     for (let k = 0; k < map.clients; k++) {
       const cell = rowOf[k] + column;
-      if (show !== "selected") sums[cell] += map.available(t, k);
-      if (show !== "available") sums[cell] += map.selected(t, k);
+      there[cell] += map.available(t, k);
+      chosen[cell] += map.selected(t, k);
       cells[cell] += 1;
     }
   }
-  const z = Array.from({ length: rows }, (_, row) => Array.from({ length: columns }, (_, column) => sums[row * columns + column] / cells[row * columns + column]));
+  const grid = (value) => Array.from({ length: rows }, (_, row) => Array.from({ length: columns }, (_, column) => value(row * columns + column)));
+  const y = Array.from({ length: rows }, (_, row) => Math.round(row * map.clients / rows));
+  const x = Array.from({ length: columns }, (_, column) => Math.round(column * map.rounds / columns) * map.stride);
   const perCell = [Math.ceil(map.clients / rows), Math.ceil(map.rounds / columns) * map.stride];
   const whole = perCell[0] === 1 && perCell[1] === 1;
-  const meaning = { both: whole ? "white: away, grey: available, colour: selected" : "white: always away, grey: always available, full colour: always selected",
-    available: "grey: available", selected: "colour: selected" }[show];
-  note.textContent = `${run.label}, seed ${run.seed}: ${meaning}` + (whole ? "." : `; a cell is the mean of up to ${plural(perCell[0], "client")} and ${plural(perCell[1], "round")}.`);
-  const colour = DATA.methods[run.label].colour;
-  const scale = { both: [[0, "#ffffff"], [0.5, "#c9d3dc"], [1, colour]], available: [[0, "#ffffff"], [1, "#5d7183"]], selected: [[0, "#ffffff"], [1, colour]] }[show];
-  const y = z.map((_, row) => Math.round(row * map.clients / rows));
-  const x = z.length ? Array.from(z[0], (_, column) => Math.round(column * map.rounds / columns) * map.stride) : [];
   const names = whole ? order.map((k) => String(federation.names[k])) : y.map((place) => `clients from place ${place}`);
-  return draw("map-chart", [{
-    type: "heatmap", z, x, y, zmin: 0, zmax: show === "both" ? 2 : 1, colorscale: scale, showscale: false,
-    customdata: names.map((name) => Array(columns).fill(escaped(name))), hovertemplate: "%{customdata}<br>round %{x}: %{z:.2f}<extra></extra>",
-  }], { xaxis: { title: { text: "round" } }, yaxis: { title: { text: "clients" }, autorange: "reversed" } }, note.textContent);
+  const common = { type: "heatmap", x, y, zmin: 0, showscale: false, customdata: names.map((name) => Array(columns).fill(escaped(name))) };
+  const traces = [];
+  if (show !== "selected") traces.push(Object.assign({}, common, {
+    name: "available", z: grid((cell) => there[cell] / cells[cell]), zmax: 1, colorscale: [[0, "#ffffff"], [1, show === "both" ? "#b9c5d0" : "#5d7183"]],
+    hovertemplate: "%{customdata}<br>round %{x}: available %{z:.0%}<extra></extra>",
+  }));
+  if (show !== "available") {
+    const share = (cell) => chosen[cell] / cells[cell], colour = DATA.methods[run.label].colour;
+    let most = 0;
+    for (let cell = 0; cell < size; cell++) if (cells[cell]) most = Math.max(most, share(cell));
+    traces.push(Object.assign({}, common, {
+      name: "selected", z: grid(share), zmax: most || 1, colorscale: [[0, transparent(colour)], [1, colour]], text: grid((cell) => percent(there[cell] / cells[cell])),
+      hovertemplate: "%{customdata}<br>round %{x}: selected %{z:.0%}, available %{text}<extra></extra>",
+    }));
+  }
+  const meaning = { both: "white: away, grey: available, colour: selected", available: "grey: available", selected: "colour: selected" }[show];
+  note.textContent = `${run.label}, seed ${run.seed}: ${meaning}` + (whole ? "." : `; the darker, the larger the share in a cell of up to ${plural(perCell[0], "client")} and ${plural(perCell[1], "round")}.`);
+  return draw("map-chart", traces, { xaxis: { title: { text: "round" } }, yaxis: { title: { text: "clients" }, autorange: "reversed" } }, note.textContent);
+}
+
+function transparent(colour) {
+  return `rgba(${[1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)).join(",")},0)`;
 }
 
 function drawCounts() {
