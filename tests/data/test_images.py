@@ -80,6 +80,14 @@ def test_any_partition_goes_with_any_images(partition: object, fashion_folder: P
     assert build("data", table(data)) == data
 
 
+def test_more_clients_than_images_are_refused_or_left_out(fashion_folder: Path) -> None:
+    with pytest.raises(DataError, match=r"client 400 has no training example \(and 4 more\)"):
+        FashionMNIST(clients=405, partition=Iid()).load(fashion_folder)
+    federation = FashionMNIST(clients=405, partition=Iid(), drop_empty=True).load(fashion_folder)
+    assert len(federation) == 400
+    assert federation.facts["left_out"] == [400, 401, 402, 403, 404]
+
+
 def test_files_are_searched_in_data_dir_then_environment_then_cache(
     fashion_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -304,3 +304,14 @@ def test_a_partition_that_loses_an_example_is_refused() -> None:
     x, labels = np.zeros((4, 2), dtype=np.float32), np.zeros(4, dtype=int)
     with pytest.raises(DataError, match="partition 'forgetful' must give each of the 4 examples out exactly once"):
         share_out(Labelled("tiny", x, labels, (x, labels), 1), Forgetful(), 1)
+
+
+def test_the_seed_draws_the_hold_out_too() -> None:
+    x, labels = np.arange(40, dtype=np.float32)[:, None], np.zeros(40, dtype=int)
+    source = Labelled("tiny", x, labels, (x, labels), 1)
+    columns = {"who": np.arange(40) % 2}  # a partition that no seed changes
+    first, again, other = (share_out(source, ByColumn(column="who"), 2, seed=seed, columns=columns) for seed in (0, 0, 1))
+    assert first.fingerprint == again.fingerprint
+    assert first.validation is not None
+    assert other.validation is not None
+    assert not np.array_equal(first.validation.index, other.validation.index)
