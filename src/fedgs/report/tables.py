@@ -266,7 +266,9 @@ def _lowest(ranked: Sequence[_Method]) -> str:
     ties = [label for label, gap in gaps if gap is not None and gap.covers_zero]
     if not ties:
         return f"{first[0].label} is lowest{so_far}."
-    return f"{first[0].label} has the lowest mean{so_far}; the 95 % interval of its difference to {_listed(ties)} includes 0."
+    intervals = "interval of its difference" if len(ties) == 1 else "intervals of its differences"
+    hold = "includes" if len(ties) == 1 else "include"
+    return f"{first[0].label} has the lowest mean{so_far}; the 95 % {intervals} to {_listed(ties)} {hold} 0."
 
 
 def _seeds(ranked: Sequence[_Method]) -> str:
