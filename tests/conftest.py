@@ -4,8 +4,12 @@ import os
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from fedgs.data import Federation
+
+settings.register_profile("same_every_time", derandomize=True, deadline=None)
+settings.load_profile("same_every_time")
 
 os.environ.setdefault("FEDGS_DATA", "")
 

@@ -17,7 +17,7 @@ def loaded_after(statement: str) -> dict[str, object]:
 def test_public_names_are_these() -> None:
     assert sorted(fedgs.__all__) == [
         "AvailabilityFile", "CIFAR10", "CifarCNN", "Clients", "FashionCNN", "FashionMNIST", "FedGS", "Federation", "File", "Graph",
-        "Ideal", "LabelCycle", "LargeLabelsFirst", "LessDataFirst", "LogNormal", "LogisticRegression", "MD", "MoreDataFirst",
+        "Ideal", "LabelCycle", "LargeLabelsFirst", "Leaf", "LessDataFirst", "LogNormal", "LogisticRegression", "MD", "MoreDataFirst",
         "Normalization", "PowerOfChoice", "Sampler", "Selection", "SineLogNormal", "Synthetic", "Training", "Uniform", "View",
         "__version__", "compare", "model", "sampler", "select",
     ]  # fmt: skip
@@ -36,7 +36,9 @@ def test_importing_the_package_loads_neither_torch_nor_numba_nor_numpy() -> None
 
 
 def test_selecting_a_cohort_does_not_load_torch() -> None:
-    statement = "import fedgs, numpy as np; fedgs.select(np.ones((4, 4)) - np.eye(4), np.zeros(4, int), np.arange(4), 2); fedgs.FedGS()"
+    statement = (
+        "import fedgs, numpy as np; fedgs.select(np.ones((4, 4)) - np.eye(4), np.zeros(4, int), np.arange(4), 2); fedgs.FedGS()"
+    )
     assert "torch" not in loaded_after(statement)
 
 

@@ -43,7 +43,7 @@ class Kept:
         self.seconds: list[dict[str, float]] = []
         self.failed: Failed | None = None
         self.final: State | None = None
-        self.live = LiveRun(plan, state or initial_state(plan), self._on_round, self._on_end, self._on_failure)
+        self.live = LiveRun(plan, state, self._on_round, self._on_end, self._on_failure)
 
     def _on_round(self, state: State, record: Record, seconds: dict[str, float]) -> None:
         self.records.append(record)
@@ -111,7 +111,7 @@ def test_training_lowers_the_loss(toy_federation: Federation) -> None:
 def test_record_t_holds_the_loss_of_the_model_before_the_update(toy_federation: Federation) -> None:
     plan = make_plan(toy_federation)
     (run,) = driven(plan)
-    initial = dict(LoopEngine().answer([Evaluate(plan.work, initial_state(plan).parameters, "test")]))[0]
+    initial = dict(LoopEngine().answer([Evaluate(plan.work, initial_state(plan, {}).parameters, "test")]))[0]
     assert run.records[0].test_loss == initial.loss
 
 
@@ -266,7 +266,7 @@ def test_what_a_sampler_must_not_answer_ends_the_run_with_a_sentence(
 
 def test_the_round_asks_for_what_it_needs_in_order(toy_federation: Federation) -> None:
     plan = make_plan(toy_federation, PowerOfChoice(loss_on="validation"))
-    asking, engine, kinds = run_round(plan, initial_state(plan)), LoopEngine(), []
+    asking, engine, kinds = run_round(plan, initial_state(plan, {})), LoopEngine(), []
     reply: Any = None
     with pytest.raises(StopIteration):
         while True:
@@ -278,7 +278,7 @@ def test_the_round_asks_for_what_it_needs_in_order(toy_federation: Federation) -
 
 def test_a_failure_is_thrown_into_the_round(toy_federation: Federation) -> None:
     plan = make_plan(toy_federation)
-    asking = run_round(plan, initial_state(plan))
+    asking = run_round(plan, initial_state(plan, {}))
     asking.send(None)
     failure = Failure(None, KeyError("gone"))
     with pytest.raises(KeyError, match="gone"):
@@ -313,5 +313,5 @@ def test_extending_replaces_the_last_record(toy_federation: Federation) -> None:
 
 def test_final_record_of_a_plan_without_a_round_left(toy_federation: Federation) -> None:
     plan = make_plan(toy_federation, rounds=1)
-    done = State(1, initial_state(plan).parameters, np.zeros(6, dtype=np.int64), {})
+    done = State(1, initial_state(plan, {}).parameters, np.zeros(6, dtype=np.int64), {})
     assert isinstance(next(final_record(plan, done)), Evaluate)

@@ -20,6 +20,7 @@ _PUBLIC = {
     "Ideal": "fedgs.availability",
     "LabelCycle": "fedgs.availability",
     "LargeLabelsFirst": "fedgs.availability",
+    "Leaf": "fedgs.data",
     "LessDataFirst": "fedgs.availability",
     "LogNormal": "fedgs.availability",
     "LogisticRegression": "fedgs.models",

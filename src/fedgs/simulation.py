@@ -7,7 +7,7 @@ engines, devices or processes. A round is a transaction: state in, (state, recor
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,15 +17,16 @@ from fedgs.aggregation import WeightedMean, aggregation_weights
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.availability import Availability, draw_available
 from fedgs.checkpoint import State
-from fedgs.clients import Outcome, Selection, View, checked_selection
+from fedgs.clients import Memory, Outcome, Selection, View, checked_selection
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, UpdateError
+from fedgs.features import check_wish, feature_fold
 from fedgs.local.parameters import initial_parameters
 from fedgs.records import Record
-from fedgs.requests import Engine, Evaluate, Failure, Losses, Metrics, Request, Train, Work
-from fedgs.sampling.base import AsksLosses, Remembers, Sampler
+from fedgs.requests import Engine, Evaluate, Failure, Fold, Losses, Metrics, Request, Train, Work
+from fedgs.sampling.base import AsksLosses, LearnsFromModels, Remembers, Sampler, Wish
 
-__all__ = ["Failed", "LiveRun", "Plan", "drive", "final_record", "initial_state", "run_round"]
+__all__ = ["Failed", "LiveRun", "Plan", "drive", "final_record", "initial_state", "run_round", "start_run"]
 
 Asking = Generator[Request, Any, Any]
 
@@ -41,6 +42,7 @@ class Plan:
         learning_rate, decay: eta of round t is learning_rate * decay^t.
         evaluate_every: rounds divisible by it, and T, are evaluated.
         seed: of theta^0, local batches and sampling.
+        data_seed: of the federation, and of the noise batch of functional similarities.
     """
 
     federation: Federation
@@ -53,10 +55,14 @@ class Plan:
     decay: float
     evaluate_every: int
     seed: int
+    data_seed: int = 0
 
     def __post_init__(self) -> None:
         self.availability.check(self.federation.clients, self.rounds)
         self.sampler.check(self.federation.clients, self.cohort_limit)
+        for wish in (self.wish("start"), self.wish("round")):
+            if wish is not None:
+                check_wish(wish, self.work)
         asked = getattr(self.sampler, "loss_on", None)
         if isinstance(self.sampler, AsksLosses) and asked == "validation" and self.federation.validation is None:
             raise ConfigError("method.loss_on = 'validation' needs validation parts, and this federation has none; use 'train'")
@@ -65,16 +71,32 @@ class Plan:
         """Whether theta^t of this round is evaluated."""
         return round % self.evaluate_every == 0 or round == self.rounds
 
+    def wish(self, when: Literal["start", "round"]) -> Wish | None:
+        """What the sampler wants to be told of local models, if anything."""
+        return self.sampler.wish(when) if isinstance(self.sampler, LearnsFromModels) else None
 
-def initial_state(plan: Plan) -> State:
-    """theta^0, counts of zero and the sampler's memory; theta^0 depends on model, federation and seed alone."""
+
+def initial_state(plan: Plan, memory: Memory) -> State:
+    """The state before round 0 with a memory that is known; theta^0 depends on model, federation and seed alone."""
+    parameters = initial_parameters(plan.work.model, plan.federation, plan.seed)
+    return State(0, parameters, np.zeros(len(plan.federation), dtype=np.int64), memory)
+
+
+def start_run(plan: Plan) -> Generator[Request, Any, State]:
+    """The state before round 0: theta^0, counts of zero and the sampler's memory.
+
+    Where the sampler wants features of local models at the start, every client trains once from theta^0; the models are discarded
+    and the counts stay 0.
+    """
     sampler, clients = plan.sampler, plan.federation.clients
-    return State(
-        round=0,
-        parameters=initial_parameters(plan.work.model, plan.federation, plan.seed),
-        counts=np.zeros(len(clients), dtype=np.int64),
-        memory=sampler.start(clients) if isinstance(sampler, Remembers) else {},
-    )
+    wish = plan.wish("start")
+    if wish is None or not isinstance(sampler, LearnsFromModels):
+        return initial_state(plan, sampler.start(clients) if isinstance(sampler, Remembers) else {})
+    state = initial_state(plan, {})
+    key = (rng.derived_seed(plan.seed, "first features"), 0)  # not the batches of round 0
+    fold = feature_fold(wish, plan.work, state.parameters, seed=plan.data_seed)
+    replies = yield Train(plan.work, state.parameters, np.arange(len(clients)), plan.learning_rate, key, (fold,))
+    return State(0, state.parameters, state.counts, sampler.start_from(clients, replies[0]))
 
 
 def run_round(plan: Plan, state: State) -> Generator[Request, Any, tuple[State, Record]]:
@@ -117,7 +139,7 @@ def observe(plan: Plan, state: State, available: IntArray) -> Generator[Request,
 
 
 def train_selected(plan: Plan, state: State, selection: Selection) -> Generator[Request, Any, tuple[torch.Tensor, Outcome]]:
-    """The cohort trains from theta^t; the answer is the weighted mean of its models."""
+    """The cohort trains from theta^t; the answer is the weighted mean of its models, with their features if wished for."""
     cohort = selection.clients
     weights = aggregation_weights(
         selection.weighting or plan.sampler.weighting,
@@ -127,8 +149,12 @@ def train_selected(plan: Plan, state: State, selection: Selection) -> Generator[
     )
     rate = plan.learning_rate * plan.decay**state.round
     key = (plan.seed, state.round)
-    replies = yield Train(plan.work, state.parameters, cohort, rate, key, (WeightedMean(weights),))
-    return replies[0], Outcome(cohort, weights)
+    folds: tuple[Fold, ...] = (WeightedMean(weights),)
+    wish = plan.wish("round")
+    if wish is not None:
+        folds += (feature_fold(wish, plan.work, state.parameters, seed=plan.data_seed),)
+    replies = yield Train(plan.work, state.parameters, cohort, rate, key, folds)
+    return replies[0], Outcome(cohort, weights, None if wish is None else replies[1])
 
 
 def advance(state: State, parameters: torch.Tensor, *, selection: Selection | None = None) -> State:
@@ -197,16 +223,18 @@ class LiveRun:
     """A run in a driver's hands.
 
     Attributes:
-        plan, state: what runs, and where it stands.
+        plan, state: what runs, and where it stands; None: at the beginning, the memory still to be made.
+        on_start: called with the state before round 0, where the run begins with None.
         on_round: called with (state after the round, record, seconds by phase).
         on_end: called once, with (final state, record T, seconds) or a `Failed`.
     """
 
     plan: Plan
-    state: State
+    state: State | None
     on_round: Callable[[State, Record, dict[str, float]], None]
     on_end: Callable[[State, Record, dict[str, float]], None]
     on_failure: Callable[[Failed], None]
+    on_start: Callable[[State], None] | None = None
     asking: Asking | None = None
     request: Request | None = None
     seconds: dict[str, float] = field(default_factory=dict)
@@ -240,8 +268,12 @@ def drive(runs: Sequence[LiveRun], engine: Engine) -> None:
 
 
 def _begin(run: LiveRun) -> None:
-    done = run.state.round >= run.plan.rounds
-    run.asking = final_record(run.plan, run.state) if done else run_round(run.plan, run.state)
+    if run.state is None:
+        run.asking = start_run(run.plan)
+    elif run.state.round >= run.plan.rounds:
+        run.asking = final_record(run.plan, run.state)
+    else:
+        run.asking = run_round(run.plan, run.state)
     run.seconds = {}
 
 
@@ -265,25 +297,36 @@ def _step(run: LiveRun, reply: Any) -> None:
             reply = blamed = None
             continue
         except Exception as exception:
-            run.on_failure(Failed(run.state.round, blamed, exception))
+            run.on_failure(Failed(_round(run), blamed, exception))
             return
         _add_seconds(run, "select", started)
         return
 
 
 def _finish_round(run: LiveRun, result: Any) -> bool:
-    """Report what a round gave; whether another one begins."""
+    """Report what a round, or the start, gave; whether another one begins."""
+    if isinstance(result, State):
+        if run.on_start is not None:
+            run.on_start(result)
+        run.state = result
+        _begin(run)
+        return True
     if isinstance(result, Record):
+        assert run.state is not None
         run.on_end(run.state, result, run.seconds)
         return False
     state, record = result
     if not torch.isfinite(state.parameters).all():
-        run.on_failure(Failed(run.state.round, None, UpdateError("the average of the updates is not finite")))
+        run.on_failure(Failed(_round(run), None, UpdateError("the average of the updates is not finite")))
         return False
     run.on_round(state, record, run.seconds)
     run.state = state
     _begin(run)
     return True
+
+
+def _round(run: LiveRun) -> int:
+    return 0 if run.state is None else run.state.round
 
 
 def _add_seconds(run: LiveRun, phase: str, started: float) -> None:

@@ -105,7 +105,8 @@ def test_bad_input_is_one_sentence_exit_code_2_and_nothing_written(arguments: li
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thesis.tex").write_text("mine")
     (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "train-images-idx3-ubyte.gz").write_bytes(b"not gzip")
+    for part in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        (tmp_path / "here" / f"{part}-ubyte.gz").write_bytes(b"not gzip")
     before = sorted(str(path) for path in tmp_path.rglob("*"))
     done = fedgs(tmp_path, "run", *arguments)
     assert done.returncode == 2, (done.stdout, done.stderr)

@@ -6,10 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
-
-settings.register_profile("same_every_time", derandomize=True, deadline=None)
-settings.load_profile("same_every_time")
 
 TRAIN_IMAGES, TEST_IMAGES = 400, 60
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 # Loaded as a plug-in: wraps one function of the package so that its n-th call kills the process, once.
-KILLER = '''
+KILLER = """
 import os, signal
 from pathlib import Path
 
@@ -64,7 +64,7 @@ elif phase == "checkpoint":
             die()
         savez(file, **arrays)
     np.savez = torn
-'''
+"""
 COMMAND = [
     sys.executable, "-m", "fedgs", "run", "--plugin", "killer.py", "--out", "out",
     "--set", "method=uniform", "--set", "seed=0", "--set", "data.clients=6", "--set", "training.rounds=9",

@@ -9,7 +9,7 @@ import pytest
 
 import fedgs
 from fedgs.data import Federation
-from fedgs.errors import ConfigError, OutputError
+from fedgs.errors import OutputError
 from fedgs.experiments.compare import Results, compare
 from fedgs.experiments.output import claim
 from fedgs.experiments.runner import Progress

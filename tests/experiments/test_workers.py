@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-import fedgs
 from fedgs.data import Federation
 from fedgs.errors import ConfigError
 from fedgs.experiments.compare import Results, compare
 from fedgs.experiments.runner import Progress
-from fedgs.experiments.sharing import share
 from fedgs.registry import load_plugin
 
 PLUGIN = """
@@ -86,15 +84,8 @@ def test_several_workers_need_parts_that_another_process_can_build(toy_federatio
     def net() -> torch.nn.Module:
         return torch.nn.Linear(6, 3)
 
-    with pytest.raises(ConfigError, match=r"execution.workers = 2 needs parts that are registered by name; model is FunctionModel"):
+    with pytest.raises(
+        ConfigError, match=r"execution.workers = 2 needs parts that are registered by name; model is FunctionModel"
+    ):
         study(toy_federation, 2, model=net)
     assert all(run.finished for run in study(toy_federation, 1, model=net).runs)
-
-
-def test_a_shared_federation_is_the_same_and_mapped(toy_federation: Federation, tmp_path: Path) -> None:
-    opened = share(toy_federation, tmp_path).open()
-    assert opened.fingerprint == toy_federation.fingerprint
-    del opened.__dict__["fingerprint"]
-    assert opened.fingerprint == toy_federation.fingerprint
-    assert opened.train.x.base is not None and opened.clients.names == toy_federation.clients.names
-    assert fedgs.Federation is type(opened)

@@ -16,7 +16,9 @@ THREE = np.array([[1.0, 0.0, 0.0], [0.6, 0.4, 0.0], [0.0, 0.5, 0.5]])
 
 
 def test_presets_state_every_value() -> None:
-    assert Graph().model_dump(include={"normalize_by_norm", "normalize_over", "epsilon", "sigma_squared", "power", "covariance"}) == {
+    assert Graph().model_dump(
+        include={"normalize_by_norm", "normalize_over", "epsilon", "sigma_squared", "power", "covariance"}
+    ) == {
         "normalize_by_norm": False,
         "normalize_over": "off_diagonal",
         "epsilon": 0.1,
@@ -49,7 +51,9 @@ def test_paper_graph_by_hand() -> None:
     near = np.exp(-(1 - 1 / 3) / 0.01)
     np.testing.assert_allclose(graph.similarity, [[1, 1, 0], [1, 1, 1 / 3], [0, 1 / 3, 1]], atol=1e-15)
     np.testing.assert_allclose(graph.adjacency, [[0, near, np.inf], [near, 0, 1], [np.inf, 1, 0]], rtol=1e-9)
-    np.testing.assert_allclose(graph.distance, np.array([[0, near, 1 + near], [near, 0, 1], [1 + near, 1, 0]]) / (1 + near), rtol=1e-9)
+    np.testing.assert_allclose(
+        graph.distance, np.array([[0, near, 1 + near], [near, 0, 1], [1 + near, 1, 0]]) / (1 + near), rtol=1e-9
+    )
 
 
 def test_authors_graph_by_hand() -> None:

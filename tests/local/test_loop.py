@@ -42,7 +42,7 @@ def test_images_are_normalised_and_trained_like_the_plain_version() -> None:
     federation = make_federation((9, 5), example_shape=(1, 8, 8), pixels=True)
     work = Work(federation, FashionCNN(), 0.01, 2, 4)
     (_, models), = replies(LoopEngine(), train_request(work, [0, 1]))  # fmt: skip
-    module = build_module(work.model, federation, 0)
+    module = build_module(work.model, federation)
     for client in (0, 1):
         expected = local_sgd.local_model(
             module, federation, client=client, key=(0, 0), mu=0.01, local_steps=2, batch_size=4, learning_rate=0.1

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from fedgs.checkpoint import State, save_checkpoint
 from fedgs.clients import Clients, Memory
 from fedgs.errors import OutputError, own_traceback
-from fedgs.records import Record, RunFolder, write_atomically
+from fedgs.records import Record, RunFolder, save_arrays, write_atomically
 from fedgs.simulation import Failed
 
 __all__ = ["FolderSink", "MemorySink", "Sink", "claim"]
@@ -59,6 +59,7 @@ def _lock(descriptor: int, folder: Path) -> None:
 class Sink(Protocol):
     """Takes what a run gives."""
 
+    def on_start(self, state: State) -> None: ...
     def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None: ...
     def on_end(self, state: State, record: Record, seconds: Mapping[str, float]) -> None: ...
     def on_failure(self, failed: Failed, clients: Clients) -> None: ...
@@ -71,6 +72,9 @@ class MemorySink:
 
     records: list[Record] = field(default_factory=list)
     failure: dict[str, Any] | None = None
+
+    def on_start(self, state: State) -> None:
+        """Nothing to keep."""
 
     def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
         """Keep the record."""
@@ -104,6 +108,12 @@ class FolderSink:
     _timings: list[str] = field(default_factory=list)
     _flushed: float = field(default_factory=time.monotonic)
     _state: State | None = None
+
+    def on_start(self, state: State) -> None:
+        """Write the memory at the start, which a resumed run goes on with."""
+        self.start_memory = state.memory
+        if state.memory:
+            save_arrays(self.folder.path / "memory.npz", state.memory)
 
     def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
         """Keep the lines; write them with the next checkpoint, or after a second."""

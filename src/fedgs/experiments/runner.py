@@ -13,7 +13,7 @@ import numpy as np
 
 import fedgs
 from fedgs.checkpoint import State, load_checkpoint
-from fedgs.clients import Clients
+from fedgs.clients import Clients, Memory
 from fedgs.config import Config, cohort_limit, fingerprint
 from fedgs.data.base import Data
 from fedgs.data.federation import Federation
@@ -23,6 +23,7 @@ from fedgs.local import make_engine
 from fedgs.models import Model, as_model, check_model
 from fedgs.records import Record, RunFolder
 from fedgs.requests import Engine, Work
+from fedgs.sampling.base import Remembers
 from fedgs.simulation import Failed, LiveRun, Plan, drive, initial_state
 
 __all__ = ["Finished", "Prepared", "Progress", "load_federation", "prepare", "prepare_one", "run_all", "run_here", "run_tables"]
@@ -132,6 +133,7 @@ def prepare_one(config: Config, federation: Federation) -> Prepared:
         decay=training.decay,
         evaluate_every=config.evaluation.every,
         seed=config.seed,
+        data_seed=getattr(config.data, "seed", 0),
     )
     return Prepared(config, plan, fingerprint(config, data_fingerprint=federation.fingerprint, limit=limit))
 
@@ -221,8 +223,7 @@ def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -
 
 def _begin(job: _Job, engines: dict[str, Engine], tally: "_Tally") -> tuple[str, LiveRun, Sink]:
     plan, execution = job.prepared.plan, job.prepared.config.execution
-    state = initial_state(plan)
-    stored = _stored_start(job, state)
+    stored = _stored_start(job)
     engine, reason = make_engine(stored.engine or execution.engine, device=execution.device, work=plan.work)
     engine = engines.setdefault(engine.name, engine)
     job.tables = run_tables(job.prepared, engine=engine.name, reason=reason)
@@ -231,46 +232,55 @@ def _begin(job: _Job, engines: dict[str, Engine], tally: "_Tally") -> tuple[str,
         sink: Sink = MemorySink()
     else:
         if not stored.engine:
-            job.folder.create(job.tables, plan.federation.clients, state.memory)
+            job.folder.create(job.tables, plan.federation.clients, {})  # the memory follows when it is made
         else:
             job.folder.write_config(job.tables)
         job.folder.write_failure(None)
-        sink = FolderSink(job.folder, engine.name, stored.start.memory, execution.checkpoint_every)
-    tally.expect(max(0, plan.rounds - stored.start.round))
-    return engine.name, _live(plan, stored.start, sink, tally), sink
+        sink = FolderSink(job.folder, engine.name, stored.memory, execution.checkpoint_every)
+    tally.expect(max(0, plan.rounds - (0 if stored.state is None else stored.state.round)))
+    return engine.name, _live(plan, stored.state, sink, tally), sink
 
 
 @dataclass(frozen=True)
-class _Start:
-    """Where a run begins, which engine it began with ("" for a new one) and what was stored about that."""
+class _Stored:
+    """What an earlier start left.
 
-    start: State
+    Attributes:
+        state: where it got to, or the beginning; None: the sampler's memory is still to be made.
+        memory: the memory at the beginning, once it is made.
+        engine: which engine it began with, "" for a new run.
+        about: what was stored about that.
+    """
+
+    state: State | None = None
+    memory: Memory = field(default_factory=dict)
     engine: Literal["", "loop", "stacked"] = ""
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _stored_start(job: _Job, fresh: State) -> _Start:
+def _stored_start(job: _Job) -> _Stored:
     """Where an earlier start got to, its records cut to its checkpoint; otherwise the beginning."""
-    folder = job.folder
+    folder, plan = job.folder, job.prepared.plan
     if folder is None or not folder.exists():
-        return _Start(fresh)
+        return _Stored()
     stored = folder.config().get("run", {})
     about = {key: stored[key] for key in ("engine_reason", "started") if key in stored}
-    memory = {**fresh.memory, **folder.arrays("memory")} if fresh.memory else fresh.memory
+    memory = folder.arrays("memory")
     checkpoint = load_checkpoint(folder, memory)
     # Records that are shorter than the checkpoint says were lost: from the start, the same lines are written again.
     if checkpoint is None or checkpoint.records_bytes > folder.size("rounds.jsonl"):
         folder.truncate("rounds.jsonl", 0)
         folder.truncate("timings.jsonl", 0)
-        return _Start(fresh, stored.get("engine", ""), about)
-    if checkpoint.state.parameters.shape != fresh.parameters.shape:
+        made = bool(memory) or not isinstance(plan.sampler, Remembers)
+        return _Stored(initial_state(plan, memory) if made else None, memory, stored.get("engine", ""), about)
+    if checkpoint.state.parameters.shape != initial_state(plan, {}).parameters.shape:
         raise OutputError(f"{folder.path / 'checkpoint.npz'} holds another model; remove the run's folder to start it anew")
     folder.truncate("rounds.jsonl", checkpoint.records_bytes)
     folder.truncate("timings.jsonl", checkpoint.timings_bytes)
-    return _Start(checkpoint.state, checkpoint.engine, about)
+    return _Stored(checkpoint.state, memory, checkpoint.engine, about)
 
 
-def _live(plan: Plan, state: State, sink: Sink, tally: "_Tally") -> LiveRun:
+def _live(plan: Plan, state: State | None, sink: Sink, tally: "_Tally") -> LiveRun:
     clients: Clients = plan.federation.clients
 
     def on_round(state: State, record: Record, seconds: Mapping[str, float]) -> None:
@@ -281,7 +291,7 @@ def _live(plan: Plan, state: State, sink: Sink, tally: "_Tally") -> LiveRun:
         sink.on_failure(failed, clients)
         tally.failure(plan.rounds - failed.round)
 
-    return LiveRun(plan, state, on_round, sink.on_end, on_failure)
+    return LiveRun(plan, state, on_round, sink.on_end, on_failure, sink.on_start)
 
 
 class _Tally:

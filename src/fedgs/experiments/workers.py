@@ -22,10 +22,9 @@ from typing import Any
 from pydantic import ConfigDict
 
 from fedgs.config import Config
-from fedgs.data.base import Data
+from fedgs.data import Data, open_folder, to_folder
 from fedgs.errors import ConfigError
 from fedgs.experiments.runner import Finished, Prepared, Progress, prepare_one, run_here, run_tables
-from fedgs.experiments.sharing import SharedFederation, share
 from fedgs.registry import load_plugin, loaded_plugins, variant_class, variant_names
 
 __all__ = ["run_in_workers", "worker_count"]
@@ -74,7 +73,7 @@ class _Order:
     """What a worker is told."""
 
     tables: list[dict[str, Any]]
-    federations: list[SharedFederation]
+    federations: list[Path]
     of_run: list[int]
     fingerprints: list[str]
     plugins: list[Path]
@@ -101,7 +100,7 @@ def run_in_workers(
     """Carry out runs in `workers` processes; the records are those of one process."""
     with tempfile.TemporaryDirectory(prefix="fedgs-") as scratch:
         federations = list({id(one.plan.federation): one.plan.federation for one in prepared}.values())
-        shared = [share(federation, Path(scratch) / str(number)) for number, federation in enumerate(federations)]
+        shared = [to_folder(federation, Path(scratch) / str(number)) for number, federation in enumerate(federations)]
         position = {id(federation): number for number, federation in enumerate(federations)}
         crew = [_Worker(list(range(first, len(prepared), workers))) for first in range(workers)]
         threads = max(1, physical_cores() // workers)
@@ -240,7 +239,7 @@ def _carry_out(pipe: Connection, order: _Order) -> None:
     torch.set_num_threads(order.threads)
     for path in order.plugins:
         load_plugin(path)
-    federations = [shared.open() for shared in order.federations]
+    federations = [open_folder(folder) for folder in order.federations]
     prepared = [
         prepare_one(_rebuilt(tables), federations[number]) for tables, number in zip(order.tables, order.of_run, strict=True)
     ]

@@ -65,8 +65,15 @@ class Graph(Variant):
         unreachable: pairs without a path get the largest finite distance.
         normalize: divide H by its largest entry.
         noise_samples, noise_examples, covariance, layer: how "functional" draws its noise and where it looks.
+        sketch: longer updates are projected to this many numbers for "update", at random but always alike, which puts an
+            error of at most about 1/sqrt(sketch) on a cosine; 0: never, and all updates are held at once.
+        protocol, value_range, dealer: of the secure scalar product ("private"), see `fedgs.secure.private_similarity`;
+            a `value_range` that is not given is 1 for label proportions, for features the power of two that holds them all.
         path: an .npz with `distance` (and `similarity`, `adjacency`) to be used instead.
-        start: who gives features before round 0: "all" clients, or those "seen", as they come.
+        start: who gives features before round 0: "all" clients, or nobody; then those "seen" in a cohort give theirs with their
+            first update, and unknown pairs count as the largest known distance.
+        refresh: weight in [0, 1] of a later feature in the moving average of a seen client's features, all scaled to length 1
+            ("update" and "functional" that start with "seen"); 0 keeps the first.
 
     >>> Graph(preset="authors", epsilon=0.5).sigma_squared
     0.1
@@ -89,8 +96,13 @@ class Graph(Variant):
     noise_examples: int = Field(default=100, ge=2)
     covariance: Literal["full", "diagonal", "scalar"] = "full"
     layer: str | None = None
+    sketch: int = Field(default=4096, ge=0)
+    protocol: Literal["ring", "paper"] = "ring"
+    value_range: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    dealer: str | None = None
     path: str | None = None
     start: Literal["all", "seen"] = "all"
+    refresh: float = Field(default=0.5, ge=0, le=1)
 
     @model_validator(mode="before")
     @classmethod

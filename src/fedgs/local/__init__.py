@@ -1,15 +1,17 @@
 """Local training: objectives, batches and the engines that answer an algorithm's requests."""
 
+from functools import lru_cache
 from typing import Literal
 
 import torch
 
 from fedgs.errors import ConfigError
-from fedgs.local.bench import Bench
+from fedgs.local.bench import is_convolutional
 from fedgs.local.loop import LoopEngine
-from fedgs.local.parameters import initial_parameters
+from fedgs.local.parameters import initial_parameters, module_for
 from fedgs.local.stacked import StackedEngine
 from fedgs.local.stacking import why_not_stackable
+from fedgs.models import Model
 from fedgs.requests import Engine, Work
 
 __all__ = ["EngineName", "LoopEngine", "StackedEngine", "checked_device", "initial_parameters", "make_engine"]
@@ -34,7 +36,10 @@ def make_engine(name: EngineName, device: str, work: Work) -> tuple[Engine, str]
     where = checked_device(device)
     if name == "loop":
         return LoopEngine(device), "loop: execution.engine asks for it"
-    obstacle = why_not_stackable(work)
+    try:
+        obstacle, convolutional = _looked_at(work.model, work.federation.example_shape, work.federation.num_labels)
+    except TypeError:  # a model that cannot be hashed
+        obstacle, convolutional = _looked_at.__wrapped__(work.model, work.federation.example_shape, work.federation.num_labels)
     if name == "stacked":
         if obstacle is not None:
             raise ConfigError(
@@ -43,9 +48,16 @@ def make_engine(name: EngineName, device: str, work: Work) -> tuple[Engine, str]
         return StackedEngine(device), "stacked: execution.engine asks for it"
     if obstacle is not None:
         return LoopEngine(device), f"loop: the model cannot be stacked: {obstacle}"
-    if where.type == "cpu" and Bench(work, where).convolutional:
+    if where.type == "cpu" and convolutional:
         return LoopEngine(device), "loop: a convolutional model on the CPU"
     return StackedEngine(device), f"stacked: a model that torch.func accepts, on {where.type}"
+
+
+@lru_cache(maxsize=64)
+def _looked_at(model: Model, example_shape: tuple[int, ...], num_labels: int) -> tuple[str | None, bool]:
+    """Why a model cannot be stacked (None if it can), and whether it is convolutional; a grid asks once for all its runs."""
+    module = module_for(model, example_shape, num_labels)
+    return why_not_stackable(module, example_shape), is_convolutional(module)
 
 
 def checked_device(device: str) -> torch.device:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import nn
 
 from fedgs.data.federation import Federation, Part
 from fedgs.errors import ConfigError
@@ -10,7 +11,7 @@ from fedgs.local.examples import Examples
 from fedgs.local.parameters import FlatModule, build_module
 from fedgs.requests import Split, Work
 
-__all__ = ["Bench", "bench_key", "part_of", "work_key"]
+__all__ = ["Bench", "bench_key", "is_convolutional", "part_of", "work_key"]
 
 
 def part_of(federation: Federation, split: Split) -> Part:
@@ -39,6 +40,12 @@ def work_key(work: Work) -> Any:
     return (*bench_key(work), work.mu, work.local_steps, work.batch_size)
 
 
+def is_convolutional(module: nn.Module) -> bool:
+    """Whether there is a convolution in the module."""
+    kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+    return any(isinstance(part, kinds) for part in module.modules())
+
+
 class Bench:
     """The module of a kind of work, and the federation's parts as tensors on the device.
 
@@ -52,7 +59,7 @@ class Bench:
         self.work = work
         self.device = device
         self.flat = FlatModule(build_module(work.model, work.federation), device)
-        self.convolutional = any(isinstance(module, torch.nn.Conv2d) for module in self.flat.module.modules())
+        self.convolutional = is_convolutional(self.flat.module)
         self._examples: dict[Split, Examples] = {}
 
     def examples(self, split: Split) -> Examples:

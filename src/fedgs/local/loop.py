@@ -79,6 +79,7 @@ def _train(bench: Bench, request: Train) -> Any:
     keys = client_keys(request.key, clients)
     batches = local_batches(keys, sizes, local_steps=work.local_steps, batch_size=work.batch_size)
     kept = [fold.start() for fold in request.folds]
+    finite: list[torch.Tensor] = []  # read once, at the end, so that a GPU is not waited for after each client
     cuda = [bench.device] if bench.device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda):
         for row, client in enumerate(clients.tolist()):
@@ -87,10 +88,12 @@ def _train(bench: Bench, request: Train) -> Any:
                 _descend(bench, request, start, client, batches.indices[row], batches.sizes[row])
             except Exception as error:
                 raise client_error(work, client, error) from error
-            if not bool(torch.isfinite(bench.flat.vector).all()):
-                return Failure(client, not_finite(work, client))
+            finite.append(torch.isfinite(bench.flat.vector).all())
             models = bench.flat.vector.unsqueeze(0)  # (1, P)
             kept = [fold.add(k, clients[row : row + 1], models) for fold, k in zip(request.folds, kept, strict=True)]
+    broken = [client for client, fine in zip(clients.tolist(), torch.stack(finite).tolist(), strict=True) if not fine]
+    if broken:
+        return Failure(broken[0], not_finite(work, broken[0]))
     return tuple(fold.finish(k) for fold, k in zip(request.folds, kept, strict=True))
 
 

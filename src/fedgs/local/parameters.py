@@ -13,7 +13,7 @@ from fedgs.rng import derived_seed
 if TYPE_CHECKING:
     from fedgs.models import Model
 
-__all__ = ["Entry", "FlatModule", "Layout", "build_module", "initial_parameters", "layout_of", "pack"]
+__all__ = ["Entry", "FlatModule", "Layout", "build_module", "initial_parameters", "layout_of", "module_for", "pack"]
 
 
 @dataclass(frozen=True)
@@ -86,20 +86,25 @@ def pack(module: nn.Module) -> torch.Tensor:
     return torch.cat(pieces) if pieces else torch.empty(0)
 
 
-def build_module(model: "Model", federation: Federation, seed: int = 0) -> nn.Module:
-    """A float32 module for the federation's examples, initialised from `seed` without touching torch's global generator.
+def module_for(model: "Model", example_shape: tuple[int, ...], num_labels: int, *, seed: int = 0) -> nn.Module:
+    """A float32 module for such examples, initialised from `seed` without touching torch's global generator.
 
     Raises:
         ConfigError: the model does not fit the examples, or what it builds is not an `nn.Module` with parameters.
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derived_seed(seed, "init"))
-        module = model.build(federation.example_shape, federation.num_labels)
+        module = model.build(example_shape, num_labels)
     if not isinstance(module, nn.Module):
         raise ConfigError(f"model must build a torch.nn.Module, got {type(module).__name__}")
     if not any(True for _ in module.parameters()):
         raise ConfigError(f"model must have at least one parameter to train, got {type(module).__name__} without any")
     return module.float()
+
+
+def build_module(model: "Model", federation: Federation, seed: int = 0) -> nn.Module:
+    """A float32 module for the federation's examples: see `module_for`."""
+    return module_for(model, federation.example_shape, federation.num_labels, seed=seed)
 
 
 def initial_parameters(model: "Model", federation: Federation, seed: int) -> torch.Tensor:
@@ -114,7 +119,7 @@ def initial_parameters(model: "Model", federation: Federation, seed: int) -> tor
         (P,) float32, see `Layout`.
 
     Raises:
-        ConfigError: see `build_module`.
+        ConfigError: see `module_for`.
 
     >>> import numpy as np
     >>> from fedgs.models import LogisticRegression

@@ -94,7 +94,7 @@ class StackedEngine:
         sizes = work.federation.clients.data_sizes[clients]
         batches = local_batches(keys, sizes, local_steps=work.local_steps, batch_size=work.batch_size)
         rows = batches.indices + work.federation.train.offsets[clients][:, None, None]
-        starts = torch.stack([request.parameters for request in members])
+        starts = torch.stack([request.parameters.to(self.device) for request in members])
         rates = np.repeat([request.learning_rate for request in members], lengths)
         return self.program(work).train(starts, np.repeat(np.arange(len(pieces)), lengths), rates, rows, batches.sizes)
 
@@ -180,7 +180,7 @@ class _Folding:
 def _measure_linear(program: LinearProgram, requests: list[Any], asked: list[Asked]) -> list[Any]:
     """All ranges of all requests in one compiled call."""
     lengths = [len(one.begin) for one in asked]
-    vectors = torch.stack([request.parameters for request in requests])
+    vectors = torch.stack([request.parameters.cpu() for request in requests])
     run = np.repeat(np.arange(len(requests)), lengths)
     begin, end = np.concatenate([one.begin for one in asked]), np.concatenate([one.end for one in asked])
     cuts = np.cumsum(lengths)[:-1]
@@ -191,7 +191,7 @@ def _measure_linear(program: LinearProgram, requests: list[Any], asked: list[Ask
 def _measure_stacked(program: StackedProgram, requests: list[Any], asked: list[Asked]) -> list[Any]:
     """Every model on all rows that somebody asks for; each request then takes its own."""
     rows = np.unique(np.concatenate([one.rows for one in asked]))
-    vectors = torch.stack([request.parameters for request in requests])
+    vectors = torch.stack([request.parameters.to(program.bench.device) for request in requests])
     losses, correct = (
         values.cpu().numpy()  # (R, n)
         for values in program.example_losses(vectors, requests[0].split, torch.from_numpy(rows).to(program.bench.device))

@@ -12,7 +12,7 @@ from fedgs.arrays import FloatArray, IntArray
 from fedgs.local.bench import Bench
 from fedgs.local.evaluation import block_rows
 from fedgs.local.objective import example_losses, proximal_step
-from fedgs.local.parameters import build_module, layout_of, pack
+from fedgs.local.parameters import layout_of, pack
 from fedgs.local.threads import in_threads, one_thread_if
 from fedgs.requests import Split, Work
 
@@ -148,18 +148,19 @@ def _padded(run: IntArray) -> tuple[IntArray, IntArray]:
     return np.concatenate([np.arange(n) + at for at, n in zip(kept, lengths, strict=True)]), np.concatenate(places)
 
 
-def why_not_stackable(work: Work) -> str | None:
+def why_not_stackable(module: nn.Module, example_shape: tuple[int, ...]) -> str | None:
     """Why a model cannot be trained in a stack with padded batches, or None if it can.
 
     It is tried on a few examples: torch.func must accept it without drawing random numbers, one example must not change another's
     output (batch norm), and a forward pass must leave the buffers as they are.
+
+    >>> why_not_stackable(nn.Sequential(nn.Linear(3, 2), nn.Dropout()), (3,))
+    'it draws random numbers, such as dropout'
     """
-    module = build_module(work.model, work.federation).train()
-    numbers = torch.Generator().manual_seed(0)
-    x = torch.randn(4, *work.federation.example_shape, generator=numbers)
+    x = torch.randn(4, *example_shape, generator=torch.Generator().manual_seed(0))
     with torch.random.fork_rng(devices=[]), torch.no_grad(), one_thread_if(True):
         try:
-            return _why_not_stackable(module, x)
+            return _why_not_stackable(module.train(), x)
         except RuntimeError as error:
             text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             return "it draws random numbers, such as dropout" if "random" in text else f"torch.func does not accept it ({text})"

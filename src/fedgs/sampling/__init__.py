@@ -1,9 +1,21 @@
 """Who is selected: the samplers, and what it takes to write one. Uses NumPy and SciPy alone."""
 
-from fedgs.sampling.base import AsksLosses, Remembers, Sampler, sampler
+from fedgs.sampling.base import AsksLosses, LearnsFromModels, Remembers, Sampler, Wish, sampler
 from fedgs.sampling.fedgs import FedGS, Solver
 from fedgs.sampling.power_of_choice import PowerOfChoice
 from fedgs.sampling.proportional import MD
 from fedgs.sampling.uniform import Uniform
 
-__all__ = ["MD", "AsksLosses", "FedGS", "PowerOfChoice", "Remembers", "Sampler", "Solver", "Uniform", "sampler"]
+__all__ = [
+    "MD",
+    "AsksLosses",
+    "FedGS",
+    "LearnsFromModels",
+    "PowerOfChoice",
+    "Remembers",
+    "Sampler",
+    "Solver",
+    "Uniform",
+    "Wish",
+    "sampler",
+]

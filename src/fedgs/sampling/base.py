@@ -2,17 +2,18 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from pydantic import create_model
 
-from fedgs.arrays import IntArray
+from fedgs.arrays import FloatMatrix, IntArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View, Weighting
 from fedgs.errors import ConfigError
 from fedgs.registry import Variant, register
 
-__all__ = ["AsksLosses", "Remembers", "Sampler", "sampler"]
+__all__ = ["AsksLosses", "LearnsFromModels", "Remembers", "Sampler", "Wish", "sampler"]
 
 
 class Sampler(Variant):
@@ -58,6 +59,38 @@ class Remembers(Protocol):
 
     def observe(self, memory: Memory, view: View, outcome: Outcome) -> Memory:
         """The memory after a round."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a sampler wants to be told of local models: one vector a client, its feature.
+
+    Attributes:
+        kind: "update": the flattened update theta_k - theta^t; "functional": the mean output of theta_k on a noise batch.
+        sketch: "update" only: longer updates are projected to this many numbers; 0: never, all updates are held at once.
+        noise_samples, noise_examples, covariance, layer: "functional" only, see `fedgs.graph.Graph`.
+
+    >>> Wish("functional").noise_samples
+    256
+    """
+
+    kind: Literal["update", "functional"]
+    sketch: int = 4096
+    noise_samples: int = 256
+    noise_examples: int = 100
+    covariance: Literal["full", "diagonal", "scalar"] = "full"
+    layer: str | None = None
+
+
+@runtime_checkable
+class LearnsFromModels(Protocol):
+    """A sampler that wants features of local models: from everybody before round 0, or from each round's cohort."""
+
+    def wish(self, when: Literal["start", "round"]) -> Wish | None:
+        """What it wants at "start", where every client trains once and the models are discarded, or in each "round"."""
+
+    def start_from(self, clients: Clients, features: FloatMatrix) -> Memory:
+        """The memory before round 0, from the (N, d) features that were wished for at the start."""
 
 
 SelectFunction = TypeVar("SelectFunction", bound=Callable[..., Selection])

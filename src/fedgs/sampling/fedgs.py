@@ -1,15 +1,19 @@
 """FedGS: balanced sampling counts, and clients that are far apart in the graph (Algorithm 1, equations 14 to 17)."""
 
-from typing import Annotated, ClassVar
+import importlib.util
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
+from fedgs.arrays import FloatMatrix
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
-from fedgs.errors import ConfigError, SelectionError
-from fedgs.graph import Graph
+from fedgs.errors import ConfigError, SelectionError, require_extra
+from fedgs.graph import ClientGraph, Graph, client_features
 from fedgs.registry import Variant, register
-from fedgs.sampling.base import Sampler
+from fedgs.sampling.base import Sampler, Wish
+from fedgs.sampling.growing import grown_by_features, grown_by_products, nobody_seen
+from fedgs.sampling.sources import digest_of, graph_of_features, private_graph, stored_graph
 from fedgs.solver import Effort, Scale, SelectionProblem, balance_penalty, pair_weight, solve
 
 __all__ = ["FedGS", "Solver"]
@@ -39,7 +43,8 @@ class FedGS(Sampler):
         J(S) = alpha/N · (sum over ordered pairs i≠j in S of h_ij) - sum over S of z_k,  z_k = 2 (v_k - mean(v) - M/N) + 1
 
     with H the distances of the client graph. Where no more than M clients are available, all of them are selected and no solver
-    runs. Ties are broken by the round's generator. Remembers H: (N, N) float64, made once before round 0.
+    runs. Ties are broken by the round's generator. Remembers the graph, H above all: (N, N) float64, made
+    before round 0 or, with `graph.start = "seen"`, grown as clients come.
 
     Attributes:
         alpha: diversity weight >= 0; at 0 exactly the m smallest counts are selected. In `paper` scale every
@@ -65,27 +70,70 @@ class FedGS(Sampler):
     solver: Solver = Solver()
 
     def check(self, clients: Clients, cohort_limit: int) -> None:
+        """Refuse a graph that these clients cannot have; nothing falls back to the oracle's graph."""
         graph = self.graph
-        if graph.path is not None or graph.start != "all" or graph.similarity != "oracle":
-            # A setting that cannot be served is refused; it never falls back to the oracle's graph.
-            given = {"path": graph.path, "start": graph.start, "similarity": graph.similarity}
-            ours = {"path": None, "start": "all", "similarity": "oracle"}
-            key = next(key for key, value in given.items() if value != ours[key])
-            raise ConfigError(f"method.graph.{key} must be {ours[key]!r} for a graph of the clients' data, got {given[key]!r}")
+        if graph.path is not None:
+            if graph.start == "seen":
+                raise ConfigError("method.graph.start must be 'all' where method.graph.path gives the graph, got 'seen'")
+            stored_graph(graph.path, len(clients))
+        elif graph.similarity in ("oracle", "private"):
+            _check_vectors(graph, clients)
+        if graph.similarity == "private" and graph.start == "seen":
+            raise ConfigError(
+                "method.graph.start must be 'all' for similarity 'private': its clients meet in pairs before round 0; got 'seen'"
+            )
+
+    @property
+    def content_digest(self) -> str | None:
+        """A hash of the distances that `graph.path` stands for, part of a run's identity; None without a path."""
+        return None if self.graph.path is None else digest_of(self.graph.path)
+
+    def wish(self, when: Literal["start", "round"]) -> Wish | None:
+        """Features of local models: everybody's at the start, or each cohort's where the graph grows."""
+        graph = self.graph
+        if graph.path is not None or (when == "start") != (graph.start == "all"):
+            return None
+        if graph.similarity == "update":
+            return Wish("update", sketch=graph.sketch)
+        if graph.similarity == "functional":
+            noise = {"noise_samples": graph.noise_samples, "noise_examples": graph.noise_examples}
+            return Wish("functional", covariance=graph.covariance, layer=graph.layer, **noise)
+        return None
 
     def start(self, clients: Clients) -> Memory:
-        """H, made from the clients' features or label proportions.
+        """The graph before round 0, where it needs no local models: see `start_from` for those that do.
 
         Raises:
-            ConfigError: the graph is to be made from something else than the clients' data.
+            ConfigError: the graph is made of local models, or `graph.path` is not a graph of these clients.
             GraphError: the clients have neither features nor labels, or a feature is not finite.
         """
         self.check(clients, 1)
-        return {"distance": self.graph.of_clients(clients).distance}
+        graph = self.graph
+        if graph.path is not None:
+            return _kept(stored_graph(graph.path, len(clients)))
+        if graph.start == "seen":
+            return nobody_seen(len(clients))
+        if graph.similarity == "oracle":
+            return _kept(graph.of_clients(clients))
+        if graph.similarity == "private":
+            return _kept(private_graph(graph, clients))
+        raise ConfigError(
+            f"method.graph.similarity = {graph.similarity!r} is made of local models: the memory comes from start_from(features)"
+        )
+
+    def start_from(self, clients: Clients, features: FloatMatrix) -> Memory:
+        """The graph before round 0 from (N, d) features of local models."""
+        return _kept(graph_of_features(self.graph, features))
 
     def observe(self, memory: Memory, view: View, outcome: Outcome) -> Memory:
-        """The graph stays as it is."""
-        return memory
+        """The graph stays as it is, or grows with the cohort where it starts with nobody seen."""
+        if self.graph.path is not None or self.graph.start == "all":
+            return memory
+        if self.graph.similarity == "oracle":
+            return grown_by_products(self.graph, memory, client_features(view.clients), outcome.clients)
+        if outcome.features is None:
+            raise SelectionError("'fedgs' with graph.start = 'seen' needs the cohort's features in outcome.features, got none")
+        return grown_by_features(self.graph, memory, np.asarray(outcome.features), outcome.clients)
 
     def select(self, view: View, rng: np.random.Generator) -> Selection:
         if len(view.available) <= view.cohort_limit:
@@ -101,3 +149,33 @@ class FedGS(Sampler):
         )
         solution = solve(problem, effort=self.solver.effort, time_limit=self.solver.time_limit, seed=rng)
         return Selection(solution.cohort, status=solution.status, objective=solution.objective, upper_bound=solution.upper_bound)
+
+
+# With more clients the graph is kept as its distances alone.
+_KEEP_WHOLE = 1000
+
+
+def _kept(graph: ClientGraph) -> Memory:
+    """What is remembered of a graph: its distances, and similarities and edges for whoever looks at the run."""
+    if len(graph) > _KEEP_WHOLE:
+        return {"distance": graph.distance}
+    return {"distance": graph.distance, "similarity": graph.similarity, "adjacency": graph.adjacency}
+
+
+def _check_vectors(graph: Graph, clients: Clients) -> None:
+    client_features(clients)
+    if graph.similarity != "private":
+        return
+    if graph.normalize_by_norm or graph.normalize_over == "all" or graph.construction != "threshold":
+        key, value = next(
+            (key, getattr(graph, key))
+            for key, allowed in (("normalize_by_norm", False), ("construction", "threshold"), ("normalize_over", "off_diagonal"))
+            if getattr(graph, key) != allowed
+        )
+        raise ConfigError(
+            f"method.graph.{key} = {value!r} needs every client's own product, which similarity 'private' does not give"
+        )
+    if graph.protocol == "ring" and importlib.util.find_spec("cryptography") is None:
+        raise require_extra("cryptography", "secure")
+    if graph.protocol == "ring" and len(clients) == 2 and graph.dealer is None:
+        raise ConfigError("method.graph.dealer must name a dealer where there are only two clients, got none")

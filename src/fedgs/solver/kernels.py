@@ -250,11 +250,12 @@ def search(
 
 @compiled
 def shuffle_ties(H: Any, ids: Any, gains: Any, chosen: Any, state: Any, tie: float) -> None:
-    """Exchange each chosen position with one drawn from those that leave the value as it is (to `tie`): chance decides ties."""
+    """Exchange each chosen position, twice, with one drawn from those that leave the value as it is (to `tie`)."""
     count = len(ids)
     inside, adds = np.empty(count, np.bool_), np.empty(count, np.float64)
     fill(H, ids, gains, chosen, inside, adds)
-    for place in range(len(chosen)):
+    for step in range(2 * len(chosen)):
+        place = step % len(chosen)
         leave = chosen[place]
         row = H[ids[leave]]
         enter, equals = leave, 1
@@ -267,6 +268,7 @@ def shuffle_ties(H: Any, ids: Any, gains: Any, chosen: Any, state: Any, tie: flo
                         enter = j
         if enter != leave:
             exchange(H, ids, adds, inside, leave, enter)
+            chosen[place] = enter
     positions(inside, chosen)
 
 
@@ -384,3 +386,31 @@ def branch(
         depth = deeper
     meta[0], meta[2] = best, depth
     return float(best)
+
+
+@compiled
+def try_all(W: Any, gains: Any, chosen: Any) -> float:
+    """The best of all choices by trying every one, without any bound: a referee. O(comb(p, r)·r)."""
+    count, size = len(gains), len(chosen)
+    at, sums = np.empty(size, np.int64), np.empty(size + 1, np.float64)
+    sums[0] = 0.0
+    best, depth = -np.inf, 0
+    at[0] = -1
+    while depth >= 0:
+        at[depth] += 1
+        if at[depth] > count - size + depth:
+            depth -= 1
+            continue
+        total = sums[depth] + gains[at[depth]]
+        for place in range(depth):
+            total += W[at[place], at[depth]]
+        if depth == size - 1:
+            if total > best:
+                best = total
+                for place in range(size):
+                    chosen[place] = at[place]
+        else:
+            sums[depth + 1] = total
+            at[depth + 1] = at[depth]
+            depth += 1
+    return best

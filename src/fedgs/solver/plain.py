@@ -120,15 +120,17 @@ def iterate(
 def shuffle_ties(
     W: FloatMatrix, gains: FloatArray, chosen: IntArray, state: np.ndarray[tuple[int], np.dtype[np.uint64]], tie: float
 ) -> IntArray:
-    """Exchange each chosen position with one drawn from those that leave the value as it is (to `tie`): chance decides ties."""
+    """Exchange each chosen position, twice, with one drawn from those that leave the value as it is (to `tie`)."""
     chance, inside = Xorshift(state), np.zeros(len(gains), dtype=bool)
     inside[chosen] = True
     adds = gains + W[chosen].sum(axis=0)
-    for leave in chosen:
+    members = chosen.copy()
+    for step in range(2 * len(members)):
+        leave = members[step % len(members)]
         equals = np.flatnonzero(~inside & (np.abs(adds - adds[leave] - W[leave]) <= tie))
         drawn = chance.below(len(equals) + 1) if len(equals) else 0
         if drawn:
-            enter = equals[drawn - 1]
+            members[step % len(members)] = enter = equals[drawn - 1]
             inside[leave], inside[enter] = False, True
             adds += W[enter] - W[leave]
     return np.flatnonzero(inside)
