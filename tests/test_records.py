@@ -8,7 +8,7 @@ from fedgs.errors import OutputError
 from fedgs.records import Record, RunFolder, write_atomically
 
 
-@pytest.fixture()
+@pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     made = RunFolder(tmp_path / "run")
     clients = Clients(("a", 7), np.array([3, 4]), np.array([[1, 2], [4, 0]]), np.array([[0.5], [1.5]]))
