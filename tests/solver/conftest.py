@@ -1,0 +1,97 @@
+"""Selection problems of every kind."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from fedgs.graph import Graph, feature_products, shortest_paths
+from fedgs.graph import compiled as compiled_module
+from fedgs.solver import SelectionProblem, balance_penalty, pair_weight
+
+KINDS = (
+    "paper graph",
+    "authors graph",
+    "euclidean",
+    "uniform",
+    "integer",
+    "forest",
+    "halves",
+    "equal",
+    "no edges",
+    "huge",
+    "line",
+)
+
+
+def distance_of(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
+    """(count, count) distances: clients' graphs, and the generators of the maximum-diversity literature."""
+    if kind in ("paper graph", "authors graph"):
+        products = feature_products(rng.dirichlet(np.full(5, 0.5), count))
+        return Graph(preset="paper" if kind == "paper graph" else "authors").of_products(products).distance
+    if kind == "halves":
+        shares = np.zeros((count, 6))
+        for row in shares:
+            row[rng.choice(6, 2, replace=False)] = 0.5
+        return Graph().of_products(feature_products(shares)).distance
+    if kind == "euclidean":
+        points = rng.uniform(0, 10, (count, 3))
+        matrix = np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2))
+    elif kind == "line":
+        matrix = np.abs(np.subtract.outer(np.arange(float(count)), np.arange(float(count))))
+    elif kind == "forest":
+        weights = np.where(rng.random((count, count)) < 1.5 / count, rng.uniform(0.1, 1.0, (count, count)), np.inf)
+        weights = np.minimum(weights, weights.T)
+        np.fill_diagonal(weights, 0.0)
+        return shortest_paths(weights)  # inf between components
+    else:
+        matrix = {
+            "uniform": lambda: rng.uniform(0, 10, (count, count)),
+            "integer": lambda: rng.integers(0, 11, (count, count)).astype(float),
+            "equal": lambda: np.ones((count, count)),
+            "no edges": lambda: np.full((count, count), np.inf),
+            "huge": lambda: np.where(rng.random((count, count)) < 0.03, 1e12, rng.random((count, count))),
+        }[kind]()
+    matrix = np.triu(matrix, 1)
+    matrix = np.where(matrix.T > 0, matrix.T, matrix)
+    np.fill_diagonal(matrix, 0.0)
+    return matrix
+
+
+def problem_of(
+    kind: str, count: int, seed: int, *, scale: str = "paper", alpha: float = 1.0, spread: int = 3, share: float = 1.0
+) -> Any:
+    """A problem with counts in 0..spread; about `share` of the clients are available."""
+    rng = np.random.default_rng(seed)
+    matrix = distance_of(kind, count, rng)
+    available = np.flatnonzero(rng.random(count) < share)
+    available = available if len(available) else np.arange(count)
+    limit = int(rng.integers(1, count + 1))
+    size = min(limit, len(available))
+    penalty = balance_penalty(rng.integers(0, spread + 1, count), limit, available, scale)  # type: ignore[arg-type]
+    return SelectionProblem(matrix, penalty, size, pair_weight(alpha, scale, count, size), available)  # type: ignore[arg-type]
+
+
+@st.composite
+def problems(draw: st.DrawFn, max_clients: int = 9) -> SelectionProblem:
+    """Any small problem."""
+    return problem_of(
+        draw(st.sampled_from(KINDS)),
+        draw(st.integers(1, max_clients)),
+        draw(st.integers(0, 10**6)),
+        scale=draw(st.sampled_from(["paper", "cohort"])),
+        alpha=draw(st.sampled_from([0.0, 0.5, 1.0, 5.0, 100.0])),
+        spread=draw(st.sampled_from([0, 1, 5])),
+        share=draw(st.sampled_from([0.5, 1.0])),
+    )
+
+
+@pytest.fixture
+def without_numba(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The package as it is where numba is not installed."""
+    monkeypatch.setattr(compiled_module, "numba_installed", lambda: False)
+    compiled_module.load_kernels.cache_clear()
+    yield
+    monkeypatch.undo()
+    compiled_module.load_kernels.cache_clear()

@@ -1,0 +1,82 @@
+import logging
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from fedgs.graph import compiled as module
+
+FUNCTION = """
+from fedgs.graph.compiled import compiled
+
+@compiled
+def double(x):
+    return 2 * x
+"""
+
+
+def run(code: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_the_first_compilation_is_announced_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "kern.py").write_text(FUNCTION)
+    code = "from fedgs.graph.compiled import load_kernels; k = load_kernels('kern'); load_kernels('kern'); print(k.double(4))"
+    first = run(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+    assert first.stdout == "8\n"
+    assert first.stderr == "compiling kern with numba: some seconds, once\n"
+    assert run(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache")).stderr == ""
+
+
+def test_nowhere_to_write_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    import numba
+
+    plain = numba.njit
+
+    def refuse(function: object, **options: object) -> object:
+        if options.pop("cache", False):
+            raise RuntimeError("cannot cache function 'double': no locator available for file 'kern.py'")
+        return plain(function, **options)
+
+    monkeypatch.setattr(numba, "njit", refuse)
+    monkeypatch.setattr(module, "_warned", [])
+
+    def double(x: int) -> int:
+        return 2 * x
+
+    with pytest.warns(RuntimeWarning, match="no writable cache folder.*set NUMBA_CACHE_DIR"):
+        first = module.compiled(double)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        second = module.compiled(double)
+    assert first(3) == second(3) == 6
+
+
+def test_other_faults_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    import numba
+
+    def fail(function: object, **options: object) -> object:
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr(numba, "njit", fail)
+    with pytest.raises(RuntimeError, match="something else"):
+        module.compiled(lambda x: x)
+
+
+def test_without_numba_a_kernel_is_plain_python(without_numba: None, caplog: pytest.LogCaptureFixture) -> None:
+    def double(x: int) -> int:
+        return 2 * x
+
+    with caplog.at_level(logging.INFO):
+        assert module.compiled(double) is double
+        assert module.load_kernels("fedgs.graph.kernels") is None
+    assert not caplog.records

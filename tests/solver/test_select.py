@@ -1,0 +1,83 @@
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedgs.errors import SelectionError
+from fedgs.graph import MatrixDistances
+from fedgs.solver import select
+
+LINE = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0))) / 3
+
+
+def call(**changed: Any) -> list[int]:
+    arguments = {
+        "distance": LINE,
+        "sampling_counts": np.zeros(4, dtype=int),
+        "available": np.arange(4),
+        "cohort_limit": 2,
+    } | changed
+    return select(**arguments).tolist()
+
+
+def test_ends_of_a_line_are_farthest_apart() -> None:
+    assert call() == [0, 3]
+
+
+def test_counts_come_before_distance_in_paper_scale() -> None:
+    assert call(sampling_counts=np.array([1, 0, 0, 1])) == [1, 2]
+
+
+def test_alpha_zero_selects_the_smallest_counts() -> None:
+    assert call(sampling_counts=np.array([5, 1, 0, 2]), alpha=0.0) == [1, 2]
+
+
+def test_large_alpha_in_cohort_scale_outweighs_counts() -> None:
+    assert call(sampling_counts=np.array([1, 0, 0, 1]), alpha=50.0, scale="cohort") == [0, 3]
+
+
+def test_no_more_available_than_the_limit_selects_all() -> None:
+    assert call(available=np.array([3, 1]), cohort_limit=5) == [1, 3]
+
+
+def test_lists_and_checked_distances_are_accepted() -> None:
+    assert call(distance=LINE.tolist(), sampling_counts=[0, 0, 0, 0], available=[0, 1, 2, 3]) == [0, 3]
+    assert call(distance=MatrixDistances(LINE)) == [0, 3]
+
+
+def test_two_clients_and_one_client() -> None:
+    assert select(np.array([[0.0]]), np.array([4]), np.array([0]), 1).tolist() == [0]
+    assert select(np.array([[0.0, np.inf], [np.inf, 0.0]]), np.array([4, 3]), np.array([0, 1]), 1).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"sampling_counts": np.zeros(3)}, r"sampling_counts must have shape \(4,\), one a client, got \(3,\)"),
+        ({"sampling_counts": np.array([0, 0, -1, 0])}, "sampling_counts must be >= 0, got -1"),
+        ({"available": np.array([0, 4])}, r"available must hold client indices in 0..3, got 4"),
+        ({"available": np.array([2, 2])}, "available must hold distinct clients, got 2 more than once"),
+        ({"available": np.array([], dtype=int)}, "available must hold at least one client, got none"),
+        ({"cohort_limit": 0}, "cohort_limit must be an integer >= 1, got 0"),
+        ({"cohort_limit": 2.0}, "cohort_limit must be an integer >= 1, got 2.0"),
+        ({"alpha": -1.0}, "alpha must be >= 0 and finite, got -1.0"),
+        ({"scale": "cohrt"}, "scale must be 'paper' or 'cohort', got 'cohrt'"),
+        ({"distance": LINE[:, :3]}, r"distance must be a square matrix, got shape \(4, 3\)"),
+        ({"distance": np.triu(LINE)}, "distance must be symmetric"),
+    ],
+)
+def test_each_fault_is_one_sentence(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(SelectionError, match=message):
+        call(**changed)
+
+
+def test_easy_calls_load_neither_torch_nor_numba() -> None:
+    code = (
+        "import sys, numpy as np; from fedgs.solver import select; H = 1.0 - np.eye(9);"
+        "select(H, np.zeros(9, int), np.arange(9), 1); select(H, np.zeros(9, int), np.arange(9), 9);"
+        "select(H, np.zeros(9, int), np.arange(9), 3, alpha=0.0); select(H, np.arange(9), np.arange(9), 2);"
+        "assert not {'torch', 'numba'} & set(sys.modules), set(sys.modules) & {'torch', 'numba'}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,76 @@
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedgs.graph.tree import SpanningForest, forest_distances
+from fedgs.solver import tree as tree_module
+from fedgs.solver.tree import best_on_forest, linked, plain_best_on_forest
+
+
+def random_forest(count: int, seed: int, *, cut: float) -> SpanningForest:
+    rng = np.random.default_rng(seed)
+    order, parent, above = rng.permutation(count), np.full(count, -1), np.zeros(count)
+    for place in range(1, count):
+        if rng.random() >= cut:
+            parent[order[place]], above[order[place]] = order[rng.integers(place)], rng.integers(0, 10)
+    return SpanningForest(parent, above, order)
+
+
+def best_by_trying(metric: np.ndarray, clients: np.ndarray, gains: np.ndarray, size: int) -> float:
+    return max(
+        sum(gains[i] for i in chosen) + sum(metric[clients[i], clients[j]] for i, j in combinations(chosen, 2))
+        for chosen in combinations(range(len(clients)), size)
+    )
+
+
+@given(st.integers(1, 9), st.sampled_from([0.0, 0.3, 1.0]), st.integers(0, 10**6))
+@settings(max_examples=80, deadline=None)
+def test_equals_trying_everything(count: int, cut: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    forest = random_forest(count, seed, cut=cut)
+    metric = np.where(np.isinf(forest_distances(forest)), 30.0, forest_distances(forest))
+    clients = rng.permutation(count)[: rng.integers(1, count + 1)]
+    gains = rng.integers(-20, 20, len(clients)).astype(float)
+    size = int(rng.integers(1, len(clients) + 1))
+    chosen, value = best_on_forest(forest, clients, gains, size, 30.0)
+    assert len(set(chosen.tolist())) == size
+    # Whole numbers: exact, and the choice has the value that is claimed.
+    assert value == best_by_trying(metric, clients, gains, size)
+    assert value == gains[chosen].sum() + metric[np.ix_(clients[chosen], clients[chosen])].sum() / 2
+
+
+@pytest.mark.parametrize("count", [40, 150])
+def test_plain_and_compiled_agree(count: int) -> None:
+    forest = random_forest(count, count, cut=0.0)
+    gains = np.random.default_rng(0).integers(-9, 9, count).astype(float)
+    _, value = best_on_forest(forest, np.arange(count), gains, count // 5, 1.0)
+    picked, plain = plain_best_on_forest(forest, gains, count // 5)
+    assert value == plain
+    assert picked.sum() == count // 5
+
+
+def test_linking_dominates() -> None:
+    forest = random_forest(12, 4, cut=0.5)
+    metric = np.where(np.isinf(forest_distances(forest)), 30.0, forest_distances(forest))
+    assert (forest_distances(linked(forest, 30.0)) >= metric).all()
+
+
+def test_forest_too_dear_is_bounded_by_the_linked_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    forest = random_forest(12, 4, cut=0.5)
+    _, exact = best_on_forest(forest, np.arange(12), np.zeros(12), 4, 30.0)
+    monkeypatch.setattr(tree_module, "_FOREST_WORK", 0)
+    chosen, bound = best_on_forest(forest, np.arange(12), np.zeros(12), 4, 30.0)
+    assert len(chosen) == 4
+    assert bound >= exact
+
+
+def test_ten_thousand_lone_clients_take_the_largest_gains() -> None:
+    count = 10_000
+    forest = SpanningForest(np.full(count, -1), np.zeros(count), np.arange(count))
+    gains = np.random.default_rng(0).random(count)
+    chosen, value = best_on_forest(forest, np.arange(count), gains, 100, 1.0)
+    assert set(chosen.tolist()) == set(np.argsort(gains)[-100:].tolist())
+    assert value == pytest.approx(np.sort(gains)[-100:].sum() + 100 * 99 / 2)
