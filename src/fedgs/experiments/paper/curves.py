@@ -1,0 +1,236 @@
+"""Figures 4 and 5: final sampling counts and test-loss curves, from the same runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedgs.experiments.paper.asked import Asked, Mode, Source
+from fedgs.experiments.paper.experiment import (
+    CellRun,
+    Experiment,
+    Material,
+    PlannedRun,
+    Presented,
+    Row,
+    Shown,
+    planned,
+    runs_table,
+)
+from fedgs.experiments.paper.methods import baseline_rows, chosen_rows, fedgs_row
+from fedgs.experiments.paper.order import mean
+from fedgs.report.layout import Block, Cell, Column, Table
+from fedgs.report.run import Run
+from fedgs.report.style import Look, looks
+from fedgs.report.summary import count_variance, is_figure, sampling_counts, summarize
+from fedgs.report.tables import number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["EXPERIMENTS"]
+
+_MODES = {"fashion_mnist": "YMF", "cifar10": "LN"}  # the paper's; LN for other federations
+
+
+def _modes(asked: Asked, source: Source) -> tuple[Mode, ...]:
+    return asked.modes or (Mode(_MODES.get(source.key, "LN")),)
+
+
+def _rows(asked: Asked) -> list[Row]:
+    return chosen_rows(asked, [*baseline_rows(), fedgs_row(1.0, asked.scale)])
+
+
+def plan(asked: Asked) -> list[PlannedRun]:
+    """The baselines and FedGS at alpha 1."""
+    return [
+        planned(asked, source, mode, row, seed)
+        for source in asked.data
+        for mode in _modes(asked, source)
+        for row in _rows(asked)
+        for seed in asked.seeds
+    ]
+
+
+_Panel = tuple[str, str, list[CellRun]]  # suffix of the file, title, runs
+
+
+def _panels(asked: Asked, material: Material) -> list[_Panel]:
+    panels = []
+    for source in asked.data:
+        for mode in _modes(asked, source):
+            runs = [one for one in material.runs if (one.data, one.mode) == (source.key, mode.title) and one.run.failure is None]
+            if runs:
+                title = f"{runs[0].run.about.get('data_title', source.title)}, {mode.title}"
+                panels.append((f"{source.key}-{mode.name}", title, runs))
+    return panels
+
+
+def _labelled(asked: Asked, runs: Sequence[CellRun]) -> list[Run]:
+    labels = {row.key: row.label for row in _rows(asked)}
+    return [replace(one.run, label=labels[one.row]) for one in runs]
+
+
+def _styles(asked: Asked, material: Material) -> dict[str, Look]:
+    """One look a method in all panels."""
+    return looks(_labelled(asked, material.runs))
+
+
+def present_counts(asked: Asked, material: Material) -> Presented:
+    """How even the final sampling counts are, and the figure of them."""
+    columns = (
+        Column("method", ("method",), numeric=False),
+        Column("count variance", ("count_variance_mean", "count_variance_sd", "count_variance_seeds")),
+        Column("fewest", ("fewest_mean",)),
+        Column("most", ("most_mean",)),
+    )
+    blocks, verdict = [], []
+    for _, title, runs in _panels(asked, material):
+        variances = {row.key: _by_replicate(runs, row.key, count_variance) for row in _rows(asked)}
+        blocks.append(Block((("data", title),), tuple(_count_row(row, runs, variances[row.key]) for row in _rows(asked))))
+        verdict.append(_evenness(title, asked, variances))
+    notes = ("Over clients, of the number of rounds in which each was selected; means over seeds.",)
+    tables = [Shown("", Table("Figure 4: final sampling counts", columns, tuple(blocks), notes))] if blocks else []
+    return _with_figures(asked, material, tables, verdict, "sampling_counts")
+
+
+def _by_replicate(runs: Sequence[CellRun], row: str, figure: "_Figure") -> dict[object, float]:
+    return {one.run.replicate: value for one in runs if one.row == row and (value := figure(one.run)) is not None}
+
+
+def _count_row(row: Row, runs: Sequence[CellRun], variances: Mapping[object, float]) -> tuple[Cell, ...]:
+    counts = [found for one in runs if one.row == row.key and (found := sampling_counts(one.run)) is not None]
+    if not counts or not variances:
+        return (Cell(row.label, (row.label,)), *(Cell("not run") for _ in range(3)))
+    values = list(variances.values())
+    own, spread = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
+    fewest, most = (float(np.mean([end(one) for one in counts])) for end in (np.min, np.max))
+    return (
+        Cell(row.label, (row.label,)),
+        Cell(number(own, 1) + ("" if spread is None else f" ± {number(spread, 1)}"), (own, spread, len(values))),
+        Cell(number(fewest, 1), (fewest,)),
+        Cell(number(most, 1), (most,)),
+    )
+
+
+def _evenness(title: str, asked: Asked, variances: Mapping[str, Mapping[object, float]]) -> str:
+    means = {row.key: own for row in _rows(asked) if (own := mean(variances[row.key])) is not None}
+    if "fedgs-1" not in means or len(means) < 2:
+        return f"{title}: nothing to compare FedGS's counts with."
+    others = {row: own for row, own in means.items() if row != "fedgs-1"}
+    lowest = min(others, key=lambda row: others[row])
+    word = "below" if means["fedgs-1"] < others[lowest] else "not below"
+    agrees = "as the paper says" if word == "below" else "against what the paper says"
+    return (
+        f"{title}: the count variance of fedgs 1 is {number(means['fedgs-1'], 1)}, {word} that of every other method "
+        f"(the lowest of them: {lowest}, {number(others[lowest], 1)}), {agrees}."
+    )
+
+
+def present_losses(asked: Asked, material: Material) -> Presented:
+    """Lowest and last test loss and how unsteady the curve is, and the figure of the curves."""
+    columns = (
+        Column("method", ("method",), numeric=False),
+        Column("lowest", ("lowest_mean", "lowest_sd", "lowest_seeds")),
+        Column("last", ("last_mean", "last_sd", "last_seeds")),
+        Column("unsteadiness", ("unsteadiness_mean", "unsteadiness_sd", "unsteadiness_seeds")),
+    )
+    figures = (lambda run: summarize(run).test_loss, _last, _unsteadiness)
+    blocks, verdict = [], []
+    for _, title, runs in _panels(asked, material):
+        values = {row.key: [_by_replicate(runs, row.key, figure) for figure in figures] for row in _rows(asked)}
+        rows = [(Cell(row.label, (row.label,)), *(_mean_cell(one) for one in values[row.key])) for row in _rows(asked)]
+        blocks.append(Block((("data", title),), tuple(rows)))
+        verdict.append(_steadiness(title, asked, values))
+    notes = (
+        "Test loss, means over seeds ± standard deviation; unsteadiness: mean absolute change between two evaluations in "
+        "the second half of "
+        "the rounds.",
+    )
+    tables = [Shown("", Table("Figure 5: test loss over rounds", columns, tuple(blocks), notes))] if blocks else []
+    return _with_figures(asked, material, tables, verdict, "loss_curves")
+
+
+def _test_losses(run: Run) -> list[tuple[int, float]]:
+    return [(one.round, one.test_loss) for one in run.records if one.test_loss is not None and is_figure(one.test_loss)]
+
+
+def _last(run: Run) -> float | None:
+    evaluated = _test_losses(run)
+    return evaluated[-1][1] if evaluated else None
+
+
+def _unsteadiness(run: Run) -> float | None:
+    late = [loss for t, loss in _test_losses(run) if t >= run.rounds / 2]
+    return float(np.abs(np.diff(late)).mean()) if len(late) > 1 else None
+
+
+def _mean_cell(values: Mapping[object, float]) -> Cell:
+    own = mean(values)
+    if own is None:
+        return Cell("not run", (None, None, 0))
+    spread = float(np.std(list(values.values()), ddof=1)) if len(values) > 1 else None
+    return Cell(number(own, 3) + ("" if spread is None else f" ± {number(spread, 3)}"), (own, spread, len(values)))
+
+
+def _steadiness(title: str, asked: Asked, values: Mapping[str, Sequence[Mapping[object, float]]]) -> str:
+    """Does FedGS find a lower loss, with a steadier curve?"""
+    words = []
+    for place, word in ((0, "lowest test loss"), (2, "unsteadiness")):
+        means = {row.key: own for row in _rows(asked) if (own := mean(values[row.key][place])) is not None}
+        if "fedgs-1" in means and len(means) > 1:
+            below = [row for row, own in means.items() if row != "fedgs-1" and means["fedgs-1"] < own]
+            others = [row for row in means if row not in (*below, "fedgs-1")]
+            told = f"below that of {', '.join(below)}" if below else "below that of no other method"
+            words.append(f"the {word} of fedgs 1 is {told}" + (f", not of {', '.join(others)}" if below and others else ""))
+    return f"{title}: {'; '.join(words)}." if words else f"{title}: nothing to compare FedGS's curve with."
+
+
+def _with_figures(asked: Asked, material: Material, tables: list[Shown], verdict: list[str], kind: str) -> Presented:
+    panels, styles = _panels(asked, material), _styles(asked, material)
+
+    def draw() -> "dict[str, Figure]":
+        from fedgs.report import figures
+
+        make = getattr(figures, kind)
+        return {suffix: make(_labelled(asked, runs), title=title, styles=styles) for suffix, title, runs in panels}
+
+    if panels:
+        tables = [*tables, Shown("runs", runs_table("The runs of the figure", material.runs), printed=False)]
+    return Presented(tables, verdict, draw if panels else None)
+
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    _Figure = Callable[[Run], float | None]
+
+_TAKES = frozenset({"data", "modes", "methods", "rounds", "seeds", "scale", "workers", "set"})
+_DATA = (Source("fashion_mnist"), Source("cifar10"))
+EXPERIMENTS = {
+    "fig4": Experiment(
+        name="fig4",
+        title="Figure 4: final sampling counts",
+        claim=(
+            "FedGS at alpha 1 selects all clients about equally often, on FashionMNIST with YMF 0.9 and on CIFAR10 with LN 0.5."
+        ),
+        takes=_TAKES,
+        data=_DATA,
+        plan=plan,
+        present=present_counts,
+        draws=True,
+    ),
+    "fig5": Experiment(
+        name="fig5",
+        title="Figure 5: test-loss curves",
+        claim=(
+            "FedGS makes training steadier and finds a better solution, on FashionMNIST with YMF 0.9 and on CIFAR10 with LN 0.5."
+        ),
+        takes=_TAKES,
+        data=_DATA,
+        plan=plan,
+        present=present_losses,
+        draws=True,
+    ),
+}

@@ -1,0 +1,308 @@
+"""Table 2: the lowest test loss of every method under every mode, and what each method loses against IDL."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedgs.errors import ConfigError
+from fedgs.experiments.paper.asked import Asked, Source
+from fedgs.experiments.paper.experiment import (
+    CellRun,
+    Experiment,
+    Material,
+    PlannedRun,
+    Presented,
+    Row,
+    Shown,
+    check_overrides,
+    is_about_fedgs,
+    losses,
+    planned,
+    runs_table,
+)
+from fedgs.experiments.paper.order import gap_sentence, listed, mean, order_sentence, standing_sentence
+from fedgs.experiments.paper.published import TABLE2
+from fedgs.report.layout import Block, Cell, Column, Table
+from fedgs.report.tables import ALL_FIGURES, comparison, number
+
+__all__ = ["ALPHAS", "EXPERIMENTS", "baseline_rows", "chosen_rows", "fedgs_row", "table2_rows"]
+
+ALPHAS = (0.0, 0.5, 1.0, 2.0, 5.0)
+_INVERSE = "inverse_participation"
+
+
+def baseline_rows() -> list[Row]:
+    """The paper's baselines; power of choice on validation losses, which its published figures need."""
+    return [
+        Row("uniform", "uniform", {"name": "uniform"}),
+        Row("md", "md", {"name": "md"}),
+        Row("power_of_choice", "power_of_choice", {"name": "power_of_choice", "loss_on": "validation"}),
+        Row("fedprox", "fedprox .01", {"name": "fedprox"}, {"mu": 0.01}),
+    ]
+
+
+def fedgs_row(alpha: float, scale: str) -> Row:
+    """FedGS at a diversity weight."""
+    return Row(f"fedgs-{alpha:g}", f"fedgs {number(alpha, 1) if alpha == 0.5 else f'{alpha:g}'}", _fedgs(alpha, scale))
+
+
+def _fedgs(alpha: float, scale: str) -> dict[str, object]:
+    return {"name": "fedgs", "alpha": alpha, "scale": scale}
+
+
+def table2_rows(asked: Asked) -> list[Row]:
+    """The paper's nine rows, FedGS at alpha 1 in the other scale, and with --ours two rows with inverse participation."""
+    other = "paper" if asked.scale == "cohort" else "cohort"
+    rows = [*baseline_rows(), *(fedgs_row(alpha, asked.scale) for alpha in ALPHAS)]
+    rows.append(Row(f"fedgs-{other}", f"fedgs 1, {other} scale", _fedgs(1.0, other)))
+    if asked.ours:
+        rows.append(Row("uniform-inverse", "uniform, inverse p.", {"name": "uniform", "weighting": _INVERSE}))
+        rows.append(Row("fedgs-inverse", "fedgs 1, inverse p.", {**_fedgs(1.0, "paper"), "weighting": _INVERSE}))
+    return rows
+
+
+def chosen_rows(asked: Asked, rows: Sequence[Row]) -> list[Row]:
+    """The rows that --methods names, by key or by family; all without it.
+
+    Raises:
+        ConfigError: a name that is neither.
+    """
+    for name in asked.methods:
+        if all(name not in (row.key, row.family) for row in rows):
+            known = dict.fromkeys(word for row in rows for word in (row.family, row.key))
+            raise ConfigError(f"--methods must be of {', '.join(known)} for {asked.name}; got {name!r}")
+    chosen = [row for row in rows if not asked.methods or {row.key, row.family} & set(asked.methods)]
+    check_overrides(asked, chosen)
+    return chosen
+
+
+def plan(asked: Asked) -> list[PlannedRun]:
+    """A run a row, mode and seed."""
+    rows = chosen_rows(asked, table2_rows(asked))
+    return [
+        planned(asked, source, mode, row, seed)
+        for source in asked.data
+        for mode in asked.modes_of(source)
+        for row in rows
+        for seed in asked.seeds
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """One federation's losses beside the paper's.
+
+    Attributes:
+        source: the federation; title: what the records call it.
+        rows: with their labels. modes: titles in order.
+        ours: mode -> row -> replicate -> loss. paper: the same without replicates, {} where nothing is published.
+    """
+
+    source: Source
+    title: str
+    rows: Sequence[Row]
+    modes: Sequence[str]
+    ours: Mapping[str, Mapping[str, Mapping[object, float]]]
+    paper: Mapping[str, Mapping[str, float]]
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Row -> label."""
+        return {row.key: row.label for row in self.rows}
+
+
+def collect(
+    asked: Asked,
+    source: Source,
+    rows: Sequence[Row],
+    runs: Sequence[CellRun],
+    published: Mapping[str, Mapping[str, Mapping[str, float]]],
+) -> Results:
+    """The losses of one federation's runs, and the paper's figures that belong beside them."""
+    own = [run for run in runs if run.data == source.key]
+    modes = asked.modes_of(source)
+    block = source.paper_block(next((one.run.num_clients for one in own), None))
+    ours = {mode.title: {row.key: losses(own, source.key, mode.title, row.key) for row in rows} for mode in modes}
+    paper = {mode.title: published.get(block or "", {}).get(mode.name, {}) if mode.published else {} for mode in modes}
+    title = next((str(one.run.about.get("data_title")) for one in own), source.title)
+    return Results(source, title, rows, [mode.title for mode in modes], ours, paper)
+
+
+def present(asked: Asked, material: Material) -> Presented:
+    """The table, the degradations, the comparisons with intervals, every run, and what agrees with the paper."""
+    rows = chosen_rows(asked, table2_rows(asked))
+    results = [collect(asked, source, rows, material.runs, TABLE2) for source in asked.data]
+    tables = [Shown("", table_of_losses("Table 2: lowest test loss", results))]
+    if any("IDL" in one.modes and len(one.modes) > 1 for one in results):
+        tables.append(Shown("degradation", _degradation_table(results)))
+    labelled = [replace(one.run, label=_label(rows, one.row)) for one in material.runs]
+    if labelled:
+        tables.append(Shown("comparison", comparison(labelled, figures=ALL_FIGURES), printed=False))
+        tables.append(Shown("runs", runs_table("The runs of Table 2", material.runs), printed=False))
+    return Presented(tables, [sentence for one in results for sentence in _verdict(asked, one)])
+
+
+def _label(rows: Sequence[Row], key: str) -> str:
+    return next(row.label for row in rows if row.key == key)
+
+
+def table_of_losses(title: str, results: Sequence[Results]) -> Table:
+    """One row a method, one column a mode: mean ± sd over seeds, and the paper's figure in brackets."""
+    modes = list(dict.fromkeys(mode for one in results for mode in one.modes))
+    columns = [Column("method", ("method",), numeric=False)]
+    columns += [Column(mode, tuple(f"{mode} {part}" for part in ("mean", "sd", "seeds", "paper"))) for mode in modes]
+    blocks = []
+    for one in results:
+        rows = [
+            (
+                Cell(row.label, (row.label,)),
+                *(_loss_cell(one, mode, row.key) if mode in one.modes else _NOTHING for mode in modes),
+            )
+            for row in one.rows
+        ]
+        blocks.append(Block((("data", one.title),), tuple(rows)))
+    notes = ["Mean ± standard deviation over seeds; in brackets the paper's figure, where there is one."]
+    return Table(f"{title}, {blocks[0].title}" if len(blocks) == 1 else title, tuple(columns), tuple(blocks), tuple(notes))
+
+
+_NOTHING = Cell("–", (None, None, 0, None))
+
+
+def _loss_cell(results: Results, mode: str, row: str) -> Cell:
+    values = list(results.ours[mode][row].values())
+    paper = results.paper[mode].get(row)
+    beside = "" if paper is None else f" ({number(paper, 3)})"
+    if not values:
+        return Cell(f"not run{beside}", (None, None, 0, paper))
+    own = float(np.mean(values))
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    spread = "" if deviation is None else f" ± {number(deviation, 3)}"
+    means = sorted({m for other in results.ours[mode].values() if (m := mean(other)) is not None})
+    mark = "" if len(means) < 2 else "best" if own == means[0] else "second" if own == means[1] and len(means) > 2 else ""
+    return Cell(f"{number(own, 3)}{spread}{beside}", (own, deviation, len(values), paper), mark)
+
+
+def degradations(means: Mapping[str, float]) -> dict[str, float]:
+    """Mode -> by how much the loss is above that of IDL, as a share; {} without IDL.
+
+    >>> degradations({"IDL": 0.302, "MDF 0.7": 0.362})
+    {'MDF 0.7': 0.198...}
+    """
+    ideal = means.get("IDL")
+    return {} if ideal is None else {mode: own / ideal - 1 for mode, own in means.items() if mode != "IDL"}
+
+
+def _degradation_table(results: Sequence[Results]) -> Table:
+    modes = list(dict.fromkeys(mode for one in results for mode in one.modes if mode != "IDL"))
+    columns = [Column("method", ("method",), numeric=False)]
+    columns += [Column(mode, (mode, f"{mode} paper")) for mode in modes]
+    columns.append(Column("worst", ("worst", "worst paper")))
+    blocks = []
+    for one in results:
+        rows = []
+        for row in one.rows:
+            ours, paper = _degraded(one, row.key)
+            cells = [_percent_cell(ours.get(mode), paper.get(mode)) for mode in modes]
+            worst = _percent_cell(max(ours.values(), default=None), max(paper.values(), default=None))
+            rows.append((Cell(row.label, (row.label,)), *cells, worst))
+        blocks.append(Block((("data", one.title),), tuple(rows)))
+    title = "Loss above that of IDL"
+    notes = ("Ratio of the means over seeds; in brackets the same of the paper's figures. Negative: lower than under IDL.",)
+    return Table(f"{title}, {blocks[0].title}" if len(blocks) == 1 else title, tuple(columns), tuple(blocks), notes)
+
+
+def _degraded(results: Results, row: str) -> tuple[dict[str, float], dict[str, float]]:
+    means = {mode: own for mode in results.modes if (own := mean(results.ours[mode][row])) is not None}
+    paper = {mode: results.paper[mode][row] for mode in results.modes if row in results.paper[mode]}
+    return degradations(means), degradations(paper)
+
+
+def percent(share: float) -> str:
+    """A share in per cent with its sign.
+
+    >>> percent(0.0864), percent(-0.0305), percent(0.0)
+    ('+8.6 %', '-3.0 %', '0.0 %')
+    """
+    text = f"{100 * share:+.1f} %"
+    return "0.0 %" if text[1:] == "0.0 %" else text
+
+
+def _percent_cell(ours: float | None, paper: float | None) -> Cell:
+    beside = "" if paper is None else f" ({percent(paper)})"
+    return Cell(f"{'–' if ours is None else percent(ours)}{beside}", (ours, paper))
+
+
+def _verdict(asked: Asked, results: Results) -> list[str]:
+    """Order and gaps against the paper, mode by mode and row by row."""
+    labels = results.labels
+    fedgs = next((row.key for row in results.rows if row.key == "fedgs-1"), None)
+    others = [row.key for row in results.rows if not is_about_fedgs(row.key) and "inverse" not in row.key]
+    sentences = []
+    if fedgs is not None:
+        sentences += [standing_sentence(m, fedgs, others, results.ours[m], results.paper[m], labels) for m in results.modes]
+    sentences += [order_sentence(mode, results.ours[mode], results.paper[mode], labels) for mode in results.modes]
+    for row in results.rows:
+        by_mode = {mode: results.ours[mode][row.key] for mode in results.modes}
+        paper = {mode: results.paper[mode][row.key] for mode in results.modes if row.key in results.paper[mode]}
+        sentences.append(gap_sentence(row.label, by_mode, paper))
+    sentences += [_degradation_sentence(results), *(_origin(results)), *_paper_scale(asked)]
+    head = f"{results.title}:"
+    return [head, *(f"- {sentence}" for sentence in sentences if sentence)] if any(sentences) else []
+
+
+def _degradation_sentence(results: Results) -> str:
+    """Every row's worst degradation against IDL; FedGS's rows together."""
+    parts = []
+    groups: dict[str, list[str]] = {}
+    for row in results.rows:
+        if "inverse" not in row.key:
+            groups.setdefault("FedGS at most" if is_about_fedgs(row.key) else row.label, []).append(row.key)
+    for label, keys in groups.items():
+        pairs = [_degraded(results, key) for key in keys]
+        ours = max(((own, mode) for degraded, _ in pairs for mode, own in degraded.items()), default=None)
+        paper = max(((own, mode) for _, degraded in pairs for mode, own in degraded.items()), default=None)
+        if ours is not None:
+            beside = "" if paper is None else f"; paper {percent(paper[0])}, {paper[1]}"
+            parts.append(f"{label} {percent(ours[0])} ({ours[1]}{beside})")
+    return f"Loss above that of IDL in the worst mode: {listed(parts)}." if parts else ""
+
+
+def _origin(results: Results) -> list[str]:
+    """What has to be known to read the paper's figures beside these."""
+    if not any(results.paper.values()):
+        return ["The paper has no figures for this federation."]
+    if results.source.path is not None:
+        return [
+            (
+                "The paper's Synthetic figures stand beside a file of 30 clients: levels can be compared if it is the paper's "
+                "own federation."
+            )
+        ]
+    if results.source.key == "synthetic":
+        return ["This is another federation than the paper's: only the order of methods can be compared, not the level."]
+    return ["This is another partition than the paper's: order and gaps can be compared, not the third digit."]
+
+
+def _paper_scale(asked: Asked) -> list[str]:
+    if asked.scale == "cohort":
+        return []
+    return ["In paper scale all alpha > 0 below N/(m-1) have the same optimum: these rows coincide but for ties."]
+
+
+EXPERIMENTS = {
+    "table2": Experiment(
+        name="table2",
+        title="Table 2: lowest test loss of every method under every availability mode",
+        claim=(
+            "The lowest test loss depends on the availability mode for every method. FedGS is best in all modes but IDL and, on "
+            "Synthetic, MDF, where power of choice is best but unstable elsewhere. Against IDL, uniform sampling loses up "
+            "to 19.8 %, "
+            "MDSample up to 8.6 % and FedGS at most 5 % on Synthetic."
+        ),
+        takes=frozenset({"data", "modes", "methods", "rounds", "seeds", "scale", "ours", "workers", "set"}),
+        data=(Source("synthetic"),),
+        plan=plan,
+        present=present,
+    )
+}

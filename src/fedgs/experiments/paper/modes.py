@@ -1,0 +1,198 @@
+"""Table 1 and Figure 8: the availability modes, their rates, and who was really there."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedgs.arrays import AnyArray, FloatArray
+from fedgs.availability import activity
+from fedgs.availability.base import Availability, checked_rates
+from fedgs.config import cohort_limit
+from fedgs.data.base import Data
+from fedgs.data.federation import Federation
+from fedgs.experiments.paper.asked import Asked, Mode, Source
+from fedgs.experiments.paper.experiment import Computed, Experiment, Material, Presented, Shown, data_config
+from fedgs.experiments.paper.published import PAPER_BETA
+from fedgs.registry import build
+from fedgs.report.layout import Block, Cell, Column, Table
+from fedgs.report.tables import number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["EXPERIMENTS"]
+
+_RATES = {
+    "IDL": "1",
+    "MDF": "(n_k / max n)^beta",
+    "LDF": "(min n / n_k)^beta",
+    "YMF": "beta min(y_k) / max(y) + 1 - beta",
+    "YC": "beta [label of k has its turn] + 1 - beta",
+    "LN": "c_k / max c, c lognormal(0, ln(1/(1-beta)))",
+    "SLN": "LN's rate (0.4 sin(2 pi (1 + t mod T_p)/T_p) + 0.5)",
+}
+_FIG8 = {"synthetic": ("IDL", "LDF", "MDF"), "cifar10": ("LN", "SLN"), "fashion_mnist": ("YMF", "YC")}
+
+
+def compute_activity(asked: Asked, source: Source | None, federation: Federation | None) -> dict[str, AnyArray]:
+    """Mode -> (N, T) rates, activity, and the activity that the rates let expect; M of the federation."""
+    assert source is not None
+    assert federation is not None
+    data = data_config(asked, source).data
+    assert isinstance(data, Data)
+    arrays: dict[str, AnyArray] = {"cohort_limit": np.array(_limit(data, federation))}
+    for mode in _modes(asked, source):
+        availability = build("availability", {**mode.table, "seed": asked.seeds[0]})
+        assert isinstance(availability, Availability)
+        rounds = asked.rounds or (200 if asked.name == "fig8" else int(data.defaults_for(federation).training["rounds"]))
+        availability.check(federation.clients, rounds)
+        rates = np.stack([checked_rates(availability, federation.clients, t) for t in range(rounds)], axis=1)
+        arrays[f"{mode.title}/active"] = activity(availability, federation.clients, rounds)
+        arrays[f"{mode.title}/rates"] = rates
+        arrays[f"{mode.title}/expected"] = given_somebody(rates)
+    return arrays
+
+
+def _limit(data: Data, federation: Federation) -> int:
+    from fedgs.config import Training
+
+    return cohort_limit(Training().with_defaults(data.defaults_for(federation).training), len(federation))
+
+
+def _modes(asked: Asked, source: Source) -> tuple[Mode, ...]:
+    if asked.modes:
+        return asked.modes
+    names = _FIG8.get(source.key, _FIG8["synthetic"]) if asked.name == "fig8" else tuple(PAPER_BETA)
+    return tuple(Mode(name) for name in names)
+
+
+def given_somebody(rates: FloatArray) -> FloatArray:
+    """(N, T) probabilities of being available in a round that is drawn until somebody is: p_k / (1 - prod(1 - p_i)).
+
+    >>> given_somebody(np.array([[0.5, 1.0], [0.5, 0.0]])).round(3)
+    array([[0.667, 1.   ],
+           [0.667, 0.   ]])
+    """
+    somebody = 1 - np.prod(1 - rates, axis=0)
+    return np.asarray(np.divide(rates, somebody, out=np.zeros_like(rates), where=somebody > 0))
+
+
+def present_table1(asked: Asked, material: Material) -> Presented:
+    """Rates and measured activity, mode by mode."""
+    columns = (
+        Column("mode", ("mode",), numeric=False),
+        Column("rate of client k in round t", ("rate",), numeric=False),
+        Column("lowest", ("rate_lowest",)),
+        Column("mean rate", ("rate_mean",)),
+        Column("highest", ("rate_highest",)),
+        Column("measured", ("measured", "standard_errors")),
+        Column("mean |A_t|", ("available_mean",)),
+        Column("rounds below M", ("rounds_below_limit", "rounds")),
+    )
+    blocks, verdict = [], []
+    for source in asked.data:
+        kept = material.computed.get(source.key)
+        if kept is not None:
+            modes = [mode for mode in _modes(asked, source) if f"{mode.title}/rates" in kept.arrays]
+            figures = {mode.title: _figures(kept, mode.title) for mode in modes}
+            rows = tuple(_row(mode, figures[mode.title]) for mode in modes)
+            blocks.append(Block((("data", str(kept.about["data_title"])),), rows))
+            verdict.append(_activity_sentence(str(kept.about["data_title"]), figures))
+    notes = (
+        (
+            "lowest, highest: of the clients' rates averaged over rounds; measured: share of (client, round) pairs in which the "
+            "client was there."
+        ),
+    )
+    return Presented([Shown("", Table("Table 1: availability modes", columns, tuple(blocks), notes))] if blocks else [], verdict)
+
+
+def _figures(kept: Computed, title: str) -> dict[str, float]:
+    active, rates, expected = (kept.arrays[f"{title}/{part}"] for part in ("active", "rates", "expected"))
+    by_client = rates.mean(axis=1)
+    spread = float(np.sqrt((expected * (1 - expected)).sum()))
+    gap = float(active.sum() - expected.sum())
+    sizes = active.sum(axis=0)
+    return {
+        "lowest": float(by_client.min()),
+        "mean": float(by_client.mean()),
+        "highest": float(by_client.max()),
+        "measured": float(active.mean()),
+        "errors": 0.0 if abs(gap) < 1e-6 else gap / spread if spread > 0 else float("inf"),
+        "available": float(sizes.mean()),
+        "below": int((sizes < int(kept.arrays["cohort_limit"])).sum()),
+        "rounds": active.shape[1],
+    }
+
+
+def _row(mode: Mode, figures: Mapping[str, float]) -> tuple[Cell, ...]:
+    below, rounds = int(figures["below"]), int(figures["rounds"])
+    return (
+        Cell(mode.title, (mode.title,)),
+        Cell(_RATES[mode.name], (_RATES[mode.name],)),
+        *(Cell(number(figures[key], 3), (figures[key],)) for key in ("lowest", "mean", "highest")),
+        Cell(number(figures["measured"], 3), (figures["measured"], figures["errors"])),
+        Cell(number(figures["available"], 1), (figures["available"],)),
+        Cell(f"{below} of {rounds}", (below, rounds)),
+    )
+
+
+def _activity_sentence(title: str, figures: Mapping[str, Mapping[str, float]]) -> str:
+    worst = max(figures, key=lambda mode: abs(figures[mode]["errors"]))
+    far = [mode for mode, own in figures.items() if abs(own["errors"]) > 3]
+    text = (
+        f"{title}: the measured activity lies within {abs(figures[worst]['errors']):.1f} standard errors of what the "
+        f"rates give in all {len(figures)} modes"
+    )
+    return f"{text}." if not far else f"{title}: more than 3 standard errors from what the rates give: {', '.join(far)}."
+
+
+def present_fig8(asked: Asked, material: Material) -> Presented:
+    """Who was there, clients by rounds, a panel a mode."""
+    panels: list[tuple[str, Any]] = []
+    verdict: list[str] = []
+    for source in asked.data:
+        kept = material.computed.get(source.key)
+        if kept is not None:
+            for mode in _modes(asked, source):
+                active = kept.arrays[f"{mode.title}/active"]
+                panels.append((f"{kept.about['data_title']}, {mode.title}", active))
+                verdict.append(
+                    f"{kept.about['data_title']}, {mode.title}: {100 * active.mean():.0f} % of the clients are there on average, "
+                    f"{int(active.sum(axis=0).min())} to {int(active.sum(axis=0).max())} in a round."
+                )
+
+    def draw() -> "dict[str, Figure]":
+        from fedgs.report.figures import active_states
+
+        return {"": active_states(panels)}
+
+    return Presented((), verdict, draw if panels else None)
+
+
+_TAKES = frozenset({"data", "modes", "rounds", "seeds", "set"})
+EXPERIMENTS = {
+    "table1": Experiment(
+        name="table1",
+        title="Table 1: availability modes, their rates and the measured activity",
+        claim=(
+            "Seven modes that depend on time, on data size, on labels or on none of them say how probable it is that a "
+            "client is there."
+        ),
+        takes=_TAKES,
+        data=(Source("synthetic"),),
+        compute=compute_activity,
+        present=present_table1,
+    ),
+    "fig8": Experiment(
+        name="fig8",
+        title="Figure 8: active states of the clients in each round",
+        claim="The modes differ visibly in who is there and when; the active states are the same for every method.",
+        takes=_TAKES,
+        data=(Source("synthetic"), Source("cifar10"), Source("fashion_mnist")),
+        compute=compute_activity,
+        present=present_fig8,
+        draws=True,
+    ),
+}

@@ -1,0 +1,128 @@
+"""Words for comparisons with the paper: each sentence is true of the figures it is made from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from fedgs.report.tables import number, paired_difference
+
+__all__ = ["Figures", "best_row", "gap_sentence", "listed", "mean", "order_sentence", "standing_sentence"]
+
+Figures = Mapping[str, Mapping[object, float]]  # row -> replicate -> figure
+
+
+def mean(values: Mapping[object, float]) -> float | None:
+    """The mean over replicates, or None without any."""
+    return float(np.mean(list(values.values()))) if values else None
+
+
+@dataclass(frozen=True)
+class _Pair:
+    first: str  # the one that is lower in the paper
+    second: str
+    same_order: bool
+    told_apart: bool  # the 95 % interval of the paired difference leaves out 0
+
+
+def order_sentence(mode: str, ours: Figures, paper: Mapping[str, float], labels: Mapping[str, str]) -> str:
+    """How many pairs of rows stand in the paper's order, and which are clearly reversed; "" with fewer than two rows.
+
+    >>> ours = {"a": {0: 0.3, 1: 0.31}, "b": {0: 0.4, 1: 0.41}, "c": {0: 0.2, 1: 0.21}}
+    >>> print(order_sentence("LN", ours, {"a": 0.1, "b": 0.2, "c": 0.3}, {"a": "A", "b": "B", "c": "C"}))
+    LN: 1 of 3 pairs of methods are in the paper's order; reversed with a 95 % interval that leaves out 0:
+    C below A, C below B.
+    """
+    rows = [row for row in paper if ours.get(row)]
+    pairs = [_pair(a, b, ours, paper) for a, b in combinations(rows, 2) if paper[a] != paper[b]]
+    if not pairs:
+        return ""
+    same = sum(pair.same_order for pair in pairs)
+    text = f"{mode}: {same} of {len(pairs)} pairs of methods are in the paper's order"
+    if same == len(pairs):
+        return text + "."
+    if max(len(ours[row]) for row in rows) < 2:
+        return text + " (one seed: no interval says which of the others are clearly reversed)."
+    clear = [f"{labels[pair.second]} below {labels[pair.first]}" for pair in pairs if not pair.same_order and pair.told_apart]
+    if not clear:
+        return text + "; of the others, none is reversed with a 95 % interval that leaves out 0."
+    more = f" and {len(clear) - 6} more" if len(clear) > 6 else ""
+    return f"{text}; reversed with a 95 % interval that leaves out 0: {', '.join(clear[:6])}{more}."
+
+
+def _pair(a: str, b: str, ours: Figures, paper: Mapping[str, float]) -> _Pair:
+    first, second = (a, b) if paper[a] < paper[b] else (b, a)
+    gap = (mean(ours[second]) or 0.0) - (mean(ours[first]) or 0.0)
+    difference = paired_difference(dict(ours[first]), dict(ours[second]))
+    told = difference is not None and difference.low is not None and not difference.covers_zero
+    return _Pair(first, second, gap > 0, told)
+
+
+def standing_sentence(
+    mode: str, row: str, others: Sequence[str], ours: Figures, paper: Mapping[str, float], labels: Mapping[str, str]
+) -> str:
+    """Which of the others a row is below and above, here and in the paper; "" where there is nothing to compare.
+
+    >>> ours = {"g": {0: 0.30, 1: 0.31}, "u": {0: 0.34, 1: 0.36}}
+    >>> standing_sentence("LN", "g", ["u"], ours, {"g": 0.3, "u": 0.32}, {"g": "fedgs 1", "u": "uniform"})
+    'LN: fedgs 1 is below uniform, as in the paper. The 95 % interval of the paired difference includes 0 for uniform.'
+    """
+    there = [other for other in others if ours.get(other) and ours.get(row)]
+    if not there:
+        return ""
+    own = mean(ours[row]) or 0.0
+    here = {other: np.sign((mean(ours[other]) or 0.0) - own) for other in there}
+    text = f"{mode}: {labels[row]} is {_below_above(here, labels)}"
+    if row in paper and all(other in paper for other in there):
+        published = {other: np.sign(paper[other] - paper[row]) for other in there}
+        text += ", as in the paper." if published == here else f"; in the paper it is {_below_above(published, labels)}."
+    else:
+        text += "."
+    unsure = [labels[other] for other in there if _covers_zero(ours[row], ours[other])]
+    if unsure:
+        text += f" The 95 % interval of the paired difference includes 0 for {listed(unsure)}."
+    return text
+
+
+def _covers_zero(first: Mapping[object, float], second: Mapping[object, float]) -> bool:
+    difference = paired_difference(dict(first), dict(second))
+    return difference is not None and difference.covers_zero
+
+
+def _below_above(signs: Mapping[str, float], labels: Mapping[str, str]) -> str:
+    words = []
+    for sign, word in ((1, "below"), (-1, "above"), (0, "equal to")):
+        names = [labels[other] for other, own in signs.items() if own == sign]
+        if names:
+            words.append(f"{word} {listed(names)}")
+    return ", ".join(words)
+
+
+def gap_sentence(row: str, ours: Mapping[str, Mapping[object, float]], paper: Mapping[str, float]) -> str:
+    """How far a row's means are from the paper's, over modes; "" without a published mode.
+
+    >>> gap_sentence("uniform", {"IDL": {0: 0.300}, "LN": {0: 0.331}}, {"IDL": 0.302, "LN": 0.320})
+    'uniform: at most .011 from the paper (LN: .331 against .320).'
+    """
+    gaps = {mode: own - paper[mode] for mode, values in ours.items() if mode in paper and (own := mean(values)) is not None}
+    if not gaps:
+        return ""
+    worst = max(gaps, key=lambda mode: abs(gaps[mode]))
+    own = number(paper[worst] + gaps[worst], 3)
+    return f"{row}: at most {number(abs(gaps[worst]), 3)} from the paper ({worst}: {own} against {number(paper[worst], 3)})."
+
+
+def best_row(figures: Figures) -> str | None:
+    """The row with the lowest mean, the first of several; None without any."""
+    means = {row: own for row, values in figures.items() if (own := mean(values)) is not None}
+    return min(means, key=lambda row: means[row]) if means else None
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,251 @@
+"""Theorem 1 put to the test: does a larger distance between the selected clients mean a better chance to recover the full update?
+
+Clients are label distributions p_k in the simplex of R^C, e_k = p_k / |p_k|, R_ij = |e_i - e_j|². A cohort recovers the full
+update if the global distribution p* lies in the cone of its p_k. For M = C clients the probability is exactly |det[p_1 .. p_C]|
+if p* is uniform on the simplex, and the cone's solid angle over that of the orthant if p*'s direction is uniform on the sphere: not
+the same. For M > C membership in the cone is decided by non-negative least squares.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.optimize import nnls
+from scipy.stats import rankdata
+
+from fedgs.arrays import AnyArray, FloatArray, FloatMatrix
+from fedgs.data.federation import Federation
+from fedgs.experiments.paper.asked import Asked, Source
+from fedgs.experiments.paper.experiment import Experiment, Material, Presented, Shown
+from fedgs.graph import shortest_paths
+from fedgs.report.layout import Block, Cell, Column, Table
+from fedgs.report.tables import number
+from fedgs.rng import stream
+
+__all__ = ["EXPERIMENTS", "compute", "cone_share", "mean_distance", "solid_angle"]
+
+LABELS = (2, 3, 5)
+SETS, DIRECTIONS, POINTS = 300, 20_000, 300
+_INSIDE = 1e-9  # a residual below is rounding
+
+
+def compute(asked: Asked, source: Source | None, federation: Federation | None) -> dict[str, AnyArray]:
+    """Distances, determinants and shares of drawn cohorts: for M = C, M = C + 1 and M = 2 C, and the two counter-examples."""
+    arrays: dict[str, AnyArray] = {}
+    for labels in LABELS:
+        rng = stream(asked.seeds[0], "theorem1", labels)
+        directions = np.abs(rng.standard_normal((labels, DIRECTIONS)))
+        sets = rng.dirichlet(np.ones(labels), size=(SETS, labels)).transpose(0, 2, 1)  # (S, C, C), a client a column
+        arrays[f"{labels}/sets"] = sets
+        arrays[f"{labels}/distance"] = np.array([mean_distance(one) for one in sets])
+        arrays[f"{labels}/paths"] = np.array([mean_distance(one, paths=True) for one in sets])
+        arrays[f"{labels}/determinant"] = np.abs(np.linalg.det(sets))
+        arrays[f"{labels}/unit_determinant"] = np.abs(np.linalg.det(sets / np.linalg.norm(sets, axis=1, keepdims=True)))
+        arrays[f"{labels}/solid_angle"] = np.array([solid_angle(one, directions) for one in sets])
+        points = rng.dirichlet(np.ones(labels), size=POINTS).T
+        for size in (labels, labels + 1, 2 * labels):
+            drawn = sets if size == labels else rng.dirichlet(np.ones(labels), size=(SETS, size)).transpose(0, 2, 1)
+            some = drawn[: max(40, SETS // 5)]
+            arrays[f"{labels}/larger/{size}/distance"] = np.array([mean_distance(one) for one in some])
+            arrays[f"{labels}/larger/{size}/share"] = np.array([cone_share(one, points) for one in some])
+    arrays["further_but_smaller"] = further_but_smaller(asked.seeds[0])
+    arrays["arc"] = np.array([[1.0, 0.5, 0.0], [0.0, 0.5, 1.0]])
+    return arrays
+
+
+def distances(columns: FloatMatrix) -> FloatMatrix:
+    """(M, M) squared distances of the unit vectors of (C, M) columns.
+
+    >>> distances(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    array([[0., 2.],
+           [2., 0.]])
+    """
+    unit = columns / np.linalg.norm(columns, axis=0)
+    result = np.maximum(2.0 - 2.0 * unit.T @ unit, 0.0)
+    np.fill_diagonal(result, 0.0)
+    return np.asarray((result + result.T) / 2)
+
+
+def mean_distance(columns: FloatMatrix, *, paths: bool = False) -> float:
+    """f(S) of equation 24: mean of R over ordered pairs, or of the shortest paths H on R."""
+    matrix = distances(columns)
+    size = len(matrix)
+    return float((shortest_paths(matrix) if paths else matrix).sum() / (size * (size - 1)))
+
+
+def solid_angle(columns: FloatMatrix, directions: FloatMatrix) -> float:
+    """Share of the orthant's directions (C, D) that lie in the cone of (C, C) columns: Monte Carlo, se at most .5/sqrt(D).
+
+    >>> directions = np.abs(np.random.default_rng(0).standard_normal((2, 1000)))
+    >>> solid_angle(np.eye(2), directions), round(solid_angle(np.array([[1.0, 0.5], [0.0, 0.5]]), directions), 1)
+    (1.0, 0.5)
+    """
+    if abs(np.linalg.det(columns)) < 1e-14:
+        return 0.0
+    return float((np.linalg.solve(columns, directions) >= 0).all(axis=0).mean())
+
+
+def cone_share(columns: FloatMatrix, points: FloatMatrix) -> float:
+    """Share of (C, D) points that lie in the cone of (C, M) columns, by non-negative least squares.
+
+    >>> cone_share(np.eye(2), np.array([[0.3, 0.9], [0.7, 0.1]]))
+    1.0
+    """
+    return float(np.mean([nnls(columns, point)[1] < _INSIDE for point in points.T]))
+
+
+def further_but_smaller(seed: int) -> FloatArray:
+    """(2, 3, 3): two cohorts of three clients, the first with the larger mean distance and the smaller determinants."""
+    rng = stream(seed, "theorem1 counter-example")
+    sets = rng.multinomial(10, rng.dirichlet(np.ones(3), size=(400, 3))).transpose(0, 2, 1) / 10
+    unit = sets / np.linalg.norm(sets, axis=1, keepdims=True)
+    determinant, unit_determinant = np.abs(np.linalg.det(sets)), np.abs(np.linalg.det(unit))
+    distance = np.array([mean_distance(one) for one in sets])
+    gain = distance[:, None] - distance[None, :]
+    loss = np.minimum(determinant[None, :] - determinant[:, None], unit_determinant[None, :] - unit_determinant[:, None])
+    worth = np.where(determinant[:, None] > 0.02, np.minimum(gain, loss), -np.inf)  # no cohort of equal clients
+    first, second = np.unravel_index(int(np.argmax(worth)), gain.shape)
+    return np.stack([sets[first], sets[second]])
+
+
+def rank_correlation(first: FloatArray, second: FloatArray) -> float:
+    """Spearman's rank correlation; NaN where one of them is constant.
+
+    >>> rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([1.0, 4.0, 9.0]))
+    1.0
+    """
+    ranks = np.stack([rankdata(first), rankdata(second)])
+    if np.any(ranks.std(axis=1) == 0):
+        return float("nan")
+    return float(round(np.corrcoef(ranks)[0, 1], 12))
+
+
+def present(asked: Asked, material: Material) -> Presented:
+    """Rank correlations for M = C and beyond, and the counter-examples."""
+    kept = material.computed.get("")
+    if kept is None:
+        return Presented()
+    arrays = kept.arrays
+    exact = Table(
+        "Theorem 1, M = C: rank correlation with the mean distance", _EXACT_COLUMNS, (_exact_block(arrays),), _EXACT_NOTES
+    )
+    larger = Table(
+        "Theorem 1, M >= C: rank correlation with the mean distance", _LARGER_COLUMNS, (_larger_block(arrays),), _LARGER_NOTES
+    )
+    return Presented([Shown("equal", exact), Shown("larger", larger)], _verdict(arrays))
+
+
+_EXACT_COLUMNS = (
+    Column("C", ("labels",)),
+    Column("cohorts", ("cohorts",)),
+    Column("|det| of e", ("correlation_unit_determinant",)),
+    Column("|det| of p", ("correlation_determinant",)),
+    Column("|det| of p, by H", ("correlation_determinant_paths",)),
+    Column("solid angle", ("correlation_solid_angle",)),
+    Column("mean |det| of p", ("determinant_mean",)),
+    Column("mean solid angle", ("solid_angle_mean",)),
+    Column("H differs from R", ("shortcut_share",)),
+)
+_EXACT_NOTES = (
+    f"{SETS} cohorts of C clients uniform on the simplex; distance |e_i - e_j|²; by H: its shortest paths. "
+    "|det| of p is the exact probability for p* uniform on the "
+    f"simplex; the solid angle over the orthant's is that for a uniform direction, from {DIRECTIONS} directions.",
+)
+_LARGER_COLUMNS = (
+    Column("C", ("labels",)),
+    Column("M", ("clients",)),
+    Column("cohorts", ("cohorts",)),
+    Column("correlation", ("correlation",)),
+    Column("mean share", ("share_mean",)),
+)
+_LARGER_NOTES = (
+    f"share: of {POINTS} points p*, uniform on the simplex, that lie in the cone of the cohort (non-negative least squares).",
+)
+
+
+def _exact_block(arrays: Mapping[str, AnyArray]) -> Block:
+    rows = []
+    for labels in LABELS:
+        distance = arrays[f"{labels}/distance"]
+        keys = ("unit_determinant", "determinant", "solid_angle")
+        correlations = [rank_correlation(distance, arrays[f"{labels}/{key}"]) for key in keys]
+        correlations.insert(2, rank_correlation(arrays[f"{labels}/paths"], arrays[f"{labels}/determinant"]))
+        means = [float(arrays[f"{labels}/{key}"].mean()) for key in keys[1:]]
+        shortcut = float((arrays[f"{labels}/paths"] < distance - 1e-12).mean())
+        figures = [*correlations, *means, shortcut]
+        cells = (Cell(number(value, 3), (value,)) for value in figures)
+        rows.append((Cell(str(labels), (labels,)), Cell(str(len(distance)), (len(distance),)), *cells))
+    return Block((), tuple(rows))
+
+
+def _larger_block(arrays: Mapping[str, AnyArray]) -> Block:
+    rows = []
+    for labels in LABELS:
+        for size in (labels, labels + 1, 2 * labels):
+            distance, share = (arrays[f"{labels}/larger/{size}/{key}"] for key in ("distance", "share"))
+            correlation, average = rank_correlation(distance, share), float(share.mean())
+            rows.append(
+                (
+                    *(Cell(str(value), (value,)) for value in (labels, size, len(share))),
+                    *(Cell(number(value, 3), (value,)) for value in (correlation, average)),
+                )
+            )
+    return Block((), tuple(rows))
+
+
+def _verdict(arrays: Mapping[str, AnyArray]) -> list[str]:
+    first, second = arrays["further_but_smaller"]
+    sentences = []
+    found = {labels: rank_correlation(arrays[f"{labels}/distance"], arrays[f"{labels}/determinant"]) for labels in LABELS}
+    told = ", ".join(f"{number(value, 3)} at C = {labels}" for labels, value in found.items())
+    sign = "on the whole, as the paper says" if min(found.values()) > 0 else "not always, against what the paper says"
+    sentences.append(f"A larger mean distance goes with a larger probability |det[p_1 .. p_C]| {sign}: rank correlation {told}.")
+    sentences.append(_counter_sentence(first, second))
+    arc = distances(arrays["arc"])
+    paths = shortest_paths(arc)
+    sentences.append(
+        f"H = R does not hold: for p = (1, 0), (.5, .5), (0, 1) the edge between the ends is {number(arc[0, 2], 3)} long, "
+        "the way over the "
+        f"middle {number(paths[0, 2], 3)}."
+    )
+    worst = max(LABELS, key=lambda labels: _disagreement(arrays, labels))
+    sentences.append(
+        f"p* uniform on the simplex and uniform in direction are not the same: the two probabilities differ by up to "
+        f"{number(_disagreement(arrays, worst), 3)} (C = {worst}; Monte Carlo error of one at most "
+        f"{number(1.5 / DIRECTIONS**0.5, 3)})."
+    )
+    return sentences
+
+
+def _disagreement(arrays: Mapping[str, AnyArray], labels: int) -> float:
+    return float(np.abs(arrays[f"{labels}/determinant"] - arrays[f"{labels}/solid_angle"]).max())
+
+
+def _counter_sentence(first: FloatMatrix, second: FloatMatrix) -> str:
+    one, two = (
+        f"p = {', '.join('(' + ', '.join(f'{value:.1f}' for value in column) + ')' for column in columns.T)}"
+        for columns in (first, second)
+    )
+    far, near = mean_distance(first), mean_distance(second)
+    small, large = (float(abs(np.linalg.det(columns))) for columns in (first, second))
+    if not (far > near and small < large):
+        return "Among 400 drawn cohorts of C = 3 none has a larger mean distance and a smaller probability than another."
+    return (
+        f"But not always, at C = 3: {one} has mean distance {number(far, 3)} and probability {number(small, 3)}; {two} has "
+        "the smaller "
+        f"mean distance {number(near, 3)} and the larger probability {number(large, 3)}."
+    )
+
+
+EXPERIMENTS = {
+    "theorem1": Experiment(
+        name="theorem1",
+        title="Theorem 1: distance of the selected clients and the chance to recover the full update",
+        claim=(
+            "On a complete graph, a larger distance between the selected clients gives a better approximation of the full update."
+        ),
+        takes=frozenset({"seeds"}),
+        data=(),
+        compute=compute,
+        present=present,
+    )
+}

@@ -1,0 +1,127 @@
+"""Appendix C's grid search: local steps and learning rate by FedAvg's validation loss under IDL."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fedgs.experiments.paper.asked import Asked, Mode, Source
+from fedgs.experiments.paper.experiment import (
+    CellRun,
+    Experiment,
+    Material,
+    PlannedRun,
+    Presented,
+    Row,
+    Shown,
+    planned,
+    runs_table,
+)
+from fedgs.experiments.paper.order import mean
+from fedgs.experiments.paper.published import TUNED, TUNING_RATES, TUNING_STEPS
+from fedgs.report.layout import Block, Cell, Column, Table
+from fedgs.report.summary import is_figure
+from fedgs.report.tables import number
+
+__all__ = ["EXPERIMENTS"]
+
+
+def _block(source: Source) -> str:
+    return source.key if source.path is None else "synthetic"
+
+
+def _row(steps: int, rate: float) -> Row:
+    training = {"local_steps": steps, "learning_rate": rate}
+    return Row(f"E{steps}-eta{rate:g}", f"E = {steps}, eta = {rate:g}", {"name": "uniform"}, training)
+
+
+def plan(asked: Asked) -> list[PlannedRun]:
+    """FedAvg, which is uniform sampling, at every point of the grid."""
+    return [
+        planned(asked, source, Mode("IDL"), _row(steps, rate), seed)
+        for source in asked.data
+        for steps in TUNING_STEPS
+        for rate in TUNING_RATES[_block(source)]
+        for seed in asked.seeds
+    ]
+
+
+def present(asked: Asked, material: Material) -> Presented:
+    """Validation loss over the grid, and whether the paper's choice comes out."""
+    rates = list(dict.fromkeys(rate for source in asked.data for rate in TUNING_RATES[_block(source)]))
+    columns = (
+        Column("E", ("local_steps",), numeric=True),
+        *(Column(f"eta {rate:g}", (f"eta {rate:g} mean", f"eta {rate:g} sd", f"eta {rate:g} seeds")) for rate in sorted(rates)),
+    )
+    blocks, verdict = [], []
+    for source in asked.data:
+        runs = [one for one in material.runs if one.data == source.key]
+        if runs:
+            found = {(e, rate): _losses(runs, _row(e, rate).key) for e in TUNING_STEPS for rate in TUNING_RATES[_block(source)]}
+            title = str(runs[0].run.about.get("data_title", source.title))
+            rows = [(Cell(str(e), (e,)), *(_cell(found, e, rate) for rate in sorted(rates))) for e in TUNING_STEPS]
+            blocks.append(Block((("data", title),), tuple(rows)))
+            verdict.append(_verdict(title, found, TUNED[_block(source)]))
+    notes = (
+        "Lowest validation loss over the rounds, weighted by n_k, mean ± standard deviation over seeds; IDL, uniform sampling.",
+    )
+    tables = [Shown("", Table("Grid search", columns, tuple(blocks), notes))] if blocks else []
+    if blocks:
+        tables.append(Shown("runs", runs_table("The runs of the grid search", material.runs), printed=False))
+    return Presented(tables, verdict)
+
+
+_Found = Mapping[tuple[int, float], Mapping[object, float]]
+
+
+def _losses(runs: Sequence[CellRun], row: str) -> dict[object, float]:
+    found = {}
+    for one in runs:
+        if one.row == row and one.run.failure is None:
+            values = [record.valid_loss for record in one.run.records if is_figure(record.valid_loss)]
+            if values:
+                found[one.run.replicate] = min(value for value in values if value is not None)
+    return found
+
+
+def _cell(found: _Found, steps: int, rate: float) -> Cell:
+    values = list(found.get((steps, rate), {}).values())
+    if not values:
+        return Cell("–" if (steps, rate) not in found else "not run", (None, None, 0))
+    own, sd = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
+    means = sorted({m for other in found.values() if (m := mean(other)) is not None})
+    mark = "" if len(means) < 2 else "best" if own == means[0] else "second" if own == means[1] and len(means) > 2 else ""
+    return Cell(number(own, 3) + ("" if sd is None else f" ± {number(sd, 3)}"), (own, sd, len(values)), mark)
+
+
+def _verdict(title: str, found: _Found, paper: tuple[int, float]) -> str:
+    means = {point: own for point, values in found.items() if (own := mean(values)) is not None}
+    if not means:
+        return f"{title}: no run has a validation loss (the federation needs validation parts)."
+    best = min(means, key=lambda point: means[point])
+    text = f"{title}: the lowest validation loss is at E = {best[0]}, eta = {best[1]:g}"
+    if best == paper:
+        return f"{text}, the paper's choice."
+    if paper not in means:
+        return f"{text}; the paper's choice, E = {paper[0]}, eta = {paper[1]:g}, was not run."
+    rank = sorted(means.values()).index(means[paper]) + 1
+    return (
+        f"{text} ({number(means[best], 3)}); the paper's choice, E = {paper[0]}, eta = {paper[1]:g}, is number {rank} of "
+        f"{len(means)} "
+        f"({number(means[paper], 3)})."
+    )
+
+
+EXPERIMENTS = {
+    "tuning": Experiment(
+        name="tuning",
+        title="Appendix C: grid search of the hyper-parameters with FedAvg",
+        claim=(
+            "The best point of the grid is E = 10 with eta = .1 on Synthetic and FashionMNIST, and E = 10 with eta = .03 "
+            "on CIFAR10."
+        ),
+        takes=frozenset({"data", "rounds", "seeds", "workers", "set"}),
+        data=(Source("synthetic"),),
+        plan=plan,
+        present=present,
+    )
+}
