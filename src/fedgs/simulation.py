@@ -20,7 +20,7 @@ from fedgs.checkpoint import State
 from fedgs.clients import Memory, Outcome, Selection, View, checked_selection
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, UpdateError
-from fedgs.features import check_wish, feature_fold
+from fedgs.features import check_wish, feature_fold, feature_request
 from fedgs.local.parameters import initial_parameters
 from fedgs.records import Record
 from fedgs.requests import Engine, Evaluate, Failure, Fold, Losses, Metrics, Request, Train, Work
@@ -93,9 +93,8 @@ def start_run(plan: Plan) -> Generator[Request, Any, State]:
     if wish is None or not isinstance(sampler, LearnsFromModels):
         return initial_state(plan, sampler.start(clients) if isinstance(sampler, Remembers) else {})
     state = initial_state(plan, {})
-    key = (rng.derived_seed(plan.seed, "first features"), 0)  # not the batches of round 0
-    fold = feature_fold(wish, plan.work, state.parameters, seed=plan.data_seed)
-    replies = yield Train(plan.work, state.parameters, np.arange(len(clients)), plan.learning_rate, key, (fold,))
+    rate, seeds = plan.learning_rate, {"seed": plan.seed, "data_seed": plan.data_seed}
+    replies = yield feature_request([wish], plan.work, state.parameters, learning_rate=rate, **seeds)
     return State(0, state.parameters, state.counts, sampler.start_from(clients, replies[0]))
 
 

@@ -23,6 +23,7 @@ _COMMANDS = {
     "table": "fedgs.cli.table:table",
     "report": "fedgs.cli.report:report",
     "config": "fedgs.cli.config:config",
+    "graph": "fedgs.cli.graph:graph",
 }
 _GROUPS: dict[str, tuple[str, dict[str, str]]] = {
     "data": (

@@ -1,0 +1,95 @@
+"""`fedgs graph`: make the client graph, say how well it recovers the oracle's edges and what it cost, and write it."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from fedgs.cli.common import ConfigArgument, DataDirOption, PluginOption, SetOption, console, read_grid
+from fedgs.config import Config
+from fedgs.errors import ConfigError, GraphError
+from fedgs.graph import ClientGraph, client_features, feature_products
+from fedgs.graph.recovery import EPSILONS as GRID
+from fedgs.graph.recovery import ORACLES, components, density, epsilon_of_density, epsilon_of_histogram, oracle_edges, recovery
+from fedgs.sampling import FedGS
+
+__all__ = ["graph"]
+
+_SIMILARITIES = ("oracle", "private", "update", "functional")
+
+
+def graph(
+    config: ConfigArgument = None,
+    set_: SetOption = None,
+    plugin: PluginOption = None,
+    data_dir: DataDirOption = None,
+    similarity: Annotated[
+        Optional[str],  # noqa: UP045 (typer reads the annotation)
+        typer.Option("--similarity", metavar="NAME", help="oracle, private, update or functional.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--out", metavar="G.npz", help="Write similarity, adjacency and distance.", show_default=False),
+    ] = None,
+) -> None:
+    """Density, components, F1 against the oracle's edges over a grid of epsilon, and what it cost.
+
+    What is written can be used by runs: `--set method.graph.path=G.npz`.
+    """
+    chosen = _with_graph(read_grid(config, set_, plugin).configs, similarity)
+    if out is not None and (out.suffix != ".npz" or not out.parent.is_dir()):
+        raise ConfigError(f"--out must be an .npz in a folder that exists, got {str(out)!r}")
+    from fedgs.experiments.runner import prepare
+    from fedgs.experiments.similarity import made_graph
+    from fedgs.sampling.sources import save_graph
+
+    (prepared,) = prepare([chosen], data_dir=data_dir)
+    started = time.perf_counter()
+    made, cost = made_graph(prepared.plan, device=chosen.execution.device)
+    seconds = time.perf_counter() - started
+    settings = chosen.method.graph  # type: ignore[attr-defined]
+    screen = console()
+    source = settings.path or settings.similarity
+    screen.print(f"{prepared.plan.federation.name}, {len(made)} clients: graph of {source}")
+    edges = made.adjacency
+    screen.print(f"  edges: {density(edges):.1%} of the pairs, {components(edges)} connected parts, {seconds:.2f} s")
+    if cost is not None:
+        screen.print(f"  cost: {cost}")
+    for line in recovery_lines(made, prepared.plan.federation.clients):
+        screen.print(line)
+    if out is not None:
+        save_graph(out, made)
+        screen.print(f"Written: {out}    Next: fedgs run --set method.graph.path={out}")
+
+
+def _with_graph(configs: list[Config], similarity: str | None) -> Config:
+    """The first configuration with FedGS, else the first of all with FedGS put in; with the similarity that is asked for."""
+    if similarity is not None and similarity not in _SIMILARITIES:
+        raise ConfigError(f"--similarity must be one of {', '.join(_SIMILARITIES)}; got {similarity!r}")
+    first = next((one for one in configs if isinstance(one.method, FedGS)), None)
+    config = first or configs[0].model_copy(update={"method": FedGS()})
+    method: Any = config.method
+    if similarity is None:
+        return config
+    tables = {**method.graph.model_dump(exclude_unset=True), "similarity": similarity, "path": None, "start": "all"}
+    return config.model_copy(update={"method": method.model_copy(update={"graph": type(method.graph)(**tables)})})
+
+
+def recovery_lines(made: ClientGraph, clients: Any) -> list[str]:
+    """The table of F1 (precision, recall) against each oracle, a line an epsilon; one sentence where there is no oracle."""
+    try:
+        products = feature_products(client_features(clients))
+    except GraphError:
+        return ["  no oracle to compare with: the clients have neither features nor labels"]
+    if len(made) < 2:
+        return []
+    rules = [("target density 1/3", epsilon_of_density(made.similarity, 1 / 3))]
+    rules.append(("histogram (Otsu)", epsilon_of_histogram(made.similarity)))
+    lines = ["", "  F1 (precision, recall) against the oracle's edges, epsilon 0.1, by the oracle's products", ""]
+    lines.append(f"  {'epsilon':<28}{'density':>8}" + "".join(f"{oracle:>22}" for oracle in ORACLES))
+    for name, epsilon in [*((f"{epsilon:g}", epsilon) for epsilon in GRID), *((f"{n}: {e:.3f}", e) for n, e in rules)]:
+        found = [recovery(made.similarity, oracle_edges(products, oracle), epsilon=epsilon) for oracle in ORACLES]
+        cells = "".join(f"{f'{row.f1:.3f} ({row.precision:.3f}, {row.recall:.3f})':>22}" for row in found)
+        lines.append(f"  {name:<28}{found[0].density:>8.1%}{cells}")
+    return lines

@@ -1,0 +1,258 @@
+"""Client features from local models, as folds: what clients are alike can be seen in, without seeing their data."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from fedgs import rng
+from fedgs.arrays import AnyArray, FloatArray, FloatMatrix, IntArray
+from fedgs.data.federation import Federation, Part
+from fedgs.errors import ClientError, ConfigError
+from fedgs.local.parameters import FlatModule, build_module
+from fedgs.requests import Fold, Train, Work
+from fedgs.sampling.base import Wish
+
+__all__ = ["Responses", "UpdateSketch", "check_wish", "feature_fold", "feature_request", "noise_batch"]
+
+Covariance = Literal["full", "diagonal", "scalar"]
+_log = logging.getLogger("fedgs")
+
+
+def feature_request(
+    wishes: Sequence[Wish], work: Work, parameters: torch.Tensor, *, learning_rate: float, seed: int, data_seed: int
+) -> Train:
+    """Every client trains once from theta^0, for its features alone; the batches are not those of round 0.
+
+    The reply holds (N, d) features for each wish.
+
+    Args:
+        wishes: which features.
+        work: what the clients train.
+        parameters: (P,) theta^0.
+        learning_rate: eta of round 0.
+        seed: the run's.
+        data_seed: the federation's.
+    """
+    everyone = np.arange(len(work.federation))
+    key = (rng.derived_seed(seed, "first features"), 0)
+    folds = tuple(feature_fold(wish, work, parameters, seed=data_seed) for wish in wishes)
+    return Train(work, parameters, everyone, learning_rate, key, folds)
+
+
+def feature_fold(wish: Wish, work: Work, parameters: torch.Tensor, *, seed: int) -> Fold:
+    """The fold that gives what a sampler wishes for: (m, d) float64, a row a client.
+
+    Args:
+        wish: which features.
+        work: what the clients train.
+        parameters: (P,) theta^t, what they train from.
+        seed: of the noise batch: the federation's.
+    """
+    names = work.federation.clients.names
+    if wish.kind == "update":
+        return UpdateSketch(parameters, wish.sketch, names)
+    noise = noise_batch(
+        work.federation, seed=seed, samples=wish.noise_samples, examples=wish.noise_examples, covariance=wish.covariance
+    )
+    return Responses(work, noise, wish.layer)
+
+
+def check_wish(wish: Wish, work: Work) -> None:
+    """Raise `ConfigError` where the model has no layer of the name that is wished for."""
+    if wish.kind == "functional" and wish.layer is not None:
+        _layer(build_module(work.model, work.federation), wish.layer)
+
+
+@dataclass(frozen=True, eq=False)
+class UpdateSketch:
+    """The fold of flattened updates theta_k - theta^t, exact or as a random projection.
+
+    The projection is a count sketch: every entry, with a random sign, is added to a random one of `size` sums. It is the same for
+    all clients and rounds. Inner products keep their mean; a cosine c of two updates is off by about (1 - c²)/sqrt(size) or less
+    (standard error; `cosine_error` is its bound at c = 0). A client whose model did not move has a feature of zeros.
+
+    Attributes:
+        parameters: (P,) theta^t.
+        size: updates of more than `size` numbers are projected to as many; 0: never, and all updates are held at once (float32).
+        names: the clients' keys, for errors.
+
+    >>> fold = UpdateSketch(torch.tensor([1.0, 0.0]), 0)
+    >>> fold.finish(fold.add(fold.start(), np.array([2]), torch.tensor([[3.0, 1.0]])))
+    array([[2., 1.]])
+    """
+
+    parameters: torch.Tensor
+    size: int = 4096
+    names: tuple[str | int, ...] = ()
+
+    @property
+    def projects(self) -> bool:
+        """Whether updates are projected, not kept as they are."""
+        return 0 < self.size < self.parameters.numel()
+
+    @property
+    def cosine_error(self) -> float:
+        """Standard error of a cosine: 0 where updates are kept as they are."""
+        return float(self.size**-0.5) if self.projects else 0.0
+
+    def start(self) -> list[FloatArray]:
+        """No update yet."""
+        return []
+
+    def add(self, kept: list[FloatArray], clients: IntArray, models: torch.Tensor) -> list[FloatArray]:
+        """Add the (b, P) models of the next b clients.
+
+        Raises:
+            ClientError: an update is not finite.
+        """
+        return kept + [self._feature(client, model) for client, model in zip(clients.tolist(), models, strict=True)]
+
+    def finish(self, kept: list[FloatArray]) -> FloatMatrix:
+        """(m, d) features, d = P or `size`."""
+        return np.stack(kept).astype(np.float64)
+
+    def _feature(self, client: int, model: torch.Tensor) -> FloatArray:
+        update = (model - self.parameters.to(model.device)).cpu().numpy()  # (P,)
+        _refuse_not_finite(update, client, self.names, "update")
+        if not self.projects:
+            return np.asarray(update)
+        place, sign = _projection(len(update), self.size)
+        return np.asarray(np.bincount(place, weights=sign * update, minlength=self.size), dtype=np.float64)
+
+
+@lru_cache(maxsize=4)
+def _projection(length: int, size: int) -> tuple[IntArray, FloatArray]:
+    """Where each entry of an update goes, and with which sign: the same in every run and round."""
+    draws = rng.stream(0, "update sketch", length, size)
+    place = draws.integers(size, size=length)
+    return place, draws.choice(np.array([-1.0, 1.0]), size=length)
+
+
+@dataclass(frozen=True, eq=False)
+class Responses:
+    """The fold of mean responses: each local model's output on one noise batch, averaged over the batch.
+
+    Only one model is looked at at a time. A response of zeros (a model that says nothing) is like nobody's.
+
+    Attributes:
+        work: gives the module.
+        noise: (n, *example_shape) float32 inputs, see `noise_batch`.
+        layer: name of the submodule whose output is taken, flattened; None: the logits.
+    """
+
+    work: Work
+    noise: torch.Tensor
+    layer: str | None = None
+
+    def start(self) -> Any:
+        """No module yet, no response."""
+        return None, []
+
+    def add(self, kept: Any, clients: IntArray, models: torch.Tensor) -> Any:
+        """Add the responses of the (b, P) models of the next b clients.
+
+        Raises:
+            ClientError: a response is not finite.
+        """
+        probe, found = kept
+        if probe is None:
+            probe = _Probe(self, models.device)
+        rows = []
+        for client, model in zip(clients.tolist(), models, strict=True):
+            response = probe.mean_response(model)
+            _refuse_not_finite(response, client, self.work.federation.clients.names, "response to noise")
+            rows.append(response)
+        return probe, found + rows
+
+    def finish(self, kept: Any) -> FloatMatrix:
+        """(m, d) responses, d the size of the layer's output."""
+        return np.stack(kept[1])
+
+
+class _Probe:
+    """A module that local models are loaded into, one after another."""
+
+    def __init__(self, fold: Responses, device: torch.device) -> None:
+        module = build_module(fold.work.model, fold.work.federation)
+        self._flat = FlatModule(module, device)
+        self._noise = fold.noise.to(device)
+        self._seen: list[Any] = []
+        if fold.layer is not None:
+            _layer(module, fold.layer).register_forward_hook(lambda layer, inputs, output: self._seen.append(output))
+        self._layer = fold.layer
+        module.eval()
+
+    def mean_response(self, model: torch.Tensor) -> FloatArray:
+        """(d,) float64."""
+        self._flat.load(model)
+        self._seen.clear()
+        with torch.no_grad():
+            output = self._flat.module(self._noise)
+        if self._layer is not None:
+            output = self._seen[-1]
+        if not isinstance(output, torch.Tensor) or output.shape[:1] != self._noise.shape[:1]:
+            raise ConfigError(f"method.graph.layer {self._layer!r} must give one output an example, got {type(output).__name__}")
+        return np.asarray(output.flatten(1).double().mean(dim=0).cpu().numpy())  # (n, d) -> (d,)
+
+
+def noise_batch(
+    federation: Federation, *, seed: int = 0, samples: int = 256, examples: int = 100, covariance: Covariance = "full"
+) -> torch.Tensor:
+    """Noise that looks a little like the data: drawn from N(mu, Sigma) of a few examples that the server may hold.
+
+    The examples are picked from the union of the clients' validation parts; where there are none, from the training parts, and
+    that is logged. Sigma is never built: with "full", a draw is mu plus a random combination of the centred examples, which
+    has just that covariance (divisor n - 1).
+
+    Args:
+        federation: whose examples; inputs are taken as models see them, normalised.
+        seed: picks the examples and draws the noise: the federation's, so the batch is one for all methods and seeds.
+        samples: n.
+        examples: how many examples give mu and Sigma; fewer where there are fewer.
+        covariance: "full" Sigma, its "diagonal", or "scalar": the mean of the diagonal times the identity.
+
+    Returns:
+        (n, *example_shape) float32.
+    """
+    part = federation.validation
+    if part is None or len(part) == 0:
+        part = federation.train
+        _log.warning("%s has no validation parts: the noise batch takes %d training examples", federation.name, examples)
+    inputs = _picked(federation, part, rng.stream(seed, "noise examples"), examples)  # (k, D)
+    mean = inputs.mean(axis=0)
+    centred = (inputs - mean) / np.sqrt(max(len(inputs) - 1, 1))  # so that centred' centred = Sigma
+    draws = rng.stream(seed, "noise")
+    if covariance == "full":
+        noise = draws.standard_normal((samples, len(inputs))) @ centred
+    else:
+        variances = (centred**2).sum(axis=0)
+        if covariance == "scalar":
+            variances = np.full_like(variances, variances.mean())
+        noise = draws.standard_normal((samples, inputs.shape[1])) * np.sqrt(variances)
+    return torch.from_numpy((mean + noise).astype(np.float32).reshape(samples, *federation.example_shape))
+
+
+def _picked(federation: Federation, part: Part, draws: np.random.Generator, count: int) -> FloatMatrix:
+    rows = np.sort(draws.choice(len(part), size=min(count, len(part)), replace=False))
+    x = np.asarray(part.x[rows])
+    inputs = x if federation.normalization is None else federation.normalization.apply(x)
+    return np.asarray(inputs.reshape(len(rows), -1), dtype=np.float64)
+
+
+def _layer(module: torch.nn.Module, name: str) -> torch.nn.Module:
+    layers: dict[str, torch.nn.Module] = dict(module.named_modules())
+    if name not in layers or name == "":
+        known = ", ".join(repr(layer) for layer in layers if layer)
+        raise ConfigError(f"method.graph.layer must be one of the model's layers ({known or 'it has none'}), got {name!r}")
+    return layers[name]
+
+
+def _refuse_not_finite(vector: AnyArray, client: int, names: tuple[str | int, ...], what: str) -> None:
+    if not np.isfinite(vector).all():
+        name = names[client] if names else client
+        raise ClientError(client, f"the {what} of client {name!r} is not finite (NaN or inf)")
