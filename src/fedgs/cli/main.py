@@ -22,6 +22,8 @@ _COMMANDS = {
     "run": "fedgs.cli.run:run",
     "table": "fedgs.cli.table:table",
     "report": "fedgs.cli.report:report",
+    "graph": "fedgs.cli.graph:graph",
+    "reproduce": "fedgs.cli.reproduce:reproduce",
     "config": "fedgs.cli.config:config",
     "graph": "fedgs.cli.graph:graph",
 }
@@ -33,6 +35,10 @@ _GROUPS: dict[str, tuple[str, dict[str, str]]] = {
             "export": "fedgs.cli.data:export_",
             "verify": "fedgs.cli.data:verify",
         },
+    ),
+    "bench": (
+        "Measure speed on this machine.",
+        {"engine": "fedgs.cli.bench_engine:engine", "solver": "fedgs.cli.bench_solver:solver"},
     ),
 }
 
