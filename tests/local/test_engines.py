@@ -21,7 +21,7 @@ from fedgs.local.linear import LinearProgram, is_linear
 from fedgs.local.stacked import _stacks
 from fedgs.local.stacking import PERIOD, StackedProgram
 from fedgs.models import CifarCNN, FashionCNN, LogisticRegression, Model
-from fedgs.requests import Engine, Evaluate, Failure, Losses, Work
+from fedgs.requests import Engine, Evaluate, Failure, Losses, Train, Work
 
 
 @st.composite
@@ -327,3 +327,22 @@ def test_requests_are_left_as_they_came(federation: Federation) -> None:
         assert torch.equal(request.parameters, before[0])
         assert np.array_equal(request.clients, before[1])
         assert torch.equal(replies(engine, request)[0][0], first)
+
+
+def test_weighted_means_of_a_stack_are_those_of_the_folds(federation: Federation) -> None:
+    work = Work(federation, LogisticRegression(), 0.0, 3, 4)
+    both = [train_request(work, clients, key=(run, 0)) for run, clients in enumerate(([0, 2], [1, 4, 5], [0, 3], [5]))]
+    means = [Train(r.work, r.parameters, r.clients, r.learning_rate, r.key, r.folds[:1]) for r in both]
+    for expected, found in zip(replies(StackedEngine(), *both), replies(StackedEngine(), *means), strict=True):
+        assert len(found) == 1
+        assert torch.equal(found[0], expected[0])
+
+
+def test_request_whose_weighted_mean_is_not_finite_fails_alone() -> None:
+    work = Work(poisoned(1e30), LogisticRegression(), 0.0, 3, 2)
+    requests = [train_request(work, clients) for clients in ([0, 1], [0, 2])]
+    means = [Train(r.work, r.parameters, r.clients, r.learning_rate, r.key, r.folds[:1]) for r in requests]
+    failed, fine = replies(StackedEngine(), *means)
+    assert isinstance(failed, Failure)
+    assert failed.client == 1
+    assert torch.isfinite(fine[0]).all()
