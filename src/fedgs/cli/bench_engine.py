@@ -24,8 +24,8 @@ def engine(
     from fedgs.local.benchmark import SETTINGS, machine, measure_setting
 
     table = Table(box=None, pad_edge=False)
-    for column in ("setting", "engine", "round [ms]", "evaluation [ms]", "floor [ms]", "ratio", "run-rounds/s", "peak [MB]"):
-        table.add_column(column, justify="left" if column in ("setting", "engine") else "right")
+    for column in ("setting", "engine", "round ms", "eval ms", "floor ms", "ratio", "run-rounds/s", "MB"):
+        table.add_column(column, justify="left" if column in ("setting", "engine") else "right", no_wrap=True)
     for setting in settings or SETTINGS:
         row = measure_setting(setting, engine=name, device=device, precision=precision, repeats=repeats)  # type: ignore[arg-type]
         milliseconds = (1e3 * row.round_seconds, 1e3 * row.evaluation_seconds, 1e3 * row.floor_seconds)
