@@ -29,7 +29,7 @@ class DeploymentRecords:
     def __init__(self, path: Path | None, config: Mapping[str, Any]) -> None:
         self._folder = None if path is None else RunFolder(path)
         self._config = dict(config)
-        self._written: tuple[object, ...] | None = None
+        self._written: tuple[object, ...] = ()
 
     def begin(self, round: int) -> None:
         """Start a folder (round 0), or go on in it: lines of rounds from `round` on are cut off, since they are redone."""
@@ -49,12 +49,14 @@ class DeploymentRecords:
             line = {"round": record.round, **{phase: round(value, 6) for phase, value in seconds.items()}}
             self._folder.append("timings.jsonl", [json.dumps(line)])
 
-    def describe(self, clients: Clients, memory: Mapping[str, AnyArray]) -> None:
-        """Write the clients and the sampler's memory where they are not those written last."""
-        written = (clients.names, clients.data_sizes.tobytes(), tuple(id(array) for array in memory.values()))
-        if self._folder is not None and written != self._written:
+    def describe(self, clients: Clients, memory: Mapping[str, AnyArray], *, last: bool = False) -> None:
+        """Write the clients and the memory where somebody or the memory is new, and at the end, when sizes may have changed."""
+        kept = (clients.names, *memory.values())
+        same = len(kept) == len(self._written) and kept[0] == self._written[0]
+        same = same and all(new is old for new, old in zip(kept[1:], self._written[1:], strict=True))
+        if self._folder is not None and (last or not same):
             self._folder.create(self._config, clients, memory)
-            self._written = written
+            self._written = kept
 
     def _size_before(self, name: str, round: int) -> int:
         assert self._folder is not None

@@ -143,6 +143,8 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         if not result.arrays:
             result.arrays = initial_arrays
         self._records.add(Record(round=self.round, **self._metrics.get(self.round, {})), None, [])
+        if len(self._selector.roster):
+            self._records.describe(self._selector.clients(), self._selector.state.memory, last=True)
         return result
 
     # --- one round of training -------------------------------------------------------------------------------------------------
