@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from tests.oracles import graph as oracle
 
 from fedgs.errors import GraphError
-from fedgs.graph import MatrixDistances, graph_distance, shortest_paths
+from fedgs.graph import MatrixDistances, checked_once, graph_distance, shortest_paths
+from fedgs.graph import distances as distances_module
 from fedgs.graph.distance import floyd_warshall
 from fedgs.graph.tree import SpanningForest, forest_distances, minimum_spanning_forest, shortfall
 
@@ -151,3 +152,21 @@ def test_readonly_and_column_ordered_matrices_are_accepted() -> None:
     matrix = np.asfortranarray(shortest_paths(random_lengths(30, density=1.0, seed=1)))
     matrix.flags.writeable = False
     assert MatrixDistances(matrix).matrix.flags.c_contiguous
+
+
+def test_a_matrix_is_remembered_as_long_as_it_lives() -> None:
+    matrix = shortest_paths(random_lengths(30, density=1.0, seed=1))
+    first = checked_once(matrix)
+    assert checked_once(matrix).tree is first.tree
+    assert checked_once(matrix.copy()).tree is not first.tree
+    key = id(matrix)
+    assert key in distances_module._known
+    del first, matrix
+    assert key not in distances_module._known
+
+
+def test_a_matrix_with_inf_is_checked_each_time() -> None:
+    matrix = np.array([[0.0, np.inf], [np.inf, 0.0]])
+    assert checked_once(matrix).matrix.tolist() == checked_once(matrix).matrix.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    with pytest.raises(GraphError, match="must be symmetric"):
+        checked_once(np.array([[0.0, 1.0], [2.0, 0.0]]))

@@ -2,7 +2,7 @@
 
 from fedgs.graph.adjacency import complete_edges, edge_weights
 from fedgs.graph.distance import graph_distance, shortest_paths
-from fedgs.graph.distances import MatrixDistances
+from fedgs.graph.distances import MatrixDistances, checked_once
 from fedgs.graph.settings import ClientGraph, Graph
 from fedgs.graph.similarity import client_features, cosines, feature_products, min_max
 
@@ -10,6 +10,7 @@ __all__ = [
     "ClientGraph",
     "Graph",
     "MatrixDistances",
+    "checked_once",
     "client_features",
     "complete_edges",
     "cosines",

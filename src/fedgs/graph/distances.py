@@ -1,5 +1,6 @@
 """A distance matrix that is checked once and then used in every round."""
 
+import weakref
 from dataclasses import replace
 from functools import cached_property
 
@@ -9,7 +10,10 @@ from fedgs.arrays import FloatMatrix, IntArray
 from fedgs.graph.distance import check_lengths
 from fedgs.graph.tree import SpanningForest, minimum_spanning_forest, shortfall
 
-__all__ = ["MatrixDistances"]
+__all__ = ["MatrixDistances", "checked_once"]
+
+# id of a matrix -> the matrix (weakly), its largest distance, its forest. Nothing here keeps a matrix alive.
+_known: dict[int, tuple["weakref.ref[FloatMatrix]", float, SpanningForest | None]] = {}
 
 
 class MatrixDistances:
@@ -39,6 +43,13 @@ class MatrixDistances:
         self.matrix: FloatMatrix = lengths
         self.maximum: float = largest
 
+    @classmethod
+    def _trusted(cls, matrix: FloatMatrix, maximum: float, tree: SpanningForest | None) -> "MatrixDistances":
+        """One that has been checked before."""
+        distances = cls.__new__(cls)
+        distances.matrix, distances.maximum, distances.tree = matrix, maximum, tree
+        return distances
+
     def __len__(self) -> int:
         return len(self.matrix)
 
@@ -61,3 +72,26 @@ class MatrixDistances:
         grown = SpanningForest(np.where(cut, -1, whole.parent), np.where(cut, 0.0, whole.above), whole.order)
         over = shortfall(self.matrix, grown)
         return replace(grown, shortfall=max(over, 0.0)) if over <= 1e-9 * self.maximum else None
+
+
+def checked_once(matrix: FloatMatrix) -> MatrixDistances:
+    """`MatrixDistances` of a matrix that nobody writes into: the check and the forest are remembered as long as it lives.
+
+    For whoever meets the same array in every round and has nowhere to keep an object, such as a sampler with its memory.
+
+    Raises:
+        GraphError: as `MatrixDistances`.
+
+    >>> matrix = np.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> checked_once(matrix).tree is checked_once(matrix).tree
+    True
+    """
+    key = id(matrix)
+    known = _known.get(key)
+    if known is not None and known[0]() is matrix:
+        return MatrixDistances._trusted(matrix, known[1], known[2])
+    distances = MatrixDistances(matrix)
+    if distances.matrix is matrix:
+        forget = weakref.ref(matrix, lambda _: _known.pop(key, None))
+        _known[key] = (forget, distances.maximum, distances.tree)
+    return distances
