@@ -61,7 +61,8 @@ def cosines(products: FloatMatrix) -> FloatMatrix:
     if not np.isfinite(norms).all():
         raise GraphError("normalize_by_norm needs every client's own product on the diagonal; it is missing for at least one")
     scale: FloatArray = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
-    return np.asarray(np.clip(products * scale[:, None] * scale[None, :], -1.0, 1.0))
+    between = products * scale[:, None] * scale[None, :]
+    return np.asarray(np.clip((between + between.T) / 2, -1.0, 1.0))  # exactly symmetric
 
 
 def min_max(similarity: FloatMatrix, over: NormalizeOver) -> FloatMatrix:
