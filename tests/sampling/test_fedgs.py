@@ -1,6 +1,7 @@
 """FedGS as a sampler: the problem it poses, what it remembers, what it refuses."""
 
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,11 +10,14 @@ from hypothesis import strategies as st
 
 from fedgs import Clients, View
 from fedgs.arrays import FloatMatrix
-from fedgs.errors import ConfigError, GraphError, SelectionError
-from fedgs.graph import Graph
+from fedgs.clients import Outcome
+from fedgs.errors import ConfigError, DataError, GraphError, SelectionError, UserError
+from fedgs.graph import Graph, client_features, feature_products
 from fedgs.registry import build, table
 from fedgs.rng import stream
-from fedgs.sampling import FedGS, Remembers, Solver
+from fedgs.sampling import FedGS, LearnsFromModels, Remembers, Solver, Wish
+from fedgs.sampling.sources import private_graph, save_graph
+from fedgs.secure import Cost, PartyFailure, PrivateProducts
 
 
 def points(count: int, seed: int = 0) -> FloatMatrix:
@@ -126,12 +130,21 @@ def test_unreachable_pairs_do_no_harm() -> None:
     assert np.isfinite(selection.objective)
 
 
-def test_the_memory_is_the_distance_of_the_graph() -> None:
-    clients = Clients((0, 1, 2), np.array([2, 2, 2]), label_counts=np.array([[2, 0], [1, 1], [0, 2]]))
-    memory = FedGS().start(clients)
-    assert list(memory) == ["distance"]
-    np.testing.assert_array_equal(memory["distance"], Graph().of_clients(clients).distance)
+LABELS = Clients((0, 1, 2), np.array([2, 2, 2]), label_counts=np.array([[2, 0], [1, 1], [0, 2]]))
+
+
+def test_the_memory_is_the_graph() -> None:
+    memory, graph = FedGS().start(LABELS), Graph().of_clients(LABELS)
+    assert set(memory) == {"distance", "similarity", "adjacency"}
+    for name, array in memory.items():
+        np.testing.assert_array_equal(array, getattr(graph, name))
     assert isinstance(FedGS(), Remembers)
+    assert isinstance(FedGS(), LearnsFromModels)
+
+
+def test_of_many_clients_only_the_distances_are_kept() -> None:
+    many = Clients(tuple(range(1001)), np.full(1001, 2), features=np.eye(1001))
+    assert list(FedGS().start(many)) == ["distance"]
 
 
 def test_graph_settings_reach_the_graph() -> None:
@@ -152,25 +165,207 @@ def test_selecting_without_a_graph_is_refused() -> None:
         FedGS().select(bare, stream(0, "select", 0))
 
 
+def test_what_is_wished_for_follows_the_graph() -> None:
+    def wishes(**graph: object) -> list[str | None]:
+        sampler = FedGS(graph=Graph(**graph))  # type: ignore[arg-type]
+        found = (sampler.wish("start"), sampler.wish("round"))
+        return [None if wish is None else wish.kind for wish in found]
+
+    assert wishes() == wishes(start="seen") == wishes(similarity="private") == [None, None]
+    assert wishes(similarity="update") == ["update", None]
+    assert wishes(similarity="functional", start="seen") == [None, "functional"]
+    assert wishes(similarity="functional", path="g.npz") == [None, None]
+    given = Graph(similarity="functional", noise_samples=9, noise_examples=8, covariance="scalar", layer="2")
+    assert FedGS(graph=given).wish("start") == Wish("functional", 4096, 9, 8, "scalar", "2")
+    assert FedGS(graph=Graph(similarity="update", sketch=64)).wish("start") == Wish("update", sketch=64)
+
+
+def test_a_graph_of_local_models_is_that_of_their_cosines() -> None:
+    features = np.random.default_rng(0).normal(size=(3, 5))
+    norms = np.linalg.norm(features, axis=1)
+    cosines = np.maximum(features @ features.T / np.outer(norms, norms), 0)
+    np.fill_diagonal(cosines, 1.0)
+    memory = FedGS(graph=Graph(similarity="functional")).start_from(LABELS, features)
+    np.testing.assert_allclose(memory["distance"], Graph().of_similarity((cosines + cosines.T) / 2).distance)
+    with pytest.raises(ConfigError, match=r"^method\.graph\.similarity = 'functional' is made of local models"):
+        FedGS(graph=Graph(similarity="functional")).start(LABELS)
+
+
+def test_the_private_graph_has_the_oracles_edges() -> None:
+    counts = np.random.default_rng(1).integers(0, 9, (8, 4)) + np.eye(8, 4, dtype=np.int64)
+    clients = Clients(tuple(range(8)), counts.sum(axis=1), label_counts=counts)
+    oracle, private = FedGS().start(clients), FedGS(graph=Graph(similarity="private")).start(clients)
+    # Proportions in fixed point with 29 bits: V is off by less than 1e-6, and none is that near epsilon.
+    assert np.abs(oracle["similarity"] - 0.1)[~np.eye(8, dtype=bool)].min() > 1e-6
+    np.testing.assert_array_equal(np.isfinite(private["adjacency"]), np.isfinite(oracle["adjacency"]))
+    np.testing.assert_allclose(private["similarity"], oracle["similarity"], atol=1e-6)
+    np.testing.assert_allclose(private["distance"], oracle["distance"], atol=1e-4)
+
+
+def test_the_private_graph_of_features_finds_its_range() -> None:
+    clients = Clients(tuple(range(5)), np.full(5, 3), features=np.random.default_rng(0).normal(size=(5, 3)) * 10)
+    private = FedGS(graph=Graph(similarity="private")).start(clients)
+    np.testing.assert_allclose(private["similarity"], FedGS().start(clients)["similarity"], atol=1e-5)
+    narrow = FedGS(graph=Graph(similarity="private", value_range=1.0))
+    with pytest.raises(DataError, match=r"outside the stated range \[-1, 1\]"):
+        narrow.start(clients)
+
+
+def test_a_client_that_goes_away_is_named_and_the_rest_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    products = feature_products(client_features(LABELS))
+    products[1] = products[:, 1] = np.nan
+    result = PrivateProducts(products, Cost(), (PartyFailure(1, "v_1", OSError("gone")),), None)
+    whole = private_graph(Graph(similarity="private"), LABELS, result)
+    assert "client 1 went away during the secure scalar product" in caplog.text
+    assert np.isfinite(whole.distance).all()
+    assert whole.distance[0, 1] == whole.distance[1, 2] == whole.distance.max()
+
+
+# --- a graph that grows
+
+
+def outcome(clients: list[int], features: object = None) -> Outcome:
+    return Outcome(np.array(clients), np.full(len(clients), 1 / len(clients)), features)
+
+
+def test_the_oracles_graph_grows_with_the_cohorts() -> None:
+    counts = np.random.default_rng(1).integers(0, 9, (6, 3)) + np.eye(6, 3, dtype=np.int64)
+    clients = Clients(tuple(range(6)), counts.sum(axis=1), label_counts=counts)
+    sampler = FedGS(graph=Graph(start="seen"))
+    memory = sampler.start(clients)
+    np.testing.assert_array_equal(memory["distance"], 1 - np.eye(6))
+    view = View(0, clients, np.arange(6), np.zeros(6, dtype=np.int64), 2, memory=memory)
+    memory = sampler.observe(memory, view, outcome([1, 4]))
+    memory = sampler.observe(memory, view, outcome([0, 4]))
+    here = np.array([0, 1, 4])
+    seen = Clients((0, 1, 4), clients.data_sizes[here], label_counts=counts[here])
+    np.testing.assert_allclose(memory["distance"][np.ix_(here, here)], Graph().of_clients(seen).distance)
+    assert memory["seen"].tolist() == [True, True, False, False, True, False]
+    assert sampler.observe(memory, view, outcome([0, 1])) is memory  # nobody new: nothing is computed
+    whole = sampler.observe(sampler.observe(memory, view, outcome([2, 3])), view, outcome([5]))
+    np.testing.assert_allclose(whole["distance"], Graph().of_clients(clients).distance)
+
+
+@given(
+    seed=st.integers(0, 200),
+    refresh=st.sampled_from([0.0, 0.3, 1.0]),
+    settings_=st.sampled_from([{}, {"rescale": True}, {"construction": "complete"}, {"epsilon": 0.5}]),
+)
+@settings(max_examples=30, deadline=None)
+def test_features_are_averaged_and_the_graph_is_that_of_the_seen(seed: int, refresh: float, settings_: dict[str, object]) -> None:
+    graph = Graph(similarity="functional", start="seen", refresh=refresh, **settings_)  # type: ignore[arg-type]
+    sampler, draws = FedGS(graph=graph), np.random.default_rng(seed)
+    clients = Clients(tuple(range(7)), np.ones(7, dtype=np.int64))
+    memory, kept = sampler.start(clients), dict[int, np.ndarray]()
+    view = View(0, clients, np.arange(7), np.zeros(7, dtype=np.int64), 3, memory=memory)
+    for _ in range(5):
+        cohort = sorted(draws.choice(7, 3, replace=False).tolist())
+        features = draws.normal(size=(3, 4)) + 1
+        memory = sampler.observe(memory, view, outcome(cohort, features))
+        for k, feature in zip(cohort, features, strict=True):
+            unit = feature / np.linalg.norm(feature)
+            mixed = (1 - refresh) * kept[k] + refresh * unit if k in kept else unit
+            kept[k] = mixed / np.linalg.norm(mixed)
+    here = np.array(sorted(kept))
+    rows = np.stack([kept[k] for k in here.tolist()])
+    similarity = np.clip(rows @ rows.T, 0, 1)
+    np.fill_diagonal(similarity, 1.0)
+    alone = graph.of_similarity((similarity + similarity.T) / 2)
+    np.testing.assert_allclose(memory["distance"][np.ix_(here, here)], alone.distance, rtol=1e-6, atol=1e-9)
+    assert np.flatnonzero(memory["seen"]).tolist() == here.tolist()
+
+
+def test_growing_without_features_is_refused() -> None:
+    sampler = FedGS(graph=Graph(similarity="update", start="seen"))
+    view = View(0, LABELS, np.arange(3), np.zeros(3, dtype=np.int64), 1)
+    with pytest.raises(SelectionError, match=r"needs the cohort's features in outcome\.features, got none"):
+        sampler.observe(sampler.start(LABELS), view, outcome([0]))
+
+
+# --- a graph from a file
+
+
+def write(path: Path, **arrays: object) -> str:
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    return str(path)
+
+
+def test_a_stored_graph_round_trips(tmp_path: Path) -> None:
+    save_graph(tmp_path / "g.npz", Graph().of_clients(LABELS))
+    sampler = FedGS(graph=Graph(path=str(tmp_path / "g.npz"), similarity="functional"))
+    for name, array in sampler.start(LABELS).items():
+        np.testing.assert_array_equal(array, FedGS().start(LABELS)[name])
+    assert build("method", table(sampler)) == sampler
+    bare = FedGS(graph=Graph(path=write(tmp_path / "d.npz", distance=1 - np.eye(3))))
+    assert bare.start(LABELS)["distance"].tolist() == (1 - np.eye(3)).tolist()
+    assert FedGS().content_digest is None
+    assert bare.content_digest != sampler.content_digest != None  # noqa: E711
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"similarity": np.eye(3)}, "must hold an array `distance`, got similarity"),
+        ({"distance": np.zeros((2, 2))}, r"distance must have shape \(3, 3\), a row a client, got \(2, 2\)"),
+        ({"distance": 1 - np.eye(3), "adjacency": np.ones((3, 3))}, "adjacency must be 0 on the diagonal"),
+        ({"distance": np.triu(np.ones((3, 3)), 1)}, "distance must be symmetric"),
+        ({"distance": np.eye(3) - 1}, "distance must be >= 0"),
+        ({"distance": np.where(np.eye(3) > 0, 0, np.inf)}, "distance must be finite, got inf"),
+        ({"distance": 1 - np.eye(3), "similarity": np.full((3, 3), np.nan)}, "similarity must be finite and symmetric"),
+        ({"distance": np.full((3, 3), "a")}, "is not a readable .npz"),
+    ],
+)
+def test_a_stored_graph_that_does_not_fit_is_refused(arrays: dict[str, object], message: str, tmp_path: Path) -> None:
+    sampler = FedGS(graph=Graph(path=write(tmp_path / "g.npz", **arrays)))
+    with pytest.raises(UserError, match=rf"^method\.graph\.path '.*g\.npz'.*{message}"):
+        sampler.check(LABELS, 1)
+
+
+def test_a_file_that_is_no_graph_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^method\.graph\.path must be a file, got 'nowhere\.npz', which does not exist$"):
+        FedGS(graph=Graph(path="nowhere.npz")).check(LABELS, 1)
+    (tmp_path / "g.npz").write_text("no zip")
+    with pytest.raises(ConfigError, match="is not a readable .npz"):
+        FedGS(graph=Graph(path=str(tmp_path / "g.npz"))).check(LABELS, 1)
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    with pytest.raises(ConfigError, match="is not a readable .npz"):
+        FedGS(graph=Graph(path=str(tmp_path / "one.npy"))).check(LABELS, 1)
+    with pytest.raises(ConfigError, match=r"^--out must end in \.npz, got"):
+        save_graph(tmp_path / "g.csv", Graph().of_clients(LABELS))
+
+
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
+        ({"similarity": "private", "start": "seen"}, "method.graph.start must be 'all' for similarity 'private'"),
         (
-            {"similarity": "functional"},
-            "method.graph.similarity must be 'oracle' for a graph of the clients' data, got 'functional'",
+            {"path": "g.npz", "start": "seen"},
+            "method.graph.start must be 'all' where method.graph.path gives the graph, got 'seen'",
         ),
-        ({"start": "seen"}, "method.graph.start must be 'all' for a graph of the clients' data, got 'seen'"),
-        ({"path": "graph.npz"}, "method.graph.path must be None for a graph of the clients' data, got 'graph.npz'"),
+        ({"similarity": "private", "normalize_by_norm": True}, "method.graph.normalize_by_norm = True needs every client's own"),
+        ({"similarity": "private", "normalize_over": "all"}, "method.graph.normalize_over = 'all' needs every client's own"),
+        (
+            {"similarity": "private", "construction": "complete"},
+            "method.graph.construction = 'complete' needs every client's own",
+        ),
     ],
 )
-def test_graphs_of_something_else_never_fall_back_to_the_oracle(graph: dict[str, object], message: str) -> None:
-    clients = Clients((0, 1), np.array([2, 2]), label_counts=np.ones((2, 2), dtype=np.int64))
+def test_graphs_that_cannot_be_made_are_refused(graph: dict[str, object], message: str) -> None:
     sampler = build("method", {"name": "fedgs", "graph": graph})
     assert isinstance(sampler, FedGS)
-    for act in (lambda: sampler.check(clients, 1), lambda: sampler.start(clients)):
-        with pytest.raises(ConfigError) as error:
+    for act in (lambda: sampler.check(LABELS, 1), lambda: sampler.start(LABELS)):
+        with pytest.raises(ConfigError, match="^" + message):
             act()
-        assert str(error.value) == message.replace("...", "for a graph of the clients' data")
+
+
+def test_two_clients_need_a_dealer_for_the_private_graph() -> None:
+    two = Clients((0, 1), np.array([2, 2]), label_counts=np.array([[2, 0], [1, 1]]))
+    with pytest.raises(
+        ConfigError, match=r"^method\.graph\.dealer must name a dealer where there are only two clients, got none$"
+    ):
+        FedGS(graph=Graph(similarity="private")).check(two, 1)
+    named = FedGS(graph=Graph(similarity="private", dealer="notary")).start(two)
+    np.testing.assert_array_equal(named["distance"], FedGS().start(two)["distance"])
 
 
 def test_nested_tables_round_trip() -> None:
