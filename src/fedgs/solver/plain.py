@@ -5,7 +5,8 @@ b_i, |S| = r. Positions are in an order drawn by the caller, so that "the first 
 """
 
 from collections.abc import Iterable
-from itertools import combinations
+from functools import lru_cache
+from itertools import chain, combinations
 from math import comb
 
 import numpy as np
@@ -13,6 +14,8 @@ import numpy as np
 from fedgs.arrays import FloatArray, FloatMatrix, IntArray
 
 __all__ = ["Xorshift", "best_swaps", "descend", "enumerate_all", "greedy", "iterate", "row_bound", "shuffle_ties", "value"]
+
+_KEPT = 300  # tables of so many choices are kept
 
 
 class Xorshift:
@@ -142,17 +145,25 @@ def enumerate_all(W: FloatMatrix, gains: FloatArray, size: int) -> IntArray:
     >>> enumerate_all(np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]]), np.zeros(3), 2)
     array([0, 2])
     """
-    total = comb(len(gains), size)
-    flat = np.fromiter((i for choice in combinations(range(len(gains)), size) for i in choice), np.int64, count=total * size)
-    choices = flat.reshape(total, size)  # (comb, r)
+    choices = _choices(len(gains), size) if comb(len(gains), size) <= _KEPT else _choices.__wrapped__(len(gains), size)
     values = gains[choices].sum(axis=1)
-    for left in range(size):
-        for right in range(left + 1, size):
-            values += W[choices[:, left], choices[:, right]]
+    if len(choices) <= _KEPT:
+        values += W[choices[:, :, None], choices[:, None, :]].sum(axis=(1, 2)) / 2
+    else:  # pair by pair, to save memory
+        for left in range(size):
+            for right in range(left + 1, size):
+                values += W[choices[:, left], choices[:, right]]
     # Sums of equal terms in another order differ in their last bits: the first among equals is chosen to a tolerance.
     best = float(values.max())
     slack = 1e-12 * (abs(best) + float(W.max(initial=0.0)) * size)
     return np.asarray(choices[int(np.argmax(values >= best - slack))])
+
+
+@lru_cache(maxsize=64)
+def _choices(count: int, size: int) -> IntArray:
+    """(comb, size) all ways to choose, in lexicographic order; do not write into it."""
+    flat = np.fromiter(chain.from_iterable(combinations(range(count), size)), np.int64, count=comb(count, size) * size)
+    return flat.reshape(-1, size)
 
 
 def row_bound(W: FloatMatrix, gains: FloatArray, size: int) -> float:

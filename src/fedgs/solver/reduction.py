@@ -1,5 +1,7 @@
 """What can be decided about a selection problem before any search, exactly."""
 
+import numpy as np
+
 from fedgs.arrays import FloatArray, IntArray
 
 __all__ = ["reduce"]
@@ -16,15 +18,17 @@ def reduce(gains: FloatArray, size: int, largest: float) -> tuple[IntArray, IntA
         size: how many are chosen, 1 <= size < p.
         largest: the most that one pair adds.
 
-    >>> import numpy as np
     >>> reduce(np.array([9.0, 0.5, 0.4, -7.0]), 2, 1.0)
     (array([0]), array([1, 2]))
     """
     count = len(gains)
+    low, high = gains.min(), gains.max()
+    if high - low <= (size - 1) * largest:
+        return np.empty(0, dtype=np.int64), np.arange(count)
     ordered = gains.copy()
     ordered.partition([count - size - 1, count - size])
     last_in, first_out = ordered[count - size], ordered[count - size - 1]
     # Rounding must not decide: a gain is known to a few units in its last place.
-    delta = (size - 1) * largest * (1 + 1e-12) + 1e-14 * max(gains.max(), -gains.min())
+    delta = (size - 1) * largest * (1 + 1e-12) + 1e-14 * max(high, -low)
     always = gains > first_out + delta
     return always.nonzero()[0], (~always & (gains >= last_in - delta)).nonzero()[0]

@@ -93,7 +93,7 @@ def start(residual: Residual, given: IntArray | None, bound: float, state: Any) 
 
 def improve(residual: Residual, found: Found, effort: Effort, clock: Clock, state: Any) -> None:
     """Rounds of tabu search from the best choice so far, until the bound is met, the rounds are done or the time is over."""
-    rounds, idle = _ROUNDS.get(effort, 0), _IDLE
+    rounds, idle = _ROUNDS.get(effort, 0), min(_IDLE, 8 + 2 * len(residual) // 5)
     if effort == "thorough":
         rounds, idle = _thorough(len(residual), residual.size)
     kernels = load_kernels("fedgs.solver.kernels")

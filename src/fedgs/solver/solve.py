@@ -32,7 +32,7 @@ __all__ = ["solve"]
 
 _TINY = 200  # pools with no more choices are searched completely, in NumPy
 _SMALL = 100_000  # pools with no more choices are searched completely in any case
-_COPIED = 256  # the distances of pools up to this size are copied together
+_COPIED = 256  # the distances of pools up to this size are copied together where the matrix is larger
 _HELD = 4000  # larger pools of distances that are not held as a matrix are searched row by row
 
 
@@ -133,7 +133,7 @@ def _found(
 
 def _residual(distances: Distances, clients: IntArray, gains: FloatArray, left: int) -> Residual:
     tolerance = 1e-9 * distances.maximum
-    if isinstance(distances, MatrixDistances) and len(clients) > _COPIED:
+    if isinstance(distances, MatrixDistances) and (len(clients) > _COPIED or len(distances) <= _COPIED):
         return Residual(distances.matrix, clients, gains, left, tolerance)
     return Residual(np.ascontiguousarray(block_of(distances, clients, clients)), np.arange(len(clients)), gains, left, tolerance)
 
