@@ -112,15 +112,20 @@ class Asked:
         return self.modes or tuple(Mode(name) for name in source.modes)
 
     @property
+    def changes(self) -> tuple[tuple[str, Any], ...]:
+        """The overrides that change figures: not those of how runs are carried out."""
+        return tuple((key, value) for key, value in self.overrides if not key.startswith("execution."))
+
+    @property
     def stem(self) -> str:
         """The name of the files that show it: the experiment, its data, and what was changed by `--set`.
 
         >>> Asked("table2", (Source("synthetic"),), overrides=(("data.seed", 3),)).stem
         'table2-synthetic-data.seed=3'
         """
-        changed = [f"{key}={value}" for key, value in self.overrides]
+        changed = [f"{key}={value}".translate(str.maketrans("", "", "[] ")) for key, value in self.changes]
         words = "-".join([self.name, *(source.key for source in self.data), *changed])
-        return re.sub(r"[^\w.=+-]", "_", words)[:120]
+        return re.sub(r"[^\w.,=+-]", "_", words)[:120]
 
     def as_json(self) -> dict[str, Any]:
         """Plain lists and tables."""

@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, OutputError, require_extra
 from fedgs.experiments.output import claim
-from fedgs.experiments.paper.asked import Asked, Source
+from fedgs.experiments.paper.asked import Asked
 from fedgs.experiments.paper.catalogue import find
-from fedgs.experiments.paper.experiment import Experiment, Material, PlannedRun, Presented, data_config
+from fedgs.experiments.paper.experiment import Experiment, Material, PlannedRun, Presented, Unit, units_of
 from fedgs.experiments.paper.store import (
     Manifest,
     Place,
@@ -75,7 +74,12 @@ def checked(asked: Asked, given: Sequence[str] = ()) -> Asked:
             raise ConfigError(f"--{option} means nothing for {asked.name}; it takes {known}")
     if asked.scale not in ("cohort", "paper"):
         raise ConfigError(f"--scale must be cohort or paper; got {asked.scale!r}")
-    return replace(asked, data=asked.data or experiment.data)
+    seeds = asked.seeds
+    if experiment.one_seed and len(seeds) > 1:
+        if "seeds" in given:
+            raise ConfigError(f"--seeds must be one seed for {asked.name}, such as 4, with its comma; got {len(seeds)} seeds")
+        seeds = seeds[:1]
+    return replace(asked, data=asked.data or experiment.data, seeds=seeds)
 
 
 def reproduce(
@@ -108,7 +112,7 @@ def reproduce(
     if experiment.plan is not None:
         manifest, reused, total = _run(experiment.plan(asked), asked, out, data_dir, workers, command, display)
     else:
-        manifest, reused, total = _compute(experiment, asked, out, data_dir, command)
+        manifest, reused, total = _compute(experiment, asked, out, data_dir, command, display)
     with claim(out):
         manifest.write(out)
         material, problems = read_material(out, manifest)
@@ -168,7 +172,10 @@ def _with_time(manifest: Manifest, started: float) -> Manifest:
 
 
 def _places(plan: Sequence[PlannedRun], prepared: Sequence[Prepared]) -> list[Place]:
-    return [Place(one.data, one.mode, one.row, ready.folder_name) for one, ready in zip(plan, prepared, strict=True)]
+    return [
+        Place(one.data, one.mode, one.row, ready.folder_name, ready.plan.rounds)
+        for one, ready in zip(plan, prepared, strict=True)
+    ]
 
 
 def _check_marker(out: Path) -> None:
@@ -177,19 +184,24 @@ def _check_marker(out: Path) -> None:
         raise OutputError(f"--out {str(out)!r} holds runs of fedgs run; choose a folder of its own for fedgs reproduce")
 
 
-def _compute(experiment: Experiment, asked: Asked, out: Path, data_dir: Path | None, command: str) -> tuple[Manifest, int, int]:
+def _compute(
+    experiment: Experiment, asked: Asked, out: Path, data_dir: Path | None, command: str, display: ProgressDisplay
+) -> tuple[Manifest, int, int]:
     assert experiment.compute is not None
-    sources: list[Source | None] = list(asked.data) or [None]
-    federations = [None if one is None else load_federation(data_config(asked, one), data_dir) for one in sources]
+    units = units_of(asked) if experiment.units is None else experiment.units(asked)
+    loaded = _Federations(data_dir)
+    for unit in units:
+        loaded.check(unit)
     _check_marker(out)
     named: dict[str, str] = {}
     reused = 0
     started = time.monotonic()
-    with claim(out):
+    with claim(out), display(len(units), 1) as on_progress:
         earlier = _earlier(out, asked)
-        for source, federation in zip(sources, federations, strict=True):
-            settings = _settings(asked, federation)
-            name = named["" if source is None else source.key] = computed_name(asked.name, settings)
+        for done, unit in enumerate(units, start=1):
+            federation = loaded.of(unit)
+            settings = {**unit.settings, **({} if federation is None else {"data_fingerprint": federation.fingerprint})}
+            name = named[unit.key] = computed_name(asked.name, settings)
             path = out / "computed" / name
             if _is_kept(path):
                 reused += 1
@@ -197,19 +209,37 @@ def _compute(experiment: Experiment, asked: Asked, out: Path, data_dir: Path | N
             about = {**settings, "versions": machine()["versions"]}
             if federation is not None:
                 about |= {"data_title": federation.name, "num_clients": len(federation)}
-            write_computed(path, experiment.compute(asked, source, federation), about)
+            write_computed(path, experiment.compute(asked, unit, federation), about)
+            on_progress(Progress(done, len(units), 0))
     manifest = Manifest(asked, command, time.monotonic() - started, machine(), (), named)
-    return (earlier if earlier is not None and reused == len(sources) else manifest), reused, len(sources)
+    if earlier is not None and reused == len(units):
+        manifest = replace(earlier, computed=named)
+    elif earlier is not None and reused:
+        manifest = replace(manifest, seconds=manifest.seconds + earlier.seconds)
+    return manifest, reused, len(units)
 
 
-def _settings(asked: Asked, federation: Federation | None) -> dict[str, Any]:
-    """What computed figures follow from."""
-    stored = asked.as_json()
-    settings = {key: stored[key] for key in ("modes", "rounds", "seeds")}
-    settings["overrides"] = [[key, value] for key, value in asked.overrides]
-    if federation is not None:
-        settings["data_fingerprint"] = federation.fingerprint
-    return settings
+class _Federations:
+    """The units' federations; a check loads the first of every data set, so that missing files are found early."""
+
+    def __init__(self, data_dir: Path | None) -> None:
+        self._data_dir = data_dir
+        self._loaded: dict[str, Federation] = {}
+        self._checked: set[str] = set()
+
+    def check(self, unit: Unit) -> None:
+        files = None if unit.config is None else f"{unit.config.data.name} {getattr(unit.config.data, 'path', '')}"
+        if files is not None and files not in self._checked:
+            self._checked.add(files)
+            self.of(unit)
+
+    def of(self, unit: Unit) -> Federation | None:
+        if unit.config is None:
+            return None
+        key = repr(unit.config.data)
+        if key not in self._loaded:
+            self._loaded = {key: load_federation(unit.config, self._data_dir)}  # one at a time: images are large
+        return self._loaded[key]
 
 
 def _is_kept(path: Path) -> bool:
@@ -222,7 +252,9 @@ def _is_kept(path: Path) -> bool:
 
 def _earlier(out: Path, asked: Asked) -> Manifest | None:
     """The manifest of an earlier call for the same."""
-    return next((one for one in read_manifests(out)[0] if one.asked == asked), None)
+    wanted = replace(asked, overrides=asked.changes)
+    same = (one for one in read_manifests(out)[0] if replace(one.asked, overrides=one.asked.changes) == wanted)
+    return next(same, None)
 
 
 def write_presented(out: Path, stem: str, presented: Presented) -> list[Path]:

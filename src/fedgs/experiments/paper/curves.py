@@ -63,7 +63,7 @@ def _panels(asked: Asked, material: Material) -> list[_Panel]:
             runs = [one for one in material.runs if (one.data, one.mode) == (source.key, mode.title) and one.run.failure is None]
             if runs:
                 title = f"{runs[0].run.about.get('data_title', source.title)}, {mode.title}"
-                panels.append((f"{source.key}-{mode.name}", title, runs))
+                panels.append((mode.name if len(asked.data) == 1 else f"{source.key}-{mode.name}", title, runs))
     return panels
 
 
@@ -102,7 +102,7 @@ def _by_replicate(runs: Sequence[CellRun], row: str, figure: "_Figure") -> dict[
 def _count_row(row: Row, runs: Sequence[CellRun], variances: Mapping[object, float]) -> tuple[Cell, ...]:
     counts = [found for one in runs if one.row == row.key and (found := sampling_counts(one.run)) is not None]
     if not counts or not variances:
-        return (Cell(row.label, (row.label,)), *(Cell("not run") for _ in range(3)))
+        return (Cell(row.label, (row.label,)), *(Cell("–") for _ in range(3)))
     values = list(variances.values())
     own, spread = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
     fewest, most = (float(np.mean([end(one) for one in counts])) for end in (np.min, np.max))
@@ -169,7 +169,7 @@ def _unsteadiness(run: Run) -> float | None:
 def _mean_cell(values: Mapping[object, float]) -> Cell:
     own = mean(values)
     if own is None:
-        return Cell("not run", (None, None, 0))
+        return Cell("–", (None, None, 0))
     spread = float(np.std(list(values.values()), ddof=1)) if len(values) > 1 else None
     return Cell(number(own, 3) + ("" if spread is None else f" ± {number(spread, 3)}"), (own, spread, len(values)))
 

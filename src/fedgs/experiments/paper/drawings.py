@@ -1,5 +1,6 @@
 """Figures 3 and 7: the oracle's client graph with label pies, and the partitions as stacked bars."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ from fedgs.data.describe import skew
 from fedgs.data.federation import Federation
 from fedgs.errors import DataError
 from fedgs.experiments.paper.asked import Asked, Source
-from fedgs.experiments.paper.experiment import Computed, Experiment, Material, Presented, Shown
+from fedgs.experiments.paper.experiment import Computed, Experiment, Material, Presented, Shown, Unit, data_config
 from fedgs.graph import Graph
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.tables import number
@@ -20,7 +21,18 @@ if TYPE_CHECKING:
 __all__ = ["EXPERIMENTS"]
 
 
-def compute_graph(asked: Asked, source: Source | None, federation: Federation | None) -> dict[str, AnyArray]:
+def graph_units(asked: Asked) -> list[Unit]:
+    """The paper's federation of images: 20 clients of two labels each; --set data.clients and data.partition change it."""
+    small = (("data.clients", 20), ("data.partition", {"name": "labels_per_client", "labels": 2}))
+    units = []
+    for source in asked.data:
+        before = small if source.key in ("cifar10", "fashion_mnist") else ()
+        config = data_config(replace(asked, overrides=(*before, *asked.overrides)), source)
+        units.append(Unit(source.key, config, {}))
+    return units
+
+
+def compute_graph(asked: Asked, unit: Unit, federation: Federation | None) -> dict[str, AnyArray]:
     """The oracle's graph by the paper's settings, and the clients' labels."""
     assert federation is not None
     graph = Graph().of_clients(federation.clients)
@@ -66,7 +78,7 @@ def _graph_sentence(kept: Computed) -> str:
     )
 
 
-def compute_partition(asked: Asked, source: Source | None, federation: Federation | None) -> dict[str, AnyArray]:
+def compute_partition(asked: Asked, unit: Unit, federation: Federation | None) -> dict[str, AnyArray]:
     """Training examples by client and label."""
     assert federation is not None
     return {"label_counts": _counts(federation)}
@@ -88,7 +100,9 @@ def present_partition(asked: Asked, material: Material) -> Presented:
         from fedgs.report.figures import partition
 
         return {
-            key: partition(kept.arrays["label_counts"], title=str(kept.about["data_title"]))
+            "" if len(material.computed) == 1 else key: partition(
+                kept.arrays["label_counts"], title=str(kept.about["data_title"])
+            )
             for key, kept in material.computed.items()
         }
 
@@ -125,6 +139,7 @@ EXPERIMENTS = {
         takes=frozenset({"data", "set"}),
         data=(Source("cifar10"),),
         compute=compute_graph,
+        units=graph_units,
         present=present_graph,
         draws=True,
     ),

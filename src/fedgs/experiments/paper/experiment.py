@@ -28,11 +28,14 @@ __all__ = [
     "Presented",
     "Row",
     "Shown",
+    "Unit",
     "data_config",
+    "data_of",
     "is_about_fedgs",
     "losses",
     "planned",
     "runs_table",
+    "units_of",
 ]
 
 Overrides = Sequence[tuple[str, Any]]
@@ -92,8 +95,23 @@ class CellRun:
 
 
 @dataclass(frozen=True, eq=False)
+class Unit:
+    """One thing to compute and keep.
+
+    Attributes:
+        key: short and unique: the federation's key, or that with a seed.
+        config: names the federation; None where no data is needed.
+        settings: what its figures follow from, beside the federation.
+    """
+
+    key: str
+    config: Config | None
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
 class Computed:
-    """What was computed on one federation and kept.
+    """What was computed of one unit and kept.
 
     Attributes:
         arrays: the figures.
@@ -108,7 +126,7 @@ class Computed:
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """The stored records of an experiment: runs, or computed figures by federation (`""` where no data is needed)."""
+    """The stored records of an experiment: runs, or computed figures by the key of their unit."""
 
     runs: Sequence[CellRun] = ()
     computed: Mapping[str, Computed] = field(default_factory=dict)
@@ -155,10 +173,11 @@ class Experiment:
         takes: the options that mean something for it.
         data: default federations.
         plan: the runs that are asked for.
-        compute: figures of one federation (None where the experiment needs no data).
+        compute: figures of one unit, on its federation (None where it needs no data).
+        units: what is computed one by one; None: one unit a federation.
         present: tables, verdict and figures, from stored records alone.
         draws: whether it needs matplotlib.
-        parts: the federations that the paper has it for.
+        one_seed: whether it is made from one seed only.
     """
 
     name: str
@@ -168,8 +187,10 @@ class Experiment:
     data: tuple[Source, ...]
     present: Callable[[Asked, Material], Presented]
     plan: Callable[[Asked], list[PlannedRun]] | None = None
-    compute: "Callable[[Asked, Source | None, Federation | None], Mapping[str, AnyArray]] | None" = None
+    compute: "Callable[[Asked, Unit, Federation | None], Mapping[str, AnyArray]] | None" = None
+    units: Callable[[Asked], list[Unit]] | None = None
     draws: bool = False
+    one_seed: bool = False
 
 
 def planned(asked: Asked, source: Source, mode: Mode, row: Row, seed: int) -> PlannedRun:
@@ -207,11 +228,32 @@ def check_overrides(asked: Asked, rows: Sequence[Row]) -> None:
 
 
 def data_config(asked: Asked, source: Source) -> Config:
-    """A configuration that names the federation, with the overrides that concern it."""
-    overrides = [(key, value) for key, value in asked.overrides if key.startswith("data.")]
-    (config,) = expand({"data": source.table}, overrides).configs
-    assert isinstance(config.data, Data)
+    """A configuration that names the federation, with the overrides that concern it.
+
+    Raises:
+        ConfigError: an override of something else, which would be ignored.
+    """
+    other = next((key for key, _ in asked.overrides if not key.startswith("data.")), None)
+    if other is not None:
+        raise ConfigError(f"--set {other} means nothing for {asked.name}; it takes settings of data")
+    (config,) = expand({"data": source.table}, asked.overrides).configs
     return config
+
+
+def units_of(asked: Asked) -> list[Unit]:
+    """One unit a federation, or one without data."""
+    stored = asked.as_json()
+    settings = {key: stored[key] for key in ("modes", "rounds", "seeds")}
+    if not asked.data:
+        return [Unit("", None, settings)]
+    return [Unit(source.key, data_config(asked, source), settings) for source in asked.data]
+
+
+def data_of(unit: Unit) -> Data:
+    """The data set of a unit that has one."""
+    assert unit.config is not None
+    assert isinstance(unit.config.data, Data)
+    return unit.config.data
 
 
 def is_about_fedgs(row: str) -> bool:

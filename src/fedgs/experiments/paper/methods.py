@@ -246,9 +246,31 @@ def _verdict(asked: Asked, results: Results) -> list[str]:
         by_mode = {mode: results.ours[mode][row.key] for mode in results.modes}
         paper = {mode: results.paper[mode][row.key] for mode in results.modes if row.key in results.paper[mode]}
         sentences.append(gap_sentence(row.label, by_mode, paper))
-    sentences += [_degradation_sentence(results), *(_origin(results)), *_paper_scale(asked)]
+    sentences += [_losing_sentence(results), _degradation_sentence(results), *(_origin(results)), *_paper_scale(asked)]
     head = f"{results.title}:"
     return [head, *(f"- {sentence}" for sentence in sentences if sentence)] if any(sentences) else []
+
+
+def _losing_sentence(results: Results) -> str:
+    """Where a baseline's mean is below that of every row of FedGS."""
+    losing, compared = [], 0
+    for mode in results.modes:
+        means = {row.key: own for row in results.rows if (own := mean(results.ours[mode][row.key])) is not None}
+        fedgs = {row: own for row, own in means.items() if is_about_fedgs(row)}
+        others = {row: own for row, own in means.items() if not is_about_fedgs(row) and "inverse" not in row}
+        if fedgs and others:
+            compared += 1
+            best, other = min(fedgs, key=lambda row: fedgs[row]), min(others, key=lambda row: others[row])
+            if others[other] < fedgs[best]:
+                labels = results.labels
+                losing.append(f"{mode} ({labels[other]} {number(others[other], 3)}, {labels[best]} {number(fedgs[best], 3)})")
+    if not compared:
+        return ""
+    return (
+        f"A baseline is below every row of FedGS in: {', '.join(losing)}."
+        if losing
+        else (f"No baseline is below every row of FedGS in any of the {compared} modes.")
+    )
 
 
 def _degradation_sentence(results: Results) -> str:

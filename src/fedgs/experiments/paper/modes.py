@@ -12,7 +12,7 @@ from fedgs.config import cohort_limit
 from fedgs.data.base import Data
 from fedgs.data.federation import Federation
 from fedgs.experiments.paper.asked import Asked, Mode, Source
-from fedgs.experiments.paper.experiment import Computed, Experiment, Material, Presented, Shown, data_config
+from fedgs.experiments.paper.experiment import Computed, Experiment, Material, Presented, Shown, Unit, data_of
 from fedgs.experiments.paper.published import PAPER_BETA
 from fedgs.registry import build
 from fedgs.report.layout import Block, Cell, Column, Table
@@ -35,12 +35,11 @@ _RATES = {
 _FIG8 = {"synthetic": ("IDL", "LDF", "MDF"), "cifar10": ("LN", "SLN"), "fashion_mnist": ("YMF", "YC")}
 
 
-def compute_activity(asked: Asked, source: Source | None, federation: Federation | None) -> dict[str, AnyArray]:
+def compute_activity(asked: Asked, unit: Unit, federation: Federation | None) -> dict[str, AnyArray]:
     """Mode -> (N, T) rates, activity, and the activity that the rates let expect; M of the federation."""
-    assert source is not None
     assert federation is not None
-    data = data_config(asked, source).data
-    assert isinstance(data, Data)
+    data = data_of(unit)
+    source = next(one for one in asked.data if one.key == unit.key)
     arrays: dict[str, AnyArray] = {"cohort_limit": np.array(_limit(data, federation))}
     for mode in _modes(asked, source):
         availability = build("availability", {**mode.table, "seed": asked.seeds[0]})
@@ -184,6 +183,7 @@ EXPERIMENTS = {
         data=(Source("synthetic"),),
         compute=compute_activity,
         present=present_table1,
+        one_seed=True,
     ),
     "fig8": Experiment(
         name="fig8",
@@ -193,6 +193,7 @@ EXPERIMENTS = {
         data=(Source("synthetic"), Source("cifar10"), Source("fashion_mnist")),
         compute=compute_activity,
         present=present_fig8,
+        one_seed=True,
         draws=True,
     ),
 }

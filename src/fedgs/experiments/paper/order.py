@@ -109,8 +109,8 @@ def gap_sentence(row: str, ours: Mapping[str, Mapping[object, float]], paper: Ma
     if not gaps:
         return ""
     worst = max(gaps, key=lambda mode: abs(gaps[mode]))
-    own = number(paper[worst] + gaps[worst], 3)
-    return f"{row}: at most {number(abs(gaps[worst]), 3)} from the paper ({worst}: {own} against {number(paper[worst], 3)})."
+    here = number(paper[worst] + gaps[worst], 3)
+    return f"{row}: at most {number(abs(gaps[worst]), 3)} from the paper ({worst}: {here} against {number(paper[worst], 3)})."
 
 
 def best_row(figures: Figures) -> str | None:

@@ -6,7 +6,7 @@ import os
 import platform
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from fedgs.arrays import AnyArray
 from fedgs.errors import OutputError
 from fedgs.experiments.paper.asked import Asked
 from fedgs.experiments.paper.experiment import CellRun, Computed, Material
-from fedgs.records import save_arrays, write_atomically
+from fedgs.records import Record, save_arrays, write_atomically
+from fedgs.report.run import Run
 from fedgs.report.runs import read_runs
 
 __all__ = ["Manifest", "Place", "computed_name", "machine", "read_computed", "read_manifests", "read_material", "write_computed"]
@@ -28,12 +29,13 @@ COMPUTED_FORMAT = 1  # raise it when the same settings start to give other figur
 
 @dataclass(frozen=True)
 class Place:
-    """A run's folder in `runs/` and its place in the table."""
+    """A run's folder in `runs/`, its place in the table, and how many of its rounds count."""
 
     data: str
     mode: str
     row: str
     folder: str
+    rounds: int
 
 
 @dataclass(frozen=True)
@@ -96,12 +98,13 @@ def read_material(out: Path, manifest: Manifest) -> tuple[Material, list[str]]:
     """The records that a manifest names, as far as they can be read, and one line for each that cannot."""
     runs: list[CellRun] = []
     problems: list[str] = []
-    read: dict[str, Any] = {}
+    read: dict[str, Run | None] = {}
     for place in manifest.places:
         if place.folder not in read:
             read[place.folder] = _read_run(out / "runs" / place.folder, problems)
-        if read[place.folder] is not None:
-            runs.append(CellRun(place.data, place.mode, place.row, read[place.folder]))
+        run = read[place.folder]
+        if run is not None:
+            runs.append(CellRun(place.data, place.mode, place.row, first_rounds(run, place.rounds)))
     computed: dict[str, Computed] = {}
     for key, name in (manifest.computed or {}).items():
         try:
@@ -111,7 +114,25 @@ def read_material(out: Path, manifest: Manifest) -> tuple[Material, list[str]]:
     return Material(runs, computed), problems
 
 
-def _read_run(path: Path, problems: list[str]) -> Any:
+def first_rounds(run: Run, rounds: int) -> Run:
+    """The first `rounds` rounds of a run that was asked for more elsewhere; a run of no more rounds as it is.
+
+    >>> longer = Run({"training": {"rounds": 2}}, [Record(0, cohort=[1]), Record(1, cohort=[2], test_loss=0.5), Record(2)])
+    >>> shorter = first_rounds(longer, 1)
+    >>> shorter.rounds_done, shorter.finished, shorter.records[-1].test_loss
+    (1, True, 0.5)
+    """
+    if run.rounds <= rounds:
+        return run
+    records = [record for record in run.records if record.round <= rounds]
+    if records and records[-1].round == rounds:
+        last = records[-1]
+        figures = {key: getattr(last, key) for key in ("test_loss", "test_accuracy", "valid_loss")}
+        records[-1] = Record(rounds, **figures)
+    return replace(run, records=records, config={**run.config, "training": {**run.table("training"), "rounds": rounds}})
+
+
+def _read_run(path: Path, problems: list[str]) -> Run | None:
     try:
         runs, lines = read_runs(path)
     except OutputError as error:

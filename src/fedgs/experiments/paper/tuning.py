@@ -74,7 +74,7 @@ _Found = Mapping[tuple[int, float], Mapping[object, float]]
 
 
 def _losses(runs: Sequence[CellRun], row: str) -> dict[object, float]:
-    found = {}
+    found: dict[object, float] = {}
     for one in runs:
         if one.row == row and one.run.failure is None:
             values = [record.valid_loss for record in one.run.records if is_figure(record.valid_loss)]

@@ -6,23 +6,20 @@ import numpy as np
 
 from fedgs.arrays import AnyArray
 from fedgs.config import Training, cohort_limit
-from fedgs.data.base import Data
 from fedgs.data.federation import Federation
 from fedgs.data.gamma import expected_weights, gamma
 from fedgs.experiments.paper.asked import Asked, Source
-from fedgs.experiments.paper.experiment import Computed, Experiment, Material, Presented, Shown, data_config
+from fedgs.experiments.paper.experiment import Computed, Experiment, Material, Presented, Shown, Unit, data_of
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.tables import number
 
 __all__ = ["EXPERIMENTS"]
 
 
-def compute(asked: Asked, source: Source | None, federation: Federation | None) -> dict[str, AnyArray]:
+def compute(asked: Asked, unit: Unit, federation: Federation | None) -> dict[str, AnyArray]:
     """Sizes, gamma_k and expected weights for the data set's cohort limit M."""
-    assert source is not None
     assert federation is not None
-    data = data_config(asked, source).data
-    assert isinstance(data, Data)
+    data = data_of(unit)
     limit = cohort_limit(Training().with_defaults(data.defaults_for(federation).training), len(federation))
     sizes = federation.clients.data_sizes
     return {
@@ -94,10 +91,10 @@ def _verdict(kept: Computed) -> list[str]:
         return [
             f"{title}, M = {limit}: all clients have the same size, so gamma_k = 1 and the average is unbiased, as in the paper."
         ]
+    total = number(float(shares @ factors), 3)
     return [
-        f"{title}, M = {limit}: the weights gamma_k n_k / n add up to {number(float(shares @ factors), 3)}, not to 1; the "
-        "expected weights "
-        f"add up to {number(float(kept.arrays['expected'].sum()), 3)}.",
+        f"{title}, M = {limit}: the weights gamma_k n_k / n add up to {total}{', not to 1.000' if total != '1.000' else ''}; the "
+        f"expected weights add up to {number(float(kept.arrays['expected'].sum()), 3)}.",
         f"The smallest client's true factor is {number(float(true[smallest]), 3)} where gamma says "
         f"{number(float(factors[smallest]), 3)}, the largest client's {number(float(true[largest]), 3)} where gamma says "
         f"{number(float(factors[largest]), 3)}: the step from E[1/(n_k + s)] to 1/(n_k + E[s]) is Jensen's gap.",
@@ -117,5 +114,6 @@ EXPERIMENTS = {
         data=(Source("synthetic"),),
         compute=compute,
         present=present,
+        one_seed=True,
     )
 }

@@ -1,0 +1,218 @@
+"""`docs/reproduction.md` from a folder of records: every part of the paper in a fixed form, and in words what was not run.
+
+A section says: claim, data, model, hyper-parameters, hardware, time, command, our figures beside the paper's, verdict.
+"""
+
+import glob
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedgs.experiments.output import claim
+from fedgs.experiments.paper.asked import Asked, Source
+from fedgs.experiments.paper.carry_out import present
+from fedgs.experiments.paper.catalogue import NAMES, find
+from fedgs.experiments.paper.experiment import Experiment, Material
+from fedgs.experiments.paper.published import MODES
+from fedgs.experiments.paper.store import Manifest, read_manifests, read_material
+from fedgs.report.files import write_file
+from fedgs.report.run import Run
+
+__all__ = ["document", "write_document"]
+
+_HEAD = """# What was reproduced
+
+Every table and figure of the paper (Wang et al., *FedGS: Federated Graph-based Sampling with Arbitrary Client Availability*,
+AAAI 2023), each from one command: `fedgs reproduce NAME`. The page is made from the stored records by `fedgs reproduce document`.
+Figures in brackets are the paper's. How to make a part yourself: [reproduce](how-to/reproduce.md). Figures 1, 2 and 6 of the
+paper are illustrations.
+
+Where FedGS does not win by the paper's own figures: on Synthetic under IDL, where everybody is always there (uniform .302, FedGS
+.306 to .328), and under MDF, where power of choice is lowest (.301 against .310). Where it does not win here, the verdict of
+Table 2 says.
+"""
+# Name -> the federations that the paper has the part for; none where no data is needed.
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "table1": ("synthetic",),
+    "table2": tuple(MODES),
+    "table3": ("cifar10", "fashion_mnist"),
+    "table4": tuple(MODES),
+    "fig3": ("cifar10",),
+    "fig4": ("fashion_mnist", "cifar10"),
+    "fig5": ("fashion_mnist", "cifar10"),
+    "fig7": ("cifar10", "fashion_mnist"),
+    "fig8": tuple(MODES),
+    "tuning": tuple(MODES),
+    "gamma": ("synthetic",),
+    "theorem1": (),
+}
+
+
+def write_document(out: Path) -> tuple[Path, list[str]]:
+    """Write `reproduction.md` into the folder, and give one line for each record that cannot be read.
+
+    Raises:
+        OutputError: there is no such folder, or somebody is writing to it.
+    """
+    text, problems = document(out)
+    with claim(out):
+        write_file(out / "reproduction.md", text.encode())
+    return out / "reproduction.md", problems
+
+
+def document(out: Path) -> tuple[str, list[str]]:
+    """The page, and one line for each record that cannot be read. Equal records give the same page.
+
+    Raises:
+        OutputError: there is no such folder.
+    """
+    manifests, problems = read_manifests(out)
+    sections = [_HEAD, _overview(manifests)]
+    for name in NAMES:
+        experiment = find(name)
+        own = []
+        sections.append(f"## {experiment.title}\n\n**Claim.** {experiment.claim}\n")
+        for manifest in (one for one in manifests if one.asked.name == name):
+            material, unread = read_material(out, manifest)
+            own.append((manifest, material))
+            problems += unread
+            pictures = sorted(path.name for path in out.glob(f"{glob.escape(manifest.asked.stem)}*.png"))
+            sections.append(_section(experiment, manifest, material, pictures))
+        sections.append(_missing(name, own))
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(sections)).rstrip("\n") + "\n", problems
+
+
+def _overview(manifests: Sequence[Manifest]) -> str:
+    lines = ["| part | carried out on |", "|---|---|"]
+    for name in NAMES:
+        own = [_where(one.asked) for one in manifests if one.asked.name == name]
+        lines.append(f"| [{name}](#{_anchor(find(name).title)}) | {'; '.join(own) or 'not run'} |")
+    return "\n".join(lines) + "\n"
+
+
+def _anchor(title: str) -> str:
+    kept = "".join(character for character in title.lower() if character.isalnum() or character in " -_")
+    return kept.replace(" ", "-")
+
+
+def _where(asked: Asked) -> str:
+    changed = [f"{key} = {value}" for key, value in asked.changes]
+    return ", ".join([*(source.title for source in asked.data), *changed]) or "no data needed"
+
+
+def _section(experiment: Experiment, manifest: Manifest, material: Material, pictures: Sequence[str]) -> str:
+    presented = present(manifest.asked, material)
+    facts = {
+        "Data": _data(material),
+        "Model": ", ".join(dict.fromkeys(str(one.run.table("model").get("name", "custom")) for one in material.runs)),
+        "Hyper-parameters": _hyper_parameters([one.run for one in material.runs]),
+        "Seeds": ", ".join(map(str, manifest.asked.seeds)) if "seeds" in experiment.takes else "",
+        "Hardware": _hardware(manifest.machine),
+        "Time": _time(manifest.seconds),
+        "Command": f"`{manifest.command}`" if manifest.command else "",
+        "Left out": _left_out(manifest, material),
+    }
+    lines = [f"### {_where(manifest.asked)}", ""]
+    lines += [f"* **{name}.** {text}" for name, text in facts.items() if text]
+    for shown in presented.tables:
+        if shown.printed:
+            lines += ["", f"**{shown.table.title}**", "", shown.table.markdown().rstrip("\n")]
+    for picture in pictures if experiment.draws else ():
+        lines += ["", f"![{experiment.title}]({picture})"]
+    if presented.verdict:
+        lines += ["", "**Verdict.**", ""]
+        lines += [sentence if sentence.startswith("- ") else f"{sentence}\n" for sentence in presented.verdict]
+    return "\n".join(lines) + "\n"
+
+
+def _data(material: Material) -> str:
+    """Titles, clients and content of the federations."""
+    found: dict[str, str] = {}
+    for one in material.runs:
+        about = one.run.about
+        found[one.data] = _title(about.get("data_title"), about.get("num_clients"), about.get("data_fingerprint"))
+    for key, kept in material.computed.items():
+        if "data_title" in kept.about:
+            found[key] = _title(kept.about["data_title"], kept.about["num_clients"], kept.about["data_fingerprint"])
+    return "; ".join(dict.fromkeys(found.values()))
+
+
+def _title(title: Any, clients: Any, content: Any) -> str:
+    return f"{title}, {clients} clients (content {str(content)[:12]})"
+
+
+def _hyper_parameters(runs: Sequence[Run]) -> str:
+    """Every setting once; where runs differ, all of its values."""
+    values: dict[str, dict[str, None]] = {}
+    for run in runs:
+        training, about = run.table("training"), run.about
+        own = {
+            "T": training.get("rounds"),
+            "M": about.get("cohort_limit"),
+            "E": training.get("local_steps"),
+            "B": training.get("batch_size"),
+            "eta": f"{training.get('learning_rate')} · {training.get('decay')}^t",
+            "mu": training.get("mu", 0),
+            "evaluated every": run.table("evaluation").get("every"),
+        }
+        for name, value in own.items():
+            values.setdefault(name, {})[f"{value:g}" if isinstance(value, float) else str(value)] = None
+    if list(values.get("mu", {})) == ["0"]:
+        del values["mu"]
+    return ", ".join(f"{name} {'' if ' ' in name else '= '}{' or '.join(several)}" for name, several in values.items())
+
+
+def _hardware(machine: Mapping[str, Any]) -> str:
+    words = [f"{machine.get('processor')}, {machine.get('cores')} cores"]
+    if machine.get("memory_gib"):
+        words.append(f"{machine['memory_gib']} GiB")
+    if machine.get("gpu"):
+        words.append(str(machine["gpu"]))
+    versions = ", ".join(f"{name} {number}" for name, number in machine.get("versions", {}).items())
+    return f"{', '.join(words)}; {versions}"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 1:
+        return "under a second"
+    if seconds < 60:
+        return f"{seconds:.0f} s in all"
+    minutes = round(seconds / 60)
+    return f"{minutes} min in all" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min in all"
+
+
+def _left_out(manifest: Manifest, material: Material) -> str:
+    """Runs that are missing, failed or unfinished, in words."""
+    failed = sum(one.run.failure is not None for one in material.runs)
+    unfinished = sum(one.run.failure is None and not one.run.finished for one in material.runs)
+    missing = len(manifest.places) - len(material.runs)
+    counts = ((missing, "not there"), (failed, "failed"), (unfinished, "unfinished: their figures are those so far"))
+    words = [f"{count} of {len(manifest.places)} runs {word}" for count, word in counts if count]
+    return "; ".join(words)
+
+
+def _missing(name: str, carried_out: Sequence[tuple[Manifest, Material]]) -> str:
+    """Federations of the paper that the part was not carried out on, and modes and rows that are missing on the others."""
+    if not _PARTS[name]:
+        return "" if carried_out else "Not run.\n"
+    done = {block for manifest, material in carried_out for block in _blocks(manifest, material)}
+    absent = [Source(key).title for key in _PARTS[name] if key not in done]
+    lines = [f"Not run: {', '.join(absent)}.\n"] if absent else []
+    for manifest, _ in carried_out:
+        asked = manifest.asked
+        given = {mode.name for mode in asked.modes}
+        modes = [mode for source in asked.data for mode in source.modes if given and mode not in given]
+        words = [f"the modes {', '.join(modes)}"] if name in ("table2", "table4") and modes else []
+        if asked.methods:
+            words.append(f"the rows other than {', '.join(asked.methods)}")
+        if words:
+            lines.append(f"Not run on {_where(asked)}: {'; '.join(words)}.\n")
+    return "\n".join(lines)
+
+
+def _blocks(manifest: Manifest, material: Material) -> list[str | None]:
+    """Which of the paper's federations the records stand for."""
+    sizes = {one.data: one.run.num_clients for one in material.runs}
+    sizes |= {key.split("/")[0]: kept.about.get("num_clients") for key, kept in material.computed.items()}
+    return [source.paper_block(sizes[source.key]) for source in manifest.asked.data if source.key in sizes]
