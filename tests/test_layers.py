@@ -12,7 +12,7 @@ LAYERS = [
     ["clients", "requests", "records", "config"],
     ["graph", "solver", "secure", "availability"],
     ["data", "models"],
-    ["metrics", "aggregation", "local", "features", "sampling"],
+    ["metrics", "aggregation", "local", "sampling", "features"],
     ["checkpoint", "simulation"],
     ["report", "experiments", "flower"],
     ["cli"],
