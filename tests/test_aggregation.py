@@ -6,8 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedgs.aggregation import WeightedMean, aggregation_weights
+from fedgs.aggregation import WeightedMean
 from fedgs.errors import UpdateError
+from fedgs.weights import aggregation_weights
 
 SIZES = np.array([1, 3])
 

@@ -12,13 +12,13 @@ LAYERS = [
     ["clients", "requests", "records", "config"],
     ["graph", "solver", "secure", "availability"],
     ["data", "models"],
-    ["metrics", "aggregation", "local", "sampling", "features"],
+    ["metrics", "weights", "aggregation", "local", "sampling", "features"],
     ["checkpoint", "simulation"],
     ["report", "experiments", "flower"],
     ["cli"],
 ]
 PLACE = {name: (row, column) for row, names in enumerate(LAYERS) for column, name in enumerate(names)}
-WITHOUT_TORCH = ["graph", "solver", "secure", "availability", "sampling", "data", "records", "report", "config", "clients"]
+WITHOUT_TORCH = ["graph", "solver", "secure", "availability", "sampling", "weights", "flower", "data", "records", "report", "config", "clients"]
 
 
 def room(path: Path) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from fedgs import rng
-from fedgs.aggregation import WeightedMean, aggregation_weights
+from fedgs.aggregation import WeightedMean
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.availability import Availability, draw_available
 from fedgs.checkpoint import State
@@ -25,6 +25,7 @@ from fedgs.local.parameters import initial_parameters
 from fedgs.records import Record
 from fedgs.requests import Engine, Evaluate, Failure, Fold, Losses, Metrics, Request, Train, Work
 from fedgs.sampling.base import AsksLosses, LearnsFromModels, Remembers, Sampler, Wish
+from fedgs.weights import aggregation_weights
 
 __all__ = ["Failed", "LiveRun", "Plan", "drive", "final_record", "initial_state", "run_round", "start_run"]
 

@@ -13,6 +13,7 @@ from fedgs.flower.features import distances, graph_of, reply_feature
 from fedgs.flower.selector import Selector
 from fedgs.graph import Graph
 from fedgs.sampling import FedGS, Sampler, Uniform
+from fedgs.weights import aggregation_weights
 
 LABELS = np.array([[8, 0, 0], [4, 4, 0], [0, 4, 4], [0, 0, 8]])
 FEDERATION = Clients(tuple("abcd"), np.full(4, 8), label_counts=LABELS)
@@ -162,11 +163,10 @@ def test_weights_are_zero_for_those_who_did_not_answer() -> None:
 
 
 def test_weights_are_those_of_the_simulator() -> None:
-    aggregation = pytest.importorskip("fedgs.aggregation")
     sizes, draws, counts = np.array([3, 1, 6]), np.array([2, 1, 1]), np.array([0, 4, 2])
     for weighting in ("data_size", "draws", "equal", "inverse_participation"):
         selector = Selector(Uniform(weighting=weighting), clients=Clients(("a", "b", "c"), sizes))
         selector.roster.counts += counts
         view = selector.view(np.arange(3), 4)
         ours = selector.weights(view, Selection(np.arange(3), draws=draws), dict(enumerate(sizes.astype(float))))
-        assert ours == pytest.approx(aggregation.aggregation_weights(weighting, sizes, draws, counts))
+        assert ours == pytest.approx(aggregation_weights(weighting, sizes, draws, counts))

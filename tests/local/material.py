@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedgs.aggregation import WeightedMean, aggregation_weights
+from fedgs.aggregation import WeightedMean
 from fedgs.data.federation import Federation, Normalization
 from fedgs.local import initial_parameters
 from fedgs.models import FunctionModel, Model
 from fedgs.requests import Engine, Train, Work
+from fedgs.weights import aggregation_weights
 
 
 def make_federation(

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from flwr.app import ArrayRecord, Message
 
-from fedgs.arrays import AnyArray, FloatArray, IntArray
-from fedgs.clients import Weighting
+from fedgs.arrays import AnyArray
 
-__all__ = ["ACCURACIES", "LOSSES", "Reply", "arrays_of", "examined", "first_metric", "refuse_unlike", "weights_of"]
+__all__ = ["ACCURACIES", "LOSSES", "Reply", "arrays_of", "examined", "first_metric", "refuse_unlike"]
 
 
 # Under which names a loss or an accuracy is looked for in metrics, in this order.
@@ -110,19 +109,3 @@ def first_metric(metrics: Mapping[str, Any] | None, names: Sequence[str]) -> flo
         if isinstance(value, int | float) and math.isfinite(value):
             return float(value)
     return None
-
-
-def weights_of(weighting: Weighting, *, sizes: FloatArray, draws: IntArray | None, counts: IntArray) -> FloatArray:
-    """The weights of the clients that answered, sum 1 (the rules of `Sampler.weighting`).
-
-    >>> weights_of("data_size", sizes=np.array([1.0, 3.0]), draws=None, counts=np.array([0, 0])).tolist()
-    [0.25, 0.75]
-    """
-    ones = np.ones(len(sizes))
-    raw = {
-        "data_size": sizes,
-        "draws": ones if draws is None else draws.astype(np.float64),
-        "equal": ones,
-        "inverse_participation": sizes / (counts + 1.0),
-    }[weighting]
-    return np.asarray(raw / raw.sum())

@@ -11,10 +11,10 @@ from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View, checked_selection
 from fedgs.errors import SelectionError
 from fedgs.flower.features import Responses, distances, graph_of, reply_feature
-from fedgs.flower.replies import weights_of
 from fedgs.flower.roster import Newcomer, Roster
 from fedgs.flower.state import DeploymentState
 from fedgs.sampling.base import AsksLosses, Remembers, Sampler
+from fedgs.weights import aggregation_weights
 
 __all__ = ["Selector"]
 
@@ -96,9 +96,9 @@ class Selector:
         at = np.array([position for position, row in enumerate(selection.clients.tolist()) if row in sizes], dtype=np.int64)
         if len(at):
             rows = selection.clients[at]
-            weights[at] = weights_of(
+            weights[at] = aggregation_weights(
                 selection.weighting or self.sampler.weighting,
-                sizes=np.array([sizes[row] for row in rows.tolist()], dtype=np.float64),
+                data_sizes=np.array([sizes[row] for row in rows.tolist()], dtype=np.float64),
                 draws=None if selection.draws is None else selection.draws[at],
                 counts=view.counts[rows],
             )

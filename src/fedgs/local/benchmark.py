@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from fedgs.aggregation import WeightedMean, aggregation_weights
+from fedgs.aggregation import WeightedMean
 from fedgs.data.federation import Federation, Normalization
 from fedgs.errors import ConfigError
 from fedgs.local import EngineName, make_engine
@@ -20,6 +20,7 @@ from fedgs.local.parameters import build_module, initial_parameters
 from fedgs.models import CifarCNN, FashionCNN, LogisticRegression, Model
 from fedgs.registry import nearest
 from fedgs.requests import Engine, Evaluate, Failure, Precision, Train, Work
+from fedgs.weights import aggregation_weights
 
 __all__ = ["SETTINGS", "Measured", "Setting", "machine", "measure_setting"]
 
