@@ -76,8 +76,9 @@ def test_the_three_oracles_differ_by_the_rescaling() -> None:
 def test_the_density_rule_gives_at_least_the_target_and_no_larger_epsilon_does(seed: int, count: int, target: float) -> None:
     similarity = symmetric(seed, count)
     epsilon = epsilon_of_density(similarity, target)
-    assert density(edges_of(similarity, epsilon)) >= target - 1e-9
-    assert density(edges_of(similarity, np.nextafter(epsilon, 2.0))) < target
+    alike = density(edges_of(similarity, 1e-9))
+    assert density(edges_of(similarity, epsilon)) >= min(target, alike) - 1e-9
+    assert density(edges_of(similarity, np.nextafter(epsilon, 2.0))) < min(target, alike) or alike == 0
 
 
 @given(seed=st.integers(0, 200), count=st.integers(3, 8))
@@ -92,6 +93,13 @@ def test_the_histogram_rule_has_the_least_variance_within_groups(seed: int, coun
 
     chosen = epsilon_of_histogram(similarity)
     assert within(chosen) == pytest.approx(min(within(value) for value in values), abs=1e-12)
+
+
+def test_the_density_rule_never_joins_clients_that_are_not_alike() -> None:
+    similarity = np.eye(4)
+    assert epsilon_of_density(similarity, 0.5) == np.inf
+    similarity[0, 1] = similarity[1, 0] = 0.2
+    assert epsilon_of_density(similarity, 0.5) == 0.2
 
 
 def test_equal_similarities_are_all_edges_under_both_rules() -> None:

@@ -131,11 +131,15 @@ def epsilon_of_density(similarity: FloatMatrix, target: float) -> float:
     """The largest epsilon at which at least `target` of the pairs are edges: a rule that needs no oracle.
 
     What must be known is how often two clients are alike, which is a statement about the population and not about any client:
-    with two of ten labels each, 1 - C(8,2)/C(10,2) = 38 % of the pairs share a label. Ties at epsilon are all edges.
+    with two of ten labels each, 1 - C(8,2)/C(10,2) = 38 % of the pairs share a label. Ties at epsilon are all edges. Pairs of
+    similarity 0 are not alike: where fewer than `target` are above 0, epsilon is the smallest similarity above 0.
 
     Args:
-        similarity: (N, N) V, symmetric.
+        similarity: (N, N) V >= 0, symmetric.
         target: share of the pairs, in (0, 1].
+
+    Returns:
+        epsilon > 0; inf where all similarities are 0.
 
     Raises:
         GraphError: a target out of range, or fewer than two clients.
@@ -145,8 +149,10 @@ def epsilon_of_density(similarity: FloatMatrix, target: float) -> float:
     """
     if not 0 < target <= 1:
         raise GraphError(f"the target density must be in (0, 1], got {target}")
-    values = np.sort(_pairs(similarity))[::-1]
-    return float(values[max(1, int(np.ceil(target * len(values) - 1e-9))) - 1])
+    values = _pairs(similarity)
+    positive = np.sort(values[values > 0])[::-1]
+    wanted = max(1, int(np.ceil(target * len(values) - 1e-9)))
+    return float(positive[min(wanted, len(positive)) - 1]) if len(positive) else float("inf")
 
 
 def epsilon_of_histogram(similarity: FloatMatrix) -> float:
