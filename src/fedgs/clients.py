@@ -145,7 +145,8 @@ def checked_selection(selection: Selection, view: View) -> Selection:
         raise SelectionError("a sampler must return distinct clients; use `draws` for repeated ones")
     if len(clients) > view.cohort_limit:
         raise SelectionError(f"a sampler may select at most {view.cohort_limit} clients (cohort_limit), got {len(clients)}")
-    missing = clients[~np.isin(clients, view.available)]
+    nearest = np.minimum(np.searchsorted(view.available, clients), len(view.available) - 1)
+    missing = clients[view.available[nearest] != clients]
     if len(missing):
         raise SelectionError(f"a sampler may select available clients only; client {int(missing[0])} is not available")
     draws = selection.draws

@@ -4,9 +4,11 @@
 engines, devices or processes. A round is a transaction: state in, (state, record) out; if it fails, the old state stands.
 """
 
+import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -64,9 +66,25 @@ class Plan:
         for wish in (self.wish("start"), self.wish("round")):
             if wish is not None:
                 check_wish(wish, self.work)
-        asked = getattr(self.sampler, "loss_on", None)
-        if isinstance(self.sampler, AsksLosses) and asked == "validation" and self.federation.validation is None:
+        if self.asks_losses and self.asks_losses.loss_on == "validation" and self.federation.validation is None:
             raise ConfigError("method.loss_on = 'validation' needs validation parts, and this federation has none; use 'train'")
+
+    # What the sampler can do is asked once: checking a protocol costs more than many a round's own work.
+
+    @cached_property
+    def asks_losses(self) -> AsksLosses | None:
+        """The sampler, if it wants local losses."""
+        return self.sampler if isinstance(self.sampler, AsksLosses) else None
+
+    @cached_property
+    def remembers(self) -> Remembers | None:
+        """The sampler, if it has a memory."""
+        return self.sampler if isinstance(self.sampler, Remembers) else None
+
+    @cached_property
+    def round_wish(self) -> Wish | None:
+        """What the sampler wants to be told of each round's local models."""
+        return self.wish("round")
 
     def evaluates(self, round: int) -> bool:
         """Whether theta^t of this round is evaluated."""
@@ -92,7 +110,7 @@ def start_run(plan: Plan) -> Generator[Request, Any, State]:
     sampler, clients = plan.sampler, plan.federation.clients
     wish = plan.wish("start")
     if wish is None or not isinstance(sampler, LearnsFromModels):
-        return initial_state(plan, sampler.start(clients) if isinstance(sampler, Remembers) else {})
+        return initial_state(plan, plan.remembers.start(clients) if plan.remembers else {})
     state = initial_state(plan, {})
     rate, seeds = plan.learning_rate, {"seed": plan.seed, "data_seed": plan.data_seed}
     replies = yield feature_request([wish], plan.work, state.parameters, learning_rate=rate, **seeds)
@@ -109,8 +127,8 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Any, tuple[State, 
     selection = checked_selection(plan.sampler.select(view, rng.stream(plan.seed, "select", state.round)), view)  # S_t
     parameters, outcome = yield from train_selected(plan, state, selection)  # theta^{t+1} = sum of w_k theta_k
     after = advance(state, parameters, selection=selection)  # v_k += 1 for k in S_t
-    if isinstance(plan.sampler, Remembers):
-        after = State(after.round, after.parameters, after.counts, plan.sampler.observe(state.memory, view, outcome))
+    if plan.remembers:
+        after = State(after.round, after.parameters, after.counts, plan.remembers.observe(state.memory, view, outcome))
     return after, describe(plan, state, available, metrics, status=status, selection=selection, weights=outcome.weights)
 
 
@@ -127,9 +145,9 @@ def evaluate(plan: Plan, state: State) -> Generator[Request, Any, tuple[Metrics,
 
 def observe(plan: Plan, state: State, available: IntArray) -> Generator[Request, Any, View]:
     """What the sampler sees; local losses of theta^t are asked for where it wants them."""
-    clients, sampler = plan.federation.clients, plan.sampler
+    clients, sampler = plan.federation.clients, plan.asks_losses
     view = View(state.round, clients, available, state.counts, plan.cohort_limit, None, state.memory)
-    if not isinstance(sampler, AsksLosses):
+    if sampler is None:
         return view
     candidates = sampler.loss_candidates(view, rng.stream(plan.seed, "candidates", state.round))
     asked: FloatArray = yield Losses(plan.work, state.parameters, candidates, sampler.loss_on)
@@ -150,7 +168,7 @@ def train_selected(plan: Plan, state: State, selection: Selection) -> Generator[
     rate = plan.learning_rate * plan.decay**state.round
     key = (plan.seed, state.round)
     folds: tuple[Fold, ...] = (WeightedMean(weights),)
-    wish = plan.wish("round")
+    wish = plan.round_wish
     if wish is not None:
         folds += (feature_fold(wish, plan.work, state.parameters, seed=plan.data_seed),)
     replies = yield Train(plan.work, state.parameters, cohort, rate, key, folds)
@@ -316,13 +334,22 @@ def _finish_round(run: LiveRun, result: Any) -> bool:
         run.on_end(run.state, result, run.seconds)
         return False
     state, record = result
-    if not torch.isfinite(state.parameters).all():
+    if not all_finite(state.parameters):
         run.on_failure(Failed(_round(run), None, UpdateError("the average of the updates is not finite")))
         return False
     run.on_round(state, record, run.seconds)
     run.state = state
     _begin(run)
     return True
+
+
+def all_finite(parameters: torch.Tensor) -> bool:
+    """Whether a vector holds neither NaN nor inf: its sum tells in most cases.
+
+    >>> all_finite(torch.tensor([3e38, 3e38])), all_finite(torch.tensor([0.0, torch.nan]))
+    (True, False)
+    """
+    return math.isfinite(float(parameters.sum())) or bool(torch.isfinite(parameters).all())
 
 
 def _round(run: LiveRun) -> int:
