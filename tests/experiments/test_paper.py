@@ -169,6 +169,7 @@ def test_the_paper_stands_beside_a_file_of_thirty_clients(tmp_path: Path) -> Non
         ("0.328", "0.311", ""),
     ]
     assert "(.302)" in outcome.presented.tables[0].table.text()
+    assert "- The runs have 2 rounds, the paper's 1000: levels cannot be compared." in outcome.presented.verdict
     assert any("levels can be compared if it is the paper's own federation" in line for line in outcome.presented.verdict)
 
 

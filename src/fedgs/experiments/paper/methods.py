@@ -22,7 +22,7 @@ from fedgs.experiments.paper.experiment import (
     runs_table,
 )
 from fedgs.experiments.paper.order import gap_sentence, listed, mean, order_sentence, standing_sentence
-from fedgs.experiments.paper.published import TABLE2
+from fedgs.experiments.paper.published import ROUNDS, TABLE2
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.tables import ALL_FIGURES, comparison, number
 
@@ -97,6 +97,7 @@ class Results:
         source: the federation; title: what the records call it.
         rows: with their labels. modes: titles in order.
         ours: mode -> row -> replicate -> loss. paper: the same without replicates, {} where nothing is published.
+        rounds: how many the runs have passed, each number once.
     """
 
     source: Source
@@ -105,6 +106,7 @@ class Results:
     modes: Sequence[str]
     ours: Mapping[str, Mapping[str, Mapping[object, float]]]
     paper: Mapping[str, Mapping[str, float]]
+    rounds: Sequence[int]
 
     @property
     def labels(self) -> dict[str, str]:
@@ -126,7 +128,7 @@ def collect(
     ours = {mode.title: {row.key: losses(own, source.key, mode.title, row.key) for row in rows} for mode in modes}
     paper = {mode.title: published.get(block or "", {}).get(mode.name, {}) if mode.published else {} for mode in modes}
     title = next((str(one.run.about.get("data_title")) for one in own), source.title)
-    return Results(source, title, rows, [mode.title for mode in modes], ours, paper)
+    return Results(source, title, rows, [mode.title for mode in modes], ours, paper, sorted({one.run.rounds_done for one in own}))
 
 
 def present(asked: Asked, material: Material) -> Presented:
@@ -294,6 +296,15 @@ def _origin(results: Results) -> list[str]:
     """What has to be known to read the paper's figures beside these."""
     if not any(results.paper.values()):
         return ["The paper has no figures for this federation."]
+    theirs = ROUNDS["synthetic" if results.source.path is not None else results.source.key]
+    if list(results.rounds) == [theirs]:
+        return _federation(results)
+    ours = " or ".join(map(str, results.rounds))
+    return [f"The runs have {ours} rounds, the paper's {theirs}: levels cannot be compared.", *_federation(results)]
+
+
+def _federation(results: Results) -> list[str]:
+    """Whether the federation is the paper's."""
     if results.source.path is not None:
         return [
             (

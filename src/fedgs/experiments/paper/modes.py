@@ -156,7 +156,7 @@ def present_fig8(asked: Asked, material: Material) -> Presented:
         if kept is not None:
             for mode in _modes(asked, source):
                 active = kept.arrays[f"{mode.title}/active"]
-                panels.append((f"{kept.about['data_title']}, {mode.title}", active))
+                panels.append((f"{source.title.partition('(')[0][:14]}, {mode.title}", active))  # a panel's width
                 verdict.append(
                     f"{kept.about['data_title']}, {mode.title}: {100 * active.mean():.0f} % of the clients are there on average, "
                     f"{int(active.sum(axis=0).min())} to {int(active.sum(axis=0).max())} in a round."

@@ -7,7 +7,7 @@ Synthetic(0.5, 0.5) federation of 30 clients, `cifar10` and `fashion_mnist` for 
 
 from collections.abc import Mapping
 
-__all__ = ["MODES", "PAPER_BETA", "TABLE2", "TABLE3", "TABLE4", "TUNED", "TUNING_RATES", "TUNING_STEPS"]
+__all__ = ["MODES", "PAPER_BETA", "ROUNDS", "TABLE2", "TABLE3", "TABLE4", "TUNED", "TUNING_RATES", "TUNING_STEPS"]
 
 # The beta of every mode in the paper's experiments; IDL has none.
 PAPER_BETA: Mapping[str, float | None] = {
@@ -20,6 +20,9 @@ MODES: Mapping[str, tuple[str, ...]] = {
     "cifar10": ("IDL", "LN", "SLN", "LDF", "MDF"),
     "fashion_mnist": ("IDL", "YMF", "YC"),
 }
+
+# Data set -> T.
+ROUNDS: Mapping[str, int] = {"synthetic": 1000, "cifar10": 1000, "fashion_mnist": 500}
 
 _TABLE2_COLUMNS = [(data, mode) for data, modes in MODES.items() for mode in modes]
 _TABLE2_ROWS = {

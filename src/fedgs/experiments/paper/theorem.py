@@ -98,14 +98,18 @@ def further_but_smaller(seed: int) -> FloatArray:
     rng = stream(seed, "theorem1 counter-example")
     sets = rng.multinomial(10, rng.dirichlet(np.ones(3), size=(400, 3))).transpose(0, 2, 1) / 10
     unit = sets / np.linalg.norm(sets, axis=1, keepdims=True)
-    determinant: FloatArray = np.array([abs(np.linalg.det(one)) for one in sets])
-    unit_determinant: FloatArray = np.array([abs(np.linalg.det(one)) for one in unit])
+    determinant, unit_determinant = _determinants(sets), _determinants(unit)
     distance: FloatArray = np.array([mean_distance(one) for one in sets])
     gain = distance[:, None] - distance[None, :]
     loss = np.minimum(determinant[None, :] - determinant[:, None], unit_determinant[None, :] - unit_determinant[:, None])
     worth = np.where(determinant[:, None] > 0.02, np.minimum(gain, loss), -np.inf)  # no cohort of equal clients
     first, second = divmod(int(np.argmax(worth)), len(sets))
     return np.stack([sets[first], sets[second]])
+
+
+def _determinants(sets: AnyArray) -> FloatArray:
+    """(S,) |det| of (S, C, C) matrices."""
+    return np.array([abs(float(np.linalg.det(columns))) for columns in sets])
 
 
 def rank_correlation(first: FloatArray, second: FloatArray) -> float:
@@ -117,7 +121,7 @@ def rank_correlation(first: FloatArray, second: FloatArray) -> float:
     ranks = np.stack([rankdata(first), rankdata(second)])
     if np.any(ranks.std(axis=1) == 0):
         return float("nan")
-    return float(round(np.corrcoef(ranks)[0, 1], 12))
+    return float(round(float(np.asarray(np.corrcoef(ranks))[0, 1]), 12))
 
 
 def present(asked: Asked, material: Material) -> Presented:
