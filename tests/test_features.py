@@ -252,8 +252,10 @@ class Kept:
         def on_failure(failed: Any) -> None:
             self.failed = failed
 
-        keep = self.records.append
-        self.live = LiveRun(plan, None, lambda s, r, t: keep(r), on_end, on_failure, self.starts.append)
+        def on_round(state: Any, record: Any, seconds: Any) -> None:
+            self.records.append(record)
+
+        self.live = LiveRun(plan, None, on_round, on_end, on_failure, self.starts.append)
 
 
 class Counting(LoopEngine):
@@ -269,7 +271,7 @@ class Counting(LoopEngine):
         return super().answer(requests)
 
 
-GRAPHS = [Graph(similarity=kind, start=start) for kind in ("update", "functional") for start in ("all", "seen")]  # type: ignore[arg-type]
+GRAPHS = [Graph(similarity=kind, start=start) for kind in ("update", "functional") for start in ("all", "seen")]
 GRAPHS.append(Graph(similarity="oracle", start="seen"))
 
 
@@ -356,11 +358,13 @@ def test_a_resumed_run_is_that_of_an_unbroken_one_and_does_not_make_its_graph_ag
     stamp = memory.stat().st_mtime_ns
     trained_all: list[int] = []
     answer = LoopEngine.reply
-    monkeypatch.setattr(
-        LoopEngine,
-        "reply",
-        lambda self, request: (isinstance(request, Train) and trained_all.append(len(request.clients)), answer(self, request))[1],
-    )
+
+    def noted(self: LoopEngine, request: Any) -> Any:
+        if isinstance(request, Train):
+            trained_all.append(len(request.clients))
+        return answer(self, request)
+
+    monkeypatch.setattr(LoopEngine, "reply", noted)
     for rounds in (6, 9):  # twice, so that a checkpoint made after a resume is read too
         study(toy_federation, tmp_path / "parts", graph, rounds)
     assert lines(tmp_path / "parts") == lines(tmp_path / "whole")

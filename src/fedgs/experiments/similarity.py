@@ -188,7 +188,8 @@ def table3(
     for steps in local_steps:
         for seed in seeds:
             for name in data:
-                config = Config(data={"name": name, "seed": seed}, availability="IDL", method="fedgs", seed=seed)
+                tables: dict[str, Any] = {"data": {"name": name, "seed": seed}, "availability": "IDL", "method": "fedgs"}
+                config = Config(**tables, seed=seed)
                 federation = config.data.load(data_dir)  # type: ignore[attr-defined]
                 started = time.perf_counter()
                 rows = table3_rows(config, federation, local_steps=steps, device=device)
