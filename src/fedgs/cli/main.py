@@ -25,7 +25,6 @@ _COMMANDS = {
     "graph": "fedgs.cli.graph:graph",
     "reproduce": "fedgs.cli.reproduce:reproduce",
     "config": "fedgs.cli.config:config",
-    "graph": "fedgs.cli.graph:graph",
 }
 _GROUPS: dict[str, tuple[str, dict[str, str]]] = {
     "data": (

@@ -143,6 +143,7 @@ def edge_rows(
         target_density: of the rule "density".
         oracle_epsilon: the oracle's own threshold.
 
+    >>> import numpy as np
     >>> truth = np.array([[0.5, 0.4, 0.0], [0.4, 0.5, 0.0], [0.0, 0.0, 0.5]])
     >>> rows = list(edge_rows(np.array([[1.0, 0.9, 0.2], [0.9, 1.0, 0.1], [0.2, 0.1, 1.0]]), truth, epsilons=(0.5,)))
     >>> [(oracle, rule, row.f1) for oracle, rule, row in rows[:3]]
