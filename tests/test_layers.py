@@ -1,4 +1,4 @@
-"""The architecture, held by parsing imports: a module imports from layers below, its own folder, and names to its left in its row."""
+"""The architecture, held by parsing imports: a module imports from below, its own folder, and names to its left in its row."""
 
 import ast
 from collections.abc import Iterator
@@ -18,7 +18,20 @@ LAYERS = [
     ["cli"],
 ]
 PLACE = {name: (row, column) for row, names in enumerate(LAYERS) for column, name in enumerate(names)}
-WITHOUT_TORCH = ["graph", "solver", "secure", "availability", "sampling", "weights", "flower", "data", "records", "report", "config", "clients"]
+WITHOUT_TORCH = [
+    "graph",
+    "solver",
+    "secure",
+    "availability",
+    "sampling",
+    "weights",
+    "flower",
+    "data",
+    "records",
+    "report",
+    "config",
+    "clients",
+]
 
 
 def room(path: Path) -> str:

@@ -16,10 +16,11 @@ def loaded_after(statement: str) -> dict[str, object]:
 
 def test_public_names_are_these() -> None:
     assert sorted(fedgs.__all__) == [
-        "AvailabilityFile", "CIFAR10", "CifarCNN", "Clients", "FashionCNN", "FashionMNIST", "FedGS", "Federation", "File", "Graph",
-        "Ideal", "LabelCycle", "LargeLabelsFirst", "Leaf", "LessDataFirst", "LogNormal", "LogisticRegression", "MD", "MoreDataFirst",
-        "Normalization", "PowerOfChoice", "Sampler", "Selection", "SineLogNormal", "Synthetic", "Training", "Uniform", "View",
-        "__version__", "compare", "model", "sampler", "select",
+        "AvailabilityFile", "CIFAR10", "CifarCNN", "Clients", "FashionCNN", "FashionMNIST", "FedGS",
+        "Federation", "File", "Graph", "Ideal", "LabelCycle", "LargeLabelsFirst", "Leaf", "LessDataFirst",
+        "LogNormal", "LogisticRegression", "MD", "MoreDataFirst", "Normalization", "PowerOfChoice", "Sampler",
+        "Selection", "SineLogNormal", "Synthetic", "Training", "Uniform", "View", "__version__", "compare",
+        "model", "sampler", "select",
     ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from fedgs.errors import UpdateError
 
 __all__ = ["WeightedMean", "weighted_means"]
 
+
 @dataclass(frozen=True, eq=False)
 class WeightedMean:
     """The fold sum_k w_k·theta_k, accumulated in float64 as theta_first + sum_k w_k·(theta_k - theta_first).

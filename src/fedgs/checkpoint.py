@@ -50,18 +50,19 @@ class Checkpoint:
 
 def save_checkpoint(folder: RunFolder, state: State, *, engine: str, start_memory: Memory) -> None:
     """Write the state atomically; arrays of the memory that are still those of the start are not written again."""
+    unchanged = [key for key, value in state.memory.items() if value is start_memory.get(key)]
     header = {
         "format": FORMAT,
         "round": state.round,
         "engine": engine,
         "records_bytes": folder.size("rounds.jsonl"),
         "timings_bytes": folder.size("timings.jsonl"),
-        "unchanged_memory": [key for key, value in state.memory.items() if value is start_memory.get(key)],
+        "unchanged_memory": unchanged,
     }
     arrays: dict[str, Any] = {"header": json.dumps(header), "counts": state.counts}
     arrays["parameters"] = state.parameters.detach().cpu().numpy()
     for key, value in state.memory.items():
-        if key not in header["unchanged_memory"]:
+        if key not in unchanged:
             arrays[f"memory.{key}"] = value
     save_arrays(folder.path / "checkpoint.npz", arrays)
 
