@@ -8,6 +8,9 @@ from fedgs.graph.compiled import load_kernels
 from fedgs.solver import plain
 
 
+STYLE = np.array([5, 10, 2, 3, 2, 5])
+
+
 def whole_number_problem(seed: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Whole numbers: sums are exact in any order, so two programs must make the very same moves."""
     rng = np.random.default_rng(seed)
@@ -26,12 +29,12 @@ def test_compiled_search_makes_the_same_moves(seed: int, kernels: object) -> Non
     count = len(gains)
     firsts = np.array([-1, -2, seed % count])
     chosen, states = np.full(size, -1), [np.array([seed + 7], dtype=np.uint64) for _ in range(2)]
-    value = kernels.search(W, np.arange(count), gains, chosen, -np.inf, firsts, 0, 0, states[0], np.inf, 1e-9)  # type: ignore[attr-defined]
+    value = kernels.search(W, np.arange(count), gains, chosen, -np.inf, firsts, 0, 0, STYLE, states[0], np.inf, 1e-9)  # type: ignore[attr-defined]
     expected, reached = plain.descend(W, gains, size, [], firsts, 1e-9)
     assert (value, chosen.tolist()) == (reached, expected.tolist())
-    value = kernels.search(W, np.arange(count), gains, chosen, value, firsts[:0], 5, 20, states[0], np.inf, 1e-9)  # type: ignore[attr-defined]
+    value = kernels.search(W, np.arange(count), gains, chosen, value, firsts[:0], 5, 20, STYLE, states[0], np.inf, 1e-9)  # type: ignore[attr-defined]
     expected, reached = plain.iterate(
-        W, gains, expected, reached, rounds=5, idle=20, state=states[1], target=np.inf, tolerance=1e-9
+        W, gains, expected, reached, rounds=5, idle=20, style=STYLE, state=states[1], target=np.inf, tolerance=1e-9
     )
     assert (value, chosen.tolist()) == (reached, expected.tolist())
     assert states[0] == states[1]

@@ -163,8 +163,7 @@ def run_all(
     """
     from fedgs.experiments.workers import run_in_workers, worker_count  # which imports this module
 
-    engines = {make_engine(one.config.execution.engine, one.config.execution.device, one.plan.work)[0].name for one in prepared}
-    workers = worker_count(prepared, sorted(engines))
+    workers = worker_count(prepared)
     with contextlib.nullcontext() if out is None else claim(out):
         if workers > 1 and not all(job.is_finished() for job in _jobs(prepared, out)):
             return run_in_workers(prepared, workers=workers, out=out, on_progress=on_progress)

@@ -35,12 +35,12 @@ TELL_SECONDS = 0.2
 SMALL_GRID = 20_000  # run-rounds below which stacked runs share one tensor program rather than two processes
 
 
-def worker_count(prepared: Sequence[Prepared], engines: Sequence[str]) -> int:
+def worker_count(prepared: Sequence[Prepared]) -> int:
     """How many processes carry out these runs: `execution.workers`, or a fixed rule.
 
-    The rule: one a physical core for image models (the loop engine); for small models, which share tensor programs, one a core
-    for grids of at least 20,000 run-rounds and one in all below. Never more than there are runs, and one where a part of a run
-    is an object that another process could not build by name.
+    The rule: one a physical core for images; for vectors, where runs share tensor programs, one a core for grids of at least
+    20,000 run-rounds and one in all below. Never more than there are runs, and one where a part of a run is an object that
+    another process could not build by name.
 
     Raises:
         ConfigError: `execution.workers` asks for several and a part is not registered.
@@ -51,8 +51,8 @@ def worker_count(prepared: Sequence[Prepared], engines: Sequence[str]) -> int:
         raise ConfigError(f"execution.workers = {asked} needs parts that are registered by name; {obstacle}")
     if asked or obstacle is not None:
         return min(max(asked, 1), max(1, len(prepared)))
-    run_rounds = sum(one.plan.rounds for one in prepared)
-    several = "loop" in engines or run_rounds >= SMALL_GRID
+    images = any(len(one.plan.federation.example_shape) > 1 for one in prepared)
+    several = images or sum(one.plan.rounds for one in prepared) >= SMALL_GRID
     return max(1, min(physical_cores(), len(prepared))) if several else 1
 
 
@@ -90,6 +90,7 @@ class _Worker:
     process: BaseProcess | None = None
     pipe: Connection | None = None
     rounds: int = 0  # of this start
+    total: int = 0  # what this start has to do, as far as it is known
     error: str = ""
     results: dict[int, Any] = field(default_factory=dict)
 
@@ -130,18 +131,16 @@ def _supervise(
     prepared: Sequence[Prepared],
     on_progress: Callable[[Progress], None] | None,
 ) -> dict[int, Finished]:
-    total = sum(one.plan.rounds for one in prepared)
     for worker in crew:
+        worker.total = sum(prepared[run].plan.rounds for run in worker.runs)
         _start(worker, order)
     while working := [worker for worker in crew if worker.pipe is not None]:
         for pipe in wait([worker.pipe for worker in working if worker.pipe is not None], timeout=1.0):
             worker = next(worker for worker in working if worker.pipe is pipe)
             _listen(worker, order)
         if on_progress is not None:
-            done = sum(worker.rounds for worker in crew)
-            skipped = sum(message["skipped"] for worker in crew for message in worker.results.values())
             failed = sum(message["failure"] is not None for worker in crew for message in worker.results.values())
-            on_progress(Progress(min(done, total), max(total - skipped, done), failed))
+            on_progress(Progress(sum(worker.rounds for worker in crew), sum(worker.total for worker in crew), failed))
     results: dict[int, Finished] = {}
     for worker in crew:
         for run, message in worker.results.items():
@@ -181,7 +180,7 @@ def _listen(worker: _Worker, order: Callable[[list[int]], _Order]) -> None:
             _after_crash(worker, order)
         return
     if kind == "rounds":
-        worker.rounds = content
+        worker.rounds, worker.total = content
     elif kind == "finished":
         run = worker.runs[content["position"]]
         worker.results[run] = content
@@ -246,17 +245,19 @@ def _carry_out(pipe: Connection, order: _Order) -> None:
     for one, expected in zip(prepared, order.fingerprints, strict=True):
         if one.fingerprint != expected:
             raise ConfigError(f"a worker built another run than it was told: {one.fingerprint} instead of {expected}")
-    told = [time.monotonic(), 0.0]
+    told = time.monotonic()
+    done = (0, 0)
 
     def on_progress(progress: Progress) -> None:
-        told[1] = progress.rounds
-        if time.monotonic() - told[0] > TELL_SECONDS:
-            told[0] = time.monotonic()
-            pipe.send(("rounds", progress.rounds))
+        nonlocal told, done
+        done = (progress.rounds, progress.total)
+        if time.monotonic() - told > TELL_SECONDS:
+            told = time.monotonic()
+            pipe.send(("rounds", done))
 
     for position, finished in enumerate(run_here(prepared, order.out, on_progress)):
         pipe.send(("finished", _message(position, finished)))
-    pipe.send(("rounds", int(told[1])))
+    pipe.send(("rounds", done))
     pipe.send(("end", None))
 
 
@@ -268,7 +269,6 @@ def _message(position: int, one: Finished) -> dict[str, Any]:
         "failure": one.failure,
         "folder": one.folder,
         "reused": one.reused,
-        "skipped": one.prepared.plan.rounds if one.reused else 0,
     }
 
 

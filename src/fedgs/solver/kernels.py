@@ -179,8 +179,8 @@ def farthest(H: Any, ids: Any, gains: Any) -> int:
 
 
 @compiled
-def perturb(chosen: Any, inside: Any, outside: Any, trial: Any, state: Any) -> None:
-    """`trial`: the choice with some of its positions, drawn at random, exchanged for others."""
+def perturb(chosen: Any, inside: Any, outside: Any, trial: Any, least: int, most: int, state: Any) -> None:
+    """`trial`: the choice with `least` to `most` of its positions, drawn at random, exchanged for others."""
     size, others = len(chosen), 0
     for j in range(len(inside)):
         inside[j] = False
@@ -191,7 +191,9 @@ def perturb(chosen: Any, inside: Any, outside: Any, trial: Any, state: Any) -> N
         if not inside[j]:
             outside[others] = j
             others += 1
-    for step in range(1 + below(state, max(1, min(size, others) // 2))):
+    least = min(least, min(size, others))
+    most = max(least, min(most, min(size, others)))
+    for step in range(least + below(state, most - least + 1)):
         # Without replacement: whoever was moved lies before `step`.
         a = step + below(state, size - step)
         b = step + below(state, others - step)
@@ -210,6 +212,7 @@ def search(
     firsts: Any,
     rounds: int,
     idle: int,
+    style: Any,
     state: Any,
     target: float,
     tolerance: float,
@@ -218,7 +221,7 @@ def search(
 
     The starts: `chosen` as it comes, where `value` is -inf and chosen[0] >= 0; then a greedy choice for each of `firsts`: -1
     stands for the position with the largest gain, -2 for the one farthest from it. `chosen` gets the best, ascending; its value
-    is returned. To go on later, call with that value and no `firsts`.
+    is returned. To go on later, call with that value and no `firsts`. For `style` see `residual.Plan`.
     """
     count, size = len(ids), len(chosen)
     inside, best, adds = np.empty(count, np.bool_), np.empty(count, np.bool_), np.empty(count, np.float64)
@@ -237,9 +240,9 @@ def search(
             first = farthest(H, ids, gains) if firsts[task] == -2 else firsts[task]
             begin = grow(H, ids, gains, first, trial, inside, adds)
         else:
-            perturb(chosen, inside, outside, trial, state)
-            tenures[0] = min(count - size - 1, 5 + below(state, 10))
-            tenures[1] = min(size - 1, 2 + below(state, 5))
+            perturb(chosen, inside, outside, trial, style[4], style[5], state)
+            tenures[0] = min(count - size - 1, style[0] + below(state, style[1]))
+            tenures[1] = min(size - 1, style[2] + below(state, style[3]))
             begin = fill(H, ids, gains, trial, inside, adds)
         reached = walk(H, ids, adds, inside, begin, idle if task >= starts else 0, tenures, tolerance, best, tabu)
         if reached > value + tolerance:

@@ -100,20 +100,24 @@ def iterate(
     *,
     rounds: int,
     idle: int,
+    style: IntArray,
     state: np.ndarray[tuple[int], np.dtype[np.uint64]],
     target: float,
     tolerance: float,
 ) -> tuple[IntArray, float]:
-    """Rounds of (perturbation, tabu walk) from the best choice so far; the best choice and its value."""
+    """Rounds of (perturbation, tabu walk) from the best choice so far; the best choice and its value. `style`: `residual.Plan`."""
     count, size, chance = len(gains), len(chosen), Xorshift(state)
     for _ in range(rounds):
         if reached >= target - tolerance:
             break
         inside, outside = chosen.copy(), np.setdiff1d(np.arange(count), chosen)
-        for step in range(1 + chance.below(max(1, min(size, count - size) // 2))):
+        least = min(int(style[4]), size, count - size)
+        most = max(least, min(int(style[5]), size, count - size))
+        for step in range(least + chance.below(most - least + 1)):
             a, b = step + chance.below(size - step), step + chance.below(count - size - step)
             inside[a], outside[b], inside[step], outside[step] = inside[step], outside[step], outside[b], inside[a]
-        tenures = (min(count - size - 1, 5 + chance.below(10)), min(size - 1, 2 + chance.below(5)))
+        out = min(count - size - 1, int(style[0]) + chance.below(int(style[1])))
+        tenures = (out, min(size - 1, int(style[2]) + chance.below(int(style[3]))))
         found, its_value = _walk(W, gains, inside, idle=idle, tenures=tenures, tolerance=tolerance)
         if its_value > reached + tolerance:
             chosen, reached = found, its_value

@@ -25,12 +25,10 @@ __all__ = [
     "upper_bound",
 ]
 
-_ROUNDS = {"fast": 0, "default": 4}
-_IDLE = 50
 FIRST_PROOF_WORK, PROOF_WORK = 30_000_000, 1_000_000_000  # distances looked at by branch and bound
 _PROOF_POOL = 300  # branch and bound keeps r tables of this many positions
 _BOUND_POOL = 300  # the row bound costs more than the search above
-TIME_SLICE = 20_000_000  # distances looked at between two looks at the clock
+_SLICE = 20_000_000  # distances looked at between two looks at the clock
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +77,25 @@ class Clock:
         return self.fired
 
 
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How long and in what manner to search.
+
+    Attributes:
+        rounds: of perturbation and tabu search.
+        idle: moves without improvement that end a round.
+        style: for how many moves a client that left stays out (least, number of values), for how many one that came stays in (least,
+            number of values), how many clients a perturbation exchanges (least, most).
+    """
+
+    rounds: int
+    idle: int
+    style: IntArray
+
+
+_STARTS = Plan(0, 0, np.zeros(6, dtype=np.int64))
+
+
 def start(residual: Residual, given: IntArray | None, bound: float, state: Any) -> Found:
     """Best-swap descent from a given choice and, unless that meets the bound, from three greedy ones."""
     firsts = np.array([-1, -2, plain.Xorshift(state).below(len(residual))])
@@ -87,28 +104,42 @@ def start(residual: Residual, given: IntArray | None, bound: float, state: Any) 
         starts = [] if given is None else [given]
         return Found(*plain.descend(residual.block(), residual.gains, residual.size, starts, firsts, residual.tolerance), bound)
     chosen = np.full(residual.size, -1) if given is None else given.copy()
-    value = _search(kernels, residual, chosen, -np.inf, firsts, 0, 0, state, bound)
+    value = _search(kernels, residual, chosen, -np.inf, firsts, _STARTS, state, bound)
     return Found(chosen, float(value), bound)
+
+
+def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan:
+    """Short rounds from strong perturbations, or, for "thorough", about 10⁵ moves in long rounds: half a second at 500 clients.
+
+    >>> planned("default", 100, 10, plain_numpy=False).rounds
+    12
+    """
+    swaps = max(2, min(size, count - size) // 2)
+    if effort != "thorough":
+        rounds = 0 if effort == "fast" else 4 if plain_numpy else min(max(count // 4 - 3, 4), 12)
+        return Plan(rounds, min(25, 8 + 2 * count // 5), np.array([5, 10, 2, 3, 2, swaps]))
+    idle = min(max(30 * min(size, count - size), 100), 1500)
+    stay = min(size // 10, 5)
+    rounds = max(10, 100_000_000 // ((count + 100) * idle))
+    return Plan(rounds // 10 if plain_numpy else rounds, idle, np.array([15, 10, 1 + stay, 1 + stay, 1, swaps]))
 
 
 def improve(residual: Residual, found: Found, effort: Effort, clock: Clock, state: Any) -> None:
     """Rounds of tabu search from the best choice so far, until the bound is met, the rounds are done or the time is over."""
-    rounds, idle = _ROUNDS.get(effort, 0), min(_IDLE, 8 + 2 * len(residual) // 5)
-    if effort == "thorough":
-        rounds, idle = _thorough(len(residual), residual.size)
     kernels = load_kernels("fedgs.solver.kernels")
-    at_once = rounds if clock.limit is None else max(1, TIME_SLICE // (2 * idle * len(residual) * 4))
+    plan = planned(effort, len(residual), residual.size, plain_numpy=kernels is None)
+    rounds, none = plan.rounds, np.empty(0, dtype=np.int64)
+    at_once = rounds if clock.limit is None else max(1, _SLICE // (8 * plan.idle * len(residual)))
     while rounds > 0 and not found.proven(residual.tolerance) and not clock.over():
-        now = min(rounds, at_once)
+        now = Plan(min(rounds, at_once), plan.idle, plan.style)
         if kernels is None:
             found.chosen, found.value = plain.iterate(
-                residual.block(), residual.gains, found.chosen, found.value,
-                rounds=now, idle=idle, state=state, target=found.bound, tolerance=residual.tolerance,
+                residual.block(), residual.gains, found.chosen, found.value, rounds=now.rounds, idle=now.idle, style=now.style,
+                state=state, target=found.bound, tolerance=residual.tolerance,
             )  # fmt: skip
         else:
-            none = np.empty(0, dtype=np.int64)
-            found.value = _search(kernels, residual, found.chosen, found.value, none, now, idle, state, found.bound)
-        rounds -= now
+            found.value = _search(kernels, residual, found.chosen, found.value, none, now, state, found.bound)
+        rounds -= now.rounds
 
 
 def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
@@ -127,7 +158,7 @@ def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
     counts, nexts, path = np.full(size, count), np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     values, meta = np.zeros(size), np.array([found.value, residual.tolerance, 0.0])
     while work > 0 and meta[2] >= 0 and not clock.over():
-        step = min(work, TIME_SLICE)
+        step = min(work, _SLICE)
         found.value = kernels.branch(
             block, members, adds, potential, counts, nexts, values, path, found.chosen, meta, step
         )  # fmt: skip
@@ -161,22 +192,12 @@ def settle_ties(residual: Residual, found: Found, state: Any) -> None:
         kernels.shuffle_ties(residual.matrix, residual.ids, residual.gains, found.chosen, state, tie)
 
 
-def _thorough(count: int, size: int) -> tuple[int, int]:
-    """Rounds and idle moves of the thorough search: about 10⁹ distances looked at, which is a second or less."""
-    idle = 20 * min(size, count - size) + 100
-    return max(20, 600_000_000 // (4 * count * idle)), idle
-
-
 def _search(
-    kernels: Any,
-    residual: Residual,
-    chosen: IntArray,
-    value: float,
-    firsts: IntArray,
-    rounds: int,
-    idle: int,
-    state: Any,
-    target: float,
+    kernels: Any, residual: Residual, chosen: IntArray, value: float, firsts: IntArray, plan: Plan, state: Any, target: float
 ) -> float:
-    matrix, ids, gains, tolerance = residual.matrix, residual.ids, residual.gains, residual.tolerance
-    return float(kernels.search(matrix, ids, gains, chosen, value, firsts, rounds, idle, state, target, tolerance))
+    return float(
+        kernels.search(
+            residual.matrix, residual.ids, residual.gains, chosen, value, firsts, plan.rounds, plan.idle, plan.style, state, target,
+            residual.tolerance,
+        )
+    )  # fmt: skip
