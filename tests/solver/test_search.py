@@ -7,7 +7,6 @@ from tests.solver.conftest import distance_of
 from fedgs.graph.compiled import load_kernels
 from fedgs.solver import plain
 
-
 STYLE = np.array([5, 10, 2, 3, 2, 5])
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-__all__ = ["compiled", "load_kernels", "numba_installed"]
+__all__ = ["compiled", "inlined", "load_kernels", "numba_installed"]
 
 _log = logging.getLogger("fedgs")
 _lock = threading.RLock()
@@ -29,7 +29,7 @@ def numba_installed() -> bool:
     return find_spec("numba") is not None
 
 
-def compiled(function: F) -> F:
+def compiled(function: F, **options: Any) -> F:
     """Compile a kernel when it is first called (numba's nopython mode), and keep the result in numba's cache.
 
     A cache folder that cannot be written is survived: one warning, and the kernel is compiled in every process. Without numba the
@@ -41,7 +41,7 @@ def compiled(function: F) -> F:
 
     with _lock:
         try:
-            return numba.njit(function, cache=True, nogil=True, error_model="numpy")  # type: ignore[no-any-return]
+            return numba.njit(function, cache=True, nogil=True, error_model="numpy", **options)  # type: ignore[no-any-return]
         except RuntimeError as error:  # "no locator available": nowhere to write
             if "cannot cache" not in str(error):
                 raise
@@ -52,7 +52,12 @@ def compiled(function: F) -> F:
                     "set NUMBA_CACHE_DIR to a writable folder",
                     RuntimeWarning,
                 )
-            return numba.njit(function, nogil=True, error_model="numpy")  # type: ignore[no-any-return]
+            return numba.njit(function, nogil=True, error_model="numpy", **options)  # type: ignore[no-any-return]
+
+
+def inlined(function: F) -> F:
+    """A part of one other kernel, compiled with it and not by itself, which saves time."""
+    return compiled(function, inline="always")
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.graph.compiled import compiled
+from fedgs.graph.compiled import compiled, inlined
 
 
 @compiled
@@ -41,7 +41,7 @@ def fill(H: Any, ids: Any, gains: Any, chosen: Any, inside: Any, adds: Any) -> f
     return value
 
 
-@compiled
+@inlined
 def grow(H: Any, ids: Any, gains: Any, first: int, chosen: Any, inside: Any, adds: Any) -> float:
     """Greedy: begin with `first` (the largest gain where it is negative), then always take what adds most. O(p·r)."""
     for j in range(len(ids)):
@@ -65,7 +65,7 @@ def grow(H: Any, ids: Any, gains: Any, first: int, chosen: Any, inside: Any, add
     return value
 
 
-@compiled
+@inlined
 def best_swap(H: Any, ids: Any, adds: Any, inside: Any, tabu: Any, now: int, low: Any, high: Any) -> Any:
     """The exchange that changes the value most, tabu positions left alone: (leave, enter, change), (-1, -1, -inf) if none.
 
@@ -97,6 +97,8 @@ def best_swap(H: Any, ids: Any, adds: Any, inside: Any, tabu: Any, now: int, low
         i = low[a]
         row = H[ids[i]]
         own = adds[i]
+        if most - own <= change:
+            continue
         for b in range(highs):
             j = high[b]
             gap = adds[j] - own
@@ -107,7 +109,7 @@ def best_swap(H: Any, ids: Any, adds: Any, inside: Any, tabu: Any, now: int, low
     return leave, enter, change
 
 
-@compiled
+@inlined
 def exchange(H: Any, ids: Any, adds: Any, inside: Any, leave: int, enter: int) -> None:
     """Make a swap. O(p)."""
     inside[leave] = False
@@ -117,7 +119,7 @@ def exchange(H: Any, ids: Any, adds: Any, inside: Any, leave: int, enter: int) -
         adds[j] += come[ids[j]] - gone[ids[j]]
 
 
-@compiled
+@inlined
 def walk(
     H: Any, ids: Any, adds: Any, inside: Any, value: float, idle: int, tenures: Any, tolerance: float, best: Any, tabu: Any
 ) -> float:
@@ -153,7 +155,7 @@ def walk(
     return reached
 
 
-@compiled
+@inlined
 def positions(inside: Any, chosen: Any) -> None:
     """The chosen positions, ascending."""
     count = 0
@@ -163,7 +165,7 @@ def positions(inside: Any, chosen: Any) -> None:
             count += 1
 
 
-@compiled
+@inlined
 def farthest(H: Any, ids: Any, gains: Any) -> int:
     """The position that adds most to the one with the largest gain."""
     top = 0
@@ -178,7 +180,7 @@ def farthest(H: Any, ids: Any, gains: Any) -> int:
     return far
 
 
-@compiled
+@inlined
 def perturb(chosen: Any, inside: Any, outside: Any, trial: Any, least: int, most: int, state: Any) -> None:
     """`trial`: the choice with `least` to `most` of its positions, drawn at random, exchanged for others."""
     size, others = len(chosen), 0

@@ -105,7 +105,7 @@ def iterate(
     target: float,
     tolerance: float,
 ) -> tuple[IntArray, float]:
-    """Rounds of (perturbation, tabu walk) from the best choice so far; the best choice and its value. `style`: `residual.Plan`."""
+    """Rounds of (perturbation, tabu walk) from the best choice so far; the best choice and its value. `style`: see `Plan`."""
     count, size, chance = len(gains), len(chosen), Xorshift(state)
     for _ in range(rounds):
         if reached >= target - tolerance:

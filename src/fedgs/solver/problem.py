@@ -129,7 +129,7 @@ def check_available(available: IntArray, count: int) -> None:
     fedgs.errors.SelectionError: available must hold client indices in 0..2, got 7
     """
     indices = np.asarray(available)
-    if indices.ndim != 1 or not (np.issubdtype(indices.dtype, np.integer) or len(indices) == 0):
+    if indices.ndim != 1 or not (indices.dtype.kind in "iu" or len(indices) == 0):
         raise SelectionError(f"available must be a 1-d array of client indices, got {indices.dtype} of shape {indices.shape}")
     if len(indices) == 0:
         raise SelectionError("available must hold at least one client, got none")

@@ -84,8 +84,8 @@ class Plan:
     Attributes:
         rounds: of perturbation and tabu search.
         idle: moves without improvement that end a round.
-        style: for how many moves a client that left stays out (least, number of values), for how many one that came stays in (least,
-            number of values), how many clients a perturbation exchanges (least, most).
+        style: for how many moves a client that left stays out (least, number of values), for how many one that came stays in
+            (least, number of values), how many clients a perturbation exchanges (least, most).
     """
 
     rounds: int
@@ -120,7 +120,7 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
         return Plan(rounds, min(25, 8 + 2 * count // 5), np.array([5, 10, 2, 3, 2, swaps]))
     idle = min(max(30 * min(size, count - size), 100), 1500)
     stay = min(size // 10, 5)
-    rounds = max(10, 100_000_000 // ((count + 100) * idle))
+    rounds = max(10, 130_000_000 // ((count + 100) * idle))
     return Plan(rounds // 10 if plain_numpy else rounds, idle, np.array([15, 10, 1 + stay, 1 + stay, 1, swaps]))
 
 
@@ -195,9 +195,6 @@ def settle_ties(residual: Residual, found: Found, state: Any) -> None:
 def _search(
     kernels: Any, residual: Residual, chosen: IntArray, value: float, firsts: IntArray, plan: Plan, state: Any, target: float
 ) -> float:
-    return float(
-        kernels.search(
-            residual.matrix, residual.ids, residual.gains, chosen, value, firsts, plan.rounds, plan.idle, plan.style, state, target,
-            residual.tolerance,
-        )
-    )  # fmt: skip
+    matrix, ids, gains, tolerance = residual.matrix, residual.ids, residual.gains, residual.tolerance
+    rounds, idle, style = plan.rounds, plan.idle, plan.style
+    return float(kernels.search(matrix, ids, gains, chosen, value, firsts, rounds, idle, style, state, target, tolerance))

@@ -49,7 +49,8 @@ def select(
         raise SelectionError(f"sampling_counts must have shape ({total},), one a client, got {counts.shape}")
     if not (counts >= 0).all():
         raise SelectionError(f"sampling_counts must be >= 0, got {counts[~(counts >= 0)][0]}")
-    check_available(present, total)
+    if present.ndim != 1 or len(present) == 0:
+        check_available(present, total)
     if not isinstance(cohort_limit, int | np.integer) or cohort_limit < 1:
         raise SelectionError(f"cohort_limit must be an integer >= 1, got {cohort_limit!r}")
     size = min(int(cohort_limit), len(present))

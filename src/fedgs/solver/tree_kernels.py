@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.graph.compiled import compiled
+from fedgs.graph.compiled import compiled, inlined
 
 
 @compiled
@@ -64,7 +64,7 @@ def knapsack(up: Any, above: Any, gains: Any, start: int, stop: int, size: int, 
     room = 0
     if traced:
         for a in range(count - 1, -1, -1):  # how many can be chosen in each subtree
-            if not np.isnan(gains[start + a]):
+            if gains[start + a] == gains[start + a]:
                 amount[a] += 1
             if a > 0:
                 amount[up[start + a] - start] += amount[a]
@@ -81,7 +81,7 @@ def knapsack(up: Any, above: Any, gains: Any, start: int, stop: int, size: int, 
         own = gains[start + a]
         table[0] = 0.0
         length = 0
-        if not np.isnan(own):
+        if own == own:
             table[1] = own
             length = 1
         for _ in range(amount[a]):  # by now the number of its children
@@ -122,7 +122,7 @@ def knapsack(up: Any, above: Any, gains: Any, start: int, stop: int, size: int, 
     return float(table[size])
 
 
-@compiled
+@inlined
 def trace(up: Any, gains: Any, start: int, stop: int, size: int, offset: Any, splits: Any, picked: Any) -> None:
     """Follow the splits from the root down. Children were merged in preorder, so they are undone in reverse."""
     count = stop - start
@@ -143,4 +143,4 @@ def trace(up: Any, gains: Any, start: int, stop: int, size: int, offset: Any, sp
             wanted[child] = splits[offset[child] + left]
             left -= wanted[child]
             child = previous[child]
-        picked[start + a] = left > 0 and not np.isnan(gains[start + a])
+        picked[start + a] = left > 0 and gains[start + a] == gains[start + a]
