@@ -45,7 +45,7 @@ def solve(
 
     Args:
         problem: what to maximise.
-        effort: iterations, not seconds. "fast": starts and descent. "default": and four rounds of tabu search. "thorough": a
+        effort: iterations, not seconds. "fast": starts and descent. "default": and 4 to 12 short rounds of tabu search. "thorough": a
             second's worth of them, and branch and bound in pools of up to 300 clients.
         time_limit: seconds > 0 (the paper's tau_max); when they are over, the best cohort found so far is returned, with status
             "time_limit".
@@ -97,7 +97,7 @@ def _decide(problem: SelectionProblem, order: IntArray, effort: Effort, clock: C
     found = _found(problem.distances, clients, gains, left, effort, clock, rng)
     tolerance = 1e-9 * largest
     slack = max(found.bound - found.value, 0.0)
-    if slack <= tolerance:
+    if found.proven(tolerance):
         return _Answer(np.append(forced, clients[found.chosen]))
     status: Status = "time_limit" if clock.fired else "bounded" if np.isfinite(found.bound) else "feasible"
     if status == "feasible":
