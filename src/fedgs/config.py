@@ -194,6 +194,8 @@ def fingerprint(config: Config, *, data_fingerprint: str, limit: int) -> str:
         "data": data_fingerprint,
         "training": {**training, "cohort_limit": limit},
         **{key: tables.get(key) for key in ("availability", "method", "model", "evaluation", "seed")},
+        # The noise batch of functional similarities is drawn with the data's seed, also where the data do not depend on it.
+        "data_seed": getattr(config.data, "seed", None) if _similarity(config) == "functional" else None,
         "sources": {
             family: digest
             for family in ("data", "availability", "method", "model")
@@ -207,3 +209,7 @@ def fingerprint(config: Config, *, data_fingerprint: str, limit: int) -> str:
         },
     }
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _similarity(config: Config) -> str | None:
+    return getattr(getattr(config.method, "graph", None), "similarity", None)

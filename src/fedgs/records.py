@@ -6,6 +6,7 @@ A run's folder holds `config.toml` (resolved), `rounds.jsonl` (deterministic: eq
 reads and writes without torch and without the data.
 """
 
+import contextlib
 import json
 import os
 import tomllib
@@ -35,7 +36,7 @@ class Record:
         num_available: size of A_t.
         draws: how often each cohort member was drawn, for samplers that draw with replacement.
         weights: aggregation weights of the cohort, sum 1.
-        selection_status: the solver's status; "all" when everyone available was selected, "skipped" for an empty round.
+        selection_status: the solver's status, "skipped" for an empty round, None where no solver ran.
         selection_objective, selection_upper_bound: the solver's figures.
         test_loss, test_accuracy, valid_loss: of theta^t, or None where the round was not evaluated.
     """
@@ -112,8 +113,12 @@ class RunFolder:
         return records
 
     def timings(self) -> list[dict[str, float]]:
-        """Seconds by phase, one entry a round."""
-        return [json.loads(line) for line in self._lines("timings.jsonl")]
+        """Seconds by phase, one entry a round; damaged lines are left out."""
+        timings = []
+        for line in self._lines("timings.jsonl"):
+            with contextlib.suppress(ValueError):
+                timings.append(json.loads(line))
+        return timings
 
     def clients(self) -> Clients:
         """Names, data sizes, label counts and features of the run's clients."""
@@ -185,9 +190,8 @@ class RunFolder:
 
     def truncate(self, name: str, size: int) -> None:
         """Cut a file to its first `size` bytes."""
-        path = self.path / name
-        if path.is_file():
-            os.truncate(path, size)
+        if self.size(name) > size:
+            os.truncate(self.path / name, size)
 
     def append(self, name: str, lines: Sequence[str]) -> None:
         """Append lines to `rounds.jsonl` or `timings.jsonl`."""

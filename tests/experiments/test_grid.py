@@ -110,3 +110,15 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("a = = 1")
     with pytest.raises(ConfigError, match=r"is not TOML: .*line 1"):
         read_config(tmp_path / "bad.toml")
+
+
+def test_settings_beside_an_axis_of_variants_apply_to_those_that_have_them() -> None:
+    grid = expand({"method": {"name": "fedgs", "alpha": 7.0}, "grid": {"method": ["fedgs", "uniform"]}})
+    assert methods(grid) == [("fedgs", 7.0, 0.0), ("uniform", None, 0.0)]
+    with pytest.raises(ConfigError, match="method.alpha is not a setting of MD, Uniform"):
+        expand({"method": {"name": "fedgs", "alpha": 7.0}, "grid": {"method": ["md", "uniform"]}})
+
+
+def test_a_variant_and_its_setting_can_be_given_in_any_order() -> None:
+    (config,) = expand({}, [("availability.beta", 0.25), ("availability", "MDF")]).configs
+    assert (config.availability.name, config.availability.beta) == ("MDF", 0.25)

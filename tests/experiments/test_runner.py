@@ -9,7 +9,7 @@ import pytest
 
 import fedgs
 from fedgs.data import Federation
-from fedgs.errors import OutputError
+from fedgs.errors import ConfigError, OutputError
 from fedgs.experiments.compare import Results, compare
 from fedgs.experiments.output import claim
 from fedgs.experiments.runner import Progress
@@ -202,3 +202,82 @@ def test_models_and_samplers_of_ones_own_can_be_handed_over(toy_federation: Fede
     (run,) = results.runs
     assert run.finished and run.label == "first"
     assert all(record.cohort == list(record.available)[:2] for record in run.records[:-1] if record.available is not None)
+
+
+def test_runs_that_differ_in_rounds_only_are_one_run(toy_federation: Federation, tmp_path: Path) -> None:
+    from fedgs.experiments.grid import build_config
+    from fedgs.experiments.runner import prepare, run_all
+
+    tables = {"data": "synthetic", "availability": "IDL", "method": "uniform"}
+    configs = [build_config({**tables, "training": {"rounds": rounds, "local_steps": 1}}) for rounds in (3, 5)]
+    prepared = prepare(configs)
+    assert [one.plan.rounds for one in prepared] == [5]
+    (finished,) = run_all(prepared, out=tmp_path)
+    assert len(finished.records) == 6
+
+
+def test_one_run_under_two_labels_is_refused_before_anything_is_written(toy_federation: Federation, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the methods labelled 'a' and 'b' are the same run"):
+        study(toy_federation, tmp_path / "out", methods={"a": fedgs.Uniform(), "b": fedgs.Uniform()})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("asked", [3, 4, 5])
+def test_fewer_rounds_than_stored_are_the_first_ones(toy_federation: Federation, tmp_path: Path, asked: int) -> None:
+    settings = {"proportion": 0.4, "local_steps": 2, "batch_size": 4}
+    every = {"evaluation": {"every": 1}, "seeds": (0,)}
+    whole = study(toy_federation, tmp_path, **every)
+    before = files(tmp_path)
+    short = study(toy_federation, tmp_path, training={**settings, "rounds": asked}, **every)
+    fresh = study(toy_federation, training={**settings, "rounds": asked}, **every)
+    assert [list(run.records) for run in short.runs] == [list(run.records) for run in fresh.runs]
+    assert all(run.finished for run in short.runs)
+    assert files(tmp_path) == before
+    assert len(whole.runs[0].records) == 7
+
+
+def test_a_device_that_is_not_there_is_refused_before_anything_is_written(toy_federation: Federation, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"execution.device is 'cuda:7'"):
+        study(toy_federation, tmp_path / "out", execution={"device": "cuda:7"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fedprox_can_be_named_from_python(toy_federation: Federation) -> None:
+    results = study(toy_federation, methods=["md", "fedprox"], seeds=(0,))
+    assert [run.label for run in results.runs] == ["md", "fedprox"]
+    assert [run.table("training")["mu"] for run in results.runs] == [0.0, 0.01]
+
+
+def test_seeds_must_be_a_collection(toy_federation: Federation) -> None:
+    with pytest.raises(ConfigError, match=r"seeds must be a collection of integers, such as range\(3\); got 3"):
+        study(toy_federation, seeds=3)
+
+
+def test_an_empty_test_set_is_refused(tmp_path: Path) -> None:
+    x, y = np.eye(4, dtype=np.float32), np.arange(4) % 2
+    bare = Federation.from_arrays(x, y, client=np.array([0, 0, 1, 1]), test=(x[:0], y[:0]))
+    with pytest.raises(ConfigError, match="test set must hold at least one example"):
+        study(bare, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_timings_that_were_lost_do_not_stop_a_run(toy_federation: Federation, tmp_path: Path) -> None:
+    (run,) = study(toy_federation, tmp_path, methods=["uniform"], seeds=(0,)).runs
+    before = files(tmp_path)
+    assert run.path is not None
+    (run.path / "timings.jsonl").write_text("rubbish\n")
+    (run.path / "rounds.jsonl").write_text((run.path / "rounds.jsonl").read_text()[:-5])
+    (again,) = study(toy_federation, tmp_path, methods=["uniform"], seeds=(0,)).runs
+    assert files(tmp_path) == before
+    assert again.finished
+
+
+def test_uniform_cohorts_cover_the_clients() -> None:
+    """Uniform sampling of 10 of 100 clients for 50 rounds reaches more than 95 % of them (odds of fewer: below 1e-3)."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(300, 4)).astype(np.float32), rng.integers(0, 2, 300)
+    federation = Federation.from_arrays(x, y, client=np.arange(300) % 100, test=(x, y))
+    training = {"rounds": 50, "proportion": 0.1, "local_steps": 1}
+    (run,) = study(federation, methods=["uniform"], availability="IDL", training=training, seeds=(0,)).runs
+    reached = {name for record in run.records for name in record.cohort or ()}
+    assert len(reached) > 95

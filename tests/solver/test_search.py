@@ -65,6 +65,18 @@ def test_row_bound_is_never_below_the_best(seed: int, kernels: object) -> None:
     assert np.sort(each)[-size:].sum() == bound
 
 
+def test_walks_do_not_exchange_twins(kernels: object) -> None:
+    # Two twins at either end of a line and one in the middle, choose two: the best is one of each end. From there, exchanges of
+    # twins change nothing; a walk of one move must take the middle instead, which costs 1.
+    points = np.array([0.0, 0.0, 1.0, 2.0, 2.0])
+    W, ids = np.abs(points[:, None] - points), np.arange(5)
+    inside, tabu = np.array([True, False, False, True, False]), np.zeros(5, dtype=np.int64)
+    adds = W[[0, 3]].sum(axis=0)
+    low, high = np.empty(5, dtype=np.int64), np.empty(5, dtype=np.int64)
+    leave, enter, change = kernels.best_swap(W, ids, adds, inside, tabu, 0, low, high, 1e-9)  # type: ignore[attr-defined]
+    assert (leave, enter, change) == (0, 2, -1.0)
+
+
 def test_ties_keep_the_value_and_favour_nobody(kernels: object) -> None:
     # Eight equal clients, choose two, 2000 times: each is chosen 500 times, standard deviation 19.4; 6 of them are 117.
     W, gains, ids = 1.0 - np.eye(8), np.zeros(8), np.arange(8)

@@ -180,12 +180,19 @@ class Federation:
             raise DataError(f"x, y and client must have one length, got {len(x)}, {len(labels)} and {len(owners)}")
         if len(labels) == 0:
             raise DataError("a federation needs at least one training example, got none")
+        if len(test[0]) != len(test_labels):
+            raise DataError(f"test: x and y must have one length, got {len(test[0])} and {len(test_labels)}")
         unique, owner_index = np.unique(owners, return_inverse=True)
         num_labels = int(max(labels.max(), test_labels.max(initial=0))) + 1
         train = _grouped(x, labels, owner_index, len(unique))
         validation_part = None
         if validation is not None:
             validation_labels = _labels(validation[1], "validation")
+            lengths = (len(validation[0]), len(validation_labels), len(validation[2]))
+            if len(set(lengths)) != 1:
+                raise DataError(
+                    f"validation: x, y and client must have one length, got {lengths[0]}, {lengths[1]} and {lengths[2]}"
+                )
             strangers = np.setdiff1d(validation[2], unique)
             if len(strangers):
                 raise DataError(f"client {strangers[0].item()!r} has validation examples but no training example")

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from fedgs.config import Config, Evaluation, Execution, Training
+from fedgs.config import Evaluation, Execution, Training
 from fedgs.data.base import Data, Defaults
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError
+from fedgs.experiments.grid import build_config
 from fedgs.experiments.runner import Finished, Prepared, Progress, prepare, run_all, run_tables
 from fedgs.models import as_model
 from fedgs.registry import Variant
@@ -100,9 +101,11 @@ def compare(
         "evaluation": evaluation or Evaluation(),
         "execution": execution or Execution(),
     }
+    if isinstance(seeds, int):
+        raise ConfigError(f"seeds must be a collection of integers, such as range({seeds}); got {seeds}")
     seeds = list(seeds)
     configs = [
-        Config(**{"method": method, "seed": seed, "label": label, **common})
+        build_config({"method": method, "seed": seed, "label": label, **common})
         for label, method in labelled_methods
         for seed in seeds
     ]

@@ -18,7 +18,7 @@ from fedgs.config import Config
 from fedgs.errors import ConfigError
 from fedgs.registry import nearest, variant_class
 
-__all__ = ["COMPARISON", "Grid", "expand", "parse_override", "read_config"]
+__all__ = ["COMPARISON", "Grid", "build_config", "expand", "parse_override", "read_config"]
 
 Tables = dict[str, Any]
 FAMILIES = ("data", "availability", "method", "model")
@@ -102,8 +102,8 @@ def expand(given: Mapping[str, Any] | None, overrides: Iterable[tuple[str, Any]]
     if given is not None:
         tables = _merged(tables, given, sources, file)
     axes = _axes(tables.pop("grid", {}))
-    late: list[tuple[str, Any]] = []
-    for key, value in overrides:
+    late: list[tuple[str, Any]] = _beside_axes(tables, axes)
+    for key, value in sorted(overrides, key=lambda override: "." in override[0]):  # whole variants before their settings
         _override(tables, axes, late, key, value)
         sources[key] = "--set"
     return Grid(_combinations(tables, axes, late), axes, sources)
@@ -158,6 +158,16 @@ def _axes(grid: Any) -> dict[str, list[Any]]:
     return axes
 
 
+def _beside_axes(tables: Tables, axes: Mapping[str, list[Any]]) -> list[tuple[str, Any]]:
+    """Settings of a variant that stand beside an axis of variants: they apply to all of those that have them."""
+    settings: list[tuple[str, Any]] = []
+    for family in FAMILIES:
+        table = tables.get(family)
+        if family in axes and isinstance(table, Mapping):
+            settings += [(f"{family}.{key}", value) for key, value in table.items() if key != "name"]
+    return settings
+
+
 def _override(tables: Tables, axes: dict[str, list[Any]], late: list[tuple[str, Any]], key: str, value: Any) -> None:
     key = key.removeprefix("grid.")
     family, _, setting = key.partition(".")
@@ -207,7 +217,7 @@ def _combinations(tables: Tables, axes: dict[str, list[Any]], late: Sequence[tup
             if _has(combination, key):
                 used.add(key)
                 _put(combination, key, value)
-        config = _config(combination)
+        config = build_config(combination)
         identity = repr(config)
         if identity not in seen:
             seen.add(identity)
@@ -218,15 +228,20 @@ def _combinations(tables: Tables, axes: dict[str, list[Any]], late: Sequence[tup
     return configs
 
 
-def _config(tables: Tables) -> Config:
+def build_config(tables: Mapping[str, Any]) -> Config:
+    """One configuration from tables or objects; a preset such as "fedprox" becomes what it stands for.
+
+    >>> build_config({"data": "synthetic", "availability": "IDL", "method": "fedprox"}).training.mu
+    0.01
+    """
     method = tables.get("method")
-    preset = PRESETS.get(str(method.get("name"))) if isinstance(method, Mapping) else None
-    if preset is not None and isinstance(method, Mapping):
-        tables = {
-            **tables,
-            "method": {**method, **preset["method"]},
-            "training": {**preset["training"], **tables.get("training", {})},
-        }
+    named = {"name": method} if isinstance(method, str) else method
+    preset = PRESETS.get(str(named.get("name"))) if isinstance(named, Mapping) else None
+    if preset is not None and isinstance(named, Mapping):
+        training = tables.get("training", {})
+        if isinstance(training, BaseModel):
+            training = {key: getattr(training, key) for key in training.model_fields_set}
+        tables = {**tables, "method": {**named, **preset["method"]}, "training": {**preset["training"], **training}}
     return Config(**tables)
 
 

@@ -112,16 +112,37 @@ def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[
             checked.add(shape_key)
             check_model(one.plan.work.model, loaded[key])
         prepared.append(one)
-    return prepared
+    return _distinct(prepared)
+
+
+def _distinct(prepared: Sequence[Prepared]) -> list[Prepared]:
+    """One of each run: those that differ in rounds or execution only are the same run, and the longest stands for it.
+
+    Raises:
+        ConfigError: the same run is asked for under two labels.
+    """
+    kept: dict[str, Prepared] = {}
+    for one in prepared:
+        other = kept.get(one.folder_name)
+        if other is not None and other.config.label != one.config.label:
+            raise ConfigError(
+                f"the methods labelled {other.config.label!r} and {one.config.label!r} are the same run; give one of them"
+            )
+        if other is None or one.plan.rounds > other.plan.rounds:
+            kept[one.folder_name] = one
+    return list(kept.values())
 
 
 def prepare_one(config: Config, federation: Federation) -> Prepared:
-    """One configuration, checked against its federation."""
+    """One configuration, checked against its federation and this machine."""
+    if len(federation.test) == 0:
+        raise ConfigError(f"the server's test set must hold at least one example; {federation.name} has none")
     model = as_model(config.model) if config.model is not None else _default_model(config.data, federation)
     config = config.model_copy(update={"model": model})
     training = config.training
     limit = cohort_limit(training, len(federation))
     work = Work(federation, model, training.mu, training.local_steps, training.batch_size, training.precision)
+    make_engine(config.execution.engine, config.execution.device, work)  # refuses what this machine cannot do
     plan = Plan(
         federation=federation,
         availability=config.availability,  # type: ignore[arg-type]
@@ -190,13 +211,10 @@ class _Job:
     tables: dict[str, Any] = field(default_factory=dict)
 
     def is_finished(self) -> bool:
-        if self.folder is None or not self.folder.exists() or self.folder.failure() is not None:
+        """Whether record T is there: the last one, or that of a run that went further."""
+        if self.folder is None or not self.folder.exists() or not self.folder.is_whole("rounds.jsonl"):
             return False
-        if not self.folder.is_whole("rounds.jsonl"):
-            return False
-        records = self.folder.records()
-        # The last record of a finished run has no cohort; one with more rounds than asked for is finished too.
-        return bool(records) and records[-1].cohort is None and records[-1].round >= self.prepared.plan.rounds
+        return len(self.folder.records()) > self.prepared.plan.rounds
 
 
 def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -> list[Finished]:
@@ -322,8 +340,19 @@ def _result(job: _Job, sink: Sink | None) -> Finished:
         return Finished(job.prepared, job.tables, sink.records, sink.failure, None, reused=False)
     assert job.folder is not None
     tables = job.tables or job.folder.config()
+    tables = {**tables, "training": {**tables.get("training", {}), "rounds": job.prepared.plan.rounds}}
     failure = getattr(sink, "failure", None)
-    return Finished(job.prepared, tables, job.folder.records(), failure, job.folder, reused=sink is None)
+    records = _first_rounds(job.folder.records(), job.prepared.plan.rounds)
+    return Finished(job.prepared, tables, records, failure, job.folder, reused=sink is None)
+
+
+def _first_rounds(records: list[Record], rounds: int) -> list[Record]:
+    """The records of a run of `rounds` rounds, from those of one that may have gone further."""
+    if len(records) <= rounds + 1:
+        return records
+    last = records[rounds]
+    final = Record(rounds, test_loss=last.test_loss, test_accuracy=last.test_accuracy, valid_loss=last.valid_loss)
+    return [*records[:rounds], final]
 
 
 def run_tables(prepared: Prepared, *, engine: str, reason: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ checkpoints.
 """
 
 import contextlib
+import inspect
 import logging
 import multiprocessing
 import os
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import ConfigDict
 
@@ -75,6 +76,7 @@ class _Order:
     tables: list[dict[str, Any]]
     federations: list[Path]
     of_run: list[int]
+    data_sources: list[str | None]
     fingerprints: list[str]
     plugins: list[Path]
     out: Path | None
@@ -111,6 +113,7 @@ def run_in_workers(
                 [prepared[run].config.tables() for run in runs],
                 shared,
                 [position[id(prepared[run].plan.federation)] for run in runs],
+                [_source(prepared[run].config.data) for run in runs],
                 [prepared[run].fingerprint for run in runs],
                 list(loaded_plugins().values()),
                 out,
@@ -240,7 +243,8 @@ def _carry_out(pipe: Connection, order: _Order) -> None:
         load_plugin(path)
     federations = [open_folder(folder) for folder in order.federations]
     prepared = [
-        prepare_one(_rebuilt(tables), federations[number]) for tables, number in zip(order.tables, order.of_run, strict=True)
+        prepare_one(_rebuilt(tables, source), federations[number])
+        for tables, source, number in zip(order.tables, order.data_sources, order.of_run, strict=True)
     ]
     for one, expected in zip(prepared, order.fingerprints, strict=True):
         if one.fingerprint != expected:
@@ -276,12 +280,20 @@ class _Elsewhere(Data):
     """Stands for a data set whose federation is already there; keeps its settings for the records."""
 
     model_config = ConfigDict(extra="allow")
+    defined_in: ClassVar[str | None] = None
 
 
-def _rebuilt(tables: Mapping[str, Any]) -> Config:
+def _source(data: Any) -> str | None:
+    """The file that defines a data set of the user's own, part of a run's identity."""
+    return None if type(data).__module__.startswith("fedgs.") else inspect.getsourcefile(type(data))
+
+
+def _rebuilt(tables: Mapping[str, Any], source: str | None) -> Config:
     """The configuration in this process, its variants found by name."""
     settings = {key: value for key, value in tables["data"].items() if key != "name"}
-    stand_in = type("_Elsewhere", (_Elsewhere,), {"name": tables["data"].get("name", ""), "__module__": __name__})
+    stand_in = type(
+        "_Elsewhere", (_Elsewhere,), {"name": tables["data"].get("name", ""), "__module__": __name__, "defined_in": source}
+    )
     return Config(**{**tables, "data": stand_in(**settings)})
 
 

@@ -66,9 +66,10 @@ def grow(H: Any, ids: Any, gains: Any, first: int, chosen: Any, inside: Any, add
 
 
 @inlined
-def best_swap(H: Any, ids: Any, adds: Any, inside: Any, tabu: Any, now: int, low: Any, high: Any) -> Any:
+def best_swap(H: Any, ids: Any, adds: Any, inside: Any, tabu: Any, now: int, low: Any, high: Any, tolerance: float) -> Any:
     """The exchange that changes the value most, tabu positions left alone: (leave, enter, change), (-1, -1, -inf) if none.
 
+    Exchanges of twins are left out: positions next to each other whose exchange changes nothing would use up the moves of a walk.
     Only positions that could beat the pair (smallest inside, largest outside) are compared: exact, and about O(p).
     """
     least, most, leave, enter = np.inf, -np.inf, -1, -1
@@ -81,7 +82,14 @@ def best_swap(H: Any, ids: Any, adds: Any, inside: Any, tabu: Any, now: int, low
                 most, enter = adds[j], j
     if leave < 0 or enter < 0:
         return -1, -1, -np.inf
-    floor = most - least - H[ids[leave], ids[enter]]
+    row = H[ids[leave]]
+    near = 1e6 * tolerance
+    floor = most - least - row[ids[enter]]
+    if row[ids[enter]] <= near and abs(floor) <= tolerance:
+        floor = -np.inf
+        for j in range(len(ids)):
+            if tabu[j] <= now and not inside[j] and row[ids[j]] > near:
+                floor = max(floor, adds[j] - least - row[ids[j]])
     lows, highs = 0, 0
     for j in range(len(ids)):
         if tabu[j] <= now:
@@ -104,8 +112,10 @@ def best_swap(H: Any, ids: Any, adds: Any, inside: Any, tabu: Any, now: int, low
             gap = adds[j] - own
             if gap > change and gap >= floor:
                 gap -= row[ids[j]]
-                if gap > change:
+                if gap > change and (abs(gap) > tolerance or row[ids[j]] > near):
                     change, leave, enter = gap, i, j
+    if change == -np.inf:
+        leave = -1
     return leave, enter, change
 
 
@@ -134,7 +144,7 @@ def walk(
         tabu[j] = 0
         best[j] = inside[j]
     while now < 1_000_000:
-        leave, enter, change = best_swap(H, ids, adds, inside, tabu, now, low, high)
+        leave, enter, change = best_swap(H, ids, adds, inside, tabu, now, low, high, tolerance)
         if leave < 0 or (idle == 0 and change <= tolerance):
             break
         exchange(H, ids, adds, inside, leave, enter)

@@ -198,11 +198,14 @@ def _walk(
         outs, ins = np.flatnonzero(inside & free), np.flatnonzero(~inside & free)
         if len(outs) == 0 or len(ins) == 0:
             break
-        change = adds[ins] - adds[outs, None] - W[np.ix_(outs, ins)]  # (leaving, entering)
+        between = W[np.ix_(outs, ins)]  # (leaving, entering)
+        change = adds[ins] - adds[outs, None] - between
+        # Exchanges of twins, next to each other, that change nothing would use up the moves of a walk.
+        change[(np.abs(change) <= tolerance) & (between <= 1e6 * tolerance)] = -np.inf
         place = int(np.argmax(change))
         leave, enter = outs[place // len(ins)], ins[place % len(ins)]
         gain = float(change.flat[place])
-        if idle == 0 and gain <= tolerance:
+        if gain == -np.inf or (idle == 0 and gain <= tolerance):
             break
         adds += W[enter] - W[leave]
         inside[leave], inside[enter] = False, True

@@ -45,8 +45,8 @@ def solve(
 
     Args:
         problem: what to maximise.
-        effort: iterations, not seconds. "fast": starts and descent. "default": and 4 to 12 short rounds of tabu search. "thorough": a
-            second's worth of them, and branch and bound in pools of up to 300 clients.
+        effort: moves, not seconds. "fast": starts and descent. "default": and 4 to 8 short rounds of tabu search. "thorough":
+            a second's worth of them, and branch and bound in pools of up to 300 clients.
         time_limit: seconds > 0 (the paper's tau_max); when they are over, the best cohort found so far is returned, with status
             "time_limit".
         seed: decides between equals, and draws what the search tries; an integer >= 0 or a generator.
