@@ -120,11 +120,11 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
     """Short rounds from strong perturbations, or, for "thorough", about 10⁵ moves in long rounds: half a second at 500 clients.
 
     >>> planned("default", 100, 10, plain_numpy=False).rounds
-    8
+    9
     """
     swaps = max(2, min(size, count - size) // 2)
     if effort != "thorough":
-        rounds = 0 if effort == "fast" else 4 if plain_numpy else min(max(count * size // 40, 4), 8)
+        rounds = 0 if effort == "fast" else 4 if plain_numpy else min(max(count * size // 40, 4), 8 + size // 10, 12)
         return Plan(rounds, min(25, 8 + 2 * count // 5), np.array([5, 10, 2, 3, 2, swaps]))
     idle = min(max(30 * min(size, count - size), 100), 1500)
     stay = min(size // 10, 5)
