@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -72,23 +73,25 @@ COMMAND = [
 ]  # fmt: skip
 
 
-def run(folder: Path, phase: str | None) -> int:
+STUDY = ["--set", 'method=["fedgs", "md"]', "--set", "seed=[0, 1]", "--set", "execution.engine=auto"]
+
+
+def run(folder: Path, phase: str | None, more: Sequence[str] = ()) -> int:
     environment = {**os.environ, "KILL_MARKER": str(folder / "killed"), "OMP_NUM_THREADS": "1"}
     environment.pop("KILL_PHASE", None)
     if phase is not None:
         environment["KILL_PHASE"] = phase
-    done = subprocess.run(COMMAND, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*COMMAND, *more], cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode
 
 
-def records(folder: Path) -> bytes:
-    (file,) = (folder / "out").rglob("rounds.jsonl")
-    return file.read_bytes()
+def records(folder: Path) -> dict[str, bytes]:
+    return {file.parent.name: file.read_bytes() for file in sorted((folder / "out").rglob("rounds.jsonl"))}
 
 
 @pytest.fixture(scope="module")
-def unbroken(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("unbroken")
     (folder / "killer.py").write_text(KILLER)
     assert run(folder, None) == 0
@@ -96,10 +99,21 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.mark.parametrize("phase", ["selection", "training", "aggregation", "record", "checkpoint"])
-def test_a_killed_run_goes_on_to_the_same_records(phase: str, unbroken: bytes, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_to_the_same_records(phase: str, unbroken: dict[str, bytes], tmp_path: Path) -> None:
     (tmp_path / "killer.py").write_text(KILLER)
     assert run(tmp_path, phase) == -signal.SIGKILL
     assert (tmp_path / "killed").exists()
     assert records(tmp_path) != unbroken
     assert run(tmp_path, phase) == 0
     assert records(tmp_path) == unbroken
+
+
+def test_a_killed_study_of_several_stacked_runs_goes_on_too(tmp_path: Path) -> None:
+    for name in ("unbroken", "broken"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "killer.py").write_text(KILLER)
+    assert run(tmp_path / "unbroken", None, STUDY) == 0
+    assert run(tmp_path / "broken", "checkpoint", STUDY) == -signal.SIGKILL
+    assert run(tmp_path / "broken", "checkpoint", STUDY) == 0
+    assert records(tmp_path / "broken") == records(tmp_path / "unbroken")
+    assert len(records(tmp_path / "broken")) == 4
