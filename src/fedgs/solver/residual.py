@@ -124,13 +124,8 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
     """
     swaps = max(2, min(size, count - size) // 2)
     if effort != "thorough":
-        rounds = (
-            0
-            if effort == "fast"
-            else 4
-            if plain_numpy
-            else min(max(count * size // 40, 4), 8 + size // 10, 12 if count < 500 else 6)
-        )
+        most = min(8 + size // 10, 12 if count < 500 else 6)
+        rounds = {"fast": 0, "default": 4 if plain_numpy else min(max(count * size // 40, 4), most)}[effort]
         return Plan(rounds, min(25, 8 + 2 * count // 5), np.array([5, 10, 2, 3, 2, swaps]))
     idle = min(max(30 * min(size, count - size), 100), 1500)
     stay = min(size // 10, 5)
