@@ -56,3 +56,19 @@ def test_importing_every_module_leaves_global_random_state_alone() -> None:
         "assert before == after"
     )
     loaded_after(statement)
+
+
+WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; "  # as if it were not installed
+
+
+def test_without_torch_the_error_says_what_to_install() -> None:
+    statement = WITHOUT_TORCH + "import fedgs\ntry:\n    fedgs.compare\nexcept ImportError as error:\n    print(error)"
+    out = subprocess.run([sys.executable, "-c", statement], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "this needs 'torch', which is not installed: pip install 'fedgs[sim]'"
+
+
+def test_without_torch_the_command_line_says_what_to_install() -> None:
+    statement = WITHOUT_TORCH + "sys.argv = ['fedgs', 'run']; from fedgs.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", statement], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "fedgs: this needs 'torch', which is not installed: pip install 'fedgs[sim]'\n"

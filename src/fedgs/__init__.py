@@ -46,7 +46,12 @@ __all__ = ["__version__", *_PUBLIC]
 
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
-        return getattr(importlib.import_module(_PUBLIC[name]), name)
+        try:
+            return getattr(importlib.import_module(_PUBLIC[name]), name)
+        except ModuleNotFoundError as error:
+            from fedgs.errors import missing_extra
+
+            raise missing_extra(error) or error from None
     raise AttributeError(f"module 'fedgs' has no attribute {name!r}")
 
 

@@ -9,6 +9,14 @@ import traceback
 from pathlib import Path
 
 _PACKAGE = str(Path(__file__).resolve().parent)
+_EXTRAS = {
+    "torch": "sim",
+    "pooch": "sim",
+    "matplotlib": "report",
+    "plotly": "report",
+    "cryptography": "secure",
+    "flwr": "flower",
+}
 
 
 class FedgsError(Exception):
@@ -70,6 +78,16 @@ def require_extra(module: str, extra: str) -> MissingExtraError:
     "this needs 'torch', which is not installed: pip install 'fedgs[sim]'"
     """
     return MissingExtraError(f"this needs '{module}', which is not installed: pip install 'fedgs[{extra}]'")
+
+
+def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
+    """The error to show where an import failed for want of an extra, or None where something else is missing.
+
+    >>> str(missing_extra(ModuleNotFoundError("No module named 'torch'", name="torch")))
+    "this needs 'torch', which is not installed: pip install 'fedgs[sim]'"
+    """
+    module = (error.name or "").split(".")[0]
+    return require_extra(module, _EXTRAS[module]) if module in _EXTRAS else None
 
 
 def own_traceback(exception: BaseException) -> str:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from fedgs.config import Config
-from fedgs.errors import FedgsError, UserError
+from fedgs.errors import FedgsError, UserError, missing_extra
 from fedgs.experiments.grid import Grid, expand, parse_override, read_config
 from fedgs.registry import load_plugin
 
@@ -62,6 +62,12 @@ def exit_codes() -> Iterator[None]:
     except FedgsError as error:
         console(stderr=True).print(f"fedgs: {error}")
         raise SystemExit(1) from None
+    except ModuleNotFoundError as error:
+        missing = missing_extra(error)
+        if missing is None:
+            raise
+        console(stderr=True).print(f"fedgs: {missing}")
+        raise SystemExit(2) from None
     except KeyboardInterrupt:
         console(stderr=True).print("fedgs: interrupted; the same command goes on where this one stopped")
         raise SystemExit(130) from None
