@@ -9,7 +9,7 @@ from pydantic import Field
 from fedgs.arrays import FloatMatrix
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
 from fedgs.errors import ConfigError, SelectionError, require_extra
-from fedgs.graph import ClientGraph, Graph, client_features
+from fedgs.graph import ClientGraph, Graph, checked_once, client_features
 from fedgs.registry import Variant, register
 from fedgs.sampling.base import Sampler, Wish
 from fedgs.sampling.growing import grown_by_features, grown_by_products, nobody_seen
@@ -141,7 +141,7 @@ class FedGS(Sampler):
         if "distance" not in view.memory:
             raise SelectionError("'fedgs' needs the distances that start(clients) gives in view.memory, got none")
         problem = SelectionProblem(
-            distance=view.memory["distance"],
+            distance=checked_once(view.memory["distance"]),  # the matrix is the same in every round
             balance_penalty=balance_penalty(view.counts, view.cohort_limit, view.available, self.scale),
             cohort_size=view.cohort_size,
             pair_weight=pair_weight(self.alpha, self.scale, len(view.clients), view.cohort_size),
