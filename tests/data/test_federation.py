@@ -50,7 +50,7 @@ def test_examples_stay_with_their_owner_in_their_order(seed: int) -> None:
         ({"test": (X, Y - 2)}, "test: labels must be integers >= 0, got -2"),
         ({"test": (X[:, :3], Y)}, r"test examples have shape \(3,\), training examples \(4,\)"),
         ({"test": (X.astype(int), Y)}, "test examples are int64, training examples float32"),
-        ({"test": (X[:3], Y)}, "the test part has 3 examples, 4 labels"),
+        ({"test": (X[:3], Y)}, "test: x and y must have one length, got 3 and 4"),
         ({"x": X * np.nan}, "examples must be finite; client 'a' has NaN or inf in its training part"),
         ({"test": (X + np.inf, Y)}, "examples must be finite; the test set has NaN or inf"),
         ({"validation": (X, Y, np.array(["a", "b", "c", "a"]))}, "client 'c' has validation examples but no training example"),

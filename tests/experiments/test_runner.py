@@ -210,9 +210,8 @@ def test_runs_that_differ_in_rounds_only_are_one_run(toy_federation: Federation,
 
     tables = {"data": "synthetic", "availability": "IDL", "method": "uniform"}
     configs = [build_config({**tables, "training": {"rounds": rounds, "local_steps": 1}}) for rounds in (3, 5)]
-    prepared = prepare(configs)
-    assert [one.plan.rounds for one in prepared] == [5]
-    (finished,) = run_all(prepared, out=tmp_path)
+    (finished,) = run_all(prepare(configs), out=tmp_path)
+    assert finished.prepared.plan.rounds == 5
     assert len(finished.records) == 6
 
 

@@ -112,7 +112,7 @@ def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[
             checked.add(shape_key)
             check_model(one.plan.work.model, loaded[key])
         prepared.append(one)
-    return _distinct(prepared)
+    return prepared
 
 
 def _distinct(prepared: Sequence[Prepared]) -> list[Prepared]:
@@ -180,10 +180,11 @@ def run_all(
 
     Raises:
         OutputError: `out` belongs to something else or is in use.
-        ConfigError: several workers are asked for, and a part of a run cannot be built in another process.
+        ConfigError: the same run under two labels, or several workers where a part of a run cannot be built in another process.
     """
     from fedgs.experiments.workers import run_in_workers, worker_count  # which imports this module
 
+    prepared = _distinct(prepared)
     workers = worker_count(prepared)
     with contextlib.nullcontext() if out is None else claim(out):
         if workers > 1 and not all(job.is_finished() for job in _jobs(prepared, out)):
