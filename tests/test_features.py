@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import fedgs
-from fedgs.availability import LessDataFirst
+from fedgs.availability import Attendance, LessDataFirst
 from fedgs.data import Federation
 from fedgs.data.federation import Normalization
 from fedgs.errors import ClientError, ConfigError
@@ -236,7 +236,8 @@ def plan_of(federation: Federation, sampler: FedGS, **settings: Any) -> Plan:
         "evaluate_every": 2,
         "seed": 0,
     }
-    return Plan(federation, LessDataFirst(beta=0.7, seed=1), sampler, work_of(federation), **{**values, **settings})
+    attendance = Attendance(LessDataFirst(beta=0.7, seed=1), federation.clients)
+    return Plan(federation, attendance, sampler, work_of(federation), **{**values, **settings})
 
 
 class Kept:

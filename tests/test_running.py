@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fedgs.arrays import IntArray
-from fedgs.availability import Ideal
+from fedgs.availability import Attendance, Ideal
 from fedgs.data import Federation
 from fedgs.experiments.compare import compare
 from fedgs.local import LoopEngine
@@ -62,7 +62,7 @@ def test_memory_does_not_grow_with_the_rounds() -> None:
         seen.append(tracemalloc.get_traced_memory()[0])
 
     work = Work(federation, LogisticRegression(), 0.0, 1, 2)
-    plan = Plan(federation, Ideal(seed=0), Uniform(), work, 120, 5, 0.1, 1.0, 1000, 0)
+    plan = Plan(federation, Attendance(Ideal(seed=0), federation.clients), Uniform(), work, 120, 5, 0.1, 1.0, 1000, 0)
     tracemalloc.start()
     try:
         drive([LiveRun(plan, None, on_round, lambda *end: None, lambda failed: None)], LoopEngine())

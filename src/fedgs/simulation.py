@@ -17,7 +17,7 @@ import torch
 from fedgs import rng
 from fedgs.aggregation import WeightedMean
 from fedgs.arrays import FloatArray, IntArray
-from fedgs.availability import Availability, draw_available
+from fedgs.availability import Attendance, Present
 from fedgs.checkpoint import State
 from fedgs.clients import Memory, Outcome, Selection, View, checked_selection
 from fedgs.data.federation import Federation
@@ -39,7 +39,7 @@ class Plan:
     """One run, everything in it resolved and checked.
 
     Attributes:
-        federation, availability, sampler, work: the parts.
+        federation, attendance, sampler, work: the parts; plans that meet the same clients may share the attendance.
         rounds: T.
         cohort_limit: M.
         learning_rate, decay: eta of round t is learning_rate * decay^t.
@@ -49,7 +49,7 @@ class Plan:
     """
 
     federation: Federation
-    availability: Availability
+    attendance: Attendance
     sampler: Sampler
     work: Work
     rounds: int
@@ -61,7 +61,7 @@ class Plan:
     data_seed: int = 0
 
     def __post_init__(self) -> None:
-        self.availability.check(self.federation.clients, self.rounds)
+        self.attendance.availability.check(self.federation.clients, self.rounds)
         self.sampler.check(self.federation.clients, self.cohort_limit)
         for wish in (self.wish("start"), self.wish("round")):
             if wish is not None:
@@ -119,17 +119,17 @@ def start_run(plan: Plan) -> Generator[Request, Any, State]:
 
 def run_round(plan: Plan, state: State) -> Generator[Request, Any, tuple[State, Record]]:
     """One round (Algorithm 1): who is there, who is selected, local training, aggregation."""
-    available, status = draw_available(plan.availability, plan.federation.clients, state.round)  # A_t
+    present = plan.attendance.at(state.round)  # A_t
     metrics = yield from evaluate(plan, state)  # of theta^t, before the update
-    if len(available) == 0:
-        return advance(state, state.parameters), describe(plan, state, available, metrics, status=status)
-    view = yield from observe(plan, state, available)  # v_k, and losses if the sampler asks for them
+    if not present.names:
+        return advance(state, state.parameters), describe(plan, state, present, metrics)
+    view = yield from observe(plan, state, present.clients)  # v_k, and losses if the sampler asks for them
     selection = checked_selection(plan.sampler.select(view, rng.stream(plan.seed, "select", state.round)), view)  # S_t
     parameters, outcome = yield from train_selected(plan, state, selection)  # theta^{t+1} = sum of w_k theta_k
     after = advance(state, parameters, selection=selection)  # v_k += 1 for k in S_t
     if plan.remembers:
         after = State(after.round, after.parameters, after.counts, plan.remembers.observe(state.memory, view, outcome))
-    return after, describe(plan, state, available, metrics, status=status, selection=selection, weights=outcome.weights)
+    return after, describe(plan, state, present, metrics, selection=selection, weights=outcome.weights)
 
 
 def evaluate(plan: Plan, state: State) -> Generator[Request, Any, tuple[Metrics, Metrics | None] | None]:
@@ -187,10 +187,9 @@ def advance(state: State, parameters: torch.Tensor, *, selection: Selection | No
 def describe(
     plan: Plan,
     state: State,
-    available: IntArray,
+    present: Present,
     metrics: tuple[Metrics, Metrics | None] | None,
     *,
-    status: str | None,
     selection: Selection | None = None,
     weights: FloatArray | None = None,
 ) -> Record:
@@ -199,12 +198,12 @@ def describe(
     chosen = selection if selection is not None else Selection(np.empty(0, dtype=np.int64))
     return Record(
         round=state.round,
-        available=[names[k] for k in available.tolist()],
-        num_available=len(available),
+        available=present.names,
+        num_available=len(present.names),
         cohort=[names[k] for k in chosen.clients.tolist()],
         draws=None if chosen.draws is None else chosen.draws.tolist(),
         weights=[] if weights is None else weights.tolist(),
-        selection_status=status if selection is None else chosen.status,
+        selection_status=present.status if selection is None else chosen.status,
         selection_objective=chosen.objective,
         selection_upper_bound=chosen.upper_bound,
         **_losses(metrics),

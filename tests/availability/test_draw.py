@@ -12,6 +12,7 @@ import torch
 from fedgs import Clients
 from fedgs.arrays import FloatArray
 from fedgs.availability import (
+    Attendance,
     Availability,
     Ideal,
     LabelCycle,
@@ -188,3 +189,14 @@ def test_rates_of_others_are_checked(values: tuple[float, ...], message: str) ->
 def test_a_mode_without_rates_says_what_it_must_define() -> None:
     with pytest.raises(TypeError, match=r"Availability must define rates\(round, clients\)"):
         draw_available(Availability(), clients_of(2), 0)
+
+
+def test_an_attendance_gives_what_the_draws_give_in_any_order_of_rounds(toy: Clients) -> None:
+    mode = LessDataFirst(empty_round="skip", seed=5)
+    attendance = Attendance(mode, toy)
+    for t in (3, 0, 0, 7, 3, 1):
+        present, (available, status) = attendance.at(t), draw_available(mode, toy, t)
+        np.testing.assert_array_equal(present.clients, available)
+        assert (present.names, present.status) == ([toy.names[k] for k in available], status)
+    with pytest.raises(ValueError, match="read-only"):
+        attendance.at(2).clients[:] = 0  # a sampler cannot take clients away from another run

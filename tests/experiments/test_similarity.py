@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fedgs
+from fedgs.availability import Attendance
 from fedgs.config import Config
 from fedgs.data import Federation
 from fedgs.errors import ConfigError, RunError
@@ -78,7 +79,8 @@ def test_a_client_that_fails_is_named(toy_federation: Federation) -> None:
 def test_the_graph_is_the_one_that_a_run_begins_with(toy_federation: Federation, similarity: Any) -> None:
     sampler = FedGS(graph=Graph(similarity=similarity))
     work = Work(toy_federation, LogisticRegression(), 0.0, 2, 4)
-    plan = Plan(toy_federation, fedgs.LessDataFirst(seed=0), sampler, work, 1, 2, 0.1, 1.0, 1, 3, data_seed=2)
+    attendance = Attendance(fedgs.LessDataFirst(seed=0), toy_federation.clients)
+    plan = Plan(toy_federation, attendance, sampler, work, 1, 2, 0.1, 1.0, 1, 3, data_seed=2)
     starts: list[Any] = []
     drive([LiveRun(plan, None, lambda *_: None, lambda *_: None, lambda _: None, starts.append)], LoopEngine())
     made, cost = made_graph(plan)
@@ -93,7 +95,8 @@ def test_a_graph_is_made_for_fedgs_alone_and_before_round_0(toy_federation: Fede
     work = Work(toy_federation, LogisticRegression(), 0.0, 2, 4)
 
     def plan(sampler: Any) -> Plan:
-        return Plan(toy_federation, fedgs.LessDataFirst(seed=0), sampler, work, 1, 2, 0.1, 1.0, 1, 0)
+        attendance = Attendance(fedgs.LessDataFirst(seed=0), toy_federation.clients)
+        return Plan(toy_federation, attendance, sampler, work, 1, 2, 0.1, 1.0, 1, 0)
 
     with pytest.raises(ConfigError, match=r"^a client graph is made for method 'fedgs', got 'uniform'$"):
         made_graph(plan(fedgs.Uniform()))

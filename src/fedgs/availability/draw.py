@@ -1,5 +1,6 @@
 """Drawing A_t from rates: one function for all modes."""
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -9,7 +10,7 @@ from fedgs.availability.base import Availability, checked_rates
 from fedgs.clients import Clients
 from fedgs.rng import stream
 
-__all__ = ["activity", "draw_available"]
+__all__ = ["Attendance", "Present", "activity", "draw_available"]
 
 
 def draw_available(availability: Availability, clients: Clients, round: int) -> tuple[IntArray, Literal["skipped"] | None]:
@@ -36,6 +37,45 @@ def draw_available(availability: Availability, clients: Clients, round: int) -> 
         present = _draw_given_somebody(rates, rng)
     available = np.flatnonzero(present).astype(np.int64)
     return available, None if len(available) else "skipped"
+
+
+@dataclass(frozen=True, eq=False)
+class Present:
+    """Who is there in a round.
+
+    Attributes:
+        clients: (a,) ascending indices, read-only.
+        names: their own keys, in the same order.
+        status: "skipped" where the round passes without anybody, else None.
+    """
+
+    clients: IntArray
+    names: list[str | int]
+    status: Literal["skipped"] | None
+
+
+class Attendance:
+    """Clients under an availability mode, round by round. Runs that meet the same clients share one and draw each round once.
+
+    >>> from fedgs.availability import Ideal
+    >>> attendance = Attendance(Ideal(), Clients(("a", "b"), np.array([10, 40])))
+    >>> attendance.at(0).names, attendance.at(0) is attendance.at(0)
+    (['a', 'b'], True)
+    """
+
+    def __init__(self, availability: Availability, clients: Clients) -> None:
+        self.availability = availability
+        self.clients = clients
+        self._last: tuple[int, Present] | None = None
+
+    def at(self, round: int) -> Present:
+        """A_t, see `draw_available`; the last round is kept, since runs are driven side by side."""
+        if self._last is None or self._last[0] != round:
+            available, status = draw_available(self.availability, self.clients, round)
+            available.setflags(write=False)
+            names = self.clients.names
+            self._last = round, Present(available, [names[k] for k in available.tolist()], status)
+        return self._last[1]
 
 
 def activity(availability: Availability, clients: Clients, rounds: int) -> BoolArray:

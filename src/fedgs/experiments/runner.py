@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 import fedgs
+from fedgs.availability import Attendance
 from fedgs.checkpoint import State, load_checkpoint
 from fedgs.clients import Clients, Memory
 from fedgs.config import Config, cohort_limit, fingerprint
@@ -26,7 +27,20 @@ from fedgs.requests import Engine, Work
 from fedgs.sampling.base import Remembers
 from fedgs.simulation import Failed, LiveRun, Plan, drive, initial_state
 
-__all__ = ["Finished", "Prepared", "Progress", "load_federation", "prepare", "prepare_one", "run_all", "run_here", "run_tables"]
+__all__ = [
+    "Attendances",
+    "Finished",
+    "Prepared",
+    "Progress",
+    "load_federation",
+    "prepare",
+    "prepare_one",
+    "run_all",
+    "run_here",
+    "run_tables",
+]
+
+Attendances = dict[Any, Attendance]
 
 
 @dataclass(frozen=True)
@@ -102,11 +116,12 @@ def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[
     prepared: list[Prepared] = []
     checked: set[tuple[int, str]] = set()
     loaded: dict[str, Federation] = {}
+    shared: Attendances = {}
     for config in configs:
         key = repr(config.data)
         if key not in loaded:
             loaded[key] = load_federation(config, data_dir)
-        one = prepare_one(config, loaded[key])
+        one = prepare_one(config, loaded[key], shared)
         shape_key = (id(loaded[key]), repr(one.config.model))
         if shape_key not in checked:
             checked.add(shape_key)
@@ -133,8 +148,14 @@ def _distinct(prepared: Sequence[Prepared]) -> list[Prepared]:
     return list(kept.values())
 
 
-def prepare_one(config: Config, federation: Federation) -> Prepared:
-    """One configuration, checked against its federation and this machine."""
+def prepare_one(config: Config, federation: Federation, shared: Attendances | None = None) -> Prepared:
+    """One configuration, checked against its federation and this machine.
+
+    Args:
+        config: what to carry out.
+        federation: the one that `config.data` stands for.
+        shared: the attendances of the study's other runs: runs that meet the same clients draw them once.
+    """
     if len(federation.test) == 0:
         raise ConfigError(f"the server's test set must hold at least one example; {federation.name} has none")
     model = as_model(config.model) if config.model is not None else _default_model(config.data, federation)
@@ -145,7 +166,7 @@ def prepare_one(config: Config, federation: Federation) -> Prepared:
     make_engine(config.execution.engine, config.execution.device, work)  # refuses what this machine cannot do
     plan = Plan(
         federation=federation,
-        availability=config.availability,  # type: ignore[arg-type]
+        attendance=_attendance(config, federation, shared),
         sampler=config.method,  # type: ignore[arg-type]
         work=work,
         rounds=training.rounds,
@@ -157,6 +178,15 @@ def prepare_one(config: Config, federation: Federation) -> Prepared:
         data_seed=getattr(config.data, "seed", 0),
     )
     return Prepared(config, plan, fingerprint(config, data_fingerprint=federation.fingerprint, limit=limit))
+
+
+def _attendance(config: Config, federation: Federation, shared: Attendances | None) -> Attendance:
+    availability: Any = config.availability
+    made = Attendance(availability, federation.clients)
+    try:
+        return made if shared is None else shared.setdefault((availability, federation.clients), made)
+    except TypeError:  # settings of a mode of others that cannot be compared
+        return made
 
 
 def _default_model(data: Any, federation: Federation) -> Model:

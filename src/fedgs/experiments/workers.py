@@ -25,7 +25,7 @@ from pydantic import ConfigDict
 from fedgs.config import Config
 from fedgs.data import Data, open_folder, to_folder
 from fedgs.errors import ConfigError
-from fedgs.experiments.runner import Finished, Prepared, Progress, prepare_one, run_here, run_tables
+from fedgs.experiments.runner import Attendances, Finished, Prepared, Progress, prepare_one, run_here, run_tables
 from fedgs.registry import load_plugin, loaded_plugins, variant_class, variant_names
 
 __all__ = ["run_in_workers", "worker_count"]
@@ -242,8 +242,9 @@ def _carry_out(pipe: Connection, order: _Order) -> None:
     for path in order.plugins:
         load_plugin(path)
     federations = [open_folder(folder) for folder in order.federations]
+    shared: Attendances = {}
     prepared = [
-        prepare_one(_rebuilt(tables, source), federations[number])
+        prepare_one(_rebuilt(tables, source), federations[number], shared)
         for tables, source, number in zip(order.tables, order.data_sources, order.of_run, strict=True)
     ]
     for one, expected in zip(prepared, order.fingerprints, strict=True):
