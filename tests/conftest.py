@@ -12,6 +12,8 @@ settings.register_profile("same_every_time", derandomize=True, deadline=None)
 settings.load_profile("same_every_time")
 
 os.environ.setdefault("FEDGS_DATA", "")
+if "PYTEST_XDIST_WORKER" in os.environ:  # one process a core: more threads would only wait for each other
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def make_federation(

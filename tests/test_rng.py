@@ -1,5 +1,12 @@
+import hashlib
 import subprocess
 import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedgs.rng import derived_seed, stream
 
@@ -23,3 +30,16 @@ def test_a_stream_does_not_depend_on_draws_from_another() -> None:
 
 def test_derived_seed_fits_a_torch_generator() -> None:
     assert all(0 <= derived_seed(seed, "init") < 2**63 for seed in range(50))
+
+
+@given(st.integers(0, 2**70), st.text(max_size=5), st.lists(st.integers(0, 2**40), max_size=3))
+def test_a_name_means_what_numpy_makes_of_its_numbers(seed: int, purpose: str, keys: list[int]) -> None:
+    word = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
+    plain = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, word, len(keys), *keys))))
+    assert stream(seed, purpose, *keys).integers(2**62) == plain.integers(2**62)
+
+
+@pytest.mark.parametrize("name", [(-1, "a"), (0, "a", -2)])
+def test_negative_seeds_and_keys_are_refused(name: tuple[Any, ...]) -> None:
+    with pytest.raises(ValueError, match=r"^seeds and keys must be >= 0, got -"):
+        stream(*name)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedgs.availability import Availability, Ideal, LessDataFirst, LogNormal
+from fedgs.availability import Attendance, Availability, Ideal, LessDataFirst, LogNormal
 from fedgs.checkpoint import State, equal_states
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
 from fedgs.data import Federation
@@ -25,7 +25,6 @@ from fedgs.simulation import Failed, LiveRun, Plan, drive, final_record, initial
 def make_plan(federation: Federation, sampler: Sampler | None = None, **settings: Any) -> Plan:
     work = settings.pop("work", None) or Work(federation, settings.pop("model", LogisticRegression()), 0.0, 2, 4)
     values: dict[str, Any] = {
-        "availability": LessDataFirst(beta=0.7, seed=1),
         "rounds": 6,
         "cohort_limit": 2,
         "learning_rate": 0.1,
@@ -33,7 +32,9 @@ def make_plan(federation: Federation, sampler: Sampler | None = None, **settings
         "evaluate_every": 2,
         "seed": 0,
     }
-    return Plan(federation=federation, sampler=sampler or Uniform(), work=work, **{**values, **settings})
+    availability = settings.pop("availability", LessDataFirst(beta=0.7, seed=1))
+    attendance = Attendance(availability, federation.clients)
+    return Plan(federation=federation, attendance=attendance, sampler=sampler or Uniform(), work=work, **{**values, **settings})
 
 
 class Kept:

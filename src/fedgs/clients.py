@@ -135,20 +135,19 @@ def checked_selection(selection: Selection, view: View) -> Selection:
     array([0, 2])
     """
     chosen = np.asarray(selection.clients)
-    if chosen.ndim != 1 or not np.issubdtype(chosen.dtype, np.integer):
+    if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
         raise SelectionError(f"a sampler must return a 1-d array of client indices, got {chosen.dtype} {chosen.shape}")
     if len(chosen) == 0:
         raise SelectionError(f"a sampler must select at least one of the {len(view.available)} available clients, got none")
-    order = np.argsort(chosen, kind="stable")
-    clients = chosen[order].astype(np.int64)
-    if np.any(clients[1:] == clients[:-1]):
+    order = chosen.argsort(kind="stable")
+    clients = chosen[order].astype(np.int64, copy=False)
+    if (clients[1:] == clients[:-1]).any():
         raise SelectionError("a sampler must return distinct clients; use `draws` for repeated ones")
     if len(clients) > view.cohort_limit:
         raise SelectionError(f"a sampler may select at most {view.cohort_limit} clients (cohort_limit), got {len(clients)}")
-    nearest = np.minimum(np.searchsorted(view.available, clients), len(view.available) - 1)
-    missing = clients[view.available[nearest] != clients]
-    if len(missing):
-        raise SelectionError(f"a sampler may select available clients only; client {int(missing[0])} is not available")
+    missing = view.available.take(view.available.searchsorted(clients), mode="clip") != clients
+    if missing.any():
+        raise SelectionError(f"a sampler may select available clients only; client {int(clients[missing][0])} is not available")
     draws = selection.draws
     if draws is not None:
         draws = np.asarray(draws)

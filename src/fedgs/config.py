@@ -77,14 +77,14 @@ class Execution(Variant):
         engine: "auto" is a fixed rule of model and device; what it chose is stored with the run.
         device: where tensors live: "cpu", "cuda" or "cuda:0".
         workers: processes that share a grid; None: one a physical core for image models, one for small ones.
-        checkpoint_every: rounds between two checkpoints.
+        checkpoint_every: rounds between two checkpoints; None: one every ten seconds.
     """
 
     family = "execution"
     engine: Literal["auto", "loop", "stacked"] = "auto"
     device: str = "cpu"
     workers: int | None = Field(default=None, ge=1)
-    checkpoint_every: int = Field(default=50, ge=1)
+    checkpoint_every: int | None = Field(default=None, ge=1)
 
     @field_validator("device")
     @classmethod

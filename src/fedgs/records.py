@@ -25,6 +25,8 @@ from fedgs.errors import OutputError
 
 __all__ = ["Record", "RunFolder", "write_atomically"]
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
 
 @dataclass(frozen=True)
 class Record:
@@ -60,7 +62,7 @@ class Record:
         >>> Record.from_json(Record(round=3, cohort=["a"]).to_json()).cohort
         ['a']
         """
-        return json.dumps(self.__dict__, separators=(",", ":"))
+        return _encode(self.__dict__)
 
     @staticmethod
     def from_json(line: str) -> "Record":

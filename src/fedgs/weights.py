@@ -44,9 +44,10 @@ def aggregation_weights(
     drawn = np.ones_like(sizes) if draws is None else np.asarray(draws, dtype=np.float64)
     participated = np.zeros_like(sizes) if counts is None else np.asarray(counts, dtype=np.float64)
     raw = _RULES[weighting](sizes, drawn, participated)
-    if not np.isfinite(raw).all() or np.any(raw < 0):
-        raise UpdateError(f"aggregation weights ({weighting}) must be finite and >= 0, got {raw.tolist()}")
     total = float(raw.sum())
+    if not (raw.min(initial=np.inf) >= 0 and total < np.inf):  # NaN fails both
+        raise UpdateError(f"aggregation weights ({weighting}) must be finite and >= 0, got {raw.tolist()}")
     if total <= 0:
         raise UpdateError(f"aggregation weights ({weighting}) must not all be 0, got {raw.tolist()}")
-    return np.asarray(raw / total)
+    weights: FloatArray = raw / total
+    return weights

@@ -17,7 +17,8 @@ from fedgs.simulation import Failed
 __all__ = ["FolderSink", "MemorySink", "Sink", "claim"]
 
 MARKER = "fedgs.json"
-FLUSH_SECONDS = 1.0
+FLUSH_SECONDS = 2.0
+CHECKPOINT_SECONDS = 10.0
 
 
 @contextlib.contextmanager
@@ -94,7 +95,7 @@ class MemorySink:
 
 @dataclass(eq=False)
 class FolderSink:
-    """Writes a run's records in batches and a checkpoint every `checkpoint_every` rounds.
+    """Writes a run's records in batches, and a checkpoint every `checkpoint_every` rounds (None: every ten seconds).
 
     No file stays open between two writes, so that thousands of runs can be driven at once.
     """
@@ -102,11 +103,12 @@ class FolderSink:
     folder: RunFolder
     engine: str
     start_memory: Memory
-    checkpoint_every: int
+    checkpoint_every: int | None
     failure: dict[str, Any] | None = None
     _lines: list[str] = field(default_factory=list)
     _timings: list[str] = field(default_factory=list)
     _flushed: float = field(default_factory=time.monotonic)
+    _saved: float = field(default_factory=time.monotonic)
     _state: State | None = None
 
     def on_start(self, state: State) -> None:
@@ -116,12 +118,13 @@ class FolderSink:
             save_arrays(self.folder.path / "memory.npz", state.memory)
 
     def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
-        """Keep the lines; write them with the next checkpoint, or after a second."""
+        """Keep the lines; write them with the next checkpoint, or after two seconds."""
         self._keep(record, seconds)
         self._state = state
-        if state.round % self.checkpoint_every == 0:
+        now = time.monotonic()
+        if now - self._saved > CHECKPOINT_SECONDS if self.checkpoint_every is None else state.round % self.checkpoint_every == 0:
             self._checkpoint(state)
-        elif time.monotonic() - self._flushed > FLUSH_SECONDS:
+        elif now - self._flushed > FLUSH_SECONDS:
             self._flush()
 
     def on_end(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
@@ -143,8 +146,8 @@ class FolderSink:
 
     def _keep(self, record: Record, seconds: Mapping[str, float]) -> None:
         self._lines.append(record.to_json())
-        rounded = {phase: round(value, 6) for phase, value in seconds.items()}
-        self._timings.append(json.dumps({"round": record.round, **rounded}, separators=(",", ":")))
+        phases = "".join(f',"{phase}":{value:.6f}' for phase, value in seconds.items())
+        self._timings.append(f'{{"round":{record.round}{phases}}}')
 
     def _flush(self) -> None:
         self.folder.append("rounds.jsonl", self._lines)
@@ -153,6 +156,7 @@ class FolderSink:
 
     def _checkpoint(self, state: State) -> None:
         self._flush()
+        self._saved = time.monotonic()
         save_checkpoint(self.folder, state, engine=self.engine, start_memory=self.start_memory)
 
 
