@@ -80,3 +80,12 @@ def test_without_numba_a_kernel_is_plain_python(without_numba: None, caplog: pyt
         assert module.compiled(double) is double
         assert module.load_kernels("fedgs.graph.kernels") is None
     assert not caplog.records
+
+
+def test_a_cached_kernel_is_loaded_without_the_compiler(tmp_path: Path) -> None:
+    (tmp_path / "kern.py").write_text(FUNCTION)
+    # What numba imports to compile, and needs not to load: SciPy's linear algebra is the slowest part of it.
+    code = "import sys, kern; print(kern.double(4), 'scipy.linalg' in sys.modules)"
+    cache = str(tmp_path / "cache")
+    assert run(code, tmp_path, NUMBA_CACHE_DIR=cache).stdout == "8 True\n"
+    assert run(code, tmp_path, NUMBA_CACHE_DIR=cache).stdout == "8 False\n"

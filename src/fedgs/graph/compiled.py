@@ -41,7 +41,9 @@ def compiled(function: F, **options: Any) -> F:
 
     with _lock:
         try:
-            return numba.njit(function, cache=True, nogil=True, error_model="numpy", **options)  # type: ignore[no-any-return]
+            kernel = numba.njit(function, cache=True, nogil=True, error_model="numpy", **options)
+            _load_quickly(kernel)
+            return kernel  # type: ignore[no-any-return]
         except RuntimeError as error:  # "no locator available": nowhere to write
             if "cannot cache" not in str(error):
                 raise
@@ -53,6 +55,32 @@ def compiled(function: F, **options: Any) -> F:
                     RuntimeWarning,
                 )
             return numba.njit(function, nogil=True, error_model="numpy", **options)  # type: ignore[no-any-return]
+
+
+def _load_quickly(kernel: Any) -> None:
+    """Let a kernel that lies in the cache be loaded without all that numba imports for compiling, SciPy's linear algebra too.
+
+    numba prepares its compiler before it looks into the cache, which takes half a second; a kernel that is not there prepares
+    it anyway. Where numba is built differently, its own way is taken.
+    """
+    cache = getattr(kernel, "_cache", None)
+    names = ("load_overload", "_load_overload", "_guard_against_spurious_io_errors")
+    slow, load, guard = (getattr(cache, name, None) for name in names)
+    if cache is None or slow is None or load is None or guard is None:
+        return
+
+    def quick(signature: Any, context: Any) -> Any:
+        try:
+            from numba.core.runtime.nrt import rtsys
+
+            rtsys.initialize(context)
+        except (ImportError, AttributeError):
+            return slow(signature, context)
+        with guard():
+            return load(signature, context)
+        return None  # what could not be read is compiled
+
+    cache.load_overload = quick
 
 
 def inlined(function: F) -> F:

@@ -34,8 +34,7 @@ class MatrixDistances:
 
     def __init__(self, matrix: FloatMatrix) -> None:
         lengths = np.require(matrix, dtype=np.float64, requirements=["C", "W"])
-        check_lengths(lengths, "distance")
-        largest = float(lengths.max(initial=0.0))
+        largest = _checked_maximum(lengths)
         if np.isinf(largest):
             finite = np.isfinite(lengths)
             largest = float(lengths.max(initial=0.0, where=finite)) or 1.0
@@ -72,6 +71,20 @@ class MatrixDistances:
         grown = SpanningForest(np.where(cut, -1, whole.parent), np.where(cut, 0.0, whole.above), whole.order)
         over = shortfall(self.matrix, grown)
         return replace(grown, shortfall=max(over, 0.0)) if over <= 1e-9 * self.maximum else None
+
+
+def _checked_maximum(lengths: FloatMatrix) -> float:
+    """The largest distance; `check_lengths` looks for the fault where a quick look does not find all in order. O(N²)."""
+    square = lengths.ndim == 2 and lengths.shape[0] == lengths.shape[1]
+    # NaN differs from itself, so a matrix that equals its transpose holds none.
+    if not (
+        square
+        and np.count_nonzero(lengths == lengths.T) == lengths.size
+        and np.count_nonzero(lengths.diagonal()) == 0
+        and lengths.min(initial=0.0) >= 0
+    ):
+        check_lengths(lengths, "distance")
+    return float(lengths.max(initial=0.0))
 
 
 def checked_once(matrix: FloatMatrix) -> MatrixDistances:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -56,10 +57,11 @@ class SelectionProblem:
 
     @cached_property
     def pool(self) -> IntArray:
-        """Ascending indices of the clients that can be selected."""
+        """Ascending indices of the clients that can be selected; do not write into it."""
         if self.available is None:
             return np.arange(len(self.balance_penalty))
-        return np.sort(np.asarray(self.available, dtype=np.int64))
+        clients = np.asarray(self.available, dtype=np.int64)
+        return clients if _ascending(clients) else np.sort(clients)
 
     @cached_property
     def distances(self) -> Distances:
@@ -76,10 +78,10 @@ class SelectionProblem:
         _check_penalty(self.balance_penalty, count)
         if self.available is not None:
             check_available(self.available, count)
-        size = self.cohort_size
-        if not isinstance(size, int | np.integer) or not 1 <= size <= len(self.pool):
-            raise SelectionError(f"cohort_size must be in 1..{len(self.pool)} (available clients), got {size}")
-        if not (self.pair_weight >= 0 and np.isfinite(self.pair_weight * size * size * self.distances.maximum)):
+        size, present = self.cohort_size, count if self.available is None else len(self.available)
+        if not isinstance(size, int | np.integer) or not 1 <= size <= present:
+            raise SelectionError(f"cohort_size must be in 1..{present} (available clients), got {size}")
+        if not (self.pair_weight >= 0 and isfinite(self.pair_weight * size * size * self.distances.maximum)):
             raise SelectionError(f"pair_weight must be >= 0 and finite, also times the distances, got {self.pair_weight}")
 
 
@@ -110,8 +112,10 @@ def objective(problem: SelectionProblem, cohort: IntArray) -> float:
     >>> objective(SelectionProblem(H, np.array([1.0, 1.0]), cohort_size=2, pair_weight=2.0), np.array([0, 1]))
     4.0
     """
-    pairs = float(block_of(problem.distances, cohort, cohort).sum()) / 2
-    return problem.pair_weight * pairs - float(problem.balance_penalty[cohort].sum())
+    linear = float(problem.balance_penalty[cohort].sum())
+    if problem.pair_weight == 0:
+        return -linear
+    return problem.pair_weight * (float(block_of(problem.distances, cohort, cohort).sum()) / 2) - linear
 
 
 def block_of(distances: Distances, rows: IntArray, columns: IntArray) -> FloatMatrix:
@@ -133,6 +137,8 @@ def check_available(available: IntArray, count: int) -> None:
         raise SelectionError(f"available must be a 1-d array of client indices, got {indices.dtype} of shape {indices.shape}")
     if len(indices) == 0:
         raise SelectionError("available must hold at least one client, got none")
+    if _ascending(indices) and indices[0] >= 0 and indices[-1] < count:
+        return
     if indices.min() < 0 or indices.max() >= count:
         outside = indices[(indices < 0) | (indices >= count)][0]
         raise SelectionError(f"available must hold client indices in 0..{count - 1}, got {outside}")
@@ -141,8 +147,13 @@ def check_available(available: IntArray, count: int) -> None:
         raise SelectionError(f"available must hold distinct clients, got {int(times.argmax())} more than once")
 
 
+def _ascending(indices: IntArray) -> bool:
+    """Whether every index is larger than the one before: then they are distinct, and the ends are the extremes."""
+    return int(np.count_nonzero(indices[1:] > indices[:-1])) == len(indices) - 1
+
+
 def _check_penalty(penalty: FloatArray, count: int) -> None:
     if np.shape(penalty) != (count,):
         raise SelectionError(f"balance_penalty must have shape ({count},), one a client, got {np.shape(penalty)}")
-    if not np.isfinite(penalty).all():
+    if np.count_nonzero(np.isfinite(penalty)) < count:
         raise SelectionError(f"balance_penalty must be finite, got {penalty[~np.isfinite(penalty)][0]}")

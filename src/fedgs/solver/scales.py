@@ -1,5 +1,6 @@
 """From sampling counts and alpha to the numbers of a selection problem, in both scales (equations 14 to 17)."""
 
+from math import isfinite
 from typing import Literal
 
 import numpy as np
@@ -28,10 +29,15 @@ def balance_penalty(counts: IntArray, cohort_limit: int, available: IntArray, sc
     array([-3., -1.,  1.,  3.])
     """
     total, present = len(counts), len(available)
-    values = np.asarray(counts, dtype=np.float64)
     share = cohort_limit / total if scale == "paper" else min(cohort_limit, present) / present
-    penalty: FloatArray = 2.0 * (values - values.mean() - share) + 1.0
-    return penalty if scale == "paper" else penalty / max(total - 1, 1)
+    penalty = np.array(counts, dtype=np.float64)
+    penalty -= penalty.sum() / total
+    penalty -= share
+    penalty *= 2.0
+    penalty += 1.0
+    if scale != "paper":
+        penalty /= max(total - 1, 1)
+    return penalty
 
 
 def pair_weight(alpha: float, scale: Scale, clients: int, cohort_size: int) -> float:
@@ -40,7 +46,7 @@ def pair_weight(alpha: float, scale: Scale, clients: int, cohort_size: int) -> f
     >>> pair_weight(1.0, "paper", 100, 10), pair_weight(1.0, "cohort", 100, 5)
     (0.02, 0.1)
     """
-    if not (alpha >= 0 and np.isfinite(alpha)):
+    if not (alpha >= 0 and isfinite(alpha)):
         raise SelectionError(f"alpha must be >= 0 and finite, got {alpha}")
     if scale == "paper":
         return 2.0 * alpha / clients
