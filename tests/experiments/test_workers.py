@@ -11,6 +11,7 @@ from fedgs.data import Federation
 from fedgs.errors import ConfigError
 from fedgs.experiments.compare import Results, compare
 from fedgs.experiments.runner import Progress
+from fedgs.records import RunFolder
 from fedgs.registry import load_plugin
 
 PLUGIN = """
@@ -78,6 +79,9 @@ def test_a_worker_that_always_crashes_fails_its_own_runs_only(toy_federation: Fe
     assert crashed.failure is not None and crashed.failure["error"] == "the worker process crashed"
     assert "exit code 3" in crashed.failure["traceback"]
     assert good.finished
+    assert crashed.path is not None
+    stored = RunFolder(crashed.path)
+    assert stored.failure() == crashed.failure and len(stored.records()) == len(crashed.records) == crashed.failure["round"]
 
 
 def test_several_workers_need_parts_that_another_process_can_build(toy_federation: Federation) -> None:

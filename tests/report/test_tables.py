@@ -102,6 +102,12 @@ def test_a_method_with_fewer_seeds_is_named(three_seeds):
     assert "Fewer than 3 seeds: md (2)." in notes
 
 
+def test_a_method_without_any_figure_beside_single_seeds_is_named():
+    failed = run("md", 0, 0.1, failure={"round": 0, "client": None, "error": "broken"})
+    notes = comparison([run("fedgs", 0, 0.3), run("uniform", 0, 0.4), failed]).blocks[0].notes
+    assert "Without a figure yet: md." in notes
+
+
 def test_failed_runs_are_left_out_and_named(three_seeds):
     failed = run("md", 3, 0.001, failure={"round": 7, "client": None, "error": "the update is not finite"})
     table = comparison([*three_seeds, failed])

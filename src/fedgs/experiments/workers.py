@@ -26,6 +26,7 @@ from fedgs.config import Config
 from fedgs.data import Data, open_folder, to_folder
 from fedgs.errors import ConfigError
 from fedgs.experiments.runner import Attendances, Finished, Prepared, Progress, prepare_one, run_here, run_tables
+from fedgs.records import RunFolder
 from fedgs.registry import load_plugin, loaded_plugins, variant_class, variant_names
 
 __all__ = ["run_in_workers", "worker_count"]
@@ -121,7 +122,7 @@ def run_in_workers(
             )
 
         try:
-            results = _supervise(crew, order, prepared, on_progress)
+            results = _supervise(crew, order, prepared, out, on_progress)
         finally:
             for worker in crew:
                 _end(worker)
@@ -132,6 +133,7 @@ def _supervise(
     crew: list[_Worker],
     order: Callable[[list[int]], _Order],
     prepared: Sequence[Prepared],
+    out: Path | None,
     on_progress: Callable[[Progress], None] | None,
 ) -> dict[int, Finished]:
     for worker in crew:
@@ -148,11 +150,20 @@ def _supervise(
     for worker in crew:
         for run, message in worker.results.items():
             results[run] = _finished(prepared[run], message)
-        for run in worker.runs:
-            failure = {"round": 0, "client": None, "error": "the worker process crashed", "traceback": worker.error}
-            tables = run_tables(prepared[run], engine="", reason="")
-            results[run] = Finished(prepared[run], tables, [], failure, None, reused=False)
+        results |= {run: _lost(prepared[run], worker.error, out) for run in worker.runs}
     return results
+
+
+def _lost(prepared: Prepared, error: str, out: Path | None) -> Finished:
+    """A run whose worker crashed each time: what it had written is kept, and its folder says why it ended."""
+    folder = None if out is None else RunFolder(out / prepared.folder_name)
+    if folder is not None and not folder.exists():
+        folder = None
+    records = [] if folder is None else folder.records()
+    failure = {"round": len(records), "client": None, "error": "the worker process crashed", "traceback": error}
+    if folder is not None:
+        folder.write_failure(failure)
+    return Finished(prepared, run_tables(prepared, engine="", reason=""), records, failure, folder, reused=False)
 
 
 def _finished(prepared: Prepared, message: Mapping[str, Any]) -> Finished:

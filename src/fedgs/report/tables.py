@@ -283,7 +283,11 @@ def _unequal(methods: Sequence[_Method]) -> list[str]:
     most = max((len(method.figures["test_loss"]) for method in methods), default=0)
     fewer = [method for method in methods if len(method.figures["test_loss"]) < most]
     if fewer:
-        notes.append(f"Fewer than {most} seeds: " + ", ".join(f"{m.label} ({len(m.figures['test_loss'])})" for m in fewer) + ".")
+        if most == 1:
+            notes.append(f"Without a figure yet: {_listed([method.label for method in fewer])}.")
+        else:
+            held = ", ".join(f"{method.label} ({len(method.figures['test_loss'])})" for method in fewer)
+            notes.append(f"Fewer than {most} seeds: {held}.")
     rounds = sorted({run.rounds for method in methods for run in method.runs})
     if len(rounds) > 1:
         notes.append(f"Runs have different numbers of rounds ({', '.join(map(str, rounds))}): their figures are not comparable.")
