@@ -12,6 +12,8 @@ from fedgs.graph.tree import SpanningForest, minimum_spanning_forest, shortfall
 
 __all__ = ["MatrixDistances", "checked_once"]
 
+_SMALL = 64  # clients
+
 # id of a matrix -> the matrix (weakly), its largest distance, its forest. Nothing here keeps a matrix alive.
 _known: dict[int, tuple["weakref.ref[FloatMatrix]", float, SpanningForest | None]] = {}
 
@@ -58,6 +60,8 @@ class MatrixDistances:
 
     def block(self, rows: IntArray, columns: IntArray) -> FloatMatrix:
         """(k, l) distances between two sets of clients."""
+        if len(self.matrix) <= _SMALL:  # whole rows first: twice as fast
+            return np.asarray(self.matrix.take(rows, axis=0).take(columns, axis=1))
         return np.asarray(self.matrix[rows[:, None], columns])
 
     @cached_property

@@ -27,16 +27,18 @@ def below(state: Any, bound: int) -> int:
 @compiled
 def fill(H: Any, ids: Any, gains: Any, chosen: Any, inside: Any, adds: Any) -> float:
     """Set `inside` and `adds` for a choice; its value. O(p·r)."""
-    for j in range(len(ids)):
+    size = len(chosen)
+    count = len(ids)
+    for j in range(count):
         inside[j] = False
         adds[j] = gains[j]
-    for place in range(len(chosen)):
+    for place in range(size):
         inside[chosen[place]] = True
         row = H[ids[chosen[place]]]
-        for j in range(len(ids)):
+        for j in range(count):
             adds[j] += row[ids[j]]
     value = 0.0
-    for place in range(len(chosen)):
+    for place in range(size):
         value += (adds[chosen[place]] + gains[chosen[place]]) / 2
     return value
 
@@ -44,15 +46,17 @@ def fill(H: Any, ids: Any, gains: Any, chosen: Any, inside: Any, adds: Any) -> f
 @inlined
 def grow(H: Any, ids: Any, gains: Any, first: int, chosen: Any, inside: Any, adds: Any) -> float:
     """Greedy: begin with `first` (the largest gain where it is negative), then always take what adds most. O(p·r)."""
-    for j in range(len(ids)):
+    size = len(chosen)
+    count = len(ids)
+    for j in range(count):
         inside[j] = False
         adds[j] = gains[j]
     value = 0.0
-    for step in range(len(chosen)):
+    for step in range(size):
         best = first
         if step > 0 or first < 0:
             best, most = -1, -np.inf
-            for j in range(len(ids)):
+            for j in range(count):
                 if adds[j] > most and not inside[j]:
                     most = adds[j]
                     best = j
@@ -60,7 +64,7 @@ def grow(H: Any, ids: Any, gains: Any, first: int, chosen: Any, inside: Any, add
         inside[best] = True
         value += adds[best]
         row = H[ids[best]]
-        for j in range(len(ids)):
+        for j in range(count):
             adds[j] += row[ids[j]]
     return value
 
@@ -72,8 +76,9 @@ def best_swap(H: Any, ids: Any, adds: Any, inside: Any, tabu: Any, now: int, low
     Exchanges of twins are left out: positions next to each other whose exchange changes nothing would use up the moves of a walk.
     Only positions that could beat the pair (smallest inside, largest outside) are compared: exact, and about O(p).
     """
+    count = len(ids)
     least, most, leave, enter = np.inf, -np.inf, -1, -1
-    for j in range(len(ids)):
+    for j in range(count):
         if tabu[j] <= now:
             if inside[j]:
                 if adds[j] < least:
@@ -84,14 +89,17 @@ def best_swap(H: Any, ids: Any, adds: Any, inside: Any, tabu: Any, now: int, low
         return -1, -1, -np.inf
     row = H[ids[leave]]
     near = 1e6 * tolerance
-    floor = most - least - row[ids[enter]]
-    if row[ids[enter]] <= near and abs(floor) <= tolerance:
+    between = row[ids[enter]]
+    floor = most - least - between
+    if between <= near and abs(floor) <= tolerance:
         floor = -np.inf
-        for j in range(len(ids)):
-            if tabu[j] <= now and not inside[j] and row[ids[j]] > near:
-                floor = max(floor, adds[j] - least - row[ids[j]])
+        for j in range(count):
+            if tabu[j] <= now and not inside[j]:
+                between = row[ids[j]]
+                if between > near and adds[j] - least - between > floor:
+                    floor = adds[j] - least - between
     lows, highs = 0, 0
-    for j in range(len(ids)):
+    for j in range(count):
         if tabu[j] <= now:
             if inside[j]:
                 if most - adds[j] >= floor:
@@ -111,8 +119,9 @@ def best_swap(H: Any, ids: Any, adds: Any, inside: Any, tabu: Any, now: int, low
             j = high[b]
             gap = adds[j] - own
             if gap > change and gap >= floor:
-                gap -= row[ids[j]]
-                if gap > change and (abs(gap) > tolerance or row[ids[j]] > near):
+                between = row[ids[j]]
+                gap -= between
+                if gap > change and (abs(gap) > tolerance or between > near):
                     change, leave, enter = gap, i, j
     if change == -np.inf:
         leave = -1
@@ -122,10 +131,11 @@ def best_swap(H: Any, ids: Any, adds: Any, inside: Any, tabu: Any, now: int, low
 @inlined
 def exchange(H: Any, ids: Any, adds: Any, inside: Any, leave: int, enter: int) -> None:
     """Make a swap. O(p)."""
+    count = len(ids)
     inside[leave] = False
     inside[enter] = True
     gone, come = H[ids[leave]], H[ids[enter]]
-    for j in range(len(ids)):
+    for j in range(count):
         adds[j] += come[ids[j]] - gone[ids[j]]
 
 
@@ -138,9 +148,10 @@ def walk(
     With idle = 0 it is the plain best-swap descent: it stops at the first move that does not improve. A client that left
     stays out for tenures[0] moves, one that came stays in for tenures[1].
     """
+    count = len(ids)
     low, high = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
     reached, since, now = value, 0, 0
-    for j in range(len(ids)):
+    for j in range(count):
         tabu[j] = 0
         best[j] = inside[j]
     while now < 1_000_000:
@@ -156,7 +167,7 @@ def walk(
             tabu[leave] = tabu[enter] = 0
         if value > reached + tolerance:
             reached, since = value, 0
-            for j in range(len(ids)):
+            for j in range(count):
                 best[j] = inside[j]
         else:
             since += 1
@@ -178,12 +189,13 @@ def positions(inside: Any, chosen: Any) -> None:
 @inlined
 def farthest(H: Any, ids: Any, gains: Any) -> int:
     """The position that adds most to the one with the largest gain."""
+    count = len(ids)
     top = 0
-    for j in range(1, len(ids)):
+    for j in range(1, count):
         if gains[j] > gains[top]:
             top = j
     far, most = 0, -np.inf
-    for j in range(len(ids)):
+    for j in range(count):
         reach = gains[j] + H[ids[top], ids[j]]
         if j != top and reach > most:
             far, most = j, reach
@@ -193,13 +205,14 @@ def farthest(H: Any, ids: Any, gains: Any) -> int:
 @inlined
 def perturb(chosen: Any, inside: Any, outside: Any, trial: Any, least: int, most: int, state: Any) -> None:
     """`trial`: the choice with `least` to `most` of its positions, drawn at random, exchanged for others."""
+    count = len(inside)
     size, others = len(chosen), 0
-    for j in range(len(inside)):
+    for j in range(count):
         inside[j] = False
     for place in range(size):
         inside[chosen[place]] = True
         trial[place] = chosen[place]
-    for j in range(len(inside)):
+    for j in range(count):
         if not inside[j]:
             outside[others] = j
             others += 1
@@ -315,8 +328,9 @@ def longest_pairs(W: Any, members: Any, count: int, size: int, half: Any, top: A
 @compiled
 def potentials(H: Any, ids: Any, gains: Any, size: int, each: Any) -> None:
     """each[i] = the gain and half of the r-1 longest pairs of position i: no choice is worth more than its r largest. O(p²)."""
+    count = len(ids)
     longest_pairs(H, ids, len(ids), size - 1, each, np.empty(size, np.float64))
-    for j in range(len(ids)):
+    for j in range(count):
         each[j] += gains[j]
 
 

@@ -1,7 +1,7 @@
 """From a selection problem to a cohort: reduction, a start and a bound from the tree, search, and proof where it is cheap."""
 
 from dataclasses import dataclass
-from math import comb
+from math import comb, isfinite
 from time import perf_counter
 
 import numpy as np
@@ -98,11 +98,11 @@ def _decide(problem: SelectionProblem, order: IntArray, effort: Effort, clock: C
     tolerance = 1e-9 * largest
     slack = max(found.bound - found.value, 0.0)
     if found.proven(tolerance):
-        return _Answer(np.append(forced, clients[found.chosen]))
-    status: Status = "time_limit" if clock.fired else "bounded" if np.isfinite(found.bound) else "feasible"
+        return _Answer(np.concatenate([forced, clients[found.chosen]]))
+    status: Status = "time_limit" if clock.fired else "bounded" if isfinite(found.bound) else "feasible"
     if status == "feasible":
         slack = float(np.sort(gains)[-left:].sum()) + largest * left * (left - 1) / 2 - found.value
-    return _Answer(np.append(forced, clients[found.chosen]), weight * slack, status)
+    return _Answer(np.concatenate([forced, clients[found.chosen]]), weight * slack, status)
 
 
 def _found(
@@ -120,12 +120,13 @@ def _found(
     found = start(residual, given, bound, state)
     if not found.proven(residual.tolerance):
         found.bound = min(found.bound, upper_bound(residual, always=effort == "thorough"))
-    small = comb(len(clients), left) <= _SMALL
-    if not found.proven(residual.tolerance) and (small or effort == "thorough"):
-        prove(residual, found, PROOF_WORK if small else FIRST_PROOF_WORK, clock)
-    improve(residual, found, effort, clock, state)
-    if effort == "thorough" and not found.proven(residual.tolerance):
-        prove(residual, found, PROOF_WORK, clock)
+    if not found.proven(residual.tolerance):
+        small = comb(len(clients), left) <= _SMALL
+        if small or effort == "thorough":
+            prove(residual, found, PROOF_WORK if small else FIRST_PROOF_WORK, clock)
+        improve(residual, found, effort, clock, state)
+        if effort == "thorough" and not found.proven(residual.tolerance):
+            prove(residual, found, PROOF_WORK, clock)
     if not clock.over():
         settle_ties(residual, found, state)
     return found
@@ -144,12 +145,15 @@ def _reduced(problem: SelectionProblem, order: IntArray) -> tuple[IntArray, IntA
     gains = -problem.balance_penalty[order]
     always, opened = reduce(gains, size, weight * largest)
     forced, clients, left = order[always], order[opened], size - len(always)
+    if left in (0, len(clients)):
+        return forced, clients, gains[opened], left
     # Differences can be 1e-13 of the gains themselves: subtract what is common before anything is added.
     gains = gains[opened]
-    gains = (gains - gains.max(initial=-np.inf)) / weight if len(gains) else gains
+    gains -= gains.max()
+    gains /= weight
     added = forced
     while len(added) and 0 < left < len(clients):
-        gains = gains + block_of(problem.distances, added, clients).sum(axis=0)
+        gains += block_of(problem.distances, added, clients).sum(axis=0)
         always, opened = reduce(gains, left, largest)
         added = clients[always]
         forced, left = np.append(forced, added), left - len(added)

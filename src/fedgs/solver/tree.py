@@ -4,6 +4,7 @@ On a tree the edge above v counts once for each pair of chosen clients on its tw
 Shortest paths are never longer than the tree's, so the tree's best value bounds the problem's.
 """
 
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -42,9 +43,13 @@ def best_on_forest(
         every[clients] = gains
         picked, value = plain_best_on_forest(linked(forest, apart), every, size)
         return picked[clients].nonzero()[0], value
+    positions = np.empty(size, dtype=np.int64)
+    value = kernels.best_on_tree(forest.parent, forest.above, forest.order, clients, gains, size, positions)
+    if not isnan(value):
+        return positions, value
     member, up, above, own = kernels.relevant(forest.parent, forest.above, forest.order, clients, gains)
     roots = (up < 0).nonzero()[0]
-    if len(roots) > 1 and _work(np.diff(roots, append=len(up)), size) > _FOREST_WORK:
+    if _work(np.diff(roots, append=len(up)), size) > _FOREST_WORK:
         one = linked(forest, apart)
         member, up, above, own = kernels.relevant(one.parent, one.above, one.order, clients, gains)
         roots = roots[:1]

@@ -122,6 +122,27 @@ def knapsack(up: Any, above: Any, gains: Any, start: int, stop: int, size: int, 
     return float(table[size])
 
 
+@compiled
+def best_on_tree(parent: Any, above: Any, order: Any, clients: Any, gains: Any, size: int, chosen: Any) -> float:
+    """The best choice on one tree, its positions ascending in `chosen`; NaN where what can be chosen lies in several trees."""
+    member, up, lengths, own = relevant(parent, above, order, clients, gains)
+    total, count = len(up), len(clients)
+    for a in range(1, total):
+        if up[a] < 0:
+            return np.nan
+    picked, inside = np.empty(total, np.bool_), np.empty(count, np.bool_)
+    value = knapsack(up, lengths, own, 0, total, size, True, picked)
+    for a in range(total):
+        if member[a] >= 0:
+            inside[member[a]] = picked[a]
+    place = 0
+    for i in range(count):
+        if inside[i]:
+            chosen[place] = i
+            place += 1
+    return value
+
+
 @inlined
 def trace(up: Any, gains: Any, start: int, stop: int, size: int, offset: Any, splits: Any, picked: Any) -> None:
     """Follow the splits from the root down. Children were merged in preorder, so they are undone in reverse."""
