@@ -70,3 +70,10 @@ def test_a_checked_matrix_is_not_looked_at_again() -> None:
 
 def test_pool_is_ascending() -> None:
     assert problem(size=1, available=[1, 0]).pool.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("available", [np.array([0, 2, 5]), np.array([5, 0, 2]), np.array([0, 2, 5], dtype=np.uint8), [0, 2, 5]])
+def test_pool_is_ascending_whatever_the_order_and_type(available: object) -> None:
+    made = SelectionProblem(np.ones((6, 6)) - np.eye(6), np.zeros(6), 2, 1.0, available)  # type: ignore[arg-type]
+    assert made.pool.dtype == np.int64
+    assert made.pool.tolist() == [0, 2, 5]

@@ -1,9 +1,11 @@
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from tests.oracles.selection import brute_force
 from tests.solver.conftest import problems
 
 from fedgs.solver import SelectionProblem
+from fedgs.solver import reduction as module
 from fedgs.solver.reduction import reduce
 
 
@@ -26,3 +28,14 @@ def test_small_alpha_leaves_only_the_threshold_class() -> None:
     always, opened = reduce(-2.0 * counts, 3, 2 * 1.0 / 6)
     assert always.tolist() == [0, 4]
     assert opened.tolist() == [1, 3, 5]
+
+
+def test_sorting_and_partition_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        gains, size, largest = rng.integers(-6, 7, 40).astype(float), int(rng.integers(1, 40)), float(rng.uniform(0, 1))
+        monkeypatch.setattr(module, "_SORTED", 500)
+        by_sorting = reduce(gains, size, largest)
+        monkeypatch.setattr(module, "_SORTED", 0)
+        always, opened = reduce(gains, size, largest)
+        assert (always.tolist(), opened.tolist()) == (by_sorting[0].tolist(), by_sorting[1].tolist())

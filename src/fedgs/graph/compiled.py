@@ -41,7 +41,7 @@ def compiled(function: F, **options: Any) -> F:
 
     with _lock:
         try:
-            kernel = numba.njit(function, cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)
+            kernel = numba.njit(function, cache=True, nogil=True, error_model="numpy", **options)
             _load_quickly(kernel)
             return kernel  # type: ignore[no-any-return]
         except RuntimeError as error:  # "no locator available": nowhere to write
@@ -54,7 +54,7 @@ def compiled(function: F, **options: Any) -> F:
                     "set NUMBA_CACHE_DIR to a writable folder",
                     RuntimeWarning,
                 )
-            return numba.njit(function, nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)  # type: ignore[no-any-return]
+            return numba.njit(function, nogil=True, error_model="numpy", **options)  # type: ignore[no-any-return]
 
 
 def _load_quickly(kernel: Any) -> None:

@@ -73,10 +73,18 @@ class SelectionProblem:
         except GraphError as error:
             raise SelectionError(str(error)) from None
 
+    def _is_pool(self, available: IntArray, count: int) -> bool:
+        """Whether `available` is in order and as `pool` wants it, which is then decided: the usual case, looked at once."""
+        usual = isinstance(available, np.ndarray) and available.ndim == 1 and available.dtype == np.int64 and len(available) > 0
+        if not (usual and available[0] >= 0 and available[-1] < count and _ascending(available)):
+            return False
+        self.__dict__["pool"] = available
+        return True
+
     def __post_init__(self) -> None:
         count = len(self.distances)
         _check_penalty(self.balance_penalty, count)
-        if self.available is not None:
+        if self.available is not None and not self._is_pool(self.available, count):
             check_available(self.available, count)
         size, present = self.cohort_size, count if self.available is None else len(self.available)
         if not isinstance(size, int | np.integer) or not 1 <= size <= present:
@@ -137,8 +145,6 @@ def check_available(available: IntArray, count: int) -> None:
         raise SelectionError(f"available must be a 1-d array of client indices, got {indices.dtype} of shape {indices.shape}")
     if len(indices) == 0:
         raise SelectionError("available must hold at least one client, got none")
-    if _ascending(indices) and indices[0] >= 0 and indices[-1] < count:
-        return
     if indices.min() < 0 or indices.max() >= count:
         outside = indices[(indices < 0) | (indices >= count)][0]
         raise SelectionError(f"available must hold client indices in 0..{count - 1}, got {outside}")

@@ -28,6 +28,7 @@ __all__ = [
 FIRST_PROOF_WORK, PROOF_WORK = 30_000_000, 1_000_000_000  # distances looked at by branch and bound
 _PROOF_POOL = 300  # branch and bound keeps r tables of this many positions
 _BOUND_POOL = 300  # the row bound costs more than the search above
+_TAKEN = 64  # so few positions are copied sooner than looked at
 _LARGE = 1000  # positions
 _SLICE = 20_000_000  # distances looked at between two looks at the clock
 
@@ -49,7 +50,9 @@ class Residual:
         return len(self.ids)
 
     def block(self) -> FloatMatrix:
-        """(p, p) distances between positions."""
+        """(p, p) distances between positions, C-ordered; do not write into them."""
+        if len(self.ids) <= _TAKEN:
+            return self.matrix.take(self.ids, axis=0).take(self.ids, axis=1)
         if len(self.ids) == len(self.matrix) and np.array_equal(self.ids, np.arange(len(self.ids))):
             return self.matrix
         return self.matrix[np.ix_(self.ids, self.ids)]
@@ -124,7 +127,7 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
     """
     swaps = max(2, min(size, count - size) // 2)
     if effort != "thorough":
-        most = min(8 + size // 10, 12 if count < 500 else 6)
+        most = 6 if count >= 500 else min(8 + size // 10 if count > 170 else 7 + size // 4, 12)
         rounds = {"fast": 0, "default": 4 if plain_numpy else min(max(count * size // 40, 4), most)}[effort]
         return Plan(rounds, min(25, 8 + 2 * count // 5), np.array([5, 10, 2, 3, 2, swaps]))
     idle = min(max(30 * min(size, count - size), 100), 1500)
