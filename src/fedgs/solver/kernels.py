@@ -389,7 +389,8 @@ def branch(
         path[depth] = member
         value = values[depth] + adds[depth, at]
         row = W[member]
-        deeper, count = depth + 1, np.int64(0)  # with a plain 0 numba compiles `rank` twice
+        deeper = depth + 1
+        count: Any = np.int64(0)  # with a plain 0 numba compiles `rank` twice
         for a in range(at + 1, counts[depth]):
             other = members[depth, a]
             members[deeper, count] = other
