@@ -10,7 +10,10 @@ import torch
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.errors import UpdateError
 
-__all__ = ["WeightedMean", "weighted_means"]
+__all__ = ["WeightedMean", "all_finite", "weighted_means"]
+
+
+_IN_CACHE = 1 << 16  # numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +41,10 @@ class WeightedMean:
         """Add the (b, P) models of the next b clients."""
         done, first, total = kept
         if first is None:
-            first = models[0].double()
-            total = torch.zeros_like(first)
-        for row, weight in zip(models - first, self.weights[done : done + len(clients)].tolist(), strict=True):  # (b, P) float64
-            total += row * weight
+            first = models[0].clone()
+            total = torch.zeros_like(first, dtype=torch.float64)
+        for row, weight in zip(models, self.weights[done : done + len(clients)].tolist(), strict=True):
+            _add_difference(total, row, first, weight)
         return (done + len(clients), first, total)
 
     def finish(self, kept: Any) -> torch.Tensor:
@@ -54,9 +57,27 @@ class WeightedMean:
         if done != len(self.weights) or first is None:
             raise UpdateError(f"the average needs {len(self.weights)} local models, got {done}")
         average: torch.Tensor = (first + total).float()
-        if not bool(torch.isfinite(average).all()):
+        if not bool(all_finite(average)):
             raise UpdateError("the average of the local models is not finite (NaN or inf)")
         return average
+
+
+def all_finite(vectors: torch.Tensor) -> torch.Tensor:
+    """(..., P) float32 -> (...) whether all P numbers are finite, from their sum in float64, which no P float32 numbers overflow.
+
+    >>> all_finite(torch.tensor([[3e38, 3e38], [torch.inf, -torch.inf], [0.0, torch.nan]])).tolist()
+    [True, False, False]
+    """
+    return torch.isfinite(vectors.sum(dim=-1, dtype=torch.float64))
+
+
+def _add_difference(total: torch.Tensor, model: torch.Tensor, first: torch.Tensor, weight: float) -> None:
+    """total += (model - first)·weight in float64, (P,) each, in pieces that stay in the processor's cache."""
+    size = _IN_CACHE if total.device.type == "cpu" else len(total)
+    difference = torch.empty_like(total[:size])
+    for sums, own, reference in zip(total.split(size), model.split(size), first.split(size), strict=True):
+        piece = difference[: len(sums)].copy_(own)
+        sums += piece.sub_(reference).mul_(weight)
 
 
 def weighted_means(folds: Sequence[WeightedMean], models: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from fedgs.aggregation import all_finite
 from fedgs.arrays import IntArray
 from fedgs.errors import ClientError, UpdateError
 from fedgs.local.batches import client_keys, local_batches
@@ -88,7 +89,7 @@ def _train(bench: Bench, request: Train) -> Any:
                 _descend(bench, request, start, client, batches.indices[row], batches.sizes[row])
             except Exception as error:
                 raise client_error(work, client, error) from error
-            finite.append(torch.isfinite(bench.flat.vector).all())
+            finite.append(all_finite(bench.flat.vector))
             models = bench.flat.vector.unsqueeze(0)  # (1, P)
             kept = [fold.add(k, clients[row : row + 1], models) for fold, k in zip(request.folds, kept, strict=True)]
     broken = [client for client, fine in zip(clients.tolist(), torch.stack(finite).tolist(), strict=True) if not fine]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedgs.aggregation import WeightedMean, weighted_means
+from fedgs.aggregation import WeightedMean, all_finite, weighted_means
 from fedgs.local.batches import compiled_kernels, local_batches, stacked_keys
 from fedgs.local.bench import work_key
 from fedgs.local.evaluation import Asked, segment_sums
@@ -68,7 +68,7 @@ class StackedEngine:
             try:
                 models = self._models(requests, pieces)
                 lengths = [piece.stop - piece.start for piece in pieces]
-                finite = torch.isfinite(models).all(dim=1)
+                finite = all_finite(models)
                 for index, reply in _averages(requests, pieces, models, finite).items():
                     folding[index].reply = reply
                 for piece, own, fine in zip(pieces, torch.split(models, lengths), torch.split(finite, lengths), strict=True):
@@ -204,7 +204,7 @@ def _averages(
         asked = [pieces[position].request for position in positions]
         folds = [fold for index in asked for fold in requests[index].folds if isinstance(fold, WeightedMean)]
         averages = weighted_means(folds, models[rows])
-        fine = finite[rows].all(dim=1) & torch.isfinite(averages).all(dim=1)
+        fine = finite[rows].all(dim=1) & all_finite(averages)
         found = zip(asked, averages.unbind(), fine.tolist(), strict=True)
         replies.update({index: (average,) for index, average, good in found if good})
     return replies
