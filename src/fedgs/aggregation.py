@@ -75,7 +75,7 @@ def _add_difference(total: torch.Tensor, model: torch.Tensor, first: torch.Tenso
     """total += (model - first)·weight in float64, (P,) each, in pieces that stay in the processor's cache."""
     size = _IN_CACHE if total.device.type == "cpu" else len(total)
     difference = torch.empty_like(total[:size])
-    for sums, own, reference in zip(total.split(size), model.split(size), first.split(size), strict=True):
+    for sums, own, reference in zip(*(torch.split(vector, size) for vector in (total, model, first)), strict=True):
         piece = difference[: len(sums)].copy_(own)
         sums += piece.sub_(reference).mul_(weight)
 

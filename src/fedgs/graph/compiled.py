@@ -74,10 +74,10 @@ def _load_quickly(kernel: Any) -> None:
             from numba.core.runtime.nrt import rtsys
 
             rtsys.initialize(context)
-        except (ImportError, AttributeError):
+            with guard():
+                return load(signature, context)
+        except Exception:  # another version of numba: its own way says what is wrong, if anything
             return slow(signature, context)
-        with guard():
-            return load(signature, context)
         return None  # what could not be read is compiled
 
     cache.load_overload = quick
