@@ -52,3 +52,9 @@ def test_the_grid_runs_and_the_summary_pairs_the_weightings(summary: ModuleType)
 
 def test_the_whole_grid_is_750_runs() -> None:
     assert len(expand(read_config(FOLDER / "study.toml")).configs) == 5 * 5 * 6 * 5
+
+
+def test_the_study_of_growing_graphs_expands() -> None:
+    grid = expand(read_config(FOLDER.parent / "growing_graph" / "study.toml"))
+    graphs = {(config.method.graph.similarity, config.method.graph.start) for config in grid.configs}  # type: ignore[union-attr]
+    assert len(grid.configs) == 7 * 6 * 5 and len(graphs) == 6
