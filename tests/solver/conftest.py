@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from fedgs import compiling as compiled_module
 from fedgs.graph import Graph, feature_products, shortest_paths
-from fedgs.graph import compiled as compiled_module
 from fedgs.solver import SelectionProblem, balance_penalty, pair_weight
 
 KINDS = (

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fedgs.graph import compiled as module
+from fedgs import compiling as module
 
 FUNCTION = """
-from fedgs.graph.compiled import compiled
+from fedgs.compiling import compiled
 
 @compiled
 def double(x):
@@ -30,7 +30,7 @@ def run(code: str, folder: Path, **environment: str) -> subprocess.CompletedProc
 
 def test_the_first_compilation_is_announced_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "kern.py").write_text(FUNCTION)
-    code = "from fedgs.graph.compiled import load_kernels; k = load_kernels('kern'); load_kernels('kern'); print(k.double(4))"
+    code = "from fedgs.compiling import load_kernels; k = load_kernels('kern'); load_kernels('kern'); print(k.double(4))"
     first = run(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
     assert first.stdout == "8\n"
     assert first.stderr == "compiling kern with numba: some seconds, once\n"

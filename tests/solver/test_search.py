@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.solver.conftest import distance_of
 
-from fedgs.graph.compiled import load_kernels
+from fedgs.compiling import load_kernels
 from fedgs.solver import plain
 
 STYLE = np.array([5, 10, 2, 3, 2, 5])

@@ -3,8 +3,8 @@
 import numpy as np
 
 from fedgs.arrays import FloatMatrix
+from fedgs.compiling import load_kernels
 from fedgs.errors import GraphError
-from fedgs.graph.compiled import load_kernels
 from fedgs.graph.tree import forest_distances, minimum_spanning_forest
 
 __all__ = ["check_lengths", "floyd_warshall", "graph_distance", "shortest_paths"]

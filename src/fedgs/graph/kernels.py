@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.graph.compiled import compiled
+from fedgs.compiling import compiled
 
 _BLOCK = 64
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedgs.arrays import FloatArray, FloatMatrix, IntArray
-from fedgs.graph.compiled import load_kernels
+from fedgs.compiling import load_kernels
 
 __all__ = ["SpanningForest", "minimum_spanning_forest", "shortfall"]
 

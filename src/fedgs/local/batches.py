@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedgs.arrays import IntArray
+from fedgs.compiling import load_kernels
 from fedgs.rng import derived_seed
 
 __all__ = ["Batches", "client_keys", "compiled_kernels", "local_batches", "stacked_keys"]
@@ -107,14 +108,9 @@ def _base(seed: int) -> int:
     return derived_seed(seed, "batches")
 
 
-@lru_cache(maxsize=1)
 def compiled_kernels() -> Any:
     """The compiled kernels, or None where numba is not installed."""
-    try:
-        from fedgs.local import kernels
-    except ImportError:
-        return None
-    return kernels
+    return load_kernels("fedgs.local.kernels")
 
 
 def _mix(state: Any) -> Any:

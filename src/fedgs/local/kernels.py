@@ -6,28 +6,15 @@ same bits alone, among others, and with any number of threads. Additions inside 
 """
 
 import math
-import warnings
-from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 
-__all__ = ["compiled", "fill_batches", "linear_losses", "train_linear"]
+from fedgs.compiling import compiled
+
+__all__ = ["fill_batches", "linear_losses", "train_linear"]
 
 _FLOAT_RULES = {"reassoc", "contract", "nsz"}  # not "fast": that would let NaN and inf disappear
-
-
-def compiled(function: Callable[..., Any], **options: Any) -> Any:
-    """The function compiled by numba, cached on disk where that is possible, else compiled anew in each process.
-
-    Kernels release the interpreter's lock, so that threads may run them side by side.
-    """
-    try:
-        return numba.njit(cache=True, nogil=True, **options)(function)
-    except RuntimeError as error:  # numba found no folder to cache in
-        warnings.warn(f"compiled kernels cannot be cached, so each start compiles them again: {error}", stacklevel=2)
-        return numba.njit(nogil=True, **options)(function)
 
 
 def _fill_batches(keys: Any, data_sizes: Any, indices: Any) -> None:

@@ -10,9 +10,9 @@ from typing import Literal
 import numpy as np
 
 from fedgs.arrays import FloatMatrix, IntArray
+from fedgs.compiling import load_kernels
 from fedgs.errors import SelectionError
 from fedgs.graph import Graph, MatrixDistances, feature_products
-from fedgs.graph.compiled import load_kernels
 from fedgs.graph.tree import SpanningForest, forest_distances
 from fedgs.rng import stream
 from fedgs.solver import plain

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedgs.arrays import FloatArray, FloatMatrix, IntArray
-from fedgs.graph.compiled import load_kernels
+from fedgs.compiling import load_kernels
 from fedgs.solver import plain
 from fedgs.solver.problem import Effort
 

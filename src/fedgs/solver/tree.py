@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedgs.arrays import BoolArray, FloatArray, IntArray
-from fedgs.graph.compiled import load_kernels
+from fedgs.compiling import load_kernels
 from fedgs.graph.tree import SpanningForest
 
 __all__ = ["best_on_forest", "linked", "plain_best_on_forest"]

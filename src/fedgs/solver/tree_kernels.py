@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.graph.compiled import compiled, inlined
+from fedgs.compiling import compiled, inlined
 
 
 @compiled
