@@ -14,18 +14,62 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import tomli_w
 
-from fedgs.arrays import AnyArray
+from fedgs.arrays import AnyArray, IntArray
 from fedgs.clients import Clients
 from fedgs.errors import OutputError
 
-__all__ = ["Record", "RunFolder", "write_atomically"]
+__all__ = ["Members", "Record", "RunFolder", "write_atomically"]
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+_encode = json.JSONEncoder(separators=(",", ":"), default=list).encode  # clients held as bits become a list
+
+
+class Members(Sequence[str | int]):
+    """Some of the clients, by their own keys and in order, held as a bit a client: a round's record of many costs little memory.
+
+    Args:
+        names: (N,) the keys of all clients, shared and not copied.
+        indices: (a,) distinct indices of those that are in.
+
+    >>> members = Members(("a", "b", "c"), np.array([0, 2]))
+    >>> list(members), len(members), members == ["a", "c"]
+    (['a', 'c'], 2, True)
+    """
+
+    __slots__ = ("_bits", "_length", "_names")
+
+    def __init__(self, names: Sequence[str | int], indices: IntArray) -> None:
+        inside = np.zeros(len(names), dtype=np.bool_)
+        inside[indices] = True
+        self._names = names
+        self._bits = np.packbits(inside)
+        self._length = len(indices)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[str | int]:
+        indices = np.flatnonzero(np.unpackbits(self._bits, count=len(self._names)))
+        return (self._names[k] for k in indices.tolist())
+
+    @overload
+    def __getitem__(self, position: int) -> str | int: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[str | int]: ...
+    def __getitem__(self, position: int | slice) -> str | int | list[str | int]:
+        return list(self)[position]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and not isinstance(other, str) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Members({list(self)!r})"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from fedgs.availability import (
     Availability,
     Ideal,
     LabelCycle,
+    LargeLabelsFirst,
     LessDataFirst,
     LogNormal,
     MoreDataFirst,
@@ -24,6 +25,7 @@ from fedgs.availability import (
     draw_available,
 )
 from fedgs.errors import ConfigError
+from fedgs.records import Members, Record
 
 
 class Constant(Availability):
@@ -200,3 +202,22 @@ def test_an_attendance_gives_what_the_draws_give_in_any_order_of_rounds(toy: Cli
         assert (present.names, present.status) == ([toy.names[k] for k in available], status)
     with pytest.raises(ValueError, match="read-only"):
         attendance.at(2).clients[:] = 0  # a sampler cannot take clients away from another run
+
+
+def test_many_clients_are_recorded_as_bits_and_written_as_the_same_list() -> None:
+    clients = Clients(tuple(f"site-{k}" for k in range(1500)), np.arange(1, 1501))
+    attendance = Attendance(LessDataFirst(seed=3), clients)
+    for t in range(3):
+        present = attendance.at(t)
+        names = [clients.names[k] for k in draw_available(LessDataFirst(seed=3), clients, t)[0]]
+        assert isinstance(present.names, Members) and present.names == names and present.names[-1] == names[-1]
+        line = Record(t, available=present.names).to_json()
+        assert line == Record(t, available=names).to_json() and Record.from_json(line) == Record(t, available=present.names)
+
+
+@pytest.mark.parametrize(
+    "mode", [Ideal(), LessDataFirst(), MoreDataFirst(), LogNormal(), LargeLabelsFirst(), SineLogNormal(), LabelCycle()]
+)
+def test_a_steady_mode_has_the_same_rates_in_every_round_and_others_do_not(mode: Availability, toy: Clients) -> None:
+    rates = [mode.rates(t, toy) for t in range(60)]
+    assert all(np.array_equal(rates[0], other) for other in rates) == mode.steady

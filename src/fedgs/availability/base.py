@@ -19,11 +19,13 @@ class Availability(Variant):
     """Base of all modes: how probable it is that each client is available in round t.
 
     Attributes:
+        steady: whether the rates are the same in every round; then they are asked for once.
         seed: of everything that the mode draws, >= 0; None: the run's seed (0 when used alone).
         empty_round: nobody is available: "redraw" until someone is, or "skip" the round and keep the model.
     """
 
     family: ClassVar[str] = "availability"
+    steady: ClassVar[bool] = False
     seed: int | None = Field(default=None, ge=0)
     empty_round: EmptyRound = "redraw"
 

@@ -1,5 +1,6 @@
 """Drawing A_t from rates: one function for all modes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,9 +9,12 @@ import numpy as np
 from fedgs.arrays import BoolArray, FloatArray, IntArray
 from fedgs.availability.base import Availability, checked_rates
 from fedgs.clients import Clients
+from fedgs.records import Members
 from fedgs.rng import stream
 
 __all__ = ["Attendance", "Present", "activity", "draw_available"]
+
+_MANY = 1000  # clients above which a record holds who was available as bits
 
 
 def draw_available(availability: Availability, clients: Clients, round: int) -> tuple[IntArray, Literal["skipped"] | None]:
@@ -30,12 +34,15 @@ def draw_available(availability: Availability, clients: Clients, round: int) -> 
     >>> draw_available(Ideal(), Clients(("a", "b"), np.array([10, 40])), 0)
     (array([0, 1]), None)
     """
-    rates = checked_rates(availability, clients, round)
+    return _drawn(availability, checked_rates(availability, clients, round), round)
+
+
+def _drawn(availability: Availability, rates: FloatArray, round: int) -> tuple[IntArray, Literal["skipped"] | None]:
     rng = stream(availability.seed or 0, "available", round)
     present = rng.random(len(rates)) < rates  # rate 0: never, rate 1: always
     if not present.any() and availability.empty_round == "redraw" and rates.any():
         present = _draw_given_somebody(rates, rng)
-    available = np.flatnonzero(present).astype(np.int64)
+    available = np.flatnonzero(present).astype(np.int64, copy=False)
     return available, None if len(available) else "skipped"
 
 
@@ -45,12 +52,12 @@ class Present:
 
     Attributes:
         clients: (a,) ascending indices, read-only.
-        names: their own keys, in the same order.
+        names: their own keys, in the same order; `Members` where there are many clients.
         status: "skipped" where the round passes without anybody, else None.
     """
 
     clients: IntArray
-    names: list[str | int]
+    names: Sequence[str | int]
     status: Literal["skipped"] | None
 
 
@@ -66,16 +73,28 @@ class Attendance:
     def __init__(self, availability: Availability, clients: Clients) -> None:
         self.availability = availability
         self.clients = clients
+        self._rates: FloatArray | None = None
         self._last: tuple[int, Present] | None = None
 
     def at(self, round: int) -> Present:
         """A_t, see `draw_available`; the last round is kept, since runs are driven side by side."""
         if self._last is None or self._last[0] != round:
-            available, status = draw_available(self.availability, self.clients, round)
+            available, status = _drawn(self.availability, self._rates_of(round), round)
             available.setflags(write=False)
-            names = self.clients.names
-            self._last = round, Present(available, [names[k] for k in available.tolist()], status)
+            self._last = round, Present(available, self._names_of(available), status)
         return self._last[1]
+
+    def _rates_of(self, round: int) -> FloatArray:
+        if self._rates is not None:
+            return self._rates
+        rates = checked_rates(self.availability, self.clients, round)
+        if self.availability.steady:
+            self._rates = rates
+        return rates
+
+    def _names_of(self, available: IntArray) -> Sequence[str | int]:
+        names = self.clients.names
+        return Members(names, available) if len(names) > _MANY else [names[k] for k in available.tolist()]
 
 
 def activity(availability: Availability, clients: Clients, rounds: int) -> BoolArray:

@@ -57,6 +57,8 @@ class Ideal(Availability):
     array([1., 1.])
     """
 
+    steady = True
+
     def rates(self, round: int, clients: Clients) -> FloatArray:
         return np.ones(len(clients))
 
@@ -72,6 +74,7 @@ class MoreDataFirst(Availability):
     array([0.5, 1. ])
     """
 
+    steady = True
     beta: Annotated[float, _up_to_one("MDF")] = 0.7
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
@@ -90,6 +93,7 @@ class LessDataFirst(Availability):
     array([1. , 0.5])
     """
 
+    steady = True
     beta: Annotated[float, _up_to_one("LDF")] = 0.7
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
@@ -111,6 +115,7 @@ class LargeLabelsFirst(Availability):
     array([0.5, 1. ])
     """
 
+    steady = True
     beta: Annotated[float, _up_to_one("YMF")] = 0.9
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
@@ -165,6 +170,7 @@ class LogNormal(Availability):
     True
     """
 
+    steady = True
     beta: Annotated[float, _below_one("LN")] = 0.5
 
     def rates(self, round: int, clients: Clients) -> FloatArray:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedgs.errors import OutputError
-from fedgs.records import Record, RunFolder
+from fedgs.records import Members, Record, RunFolder
 from fedgs.report.labels import labelled
 from fedgs.report.run import UNREADABLE, Run
 
@@ -72,7 +72,7 @@ def checked_records(records: Iterable[Record]) -> Iterable[Record]:
         lists = (record.available, record.cohort, record.draws, record.weights)
         if not all(value is None or _is_number(value) for value in figures):
             raise OutputError(f"round {record.round} holds a figure that is not a number")
-        if not all(value is None or isinstance(value, list | tuple) for value in lists):
+        if not all(value is None or isinstance(value, list | tuple | Members) for value in lists):
             raise OutputError(f"round {record.round} holds a list of clients that is not a list")
         yield record
 
