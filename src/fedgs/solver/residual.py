@@ -123,11 +123,11 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
     """Short rounds from strong perturbations, or, for "thorough", about 10⁵ moves in long rounds: half a second at 500 clients.
 
     >>> planned("default", 100, 10, plain_numpy=False).rounds
-    9
+    7
     """
     swaps = max(2, min(size, count - size) // 2)
     if effort != "thorough":
-        most = 6 if count >= 500 else min(8 + size // 10 if count > 170 else 7 + size // 4, 12)
+        most = 6 if count >= 500 else min(8 + size // 10 if count > 170 else 2 + size // 2, 12)
         rounds = {"fast": 0, "default": 4 if plain_numpy else min(max(count * size // 40, 4), most)}[effort]
         return Plan(rounds, min(25, 8 + 2 * count // 5), np.array([5, 10, 2, 3, 2, swaps]))
     idle = min(max(30 * min(size, count - size), 100), 1500)

@@ -31,7 +31,7 @@ from fedgs.solver.tree import best_on_forest
 __all__ = ["solve"]
 
 _TINY = 200  # pools with no more choices are searched completely, in NumPy
-_SMALL = 100_000  # pools with no more choices are searched completely in any case
+_SMALL = 600_000  # pools with no more choices, such as 6 of 30, are proven in any case where numba is installed
 _COPIED = 256  # the distances of pools up to this size are copied together where the matrix is larger
 _HELD = 4000  # larger pools of distances that are not held as a matrix are searched row by row
 
