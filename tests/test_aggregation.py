@@ -99,3 +99,13 @@ def test_missing_local_model_is_a_named_error() -> None:
         fold.finish(fold.start())
     with pytest.raises(UpdateError, match="the average needs 2 local models, got 1"):
         fold.finish(fold.add(fold.start(), np.arange(1), torch.ones(1, 3)))
+
+
+def test_large_models_are_averaged_in_pieces_to_the_same_bits() -> None:
+    models = torch.randn(3, 150_001, generator=torch.Generator().manual_seed(0))
+    weights = np.array([0.2, 0.3, 0.5])
+    fold = WeightedMean(weights)
+    kept = fold.add(fold.start(), np.arange(3), models)
+    first = models[0].double()
+    plain = sum((models[k] - first) * weights[k] for k in range(3))  # float64
+    assert torch.equal(fold.finish(kept), (first + plain).float())

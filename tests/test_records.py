@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import numpy as np
@@ -5,7 +6,7 @@ import pytest
 
 from fedgs.clients import Clients
 from fedgs.errors import OutputError
-from fedgs.records import Record, RunFolder, write_atomically
+from fedgs.records import Members, Record, RunFolder, write_atomically
 
 
 @pytest.fixture
@@ -70,3 +71,13 @@ def test_writing_atomically_replaces_the_whole_file(tmp_path: Path) -> None:
     write_atomically(target, b"new")
     assert target.read_bytes() == b"new"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_record_of_many_clients_becomes_a_plain_dictionary() -> None:
+    record = Record(0, available=Members(tuple(range(2000)), np.arange(0, 2000, 3)))
+    assert json.loads(json.dumps(record.as_dict()))["available"] == list(range(0, 2000, 3))
+
+
+def test_what_is_no_number_word_or_list_is_refused() -> None:
+    with pytest.raises(TypeError, match="a record holds numbers, words and lists of them, got set"):
+        Record(0, cohort={1, 2}).to_json()  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ class View:
     Attributes:
         round: t, from 0.
         clients: the federation's clients.
-        available: (a,) ascending indices of the available clients A_t, a >= 1.
+        available: (a,) ascending indices of the available clients A_t, a >= 1; read-only, since runs share it.
         counts: (N,) sampling counts v_k: in how many rounds before t each client was selected.
         cohort_limit: M >= 1; the cohort has at most min(M, a) clients.
         losses: (N,) local losses of the clients the sampler asked for, NaN elsewhere; None if it asked for none.

@@ -90,14 +90,18 @@ def inlined(function: F) -> F:
 
 @cache
 def load_kernels(name: str) -> ModuleType | None:
-    """The module of kernels `name`, or None where numba is not installed; says once that the first compilation takes seconds.
+    """The module of kernels `name`, or None where numba is not there or does not work; says once that compiling takes seconds.
 
     >>> load_kernels("fedgs.graph.kernels") is None or numba_installed()
     True
     """
     if not numba_installed():
         return None
-    kernels = import_module(name)
+    try:
+        kernels = import_module(name)
+    except ImportError as error:
+        warnings.warn(f"numba is installed but does not work here, so NumPy does the work: {error}", RuntimeWarning)
+        return None
     if not _in_cache(kernels):
         _log.warning("compiling %s with numba: some seconds, once", name)
     return kernels

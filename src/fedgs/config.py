@@ -76,7 +76,8 @@ class Execution(Variant):
     Attributes:
         engine: "auto" is a fixed rule of model and device; what it chose is stored with the run.
         device: where tensors live: "cpu", "cuda" or "cuda:0".
-        workers: processes that share a grid; None: one a physical core for image models, one for small ones.
+        workers: processes that share a grid; None: one a physical core for image models and for grids of small ones with at
+            least 20,000 run-rounds, else one.
         checkpoint_every: rounds between two checkpoints; None: one every ten seconds.
     """
 

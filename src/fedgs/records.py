@@ -12,7 +12,7 @@ import os
 import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
@@ -24,8 +24,6 @@ from fedgs.clients import Clients
 from fedgs.errors import OutputError
 
 __all__ = ["Members", "Record", "RunFolder", "write_atomically"]
-
-_encode = json.JSONEncoder(separators=(",", ":"), default=list).encode  # clients held as bits become a list
 
 
 class Members(Sequence[str | int]):
@@ -70,6 +68,15 @@ class Members(Sequence[str | int]):
 
     def __repr__(self) -> str:
         return f"Members({list(self)!r})"
+
+
+def _listed(held: object) -> list[str | int]:
+    if isinstance(held, Members):
+        return list(held)
+    raise TypeError(f"a record holds numbers, words and lists of them, got {type(held).__name__}")
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), default=_listed).encode
 
 
 @dataclass(frozen=True)
@@ -118,7 +125,7 @@ class Record:
 
     def as_dict(self) -> dict[str, Any]:
         """The record as a plain dictionary."""
-        return asdict(self)
+        return {**self.__dict__, "available": None if self.available is None else list(self.available)}
 
 
 @dataclass(frozen=True)

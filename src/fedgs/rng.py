@@ -5,6 +5,7 @@ on every platform, and no stream depends on how much was drawn from another: rou
 """
 
 import hashlib
+import operator
 from functools import lru_cache
 
 import numpy as np
@@ -46,7 +47,7 @@ def stream(seed: int, purpose: str, *keys: int) -> np.random.Generator:
     """
     words = [*_name(seed, purpose, len(keys))]
     for key in keys:
-        words += (key,) if 0 <= key < 2**32 else _words(key)
+        words += (key,) if type(key) is int and 0 <= key < 2**32 else _words(operator.index(key))
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(np.array(words, dtype=np.uint32))))
 
 

@@ -4,7 +4,6 @@
 engines, devices or processes. A round is a transaction: state in, (state, record) out; if it fails, the old state stands.
 """
 
-import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 
 from fedgs import rng
-from fedgs.aggregation import WeightedMean
+from fedgs.aggregation import WeightedMean, all_finite
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.availability import Attendance, Present
 from fedgs.checkpoint import State
@@ -198,7 +197,7 @@ def describe(
     chosen = selection if selection is not None else Selection(np.empty(0, dtype=np.int64))
     return Record(
         round=state.round,
-        available=present.names,
+        available=list(present.names) if isinstance(present.names, list) else present.names,
         num_available=len(present.names),
         cohort=[names[k] for k in chosen.clients.tolist()],
         draws=None if chosen.draws is None else chosen.draws.tolist(),
@@ -333,22 +332,13 @@ def _finish_round(run: LiveRun, result: Any) -> bool:
         run.on_end(run.state, result, run.seconds)
         return False
     state, record = result
-    if not all_finite(state.parameters):
+    if not bool(all_finite(state.parameters)):
         run.on_failure(Failed(_round(run), None, UpdateError("the average of the updates is not finite")))
         return False
     run.on_round(state, record, run.seconds)
     run.state = state
     _begin(run)
     return True
-
-
-def all_finite(parameters: torch.Tensor) -> bool:
-    """Whether a vector holds neither NaN nor inf: its sum tells in most cases.
-
-    >>> all_finite(torch.tensor([3e38, 3e38])), all_finite(torch.tensor([0.0, torch.nan]))
-    (True, False)
-    """
-    return math.isfinite(float(parameters.sum())) or bool(torch.isfinite(parameters).all())
 
 
 def _round(run: LiveRun) -> int:

@@ -221,3 +221,16 @@ def test_many_clients_are_recorded_as_bits_and_written_as_the_same_list() -> Non
 def test_a_steady_mode_has_the_same_rates_in_every_round_and_others_do_not(mode: Availability, toy: Clients) -> None:
     rates = [mode.rates(t, toy) for t in range(60)]
     assert all(np.array_equal(rates[0], other) for other in rates) == mode.steady
+
+
+def test_a_mode_made_of_a_steady_one_is_asked_in_every_round(toy: Clients) -> None:
+    class EveryOther(Ideal):
+        """Everybody in even rounds, nobody in odd ones."""
+
+        def rates(self, round: int, clients: Clients) -> FloatArray:
+            return np.full(len(clients), float(round % 2 == 0))
+
+    mode = EveryOther(empty_round="skip")
+    attendance = Attendance(mode, toy)
+    assert not EveryOther.steady and Ideal.steady
+    assert [len(attendance.at(t).names) for t in range(4)] == [len(toy), 0, len(toy), 0]

@@ -93,3 +93,16 @@ def test_several_workers_need_parts_that_another_process_can_build(toy_federatio
     ):
         study(toy_federation, 2, model=net)
     assert all(run.finished for run in study(toy_federation, 1, model=net).runs)
+
+
+def test_a_run_that_was_finished_before_its_worker_crashed_with_others_counts_as_finished(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
+    (tmp_path / "crashing.py").write_text(PLUGIN)
+    load_plugin(tmp_path / "crashing.py")
+    method = {"name": "worker-test", "marker": str(tmp_path / "marker"), "always": True}
+    study(toy_federation, 1, tmp_path / "out", methods=["uniform"], seeds=(0,))
+    # Runs 0 and 2 go to the first worker, where the third always crashes it; the first is finished already.
+    runs = study(toy_federation, 2, tmp_path / "out", methods=["uniform", "md", method], seeds=(0,)).runs
+    assert [run.failure is None for run in runs] == [True, True, False]
+    assert all(run.finished for run in runs[:2])

@@ -7,7 +7,7 @@ import pytest
 
 from fedgs.errors import SelectionError
 from fedgs.graph import MatrixDistances
-from fedgs.solver import select
+from fedgs.solver import SelectionProblem, select, solve
 
 LINE = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0))) / 3
 
@@ -81,3 +81,11 @@ def test_easy_calls_load_neither_torch_nor_numba() -> None:
         "assert not {'torch', 'numba'} & set(sys.modules), set(sys.modules) & {'torch', 'numba'}"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_whole_number_penalties_are_taken_as_they_are() -> None:
+    distance = np.abs(np.subtract.outer(np.arange(9.0), np.arange(9.0)))
+    penalty = np.array([0, 1, 2, 3, 0, 1, 2, 3, 0])
+    whole, real = (solve(SelectionProblem(distance, p, cohort_size=4, pair_weight=0.1)) for p in (penalty, penalty.astype(float)))
+    assert whole.cohort.tolist() == real.cohort.tolist() and whole.objective == real.objective
+    assert str(solve(SelectionProblem(distance, np.zeros(9), cohort_size=4, pair_weight=0.0)).objective) == "0.0"

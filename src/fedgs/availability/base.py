@@ -1,6 +1,6 @@
 """The interface of availability modes: a frozen variant with `rates`, a pure function of the round."""
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -28,6 +28,12 @@ class Availability(Variant):
     steady: ClassVar[bool] = False
     seed: int | None = Field(default=None, ge=0)
     empty_round: EmptyRound = "redraw"
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if "rates" in cls.__dict__ and "steady" not in cls.__dict__:
+            cls.steady = False  # other rates than the parent's: nothing is known of them
 
     def check(self, clients: Clients, rounds: int) -> None:
         """Find out before a run whether the mode can serve these clients for rounds 0..rounds-1.

@@ -109,7 +109,8 @@ class FolderSink:
     _timings: list[str] = field(default_factory=list)
     _flushed: float = field(default_factory=time.monotonic)
     _saved: float = field(default_factory=time.monotonic)
-    _state: State | None = None
+    _state: State | None = None  # the last one seen
+    _kept: State | None = None  # the last one in a checkpoint
 
     def on_start(self, state: State) -> None:
         """Write the memory at the start, which a resumed run goes on with."""
@@ -141,7 +142,7 @@ class FolderSink:
 
     def interrupt(self) -> None:
         """Save the last whole round, so that the next start goes on from it."""
-        if self._state is not None and self._lines:
+        if self._state is not None and self._state is not self._kept:
             self._checkpoint(self._state)
 
     def _keep(self, record: Record, seconds: Mapping[str, float]) -> None:
@@ -156,8 +157,8 @@ class FolderSink:
 
     def _checkpoint(self, state: State) -> None:
         self._flush()
-        self._saved = time.monotonic()
         save_checkpoint(self.folder, state, engine=self.engine, start_memory=self.start_memory)
+        self._saved, self._kept = time.monotonic(), state
 
 
 def describe_failure(failed: Failed, clients: Clients) -> dict[str, Any]:

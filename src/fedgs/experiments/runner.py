@@ -32,6 +32,7 @@ __all__ = [
     "Finished",
     "Prepared",
     "Progress",
+    "is_finished",
     "load_federation",
     "prepare",
     "prepare_one",
@@ -185,7 +186,7 @@ def _attendance(config: Config, federation: Federation, shared: Attendances | No
     made = Attendance(availability, federation.clients)
     try:
         return made if shared is None else shared.setdefault((availability, federation.clients), made)
-    except TypeError:  # settings of a mode of others that cannot be compared
+    except (TypeError, ValueError):  # settings that cannot be compared, such as a matrix
         return made
 
 
@@ -227,6 +228,14 @@ def run_here(
 ) -> list[Finished]:
     """Drive all runs in this process; `out` is ours already."""
     return _run(_jobs(prepared, out), on_progress)
+
+
+def is_finished(prepared: Prepared, out: Path) -> bool:
+    """Whether the run has passed all its rounds in this output folder; False for records that cannot be read."""
+    try:
+        return _jobs([prepared], out)[0].is_finished()
+    except OutputError:
+        return False
 
 
 def _jobs(prepared: Sequence[Prepared], out: Path | None) -> "list[_Job]":

@@ -24,9 +24,9 @@ from pydantic import ConfigDict
 
 from fedgs.config import Config
 from fedgs.data import Data, open_folder, to_folder
-from fedgs.errors import ConfigError
-from fedgs.experiments.runner import Attendances, Finished, Prepared, Progress, prepare_one, run_here, run_tables
-from fedgs.records import RunFolder
+from fedgs.errors import ConfigError, OutputError
+from fedgs.experiments.runner import Attendances, Finished, Prepared, Progress, is_finished, prepare_one, run_here, run_tables
+from fedgs.records import Record, RunFolder
 from fedgs.registry import load_plugin, loaded_plugins, variant_class, variant_names
 
 __all__ = ["run_in_workers", "worker_count"]
@@ -155,11 +155,19 @@ def _supervise(
 
 
 def _lost(prepared: Prepared, error: str, out: Path | None) -> Finished:
-    """A run whose worker crashed each time: what it had written is kept, and its folder says why it ended."""
+    """A run whose worker crashed each time: what it had written is kept, and its folder says why it ended.
+
+    Where the run itself was finished before its worker crashed with others, it counts as finished.
+    """
+    if out is not None and is_finished(prepared, out):
+        return run_here([prepared], out)[0]
     folder = None if out is None else RunFolder(out / prepared.folder_name)
     if folder is not None and not folder.exists():
         folder = None
-    records = [] if folder is None else folder.records()
+    records: list[Record] = []
+    if folder is not None:
+        with contextlib.suppress(OutputError):
+            records = folder.records()
     failure = {"round": len(records), "client": None, "error": "the worker process crashed", "traceback": error}
     if folder is not None:
         folder.write_failure(failure)

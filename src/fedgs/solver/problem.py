@@ -122,7 +122,7 @@ def objective(problem: SelectionProblem, cohort: IntArray) -> float:
     """
     linear = float(problem.balance_penalty[cohort].sum())
     if problem.pair_weight == 0:
-        return -linear
+        return 0.0 - linear  # never -0.0
     return problem.pair_weight * (float(block_of(problem.distances, cohort, cohort).sum()) / 2) - linear
 
 

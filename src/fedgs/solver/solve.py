@@ -31,7 +31,7 @@ from fedgs.solver.tree import best_on_forest
 __all__ = ["solve"]
 
 _TINY = 200  # pools with no more choices are searched completely, in NumPy
-_SMALL = 600_000  # pools with no more choices, such as 6 of 30, are proven in any case where numba is installed
+_SMALL = 600_000  # pools with no more choices, such as 6 of 30, are proven in any case, within what `prove` can do
 _COPIED = 256  # the distances of pools up to this size are copied together where the matrix is larger
 _HELD = 4000  # larger pools of distances that are not held as a matrix are searched row by row
 
@@ -45,7 +45,7 @@ def solve(
 
     Args:
         problem: what to maximise.
-        effort: moves, not seconds. "fast": starts and descent. "default": and 4 to 12 short rounds of tabu search. "thorough":
+        effort: moves, not seconds. "fast": starts and descent. "default": and 3 to 12 short rounds of tabu search. "thorough":
             a second's worth of them, and branch and bound in pools of up to 300 clients.
         time_limit: seconds > 0 (the paper's tau_max); when they are over, the best cohort found so far is returned, with status
             "time_limit".
@@ -142,7 +142,7 @@ def _residual(distances: Distances, clients: IntArray, gains: FloatArray, left: 
 def _reduced(problem: SelectionProblem, order: IntArray) -> tuple[IntArray, IntArray, FloatArray, int]:
     """Clients that are in for certain; those that remain, their gains in units of distance, and how many of them are chosen."""
     size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
-    gains = -problem.balance_penalty[order]
+    gains = -np.asarray(problem.balance_penalty[order], dtype=np.float64)
     always, opened = reduce(gains, size, weight * largest)
     forced, clients, left = order[always], order[opened], size - len(always)
     if left in (0, len(clients)):
