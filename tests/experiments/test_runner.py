@@ -10,9 +10,10 @@ import pytest
 import fedgs
 from fedgs.data import Federation
 from fedgs.errors import ConfigError, OutputError
-from fedgs.experiments.compare import Results, compare
+from fedgs.experiments.compare import Results, _Given, compare
+from fedgs.experiments.grid import build_config
 from fedgs.experiments.output import claim
-from fedgs.experiments.runner import Progress
+from fedgs.experiments.runner import Progress, prepare
 from fedgs.records import RunFolder
 
 
@@ -280,3 +281,15 @@ def test_uniform_cohorts_cover_the_clients() -> None:
     (run,) = study(federation, methods=["uniform"], availability="IDL", training=training, seeds=(0,)).runs
     reached = {name for record in run.records for name in record.cohort or ()}
     assert len(reached) > 95
+
+
+def test_runs_share_an_attendance_where_they_meet_the_same_clients(toy_federation: Federation, tmp_path: Path) -> None:
+    np.save(tmp_path / "who.npy", np.ones((len(toy_federation), 9), dtype=bool))
+    stored = fedgs.AvailabilityFile(path=tmp_path / "who.npy", seed=0)
+    modes: list[Any] = [{"name": "LDF"}, {"name": "LDF"}, {"name": "LDF", "beta": 0.2}, stored]
+    common = {"data": _Given(federation=toy_federation), "method": "uniform", "training": {"rounds": 3, "proportion": 0.5}}
+    configs = [build_config({**common, "availability": mode, "seed": seed}) for mode in modes for seed in (0, 1)]
+    for _ in range(2):  # the second time the file's matrix has been read already
+        plans = [one.plan for one in prepare(configs)]
+        assert plans[0].attendance is plans[2].attendance and plans[1].attendance is plans[3].attendance
+        assert len({id(plan.attendance) for plan in plans}) >= 5
