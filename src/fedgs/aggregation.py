@@ -1,6 +1,5 @@
 """The weighted average of local models, as a fold over blocks of models. The rules of the weights: `fedgs.weights`."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.errors import UpdateError
 
-__all__ = ["WeightedMean", "all_finite", "weighted_means"]
+__all__ = ["WeightedMean", "all_finite"]
 
 
 _IN_CACHE = 1 << 16  # numbers
@@ -78,24 +77,3 @@ def _add_difference(total: torch.Tensor, model: torch.Tensor, first: torch.Tenso
     for sums, own, reference in zip(*(torch.split(vector, size) for vector in (total, model, first)), strict=True):
         piece = difference[: len(sums)].copy_(own)
         sums += piece.sub_(reference).mul_(weight)
-
-
-def weighted_means(folds: Sequence[WeightedMean], models: torch.Tensor) -> torch.Tensor:
-    """What each of R folds makes of its own m models, all at once and bit for bit the same; not checked for NaN and inf.
-
-    Args:
-        folds: R weighted means of m models each, m >= 1.
-        models: (R, m, P).
-
-    Returns:
-        (R, P) float32.
-
-    >>> weighted_means([WeightedMean(np.array([0.25, 0.75]))], torch.tensor([[[0.0], [4.0]]]))
-    tensor([[3.]])
-    """
-    weights = torch.from_numpy(np.stack([fold.weights for fold in folds])).to(models.device)  # (R, m)
-    first = models[:, 0].double()
-    total = torch.zeros_like(first)
-    for position in range(models.shape[1]):
-        total += (models[:, position] - first) * weights[:, position, None]
-    return (first + total).float()

@@ -3,6 +3,7 @@
 import copy
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -346,3 +347,18 @@ def test_request_whose_weighted_mean_is_not_finite_fails_alone() -> None:
     assert isinstance(failed, Failure)
     assert failed.client == 1
     assert torch.isfinite(fine[0]).all()
+
+
+def test_stack_that_fails_through_nobodys_fault_is_not_passed_over_in_silence(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(self: StackedEngine, *_: Any) -> Any:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(StackedEngine, "_models", broken)
+    request = train_request(Work(federation, LogisticRegression(), 0.0, 3, 4), [0, 2])
+    ((found, _),) = replies(StackedEngine(), request)
+    ((expected, _),) = replies(LoopEngine(), request)
+    assert torch.equal(found, expected)
+    assert "failed (RuntimeError('out of order')) and was answered by the loop engine instead" in caplog.text
+    caplog.clear()

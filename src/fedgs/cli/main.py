@@ -6,6 +6,7 @@ from typing import Any
 import typer
 
 from fedgs.cli.common import exit_codes
+from fedgs.collector import collect_rarely
 
 __all__ = ["app", "main"]
 
@@ -60,5 +61,6 @@ def _build() -> typer.Typer:
 
 def main() -> None:
     """Run the command line; the exit code is 0, 1 (a run failed), 2 (bad input) or 130 (interrupted)."""
+    collect_rarely()
     with exit_codes():
         _build()()

@@ -31,7 +31,6 @@ def run(
     grid = read_grid(config, set_, plugin)
     from fedgs.experiments.compare import as_runs, heading, labels
     from fedgs.experiments.runner import prepare, run_all
-    from fedgs.report.tables import comparison
 
     prepared = prepare(grid.configs, data_dir=data_dir)
     if against and against not in labels(prepared):
@@ -44,6 +43,8 @@ def run(
     if reused:
         what = "all runs" if reused == len(finished) else f"{reused} of {len(finished)} runs"
         screen.print(f"{what} were finished before; nothing was done for them")
+    from fedgs.report.tables import comparison  # brings SciPy, which the rounds do not wait for
+
     runs = as_runs(finished)
     screen.print()
     screen.print(comparison(runs, against=against or None).text())

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict
 
+from fedgs.collector import collect_rarely
 from fedgs.config import Config
 from fedgs.data import Data, open_folder, to_folder
 from fedgs.errors import ConfigError, OutputError
@@ -255,6 +256,7 @@ def _work(pipe: Connection, order: _Order) -> None:
 
 
 def _carry_out(pipe: Connection, order: _Order) -> None:
+    collect_rarely()
     import torch
 
     torch.set_num_threads(order.threads)

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import connected_components
 
 from fedgs.arrays import AnyArray, FloatArray, FloatMatrix
 from fedgs.errors import GraphError
@@ -124,6 +122,9 @@ def components(edges: AnyArray) -> int:
     >>> components(np.array([[0.0, 2.0, np.inf], [2.0, 0.0, np.inf], [np.inf, np.inf, 0.0]]))
     2
     """
+    from scipy.sparse import csr_matrix  # here, since every command imports this module and one calls this function
+    from scipy.sparse.csgraph import connected_components
+
     return int(connected_components(csr_matrix(_joined(edges)), directed=False)[0])
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedgs.compiling import compiled
 
-__all__ = ["fill_batches", "linear_losses", "train_linear"]
+__all__ = ["averages", "fill_batches", "linear_losses", "train_linear"]
 
 _FLOAT_RULES = {"reassoc", "contract", "nsz"}  # not "fast": that would let NaN and inf disappear
 
@@ -46,10 +46,11 @@ def _fill_batches(keys: Any, data_sizes: Any, indices: Any) -> None:
 
 def _load_weights(vector: Any, num_classes: int, d: int, weights: Any, bias: Any) -> None:
     """The (P,) vector of a linear layer into padded (classes, d) weights and biases; the padding is 0."""
-    weights[:] = 0  # a client that diverged leaves NaN in the padding too
     for c in range(num_classes):
         for j in range(d):
             weights[c, j] = vector[c * d + j]
+        for j in range(d, weights.shape[1]):
+            weights[c, j] = 0  # a client that diverged leaves NaN in the padding too
         bias[c] = vector[num_classes * d + c]
 
 
@@ -96,76 +97,109 @@ def _exponentials(z: Any, bits: Any) -> None:
         z[i] *= powers[i]
 
 
-def _softmax(z: Any, count: int, num_classes: int, bits: Any) -> None:
-    """Rows 0..count-1 of z from logits to probabilities."""
-    for b in range(count):
-        largest = z[b, 0]
+def _relative(z: Any, num_classes: int) -> None:
+    """Each row of z less its largest entry, four rows at a time."""
+    for b in range(0, z.shape[0], 4):
+        p, q, r, s = z[b, 0], z[b + 1, 0], z[b + 2, 0], z[b + 3, 0]
         for c in range(1, num_classes):
-            largest = max(largest, z[b, c])
+            p = z[b, c] if z[b, c] > p else p  # not `max`, which looks for NaN at each step; NaN stays in z all the same
+            q = z[b + 1, c] if z[b + 1, c] > q else q
+            r = z[b + 2, c] if z[b + 2, c] > r else r
+            s = z[b + 3, c] if z[b + 3, c] > s else s
         for c in range(num_classes):
-            z[b, c] -= largest
-    _exponentials_of(z[:count].reshape(-1), bits)
-    for b in range(count):
-        total = np.float32(0)
-        for c in range(num_classes):
-            total += z[b, c]
-        for c in range(num_classes):
-            z[b, c] /= total
+            z[b, c] -= p
+            z[b + 1, c] -= q
+            z[b + 2, c] -= r
+            z[b + 3, c] -= s
 
 
-def _descend(inputs: Any, slopes: Any, num_classes: int, rate: Any, weights: Any, bias: Any) -> None:
-    """weights -= rate·slopesᵀ·inputs, four examples at a time."""
+def _slopes(z: Any, labels: Any, num_classes: int, rate: Any, bits: Any) -> None:
+    """Rows of z from logits to rate·(softmax - one-hot), and 0 in the rows that have no label."""
+    _relative_to_largest(z, num_classes)
+    _exponentials_of(z.reshape(-1), bits)
+    for b in range(0, z.shape[0], 4):
+        p = q = r = s = np.float32(0)
+        for c in range(num_classes):
+            p += z[b, c]
+            q += z[b + 1, c]
+            r += z[b + 2, c]
+            s += z[b + 3, c]
+        p, q, r, s = rate / p, rate / q, rate / r, rate / s
+        for c in range(num_classes):
+            z[b, c] *= p
+            z[b + 1, c] *= q
+            z[b + 2, c] *= r
+            z[b + 3, c] *= s
+    for b in range(len(labels)):
+        z[b, labels[b]] -= rate
+    for b in range(len(labels), z.shape[0]):
+        for c in range(num_classes):
+            z[b, c] = 0
+
+
+def _descend(table: Any, first_input: int, slopes: Any, num_classes: int, bias: Any) -> None:
+    """weights -= slopesᵀ·inputs, four examples at a time.
+
+    Args:
+        table: weights in rows 0..classes-1, inputs from row `first_input` on: in one array, the compiler has fewer of them to tell
+            apart each time that it enters the inner loop.
+        slopes: (B, classes), learning rate included.
+    """
     for c in range(num_classes):
-        w = weights[c]
-        for b in range(inputs.shape[0]):
-            bias[c] -= rate * slopes[b, c]
-        for b in range(0, inputs.shape[0], 4):
-            p, q, r, s = inputs[b], inputs[b + 1], inputs[b + 2], inputs[b + 3]
-            s0, s1, s2, s3 = rate * slopes[b, c], rate * slopes[b + 1, c], rate * slopes[b + 2, c], rate * slopes[b + 3, c]
-            for j in range(inputs.shape[1]):
-                w[j] -= s0 * p[j] + s1 * q[j] + s2 * r[j] + s3 * s[j]
+        for b in range(0, slopes.shape[0], 4):
+            p, q, r, s = slopes[b, c], slopes[b + 1, c], slopes[b + 2, c], slopes[b + 3, c]
+            bias[c] -= p + q + r + s
+            i = first_input + b
+            for j in range(table.shape[1]):
+                table[c, j] -= p * table[i, j] + q * table[i + 1, j] + r * table[i + 2, j] + s * table[i + 3, j]
 
 
-def _train_linear(x: Any, y: Any, rows: Any, sizes: Any, starts: Any, run: Any, rates: Any, mu: Any, models: Any) -> None:
-    """Local SGD of multinomial logistic regression for r clients.
+def _train_linear(
+    x: Any, y: Any, order: Any, rows: Any, sizes: Any, starts: Any, run: Any, rates: Any, mu: Any, models: Any
+) -> None:
+    """Local SGD of multinomial logistic regression for some of r clients.
 
     Args:
         x: (n, d) float32 examples; y: (n,) labels.
+        order: which of the r clients, and in what order: clients with the same examples find them in the processor's cache.
         rows: (r, E, B) rows of x; sizes: (r, E) how many of the B are used.
         starts: (R, P) theta^t of each run; run: (r,) whose it is; rates: (r,); mu: the proximal weight.
         models: (r, P) is filled with the local models.
     """
-    count, local_steps, batch_size = rows.shape
+    local_steps, batch_size = rows.shape[1:]
     d = x.shape[1]
     num_classes = starts.shape[1] // (d + 1)
     padded_batch, padded_d, padded_classes = (batch_size + 3) // 4 * 4, (d + 31) // 32 * 32, (num_classes + 1) // 2 * 2
-    inputs = np.zeros((padded_batch, padded_d), dtype=np.float32)
-    weights, bias = np.zeros((padded_classes, padded_d), dtype=np.float32), np.zeros(padded_classes, dtype=np.float32)
-    first, first_bias = np.zeros_like(weights), np.zeros_like(bias)
+    table, bias = (
+        np.zeros((padded_classes + padded_batch, padded_d), dtype=np.float32),
+        np.zeros(padded_classes, dtype=np.float32),
+    )
+    weights, inputs = table[:padded_classes], table[padded_classes:]
     z = np.zeros((padded_batch, padded_classes), dtype=np.float32)
     bits = np.zeros(padded_batch * padded_classes, dtype=np.int32)
-    for i in range(count):
-        _load_weights_of(starts[run[i]], num_classes, d, weights, bias)
-        first[:], first_bias[:] = weights, bias
+    labels = np.zeros(batch_size, dtype=np.int64)
+    for i in order:
+        start = starts[run[i]]
+        _load_weights_of(start, num_classes, d, weights, bias)
         for step in range(local_steps):
             size = sizes[i, step]
             for b in range(size):
-                inputs[b, :d] = x[rows[i, step, b]]
+                row = rows[i, step, b]
+                labels[b] = y[row]
+                for j in range(d):
+                    inputs[b, j] = x[row, j]
             _logits_of(inputs, weights, bias, z)
-            _softmax_of(z, size, num_classes, bits)
-            for b in range(size):
-                z[b, y[rows[i, step, b]]] -= np.float32(1)
-            z[:size] /= np.float32(size)
-            z[size:] = 0  # what is left in `inputs` from an earlier batch has no slope
+            _slopes_of(z, labels[:size], num_classes, rates[i] / np.float32(size), bits)  # what is left in `inputs` has none
             if mu > 0:
                 pull = rates[i] * mu
                 for c in range(num_classes):
-                    bias[c] -= pull * (bias[c] - first_bias[c])
+                    bias[c] -= pull * (bias[c] - start[num_classes * d + c])
                     for j in range(d):
-                        weights[c, j] -= pull * (weights[c, j] - first[c, j])
-            _descend_by(inputs, z, num_classes, rates[i], weights, bias)
+                        weights[c, j] -= pull * (weights[c, j] - start[c * d + j])
+            _descend_by(table, padded_classes, z, num_classes, bias)
         for c in range(num_classes):
-            models[i, c * d : (c + 1) * d] = weights[c, :d]
+            for j in range(d):
+                models[i, c * d + j] = weights[c, j]
             models[i, num_classes * d + c] = bias[c]
 
 
@@ -191,19 +225,19 @@ def _linear_losses(x: Any, y: Any, vectors: Any, run: Any, begin: Any, end: Any,
         for start in range(begin[i], end[i], 8):
             count = min(8, end[i] - start)
             for b in range(count):
-                inputs[b, :d] = x[start + b]
+                for j in range(d):
+                    inputs[b, j] = x[start + b, j]
             _logits_of(inputs, weights, bias, z)
+            _relative_to_largest(z, num_classes)
             for b in range(count):
-                best = 0
-                for c in range(1, num_classes):
-                    if z[b, c] > z[b, best]:
-                        best = c
-                largest = z[b, best]
-                right += best == y[start + b]
-                of_label[b] = z[b, y[start + b]] - largest
-                for c in range(num_classes):
-                    z[b, c] -= largest
-            _exponentials_of(z[:count].reshape(-1), bits)
+                label = y[start + b]
+                of_label[b] = z[b, label]
+                if z[b, label] == 0:  # the largest; of equal ones the first is the answer
+                    first = 0
+                    while z[b, first] != 0:
+                        first += 1
+                    right += first == label
+            _exponentials_of(z.reshape(-1), bits)
             for b in range(count):
                 share = np.float32(0)
                 for c in range(num_classes):
@@ -212,11 +246,46 @@ def _linear_losses(x: Any, y: Any, vectors: Any, run: Any, begin: Any, end: Any,
         sums[i], correct[i] = total, right
 
 
+def _averages(models: Any, begin: Any, end: Any, weights: Any, averages: Any, fine: Any) -> None:
+    """The weighted means of R ranges of models, bit for bit those of `fedgs.aggregation.WeightedMean`.
+
+    Args:
+        models: (r, P) float32.
+        begin, end: (R,) rows begin..end-1 of models and weights, at least one each.
+        weights: (r,) float64.
+        averages: (R, P) float32, filled.
+        fine: (R,) bool, filled: whether the range's models and their average are all finite.
+    """
+    total = np.zeros(models.shape[1])
+    for i in range(len(begin)):
+        first = models[begin[i]]
+        total[:] = 0
+        sums = 0.0  # no number of float32's overflows it
+        for row in range(begin[i], end[i]):
+            model, weight = models[row], weights[row]
+            for j in range(len(total)):
+                total[j] += (np.float64(model[j]) - np.float64(first[j])) * weight
+            sums += _sum_of(model)
+        for j in range(len(total)):
+            averages[i, j] = np.float32(first[j] + total[j])
+        fine[i] = math.isfinite(sums + _sum_of(averages[i]))
+
+
+def _sum(vector: Any) -> Any:
+    total = 0.0
+    for value in vector:
+        total += value
+    return total
+
+
 _load_weights_of = compiled(_load_weights)
 _logits_of = compiled(_logits, fastmath=_FLOAT_RULES)
 _exponentials_of = compiled(_exponentials, fastmath={"contract", "nsz"})
-_softmax_of = compiled(_softmax, fastmath={"contract", "nsz"})
+_relative_to_largest = compiled(_relative, fastmath={"contract", "nsz"})
+_slopes_of = compiled(_slopes, fastmath={"contract", "nsz"})
 _descend_by = compiled(_descend, fastmath=_FLOAT_RULES)
+_sum_of = compiled(_sum, fastmath={"reassoc"})
+averages = compiled(_averages)
 fill_batches = compiled(_fill_batches)
 train_linear = compiled(_train_linear, fastmath={"contract", "nsz"})
 linear_losses = compiled(_linear_losses, fastmath={"contract", "nsz"})

@@ -63,9 +63,10 @@ class LinearProgram:
         part, kernel = self._part("train"), compiled_kernels().train_linear
         models = np.empty((len(run), starts.shape[1]), dtype=np.float32)
         vectors, slow, mu = starts.numpy(), rates.astype(np.float32), np.float32(self.work.mu)
+        order = np.argsort(rows[:, 0, 0])  # the same client's examples one run after another
 
         def chunk(thread: int, a: int, b: int) -> None:
-            kernel(*part, rows[a:b], sizes[a:b], vectors, run[a:b], slow[a:b], mu, models[a:b])
+            kernel(*part, order[a:b], rows, sizes, vectors, run, slow, mu, models)
 
         in_threads(chunk, len(run), 2 * starts.shape[1] * rows.shape[1] * rows.shape[2])
         return torch.from_numpy(models)

@@ -1,5 +1,6 @@
 """The stacked engine: requests that share their work are answered by one tensor program."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedgs.aggregation import WeightedMean, all_finite, weighted_means
+from fedgs.aggregation import WeightedMean, all_finite
+from fedgs.local.averages import weighted_means
 from fedgs.local.batches import compiled_kernels, local_batches, stacked_keys
 from fedgs.local.bench import work_key
 from fedgs.local.evaluation import Asked, segment_sums
@@ -18,6 +20,7 @@ from fedgs.requests import Failure, Request, Train, Work
 
 __all__ = ["StackedEngine"]
 
+_log = logging.getLogger("fedgs")
 _STACK_BYTES = 1 << 29  # what one stack may take
 _AVERAGED_NUMBERS = 1 << 23  # above, the work is in the numbers and not in the calls
 
@@ -68,15 +71,16 @@ class StackedEngine:
             try:
                 models = self._models(requests, pieces)
                 lengths = [piece.stop - piece.start for piece in pieces]
-                finite = all_finite(models)
-                for index, reply in _averages(requests, pieces, models, finite).items():
+                for index, reply in _averages(requests, pieces, models).items():
                     folding[index].reply = reply
-                for piece, own, fine in zip(pieces, torch.split(models, lengths), torch.split(finite, lengths), strict=True):
-                    if folding[piece.request].reply is None:
-                        folding[piece.request].add(piece, own, fine)
-            except Exception:  # the loop engine finds out whose fault it is
-                for index in {piece.request for piece in pieces}:
-                    folding[index].reply = self.loop.reply(requests[index])
+                if any(folding[piece.request].reply is None for piece in pieces):
+                    for piece, own in zip(pieces, torch.split(models, lengths), strict=True):
+                        if folding[piece.request].reply is None:
+                            folding[piece.request].add(piece, own)
+            except Exception as error:
+                asked = sorted({piece.request for piece in pieces})
+                for index, reply in zip(asked, self._by_loop([requests[index] for index in asked], error), strict=True):
+                    folding[index].reply = reply
             for piece in pieces:
                 if piece.stop == len(requests[piece.request].clients) or folding[piece.request].reply is not None:
                     yield piece.request, folding[piece.request].finish()
@@ -113,9 +117,16 @@ class StackedEngine:
                 replies = [self.loop.reply(request) for request in requests]
             else:
                 replies = _measure_stacked(program, requests, asked)
-        except Exception:  # the loop engine finds out whose fault it is
-            replies = [self.loop.reply(request) for request in requests]
+        except Exception as error:
+            replies = self._by_loop(requests, error)
         yield from enumerate(replies)
+
+    def _by_loop(self, requests: Sequence[Request], error: Exception) -> list[Any]:
+        """Replies of the loop engine after a stack raised: it finds out whose fault it is, and says so if it was nobody's."""
+        replies = [self.loop.reply(request) for request in requests]
+        if not any(isinstance(reply, Failure) for reply in replies):
+            _log.warning("a stack of %d requests failed (%r) and was answered by the loop engine instead", len(requests), error)
+        return replies
 
 
 @dataclass(frozen=True)
@@ -161,12 +172,12 @@ class _Folding:
     kept: list[Any] = field(default_factory=list)
     finite: list[torch.Tensor] = field(default_factory=list)
 
-    def add(self, piece: _Piece, models: torch.Tensor, finite: torch.Tensor) -> None:
-        """Take in the (b, P) models of the next b clients, and which of them are finite."""
+    def add(self, piece: _Piece, models: torch.Tensor) -> None:
+        """Take in the (b, P) models of the next b clients."""
         kept = self.kept or [fold.start() for fold in self.request.folds]
         clients = self.request.clients[piece.start : piece.stop]
         self.kept = [fold.add(k, clients, models) for fold, k in zip(self.request.folds, kept, strict=True)]
-        self.finite.append(finite)
+        self.finite.append(all_finite(models))
 
     def finish(self) -> Any:
         """The reply: what the folds made, or whose model was not finite."""
@@ -182,32 +193,28 @@ class _Folding:
             return Failure(None, error)
 
 
-def _averages(
-    requests: Sequence[Train], pieces: Sequence[_Piece], models: torch.Tensor, finite: torch.Tensor
-) -> dict[int, tuple[torch.Tensor]]:
-    """Replies to the requests that ask for a weighted mean and nothing else, all those with equally many clients at once.
+def _averages(requests: Sequence[Train], pieces: Sequence[_Piece], models: torch.Tensor) -> dict[int, tuple[torch.Tensor]]:
+    """Replies to the requests that ask for a weighted mean and nothing else, all at once.
 
     Requests that are cut, and those where something is not finite, are left to the folds themselves.
     """
     if models.numel() > _AVERAGED_NUMBERS:
         return {}
-    first = np.cumsum([0, *(piece.stop - piece.start for piece in pieces)])
-    by_length: dict[int, list[int]] = {}
-    for position, piece in enumerate(pieces):
-        request = requests[piece.request]
-        whole = piece.stop - piece.start == len(request.clients) > 0
-        if whole and len(request.folds) == 1 and type(request.folds[0]) is WeightedMean:
-            by_length.setdefault(len(request.clients), []).append(position)
-    replies = {}
-    for length, positions in by_length.items():
-        rows = torch.from_numpy(first[positions][:, None] + np.arange(length)).to(models.device)
-        asked = [pieces[position].request for position in positions]
-        folds = [fold for index in asked for fold in requests[index].folds if isinstance(fold, WeightedMean)]
-        averages = weighted_means(folds, models[rows])
-        fine = finite[rows].all(dim=1) & all_finite(averages)
-        found = zip(asked, averages.unbind(), fine.tolist(), strict=True)
-        replies.update({index: (average,) for index, average, good in found if good})
-    return replies
+    ends = np.cumsum([piece.stop - piece.start for piece in pieces])
+    asked, begin, end, weights = [], [], [], []
+    for piece, stop in zip(pieces, ends.tolist(), strict=True):
+        request, length = requests[piece.request], piece.stop - piece.start
+        fold = request.folds[0] if len(request.folds) == 1 else None
+        if type(fold) is WeightedMean and length == len(request.clients) > 0:
+            asked.append(piece.request)
+            begin.append(stop - length)
+            end.append(stop)
+            weights.append(fold.weights)
+    if not asked:
+        return {}
+    averages, fine = weighted_means(models, np.array(begin), np.array(end), weights)
+    found = zip(asked, averages.unbind(), fine.tolist(), strict=True)
+    return {index: (average,) for index, average, good in found if good}
 
 
 def _measure_linear(program: LinearProgram, requests: list[Any], asked: list[Asked]) -> list[Any]:

@@ -1,0 +1,59 @@
+"""The weighted means of many requests at once, bit for bit what each request's own fold would make."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from fedgs.aggregation import all_finite
+from fedgs.arrays import FloatArray, IntArray
+from fedgs.local.batches import compiled_kernels
+
+__all__ = ["weighted_means"]
+
+
+def weighted_means(
+    models: torch.Tensor, begin: IntArray, end: IntArray, weights: Sequence[FloatArray]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The averages of R ranges of models, see `fedgs.aggregation.WeightedMean`.
+
+    Args:
+        models: (r, P) float32.
+        begin, end: (R,) rows begin..end-1 of each range, at least one.
+        weights: R vectors of end - begin numbers.
+
+    Returns:
+        (R, P) float32 averages, and (R,) bool: whether a range's models and their average are all finite.
+
+    >>> models = torch.tensor([[0.0], [4.0], [torch.nan]])
+    >>> weighted_means(models, np.array([0, 2]), np.array([2, 3]), [np.array([0.25, 0.75]), np.array([1.0])])
+    (tensor([[3.],
+            [nan]]), tensor([ True, False]))
+    """
+    averages = models.new_empty(len(begin), models.shape[1])
+    fine = torch.empty(len(begin), dtype=torch.bool, device=models.device)
+    kernels = compiled_kernels()
+    if kernels is not None and models.device.type == "cpu":
+        flat = np.zeros(len(models))  # (r,) each model's weight in its range
+        for a, b, own in zip(begin.tolist(), end.tolist(), weights, strict=True):
+            flat[a:b] = own
+        kernels.averages(models.numpy(), begin, end, flat, averages.numpy(), fine.numpy())
+        return averages, fine
+    lengths = end - begin
+    for length in np.unique(lengths).tolist():
+        chosen = np.flatnonzero(lengths == length)  # ranges of one length are averaged together
+        rows = torch.from_numpy(begin[chosen][:, None] + np.arange(length)).to(models.device)
+        own = torch.from_numpy(np.stack([weights[index] for index in chosen.tolist()])).to(models.device)  # (R', m)
+        stack, place = models[rows], torch.from_numpy(chosen).to(models.device)
+        averages[place] = _averages(stack, own)
+        fine[place] = all_finite(stack).all(dim=1) & all_finite(averages[place])
+    return averages, fine
+
+
+def _averages(models: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """(R, m, P) models and (R, m) float64 weights -> (R, P) float32 averages, added in the fold's order."""
+    first = models[:, 0].double()
+    total = torch.zeros_like(first)
+    for position in range(models.shape[1]):
+        total += (models[:, position] - first) * weights[:, position, None]
+    return (first + total).float()
