@@ -8,7 +8,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "fedgs"
 LAYERS = [
-    ["arrays", "errors", "compiling", "rng", "registry"],
+    ["arrays", "collector", "errors", "compiling", "rng", "registry"],
     ["clients", "requests", "records", "config"],
     ["graph", "solver", "secure", "availability"],
     ["data", "models"],
@@ -19,6 +19,7 @@ LAYERS = [
 ]
 PLACE = {name: (row, column) for row, names in enumerate(LAYERS) for column, name in enumerate(names)}
 WITHOUT_TORCH = [
+    "collector",
     "compiling",
     "graph",
     "solver",

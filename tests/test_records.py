@@ -1,8 +1,11 @@
 import json
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedgs.clients import Clients
 from fedgs.errors import OutputError
@@ -81,3 +84,25 @@ def test_a_record_of_many_clients_becomes_a_plain_dictionary() -> None:
 def test_what_is_no_number_word_or_list_is_refused() -> None:
     with pytest.raises(TypeError, match="a record holds numbers, words and lists of them, got set"):
         Record(0, cohort={1, 2}).to_json()  # type: ignore[arg-type]
+
+
+@given(st.integers(1, 5), st.integers(0, 200_000))
+@settings(max_examples=30, deadline=None)
+def test_last_record_is_the_last_of_all_records(count: int, width: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        run = RunFolder(Path(folder))
+        run.append("rounds.jsonl", [Record(t, cohort=["x" * width]).to_json() for t in range(count)])
+        assert run.last_record() == run.records()[-1]
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", None), ('{"round":0}\n{"round":1', None), ('{"round":0}\n{"ro', None)])
+def test_there_is_no_last_record_where_the_line_is_cut_off(tmp_path: Path, text: str, expected: None) -> None:
+    (tmp_path / "rounds.jsonl").write_text(text)
+    assert RunFolder(tmp_path).last_record() is expected
+
+
+@pytest.mark.parametrize("line", ["{}", "[]", '{"round":"1"}', "what", '{"round":1,"colour":2}', "\udcff"])
+def test_last_line_that_is_no_record_is_a_named_error(tmp_path: Path, line: str) -> None:
+    (tmp_path / "rounds.jsonl").write_text('{"round":0}\n' + line + "\n", errors="surrogateescape")
+    with pytest.raises(OutputError, match="not a record of a round"):
+        RunFolder(tmp_path).last_record()

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from fedgs.arrays import FloatArray, IntArray
@@ -25,6 +24,7 @@ class WeightedMean:
     Attributes:
         weights: (m,) in the order of the request's clients, sum 1.
 
+    >>> import numpy as np
     >>> mean = WeightedMean(np.array([0.25, 0.75]))
     >>> mean.finish(mean.add(mean.start(), np.array([4, 7]), torch.tensor([[0.0], [4.0]])))
     tensor([3.])

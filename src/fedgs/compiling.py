@@ -39,9 +39,10 @@ def compiled(function: F, **options: Any) -> F:
         return function
     import numba
 
+    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}  # nobody calls kernels from C
     with _lock:
         try:
-            kernel = numba.njit(function, cache=True, nogil=True, error_model="numpy", **options)
+            kernel = numba.njit(function, cache=True, **options)
             _load_quickly(kernel)
             return kernel  # type: ignore[no-any-return]
         except RuntimeError as error:  # "no locator available": nowhere to write
@@ -54,7 +55,7 @@ def compiled(function: F, **options: Any) -> F:
                     "set NUMBA_CACHE_DIR to a writable folder",
                     RuntimeWarning,
                 )
-            return numba.njit(function, nogil=True, error_model="numpy", **options)  # type: ignore[no-any-return]
+            return numba.njit(function, **options)  # type: ignore[no-any-return]
 
 
 def _load_quickly(kernel: Any) -> None:

@@ -26,6 +26,9 @@ from fedgs.errors import OutputError
 __all__ = ["Members", "Record", "RunFolder", "write_atomically"]
 
 
+_TAIL = 1 << 16  # bytes read at a time from the end of a file of records
+
+
 class Members(Sequence[str | int]):
     """Some of the clients, by their own keys and in order, held as a bit a client: a round's record of many costs little memory.
 
@@ -227,14 +230,29 @@ class RunFolder:
         else:
             write_atomically(path, json.dumps(failure, indent=1).encode())
 
-    def is_whole(self, name: str) -> bool:
-        """Whether a file of lines is there and ends with a newline."""
-        size = self.size(name)
-        if size == 0:
-            return False
-        with (self.path / name).open("rb") as file:
-            file.seek(size - 1)
-            return file.read(1) == b"\n"
+    def last_record(self) -> Record | None:
+        """The last record, without reading those before it; None where there is none or the last line was cut off.
+
+        Raises:
+            OutputError: the last line is not a record.
+        """
+        left = self.size("rounds.jsonl")
+        if left == 0:
+            return None
+        tail = b""
+        with (self.path / "rounds.jsonl").open("rb") as file:
+            while left > 0 and tail[:-1].count(b"\n") == 0:
+                step = min(left, _TAIL)
+                left -= step
+                file.seek(left)
+                tail = file.read(step) + tail
+        if not tail.endswith(b"\n"):
+            return None
+        line = tail[:-1].split(b"\n")[-1].decode("utf-8", errors="replace")
+        record = Record.from_json(line)
+        if type(record.round) is not int:
+            raise OutputError(f"not a record of a round: {line[:80]!r}")
+        return record
 
     def size(self, name: str) -> int:
         """Bytes of a file in the folder, 0 where there is none."""

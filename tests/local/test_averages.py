@@ -73,7 +73,7 @@ def test_largest_float32_numbers_are_finite(path: str) -> None:
 
 def test_average_that_overflows_is_not_fine(path: str) -> None:
     models = torch.tensor([[3e38], [-3e38]])
-    found, fine = module.weighted_means(models, np.array([0]), np.array([2]), [np.array([3.0, -2.0])])
+    _, fine = module.weighted_means(models, np.array([0]), np.array([2]), [np.array([3.0, -2.0])])
     assert fine.tolist() == [False]
     with pytest.raises(UpdateError, match="not finite"):
         folded(models, np.array([3.0, -2.0]))

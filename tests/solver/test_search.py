@@ -60,21 +60,22 @@ def test_row_bound_is_never_below_the_best(seed: int, kernels: object) -> None:
     best = plain.value(W, gains, plain.enumerate_all(W, gains, size))
     bound = plain.row_bound(W, gains, size)
     assert bound >= best
-    each = np.empty(len(gains))
-    kernels.potentials(W, np.arange(len(gains)), gains, size, each)  # type: ignore[attr-defined]
-    assert np.sort(each)[-size:].sum() == bound
+    halves = np.empty((size, len(gains)))
+    kernels.longest_pairs(W, np.arange(len(gains)), halves)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(np.sort(gains + halves[-1])[-size:].sum(), bound, rtol=1e-12)
+    others = np.sort(np.where(np.eye(len(gains)) > 0, -np.inf, W), axis=1)[:, ::-1]
+    np.testing.assert_allclose(halves[1:], np.cumsum(others[:, : size - 1], axis=1).T / 2, rtol=1e-12, atol=1e-15)
 
 
 def test_walks_do_not_exchange_twins(kernels: object) -> None:
     # Two twins at either end of a line and one in the middle, choose two: the best is one of each end. From there, exchanges of
     # twins change nothing; a walk of one move must take the middle instead, which costs 1.
     points = np.array([0.0, 0.0, 1.0, 2.0, 2.0])
-    W, ids = np.abs(points[:, None] - points), np.arange(5)
-    inside, tabu = np.array([True, False, False, True, False]), np.zeros(5, dtype=np.int64)
-    adds = W[[0, 3]].sum(axis=0)
-    low, high = np.empty(5, dtype=np.int64), np.empty(5, dtype=np.int64)
-    leave, enter, change = kernels.best_swap(W, ids, adds, inside, tabu, 0, low, high, 1e-9)  # type: ignore[attr-defined]
-    assert (leave, enter, change) == (0, 2, -1.0)
+    W = np.abs(points[:, None] - points)
+    adds, stay, hold = W[[0, 3]].sum(axis=0), np.zeros(2, dtype=np.int64), np.array([9, 0, 0, 9, 0])
+    for ins in (np.array([0, 3]), np.array([3, 0])):  # the order decides nothing
+        place, enter, change = kernels.best_swap(adds, ins, W[ins], stay, hold, 0, np.empty(5), 1e-9)  # type: ignore[attr-defined]
+        assert (ins[place], enter, change) == (0, 2, -1.0)
 
 
 def test_ties_keep_the_value_and_favour_nobody(kernels: object) -> None:

@@ -5,6 +5,7 @@ import datetime
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -72,19 +73,28 @@ class Finished:
 
     Attributes:
         prepared: what was asked.
-        records: all rounds, also those of earlier starts.
-        failure: why it ended early, or None.
         tables: the resolved configuration and how it was carried out, as in `config.toml`.
+        failure: why it ended early, or None.
         folder: where it is stored, or None.
         reused: nothing had to be done.
+        in_memory: the records of a run that is not stored.
     """
 
     prepared: Prepared
     tables: dict[str, Any]
-    records: list[Record]
     failure: dict[str, Any] | None
     folder: RunFolder | None
     reused: bool
+    in_memory: list[Record] = field(default_factory=list)
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """All rounds, also those of earlier starts; those of a stored run are read when they are first looked at.
+
+        Raises:
+            OutputError: the folder's records cannot be read.
+        """
+        return self.in_memory if self.folder is None else _first_rounds(self.folder.records(), self.prepared.plan.rounds)
 
 
 @dataclass(frozen=True)
@@ -252,9 +262,10 @@ class _Job:
 
     def is_finished(self) -> bool:
         """Whether record T is there: the last one, or that of a run that went further."""
-        if self.folder is None or not self.folder.exists() or not self.folder.is_whole("rounds.jsonl"):
+        if self.folder is None or not self.folder.exists():
             return False
-        return len(self.folder.records()) > self.prepared.plan.rounds
+        last = self.folder.last_record()
+        return last is not None and last.round >= self.prepared.plan.rounds
 
 
 def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -> list[Finished]:
@@ -377,13 +388,12 @@ class _Tally:
 
 def _result(job: _Job, sink: Sink | None) -> Finished:
     if isinstance(sink, MemorySink):
-        return Finished(job.prepared, job.tables, sink.records, sink.failure, None, reused=False)
+        return Finished(job.prepared, job.tables, sink.failure, None, reused=False, in_memory=sink.records)
     assert job.folder is not None
     tables = job.tables or job.folder.config()
     tables = {**tables, "training": {**tables.get("training", {}), "rounds": job.prepared.plan.rounds}}
     failure = getattr(sink, "failure", None)
-    records = _first_rounds(job.folder.records(), job.prepared.plan.rounds)
-    return Finished(job.prepared, tables, records, failure, job.folder, reused=sink is None)
+    return Finished(job.prepared, tables, failure, job.folder, reused=sink is None)
 
 
 def _first_rounds(records: list[Record], rounds: int) -> list[Record]:

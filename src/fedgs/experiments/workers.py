@@ -27,7 +27,7 @@ from fedgs.config import Config
 from fedgs.data import Data, open_folder, to_folder
 from fedgs.errors import ConfigError, OutputError
 from fedgs.experiments.runner import Attendances, Finished, Prepared, Progress, is_finished, prepare_one, run_here, run_tables
-from fedgs.records import Record, RunFolder
+from fedgs.records import RunFolder
 from fedgs.registry import load_plugin, loaded_plugins, variant_class, variant_names
 
 __all__ = ["run_in_workers", "worker_count"]
@@ -165,20 +165,18 @@ def _lost(prepared: Prepared, error: str, out: Path | None) -> Finished:
     folder = None if out is None else RunFolder(out / prepared.folder_name)
     if folder is not None and not folder.exists():
         folder = None
-    records: list[Record] = []
+    rounds = 0
     if folder is not None:
         with contextlib.suppress(OutputError):
-            records = folder.records()
-    failure = {"round": len(records), "client": None, "error": "the worker process crashed", "traceback": error}
+            rounds = len(folder.records())
+    failure = {"round": rounds, "client": None, "error": "the worker process crashed", "traceback": error}
     if folder is not None:
         folder.write_failure(failure)
-    return Finished(prepared, run_tables(prepared, engine="", reason=""), records, failure, folder, reused=False)
+    return Finished(prepared, run_tables(prepared, engine="", reason=""), failure, folder, reused=False)
 
 
 def _finished(prepared: Prepared, message: Mapping[str, Any]) -> Finished:
-    return Finished(
-        prepared, message["tables"], message["records"], message["failure"], message["folder"], reused=message["reused"]
-    )
+    return Finished(prepared, **{key: value for key, value in message.items() if key != "position"})
 
 
 def _start(worker: _Worker, order: Callable[[list[int]], _Order]) -> None:
@@ -291,10 +289,10 @@ def _message(position: int, one: Finished) -> dict[str, Any]:
     return {
         "position": position,
         "tables": one.tables,
-        "records": one.records,
         "failure": one.failure,
         "folder": one.folder,
         "reused": one.reused,
+        "in_memory": one.in_memory,  # of a stored run, none: they are in its folder
     }
 
 

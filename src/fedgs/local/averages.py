@@ -43,9 +43,9 @@ def weighted_means(
     for length in np.unique(lengths).tolist():
         chosen = np.flatnonzero(lengths == length)  # ranges of one length are averaged together
         rows = torch.from_numpy(begin[chosen][:, None] + np.arange(length)).to(models.device)
-        own = torch.from_numpy(np.stack([weights[index] for index in chosen.tolist()])).to(models.device)  # (R', m)
+        shares = torch.from_numpy(np.stack([weights[index] for index in chosen.tolist()])).to(models.device)  # (R', m)
         stack, place = models[rows], torch.from_numpy(chosen).to(models.device)
-        averages[place] = _averages(stack, own)
+        averages[place] = _averages(stack, shares)
         fine[place] = all_finite(stack).all(dim=1) & all_finite(averages[place])
     return averages, fine
 

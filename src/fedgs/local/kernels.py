@@ -141,8 +141,8 @@ def _descend(table: Any, first_input: int, slopes: Any, num_classes: int, bias: 
     """weights -= slopesᵀ·inputs, four examples at a time.
 
     Args:
-        table: weights in rows 0..classes-1, inputs from row `first_input` on: in one array, the compiler has fewer of them to tell
-            apart each time that it enters the inner loop.
+        table: weights in rows 0..classes-1, inputs from row `first_input` on: in one array, the compiler has fewer of them to
+            tell apart each time that it enters the inner loop.
         slopes: (B, classes), learning rate included.
     """
     for c in range(num_classes):

@@ -25,34 +25,30 @@ def below(state: Any, bound: int) -> int:
 
 
 @compiled
-def fill(H: Any, ids: Any, gains: Any, chosen: Any, inside: Any, adds: Any) -> float:
-    """Set `inside` and `adds` for a choice; its value. O(p·r)."""
-    size = len(chosen)
-    count = len(ids)
-    for j in range(count):
-        inside[j] = False
+def fill(H: Any, ids: Any, gains: Any, chosen: Any, near: Any, adds: Any) -> float:
+    """Set `adds` and `near`, the chosen positions' distances, (r, p), for a choice; its value. O(p·r)."""
+    for j in range(len(ids)):
         adds[j] = gains[j]
-    for place in range(size):
-        inside[chosen[place]] = True
-        row = H[ids[chosen[place]]]
-        for j in range(count):
-            adds[j] += row[ids[j]]
+    for place in range(len(chosen)):
+        row, own = H[ids[chosen[place]]], near[place]
+        for j in range(len(ids)):
+            own[j] = row[ids[j]]
+            adds[j] += own[j]
     value = 0.0
-    for place in range(size):
+    for place in range(len(chosen)):
         value += (adds[chosen[place]] + gains[chosen[place]]) / 2
     return value
 
 
 @inlined
-def grow(H: Any, ids: Any, gains: Any, first: int, chosen: Any, inside: Any, adds: Any) -> float:
+def grow(H: Any, ids: Any, gains: Any, first: int, chosen: Any, near: Any, adds: Any, inside: Any) -> float:
     """Greedy: begin with `first` (the largest gain where it is negative), then always take what adds most. O(p·r)."""
-    size = len(chosen)
     count = len(ids)
     for j in range(count):
         inside[j] = False
         adds[j] = gains[j]
     value = 0.0
-    for step in range(size):
+    for step in range(len(chosen)):
         best = first
         if step > 0 or first < 0:
             best, most = -1, -np.inf
@@ -63,112 +59,134 @@ def grow(H: Any, ids: Any, gains: Any, first: int, chosen: Any, inside: Any, add
         chosen[step] = best
         inside[best] = True
         value += adds[best]
-        row = H[ids[best]]
+        row, own = H[ids[best]], near[step]
         for j in range(count):
-            adds[j] += row[ids[j]]
+            own[j] = row[ids[j]]
+            adds[j] += own[j]
     return value
 
 
-@inlined
-def best_swap(H: Any, ids: Any, adds: Any, inside: Any, tabu: Any, now: int, low: Any, high: Any, tolerance: float) -> Any:
-    """The exchange that changes the value most, tabu positions left alone: (leave, enter, change), (-1, -1, -inf) if none.
+@compiled
+def replace(H: Any, ids: Any, near: Any, place: int, enter: int, adds: Any) -> None:
+    """`enter` takes a place in the choice. O(p)."""
+    row, own = H[ids[enter]], near[place]
+    for j in range(len(ids)):
+        length = row[ids[j]]
+        adds[j] += length - own[j]
+        own[j] = length
+
+
+def _openings(adds: Any, hold: Any, now: int, open: Any) -> float:
+    """`open`: `adds` of the positions that may enter, -inf for the others; the largest of them."""
+    most = -np.inf
+    for j in range(len(adds)):
+        open[j] = adds[j] if hold[j] <= now else -np.inf
+        most = open[j] if open[j] > most else most
+    return most
+
+
+def _highest(open: Any, row: Any) -> float:
+    """The largest open[j] - row[j]."""
+    most = -np.inf
+    for j in range(len(open)):
+        value = open[j] - row[j]
+        most = value if value > most else most
+    return most
+
+
+# Nothing here is NaN, and told so the compiler makes vector instructions of a maximum.
+openings = compiled(_openings, fastmath={"nnan", "nsz"})
+highest = compiled(_highest, fastmath={"nnan", "nsz"})
+
+
+@compiled
+def best_swap(adds: Any, ins: Any, near: Any, stay: Any, hold: Any, now: int, open: Any, tolerance: float) -> Any:
+    """The exchange that changes the value most: (place in `ins`, who enters, change), or (-1, -1, -inf). O(p·r) at worst.
 
     Exchanges of twins are left out: positions next to each other whose exchange changes nothing would use up the moves of a walk.
-    Only positions that could beat the pair (smallest inside, largest outside) are compared: exact, and about O(p).
+    Of exchanges with the same change, the one with the smallest positions is taken, whatever their order in `ins`.
+
+    Args:
+        ins: the chosen positions; near: their distances to all, (r, p).
+        stay, hold: until which move a place keeps its position, and a position stays out; now: the move.
+        open: scratch, (p,).
     """
-    count = len(ids)
-    least, most, leave, enter = np.inf, -np.inf, -1, -1
-    for j in range(count):
-        if tabu[j] <= now:
-            if inside[j]:
-                if adds[j] < least:
-                    least, leave = adds[j], j
-            elif adds[j] > most:
-                most, enter = adds[j], j
-    if leave < 0 or enter < 0:
-        return -1, -1, -np.inf
-    row = H[ids[leave]]
-    near = 1e6 * tolerance
-    between = row[ids[enter]]
-    floor = most - least - between
-    if between <= near and abs(floor) <= tolerance:
-        floor = -np.inf
-        for j in range(count):
-            if tabu[j] <= now and not inside[j]:
-                between = row[ids[j]]
-                if between > near and adds[j] - least - between > floor:
-                    floor = adds[j] - least - between
-    lows, highs = 0, 0
-    for j in range(count):
-        if tabu[j] <= now:
-            if inside[j]:
-                if most - adds[j] >= floor:
-                    low[lows] = j
-                    lows += 1
-            elif adds[j] - least >= floor:
-                high[highs] = j
-                highs += 1
-    change = -np.inf
-    for a in range(lows):
-        i = low[a]
-        row = H[ids[i]]
-        own = adds[i]
-        if most - own <= change:
+    most = openings(adds, hold, now, open)
+    least, lowest = np.inf, -1
+    for a in range(len(ins)):
+        if adds[ins[a]] < least and stay[a] <= now:
+            least, lowest = adds[ins[a]], a
+    leave, enter, change = -1, -1, -np.inf
+    if lowest < 0 or most == -np.inf:
+        return leave, enter, change
+    for turn in range(-1, len(ins)):  # the smallest first, which then often rules the others out
+        a = lowest if turn < 0 else turn
+        own, row = adds[ins[a]], near[a]
+        if stay[a] > now or most - own < change or turn == lowest:
             continue
-        for b in range(highs):
-            j = high[b]
-            gap = adds[j] - own
-            if gap > change and gap >= floor:
-                between = row[ids[j]]
-                gap -= between
-                if gap > change and (abs(gap) > tolerance or between > near):
-                    change, leave, enter = gap, i, j
-    if change == -np.inf:
-        leave = -1
+        top, at = highest(open, row), -1
+        if abs(top - own) <= tolerance:  # perhaps a twin
+            top = -np.inf
+            for j in range(len(open)):
+                value = open[j] - row[j]
+                if value > top and (abs(value - own) > tolerance or row[j] > 1e6 * tolerance):
+                    top, at = value, j
+        gap = top - own
+        if gap < change or top == -np.inf or (gap == change and ins[a] > ins[leave]):
+            continue
+        if at < 0:
+            at = 0
+            while open[at] - row[at] != top:
+                at += 1
+        leave, enter, change = a, at, gap
     return leave, enter, change
 
 
-@inlined
-def exchange(H: Any, ids: Any, adds: Any, inside: Any, leave: int, enter: int) -> None:
-    """Make a swap. O(p)."""
-    count = len(ids)
-    inside[leave] = False
-    inside[enter] = True
-    gone, come = H[ids[leave]], H[ids[enter]]
-    for j in range(count):
-        adds[j] += come[ids[j]] - gone[ids[j]]
-
-
-@inlined
+@compiled
 def walk(
-    H: Any, ids: Any, adds: Any, inside: Any, value: float, idle: int, tenures: Any, tolerance: float, best: Any, tabu: Any
+    H: Any,
+    ids: Any,
+    adds: Any,
+    ins: Any,
+    near: Any,
+    value: float,
+    idle: int,
+    tenures: Any,
+    tolerance: float,
+    best: Any,
+    stay: Any,
+    hold: Any,
+    open: Any,
 ) -> float:
-    """Tabu search from the current choice until `idle` moves in a row have not improved; `best` gets the best choice seen.
+    """Tabu search from the choice `ins` until `idle` moves in a row have not improved; `best` gets the best choice seen.
 
     With idle = 0 it is the plain best-swap descent: it stops at the first move that does not improve. A client that left
     stays out for tenures[0] moves, one that came stays in for tenures[1].
     """
-    count = len(ids)
-    low, high = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
-    reached, since, now = value, 0, 0
-    for j in range(count):
-        tabu[j] = 0
-        best[j] = inside[j]
+    member = 1 << 62
+    for j in range(len(ids)):
+        hold[j] = 0
+    for place in range(len(ins)):
+        hold[ins[place]] = member
+        best[place] = ins[place]
+        stay[place] = 0
+    reached, since = value, 0
+    now: Any = np.int64(0)  # with a plain 0 numba compiles `best_swap` twice
     while now < 1_000_000:
-        leave, enter, change = best_swap(H, ids, adds, inside, tabu, now, low, high, tolerance)
-        if leave < 0 or (idle == 0 and change <= tolerance):
+        place, enter, change = best_swap(adds, ins, near, stay, hold, now, open, tolerance)
+        if place < 0 or (idle == 0 and change <= tolerance):
             break
-        exchange(H, ids, adds, inside, leave, enter)
+        replace(H, ids, near, place, enter, adds)
+        leave, ins[place] = ins[place], enter
         value += change
         now += 1
-        tabu[leave] = now + tenures[0]
-        tabu[enter] = now + tenures[1]
-        if idle == 0:
-            tabu[leave] = tabu[enter] = 0
+        hold[enter], hold[leave] = member, 0
+        if idle > 0:
+            hold[leave], stay[place] = now + tenures[0], now + tenures[1]
         if value > reached + tolerance:
             reached, since = value, 0
-            for j in range(count):
-                best[j] = inside[j]
+            for place in range(len(ins)):
+                best[place] = ins[place]
         else:
             since += 1
             if since >= idle:
@@ -177,8 +195,12 @@ def walk(
 
 
 @inlined
-def positions(inside: Any, chosen: Any) -> None:
-    """The chosen positions, ascending."""
+def ascending(members: Any, inside: Any, chosen: Any) -> None:
+    """`chosen`: the members, ascending."""
+    for j in range(len(inside)):
+        inside[j] = False
+    for place in range(len(members)):
+        inside[members[place]] = True
     count = 0
     for j in range(len(inside)):
         if inside[j]:
@@ -249,9 +271,9 @@ def search(
     is returned. To go on later, call with that value and no `firsts`. For `style` see `residual.Plan`.
     """
     count, size = len(ids), len(chosen)
-    inside, best, adds = np.empty(count, np.bool_), np.empty(count, np.bool_), np.empty(count, np.float64)
-    tabu, tenures = np.empty(count, np.int64), np.empty(2, np.int64)
-    trial, outside = np.empty(size, np.int64), np.empty(count, np.int64)
+    inside, outside, adds, open = np.empty(count, np.bool_), np.empty(count, np.int64), np.empty(count), np.empty(count)
+    trial, best, near = np.empty(size, np.int64), np.empty(size, np.int64), np.empty((size, count))
+    stay, hold, tenures = np.empty(size, np.int64), np.empty(count, np.int64), np.empty(2, np.int64)
     starts = len(firsts)
     for task in range(-1, starts + rounds):
         if value >= target - tolerance:
@@ -260,88 +282,76 @@ def search(
         if task == -1:
             if chosen[0] < 0 or value > -np.inf:
                 continue
-            begin = fill(H, ids, gains, chosen, inside, adds)
+            for place in range(size):
+                trial[place] = chosen[place]
+            begin = fill(H, ids, gains, trial, near, adds)
         elif task < starts:
             first = farthest(H, ids, gains) if firsts[task] == -2 else firsts[task]
-            begin = grow(H, ids, gains, first, trial, inside, adds)
+            begin = grow(H, ids, gains, first, trial, near, adds, inside)
         else:
             perturb(chosen, inside, outside, trial, style[4], style[5], state)
             tenures[0] = min(count - size - 1, style[0] + below(state, style[1]))
             tenures[1] = min(size - 1, style[2] + below(state, style[3]))
-            begin = fill(H, ids, gains, trial, inside, adds)
-        reached = walk(H, ids, adds, inside, begin, idle if task >= starts else 0, tenures, tolerance, best, tabu)
+            begin = fill(H, ids, gains, trial, near, adds)
+        moves = idle if task >= starts else 0
+        reached = walk(H, ids, adds, trial, near, begin, moves, tenures, tolerance, best, stay, hold, open)
         if reached > value + tolerance:
             value = reached
-            positions(best, chosen)
+            ascending(best, inside, chosen)
     return value
 
 
 @compiled
 def shuffle_ties(H: Any, ids: Any, gains: Any, chosen: Any, state: Any, tie: float) -> None:
     """Exchange each chosen position, twice, with one drawn from those that leave the value as it is (to `tie`)."""
-    count = len(ids)
-    inside, adds = np.empty(count, np.bool_), np.empty(count, np.float64)
-    fill(H, ids, gains, chosen, inside, adds)
-    for step in range(2 * len(chosen)):
-        place = step % len(chosen)
-        leave = chosen[place]
-        row = H[ids[leave]]
+    count, size = len(ids), len(chosen)
+    inside, adds, near = np.zeros(count, np.bool_), np.empty(count), np.empty((size, count))
+    fill(H, ids, gains, chosen, near, adds)
+    for place in range(size):
+        inside[chosen[place]] = True
+    for step in range(2 * size):
+        place = step % size
+        leave, row = chosen[place], near[place]
         enter, equals = leave, 1
         for j in range(count):
-            if not inside[j]:
-                change = adds[j] - adds[leave]
-                if change >= -tie and abs(change - row[ids[j]]) <= tie:
-                    equals += 1
-                    if below(state, equals) == 0:
-                        enter = j
+            if abs(adds[j] - adds[leave] - row[j]) <= tie and not inside[j]:
+                equals += 1
+                if below(state, equals) == 0:
+                    enter = j
         if enter != leave:
-            exchange(H, ids, adds, inside, leave, enter)
+            replace(H, ids, near, place, enter, adds)
+            inside[leave], inside[enter] = False, True
             chosen[place] = enter
-    positions(inside, chosen)
+    ascending(chosen, inside, chosen)
 
 
 @compiled
-def longest_pairs(W: Any, members: Any, count: int, size: int, half: Any, top: Any) -> None:
-    """half[i] = half the sum of the `size` longest distances from members[i] to other members. O(count²·size) at worst."""
-    for a in range(count):
-        row = W[members[a]]
+def longest_pairs(H: Any, ids: Any, halves: Any) -> None:
+    """halves[k, i] = half the sum of the k longest distances from position i to others, k = 0..r-1. O(p²·r) at worst."""
+    longest, count = halves.shape[0] - 1, len(ids)
+    top = np.empty(longest + 1, np.float64)
+    for i in range(count):
+        row = H[ids[i]]
         filled = 0
-        total = 0.0
-        for b in range(count):
-            if b != a:
-                length = row[members[b]]
-                if filled < size or length > top[size - 1]:
-                    place = filled
-                    if filled < size:
-                        filled += 1
-                    else:
-                        total -= top[size - 1]
-                        place = size - 1
-                    total += length
-                    while place > 0 and top[place - 1] < length:
-                        top[place] = top[place - 1]
-                        place -= 1
-                    top[place] = length
-        half[a] = total / 2
+        for j in range(count):
+            length = row[ids[j]]
+            if j != i and (filled < longest or (longest > 0 and length > top[longest - 1])):
+                place = min(filled, longest - 1)
+                filled = place + 1
+                while place > 0 and top[place - 1] < length:
+                    top[place] = top[place - 1]
+                    place -= 1
+                top[place] = length
+        halves[0, i] = 0.0
+        for k in range(filled):
+            halves[k + 1, i] = halves[k, i] + top[k] / 2
 
 
-@compiled
-def potentials(H: Any, ids: Any, gains: Any, size: int, each: Any) -> None:
-    """each[i] = the gain and half of the r-1 longest pairs of position i: no choice is worth more than its r largest. O(p²)."""
-    count = len(ids)
-    longest_pairs(H, ids, len(ids), size - 1, each, np.empty(size, np.float64))
-    for j in range(count):
-        each[j] += gains[j]
-
-
-@compiled
-def rank(W: Any, members: Any, adds: Any, potential: Any, count: int, rest: int, top: Any) -> None:
-    """Potentials adds + half the `rest` longest pairs, for the open positions of a node, which are put in descending order."""
-    longest_pairs(W, members, count, rest, potential, top)
+@inlined
+def rank(members: Any, adds: Any, potential: Any, count: int, half: Any) -> None:
+    """Potentials adds + half the longest pairs, for the open positions of a node, which are put in descending order."""
     for a in range(count):
-        potential[a] += adds[a]
-    for a in range(1, count):
-        key, member, add = potential[a], members[a], adds[a]
+        key, member, add = adds[a] + half[members[a]], members[a], adds[a]
         b = a
         while b > 0 and potential[b - 1] < key:
             potential[b], members[b], adds[b] = potential[b - 1], members[b - 1], adds[b - 1]
@@ -352,6 +362,7 @@ def rank(W: Any, members: Any, adds: Any, potential: Any, count: int, rest: int,
 @compiled
 def branch(
     W: Any,
+    halves: Any,
     members: Any,
     adds: Any,
     potential: Any,
@@ -365,13 +376,15 @@ def branch(
 ) -> float:
     """Depth-first branch and bound on (p, p) distances W; goes on where it stopped.
 
-    meta = [best value, tolerance, depth]; depth -1 when all is proven. Row d of `members`, `adds`, `potential` holds the
-    positions that are open after d have been chosen (`path`); r >= 3. `work` limits the number of distances looked at.
+    `halves`: see `longest_pairs`, over all p positions. meta = [best value, tolerance, depth]; depth -1 when all is proven. Row d
+    of `members`, `adds`, `potential` holds the positions that are open after d have been chosen (`path`); r >= 3. `work` limits
+    the number of distances looked at.
     """
     size = len(chosen)
     best, tolerance, depth = meta[0], meta[1], int(meta[2])
-    top = np.empty(size, np.float64)
     done = 0
+    if nexts[0] == 0 and depth == 0:
+        rank(members[0], adds[0], potential[0], counts[0], halves[size - 1])
     while depth >= 0 and done < work:
         left = size - depth
         at = nexts[depth]
@@ -398,9 +411,15 @@ def branch(
             count += 1
         done += count
         if left == 3:  # two more: the best pair at once
+            most = -np.inf
+            for a in range(count):
+                most = max(most, adds[deeper, a])
             for a in range(count):
                 one = W[members[deeper, a]]
                 base = value + adds[deeper, a]
+                if base + most + 2 * halves[1, members[deeper, a]] <= best + tolerance:
+                    continue
+                done += a
                 for b in range(a):
                     total = base + adds[deeper, b] + one[members[deeper, b]]
                     if total > best + tolerance:
@@ -408,10 +427,9 @@ def branch(
                         for place in range(size - 2):
                             chosen[place] = path[place]
                         chosen[size - 2], chosen[size - 1] = members[deeper, a], members[deeper, b]
-            done += count * count // 2
             continue
-        rank(W, members[deeper], adds[deeper], potential[deeper], count, left - 2, top)
-        done += count * count
+        rank(members[deeper], adds[deeper], potential[deeper], count, halves[left - 2])
+        done += 5 * count
         counts[deeper], nexts[deeper], values[deeper] = count, 0, value
         depth = deeper
     meta[0], meta[2] = best, depth

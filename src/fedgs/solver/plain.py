@@ -199,7 +199,7 @@ def _walk(
         if len(outs) == 0 or len(ins) == 0:
             break
         between = W[np.ix_(outs, ins)]  # (leaving, entering)
-        change = adds[ins] - adds[outs, None] - between
+        change = (adds[ins] - between) - adds[outs, None]
         # Exchanges of twins, next to each other, that change nothing would use up the moves of a walk.
         change[(np.abs(change) <= tolerance) & (between <= 1e6 * tolerance)] = -np.inf
         place = int(np.argmax(change))

@@ -123,13 +123,13 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
     """Short rounds from strong perturbations, or, for "thorough", about 10⁵ moves in long rounds: half a second at 500 clients.
 
     >>> planned("default", 100, 10, plain_numpy=False).rounds
-    7
+    10
     """
     swaps = max(2, min(size, count - size) // 2)
     if effort != "thorough":
-        most = 6 if count >= 500 else min(8 + size // 10 if count > 170 else 2 + size // 2, 12)
+        most = 6 if count >= 500 else 10
         rounds = {"fast": 0, "default": 4 if plain_numpy else min(max(count * size // 40, 4), most)}[effort]
-        return Plan(rounds, min(25, 8 + 2 * count // 5), np.array([5, 10, 2, 3, 2, swaps]))
+        return Plan(rounds, min(25, 8 + 2 * count // 5), np.array([5, 10, 2, 3, max(2, swaps // 2), 2 * swaps]))
     idle = min(max(30 * min(size, count - size), 100), 1500)
     stay = min(size // 10, 5)
     rounds = max(10, 130_000_000 // ((count + 100) * idle))
@@ -166,13 +166,14 @@ def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
     block = np.ascontiguousarray(residual.block())
     members, adds, potential = np.empty((size, count), dtype=np.int64), np.empty((size, count)), np.empty((size, count))
     members[0], adds[0] = np.arange(count), residual.gains
-    kernels.rank(block, members[0], adds[0], potential[0], count, size - 1, np.empty(size))
+    halves = np.empty((size, count))
+    kernels.longest_pairs(block, np.arange(count), halves)
     counts, nexts, path = np.full(size, count), np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     values, meta = np.zeros(size), np.array([found.value, residual.tolerance, 0.0])
     while work > 0 and meta[2] >= 0 and not clock.over():
         step = min(work, _SLICE)
         found.value = kernels.branch(
-            block, members, adds, potential, counts, nexts, values, path, found.chosen, meta, step
+            block, halves, members, adds, potential, counts, nexts, values, path, found.chosen, meta, step
         )  # fmt: skip
         work -= step
     found.chosen.sort()
@@ -188,8 +189,9 @@ def upper_bound(residual: Residual, *, always: bool) -> float:
         return np.inf
     if kernels is None:
         return plain.row_bound(residual.block(), residual.gains, size)
-    each = np.empty(count)
-    kernels.potentials(residual.matrix, residual.ids, residual.gains, size, each)
+    halves = np.empty((size, count))
+    kernels.longest_pairs(residual.matrix, residual.ids, halves)
+    each = residual.gains + halves[-1]
     return float(np.partition(each, count - size)[count - size :].sum())
 
 
