@@ -1,14 +1,16 @@
 """The weighted average of local models, as a fold over blocks of models. The rules of the weights: `fedgs.weights`."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.errors import UpdateError
 
-__all__ = ["WeightedMean", "all_finite"]
+__all__ = ["WeightedMean", "all_finite", "is_finite"]
 
 
 _IN_CACHE = 1 << 16  # numbers
@@ -24,7 +26,6 @@ class WeightedMean:
     Attributes:
         weights: (m,) in the order of the request's clients, sum 1.
 
-    >>> import numpy as np
     >>> mean = WeightedMean(np.array([0.25, 0.75]))
     >>> mean.finish(mean.add(mean.start(), np.array([4, 7]), torch.tensor([[0.0], [4.0]])))
     tensor([3.])
@@ -56,7 +57,7 @@ class WeightedMean:
         if done != len(self.weights) or first is None:
             raise UpdateError(f"the average needs {len(self.weights)} local models, got {done}")
         average: torch.Tensor = (first + total).float()
-        if not bool(all_finite(average)):
+        if not is_finite(average):
             raise UpdateError("the average of the local models is not finite (NaN or inf)")
         return average
 
@@ -68,6 +69,17 @@ def all_finite(vectors: torch.Tensor) -> torch.Tensor:
     [True, False, False]
     """
     return torch.isfinite(vectors.sum(dim=-1, dtype=torch.float64))
+
+
+def is_finite(vector: torch.Tensor) -> bool:
+    """Whether all numbers of a (P,) float32 vector are finite. On the CPU NumPy finds out, which is quicker to begin.
+
+    >>> is_finite(torch.tensor([3e38, 3e38])), is_finite(torch.tensor([torch.inf, -torch.inf]))
+    (True, False)
+    """
+    if vector.device.type != "cpu":
+        return bool(all_finite(vector))
+    return math.isfinite(np.add.reduce(vector.numpy(), dtype=np.float64))
 
 
 def _add_difference(total: torch.Tensor, model: torch.Tensor, first: torch.Tensor, weight: float) -> None:

@@ -4,7 +4,6 @@
 engines, devices or processes. A round is a transaction: state in, (state, record) out; if it fails, the old state stands.
 """
 
-import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 
 from fedgs import rng
-from fedgs.aggregation import WeightedMean
+from fedgs.aggregation import WeightedMean, is_finite
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.availability import Attendance, Present
 from fedgs.checkpoint import State
@@ -333,7 +332,7 @@ def _finish_round(run: LiveRun, result: Any) -> bool:
         run.on_end(run.state, result, run.seconds)
         return False
     state, record = result
-    if not math.isfinite(state.parameters.sum(dtype=torch.float64).item()):
+    if not is_finite(state.parameters):
         run.on_failure(Failed(_round(run), None, UpdateError("the average of the updates is not finite")))
         return False
     run.on_round(state, record, run.seconds)
