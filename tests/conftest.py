@@ -1,11 +1,13 @@
 """What many tests share."""
 
 import os
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
+from fedgs import compiling
 from fedgs.data import Federation
 
 settings.register_profile("same_every_time", derandomize=True, deadline=None)
@@ -46,3 +48,13 @@ def make_federation(
 def toy_federation() -> Federation:
     """Six clients named site-0 to site-5."""
     return make_federation()
+
+
+@pytest.fixture
+def without_numba(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The package as it is where numba is not installed."""
+    monkeypatch.setattr(compiling, "numba_installed", lambda: False)
+    compiling.load_kernels.cache_clear()
+    yield
+    monkeypatch.undo()
+    compiling.load_kernels.cache_clear()

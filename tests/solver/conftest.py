@@ -3,10 +3,8 @@
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
-from fedgs import compiling as compiled_module
 from fedgs.graph import Graph, feature_products, shortest_paths
 from fedgs.solver import SelectionProblem, balance_penalty, pair_weight
 
@@ -85,13 +83,3 @@ def problems(draw: st.DrawFn, max_clients: int = 9) -> SelectionProblem:
         spread=draw(st.sampled_from([0, 1, 5])),
         share=draw(st.sampled_from([0.5, 1.0])),
     )
-
-
-@pytest.fixture
-def without_numba(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The package as it is where numba is not installed."""
-    monkeypatch.setattr(compiled_module, "numba_installed", lambda: False)
-    compiled_module.load_kernels.cache_clear()
-    yield
-    monkeypatch.undo()
-    compiled_module.load_kernels.cache_clear()

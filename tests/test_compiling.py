@@ -89,3 +89,20 @@ def test_a_cached_kernel_is_loaded_without_the_compiler(tmp_path: Path) -> None:
     cache = str(tmp_path / "cache")
     assert run(code, tmp_path, NUMBA_CACHE_DIR=cache).stdout == "8 True\n"
     assert run(code, tmp_path, NUMBA_CACHE_DIR=cache).stdout == "8 False\n"
+
+
+@pytest.mark.parametrize("change", ["del own._load_overload", "own._load_overload = broken"])
+def test_where_numba_is_built_differently_its_own_way_is_taken(tmp_path: Path, change: str) -> None:
+    (tmp_path / "kern.py").write_text(FUNCTION)
+    code = f"""
+import numba.core.caching as caching
+own, asked = caching.Cache, []
+def broken(*_):
+    raise AttributeError("renamed")
+own.load_overload = lambda *_: asked.append("numba")
+{change}
+import kern
+print(kern.double(4), asked)
+"""
+    done = run(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+    assert done.stdout == "8 ['numba']\n", done.stderr
