@@ -106,3 +106,10 @@ def test_last_line_that_is_no_record_is_a_named_error(tmp_path: Path, line: str)
     (tmp_path / "rounds.jsonl").write_text('{"round":0}\n' + line + "\n", errors="surrogateescape")
     with pytest.raises(OutputError, match="not a record of a round"):
         RunFolder(tmp_path).last_record()
+
+
+@pytest.mark.parametrize("line", ['{"round":1},{"round":2}', "", "1", '{"round":1}]', "[", '{"round":1,"colour":2}'])
+def test_damaged_line_among_good_ones_is_found(folder: RunFolder, line: str) -> None:
+    folder.append("rounds.jsonl", ['{"round":0}', line, '{"round":2}'])
+    with pytest.raises(OutputError, match="not a record of a round"):
+        folder.records()

@@ -162,7 +162,7 @@ class RunFolder:
         Raises:
             OutputError: a complete line that is not a record, or rounds out of order.
         """
-        records = [Record.from_json(line) for line in self._lines("rounds.jsonl")]
+        records = _parsed(list(self._lines("rounds.jsonl")))
         for position, record in enumerate(records):
             if record.round != position:
                 raise OutputError(f"{self.path / 'rounds.jsonl'}: line {position + 1} is round {record.round}, not {position}")
@@ -274,6 +274,17 @@ class RunFolder:
         if path.is_file():
             text = path.read_text(encoding="utf-8", errors="replace")
             yield from text.split("\n")[:-1]  # what stands behind the last newline was cut off
+
+
+def _parsed(lines: list[str]) -> list[Record]:
+    """The records of the lines: all parsed in one call, which is quicker than one by one, unless one of them is damaged."""
+    try:
+        tables = json.loads(f"[{','.join(lines)}]")
+        if len(tables) == len(lines):
+            return [Record(**table) for table in tables]
+    except (ValueError, TypeError):
+        pass
+    return [Record.from_json(line) for line in lines]  # raises for the damaged one
 
 
 def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
