@@ -123,13 +123,15 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
     """Short rounds from strong perturbations, or, for "thorough", about 10⁵ moves in long rounds: half a second at 500 clients.
 
     >>> planned("default", 100, 10, plain_numpy=False).rounds
-    10
+    14
     """
     swaps = max(2, min(size, count - size) // 2)
     if effort != "thorough":
-        most = 6 if count >= 500 else 10
+        large = count >= 500
+        most = 6 if large else 10 if count > 170 else 14
         rounds = {"fast": 0, "default": 4 if plain_numpy else min(max(count * size // 40, 4), most)}[effort]
-        return Plan(rounds, min(25, 8 + 2 * count // 5), np.array([5, 10, 2, 3, max(2, swaps // 2), 2 * swaps]))
+        least, most = (2, swaps) if large else (max(2, swaps // 2), 2 * swaps)  # from afar; in large pools that takes too long
+        return Plan(rounds, min(25, 8 + 2 * count // 5), np.array([5, 10, 2, 3, least, most]))
     idle = min(max(30 * min(size, count - size), 100), 1500)
     stay = min(size // 10, 5)
     rounds = max(10, 130_000_000 // ((count + 100) * idle))
