@@ -226,7 +226,7 @@ def brute_force(problem: SelectionProblem) -> IntArray:
     pool, size = problem.pool, problem.cohort_size
     weights = problem.pair_weight * block_of(problem.distances, pool, pool)
     gains = -problem.balance_penalty[pool]
-    kernels = load_kernels("fedgs.solver.kernels") if comb(len(pool), size) > 1000 else None
+    kernels = load_kernels("fedgs.solver.proof_kernels") if comb(len(pool), size) > 1000 else None
     if kernels is None:
         return np.asarray(pool[plain.enumerate_all(weights, gains - gains.max(), size)])
     chosen = np.empty(size, dtype=np.int64)

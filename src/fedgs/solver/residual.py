@@ -158,7 +158,7 @@ def improve(residual: Residual, found: Found, effort: Effort, clock: Clock, stat
 
 def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
     """Branch and bound, as far as `work` goes: the bound becomes the value where it comes to its end."""
-    kernels = load_kernels("fedgs.solver.kernels")
+    kernels = load_kernels("fedgs.solver.proof_kernels")
     count, size = len(residual), residual.size
     if kernels is None or count > _PROOF_POOL or size < 3:
         if comb(count, size) <= 100_000:
@@ -185,7 +185,7 @@ def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
 
 def upper_bound(residual: Residual, *, always: bool) -> float:
     """No choice has a larger value: each position counts half of its r-1 longest pairs. O(p²); inf where that is too dear."""
-    kernels = load_kernels("fedgs.solver.kernels")
+    kernels = load_kernels("fedgs.solver.proof_kernels")
     count, size = len(residual), residual.size
     if count > _BOUND_POOL and not always:
         return np.inf
