@@ -10,7 +10,8 @@ import pytest
 from fedgs import Clients
 from fedgs.experiments.compare import as_runs
 from fedgs.experiments.grid import expand, parse_override, read_config
-from fedgs.experiments.runner import prepare, run_all
+from fedgs.experiments.preparing import prepare
+from fedgs.experiments.runner import run_all
 from fedgs.records import Record
 from fedgs.report.run import Run
 

@@ -13,7 +13,8 @@ from fedgs.errors import ConfigError, OutputError
 from fedgs.experiments.compare import Results, _Given, compare
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.output import claim
-from fedgs.experiments.runner import Progress, prepare
+from fedgs.experiments.preparing import prepare
+from fedgs.experiments.runner import Progress
 from fedgs.records import RunFolder
 
 
@@ -207,7 +208,8 @@ def test_models_and_samplers_of_ones_own_can_be_handed_over(toy_federation: Fede
 
 def test_runs_that_differ_in_rounds_only_are_one_run(toy_federation: Federation, tmp_path: Path) -> None:
     from fedgs.experiments.grid import build_config
-    from fedgs.experiments.runner import prepare, run_all
+    from fedgs.experiments.preparing import prepare
+    from fedgs.experiments.runner import run_all
 
     tables = {"data": "synthetic", "availability": "IDL", "method": "uniform"}
     configs = [build_config({**tables, "training": {"rounds": rounds, "local_steps": 1}}) for rounds in (3, 5)]

@@ -14,7 +14,8 @@ from flwr.serverapp.strategy import FedAvg
 from fedgs.availability import AvailabilityFile
 from fedgs.config import Config
 from fedgs.data import Synthetic
-from fedgs.experiments.runner import prepare, run_all
+from fedgs.experiments.preparing import prepare
+from fedgs.experiments.runner import run_all
 from fedgs.flower import SampledStrategy
 from fedgs.registry import build
 from fedgs.rng import stream

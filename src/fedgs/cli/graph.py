@@ -40,7 +40,7 @@ def graph(
     chosen = _with_graph(read_grid(config, set_, plugin).configs, similarity)
     if out is not None and (out.suffix != ".npz" or not out.parent.is_dir()):
         raise ConfigError(f"--out must be an .npz in a folder that exists, got {str(out)!r}")
-    from fedgs.experiments.runner import prepare
+    from fedgs.experiments.preparing import prepare
     from fedgs.experiments.similarity import made_graph
     from fedgs.sampling.sources import save_graph
 

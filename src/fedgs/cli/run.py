@@ -30,7 +30,8 @@ def run(
     """
     grid = read_grid(config, set_, plugin)
     from fedgs.experiments.compare import as_runs, heading, labels
-    from fedgs.experiments.runner import prepare, run_all
+    from fedgs.experiments.preparing import prepare
+    from fedgs.experiments.runner import run_all
 
     prepared = prepare(grid.configs, data_dir=data_dir)
     if against and against not in labels(prepared):

@@ -12,7 +12,8 @@ from fedgs.data.base import Data, Defaults
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError
 from fedgs.experiments.grid import build_config
-from fedgs.experiments.runner import Finished, Prepared, Progress, prepare, run_all, run_tables
+from fedgs.experiments.preparing import Prepared, prepare, run_tables
+from fedgs.experiments.runner import Finished, Progress, run_all
 from fedgs.models import as_model
 from fedgs.registry import Variant
 from fedgs.report.labels import labelled

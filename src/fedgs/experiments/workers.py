@@ -26,7 +26,8 @@ from fedgs.collector import collect_rarely
 from fedgs.config import Config
 from fedgs.data import Data, open_folder, to_folder
 from fedgs.errors import ConfigError, OutputError
-from fedgs.experiments.runner import Attendances, Finished, Prepared, Progress, is_finished, prepare_one, run_here, run_tables
+from fedgs.experiments.preparing import Attendances, Prepared, prepare_one, run_tables
+from fedgs.experiments.runner import Finished, Progress, is_finished, run_here
 from fedgs.records import RunFolder
 from fedgs.registry import load_plugin, loaded_plugins, variant_class, variant_names
 

@@ -24,7 +24,8 @@ from fedgs.experiments.paper.store import (
     read_material,
     write_computed,
 )
-from fedgs.experiments.runner import Prepared, Progress, load_federation, prepare, run_all
+from fedgs.experiments.preparing import Prepared, load_federation, prepare
+from fedgs.experiments.runner import Progress, run_all
 from fedgs.report.files import write_file
 
 __all__ = ["Outcome", "checked", "present", "reproduce", "write_presented"]

@@ -52,7 +52,7 @@ def units(asked: Asked) -> list[Unit]:
 
 def compute(asked: Asked, unit: Unit, federation: Federation | None) -> dict[str, AnyArray]:
     """Every similarity against every oracle for every epsilon."""
-    from fedgs.experiments.runner import prepare_one
+    from fedgs.experiments.preparing import prepare_one
     from fedgs.experiments.similarity import table3_rows
 
     assert federation is not None

@@ -1,0 +1,152 @@
+"""Prepare runs: load the data, check every configuration against it, and resolve what a run needs."""
+
+import datetime
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedgs
+from fedgs.availability import Attendance
+from fedgs.config import Config, cohort_limit, fingerprint
+from fedgs.data.base import Data
+from fedgs.data.federation import Federation
+from fedgs.errors import ConfigError
+from fedgs.local import make_engine
+from fedgs.models import Model, as_model, check_model
+from fedgs.requests import Work
+from fedgs.simulation import Plan
+
+__all__ = ["Attendances", "Prepared", "load_federation", "prepare", "prepare_one", "run_tables"]
+
+Attendances = dict[Any, Attendance]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that has been checked and can begin.
+
+    Attributes:
+        config: resolved, the model included.
+        plan: what the loop needs.
+        fingerprint: identity, see `config.fingerprint`.
+    """
+
+    config: Config
+    plan: Plan
+    fingerprint: str
+
+    @property
+    def folder_name(self) -> str:
+        """The run's folder: words for people, the fingerprint for truth."""
+        config = self.config
+        words = (config.data.name, config.availability.name, config.method.name, f"seed{config.seed}")
+        return "-".join([*(word or "custom" for word in words), self.fingerprint])
+
+
+def load_federation(config: Config, data_dir: Path | None = None) -> Federation:
+    """The federation that a configuration names."""
+    assert isinstance(config.data, Data)
+    return config.data.load(data_dir)
+
+
+def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[Prepared]:
+    """Load the data and check every configuration against it: what cannot run is refused before anything is written.
+
+    Raises:
+        UserError: the first thing that is wrong.
+    """
+    prepared: list[Prepared] = []
+    checked: set[tuple[int, str]] = set()
+    loaded: dict[str, Federation] = {}
+    shared: Attendances = {}
+    for config in configs:
+        key = repr(config.data)
+        if key not in loaded:
+            loaded[key] = load_federation(config, data_dir)
+        one = prepare_one(config, loaded[key], shared)
+        shape_key = (id(loaded[key]), repr(one.config.model))
+        if shape_key not in checked:
+            checked.add(shape_key)
+            check_model(one.plan.work.model, loaded[key])
+        prepared.append(one)
+    return prepared
+
+
+def prepare_one(config: Config, federation: Federation, shared: Attendances | None = None) -> Prepared:
+    """One configuration, checked against its federation and this machine.
+
+    Args:
+        config: what to carry out.
+        federation: the one that `config.data` stands for.
+        shared: the attendances of the study's other runs: runs that meet the same clients draw them once.
+    """
+    if len(federation.test) == 0:
+        raise ConfigError(f"the server's test set must hold at least one example; {federation.name} has none")
+    model = as_model(config.model) if config.model is not None else _default_model(config.data, federation)
+    config = config.model_copy(update={"model": model})
+    training = config.training
+    limit = cohort_limit(training, len(federation))
+    work = Work(federation, model, training.mu, training.local_steps, training.batch_size, training.precision)
+    make_engine(config.execution.engine, config.execution.device, work)  # refuses what this machine cannot do
+    plan = Plan(
+        federation=federation,
+        attendance=_attendance(config, federation, shared),
+        sampler=config.method,  # type: ignore[arg-type]
+        work=work,
+        rounds=training.rounds,
+        cohort_limit=limit,
+        learning_rate=training.learning_rate,
+        decay=training.decay,
+        evaluate_every=config.evaluation.every,
+        seed=config.seed,
+        data_seed=getattr(config.data, "seed", 0),
+    )
+    return Prepared(config, plan, fingerprint(config, data_fingerprint=federation.fingerprint, limit=limit))
+
+
+def _attendance(config: Config, federation: Federation, shared: Attendances | None) -> Attendance:
+    availability: Any = config.availability
+    made = Attendance(availability, federation.clients)
+    try:
+        return made if shared is None else shared.setdefault((availability, federation.clients), made)
+    except (TypeError, ValueError):  # settings that cannot be compared, such as a matrix
+        return made
+
+
+def _default_model(data: Any, federation: Federation) -> Model:
+    name = data.defaults_for(federation).model
+    if name is None:
+        raise ConfigError(
+            f"model must be given for examples of shape {federation.example_shape}; only vectors have a default (logistic)"
+        )
+    return as_model(name)
+
+
+def run_tables(prepared: Prepared, *, engine: str, reason: str) -> dict[str, Any]:
+    """What `config.toml` holds: the resolved configuration and a table `run` that says how it was carried out."""
+    federation = prepared.plan.federation
+    return {
+        **prepared.config.tables(),
+        "run": {
+            "fingerprint": prepared.fingerprint,
+            "cohort_limit": prepared.plan.cohort_limit,
+            "num_clients": len(federation),
+            "num_labels": federation.num_labels,
+            "data_title": federation.name,
+            "data_fingerprint": federation.fingerprint,
+            "engine": engine,
+            "engine_reason": reason,
+            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "versions": {
+                "fedgs": fedgs.__version__,
+                "python": platform.python_version(),
+                "numpy": np.__version__,
+                "torch": version("torch"),
+            },
+        },
+    }

@@ -1,0 +1,149 @@
+"""Compiled bounds and proofs. Loaded by `load_kernels` where a proof is tried; the NumPy reference of the bound is in `plain`.
+
+W is a (p, p) matrix of distances between positions; for H and `ids` see `kernels`.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from fedgs.compiling import compiled, inlined
+
+
+@compiled
+def longest_pairs(H: Any, ids: Any, halves: Any) -> None:
+    """halves[k, i] = half the sum of the k longest distances from position i to others, k = 0..r-1. O(p²·r) at worst."""
+    longest, count = halves.shape[0] - 1, len(ids)
+    top = np.empty(longest + 1, np.float64)
+    for i in range(count):
+        row = H[ids[i]]
+        filled = 0
+        for j in range(count):
+            length = row[ids[j]]
+            if j != i and (filled < longest or (longest > 0 and length > top[longest - 1])):
+                place = min(filled, longest - 1)
+                filled = place + 1
+                while place > 0 and top[place - 1] < length:
+                    top[place] = top[place - 1]
+                    place -= 1
+                top[place] = length
+        halves[0, i] = 0.0
+        for k in range(filled):
+            halves[k + 1, i] = halves[k, i] + top[k] / 2
+
+
+@inlined
+def rank(members: Any, adds: Any, potential: Any, count: int, half: Any) -> None:
+    """Potentials adds + half the longest pairs, for the open positions of a node, which are put in descending order."""
+    for a in range(count):
+        key, member, add = adds[a] + half[members[a]], members[a], adds[a]
+        b = a
+        while b > 0 and potential[b - 1] < key:
+            potential[b], members[b], adds[b] = potential[b - 1], members[b - 1], adds[b - 1]
+            b -= 1
+        potential[b], members[b], adds[b] = key, member, add
+
+
+@compiled
+def branch(
+    W: Any,
+    halves: Any,
+    members: Any,
+    adds: Any,
+    potential: Any,
+    counts: Any,
+    nexts: Any,
+    values: Any,
+    path: Any,
+    chosen: Any,
+    meta: Any,
+    work: int,
+) -> float:
+    """Depth-first branch and bound on (p, p) distances W; goes on where it stopped.
+
+    `halves`: see `longest_pairs`, over all p positions. meta = [best value, tolerance, depth]; depth -1 when all is proven. Row d
+    of `members`, `adds`, `potential` holds the positions that are open after d have been chosen (`path`); r >= 3. `work` limits
+    the number of distances looked at.
+    """
+    size = len(chosen)
+    best, tolerance, depth = meta[0], meta[1], int(meta[2])
+    done = 0
+    if nexts[0] == 0 and depth == 0:
+        rank(members[0], adds[0], potential[0], counts[0], halves[size - 1])
+    while depth >= 0 and done < work:
+        left = size - depth
+        at = nexts[depth]
+        bound = values[depth]
+        if at + left <= counts[depth]:
+            for a in range(at, at + left):
+                bound += potential[depth, a]
+        else:
+            bound = -np.inf
+        if bound <= best + tolerance:
+            depth -= 1
+            continue
+        nexts[depth] += 1
+        member = members[depth, at]
+        path[depth] = member
+        value = values[depth] + adds[depth, at]
+        row = W[member]
+        deeper = depth + 1
+        count: Any = np.int64(0)  # with a plain 0 numba compiles `rank` twice
+        for a in range(at + 1, counts[depth]):
+            other = members[depth, a]
+            members[deeper, count] = other
+            adds[deeper, count] = adds[depth, a] + row[other]
+            count += 1
+        done += count
+        if left == 3:  # two more: the best pair at once
+            most = -np.inf
+            for a in range(count):
+                most = max(most, adds[deeper, a])
+            for a in range(count):
+                one = W[members[deeper, a]]
+                base = value + adds[deeper, a]
+                if base + most + 2 * halves[1, members[deeper, a]] <= best + tolerance:
+                    continue
+                done += a
+                for b in range(a):
+                    total = base + adds[deeper, b] + one[members[deeper, b]]
+                    if total > best + tolerance:
+                        best = total
+                        for place in range(size - 2):
+                            chosen[place] = path[place]
+                        chosen[size - 2], chosen[size - 1] = members[deeper, a], members[deeper, b]
+            continue
+        rank(members[deeper], adds[deeper], potential[deeper], count, halves[left - 2])
+        done += 5 * count
+        counts[deeper], nexts[deeper], values[deeper] = count, 0, value
+        depth = deeper
+    meta[0], meta[2] = best, depth
+    return float(best)
+
+
+@compiled
+def try_all(W: Any, gains: Any, chosen: Any) -> float:
+    """The best of all choices by trying every one, without any bound: a referee. O(comb(p, r)·r)."""
+    count, size = len(gains), len(chosen)
+    at, sums = np.empty(size, np.int64), np.empty(size + 1, np.float64)
+    sums[0] = 0.0
+    best, depth = -np.inf, 0
+    at[0] = -1
+    while depth >= 0:
+        at[depth] += 1
+        if at[depth] > count - size + depth:
+            depth -= 1
+            continue
+        total = sums[depth] + gains[at[depth]]
+        for place in range(depth):
+            total += W[at[place], at[depth]]
+        if depth == size - 1:
+            if total > best:
+                best = total
+                for place in range(size):
+                    chosen[place] = at[place]
+        else:
+            sums[depth + 1] = total
+            at[depth + 1] = at[depth]
+            depth += 1
+    return best
