@@ -19,7 +19,7 @@ from typing import Any, overload
 import numpy as np
 import tomli_w
 
-from fedgs.arrays import AnyArray, IntArray
+from fedgs.arrays import AnyArray, BoolArray
 from fedgs.clients import Clients
 from fedgs.errors import OutputError
 
@@ -34,21 +34,19 @@ class Members(Sequence[str | int]):
 
     Args:
         names: (N,) the keys of all clients, shared and not copied.
-        indices: (a,) distinct indices of those that are in.
+        inside: (N,) which of them are in.
 
-    >>> members = Members(("a", "b", "c"), np.array([0, 2]))
+    >>> members = Members(("a", "b", "c"), np.array([True, False, True]))
     >>> list(members), len(members), members == ["a", "c"]
     (['a', 'c'], 2, True)
     """
 
     __slots__ = ("_bits", "_length", "_names")
 
-    def __init__(self, names: Sequence[str | int], indices: IntArray) -> None:
-        inside = np.zeros(len(names), dtype=np.bool_)
-        inside[indices] = True
+    def __init__(self, names: Sequence[str | int], inside: BoolArray) -> None:
         self._names = names
         self._bits = np.packbits(inside)
-        self._length = len(indices)
+        self._length = int(np.count_nonzero(inside))
 
     def __len__(self) -> int:
         return self._length

@@ -34,16 +34,17 @@ def draw_available(availability: Availability, clients: Clients, round: int) -> 
     >>> draw_available(Ideal(), Clients(("a", "b"), np.array([10, 40])), 0)
     (array([0, 1]), None)
     """
-    return _drawn(availability, checked_rates(availability, clients, round), round)
+    available = np.flatnonzero(_drawn(availability, checked_rates(availability, clients, round), round))
+    return available, None if len(available) else "skipped"
 
 
-def _drawn(availability: Availability, rates: FloatArray, round: int) -> tuple[IntArray, Literal["skipped"] | None]:
+def _drawn(availability: Availability, rates: FloatArray, round: int) -> BoolArray:
+    """(N,) who is there."""
     rng = stream(availability.seed or 0, "available", round)
     present = rng.random(len(rates)) < rates  # rate 0: never, rate 1: always
     if not present.any() and availability.empty_round == "redraw" and rates.any():
         present = _draw_given_somebody(rates, rng)
-    available = np.flatnonzero(present).astype(np.int64, copy=False)
-    return available, None if len(available) else "skipped"
+    return present
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,9 +80,12 @@ class Attendance:
     def at(self, round: int) -> Present:
         """A_t, see `draw_available`; the last round is kept, since runs are driven side by side."""
         if self._last is None or self._last[0] != round:
-            available, status = _drawn(self.availability, self._rates_of(round), round)
+            present = _drawn(self.availability, self._rates_of(round), round)
+            available = np.flatnonzero(present)
             available.setflags(write=False)
-            self._last = round, Present(available, self._names_of(available), status)
+            names = self.clients.names
+            called = Members(names, present) if len(names) > _MANY else [names[k] for k in available.tolist()]
+            self._last = round, Present(available, called, None if len(available) else "skipped")
         return self._last[1]
 
     def _rates_of(self, round: int) -> FloatArray:
@@ -91,10 +95,6 @@ class Attendance:
         if self.availability.steady:
             self._rates = rates
         return rates
-
-    def _names_of(self, available: IntArray) -> Sequence[str | int]:
-        names = self.clients.names
-        return Members(names, available) if len(names) > _MANY else [names[k] for k in available.tolist()]
 
 
 def activity(availability: Availability, clients: Clients, rounds: int) -> BoolArray:
