@@ -28,3 +28,19 @@ atexit.register(lambda: print("before", gc.get_freeze_count()))
 """
     lines = thresholds(code).splitlines()
     assert lines[-2:] == ["before 0", "frozen 50000 True"]
+
+
+def test_a_worker_imports_nothing_large_before_it_collects_rarely() -> None:
+    code = """
+import pickle, sys
+from fedgs.collector import work_rarely_collecting
+from tests.test_collector import tell
+work_rarely_collecting(None, pickle.dumps((tell, "x")))
+"""
+    assert thresholds(code) == "50000 x False"
+
+
+def tell(pipe: None, argument: str) -> None:
+    import gc
+
+    print(gc.get_threshold()[0], argument, "torch" in sys.modules)

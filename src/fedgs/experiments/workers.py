@@ -10,6 +10,7 @@ import inspect
 import logging
 import multiprocessing
 import os
+import pickle
 import tempfile
 import time
 import traceback
@@ -22,7 +23,7 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict
 
-from fedgs.collector import collect_rarely
+from fedgs.collector import work_rarely_collecting
 from fedgs.config import Config
 from fedgs.data import Data, open_folder, to_folder
 from fedgs.errors import ConfigError, OutputError
@@ -185,7 +186,8 @@ def _start(worker: _Worker, order: Callable[[list[int]], _Order]) -> None:
     here, there = context.Pipe(duplex=False)
     worker.starts += 1
     worker.rounds = 0
-    worker.process = context.Process(target=_work, args=(there, order(worker.runs)), daemon=True)
+    work = pickle.dumps((_work, order(worker.runs)))
+    worker.process = context.Process(target=work_rarely_collecting, args=(there, work), daemon=True)
     worker.process.start()
     there.close()
     worker.pipe = here
@@ -255,7 +257,6 @@ def _work(pipe: Connection, order: _Order) -> None:
 
 
 def _carry_out(pipe: Connection, order: _Order) -> None:
-    collect_rarely()
     import torch
 
     torch.set_num_threads(order.threads)
