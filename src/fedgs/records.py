@@ -11,7 +11,7 @@ import json
 import os
 import tomllib
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
@@ -160,7 +160,7 @@ class RunFolder:
         Raises:
             OutputError: a complete line that is not a record, or rounds out of order.
         """
-        records = _parsed(list(self._lines("rounds.jsonl")))
+        records: list[Record] = self._named(lambda: _parsed(list(self._lines("rounds.jsonl"))))
         for position, record in enumerate(records):
             if record.round != position:
                 raise OutputError(f"{self.path / 'rounds.jsonl'}: line {position + 1} is round {record.round}, not {position}")
@@ -247,10 +247,17 @@ class RunFolder:
         if not tail.endswith(b"\n"):
             return None
         line = tail[:-1].split(b"\n")[-1].decode("utf-8", errors="replace")
-        record = Record.from_json(line)
+        record: Record = self._named(lambda: Record.from_json(line))
         if type(record.round) is not int:
-            raise OutputError(f"not a record of a round: {line[:80]!r}")
+            raise OutputError(f"not a record of a round: {line[:80]!r}, in {self.path / 'rounds.jsonl'}")
         return record
+
+    def _named(self, read: Callable[[], Any]) -> Any:
+        """What `read` gives; an error names the file, which can be removed with the run's folder."""
+        try:
+            return read()
+        except OutputError as error:
+            raise OutputError(f"{error}, in {self.path / 'rounds.jsonl'}") from None
 
     def size(self, name: str) -> int:
         """Bytes of a file in the folder, 0 where there is none."""

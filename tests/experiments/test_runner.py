@@ -295,3 +295,21 @@ def test_runs_share_an_attendance_where_they_meet_the_same_clients(toy_federatio
         plans = [one.plan for one in prepare(configs)]
         assert plans[0].attendance is plans[2].attendance and plans[1].attendance is plans[3].attendance
         assert len({id(plan.attendance) for plan in plans}) >= 5
+
+
+@pytest.mark.parametrize("rounds", [6, 9])
+@pytest.mark.parametrize("place", [0, 3, -1])
+def test_damaged_records_are_named_before_anything_is_trained(
+    toy_federation: Federation, tmp_path: Path, rounds: int, place: int
+) -> None:
+    training = {"proportion": 0.4, "local_steps": 2, "batch_size": 4}
+    study(toy_federation, tmp_path / "out")
+    broken = next(path for path in sorted((tmp_path / "out").iterdir()) if "uniform-seed1" in path.name)
+    lines = (broken / "rounds.jsonl").read_text().splitlines()
+    lines[place] = "damaged" + lines[place]
+    (broken / "rounds.jsonl").write_text("".join(line + "\n" for line in lines))
+    before, told = files(tmp_path / "out"), []
+    with pytest.raises(OutputError, match=r"not a record of a round: 'damaged.*, in .*uniform-seed1.*rounds\.jsonl"):
+        study(toy_federation, tmp_path / "out", training={"rounds": rounds, **training}, on_progress=told.append)
+    assert told == []
+    assert files(tmp_path / "out") == before

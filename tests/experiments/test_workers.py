@@ -106,3 +106,16 @@ def test_a_run_that_was_finished_before_its_worker_crashed_with_others_counts_as
     runs = study(toy_federation, 2, tmp_path / "out", methods=["uniform", "md", method], seeds=(0,)).runs
     assert [run.failure is None for run in runs] == [True, True, False]
     assert all(run.finished for run in runs[:2])
+
+
+def test_a_crashed_workers_damaged_records_do_not_take_the_others_results_away(
+    toy_federation: Federation, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    study(toy_federation, 1, tmp_path / "out", methods=["md"], seeds=(0,))
+    (folder,) = (path for path in (tmp_path / "out").iterdir() if path.is_dir())
+    (folder / "rounds.jsonl").write_text((folder / "rounds.jsonl").read_text() + "damaged\n")
+    with caplog.at_level(logging.CRITICAL, logger="fedgs"):
+        good, damaged = study(toy_federation, 2, tmp_path / "out", methods=["uniform", "md"], seeds=(0,)).runs
+    assert good.finished and good.failure is None
+    assert damaged.failure is not None and "not a record of a round: 'damaged'" in damaged.failure["traceback"]
+    assert list(damaged.records) == []

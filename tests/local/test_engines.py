@@ -14,6 +14,7 @@ from tests.local.material import make_federation, mlp, model_of, replies, train_
 from tests.local.test_loop import Picky, dropout, poisoned
 from torch import nn
 
+from fedgs.aggregation import WeightedMean
 from fedgs.data.federation import Federation
 from fedgs.errors import ClientError, ConfigError, UpdateError
 from fedgs.local import LoopEngine, StackedEngine, checked_device, initial_parameters, make_engine
@@ -362,3 +363,29 @@ def test_stack_that_fails_through_nobodys_fault_is_not_passed_over_in_silence(
     assert torch.equal(found, expected)
     assert "failed (RuntimeError('out of order')) and was answered by the loop engine instead" in caplog.text
     caplog.clear()
+
+
+def test_mean_with_too_few_weights_fails_and_is_not_stretched(federation: Federation) -> None:
+    request = train_request(Work(federation, LogisticRegression(), 0.0, 3, 4), [0, 1, 2])
+    for weights in (np.ones(1), np.full(2, 0.5), np.full(4, 0.25)):
+        short = Train(
+            request.work, request.parameters, request.clients, request.learning_rate, request.key, (WeightedMean(weights),)
+        )
+        for engine in (LoopEngine(), StackedEngine()):
+            assert isinstance(replies(engine, short)[0], Failure)
+
+
+def test_cut_request_that_fails_in_its_first_stack_says_nothing_of_the_others(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Refuses(WeightedMean):
+        def add(self, kept: Any, clients: Any, models: torch.Tensor) -> Any:
+            raise ValueError("not these")
+
+    monkeypatch.setattr(StackedEngine, "_limit", lambda self, work: PERIOD)
+    wide = make_federation((3,) * (2 * PERIOD + 2))
+    request = train_request(Work(wide, LogisticRegression(), 0.0, 2, 4), range(2 * PERIOD + 2))
+    folds = (Refuses(np.full(2 * PERIOD + 2, 1 / (2 * PERIOD + 2))),)
+    (found,) = replies(StackedEngine(), Train(request.work, request.parameters, request.clients, 0.1, (0, 0), folds))
+    assert isinstance(found, Failure) and "not these" in str(found.exception)
+    assert caplog.text == ""

@@ -31,7 +31,7 @@ class Finished:
         failure: why it ended early, or None.
         folder: where it is stored, or None.
         reused: nothing had to be done.
-        in_memory: the records of a run that is not stored.
+        at_hand: the records, where they are; None: in the folder.
     """
 
     prepared: Prepared
@@ -39,7 +39,7 @@ class Finished:
     failure: dict[str, Any] | None
     folder: RunFolder | None
     reused: bool
-    in_memory: list[Record] = field(default_factory=list)
+    at_hand: list[Record] | None = None
 
     @cached_property
     def records(self) -> list[Record]:
@@ -48,7 +48,10 @@ class Finished:
         Raises:
             OutputError: the folder's records cannot be read.
         """
-        return self.in_memory if self.folder is None else _first_rounds(self.folder.records(), self.prepared.plan.rounds)
+        at_hand = self.at_hand
+        if at_hand is None:
+            at_hand = [] if self.folder is None else self.folder.records()
+        return _first_rounds(at_hand, self.prepared.plan.rounds)
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,10 @@ def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -
     live: dict[str, list[LiveRun]] = {}
     sinks: dict[int, Sink] = {}
     tally = _Tally(on_progress)
+    # All are read, so that damaged records are found before anything is written; those of finished runs are kept.
+    stored = {id(job): job.folder.records() for job in jobs if job.folder is not None and job.folder.exists()}
+    kept = {id(job): stored[id(job)] for job, done in zip(jobs, finished, strict=True) if done}
+    del stored
     for job, done in zip(jobs, finished, strict=True):
         if not done:
             engine, run, sink = _begin(job, engines, tally)
@@ -161,7 +168,7 @@ def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -
         for sink in sinks.values():
             sink.interrupt()
         raise
-    return [_result(job, sinks.get(id(job))) for job in jobs]
+    return [_result(job, sinks.get(id(job)), kept.get(id(job))) for job in jobs]
 
 
 def _begin(job: _Job, engines: dict[str, Engine], tally: "_Tally") -> tuple[str, LiveRun, Sink]:
@@ -261,14 +268,14 @@ class _Tally:
             self._on_progress(Progress(self._rounds, self._total, self._failed))
 
 
-def _result(job: _Job, sink: Sink | None) -> Finished:
+def _result(job: _Job, sink: Sink | None, kept: list[Record] | None) -> Finished:
     if isinstance(sink, MemorySink):
-        return Finished(job.prepared, job.tables, sink.failure, None, reused=False, in_memory=sink.records)
+        return Finished(job.prepared, job.tables, sink.failure, None, reused=False, at_hand=sink.records)
     assert job.folder is not None
     tables = job.tables or job.folder.config()
     tables = {**tables, "training": {**tables.get("training", {}), "rounds": job.prepared.plan.rounds}}
     failure = getattr(sink, "failure", None)
-    return Finished(job.prepared, tables, failure, job.folder, reused=sink is None)
+    return Finished(job.prepared, tables, failure, job.folder, reused=sink is None, at_hand=kept)
 
 
 def _first_rounds(records: list[Record], rounds: int) -> list[Record]:

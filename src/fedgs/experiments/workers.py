@@ -29,7 +29,7 @@ from fedgs.data import Data, open_folder, to_folder
 from fedgs.errors import ConfigError, OutputError
 from fedgs.experiments.preparing import Attendances, Prepared, prepare_one, run_tables
 from fedgs.experiments.runner import Finished, Progress, is_finished, run_here
-from fedgs.records import RunFolder
+from fedgs.records import Record, RunFolder
 from fedgs.registry import load_plugin, loaded_plugins, variant_class, variant_names
 
 __all__ = ["run_in_workers", "worker_count"]
@@ -167,14 +167,14 @@ def _lost(prepared: Prepared, error: str, out: Path | None) -> Finished:
     folder = None if out is None else RunFolder(out / prepared.folder_name)
     if folder is not None and not folder.exists():
         folder = None
-    rounds = 0
+    records: list[Record] = []
     if folder is not None:
         with contextlib.suppress(OutputError):
-            rounds = len(folder.records())
-    failure = {"round": rounds, "client": None, "error": "the worker process crashed", "traceback": error}
+            records = folder.records()
+    failure = {"round": len(records), "client": None, "error": "the worker process crashed", "traceback": error}
     if folder is not None:
         folder.write_failure(failure)
-    return Finished(prepared, run_tables(prepared, engine="", reason=""), failure, folder, reused=False)
+    return Finished(prepared, run_tables(prepared, engine="", reason=""), failure, folder, reused=False, at_hand=records)
 
 
 def _finished(prepared: Prepared, message: Mapping[str, Any]) -> Finished:
@@ -294,7 +294,7 @@ def _message(position: int, one: Finished) -> dict[str, Any]:
         "failure": one.failure,
         "folder": one.folder,
         "reused": one.reused,
-        "in_memory": one.in_memory,  # of a stored run, none: they are in its folder
+        "at_hand": one.at_hand if one.folder is None else None,
     }
 
 

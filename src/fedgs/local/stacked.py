@@ -68,6 +68,8 @@ class StackedEngine:
         folding = [_Folding(request) for request in requests]
         for stack in _stacks([len(request.clients) for request in requests], self._limit(requests[0].work)):
             pieces = [piece for piece in stack if folding[piece.request].reply is None]
+            if not pieces:
+                continue
             try:
                 models = self._models(requests, pieces)
                 lengths = [piece.stop - piece.start for piece in pieces]
@@ -205,7 +207,7 @@ def _averages(requests: Sequence[Train], pieces: Sequence[_Piece], models: torch
     for piece, stop in zip(pieces, ends.tolist(), strict=True):
         request, length = requests[piece.request], piece.stop - piece.start
         fold = request.folds[0] if len(request.folds) == 1 else None
-        if type(fold) is WeightedMean and length == len(request.clients) > 0:
+        if type(fold) is WeightedMean and length == len(request.clients) == len(fold.weights) > 0:
             asked.append(piece.request)
             begin.append(stop - length)
             end.append(stop)

@@ -72,6 +72,7 @@ class Table:
         columns: left to right.
         blocks: top to bottom.
         notes: sentences below all blocks.
+        ranked: among what the best and second best are marked, a word for the legend.
 
     >>> rows = ((Cell("md", ("md",)), Cell(".336", (0.336,), "best")),)
     >>> print(Table("Losses", (Column("method", ("method",), numeric=False), Column("loss", ("loss",))), (Block((), rows),)))
@@ -84,6 +85,7 @@ class Table:
     columns: tuple[Column, ...]
     blocks: tuple[Block, ...]
     notes: tuple[str, ...] = ()
+    ranked: str = "column"
 
     def __str__(self) -> str:
         return self.text()
@@ -165,8 +167,8 @@ class Table:
         """What the marks of a form mean, where there are marks."""
         marks = {cell.mark for row in self.rows for cell in row}
         if "second" in marks:
-            return [f"{best} best, {second} second best of the column."]
-        return [f"{best} best of the column."] if "best" in marks else []
+            return [f"{best} best, {second} second best of the {self.ranked}."]
+        return [f"{best} best of the {self.ranked}."] if "best" in marks else []
 
     def _shown(self, row: Sequence[Cell], mark: Callable[[Cell], str]) -> list[str]:
         return [mark(cell) for cell, column in zip(row, self.columns, strict=True) if column.shown]

@@ -64,7 +64,7 @@ def present(asked: Asked, material: Material) -> Presented:
     notes = (
         "Lowest validation loss over the rounds, weighted by n_k, mean ± standard deviation over seeds; IDL, uniform sampling.",
     )
-    tables = [Shown("", Table("Grid search", columns, tuple(blocks), notes))] if blocks else []
+    tables = [Shown("", Table("Grid search", columns, tuple(blocks), notes, ranked="grid"))] if blocks else []
     if blocks:
         tables.append(Shown("runs", runs_table("The runs of the grid search", material.runs), printed=False))
     return Presented(tables, verdict)
