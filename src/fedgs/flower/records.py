@@ -6,12 +6,15 @@ Beside `rounds.jsonl` and `timings.jsonl` the folder holds `events.jsonl`: what 
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from fedgs.arrays import AnyArray
 from fedgs.clients import Clients
 from fedgs.records import Record, RunFolder
+from fedgs.registry import table
+from fedgs.sampling.base import Sampler
 
 __all__ = ["DeploymentRecords", "Event"]
 
@@ -23,12 +26,21 @@ class DeploymentRecords:
 
     Args:
         path: the folder, or None.
-        config: what was asked, as tables with `method`, `availability` and `seed`.
+        sampler: what selects.
+        training: how many are selected: `cohort_limit` or `proportion`.
+        seed: of the selection.
     """
 
-    def __init__(self, path: Path | None, config: Mapping[str, Any]) -> None:
-        self._folder = None if path is None else RunFolder(path)
-        self._config = dict(config)
+    def __init__(self, path: str | Path | None, sampler: Sampler, *, training: Mapping[str, Any], seed: int) -> None:
+        self._folder = None if path is None else RunFolder(Path(path))
+        self._config = {
+            "data": {"name": "deployment"},
+            "availability": {"name": "deployment"},
+            "method": table(sampler),
+            "training": dict(training),
+            "seed": seed,
+            "run": {"engine": "flower", "versions": {name: version(name) for name in ("fedgs", "flwr", "numpy")}},
+        }
         self._written: tuple[object, ...] = ()
 
     def begin(self, round: int) -> None:

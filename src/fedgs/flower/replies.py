@@ -11,7 +11,7 @@ from flwr.app import ArrayRecord, Message
 
 from fedgs.arrays import AnyArray
 
-__all__ = ["ACCURACIES", "LOSSES", "Reply", "arrays_of", "examined", "first_metric", "refuse_unlike"]
+__all__ = ["ACCURACIES", "LOSSES", "Reply", "arrays_of", "examined", "finite", "first_metric", "refuse_unlike"]
 
 
 # Under which names a loss or an accuracy is looked for in metrics, in this order.
@@ -73,8 +73,7 @@ def _arrays_refusal(message: Message, sent: Mapping[str, AnyArray]) -> str | Non
     for name, stored in records[0].items():
         if tuple(stored.shape) != sent[name].shape:
             return f"its array {name!r} has shape {tuple(stored.shape)}, the model's {sent[name].shape}"
-        array = stored.numpy()
-        if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
+        if not finite(stored.numpy()):
             return f"its array {name!r} holds NaN or inf"
     return None
 
@@ -96,6 +95,15 @@ def _shape(metrics: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
 def arrays_of(record: ArrayRecord) -> dict[str, AnyArray]:
     """The arrays of a record by name."""
     return {name: array.numpy() for name, array in record.items()}
+
+
+def finite(array: AnyArray) -> bool:
+    """Whether an array holds neither NaN nor inf; whole numbers never do.
+
+    >>> finite(np.array([1, 2])), finite(np.array([1.0, np.nan]))
+    (True, False)
+    """
+    return not np.issubdtype(array.dtype, np.inexact) or bool(np.isfinite(array).all())
 
 
 def first_metric(metrics: Mapping[str, Any] | None, names: Sequence[str]) -> float | None:

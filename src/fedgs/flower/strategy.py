@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedgs import rng
-from fedgs.arrays import AnyArray, FloatArray
+from fedgs.arrays import FloatArray
 from fedgs.clients import Clients, View
 from fedgs.errors import ConfigError
 from fedgs.flower.directory import Directory
@@ -22,7 +21,7 @@ from fedgs.flower.features import Responses
 from fedgs.flower.flight import InFlight, asked_losses
 from fedgs.flower.inner import Inner, restored_arrays, saved_arrays
 from fedgs.flower.records import DeploymentRecords
-from fedgs.flower.replies import ACCURACIES, LOSSES, Reply, arrays_of, examined, first_metric, refuse_unlike
+from fedgs.flower.replies import ACCURACIES, LOSSES, Reply, arrays_of, examined, finite, first_metric, refuse_unlike
 from fedgs.flower.roster import Key
 from fedgs.flower.selector import Selector
 from fedgs.flower.settings import Settings
@@ -84,7 +83,9 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             responses=responses,
         )
         self._directory = Directory()
-        self._records = DeploymentRecords(_path(self._settings.records), self._config())
+        limit = self._settings.cohort_limit
+        training = {"proportion": float(self._inner.fraction_train)} if limit is None else {"cohort_limit": limit}
+        self._records = DeploymentRecords(self._settings.records, chosen, training=training, seed=self._settings.seed)
         self._metrics: dict[int, dict[str, Any]] = {}
         self._now = InFlight()
         self._evaluating = InFlight()
@@ -294,7 +295,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
                     self._event("feature", self._selector.roster.keys[row], why)
         with self._inner.undisturbed() as inner:
             arrays, metrics = inner.aggregate_train(self.round + 1, [reply.message for reply in good.values()])
-        if arrays is not None and not all(_finite(array) for array in arrays_of(arrays).values()):
+        if arrays is not None and not all(finite(array) for array in arrays_of(arrays).values()):
             self._give_up("the average is not finite (NaN or inf)", clients=self._names(good))
             return None, None, np.zeros_like(weights)
         self._selector.observe(now.view, np.array(sorted(good), dtype=np.int64), weights[weights > 0])
@@ -394,23 +395,3 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
 
     def _note(self, round: int, **metrics: float | None) -> None:
         self._metrics.setdefault(round, {}).update(metrics)
-
-    def _config(self) -> dict[str, Any]:
-        limit = self._settings.cohort_limit
-        training = {"proportion": float(self._inner.fraction_train)} if limit is None else {"cohort_limit": limit}
-        return {
-            "data": {"name": "deployment"},
-            "availability": {"name": "deployment"},
-            "method": table(self._selector.sampler),
-            "training": training,
-            "seed": self._settings.seed,
-            "run": {"engine": "flower", "versions": {name: version(name) for name in ("fedgs", "flwr", "numpy")}},
-        }
-
-
-def _path(value: str | Path | None) -> Path | None:
-    return None if value is None else Path(value)
-
-
-def _finite(array: AnyArray) -> bool:
-    return not np.issubdtype(array.dtype, np.inexact) or bool(np.isfinite(array).all())
