@@ -281,6 +281,17 @@ def test_bad_requests_are_one_sentence(toy_file: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_document_tells_the_rounds_own_time_where_the_command_found_all_runs_finished(
+    table2: tuple[Asked, Path, Outcome], tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(table2[1], copy)
+    runs = sorted(path for path in (copy / "runs").iterdir() if path.is_dir())
+    for path in runs:
+        (path / "timings.jsonl").write_text("".join(f'{{"round":{t},"train":2.0,"select":0.4}}\n' for t in range(5)))
+    assert f"the rounds of all runs, added up: {round(len(runs) * 12 / 60)} min\n" in document(copy)[0]
+
+
 def test_folders_that_hold_something_else_are_not_touched(toy_file: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(OutputError, match="holds something else"):

@@ -152,10 +152,12 @@ def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -
     live: dict[str, list[LiveRun]] = {}
     sinks: dict[int, Sink] = {}
     tally = _Tally(on_progress)
-    # All are read, so that damaged records are found before anything is written; those of finished runs are kept.
-    stored = {id(job): job.folder.records() for job in jobs if job.folder is not None and job.folder.exists()}
-    kept = {id(job): stored[id(job)] for job, done in zip(jobs, finished, strict=True) if done}
-    del stored
+    kept: dict[int, list[Record]] = {}
+    for job, done in zip(jobs, finished, strict=True):
+        if job.folder is not None and job.folder.exists():
+            records = job.folder.records()  # damaged ones are found before anything is written
+            if done:
+                kept[id(job)] = records
     for job, done in zip(jobs, finished, strict=True):
         if not done:
             engine, run, sink = _begin(job, engines, tally)

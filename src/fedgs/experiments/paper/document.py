@@ -109,7 +109,7 @@ def _section(experiment: Experiment, manifest: Manifest, material: Material, pic
         "Hyper-parameters": _hyper_parameters([one.run for one in material.runs]),
         "Seeds": ", ".join(map(str, manifest.asked.seeds)) if "seeds" in experiment.takes else "",
         "Hardware": _hardware(manifest.machine),
-        "Time": _time(manifest.seconds),
+        "Time": _time(manifest.seconds) + _recorded([one.run for one in material.runs]),
         "Command": f"`{manifest.command}`" if manifest.command else "",
         "Left out": _left_out(manifest, material),
     }
@@ -177,9 +177,15 @@ def _time(seconds: float) -> str:
     if seconds < 1:
         return "under a second"
     if seconds < 60:
-        return f"{seconds:.0f} s in all"
+        return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
-    return f"{minutes} min in all" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min in all"
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _recorded(runs: Sequence[Run]) -> str:
+    """What the rounds took by their own records: the command's time leaves out the runs that it found finished."""
+    seconds = sum(sum(timing.values()) - timing.get("round", 0) for run in runs for timing in run.timings)
+    return f" from start to tables; the rounds of all runs, added up: {_time(seconds)}" if runs else ""
 
 
 def _left_out(manifest: Manifest, material: Material) -> str:
