@@ -1,5 +1,7 @@
 """The compiled search against plain NumPy, and both against what they must never do."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.solver.conftest import distance_of
@@ -26,12 +28,12 @@ def kernels() -> object:
 def test_compiled_search_makes_the_same_moves(seed: int, kernels: object) -> None:
     W, gains, size = whole_number_problem(seed)
     count = len(gains)
-    firsts = np.array([-1, -2, seed % count])
     chosen, states = np.full(size, -1), [np.array([seed + 7], dtype=np.uint64) for _ in range(2)]
-    value = kernels.search(W, np.arange(count), gains, chosen, -np.inf, firsts, 0, 0, STYLE, states[0], np.inf, 1e-9)  # type: ignore[attr-defined]
+    firsts = [-1, -2, plain.Xorshift(states[1]).below(count)]
+    value = kernels.search(W, np.arange(count), gains, chosen, -np.inf, 3, 0, 0, STYLE, states[0], np.inf, 1e-9, -1.0)  # type: ignore[attr-defined]
     expected, reached = plain.descend(W, gains, size, [], firsts, 1e-9)
     assert (value, chosen.tolist()) == (reached, expected.tolist())
-    value = kernels.search(W, np.arange(count), gains, chosen, value, firsts[:0], 5, 20, STYLE, states[0], np.inf, 1e-9)  # type: ignore[attr-defined]
+    value = kernels.search(W, np.arange(count), gains, chosen, value, 0, 5, 20, STYLE, states[0], np.inf, 1e-9, -1.0)  # type: ignore[attr-defined]
     expected, reached = plain.iterate(
         W, gains, expected, reached, rounds=5, idle=20, style=STYLE, state=states[1], target=np.inf, tolerance=1e-9
     )
@@ -64,6 +66,11 @@ def test_row_bound_is_never_below_the_best(seed: int) -> None:
     halves = np.empty((size, len(gains)))
     kernels.longest_pairs(W, np.arange(len(gains)), halves)  # type: ignore[attr-defined]
     np.testing.assert_allclose(np.sort(gains + halves[-1])[-size:].sum(), bound, rtol=1e-12)
+    each = np.empty(len(gains))
+    kernels.row_bounds(W, np.arange(len(gains)), gains, size, each)  # type: ignore[attr-defined]
+    exact = gains + halves[-1]
+    assert (each >= exact - 1e-12).all()
+    assert (each - gains <= 1.01 * (exact - gains) + 1e-12).all()
     others = np.sort(np.where(np.eye(len(gains)) > 0, -np.inf, W), axis=1)[:, ::-1]
     np.testing.assert_allclose(halves[1:], np.cumsum(others[:, : size - 1], axis=1).T / 2, rtol=1e-12, atol=1e-15)
 
@@ -79,9 +86,14 @@ def test_walks_do_not_exchange_twins(kernels: object) -> None:
         assert (ins[place], enter, change) == (0, 2, -1.0)
 
 
+def settle(kernels: Any, W: np.ndarray, gains: np.ndarray, chosen: np.ndarray, state: np.ndarray) -> None:
+    """The compiled search without any start or round: what remains is the draw between equals."""
+    kernels.search(W, np.arange(len(W)), gains, chosen, 0.0, 0, 0, 0, STYLE, state, np.inf, 1e-9, 1e-12)
+
+
 def test_ties_keep_the_value_and_favour_nobody(kernels: object) -> None:
     # Eight equal clients, choose two, 2000 times: each is chosen 500 times, standard deviation 19.4; 6 of them are 117.
-    W, gains, ids = 1.0 - np.eye(8), np.zeros(8), np.arange(8)
+    W, gains = 1.0 - np.eye(8), np.zeros(8)
     state, rng = np.array([5], dtype=np.uint64), np.random.default_rng(0)
     for shuffle in ("plain", "compiled"):
         times = np.zeros(8)
@@ -91,7 +103,7 @@ def test_ties_keep_the_value_and_favour_nobody(kernels: object) -> None:
             if shuffle == "plain":
                 chosen = plain.shuffle_ties(W, gains, chosen, state, 1e-12)
             else:
-                kernels.shuffle_ties(W, ids, gains, chosen, state, 1e-12)  # type: ignore[attr-defined]
+                settle(kernels, W, gains, chosen, state)
             assert len(set(chosen.tolist())) == 2
             times[order[chosen]] += 1
         assert np.abs(times - 500).max() < 117
@@ -100,7 +112,7 @@ def test_ties_keep_the_value_and_favour_nobody(kernels: object) -> None:
 def test_ties_leave_better_choices_alone(kernels: object) -> None:
     W, gains = distance_of("line", 6, np.random.default_rng(0)), np.zeros(6)
     chosen, state = np.array([0, 5]), np.array([5], dtype=np.uint64)
-    kernels.shuffle_ties(W, np.arange(6), gains, chosen, state, 1e-12)  # type: ignore[attr-defined]
+    settle(kernels, W, gains, chosen, state)
     assert chosen.tolist() == [0, 5]
     assert plain.shuffle_ties(W, gains, chosen, state, 1e-12).tolist() == [0, 5]
 

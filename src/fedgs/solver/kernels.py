@@ -24,56 +24,32 @@ def below(state: Any, bound: int) -> int:
     return np.int64(x >> np.uint64(11)) % bound  # type: ignore[return-value]
 
 
-@compiled
-def fill(H: Any, ids: Any, gains: Any, chosen: Any, near: Any, adds: Any) -> float:
-    """Set `adds` and `near`, the chosen positions' distances, (r, p), for a choice; its value. O(p·r)."""
-    for j in range(len(ids)):
-        adds[j] = gains[j]
-    for place in range(len(chosen)):
-        row, own = H[ids[chosen[place]]], near[place]
-        for j in range(len(ids)):
-            own[j] = row[ids[j]]
-            adds[j] += own[j]
-    value = 0.0
-    for place in range(len(chosen)):
-        value += (adds[chosen[place]] + gains[chosen[place]]) / 2
-    return value
-
-
 @inlined
-def grow(H: Any, ids: Any, gains: Any, first: int, chosen: Any, near: Any, adds: Any, inside: Any) -> float:
-    """Greedy: begin with `first` (the largest gain where it is negative), then always take what adds most. O(p·r)."""
+def join(H: Any, ids: Any, gains: Any, known: int, first: int, chosen: Any, near: Any, adds: Any, inside: Any) -> float:
+    """Take the first `known` of a choice as they are, the others greedily: always who adds most. Its value. O(p·r).
+
+    Sets `adds`; `near`, the chosen positions' distances, (r, p); and `inside`. With first >= 0 that position comes first.
+    """
     count = len(ids)
     for j in range(count):
         inside[j] = False
         adds[j] = gains[j]
     value = 0.0
     for step in range(len(chosen)):
-        best = first
-        if step > 0 or first < 0:
-            best, most = -1, -np.inf
-            for j in range(count):
-                if adds[j] > most and not inside[j]:
-                    most = adds[j]
-                    best = j
-        chosen[step] = best
-        inside[best] = True
-        value += adds[best]
-        row, own = H[ids[best]], near[step]
+        if step >= known:
+            best, most = first, -np.inf
+            if step > 0 or first < 0:
+                for j in range(count):
+                    if adds[j] > most and not inside[j]:
+                        best, most = j, adds[j]
+            chosen[step] = best
+        value += adds[chosen[step]]
+        inside[chosen[step]] = True
+        member = ids[chosen[step]]
         for j in range(count):
-            own[j] = row[ids[j]]
-            adds[j] += own[j]
+            near[step, j] = H[member, ids[j]]
+            adds[j] += near[step, j]
     return value
-
-
-@compiled
-def replace(H: Any, ids: Any, near: Any, place: int, enter: int, adds: Any) -> None:
-    """`enter` takes a place in the choice. O(p)."""
-    row, own = H[ids[enter]], near[place]
-    for j in range(len(ids)):
-        length = row[ids[j]]
-        adds[j] += length - own[j]
-        own[j] = length
 
 
 def _openings(adds: Any, hold: Any, now: int, open: Any) -> float:
@@ -99,7 +75,7 @@ openings = compiled(_openings, fastmath={"nnan", "nsz"})
 highest = compiled(_highest, fastmath={"nnan", "nsz"})
 
 
-@compiled
+@inlined
 def best_swap(adds: Any, ins: Any, near: Any, stay: Any, hold: Any, now: int, open: Any, tolerance: float) -> Any:
     """The exchange that changes the value most: (place in `ins`, who enters, change), or (-1, -1, -inf). O(p·r) at worst.
 
@@ -142,7 +118,7 @@ def best_swap(adds: Any, ins: Any, near: Any, stay: Any, hold: Any, now: int, op
     return leave, enter, change
 
 
-@compiled
+@inlined
 def walk(
     H: Any,
     ids: Any,
@@ -171,12 +147,16 @@ def walk(
         best[place] = ins[place]
         stay[place] = 0
     reached, since = value, 0
-    now: Any = np.int64(0)  # with a plain 0 numba compiles `best_swap` twice
+    now = 0
     while now < 1_000_000:
         place, enter, change = best_swap(adds, ins, near, stay, hold, now, open, tolerance)
         if place < 0 or (idle == 0 and change <= tolerance):
             break
-        replace(H, ids, near, place, enter, adds)
+        entering = ids[enter]
+        for j in range(len(ids)):
+            length = H[entering, ids[j]]
+            adds[j] += length - near[place, j]
+            near[place, j] = length
         leave, ins[place] = ins[place], enter
         value += change
         now += 1
@@ -192,36 +172,6 @@ def walk(
             if since >= idle:
                 break
     return reached
-
-
-@inlined
-def ascending(members: Any, inside: Any, chosen: Any) -> None:
-    """`chosen`: the members, ascending."""
-    for j in range(len(inside)):
-        inside[j] = False
-    for place in range(len(members)):
-        inside[members[place]] = True
-    count = 0
-    for j in range(len(inside)):
-        if inside[j]:
-            chosen[count] = j
-            count += 1
-
-
-@inlined
-def farthest(H: Any, ids: Any, gains: Any) -> int:
-    """The position that adds most to the one with the largest gain."""
-    count = len(ids)
-    top = 0
-    for j in range(1, count):
-        if gains[j] > gains[top]:
-            top = j
-    far, most = 0, -np.inf
-    for j in range(count):
-        reach = gains[j] + H[ids[top], ids[j]]
-        if j != top and reach > most:
-            far, most = j, reach
-    return far
 
 
 @inlined
@@ -249,6 +199,35 @@ def perturb(chosen: Any, inside: Any, outside: Any, trial: Any, least: int, most
         trial[step], outside[step] = enter, leave
 
 
+@inlined
+def shuffle_ties(H: Any, ids: Any, gains: Any, chosen: Any, state: Any, tie: float, inside: Any, adds: Any) -> None:
+    """Exchange each chosen position, twice, with one drawn from those that leave the value as it is (to `tie`). O(p·r)."""
+    count, size = len(ids), len(chosen)
+    for j in range(count):
+        inside[j] = False
+        adds[j] = gains[j]
+    for place in range(size):
+        inside[chosen[place]] = True
+        member = ids[chosen[place]]
+        for j in range(count):
+            adds[j] += H[member, ids[j]]
+    for step in range(2 * size):
+        leave = chosen[step % size]
+        leaving, own = ids[leave], adds[leave]
+        enter, equals = leave, 1
+        for j in range(count):
+            if abs(adds[j] - own - H[leaving, ids[j]]) <= tie and not inside[j]:
+                equals += 1
+                if below(state, equals) == 0:
+                    enter = j
+        if enter != leave:
+            entering = ids[enter]
+            for j in range(count):
+                adds[j] += H[entering, ids[j]] - H[leaving, ids[j]]
+            inside[leave], inside[enter] = False, True
+            chosen[step % size] = enter
+
+
 @compiled
 def search(
     H: Any,
@@ -256,70 +235,53 @@ def search(
     gains: Any,
     chosen: Any,
     value: float,
-    firsts: Any,
+    starts: int,
     rounds: int,
     idle: int,
     style: Any,
     state: Any,
     target: float,
     tolerance: float,
+    tie: float,
 ) -> float:
-    """Starts with best-swap descent, then rounds of (perturbation, tabu walk) from the best choice so far.
+    """Starts with best-swap descent, then rounds of (perturbation, tabu walk) from the best choice so far; ties are drawn last.
 
-    The starts: `chosen` as it comes, where `value` is -inf and chosen[0] >= 0; then a greedy choice for each of `firsts`: -1
-    stands for the position with the largest gain, -2 for the one farthest from it. `chosen` gets the best, ascending; its value
-    is returned. To go on later, call with that value and no `firsts`. For `style` see `residual.Plan`.
+    The starts: `chosen` as it comes, where `value` is -inf and chosen[0] >= 0; then, with starts = 3, greedy choices that begin
+    with the largest gain, with the position farthest from that, and with any. `chosen` gets the best, in any order; its value is
+    returned. To go on later, call with that value and starts = 0. With tie >= 0 chance decides in the end between choices whose
+    values differ by no more. For `style` see `residual.Plan`. One kernel of inlined parts compiles fastest.
     """
     count, size = len(ids), len(chosen)
     inside, outside, adds, open = np.empty(count, np.bool_), np.empty(count, np.int64), np.empty(count), np.empty(count)
     trial, best, near = np.empty(size, np.int64), np.empty(size, np.int64), np.empty((size, count))
     stay, hold, tenures = np.empty(size, np.int64), np.empty(count, np.int64), np.empty(2, np.int64)
-    starts = len(firsts)
+    first = farthest = -1
+    drawn = below(state, count) if starts > 0 else -1
     for task in range(-1, starts + rounds):
         if value >= target - tolerance:
             break
+        if task == -1 and (chosen[0] < 0 or value > -np.inf):
+            continue
+        known, moves = size, 0
         tenures[0] = tenures[1] = 0
         if task == -1:
-            if chosen[0] < 0 or value > -np.inf:
-                continue
             for place in range(size):
                 trial[place] = chosen[place]
-            begin = fill(H, ids, gains, trial, near, adds)
         elif task < starts:
-            first = farthest(H, ids, gains) if firsts[task] == -2 else firsts[task]
-            begin = grow(H, ids, gains, first, trial, near, adds, inside)
+            known, first = 0, -1 if task == 0 else farthest if task == 1 else drawn
         else:
             perturb(chosen, inside, outside, trial, style[4], style[5], state)
             tenures[0] = min(count - size - 1, style[0] + below(state, style[1]))
             tenures[1] = min(size - 1, style[2] + below(state, style[3]))
-            begin = fill(H, ids, gains, trial, near, adds)
-        moves = idle if task >= starts else 0
+            moves = idle
+        begin = join(H, ids, gains, known, first, trial, near, adds, inside)
+        if task == 0:
+            farthest = trial[1]
         reached = walk(H, ids, adds, trial, near, begin, moves, tenures, tolerance, best, stay, hold, open)
         if reached > value + tolerance:
             value = reached
-            ascending(best, inside, chosen)
+            for place in range(size):
+                chosen[place] = best[place]
+    if tie >= 0:
+        shuffle_ties(H, ids, gains, chosen, state, tie, inside, adds)
     return value
-
-
-@compiled
-def shuffle_ties(H: Any, ids: Any, gains: Any, chosen: Any, state: Any, tie: float) -> None:
-    """Exchange each chosen position, twice, with one drawn from those that leave the value as it is (to `tie`)."""
-    count, size = len(ids), len(chosen)
-    inside, adds, near = np.zeros(count, np.bool_), np.empty(count), np.empty((size, count))
-    fill(H, ids, gains, chosen, near, adds)
-    for place in range(size):
-        inside[chosen[place]] = True
-    for step in range(2 * size):
-        place = step % size
-        leave, row = chosen[place], near[place]
-        enter, equals = leave, 1
-        for j in range(count):
-            if abs(adds[j] - adds[leave] - row[j]) <= tie and not inside[j]:
-                equals += 1
-                if below(state, equals) == 0:
-                    enter = j
-        if enter != leave:
-            replace(H, ids, near, place, enter, adds)
-            inside[leave], inside[enter] = False, True
-            chosen[place] = enter
-    ascending(chosen, inside, chosen)

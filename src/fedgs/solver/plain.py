@@ -74,7 +74,7 @@ def best_swaps(W: FloatMatrix, gains: FloatArray, chosen: IntArray, *, tolerance
 def descend(
     W: FloatMatrix, gains: FloatArray, size: int, starts: Iterable[IntArray], firsts: Iterable[int], tolerance: float
 ) -> tuple[IntArray, float]:
-    """The best of several starts after best-swap descent, ascending, and its value.
+    """The best of several starts after best-swap descent, and its value.
 
     Args:
         starts: choices to begin with.
@@ -140,7 +140,7 @@ def shuffle_ties(
             members[step % len(members)] = enter = equals[drawn - 1]
             inside[leave], inside[enter] = False, True
             adds += W[enter] - W[leave]
-    return np.flatnonzero(inside)
+    return members
 
 
 def enumerate_all(W: FloatMatrix, gains: FloatArray, size: int) -> IntArray:
@@ -186,13 +186,17 @@ def row_bound(W: FloatMatrix, gains: FloatArray, size: int) -> float:
 def _walk(
     W: FloatMatrix, gains: FloatArray, chosen: IntArray, *, idle: int, tenures: tuple[int, int], tolerance: float
 ) -> tuple[IntArray, float]:
-    """Tabu search until `idle` moves in a row have not improved; with idle = 0 plain best-swap descent. The best choice seen."""
+    """Tabu search until `idle` moves in a row have not improved; with idle = 0 plain best-swap descent. The best choice seen.
+
+    Who enters takes the place of who leaves.
+    """
+    members = chosen.copy()
     inside = np.zeros(len(gains), dtype=bool)
     inside[chosen] = True
     adds = gains + W[chosen].sum(axis=0)  # what each position has with the choice
     current = float((adds[chosen] + gains[chosen]).sum() / 2)
     tabu = np.zeros(len(gains), dtype=np.int64)
-    best, reached, since, now = inside.copy(), current, 0, 0
+    best, reached, since, now = members.copy(), current, 0, 0
     while now < 1_000_000:
         free = tabu <= now
         outs, ins = np.flatnonzero(inside & free), np.flatnonzero(~inside & free)
@@ -208,14 +212,14 @@ def _walk(
         if gain == -np.inf or (idle == 0 and gain <= tolerance):
             break
         adds += W[enter] - W[leave]
-        inside[leave], inside[enter] = False, True
+        inside[leave], inside[enter], members[members == leave] = False, True, enter
         current, now = current + gain, now + 1
         if idle:
             tabu[leave], tabu[enter] = now + tenures[0], now + tenures[1]
         if current > reached + tolerance:
-            best, reached, since = inside.copy(), current, 0
+            best, reached, since = members.copy(), current, 0
         else:
             since += 1
             if since >= idle:
                 break
-    return np.flatnonzero(best), reached
+    return best, reached

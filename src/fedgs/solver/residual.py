@@ -1,6 +1,7 @@
 """Searching what the reduction has left: one interface over compiled kernels, plain NumPy, and distances without a matrix."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import comb
 from time import perf_counter
 from typing import Any
@@ -13,16 +14,19 @@ from fedgs.solver import plain
 from fedgs.solver.problem import Effort
 
 __all__ = [
+    "DESCENT",
     "FIRST_PROOF_WORK",
     "PROOF_WORK",
     "Clock",
     "Found",
+    "Plan",
     "Residual",
     "improve",
+    "planned",
     "prove",
+    "search",
     "settle_ties",
-    "start",
-    "upper_bound",
+    "tighten",
 ]
 
 FIRST_PROOF_WORK, PROOF_WORK = 30_000_000, 1_000_000_000  # distances looked at by branch and bound
@@ -49,6 +53,14 @@ class Residual:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def tie(self) -> float:
+        """What counts as the same value when chance decides: many such exchanges do not add up to `tolerance`.
+
+        It stays above the rounding of a sum over the choice.
+        """
+        return self.tolerance * 1e-3 * max(1.0, self.size / 1000)
+
     def block(self) -> FloatMatrix:
         """(p, p) distances between positions, C-ordered; do not write into them."""
         if len(self.ids) <= _TAKEN:
@@ -60,7 +72,7 @@ class Residual:
 
 @dataclass
 class Found:
-    """The best choice so far (positions, ascending; its value), and a value that none exceeds."""
+    """The best choice so far (positions, in any order; its value), and a value that none exceeds."""
 
     chosen: IntArray
     value: float
@@ -98,68 +110,81 @@ class Plan:
     style: IntArray
 
 
-_STARTS = Plan(0, 0, np.zeros(6, dtype=np.int64))
+DESCENT = Plan(0, 0, np.zeros(6, dtype=np.int64))
 
 
-def start(residual: Residual, given: IntArray | None, bound: float, state: Any) -> Found:
-    """Best-swap descent from a given choice and, unless that meets the bound, from three greedy ones."""
+def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan, state: Any, *, settle: bool) -> Found:
+    """Best-swap descent from a given choice and, unless that meets the bound, from three greedy ones; then the plan's rounds.
+
+    With `settle`, chance decides in the end between choices of the same value.
+    """
     if given is not None and len(residual) > _LARGE:  # what each client adds costs O(p·r): look first whether it is needed
-        places = residual.ids[given]
-        whole = float(residual.matrix[places[:, None], places].sum() / 2 + residual.gains[given].sum())
-        found = Found(given, whole, bound)
+        places = np.sort(residual.ids[given])
+        found = Found(given, float(residual.matrix[places[:, None], places].sum() / 2 + residual.gains[given].sum()), bound)
         if found.proven(residual.tolerance):
+            if settle:
+                settle_ties(residual, found, state)
             return found
-    firsts = np.array([-1, -2, plain.Xorshift(state).below(len(residual))])
     kernels = load_kernels("fedgs.solver.kernels")
-    if kernels is None:
-        starts = [] if given is None else [given]
-        return Found(*plain.descend(residual.block(), residual.gains, residual.size, starts, firsts, residual.tolerance), bound)
-    chosen = np.full(residual.size, -1) if given is None else given.copy()
-    value = _search(kernels, residual, chosen, -np.inf, firsts, _STARTS, state, bound)
-    return Found(chosen, float(value), bound)
+    if kernels is not None:
+        chosen, tie = np.full(residual.size, -1) if given is None else given, residual.tie if settle else -1.0
+        return Found(chosen, _search(kernels, residual, chosen, -np.inf, plan, state, bound, tie, starts=3), bound)
+    starts, firsts = [] if given is None else [given], [-1, -2, plain.Xorshift(state).below(len(residual))]
+    found = Found(*plain.descend(residual.block(), residual.gains, residual.size, starts, firsts, residual.tolerance), bound)
+    _rounds(residual, found, plan, state)
+    if settle:
+        settle_ties(residual, found, state)
+    return found
 
 
+@lru_cache(maxsize=1024)
 def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan:
     """Short rounds from strong perturbations, or, for "thorough", about 10⁵ moves in long rounds: half a second at 500 clients.
+
+    Small pools are searched best by many rounds of a few moves.
 
     >>> planned("default", 100, 10, plain_numpy=False).rounds
     14
     """
     swaps = max(2, min(size, count - size) // 2)
     if effort != "thorough":
-        large = count >= 500
-        most = 6 if large else 10 if count > 170 else 14
-        rounds = {"fast": 0, "default": 4 if plain_numpy else min(max(count * size // 40, 4), most)}[effort]
-        least, most = (2, swaps) if large else (max(2, swaps // 2), 2 * swaps)  # from afar; in large pools that takes too long
-        return Plan(rounds, min(25, 8 + 2 * count // 5), np.array([5, 10, 2, 3, least, most]))
+        rounds, idle = (20, 5) if count <= 40 else (14, 25) if count <= 170 else (10, 25) if count < 500 else (6, 25)
+        rounds = {"fast": 0, "default": rounds // 4 if plain_numpy else rounds}[effort]
+        least, most = (max(2, swaps // 2), 2 * swaps) if count < 500 else (2, swaps)  # from afar; in large pools that takes long
+        return Plan(rounds, idle, np.array([5, 10, 2, 3, least, most]))
     idle = min(max(30 * min(size, count - size), 100), 1500)
     stay = min(size // 10, 5)
     rounds = max(10, 130_000_000 // ((count + 100) * idle))
     return Plan(rounds // 10 if plain_numpy else rounds, idle, np.array([15, 10, 1 + stay, 1 + stay, 1, swaps]))
 
 
-def improve(residual: Residual, found: Found, effort: Effort, clock: Clock, state: Any) -> None:
-    """Rounds of tabu search from the best choice so far, until the bound is met, the rounds are done or the time is over."""
-    kernels = load_kernels("fedgs.solver.kernels")
-    plan = planned(effort, len(residual), residual.size, plain_numpy=kernels is None)
-    rounds, none = plan.rounds, np.empty(0, dtype=np.int64)
+def improve(residual: Residual, found: Found, plan: Plan, clock: Clock, state: Any) -> None:
+    """The plan's rounds from the best choice so far, until the bound is met or the time is over."""
+    rounds = plan.rounds
     at_once = rounds if clock.limit is None else max(1, _SLICE // (8 * plan.idle * len(residual)))
     while rounds > 0 and not found.proven(residual.tolerance) and not clock.over():
-        now = Plan(min(rounds, at_once), plan.idle, plan.style)
-        if kernels is None:
-            found.chosen, found.value = plain.iterate(
-                residual.block(), residual.gains, found.chosen, found.value, rounds=now.rounds, idle=now.idle, style=now.style,
-                state=state, target=found.bound, tolerance=residual.tolerance,
-            )  # fmt: skip
-        else:
-            found.value = _search(kernels, residual, found.chosen, found.value, none, now, state, found.bound)
+        now = replace(plan, rounds=min(rounds, at_once))
+        _rounds(residual, found, now, state)
         rounds -= now.rounds
 
 
+def _rounds(residual: Residual, found: Found, plan: Plan, state: Any) -> None:
+    kernels = load_kernels("fedgs.solver.kernels")
+    if kernels is None:
+        found.chosen, found.value = plain.iterate(
+            residual.block(), residual.gains, found.chosen, found.value, rounds=plan.rounds, idle=plan.idle, style=plan.style,
+            state=state, target=found.bound, tolerance=residual.tolerance,
+        )  # fmt: skip
+    else:
+        found.value = _search(kernels, residual, found.chosen, found.value, plan, state, found.bound, -1.0)
+
+
 def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
-    """Branch and bound, as far as `work` goes: the bound becomes the value where it comes to its end."""
-    kernels = load_kernels("fedgs.solver.proof_kernels")
+    """Branch and bound, unless the bound is met, as far as `work` goes: the bound becomes the value where it comes to its end."""
     count, size = len(residual), residual.size
+    if found.proven(residual.tolerance):
+        return
+    kernels = load_kernels("fedgs.solver.proof_kernels")
     if kernels is None or count > _PROOF_POOL or size < 3:
         if comb(count, size) <= 100_000:
             found.chosen = plain.enumerate_all(residual.block(), residual.gains, size)
@@ -178,39 +203,48 @@ def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
             block, halves, members, adds, potential, counts, nexts, values, path, found.chosen, meta, step
         )  # fmt: skip
         work -= step
-    found.chosen.sort()
     if meta[2] < 0:
         found.bound = found.value
 
 
-def upper_bound(residual: Residual, *, always: bool) -> float:
-    """No choice has a larger value: each position counts half of its r-1 longest pairs. O(p²); inf where that is too dear."""
-    kernels = load_kernels("fedgs.solver.proof_kernels")
+def tighten(residual: Residual, found: Found, *, always: bool) -> None:
+    """Lower the bound, unless it is met: each position counts at most half of its r-1 longest pairs. O(p²).
+
+    Pools for which that is dear compared to the search are left as they are, if not `always`.
+    """
     count, size = len(residual), residual.size
-    if count > _BOUND_POOL and not always:
-        return np.inf
+    if found.proven(residual.tolerance) or (count > _BOUND_POOL and not always):
+        return
+    kernels = load_kernels("fedgs.solver.proof_kernels")
     if kernels is None:
-        return plain.row_bound(residual.block(), residual.gains, size)
-    halves = np.empty((size, count))
-    kernels.longest_pairs(residual.matrix, residual.ids, halves)
-    each = residual.gains + halves[-1]
-    return float(np.partition(each, count - size)[count - size :].sum())
+        found.bound = min(found.bound, plain.row_bound(residual.block(), residual.gains, size))
+        return
+    each = np.empty(count)
+    kernels.row_bounds(residual.matrix, residual.ids, residual.gains, size, each)
+    found.bound = min(found.bound, float(np.partition(each, count - size)[count - size :].sum()))
 
 
 def settle_ties(residual: Residual, found: Found, state: Any) -> None:
     """Let chance decide between choices of the same value."""
     kernels = load_kernels("fedgs.solver.kernels")
-    # Far below `tolerance`, so that many exchanges do not add up to it, and above the rounding of a sum over the choice.
-    tie = residual.tolerance * 1e-3 * max(1.0, residual.size / 1000)
     if kernels is None:
-        found.chosen = plain.shuffle_ties(residual.block(), residual.gains, found.chosen, state, tie)
-    else:
-        kernels.shuffle_ties(residual.matrix, residual.ids, residual.gains, found.chosen, state, tie)
+        found.chosen = plain.shuffle_ties(residual.block(), residual.gains, found.chosen, state, residual.tie)
+    elif len(residual) <= _LARGE:
+        _search(kernels, residual, found.chosen, found.value, DESCENT, state, np.inf, residual.tie)
+    else:  # rows of a large matrix are read far faster in their own order
+        order = np.argsort(residual.ids)
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        ascending = replace(residual, ids=residual.ids[order], gains=residual.gains[order])
+        chosen = place[found.chosen]
+        _search(kernels, ascending, chosen, found.value, DESCENT, state, np.inf, residual.tie)
+        found.chosen = order[chosen]
 
 
 def _search(
-    kernels: Any, residual: Residual, chosen: IntArray, value: float, firsts: IntArray, plan: Plan, state: Any, target: float
-) -> float:
+    kernels: Any, residual: Residual, chosen: IntArray, value: float, plan: Plan, state: Any, target: float, tie: float,
+    starts: int = 0,
+) -> float:  # fmt: skip
     matrix, ids, gains, tolerance = residual.matrix, residual.ids, residual.gains, residual.tolerance
     rounds, idle, style = plan.rounds, plan.idle, plan.style
-    return float(kernels.search(matrix, ids, gains, chosen, value, firsts, rounds, idle, style, state, target, tolerance))
+    return float(kernels.search(matrix, ids, gains, chosen, value, starts, rounds, idle, style, state, target, tolerance, tie))

@@ -7,6 +7,7 @@ from time import perf_counter
 import numpy as np
 
 from fedgs.arrays import FloatArray, IntArray
+from fedgs.compiling import load_kernels
 from fedgs.errors import SelectionError
 from fedgs.graph.distances import MatrixDistances
 from fedgs.rng import stream
@@ -14,16 +15,18 @@ from fedgs.solver import plain
 from fedgs.solver.problem import Distances, Effort, SelectionProblem, Solution, Status, block_of, objective
 from fedgs.solver.reduction import reduce
 from fedgs.solver.residual import (
+    DESCENT,
     FIRST_PROOF_WORK,
     PROOF_WORK,
     Clock,
     Found,
     Residual,
     improve,
+    planned,
     prove,
+    search,
     settle_ties,
-    start,
-    upper_bound,
+    tighten,
 )
 from fedgs.solver.rows import search_rows
 from fedgs.solver.tree import best_on_forest
@@ -31,7 +34,7 @@ from fedgs.solver.tree import best_on_forest
 __all__ = ["solve"]
 
 _TINY = 200  # pools with no more choices are searched completely, in NumPy
-_SMALL = 600_000  # pools with no more choices, such as 6 of 30, are proven in any case, within what `prove` can do
+_SMALL = 600_000  # pools with no more choices, such as 6 of 30, get all the work of a proof at once
 _COPIED = 256  # the distances of pools up to this size are copied together where the matrix is larger
 _HELD = 4000  # larger pools of distances that are not held as a matrix are searched row by row
 
@@ -97,18 +100,19 @@ def _decide(problem: SelectionProblem, order: IntArray, effort: Effort, clock: C
     found = _found(problem.distances, clients, gains, left, effort, clock, rng)
     tolerance = 1e-9 * largest
     slack = max(found.bound - found.value, 0.0)
+    cohort = clients[found.chosen] if len(forced) == 0 else np.concatenate([forced, clients[found.chosen]])
     if found.proven(tolerance):
-        return _Answer(np.concatenate([forced, clients[found.chosen]]))
+        return _Answer(cohort)
     status: Status = "time_limit" if clock.fired else "bounded" if isfinite(found.bound) else "feasible"
     if status == "feasible":
         slack = float(np.sort(gains)[-left:].sum()) + largest * left * (left - 1) / 2 - found.value
-    return _Answer(np.concatenate([forced, clients[found.chosen]]), weight * slack, status)
+    return _Answer(cohort, weight * slack, status)
 
 
 def _found(
     distances: Distances, clients: IntArray, gains: FloatArray, left: int, effort: Effort, clock: Clock, rng: np.random.Generator
 ) -> Found:
-    """The search: a start and a bound from the tree, descent, proof of small pools, tabu rounds, the thorough proof."""
+    """The search: a start and a bound from the tree, descent, tabu rounds; for "thorough" proofs before and after these."""
     state = np.array([rng.bit_generator.random_raw() | 1], dtype=np.uint64)
     given, bound = None, np.inf
     if distances.tree is not None:
@@ -117,17 +121,19 @@ def _found(
     if not isinstance(distances, MatrixDistances) and len(clients) > _HELD:
         return search_rows(distances, clients, gains, left, given, bound, clock)
     residual = _residual(distances, clients, gains, left)
-    found = start(residual, given, bound, state)
-    if not found.proven(residual.tolerance):
-        found.bound = min(found.bound, upper_bound(residual, always=effort == "thorough"))
-    if not found.proven(residual.tolerance):
-        small = comb(len(clients), left) <= _SMALL
-        if small or effort == "thorough":
-            prove(residual, found, PROOF_WORK if small else FIRST_PROOF_WORK, clock)
-        improve(residual, found, effort, clock, state)
-        if effort == "thorough" and not found.proven(residual.tolerance):
-            prove(residual, found, PROOF_WORK, clock)
-    if not clock.over():
+    plan = planned(effort, len(clients), left, plain_numpy=load_kernels("fedgs.solver.kernels") is None)
+    at_once = effort != "thorough" and clock.limit is None
+    found = search(residual, given, bound, plan if at_once else DESCENT, state, settle=at_once)
+    if effort == "thorough":
+        tighten(residual, found, always=True)
+        prove(residual, found, PROOF_WORK if comb(len(clients), left) <= _SMALL else FIRST_PROOF_WORK, clock)
+    if not at_once:
+        improve(residual, found, plan, clock, state)
+    if effort == "thorough":
+        prove(residual, found, PROOF_WORK, clock)
+    else:
+        tighten(residual, found, always=False)
+    if not at_once and not clock.over():
         settle_ties(residual, found, state)
     return found
 
@@ -142,13 +148,14 @@ def _residual(distances: Distances, clients: IntArray, gains: FloatArray, left: 
 def _reduced(problem: SelectionProblem, order: IntArray) -> tuple[IntArray, IntArray, FloatArray, int]:
     """Clients that are in for certain; those that remain, their gains in units of distance, and how many of them are chosen."""
     size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
-    gains = -np.asarray(problem.balance_penalty[order], dtype=np.float64)
+    gains = np.negative(problem.balance_penalty[order], dtype=np.float64)
     always, opened = reduce(gains, size, weight * largest)
-    forced, clients, left = order[always], order[opened], size - len(always)
-    if left in (0, len(clients)):
-        return forced, clients, gains[opened], left
+    forced, clients, left = order[always], order, size - len(always)
+    if len(opened) < len(order):
+        clients, gains = order[opened], gains[opened]
+        if left in (0, len(clients)):
+            return forced, clients, gains, left
     # Differences can be 1e-13 of the gains themselves: subtract what is common before anything is added.
-    gains = gains[opened]
     gains -= gains.max()
     gains /= weight
     added = forced

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedgs.arrays import BoolArray, FloatArray, IntArray
 from fedgs.compiling import load_kernels
-from fedgs.graph.tree import SpanningForest
+from fedgs.graph.tree import Preorder, SpanningForest
 
 __all__ = ["best_on_forest", "linked", "plain_best_on_forest"]
 
@@ -43,24 +43,15 @@ def best_on_forest(
         every[clients] = gains
         picked, value = plain_best_on_forest(linked(forest, apart), every, size)
         return picked[clients].nonzero()[0], value
-    positions = np.empty(size, dtype=np.int64)
-    value = kernels.best_on_tree(forest.parent, forest.above, forest.order, clients, gains, size, positions)
-    if not isnan(value):
-        return positions, value
-    member, up, above, own = kernels.relevant(forest.parent, forest.above, forest.order, clients, gains)
-    roots = (up < 0).nonzero()[0]
-    if _work(np.diff(roots, append=len(up)), size) > _FOREST_WORK:
-        one = linked(forest, apart)
-        member, up, above, own = kernels.relevant(one.parent, one.above, one.order, clients, gains)
-        roots = roots[:1]
-    chosen = np.zeros(len(up), dtype=np.bool_)
+    place, up, above, roots = forest.preorder
+    places = place[clients]
+    own, picked = np.full(len(up), np.nan), np.zeros(len(up), dtype=np.bool_)
+    own[places] = gains
     if len(roots) == 1:
-        value = kernels.knapsack(up, above, own, 0, len(up), size, True, chosen)
+        value = kernels.knapsack(up, above, own, 0, len(up), size, picked)
     else:
-        value = _shared_out(kernels, up, above, own, size, apart, chosen)
-    positions = member[chosen]
-    positions.sort()
-    return positions, float(value)
+        value = _shared_out(kernels, forest.preorder, own, size, apart, picked)
+    return picked[places].nonzero()[0], float(value)
 
 
 def linked(forest: SpanningForest, apart: float) -> SpanningForest:
@@ -109,31 +100,37 @@ def plain_best_on_forest(tree: SpanningForest, gains: FloatArray, size: int) -> 
     return wanted > 0, float(tables[tree.order[0]][size])
 
 
-def _shared_out(
-    kernels: Any, up: IntArray, above: FloatArray, gains: FloatArray, size: int, apart: float, chosen: BoolArray
-) -> float:
-    """The best choice on a forest in preorder; sets `chosen`.
+def _shared_out(kernels: Any, forest: Preorder, gains: FloatArray, size: int, apart: float, picked: BoolArray) -> float:
+    """The best choice on several trees; sets `picked`.
 
     Given k_T, the number chosen in tree T, T's value does not depend on the others, and pairs in different trees count
     apart/2·(r² - sum of k_T²). Trees of one vertex are shared out together.
     """
-    starts = np.append(np.flatnonzero(up < 0), len(up))
-    single = np.diff(starts) == 1
-    alone = starts[:-1][single]
+    _, up, above, roots = forest
+    able = np.logical_or.reduceat(~np.isnan(gains), roots)  # trees in which something can be chosen
+    begins, ends = roots[able], np.append(roots[1:], len(up))[able]
+    if len(begins) == 1:
+        return float(kernels.knapsack(up, above, gains, int(begins[0]), int(ends[0]), size, picked))
+    if _work(ends - begins, size) > _FOREST_WORK:  # as in `linked`
+        up, above = np.where(up < 0, 0, up), np.where(up < 0, apart, above)
+        return float(kernels.knapsack(up, above, gains, 0, len(up), size, picked))
+    single = ends - begins == 1
+    alone = begins[single]
     alone = alone[np.argsort(-gains[alone], kind="stable")][:size]
     best, splits = np.concatenate([[0.0], np.cumsum(gains[alone] - apart / 2)]), []
-    trees = [(int(begin), int(end)) for begin, end in zip(starts[:-1][~single], starts[1:][~single], strict=True)]
+    trees = [(int(begin), int(end)) for begin, end in zip(begins[~single], ends[~single], strict=True)]
     for begin, end in trees:
         most = min(size, int(np.sum(~np.isnan(gains[begin:end]))))
-        own = [kernels.knapsack(up, above, gains, begin, end, k, False, chosen) - apart * k * k / 2 for k in range(1, most + 1)]
+        own = [kernels.knapsack(up, above, gains, begin, end, k, picked) - apart * k * k / 2 for k in range(1, most + 1)]
         best, split = _merged(best, np.array([0.0, *own]), size)
         splits.append(split)
     left, value = size, float(best[size]) + apart * size * size / 2
     for (begin, end), split in zip(reversed(trees), reversed(splits), strict=True):
+        picked[begin:end] = False
         if split[left] > 0:
-            kernels.knapsack(up, above, gains, begin, end, int(split[left]), True, chosen)
+            kernels.knapsack(up, above, gains, begin, end, int(split[left]), picked)
         left -= int(split[left])
-    chosen[alone[:left]] = True
+    picked[alone[:left]] = True
     return value
 
 
