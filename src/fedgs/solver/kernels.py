@@ -48,6 +48,7 @@ def join(H: Any, ids: Any, gains: Any, known: int, first: int, chosen: Any, near
         member = ids[chosen[step]]
         for j in range(count):
             near[step, j] = H[member, ids[j]]
+        for j in range(count):
             adds[j] += near[step, j]
     return value
 
@@ -61,11 +62,11 @@ def _openings(adds: Any, hold: Any, now: int, open: Any) -> float:
     return most
 
 
-def _highest(open: Any, row: Any) -> float:
-    """The largest open[j] - row[j]."""
+def _highest(open: Any, near: Any, place: int) -> float:
+    """The largest open[j] - near[place, j]."""
     most = -np.inf
     for j in range(len(open)):
-        value = open[j] - row[j]
+        value = open[j] - near[place, j]
         most = value if value > most else most
     return most
 
@@ -97,22 +98,22 @@ def best_swap(adds: Any, ins: Any, near: Any, stay: Any, hold: Any, now: int, op
         return leave, enter, change
     for turn in range(-1, len(ins)):  # the smallest first, which then often rules the others out
         a = lowest if turn < 0 else turn
-        own, row = adds[ins[a]], near[a]
+        own = adds[ins[a]]
         if stay[a] > now or most - own < change or turn == lowest:
             continue
-        top, at = highest(open, row), -1
+        top, at = highest(open, near, a), -1
         if abs(top - own) <= tolerance:  # perhaps a twin
             top = -np.inf
             for j in range(len(open)):
-                value = open[j] - row[j]
-                if value > top and (abs(value - own) > tolerance or row[j] > 1e6 * tolerance):
+                value = open[j] - near[a, j]
+                if value > top and (abs(value - own) > tolerance or near[a, j] > 1e6 * tolerance):
                     top, at = value, j
         gap = top - own
         if gap < change or top == -np.inf or (gap == change and ins[a] > ins[leave]):
             continue
         if at < 0:
             at = 0
-            while open[at] - row[at] != top:
+            while open[at] - near[a, at] != top:
                 at += 1
         leave, enter, change = a, at, gap
     return leave, enter, change

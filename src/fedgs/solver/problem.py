@@ -120,10 +120,10 @@ def objective(problem: SelectionProblem, cohort: IntArray) -> float:
     >>> objective(SelectionProblem(H, np.array([1.0, 1.0]), cohort_size=2, pair_weight=2.0), np.array([0, 1]))
     4.0
     """
-    linear = float(problem.balance_penalty[cohort].sum())
+    linear = float(np.add.reduce(problem.balance_penalty[cohort]))
     if problem.pair_weight == 0:
         return 0.0 - linear  # never -0.0
-    return problem.pair_weight * (float(block_of(problem.distances, cohort, cohort).sum()) / 2) - linear
+    return problem.pair_weight * (float(np.add.reduce(block_of(problem.distances, cohort, cohort), axis=None)) / 2) - linear
 
 
 def block_of(distances: Distances, rows: IntArray, columns: IntArray) -> FloatMatrix:

@@ -10,11 +10,11 @@ import numpy as np
 from fedgs.compiling import compiled, inlined
 
 
-def _above(lengths: Any, level: float) -> Any:
-    """What the lengths above a level have beyond it, and how many there are."""
+def _above(values: Any, level: float) -> Any:
+    """What the values above a level have beyond it, and how many there are."""
     total = number = 0.0
-    for j in range(len(lengths)):
-        over = lengths[j] - level
+    for j in range(len(values)):
+        over = values[j] - level
         total += max(over, 0.0)
         number += 1.0 if over > 0.0 else 0.0
     return total, number
@@ -24,31 +24,39 @@ above = compiled(_above, fastmath={"nnan", "nsz", "reassoc"})
 
 
 @compiled
-def row_bounds(H: Any, ids: Any, gains: Any, size: int, each: Any) -> None:
-    """each[i] = at least gains[i] + half the sum of the r-1 longest distances from position i, by a hundredth at most more.
+def top_sum(values: Any, number: int) -> float:
+    """At least the sum of the `number` largest values, and hardly more: by number·(largest - smallest)/250 at most.
 
-    The k largest of any numbers sum to no more than k·t + what they have above t, for every t; it is least where k are above t,
-    and such a t is searched by halving, which is faster than sorting. O(p²).
+    It is no more than number·t + what all have above t, for every t; best is a t that `number` of them exceed, and it is searched
+    by halving, which is faster than sorting.
     """
+    low, high = np.inf, -np.inf
+    for j in range(len(values)):
+        low, high = min(low, values[j]), max(high, values[j])
+    least, allowed = number * high, number * (high - low) / 250
+    while True:
+        level = (low + high) / 2
+        total, exceed = above(values, level)
+        least = min(least, number * level + total)
+        if abs(exceed - number) * (high - low) <= allowed:  # what further halving can take away
+            return least
+        if exceed > number:
+            low = level
+        else:
+            high = level
+
+
+@compiled
+def row_bound(H: Any, ids: Any, gains: Any, size: int) -> float:
+    """A value that no choice exceeds: each position counts (hardly more than) half of its r-1 longest pairs. O(p²)."""
     count = len(ids)
-    row = np.empty(count, np.float64)
+    row, each = np.empty(count, np.float64), np.empty(count, np.float64)
     for i in range(count):
-        member, longest = ids[i], 0.0
+        member = ids[i]
         for j in range(count):
             row[j] = H[member, ids[j]]
-            longest = max(longest, row[j])
-        low, high, least = 0.0, longest, (size - 1) * longest
-        for _ in range(20):
-            level = (low + high) / 2
-            total, number = above(row, level)
-            least = min(least, (size - 1) * level + total)
-            if number > size - 1:
-                low = level
-            else:
-                high = level
-            if abs(number - (size - 1)) * (high - low) <= 1e-2 * least:  # what further halving can take away at most
-                break
-        each[i] = gains[i] + least / 2
+        each[i] = gains[i] + top_sum(row, size - 1) / 2
+    return top_sum(each, size)
 
 
 @compiled

@@ -25,7 +25,8 @@ def reduce(gains: FloatArray, size: int, largest: float) -> tuple[IntArray, IntA
     """
     count = len(gains)
     if count <= _SORTED:
-        ordered = np.sort(gains)
+        ordered = gains.copy()
+        ordered.sort()
         low, high = float(ordered[0]), float(ordered[-1])
     else:
         low, high = float(gains.min()), float(gains.max())

@@ -148,7 +148,7 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
     """
     swaps = max(2, min(size, count - size) // 2)
     if effort != "thorough":
-        rounds, idle = (20, 5) if count <= 40 else (14, 25) if count <= 170 else (10, 25) if count < 500 else (6, 25)
+        rounds, idle = (20, 3) if count <= 40 else (14, 25) if count <= 170 else (10, 25) if count < 500 else (4, 25)
         rounds = {"fast": 0, "default": rounds // 4 if plain_numpy else rounds}[effort]
         least, most = (max(2, swaps // 2), 2 * swaps) if count < 500 else (2, swaps)  # from afar; in large pools that takes long
         return Plan(rounds, idle, np.array([5, 10, 2, 3, least, most]))
@@ -217,11 +217,10 @@ def tighten(residual: Residual, found: Found, *, always: bool) -> None:
         return
     kernels = load_kernels("fedgs.solver.proof_kernels")
     if kernels is None:
-        found.bound = min(found.bound, plain.row_bound(residual.block(), residual.gains, size))
-        return
-    each = np.empty(count)
-    kernels.row_bounds(residual.matrix, residual.ids, residual.gains, size, each)
-    found.bound = min(found.bound, float(np.partition(each, count - size)[count - size :].sum()))
+        bound = plain.row_bound(residual.block(), residual.gains, size)
+    else:
+        bound = kernels.row_bound(residual.matrix, residual.ids, residual.gains, size)
+    found.bound = min(found.bound, bound)
 
 
 def settle_ties(residual: Residual, found: Found, state: Any) -> None:

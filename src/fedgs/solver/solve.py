@@ -68,14 +68,15 @@ def solve(
         raise SelectionError(f"solver.time_limit must be > 0 seconds or None, got {time_limit}")
     rng = seed if isinstance(seed, np.random.Generator) else stream(seed, "select")
     answer = _decide(problem, rng.permutation(problem.pool), effort, Clock(time_limit), rng)
-    cohort = np.sort(answer.cohort)
+    cohort = answer.cohort
+    cohort.sort()
     reached = objective(problem, cohort)
     return Solution(cohort, reached, reached + answer.slack, answer.status, perf_counter() - started)
 
 
 @dataclass(frozen=True, eq=False)
 class _Answer:
-    """A cohort, and by how much the optimum can exceed it at most."""
+    """A cohort, in any order and an array of its own, and by how much the optimum can exceed it at most."""
 
     cohort: IntArray
     slack: float = 0.0
@@ -156,7 +157,7 @@ def _reduced(problem: SelectionProblem, order: IntArray) -> tuple[IntArray, IntA
         if left in (0, len(clients)):
             return forced, clients, gains, left
     # Differences can be 1e-13 of the gains themselves: subtract what is common before anything is added.
-    gains -= gains.max()
+    gains -= gains[0]
     gains /= weight
     added = forced
     while len(added) and 0 < left < len(clients):

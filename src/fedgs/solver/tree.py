@@ -45,7 +45,8 @@ def best_on_forest(
         return picked[clients].nonzero()[0], value
     place, up, above, roots = forest.preorder
     places = place[clients]
-    own, picked = np.full(len(up), np.nan), np.zeros(len(up), dtype=np.bool_)
+    own, picked = np.empty(len(up)), np.zeros(len(up), dtype=np.bool_)
+    own.fill(np.nan)
     own[places] = gains
     if len(roots) == 1:
         value = kernels.knapsack(up, above, own, 0, len(up), size, picked)
