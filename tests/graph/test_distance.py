@@ -110,8 +110,21 @@ def test_forest_distances_follow_the_edges(count: int) -> None:
         if parent >= 0:
             edges[vertex, parent] = edges[parent, vertex] = forest.above[vertex]
     np.testing.assert_allclose(forest_distances(forest), floyd_warshall(edges), rtol=1e-12)
-    within = np.where(np.isinf(floyd_warshall(edges)), -np.inf, floyd_warshall(edges))
-    assert shortfall(within + 0.5, forest) == pytest.approx(0.5)
+    within = np.where(np.isinf(floyd_warshall(edges)), 0.0, floyd_warshall(edges))
+    assert 0 <= shortfall(within, forest) <= 1e-12 * forest.above.max()
+    longer = within + 0.5
+    np.fill_diagonal(longer, 0.0)
+    assert shortfall(longer, forest) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("count", [10, 60, 300])  # plain, compiled, and above the size where edges are looked at first
+def test_shortfall_is_that_of_the_worst_pair(count: int) -> None:
+    rng = np.random.default_rng(count)
+    for lengths in (rng.uniform(0, 1, (count, count)), 1 + rng.uniform(0, 1e-9, (count, count))):  # no metric; a metric
+        matrix = np.triu(lengths, 1) + np.triu(lengths, 1).T
+        forest = minimum_spanning_forest(matrix)
+        worst = (matrix - forest_distances(forest))[~np.eye(count, dtype=bool)].max()
+        assert worst - 1e-15 <= shortfall(matrix, forest) <= worst + 1e-12 * forest.above.max()
 
 
 def test_matrix_distances_keep_a_good_matrix_as_it_is() -> None:

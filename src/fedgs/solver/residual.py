@@ -148,7 +148,7 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
     """
     swaps = max(2, min(size, count - size) // 2)
     if effort != "thorough":
-        rounds, idle = (20, 3) if count <= 40 else (14, 25) if count <= 170 else (10, 25) if count < 500 else (4, 25)
+        rounds, idle = (10, 3) if count <= 16 else (16, 3) if count <= 40 else (14, 25) if count <= 170 else (10, 25) if count < 500 else (4, 25)
         rounds = {"fast": 0, "default": rounds // 4 if plain_numpy else rounds}[effort]
         least, most = (max(2, swaps // 2), 2 * swaps) if count < 500 else (2, swaps)  # from afar; in large pools that takes long
         return Plan(rounds, idle, np.array([5, 10, 2, 3, least, most]))
