@@ -113,9 +113,9 @@ def shortfall(distance: FloatMatrix, forest: SpanningForest) -> float:
     2.0
     """
     if len(distance) <= _EDGEWISE:
-        over = _edgewise(distance, forest)
-        if over <= 1e-12 * float(forest.above.max(initial=0.0)):
-            return over
+        most = _edgewise(distance, forest)
+        if most <= 1e-12 * float(forest.above.max(initial=0.0)):
+            return most
     kernels = load_kernels("fedgs.graph.kernels") if len(distance) > _PLAIN else None
     if kernels is not None:
         return float(kernels.tree_excess(distance, forest.parent, forest.above, forest.order))

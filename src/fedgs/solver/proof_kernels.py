@@ -39,7 +39,7 @@ def top_sum(values: Any, number: int) -> float:
         total, exceed = above(values, level)
         least = min(least, number * level + total)
         if abs(exceed - number) * (high - low) <= allowed:  # what further halving can take away
-            return least
+            return float(least)
         if exceed > number:
             low = level
         else:
@@ -56,7 +56,7 @@ def row_bound(H: Any, ids: Any, gains: Any, size: int) -> float:
         for j in range(count):
             row[j] = H[member, ids[j]]
         each[i] = gains[i] + top_sum(row, size - 1) / 2
-    return top_sum(each, size)
+    return float(top_sum(each, size))
 
 
 @compiled

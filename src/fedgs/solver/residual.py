@@ -110,6 +110,7 @@ class Plan:
     style: IntArray
 
 
+_SHORT = {16: (10, 3), 40: (16, 3), 170: (14, 25), 499: (10, 25)}  # in pools up to this size: rounds, idle moves
 DESCENT = Plan(0, 0, np.zeros(6, dtype=np.int64))
 
 
@@ -141,17 +142,18 @@ def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan,
 def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan:
     """Short rounds from strong perturbations, or, for "thorough", about 10⁵ moves in long rounds: half a second at 500 clients.
 
-    Small pools are searched best by many rounds of a few moves.
+    Small pools are searched best by rounds of a few moves.
 
     >>> planned("default", 100, 10, plain_numpy=False).rounds
     14
     """
     swaps = max(2, min(size, count - size) // 2)
     if effort != "thorough":
-        rounds, idle = (10, 3) if count <= 16 else (16, 3) if count <= 40 else (14, 25) if count <= 170 else (10, 25) if count < 500 else (4, 25)
-        rounds = {"fast": 0, "default": rounds // 4 if plain_numpy else rounds}[effort]
+        rounds, idle = next((ways for largest, ways in _SHORT.items() if count <= largest), (4, 25))
+        if plain_numpy and count > 40:
+            rounds = 4
         least, most = (max(2, swaps // 2), 2 * swaps) if count < 500 else (2, swaps)  # from afar; in large pools that takes long
-        return Plan(rounds, idle, np.array([5, 10, 2, 3, least, most]))
+        return Plan(0 if effort == "fast" else rounds, idle, np.array([5, 10, 2, 3, least, most]))
     idle = min(max(30 * min(size, count - size), 100), 1500)
     stay = min(size // 10, 5)
     rounds = max(10, 130_000_000 // ((count + 100) * idle))

@@ -4,7 +4,6 @@ On a tree the edge above v counts once for each pair of chosen clients on its tw
 Shortest paths are never longer than the tree's, so the tree's best value bounds the problem's.
 """
 
-from math import isnan
 from typing import Any
 
 import numpy as np
