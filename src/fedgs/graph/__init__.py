@@ -1,10 +1,14 @@
 """The client graph: similarity → adjacency → distance."""
 
+from typing import TYPE_CHECKING, Any
+
 from fedgs.graph.adjacency import complete_edges, edge_weights
 from fedgs.graph.distance import graph_distance, shortest_paths
 from fedgs.graph.distances import MatrixDistances, checked_once
-from fedgs.graph.settings import ClientGraph, Graph
 from fedgs.graph.similarity import client_features, cosines, feature_products, min_max
+
+if TYPE_CHECKING:
+    from fedgs.graph.settings import ClientGraph, Graph
 
 __all__ = [
     "ClientGraph",
@@ -20,3 +24,11 @@ __all__ = [
     "min_max",
     "shortest_paths",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("ClientGraph", "Graph"):  # loaded when first used: a solver from plain arrays needs no settings
+        from fedgs.graph import settings
+
+        return getattr(settings, name)
+    raise AttributeError(f"module 'fedgs.graph' has no attribute {name!r}")
