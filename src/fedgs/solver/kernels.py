@@ -2,15 +2,20 @@
 
 A residual problem is (H, ids, gains, r): choose r of p positions; position i is the client ids[i] with linear gain gains[i], and
 a pair i, j adds H[ids[i], ids[j]]. `adds[i]` is what position i has with the current choice: gains[i] + its distances to the
-chosen. Positions are in an order drawn by the caller, so that "the first among equals" favours nobody. Loops are written out:
-array expressions take seconds to compile.
+chosen. Positions are in an order drawn by the caller, so that "the first among equals" favours nobody.
+
+Loops are written out, since array expressions take seconds to compile. The search is one kernel of inner functions that share its
+arrays: numba compiles them in place, which is faster, and runs faster, than functions that hand arrays to each other. They carry
+their types in comments because numba refuses annotations on inner functions.
 """
 
 from typing import Any
 
 import numpy as np
 
-from fedgs.compiling import compiled, inlined
+from fedgs.compiling import compiled
+
+_MEMBER = 1 << 62  # held out until that move: chosen
 
 
 @compiled
@@ -22,35 +27,6 @@ def below(state: Any, bound: int) -> int:
     x ^= x << np.uint64(17)
     state[0] = x
     return np.int64(x >> np.uint64(11)) % bound  # type: ignore[return-value]
-
-
-@inlined
-def join(H: Any, ids: Any, gains: Any, known: int, first: int, chosen: Any, near: Any, adds: Any, inside: Any) -> float:
-    """Take the first `known` of a choice as they are, the others greedily: always who adds most. Its value. O(p·r).
-
-    Sets `adds`; `near`, the chosen positions' distances, (r, p); and `inside`. With first >= 0 that position comes first.
-    """
-    count = len(ids)
-    for j in range(count):
-        inside[j] = False
-        adds[j] = gains[j]
-    value = 0.0
-    for step in range(len(chosen)):
-        if step >= known:
-            best, most = first, -np.inf
-            if step > 0 or first < 0:
-                for j in range(count):
-                    if adds[j] > most and not inside[j]:
-                        best, most = j, adds[j]
-            chosen[step] = best
-        value += adds[chosen[step]]
-        inside[chosen[step]] = True
-        member = ids[chosen[step]]
-        for j in range(count):
-            near[step, j] = H[member, ids[j]]
-        for j in range(count):
-            adds[j] += near[step, j]
-    return value
 
 
 def _openings(adds: Any, hold: Any, now: int, open: Any) -> float:
@@ -76,159 +52,6 @@ openings = compiled(_openings, fastmath={"nnan", "nsz"})
 highest = compiled(_highest, fastmath={"nnan", "nsz"})
 
 
-@inlined
-def best_swap(adds: Any, ins: Any, near: Any, stay: Any, hold: Any, now: int, open: Any, tolerance: float) -> Any:
-    """The exchange that changes the value most: (place in `ins`, who enters, change), or (-1, -1, -inf). O(p·r) at worst.
-
-    Exchanges of twins are left out: positions next to each other whose exchange changes nothing would use up the moves of a walk.
-    Of exchanges with the same change, the one with the smallest positions is taken, whatever their order in `ins`.
-
-    Args:
-        ins: the chosen positions; near: their distances to all, (r, p).
-        stay, hold: until which move a place keeps its position, and a position stays out; now: the move.
-        open: scratch, (p,).
-    """
-    most = openings(adds, hold, now, open)
-    least, lowest = np.inf, -1
-    for a in range(len(ins)):
-        if adds[ins[a]] < least and stay[a] <= now:
-            least, lowest = adds[ins[a]], a
-    leave, enter, change = -1, -1, -np.inf
-    if lowest < 0 or most == -np.inf:
-        return leave, enter, change
-    for turn in range(-1, len(ins)):  # the smallest first, which then often rules the others out
-        a = lowest if turn < 0 else turn
-        own = adds[ins[a]]
-        if stay[a] > now or most - own < change or turn == lowest:
-            continue
-        top, at = highest(open, near, a), -1
-        if abs(top - own) <= tolerance:  # perhaps a twin
-            top = -np.inf
-            for j in range(len(open)):
-                value = open[j] - near[a, j]
-                if value > top and (abs(value - own) > tolerance or near[a, j] > 1e6 * tolerance):
-                    top, at = value, j
-        gap = top - own
-        if gap < change or top == -np.inf or (gap == change and ins[a] > ins[leave]):
-            continue
-        if at < 0:
-            at = 0
-            while open[at] - near[a, at] != top:
-                at += 1
-        leave, enter, change = a, at, gap
-    return leave, enter, change
-
-
-@inlined
-def walk(
-    H: Any,
-    ids: Any,
-    adds: Any,
-    ins: Any,
-    near: Any,
-    value: float,
-    idle: int,
-    tenures: Any,
-    tolerance: float,
-    best: Any,
-    stay: Any,
-    hold: Any,
-    open: Any,
-) -> float:
-    """Tabu search from the choice `ins` until `idle` moves in a row have not improved; `best` gets the best choice seen.
-
-    With idle = 0 it is the plain best-swap descent: it stops at the first move that does not improve. A client that left
-    stays out for tenures[0] moves, one that came stays in for tenures[1].
-    """
-    member = 1 << 62
-    for j in range(len(ids)):
-        hold[j] = 0
-    for place in range(len(ins)):
-        hold[ins[place]] = member
-        best[place] = ins[place]
-        stay[place] = 0
-    reached, since = value, 0
-    now = 0
-    while now < 1_000_000:
-        place, enter, change = best_swap(adds, ins, near, stay, hold, now, open, tolerance)
-        if place < 0 or (idle == 0 and change <= tolerance):
-            break
-        entering = ids[enter]
-        for j in range(len(ids)):
-            length = H[entering, ids[j]]
-            adds[j] += length - near[place, j]
-            near[place, j] = length
-        leave, ins[place] = ins[place], enter
-        value += change
-        now += 1
-        hold[enter], hold[leave] = member, 0
-        if idle > 0:
-            hold[leave], stay[place] = now + tenures[0], now + tenures[1]
-        if value > reached + tolerance:
-            reached, since = value, 0
-            for place in range(len(ins)):
-                best[place] = ins[place]
-        else:
-            since += 1
-            if since >= idle:
-                break
-    return reached
-
-
-@inlined
-def perturb(chosen: Any, inside: Any, outside: Any, trial: Any, least: int, most: int, state: Any) -> None:
-    """`trial`: the choice with `least` to `most` of its positions, drawn at random, exchanged for others."""
-    count = len(inside)
-    size, others = len(chosen), 0
-    for j in range(count):
-        inside[j] = False
-    for place in range(size):
-        inside[chosen[place]] = True
-        trial[place] = chosen[place]
-    for j in range(count):
-        if not inside[j]:
-            outside[others] = j
-            others += 1
-    least = min(least, min(size, others))
-    most = max(least, min(most, min(size, others)))
-    for step in range(least + below(state, most - least + 1)):
-        # Without replacement: whoever was moved lies before `step`.
-        a = step + below(state, size - step)
-        b = step + below(state, others - step)
-        leave, enter = trial[a], outside[b]
-        trial[a], outside[b] = trial[step], outside[step]
-        trial[step], outside[step] = enter, leave
-
-
-@inlined
-def shuffle_ties(H: Any, ids: Any, gains: Any, chosen: Any, state: Any, tie: float, inside: Any, adds: Any) -> None:
-    """Exchange each chosen position, twice, with one drawn from those that leave the value as it is (to `tie`). O(p·r)."""
-    count, size = len(ids), len(chosen)
-    for j in range(count):
-        inside[j] = False
-        adds[j] = gains[j]
-    for place in range(size):
-        inside[chosen[place]] = True
-        member = ids[chosen[place]]
-        for j in range(count):
-            adds[j] += H[member, ids[j]]
-    for step in range(2 * size):
-        leave = chosen[step % size]
-        leaving, own = ids[leave], adds[leave]
-        enter, equals = leave, 1
-        for j in range(count):
-            if abs(adds[j] - own - H[leaving, ids[j]]) <= tie and not inside[j]:
-                equals += 1
-                if below(state, equals) == 0:
-                    enter = j
-        if enter != leave:
-            entering = ids[enter]
-            for j in range(count):
-                adds[j] += H[entering, ids[j]] - H[leaving, ids[j]]
-            inside[leave], inside[enter] = False, True
-            chosen[step % size] = enter
-
-
 @compiled
 def search(
     H: Any,
@@ -250,39 +73,178 @@ def search(
     The starts: `chosen` as it comes, where `value` is -inf and chosen[0] >= 0; then, with starts = 3, greedy choices that begin
     with the largest gain, with the position farthest from that, and with any. `chosen` gets the best, in any order; its value is
     returned. To go on later, call with that value and starts = 0. With tie >= 0 chance decides in the end between choices whose
-    values differ by no more. For `style` see `residual.Plan`. One kernel of inlined parts compiles fastest.
+    values differ by no more. For `style` see `residual.Plan`.
     """
     count, size = len(ids), len(chosen)
     inside, outside, adds, open = np.empty(count, np.bool_), np.empty(count, np.int64), np.empty(count), np.empty(count)
-    trial, best, near = np.empty(size, np.int64), np.empty(size, np.int64), np.empty((size, count))
-    stay, hold, tenures = np.empty(size, np.int64), np.empty(count, np.int64), np.empty(2, np.int64)
-    first = farthest = -1
+    ins, near = np.empty(size, np.int64), np.empty((size, count))  # the present choice and its distances to all
+    stay, hold = np.empty(size, np.int64), np.empty(count, np.int64)  # until which move a place keeps its position; one stays out
+
+    def join(known, first):  # type: (int, int) -> float
+        """Take the first `known` of `ins` as they are, the others greedily: always who adds most. The value. O(p·r).
+
+        With first >= 0 that position comes first.
+        """
+        total = 0.0
+        for j in range(count):
+            inside[j] = False
+            adds[j] = gains[j]
+        for place in range(size):
+            if place >= known:
+                best, most = first, -np.inf
+                if place > 0 or first < 0:
+                    for j in range(count):
+                        if adds[j] > most and not inside[j]:
+                            best, most = j, adds[j]
+                ins[place] = best
+            total += adds[ins[place]]
+            inside[ins[place]] = True
+            member = ids[ins[place]]
+            for j in range(count):
+                near[place, j] = H[member, ids[j]]
+            for j in range(count):
+                adds[j] += near[place, j]
+        return total
+
+    def best_swap(now):  # type: (int) -> tuple[int, int, float]
+        """The exchange that changes the value most: (place, who enters, change); place -1 where there is none. O(p·r) at worst.
+
+        Exchanges of twins are left out: positions next to each other whose exchange changes nothing would use up the moves of a
+        walk. Of exchanges with the same change, the one with the smallest positions is taken, whatever their order in `ins`.
+        """
+        leave, enter, change = -1, -1, -np.inf
+        most = openings(adds, hold, now, open)
+        least, lowest = np.inf, -1
+        for place in range(size):
+            if adds[ins[place]] < least and stay[place] <= now:
+                least, lowest = adds[ins[place]], place
+        for turn in range(-1, size if lowest >= 0 and most > -np.inf else -1):
+            place = lowest if turn < 0 else turn  # the smallest first, which then often rules the others out
+            own = adds[ins[place]]
+            if stay[place] > now or most - own < change or turn == lowest:
+                continue
+            top, at = highest(open, near, place), -1
+            if abs(top - own) <= tolerance:  # perhaps a twin
+                top = -np.inf
+                for j in range(count):
+                    other = open[j] - near[place, j]
+                    if other > top and (abs(other - own) > tolerance or near[place, j] > 1e6 * tolerance):
+                        top, at = other, j
+            gap = top - own
+            if gap < change or top == -np.inf or (gap == change and ins[place] > ins[leave]):
+                continue
+            if at < 0:
+                at = 0
+                while open[at] - near[place, at] != top:
+                    at += 1
+            leave, enter, change = place, at, gap
+        return leave, enter, change
+
+    def walk(current, moves, out, remain):  # type: (float, int, int, int) -> float
+        """Tabu search from `ins`, whose value is `current`, until so many moves in a row have not improved on its best.
+
+        With moves = 0 it is the plain best-swap descent: it stops at the first move that does not improve. A client that left
+        stays out for `out` moves, one that came stays in for `remain`. `chosen` gets what is better than the best value so far.
+        """
+        best, reached, since, now = value, current, 0, 0
+        for j in range(count):
+            hold[j] = 0
+        for place in range(size):
+            hold[ins[place]], stay[place] = _MEMBER, 0
+        while True:
+            if current > best + tolerance:
+                best = current
+                for place in range(size):
+                    chosen[place] = ins[place]
+            if since > moves or (since == moves > 0) or now == 1_000_000:
+                break
+            place, enter, change = best_swap(now)
+            if place < 0 or (moves == 0 and change <= tolerance):
+                break
+            member = ids[enter]
+            for j in range(count):
+                length = H[member, ids[j]]
+                adds[j] += length - near[place, j]
+                near[place, j] = length
+            leave, ins[place] = ins[place], enter
+            current, now, since = current + change, now + 1, since + 1
+            hold[enter], hold[leave] = _MEMBER, 0
+            if moves > 0:
+                hold[leave], stay[place] = now + out, now + remain
+            if current > reached + tolerance:
+                reached, since = current, 0
+        return best
+
+    def perturb():  # type: () -> None
+        """`ins`: the best choice with style[4] to style[5] of its positions, drawn at random, exchanged for others."""
+        others = 0
+        for j in range(count):
+            inside[j] = False
+        for place in range(size):
+            inside[chosen[place]] = True
+            ins[place] = chosen[place]
+        for j in range(count):
+            if not inside[j]:
+                outside[others] = j
+                others += 1
+        least = min(style[4], min(size, others))
+        most = max(least, min(style[5], min(size, others)))
+        for step in range(least + below(state, most - least + 1)):
+            # Without replacement: whoever was moved lies before `step`.
+            a = step + below(state, size - step)
+            b = step + below(state, others - step)
+            leave, enter = ins[a], outside[b]
+            ins[a], outside[b] = ins[step], outside[step]
+            ins[step], outside[step] = enter, leave
+
+    def shuffle_ties():  # type: () -> None
+        """Exchange each chosen position, twice, with one drawn from those that leave the value as it is (to `tie`). O(p·r)."""
+        for j in range(count):
+            inside[j] = False
+            adds[j] = gains[j]
+        for place in range(size):
+            inside[chosen[place]] = True
+            member = ids[chosen[place]]
+            for j in range(count):
+                adds[j] += H[member, ids[j]]
+        for step in range(2 * size):
+            leave = chosen[step % size]
+            member, own = ids[leave], adds[leave]
+            enter, equals = leave, 1
+            for j in range(count):
+                if abs(adds[j] - own - H[member, ids[j]]) <= tie and not inside[j]:
+                    equals += 1
+                    if below(state, equals) == 0:
+                        enter = j
+            if enter != leave:
+                other = ids[enter]
+                for j in range(count):
+                    adds[j] += H[other, ids[j]] - H[member, ids[j]]
+                inside[leave], inside[enter] = False, True
+                chosen[step % size] = enter
+
+    farthest = -1
     drawn = below(state, count) if starts > 0 else -1
     for task in range(-1, starts + rounds):
         if value >= target - tolerance:
             break
         if task == -1 and (chosen[0] < 0 or value > -np.inf):
             continue
-        known, moves = size, 0
-        tenures[0] = tenures[1] = 0
+        known, first, moves, out, remain = size, -1, 0, 0, 0
         if task == -1:
             for place in range(size):
-                trial[place] = chosen[place]
+                ins[place] = chosen[place]
         elif task < starts:
             known, first = 0, -1 if task == 0 else farthest if task == 1 else drawn
         else:
-            perturb(chosen, inside, outside, trial, style[4], style[5], state)
-            tenures[0] = min(count - size - 1, style[0] + below(state, style[1]))
-            tenures[1] = min(size - 1, style[2] + below(state, style[3]))
+            perturb()
+            out = min(count - size - 1, style[0] + below(state, style[1]))
+            remain = min(size - 1, style[2] + below(state, style[3]))
             moves = idle
-        begin = join(H, ids, gains, known, first, trial, near, adds, inside)
+        current = join(known, first)
         if task == 0:
-            farthest = trial[1]
-        reached = walk(H, ids, adds, trial, near, begin, moves, tenures, tolerance, best, stay, hold, open)
-        if reached > value + tolerance:
-            value = reached
-            for place in range(size):
-                chosen[place] = best[place]
+            farthest = ins[1]
+        value = walk(current, moves, out, remain)
     if tie >= 0:
-        shuffle_ties(H, ids, gains, chosen, state, tie, inside, adds)
+        shuffle_ties()
     return value

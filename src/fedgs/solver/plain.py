@@ -13,7 +13,18 @@ import numpy as np
 
 from fedgs.arrays import FloatArray, FloatMatrix, IntArray
 
-__all__ = ["Xorshift", "best_swaps", "descend", "enumerate_all", "greedy", "iterate", "row_bound", "shuffle_ties", "value"]
+__all__ = [
+    "Xorshift",
+    "best_swap",
+    "best_swaps",
+    "descend",
+    "enumerate_all",
+    "greedy",
+    "iterate",
+    "row_bound",
+    "shuffle_ties",
+    "value",
+]
 
 _KEPT = 300  # tables of so many choices are kept
 
@@ -183,6 +194,27 @@ def row_bound(W: FloatMatrix, gains: FloatArray, size: int) -> float:
     return float(np.partition(each, count - size)[count - size :].sum())
 
 
+def best_swap(W: FloatMatrix, adds: FloatArray, outs: IntArray, ins: IntArray, tolerance: float) -> tuple[int, int, float]:
+    """The exchange that changes the value most, the first among equals: (who leaves, who enters, change).
+
+    Exchanges of twins, next to each other, that change nothing are left out (-inf): they would use up the moves of a walk.
+
+    Args:
+        adds: (p,) what each position has with the choice.
+        outs: (a,) positions that may leave, ascending.
+        ins: (b,) positions that may enter, ascending.
+
+    >>> line = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
+    >>> best_swap(line, line[[1, 2]].sum(axis=0), np.array([1, 2]), np.array([0, 3]), 1e-9)
+    (1, 0, 1.0)
+    """
+    between = W[np.ix_(outs, ins)]  # (leaving, entering)
+    change = (adds[ins] - between) - adds[outs, None]
+    change[(np.abs(change) <= tolerance) & (between <= 1e6 * tolerance)] = -np.inf
+    place = int(np.argmax(change))
+    return int(outs[place // len(ins)]), int(ins[place % len(ins)]), float(change.flat[place])
+
+
 def _walk(
     W: FloatMatrix, gains: FloatArray, chosen: IntArray, *, idle: int, tenures: tuple[int, int], tolerance: float
 ) -> tuple[IntArray, float]:
@@ -202,13 +234,7 @@ def _walk(
         outs, ins = np.flatnonzero(inside & free), np.flatnonzero(~inside & free)
         if len(outs) == 0 or len(ins) == 0:
             break
-        between = W[np.ix_(outs, ins)]  # (leaving, entering)
-        change = (adds[ins] - between) - adds[outs, None]
-        # Exchanges of twins, next to each other, that change nothing would use up the moves of a walk.
-        change[(np.abs(change) <= tolerance) & (between <= 1e6 * tolerance)] = -np.inf
-        place = int(np.argmax(change))
-        leave, enter = outs[place // len(ins)], ins[place % len(ins)]
-        gain = float(change.flat[place])
+        leave, enter, gain = best_swap(W, adds, outs, ins, tolerance)
         if gain == -np.inf or (idle == 0 and gain <= tolerance):
             break
         adds += W[enter] - W[leave]

@@ -110,7 +110,7 @@ class Plan:
     style: IntArray
 
 
-_SHORT = {16: (10, 3), 40: (16, 3), 170: (14, 25), 499: (10, 25)}  # in pools up to this size: rounds, idle moves
+_SHORT = {16: (10, 3), 40: (16, 3), 80: (20, 25), 170: (14, 25), 499: (10, 25)}  # in pools up to this size: rounds, idle moves
 DESCENT = Plan(0, 0, np.zeros(6, dtype=np.int64))
 
 
