@@ -187,11 +187,11 @@ def row_bound(W: FloatMatrix, gains: FloatArray, size: int) -> float:
     >>> row_bound(np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]]), np.zeros(3), 2)
     3.0
     """
-    count = len(gains)
-    each = gains.astype(np.float64)
-    if size > 1:
-        each += np.partition(W, count - size + 1, axis=1)[:, count - size + 1 :].sum(axis=1) / 2
-    return float(np.partition(each, count - size)[count - size :].sum())
+    least = len(gains) - size
+    longest = np.partition(W, least + 1, axis=1)[:, least + 1 :] if size > 1 else W[:, :0]
+    each = gains + np.add.reduce(longest, axis=1) / 2
+    each.partition(least)
+    return float(np.add.reduce(each[least:]))
 
 
 def best_swap(W: FloatMatrix, adds: FloatArray, outs: IntArray, ins: IntArray, tolerance: float) -> tuple[int, int, float]:

@@ -1,4 +1,4 @@
-"""Compiled bounds and proofs. Loaded by `load_kernels` where a proof is tried; the NumPy reference of the bound is in `plain`.
+"""Compiled proofs. Loaded by `load_kernels` where a proof is tried.
 
 W is a (p, p) matrix of distances between positions; for H and `ids` see `kernels`.
 """
@@ -8,55 +8,6 @@ from typing import Any
 import numpy as np
 
 from fedgs.compiling import compiled, inlined
-
-
-def _above(values: Any, level: float) -> Any:
-    """What the values above a level have beyond it, and how many there are."""
-    total = number = 0.0
-    for j in range(len(values)):
-        over = values[j] - level
-        total += max(over, 0.0)
-        number += 1.0 if over > 0.0 else 0.0
-    return total, number
-
-
-above = compiled(_above, fastmath={"nnan", "nsz", "reassoc"})
-
-
-@compiled
-def top_sum(values: Any, number: int) -> float:
-    """At least the sum of the `number` largest values, and hardly more: by number·(largest - smallest)/250 at most.
-
-    It is no more than number·t + what all have above t, for every t; best is a t that `number` of them exceed, and it is searched
-    by halving, which is faster than sorting.
-    """
-    low, high = np.inf, -np.inf
-    for j in range(len(values)):
-        low, high = min(low, values[j]), max(high, values[j])
-    least, allowed = number * high, number * (high - low) / 250
-    while True:
-        level = (low + high) / 2
-        total, exceed = above(values, level)
-        least = min(least, number * level + total)
-        if abs(exceed - number) * (high - low) <= allowed:  # what further halving can take away
-            return float(least)
-        if exceed > number:
-            low = level
-        else:
-            high = level
-
-
-@compiled
-def row_bound(H: Any, ids: Any, gains: Any, size: int) -> float:
-    """A value that no choice exceeds: each position counts (hardly more than) half of its r-1 longest pairs. O(p²)."""
-    count = len(ids)
-    row, each = np.empty(count, np.float64), np.empty(count, np.float64)
-    for i in range(count):
-        member = ids[i]
-        for j in range(count):
-            row[j] = H[member, ids[j]]
-        each[i] = gains[i] + top_sum(row, size - 1) / 2
-    return float(top_sum(each, size))
 
 
 @compiled

@@ -217,12 +217,7 @@ def tighten(residual: Residual, found: Found, *, always: bool) -> None:
     count, size = len(residual), residual.size
     if found.proven(residual.tolerance) or (count > _BOUND_POOL and not always):
         return
-    kernels = load_kernels("fedgs.solver.proof_kernels")
-    if kernels is None:
-        bound = plain.row_bound(residual.block(), residual.gains, size)
-    else:
-        bound = kernels.row_bound(residual.matrix, residual.ids, residual.gains, size)
-    found.bound = min(found.bound, bound)
+    found.bound = min(found.bound, plain.row_bound(residual.block(), residual.gains, size))
 
 
 def settle_ties(residual: Residual, found: Found, state: Any) -> None:
