@@ -37,7 +37,7 @@ _LARGE = 1000  # positions
 _SLICE = 20_000_000  # distances looked at between two looks at the clock
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Residual:
     """Choose `size` = r of p positions; position i is row ids[i] of `matrix`, with linear gain gains[i] in units of distance.
 
@@ -110,7 +110,7 @@ class Plan:
     style: IntArray
 
 
-_SHORT = {16: (10, 3), 40: (16, 3), 80: (20, 25), 170: (14, 25), 499: (10, 25)}  # in pools up to this size: rounds, idle moves
+_SHORT = {16: (12, 3), 40: (16, 3), 170: (12, 25), 499: (9, 25)}  # in pools up to this size: rounds, idle moves
 DESCENT = Plan(0, 0, np.zeros(6, dtype=np.int64))
 
 
@@ -145,7 +145,7 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
     Small pools are searched best by rounds of a few moves.
 
     >>> planned("default", 100, 10, plain_numpy=False).rounds
-    14
+    12
     """
     swaps = max(2, min(size, count - size) // 2)
     if effort != "thorough":
@@ -153,7 +153,8 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
         if plain_numpy and count > 40:
             rounds = 4
         least, most = (max(2, swaps // 2), 2 * swaps) if count < 500 else (2, swaps)  # from afar; in large pools that takes long
-        return Plan(0 if effort == "fast" else rounds, idle, np.array([5, 10, 2, 3, least, most]))
+        tenures = (2, 3, 0, 1) if count <= 40 else (5, 10, 2, 3)
+        return Plan(0 if effort == "fast" else rounds, idle, np.array([*tenures, least, most]))
     idle = min(max(30 * min(size, count - size), 100), 1500)
     stay = min(size // 10, 5)
     rounds = max(10, 130_000_000 // ((count + 100) * idle))

@@ -1,8 +1,8 @@
 """From a selection problem to a cohort: reduction, a start and a bound from the tree, search, and proof where it is cheap."""
 
-from dataclasses import dataclass
 from math import comb, isfinite
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def solve(
 
     Args:
         problem: what to maximise.
-        effort: moves, not seconds. "fast": starts and descent. "default": and 4 to 20 short rounds of tabu search. "thorough":
+        effort: moves, not seconds. "fast": starts and descent. "default": and 4 to 16 short rounds of tabu search. "thorough":
             a second's worth of them, and branch and bound in pools of up to 300 clients.
         time_limit: seconds > 0 (the paper's tau_max); when they are over, the best cohort found so far is returned, with status
             "time_limit".
@@ -74,8 +74,7 @@ def solve(
     return Solution(cohort, reached, reached + answer.slack, answer.status, perf_counter() - started)
 
 
-@dataclass(frozen=True, eq=False)
-class _Answer:
+class _Answer(NamedTuple):
     """A cohort, in any order and an array of its own, and by how much the optimum can exceed it at most."""
 
     cohort: IntArray
