@@ -181,17 +181,21 @@ def _choices(count: int, size: int) -> IntArray:
     return flat.reshape(-1, size)
 
 
-def row_bound(W: FloatMatrix, gains: FloatArray, size: int) -> float:
+def row_bound(rows: Iterable[FloatMatrix], gains: FloatArray, size: int) -> float:
     """A value that no choice exceeds: each position counts half of its r-1 longest pairs. O(p²).
 
-    >>> row_bound(np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]]), np.zeros(3), 2)
+    Args:
+        rows: (p, p) distances, cut between rows into as many pieces as memory wants.
+        size: r >= 2.
+
+    >>> row_bound([np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]])], np.zeros(3), 2)
     3.0
     """
-    least = len(gains) - size
-    longest = np.partition(W, least + 1, axis=1)[:, least + 1 :] if size > 1 else W[:, :0]
-    each = gains + np.add.reduce(longest, axis=1) / 2
-    each.partition(least)
-    return float(np.add.reduce(each[least:]))
+    first = len(gains) - size  # where the largest begin, in ascending order
+    sums = [np.add.reduce(np.partition(piece, first + 1, axis=1)[:, first + 1 :], axis=1) for piece in rows]
+    each = gains + (sums[0] if len(sums) == 1 else np.concatenate(sums)) / 2
+    each.partition(first)
+    return float(np.add.reduce(each[first:]))
 
 
 def best_swap(W: FloatMatrix, adds: FloatArray, outs: IntArray, ins: IntArray, tolerance: float) -> tuple[int, int, float]:

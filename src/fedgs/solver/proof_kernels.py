@@ -1,6 +1,6 @@
 """Compiled proofs. Loaded by `load_kernels` where a proof is tried.
 
-W is a (p, p) matrix of distances between positions; for H and `ids` see `kernels`.
+W is a (p, p) matrix of distances between positions.
 """
 
 from typing import Any
@@ -11,15 +11,15 @@ from fedgs.compiling import compiled, inlined
 
 
 @compiled
-def longest_pairs(H: Any, ids: Any, halves: Any) -> None:
+def longest_pairs(W: Any, halves: Any) -> None:
     """halves[k, i] = half the sum of the k longest distances from position i to others, k = 0..r-1. O(p²·r) at worst."""
-    longest, count = halves.shape[0] - 1, len(ids)
+    longest, count = halves.shape[0] - 1, len(W)
     top = np.empty(longest + 1, np.float64)
     for i in range(count):
-        row = H[ids[i]]
+        row = W[i]
         filled = 0
         for j in range(count):
-            length = row[ids[j]]
+            length = row[j]
             if j != i and (filled < longest or (longest > 0 and length > top[longest - 1])):
                 place = min(filled, longest - 1)
                 filled = place + 1

@@ -1,5 +1,6 @@
 """Searching what the reduction has left: one interface over compiled kernels, plain NumPy, and distances without a matrix."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import comb
@@ -34,6 +35,7 @@ _PROOF_POOL = 300  # branch and bound keeps r tables of this many positions
 _BOUND_POOL = 300  # the row bound costs more than the search above
 _TAKEN = 64  # so few positions are copied sooner than looked at
 _LARGE = 1000  # positions
+_PIECE = 4_000_000  # distances copied at once
 _SLICE = 20_000_000  # distances looked at between two looks at the clock
 
 
@@ -68,6 +70,14 @@ class Residual:
         if len(self.ids) == len(self.matrix) and np.array_equal(self.ids, np.arange(len(self.ids))):
             return self.matrix
         return self.matrix[np.ix_(self.ids, self.ids)]
+
+    def rows(self) -> Iterator[FloatMatrix]:
+        """`block` in pieces of bounded size; do not write into them."""
+        step = max(1, _PIECE // len(self.ids))
+        if step >= len(self.ids):
+            yield self.block()
+        else:
+            yield from (self.matrix[np.ix_(self.ids[first : first + step], self.ids)] for first in range(0, len(self.ids), step))
 
 
 @dataclass
@@ -197,7 +207,7 @@ def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
     members, adds, potential = np.empty((size, count), dtype=np.int64), np.empty((size, count)), np.empty((size, count))
     members[0], adds[0] = np.arange(count), residual.gains
     halves = np.empty((size, count))
-    kernels.longest_pairs(block, np.arange(count), halves)
+    kernels.longest_pairs(block, halves)
     counts, nexts, path = np.full(size, count), np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     values, meta = np.zeros(size), np.array([found.value, residual.tolerance, 0.0])
     while work > 0 and meta[2] >= 0 and not clock.over():
@@ -215,10 +225,9 @@ def tighten(residual: Residual, found: Found, *, always: bool) -> None:
 
     Pools for which that is dear compared to the search are left as they are, if not `always`.
     """
-    count, size = len(residual), residual.size
-    if found.proven(residual.tolerance) or (count > _BOUND_POOL and not always):
+    if found.proven(residual.tolerance) or (len(residual) > _BOUND_POOL and not always):
         return
-    found.bound = min(found.bound, plain.row_bound(residual.block(), residual.gains, size))
+    found.bound = min(found.bound, plain.row_bound(residual.rows(), residual.gains, residual.size))
 
 
 def settle_ties(residual: Residual, found: Found, state: Any) -> None:
