@@ -71,7 +71,6 @@ def test_row_bound_is_never_below_the_best(seed: int) -> None:
     halves = np.empty((size, len(gains)))
     kernels.longest_pairs(W, halves)  # type: ignore[attr-defined]
     np.testing.assert_allclose(np.sort(gains + halves[-1])[-size:].sum(), bound, rtol=1e-12)
-    np.testing.assert_allclose(np.sort(gains + halves[-1])[-size:].sum(), bound, rtol=1e-12)
     others = np.sort(np.where(np.eye(len(gains)) > 0, -np.inf, W), axis=1)[:, ::-1]
     np.testing.assert_allclose(halves[1:], np.cumsum(others[:, : size - 1], axis=1).T / 2, rtol=1e-12, atol=1e-15)
 

@@ -10,6 +10,7 @@ from tests.solver.conftest import KINDS, distance_of, problem_of, problems
 
 from fedgs.errors import SelectionError
 from fedgs.graph import MatrixDistances
+from fedgs.graph.tree import SpanningForest
 from fedgs.solver import SelectionProblem, Solution, objective, plain, solve
 from fedgs.solver.referee import milp_cohort
 
@@ -156,6 +157,28 @@ def test_ties_of_twins_behind_a_search_favour_nobody() -> None:
     assert np.abs(totals - 600).max() < 90
 
 
+def times_chosen(problem: SelectionProblem, seeds: int, **options: Any) -> np.ndarray:
+    times = np.zeros(len(problem.distances), dtype=int)
+    for seed in range(seeds):
+        times[solve(problem, seed=seed, **options).cohort] += 1
+    return times
+
+
+@pytest.mark.parametrize("effort", ["fast", "default"])
+def test_ties_between_cohorts_that_no_single_exchange_joins_favour_nobody(effort: Any) -> None:
+    # Fifteen pairs far apart, choose two: each pair is chosen 20 times of 300, standard deviation 4.3.
+    pairs = np.where(np.arange(30)[:, None] // 2 == np.arange(30) // 2, 1.0, 0.6)
+    np.fill_diagonal(pairs, 0.0)
+    times = times_chosen(SelectionProblem(MatrixDistances(pairs), np.zeros(30), 2, 1.0), 300, effort=effort)
+    assert np.array_equal(times[::2], times[1::2])
+    assert np.abs(times - 20).max() < 6 * 4.3
+    # A ring of 40, choose two: any two opposite each other; each client 15 times of 300, standard deviation 3.8.
+    apart = np.abs(np.subtract.outer(np.arange(40), np.arange(40)))
+    ring = np.minimum(apart, 40 - apart).astype(float)
+    times = times_chosen(SelectionProblem(MatrixDistances(ring), np.zeros(40), 2, 1.0), 300, effort=effort)
+    assert np.abs(times - 15).max() < 6 * 3.8
+
+
 def test_same_seed_same_cohort() -> None:
     problem = problem_of("euclidean", 60, 1, alpha=50.0)
     assert np.array_equal(solve(problem, seed=4).cohort, solve(problem, seed=4).cohort)
@@ -178,11 +201,45 @@ def test_outer_stop_returns_a_feasible_cohort_and_says_so(effort: Any) -> None:
     assert solution.objective >= _greedy_value(problem) - unit(problem)
 
 
-def test_an_outer_stop_that_does_not_fire_changes_nothing() -> None:
-    problem = problem_of("uniform", 60, 1, alpha=50.0)
-    limited, free = solve(problem, time_limit=1000.0, seed=3), solve(problem, seed=3)
-    assert np.array_equal(limited.cohort, free.cohort)
-    assert limited.status == free.status
+@pytest.mark.parametrize(("kind", "count"), [("uniform", 60), ("integer", 60), ("integer", 1200)])
+def test_an_outer_stop_that_does_not_fire_changes_nothing(kind: str, count: int) -> None:
+    problem = SelectionProblem(MatrixDistances(distance_of(kind, count, np.random.default_rng(1))), np.zeros(count), 6, 1.0)
+    for seed in range(3):
+        limited, free = solve(problem, time_limit=1000.0, seed=seed), solve(problem, seed=seed)
+        assert np.array_equal(limited.cohort, free.cohort)
+        assert (limited.status, limited.upper_bound) == (free.status, free.upper_bound)
+
+
+@pytest.mark.parametrize("numba", [True, False])
+def test_nearly_all_of_many_are_proven_by_who_is_left_out(numba: bool, request: pytest.FixtureRequest) -> None:
+    if not numba:
+        request.getfixturevalue("without_numba")
+    rng = np.random.default_rng(0)
+    for count, size in ((14, 12), (310, 309), (310, 308), (200, 199)):
+        matrix, penalty = distance_of("uniform", count, rng), rng.uniform(0, 50, count)
+        solution = solve(SelectionProblem(matrix, penalty, size, 1.0), effort="thorough")
+        worth = matrix.sum(axis=1) - penalty  # what a client adds to all the others
+        pairs = worth[:, None] + worth - matrix
+        np.fill_diagonal(pairs, np.inf)
+        lost = worth.min() if count - size == 1 else pairs.min()
+        assert solution.objective == pytest.approx(matrix.sum() / 2 - penalty.sum() - lost, rel=1e-12)
+        assert solution.status == "optimal"
+
+
+def test_most_of_a_large_pool_is_no_endless_proof() -> None:
+    matrix = distance_of("uniform", 1500, np.random.default_rng(0))
+    problem = SelectionProblem(MatrixDistances(matrix), np.zeros(1500), 1499, 1.0)
+    assert_feasible(problem, solve(problem, effort="thorough", time_limit=1e-3))
+
+
+def test_the_trivial_bound_is_never_below_the_value_and_proves_what_meets_it() -> None:
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 4, 400)
+    matrix = np.triu(np.where(group[:, None] == group, 0.5 * rng.random((400, 400)), 1.0), 1)
+    problem = SelectionProblem(MatrixDistances(matrix + matrix.T), rng.integers(0, 3, 400) * 0.1, 2, 1.0)
+    solution = solve(problem, effort="fast")
+    assert_feasible(problem, solution)
+    assert solution.status == "optimal"
 
 
 @pytest.mark.parametrize(
@@ -264,6 +321,22 @@ def test_large_pools_are_searched_row_by_row(monkeypatch: pytest.MonkeyPatch) ->
         solution = solve(problem)
         assert_feasible(problem, solution)
         assert solution.objective >= _greedy_value(whole) - unit(whole)
+
+
+def test_ties_by_rows_favour_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Twelve equal clients, choose three, 400 times: each is chosen 100 times, standard deviation 8.7.
+    monkeypatch.setattr(sys.modules["fedgs.solver.solve"], "_HELD", 10)
+
+    class Equal:
+        maximum, tree = 1.0, SpanningForest(np.full(12, -1), np.zeros(12), np.arange(12))
+
+        def __len__(self) -> int:
+            return 12
+
+        def rows(self, clients: np.ndarray) -> np.ndarray:
+            return (1.0 - np.eye(12))[clients]
+
+    assert np.abs(times_chosen(SelectionProblem(Equal(), np.zeros(12), 3, 1.0), 400) - 100).max() < 6 * 8.7
 
 
 @pytest.mark.parametrize(

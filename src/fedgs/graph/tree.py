@@ -104,9 +104,10 @@ def minimum_spanning_forest(lengths: FloatMatrix) -> SpanningForest:
 
 
 def shortfall(distance: FloatMatrix, forest: SpanningForest) -> float:
-    """The largest h_ij - t_ij over pairs in one tree, t the forest's metric; -inf where no tree has two vertices. O(N²).
+    """The largest h_ij - t_ij over pairs in one tree, t the forest's metric; at most 0 where there is nothing to exceed. O(N²).
 
-    In small matrices it may be rounded up, by no more than 1e-12 of the longest edge: then nothing need be compiled for it.
+    In small matrices that the metric dominates it may be rounded up, to no more than 1e-12 of the longest edge: then nothing need
+    be compiled for it.
 
     >>> matrix = np.array([[0.0, 1.0, 5.0], [1.0, 0.0, 2.0], [5.0, 2.0, 0.0]])
     >>> shortfall(matrix, minimum_spanning_forest(matrix))

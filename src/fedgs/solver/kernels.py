@@ -140,11 +140,12 @@ def search(
             leave, enter, change = place, at, gap
         return leave, enter, change
 
-    def walk(current, moves, out, remain):  # type: (float, int, int, int) -> float
+    def walk(current, moves, out, remain):  # type: (float, int, int, int) -> tuple[float, float]
         """Tabu search from `ins`, whose value is `current`, until so many moves in a row have not improved on its best.
 
         With moves = 0 it is the plain best-swap descent: it stops at the first move that does not improve. A client that left
         stays out for `out` moves, one that came stays in for `remain`. `chosen` gets what is better than the best value so far.
+        The best value, and the one at the end.
         """
         best, reached, since, now = value, current, 0, 0
         for j in range(count):
@@ -173,7 +174,7 @@ def search(
                 hold[leave], stay[place] = now + out, now + remain
             if current > reached + tolerance:
                 reached, since = current, 0
-        return best
+        return best, current
 
     def perturb():  # type: () -> None
         """`ins`: the best choice with style[4] to style[5] of its positions, drawn at random, exchanged for others."""
@@ -244,7 +245,11 @@ def search(
         current = join(known, first)
         if task == 0:
             farthest = ins[1]
-        value = walk(current, moves, out, remain)
+        value, current = walk(current, moves, out, remain)
+        if moves == 0 and current > value - 1e-3 * tolerance:  # of equal starts the last: the choice that begins with any client
+            value = current
+            for place in range(size):
+                chosen[place] = ins[place]
     if tie >= 0:
         shuffle_ties()
     return value

@@ -98,7 +98,7 @@ def descend(
     best, reached = begun[0], -np.inf
     for start in begun:
         found, its_value = _walk(W, gains, start, idle=0, tenures=(0, 0), tolerance=tolerance)
-        if its_value > reached + tolerance:
+        if its_value > reached - 1e-3 * tolerance:  # of equals the last: the choice that begins with any client
             best, reached = found, its_value
     return best, reached
 
@@ -155,11 +155,16 @@ def shuffle_ties(
 
 
 def enumerate_all(W: FloatMatrix, gains: FloatArray, size: int) -> IntArray:
-    """The best of all choices, the first among equals. O(comb(p, r)·r²): for small pools and as a referee.
+    """The best of all choices, the first among equals. O(p² + comb(p, r)·k²), k = min(r, p-r): for small pools and as a referee.
 
     >>> enumerate_all(np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]]), np.zeros(3), 2)
     array([0, 2])
     """
+    if size == len(gains):
+        return np.arange(size)
+    if 2 * size > len(gains):  # choose who is left out: leaving i costs its gain and its pairs, and two of them share one
+        out = enumerate_all(W, -(gains + W.sum(axis=1)), len(gains) - size)
+        return np.delete(np.arange(len(gains)), out)
     choices = _choices(len(gains), size) if comb(len(gains), size) <= _KEPT else _choices.__wrapped__(len(gains), size)
     values = gains[choices].sum(axis=1)
     if len(choices) <= _KEPT:

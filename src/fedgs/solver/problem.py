@@ -13,6 +13,8 @@ from fedgs.graph.distances import MatrixDistances
 
 __all__ = ["Distances", "Effort", "SelectionProblem", "Solution", "Status", "block_of", "check_available", "objective"]
 
+_HUGE = 1e100  # penalties in units of a pair's weight are then finite numbers
+
 Effort = Literal["fast", "default", "thorough"]
 Status = Literal["optimal", "bounded", "feasible", "time_limit"]
 
@@ -91,6 +93,8 @@ class SelectionProblem:
             raise SelectionError(f"cohort_size must be in 1..{present} (available clients), got {size}")
         if not (self.pair_weight >= 0 and isfinite(self.pair_weight * size * size * self.distances.maximum)):
             raise SelectionError(f"pair_weight must be >= 0 and finite, also times the distances, got {self.pair_weight}")
+        if 0 < self.pair_weight < 1 / _HUGE:
+            raise SelectionError(f"pair_weight must be 0 or at least {1 / _HUGE:g}, got {self.pair_weight}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,5 +165,6 @@ def _ascending(indices: IntArray) -> bool:
 def _check_penalty(penalty: FloatArray, count: int) -> None:
     if np.shape(penalty) != (count,):
         raise SelectionError(f"balance_penalty must have shape ({count},), one a client, got {np.shape(penalty)}")
-    if np.count_nonzero(np.isfinite(penalty)) < count:
-        raise SelectionError(f"balance_penalty must be finite, got {penalty[~np.isfinite(penalty)][0]}")
+    if np.count_nonzero(np.abs(penalty) <= _HUGE) < count:
+        wrong = penalty[~(np.abs(penalty) <= _HUGE)][0]
+        raise SelectionError(f"balance_penalty must be finite, and at most {_HUGE:g} in size, got {wrong}")

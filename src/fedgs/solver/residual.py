@@ -36,6 +36,7 @@ _BOUND_POOL = 300  # the row bound costs more than the search above
 _TAKEN = 64  # so few positions are copied sooner than looked at
 _LARGE = 1000  # positions
 _PIECE = 4_000_000  # distances copied at once
+_TRIED = 5_000_000  # pairs looked at when all choices are tried in NumPy: some tenths of a second
 _SLICE = 20_000_000  # distances looked at between two looks at the clock
 
 
@@ -137,12 +138,15 @@ def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan,
                 settle_ties(residual, found, state)
             return found
     kernels = load_kernels("fedgs.solver.kernels")
-    if kernels is not None:
-        chosen, tie = np.full(residual.size, -1) if given is None else given, residual.tie if settle else -1.0
-        return Found(chosen, _search(kernels, residual, chosen, -np.inf, plan, state, bound, tie, starts=3), bound)
-    starts, firsts = [] if given is None else [given], [-1, -2, plain.Xorshift(state).below(len(residual))]
-    found = Found(*plain.descend(residual.block(), residual.gains, residual.size, starts, firsts, residual.tolerance), bound)
-    _rounds(residual, found, plan, state)
+    if kernels is None:
+        starts, firsts = [] if given is None else [given], [-1, -2, plain.Xorshift(state).below(len(residual))]
+        found = Found(*plain.descend(residual.block(), residual.gains, residual.size, starts, firsts, residual.tolerance), bound)
+        _rounds(residual, found, plan, state)
+    else:
+        chosen, at_once = np.full(residual.size, -1) if given is None else given, settle and len(residual) <= _LARGE
+        tie = residual.tie if at_once else -1.0
+        found = Found(chosen, _search(kernels, residual, chosen, -np.inf, plan, state, bound, tie, starts=3), bound)
+        settle = settle and not at_once
     if settle:
         settle_ties(residual, found, state)
     return found
@@ -199,7 +203,7 @@ def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
         return
     kernels = load_kernels("fedgs.solver.proof_kernels")
     if kernels is None or count > _PROOF_POOL or size < 3:
-        if comb(count, size) <= 100_000:
+        if count <= _LARGE and comb(count, size) * min(size, count - size) ** 2 <= _TRIED:
             found.chosen = plain.enumerate_all(residual.block(), residual.gains, size)
             found.value = found.bound = plain.value(residual.block(), residual.gains, found.chosen)
         return

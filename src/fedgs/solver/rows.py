@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedgs.arrays import FloatArray, FloatMatrix, IntArray
+from fedgs.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from fedgs.solver.problem import Distances
 from fedgs.solver.residual import Clock, Found
 
@@ -12,7 +12,14 @@ _SWAPS = 2  # at most this many swaps a cohort member
 
 
 def search_rows(
-    distances: Distances, clients: IntArray, gains: FloatArray, size: int, given: IntArray | None, bound: float, clock: Clock
+    distances: Distances,
+    clients: IntArray,
+    gains: FloatArray,
+    size: int,
+    given: IntArray | None,
+    bound: float,
+    clock: Clock,
+    rng: np.random.Generator,
 ) -> Found:
     """Best-swap descent from the tree's choice, else from a greedy one. O(r·p) memory, a row and O(r·p) a swap.
 
@@ -22,6 +29,7 @@ def search_rows(
         size: r.
         given: positions to begin with, or None.
         bound: a value that no choice exceeds.
+        rng: decides between choices of the same value.
     """
     tolerance = 1e-9 * distances.maximum
     chosen = _greedy(distances, clients, gains, size) if given is None else given.copy()
@@ -41,12 +49,32 @@ def search_rows(
         change_, place, enter = best
         if change_ <= tolerance:
             break
-        row = distances.rows(clients[enter : enter + 1])[0, clients]
-        adds += row - near[place]
-        inside[chosen[place]], inside[enter] = False, True
-        chosen[place], near[place] = enter, row
+        _exchange(distances, clients, chosen, near, adds, inside, place, enter)
+    for place in range(0 if clock.over() else size):
+        same = np.abs(adds - adds[chosen[place]] - near[place]) <= 1e-3 * tolerance
+        equals = np.flatnonzero(same & ~inside)
+        drawn = int(rng.integers(len(equals) + 1))
+        if drawn < len(equals):
+            _exchange(distances, clients, chosen, near, adds, inside, place, int(equals[drawn]))
     value = float((adds[chosen] + gains[chosen]).sum() / 2)
     return Found(np.sort(chosen), value, bound)
+
+
+def _exchange(
+    distances: Distances,
+    clients: IntArray,
+    chosen: IntArray,
+    near: FloatMatrix,
+    adds: FloatArray,
+    inside: BoolArray,
+    place: int,
+    enter: int,
+) -> None:
+    """`enter` takes a place in the choice."""
+    row = distances.rows(clients[enter : enter + 1])[0, clients]
+    adds += row - near[place]
+    inside[chosen[place]], inside[enter] = False, True
+    chosen[place], near[place] = enter, row
 
 
 def _greedy(distances: Distances, clients: IntArray, gains: FloatArray, size: int) -> IntArray:

@@ -98,15 +98,13 @@ def _decide(problem: SelectionProblem, order: IntArray, effort: Effort, clock: C
         block = block_of(problem.distances, clients, clients)
         return _Answer(np.concatenate([forced, clients[plain.enumerate_all(block, gains, left)]]))
     found = _found(problem.distances, clients, gains, left, effort, clock, rng)
-    tolerance = 1e-9 * largest
-    slack = max(found.bound - found.value, 0.0)
     cohort = clients[found.chosen] if len(forced) == 0 else np.concatenate([forced, clients[found.chosen]])
-    if found.proven(tolerance):
-        return _Answer(cohort)
     status: Status = "time_limit" if clock.fired else "bounded" if isfinite(found.bound) else "feasible"
-    if status == "feasible":
-        slack = float(np.sort(gains)[-left:].sum()) + largest * left * (left - 1) / 2 - found.value
-    return _Answer(cohort, weight * slack, status)
+    if not isfinite(found.bound):
+        found.bound = float(np.sort(gains)[-left:].sum()) + largest * left * (left - 1) / 2
+    if found.proven(1e-9 * largest):
+        return _Answer(cohort)
+    return _Answer(cohort, weight * max(found.bound - found.value, 0.0), status)
 
 
 def _found(
@@ -116,10 +114,12 @@ def _found(
     state = np.array([rng.bit_generator.random_raw() | 1], dtype=np.uint64)
     given, bound = None, np.inf
     if distances.tree is not None:
-        given, bound = best_on_forest(distances.tree, clients, gains, left, distances.maximum)
+        # Chance decides between equals here too, by far less than counts: `best_on_forest` would, by the tree's own order.
+        chance = rng.random(len(clients)) * (1e-10 * distances.maximum / left)
+        given, bound = best_on_forest(distances.tree, clients, gains + chance, left, distances.maximum)
         bound += distances.tree.shortfall * left * (left - 1) / 2
     if not isinstance(distances, MatrixDistances) and len(clients) > _HELD:
-        return search_rows(distances, clients, gains, left, given, bound, clock)
+        return search_rows(distances, clients, gains, left, given, bound, clock, rng)
     residual = _residual(distances, clients, gains, left)
     plan = planned(effort, len(clients), left, plain_numpy=load_kernels("fedgs.solver.kernels") is None)
     at_once = effort != "thorough" and clock.limit is None
