@@ -4,9 +4,18 @@ import numpy as np
 
 from fedgs.arrays import FloatArray, IntArray
 
-__all__ = ["reduce"]
+__all__ = ["decides", "reduce"]
 
 _SORTED = 500  # up to here sorting is faster than looking for four numbers
+
+
+def decides(gains: FloatArray, size: int, largest: float) -> bool:
+    """Whether `reduce` can decide about anybody: False where all gains lie within (size-1)·largest. O(p), little work.
+
+    >>> decides(np.array([0.0, 1.0, 2.0]), 2, 3.0)
+    False
+    """
+    return float(np.maximum.reduce(gains) - np.minimum.reduce(gains)) > (size - 1) * largest
 
 
 def reduce(gains: FloatArray, size: int, largest: float) -> tuple[IntArray, IntArray]:

@@ -13,7 +13,7 @@ from fedgs.graph.distances import MatrixDistances
 from fedgs.rng import stream
 from fedgs.solver import plain
 from fedgs.solver.problem import Distances, Effort, SelectionProblem, Solution, Status, block_of, objective
-from fedgs.solver.reduction import reduce
+from fedgs.solver.reduction import decides, reduce
 from fedgs.solver.residual import (
     DESCENT,
     FIRST_PROOF_WORK,
@@ -114,9 +114,7 @@ def _found(
     state = np.array([rng.bit_generator.random_raw() | 1], dtype=np.uint64)
     given, bound = None, np.inf
     if distances.tree is not None:
-        # Chance decides between equals here too, by far less than counts: `best_on_forest` would, by the tree's own order.
-        chance = rng.random(len(clients)) * (1e-10 * distances.maximum / left)
-        given, bound = best_on_forest(distances.tree, clients, gains + chance, left, distances.maximum)
+        given, bound = best_on_forest(distances.tree, clients, gains, left, distances.maximum)
         bound += distances.tree.shortfall * left * (left - 1) / 2
     if not isinstance(distances, MatrixDistances) and len(clients) > _HELD:
         return search_rows(distances, clients, gains, left, given, bound, clock, rng)
@@ -149,10 +147,10 @@ def _reduced(problem: SelectionProblem, order: IntArray) -> tuple[IntArray, IntA
     """Clients that are in for certain; those that remain, their gains in units of distance, and how many of them are chosen."""
     size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
     gains = np.negative(problem.balance_penalty[order], dtype=np.float64)
-    always, opened = reduce(gains, size, weight * largest)
-    forced, clients, left = order[always], order, size - len(always)
-    if len(opened) < len(order):
-        clients, gains = order[opened], gains[opened]
+    forced, clients, left = order[:0], order, size
+    if decides(gains, size, weight * largest):
+        always, opened = reduce(gains, size, weight * largest)
+        forced, clients, gains, left = order[always], order[opened], gains[opened], size - len(always)
         if left in (0, len(clients)):
             return forced, clients, gains, left
     # Differences can be 1e-13 of the gains themselves: subtract what is common before anything is added.

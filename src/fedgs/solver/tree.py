@@ -20,38 +20,40 @@ _FOREST_WORK = 10_000_000  # above this sum of n·r² over the trees, trees are 
 def best_on_forest(
     forest: SpanningForest, clients: IntArray, gains: FloatArray, size: int, apart: float
 ) -> tuple[IntArray, float]:
-    """The best choice by the forest's own distances, and its value. O(N·r) on one tree, O(N·r²) on a forest.
+    """The best choice by the forest's own distances, and a value that none exceeds. O(N·r) on one tree, O(N·r²) on a forest.
+
+    Between equals decide bonuses for later clients, in all below 1e-10 of the largest distance, which are part of the value: if
+    the order of the clients is drawn, so is the choice between equals.
 
     Args:
         forest: over all N clients; those that cannot be chosen are passed through.
         clients: (p,) distinct indices of those that can be chosen.
         gains: (p,) linear gains, in units of distance.
         size: r >= 1, how many are chosen.
-        apart: the distance between different trees.
+        apart: the distance between different trees, the largest of all.
 
     Returns:
         (r,) positions in `clients`, ascending; the value by forest distances.
 
     >>> path = SpanningForest(np.array([-1, 0, 1]), np.array([0.0, 1.0, 2.0]), np.arange(3))
-    >>> best_on_forest(path, np.arange(3), np.zeros(3), 2, 3.0)
-    (array([0, 2]), 3.0)
+    >>> best, value = best_on_forest(path, np.arange(3), np.zeros(3), 2, 3.0)
+    >>> best.tolist(), round(value, 6)
+    ([0, 2], 3.0)
     """
+    chance = 1e-10 * apart / (size * len(clients) ** 2)
     kernels = load_kernels("fedgs.solver.tree_kernels")
     if kernels is None:
         every = np.full(len(forest), np.nan)
-        every[clients] = gains
-        picked, value = plain_best_on_forest(linked(forest, apart), every, size)
-        return picked[clients].nonzero()[0], value
-    place, up, above, roots = forest.preorder
-    places = place[clients]
-    own, picked = np.empty(len(up)), np.zeros(len(up), dtype=np.bool_)
-    own.fill(np.nan)
-    own[places] = gains
-    if len(roots) == 1:
-        value = kernels.knapsack(up, above, own, 0, len(up), size, picked)
+        every[clients] = gains + chance * np.arange(len(clients)) ** 2
+        chosen, value = plain_best_on_forest(linked(forest, apart), every, size)
+        return chosen[clients].nonzero()[0], value
+    order = forest.preorder
+    picked = np.zeros(len(clients), dtype=np.bool_)
+    if len(order.roots) == 1:
+        value = kernels.knapsack(order.up, order.above, order.place, clients, gains, chance, 0, len(order.up), size, picked)
     else:
-        value = _shared_out(kernels, forest.preorder, own, size, apart, picked)
-    return picked[places].nonzero()[0], float(value)
+        value = _shared_out(kernels, order, clients, gains, size, apart, chance, picked)
+    return picked.nonzero()[0], value
 
 
 def linked(forest: SpanningForest, apart: float) -> SpanningForest:
@@ -100,36 +102,55 @@ def plain_best_on_forest(tree: SpanningForest, gains: FloatArray, size: int) -> 
     return wanted > 0, float(tables[tree.order[0]][size])
 
 
-def _shared_out(kernels: Any, forest: Preorder, gains: FloatArray, size: int, apart: float, picked: BoolArray) -> float:
+def _shared_out(
+    kernels: Any,
+    forest: Preorder,
+    clients: IntArray,
+    gains: FloatArray,
+    size: int,
+    apart: float,
+    chance: float,
+    picked: BoolArray,
+) -> float:
     """The best choice on several trees; sets `picked`.
 
     Given k_T, the number chosen in tree T, T's value does not depend on the others, and pairs in different trees count
-    apart/2·(r² - sum of k_T²). Trees of one vertex are shared out together.
+    apart/2·(r² - sum of k_T²). Trees of one client that can be chosen are shared out together.
     """
-    _, up, above, roots = forest
-    able = np.logical_or.reduceat(~np.isnan(gains), roots)  # trees in which something can be chosen
-    begins, ends = roots[able], np.append(roots[1:], len(up))[able]
-    if len(begins) == 1:
-        return float(kernels.knapsack(up, above, gains, int(begins[0]), int(ends[0]), size, picked))
-    if _work(ends - begins, size) > _FOREST_WORK:  # as in `linked`
+    place, up, above, roots = forest
+    tree = np.searchsorted(roots, place[clients], side="right") - 1  # of each position
+    able = np.bincount(tree, minlength=len(roots))
+    begins, ends = roots, np.append(roots[1:], len(up))
+
+    def best(begin: int, end: int, number: int) -> float:
+        return float(kernels.knapsack(up, above, place, clients, gains, chance, begin, end, number, picked))
+
+    if np.count_nonzero(able) == 1:
+        only = int(tree[0])
+        return best(int(begins[only]), int(ends[only]), size)
+    if _work((ends - begins)[able > 0], size) > _FOREST_WORK:  # as in `linked`
         up, above = np.where(up < 0, 0, up), np.where(up < 0, apart, above)
-        return float(kernels.knapsack(up, above, gains, 0, len(up), size, picked))
-    single = ends - begins == 1
-    alone = begins[single]
-    alone = alone[np.argsort(-gains[alone], kind="stable")][:size]
-    best, splits = np.concatenate([[0.0], np.cumsum(gains[alone] - apart / 2)]), []
-    trees = [(int(begin), int(end)) for begin, end in zip(begins[~single], ends[~single], strict=True)]
-    for begin, end in trees:
-        most = min(size, int(np.sum(~np.isnan(gains[begin:end]))))
-        own = [kernels.knapsack(up, above, gains, begin, end, k, picked) - apart * k * k / 2 for k in range(1, most + 1)]
-        best, split = _merged(best, np.array([0.0, *own]), size)
+        return best(0, len(up), size)
+    alone = np.flatnonzero(able[tree] == 1)
+    worth = gains[alone] + chance * alone**2
+    ranked = np.argsort(-worth, kind="stable")[:size]
+    alone, worth = alone[ranked], worth[ranked]
+    table, splits = np.concatenate([[0.0], np.cumsum(worth - apart / 2)]), []
+    trees = np.flatnonzero(able > 1).tolist()
+    for one in trees:
+        most = min(size, int(able[one]))
+        own = [best(int(begins[one]), int(ends[one]), k) - apart * k * k / 2 for k in range(1, most + 1)]
+        table, split = _merged(table, np.array([0.0, *own]), size)
         splits.append(split)
-    left, value = size, float(best[size]) + apart * size * size / 2
-    for (begin, end), split in zip(reversed(trees), reversed(splits), strict=True):
-        picked[begin:end] = False
+    left, value = size, float(table[size]) + apart * size * size / 2
+    picked[:] = False
+    chosen = np.zeros_like(picked)
+    for one, split in zip(reversed(trees), reversed(splits), strict=True):
         if split[left] > 0:
-            kernels.knapsack(up, above, gains, begin, end, int(split[left]), picked)
+            best(int(begins[one]), int(ends[one]), int(split[left]))
+            chosen |= picked & (tree == one)
         left -= int(split[left])
+    picked[:] = chosen
     picked[alone[:left]] = True
     return value
 

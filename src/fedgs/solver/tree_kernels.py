@@ -1,7 +1,7 @@
 """Compiled tree knapsack. Loaded by `load_kernels`; the NumPy reference is in `tree`.
 
-Arrays describe a spanning forest in preorder: vertex a has its parent up[a] < a (-1 for a root), length above[a] of the edge to
-it, gain gains[a] (NaN where it cannot be chosen), and its descendants follow it without a gap.
+A spanning forest in preorder: vertex a has its parent up[a] < a (-1 for a root), length above[a] of the edge to it, and its
+descendants follow it without a gap. Position i of those that can be chosen is the vertex place[clients[i]] with gain gains[i].
 """
 
 from typing import Any
@@ -12,18 +12,24 @@ from fedgs.compiling import compiled
 
 
 @compiled
-def knapsack(up: Any, above: Any, gains: Any, start: int, stop: int, size: int, picked: Any) -> float:
-    """The best choice of `size` vertices of the tree at start..stop-1, by tree distances and gains; `picked` says which.
+def knapsack(
+    up: Any, above: Any, place: Any, clients: Any, gains: Any, chance: float, start: int, stop: int, size: int, picked: Any
+) -> float:
+    """The best choice of `size` positions of the tree at start..stop-1, by tree distances and gains; `picked` says which.
 
     f_v(k), the most that k choices below v give, gains above·k·(size-k) on the edge to the parent; children merge by max-plus
-    convolution, the last first. The tables of what is not yet finished lie on a stack. -inf where the tree has fewer vertices
-    to choose. O(n·size).
+    convolution, the last first. The tables of what is not yet finished lie on a stack. Between equals decide bonuses of `chance`
+    times the square of the position, which are part of the value. -inf where the tree has fewer to choose. O(n·size + p).
     """
     count = stop - start
     amount, first, length = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+    own = np.empty(count, np.float64)  # gains by vertex, NaN where nothing can be chosen
     for a in range(count):
-        amount[a] = 1 if gains[start + a] == gains[start + a] else 0
-        length[a] = -1  # no table yet
+        own[a], amount[a], length[a] = np.nan, 0, -1  # no table yet
+    for i in range(len(clients)):
+        a = place[clients[i]] - start
+        if 0 <= a < count:
+            own[a], amount[a] = gains[i] + chance * i * i, 1
     room = 0
     for a in range(count - 1, 0, -1):  # how many can be chosen in each subtree, and the space that its merges take
         parent = up[start + a] - start
@@ -40,7 +46,7 @@ def knapsack(up: Any, above: Any, gains: Any, start: int, stop: int, size: int, 
         parent = up[start + a] - start
         for _ in range(2):  # a table for what has none: a leaf, and a parent whose last child this is
             if length[a] < 0:
-                first[a], length[a], stack[end], stack[end + 1] = end, 0, 0.0, gains[start + a]
+                first[a], length[a], stack[end], stack[end + 1] = end, 0, 0.0, own[a]
                 if stack[end + 1] == stack[end + 1]:
                     length[a] = 1
                 end += length[a] + 1
@@ -63,14 +69,15 @@ def knapsack(up: Any, above: Any, gains: Any, start: int, stop: int, size: int, 
         end = first[parent] + longer + 1
     # From the root down: the first child was merged last.
     wanted = amount
-    reached = stack[size] if length[0] >= 0 else gains[start]
+    reached = stack[size] if length[0] >= 0 else own[0]
     wanted[0] = size
     for a in range(1, count):
-        picked[start + a] = False
         if wanted[a] > 0:
             parent = up[start + a] - start
             wanted[a] = splits[offset[a] + wanted[parent]]
             wanted[parent] -= wanted[a]
-    for a in range(count):
-        picked[start + a] = wanted[a] > 0 and gains[start + a] == gains[start + a]
+    for i in range(len(clients)):
+        a = place[clients[i]] - start
+        if 0 <= a < count:
+            picked[i] = wanted[a] > 0
     return float(reached)
