@@ -65,9 +65,9 @@ def test_row_bound_is_never_below_the_best(seed: int) -> None:
     W, gains = W[:9, :9], gains[:9]
     size = min(size, len(gains) - 1)
     best = plain.value(W, gains, plain.enumerate_all(W, gains, size))
-    bound = plain.row_bound([W], gains, size)
+    bound = plain.row_bound([W.copy()], gains, size)
     assert bound >= best
-    assert plain.row_bound([W[:2], W[2:]], gains, size) == bound
+    assert plain.row_bound([W[:2].copy(), W[2:].copy()], gains, size) == bound
     halves = np.empty((size, len(gains)))
     kernels.longest_pairs(W, halves)  # type: ignore[attr-defined]
     np.testing.assert_allclose(np.sort(gains + halves[-1])[-size:].sum(), bound, rtol=1e-12)

@@ -190,14 +190,16 @@ def row_bound(rows: Iterable[FloatMatrix], gains: FloatArray, size: int) -> floa
     """A value that no choice exceeds: each position counts half of its r-1 longest pairs. O(p²).
 
     Args:
-        rows: (p, p) distances, cut between rows into as many pieces as memory wants.
+        rows: (p, p) distances, cut between rows into as many pieces as memory wants; they are overwritten.
         size: r >= 2.
 
     >>> row_bound([np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]])], np.zeros(3), 2)
     3.0
     """
-    first = len(gains) - size  # where the largest begin, in ascending order
-    sums = [np.add.reduce(np.partition(piece, first + 1, axis=1)[:, first + 1 :], axis=1) for piece in rows]
+    first, sums = len(gains) - size, []  # where the r largest of p begin, in ascending order
+    for piece in rows:
+        piece.partition(first + 1, axis=1)
+        sums.append(np.add.reduce(piece[:, first + 1 :], axis=1))
     each = gains + (sums[0] if len(sums) == 1 else np.concatenate(sums)) / 2
     each.partition(first)
     return float(np.add.reduce(each[first:]))

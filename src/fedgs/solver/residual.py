@@ -73,12 +73,13 @@ class Residual:
         return self.matrix[np.ix_(self.ids, self.ids)]
 
     def rows(self) -> Iterator[FloatMatrix]:
-        """`block` in pieces of bounded size; do not write into them."""
-        step = max(1, _PIECE // len(self.ids))
-        if step >= len(self.ids):
+        """Distances between positions, in pieces of bounded size between rows: copies to write into."""
+        if len(self.ids) <= _TAKEN:
             yield self.block()
-        else:
-            yield from (self.matrix[np.ix_(self.ids[first : first + step], self.ids)] for first in range(0, len(self.ids), step))
+            return
+        step = max(1, _PIECE // len(self.ids))
+        for first in range(0, len(self.ids), step):
+            yield self.matrix[np.ix_(self.ids[first : first + step], self.ids)]
 
 
 @dataclass
