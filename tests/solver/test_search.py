@@ -33,8 +33,9 @@ def test_compiled_search_makes_the_same_moves(seed: int, kernels: object) -> Non
     W, gains, size = whole_number_problem(seed)
     count = len(gains)
     chosen, states = np.full(size, -1), [np.array([seed + 7], dtype=np.uint64) for _ in range(2)]
-    firsts = [-1, -2, plain.Xorshift(states[1]).below(count)]
-    value = kernels.search(W, np.arange(count), gains, chosen, -np.inf, 3, 0, 0, STYLE, states[0], np.inf, 1e-9, -1.0)  # type: ignore[attr-defined]
+    starts = 2 + seed % 3 % 2
+    firsts = [*(-1, -2)[: starts - 1], plain.Xorshift(states[1]).below(count)]
+    value = kernels.search(W, np.arange(count), gains, chosen, -np.inf, starts, 0, 0, STYLE, states[0], np.inf, 1e-9, -1.0)  # type: ignore[attr-defined]
     expected, reached = plain.descend(W, gains, size, [], firsts, 1e-9)
     assert (value, chosen.tolist()) == (reached, expected.tolist())
     value = kernels.search(W, np.arange(count), gains, chosen, value, 0, 5, 20, STYLE, states[0], np.inf, 1e-9, -1.0)  # type: ignore[attr-defined]

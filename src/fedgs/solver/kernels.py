@@ -71,9 +71,9 @@ def search(
     """Starts with best-swap descent, then rounds of (perturbation, tabu walk) from the best choice so far; ties are drawn last.
 
     The starts: `chosen` as it comes, where `value` is -inf and chosen[0] >= 0; then, with starts = 3, greedy choices that begin
-    with the largest gain, with the position farthest from that, and with any. `chosen` gets the best, in any order; its value is
-    returned. To go on later, call with that value and starts = 0. With tie >= 0 chance decides in the end between choices whose
-    values differ by no more. For `style` see `residual.Plan`.
+    with the largest gain, with the position farthest from that (starts = 2 leaves this out), and with any. `chosen` gets the
+    best, in any order; its value is returned. To go on later, call with that value and starts = 0. With tie >= 0 chance decides in
+    the end between choices whose values differ by no more. For `style` see `residual.Plan`.
     """
     count, size = len(ids), len(chosen)
     inside, outside, adds, open = np.empty(count, np.bool_), np.empty(count, np.int64), np.empty(count), np.empty(count)
@@ -236,7 +236,7 @@ def search(
             for place in range(size):
                 ins[place] = chosen[place]
         elif task < starts:
-            known, first = 0, -1 if task == 0 else farthest if task == 1 else drawn
+            known, first = 0, drawn if task == starts - 1 else -1 if task == 0 else farthest
         else:
             perturb()
             out = min(count - size - 1, style[0] + below(state, style[1]))

@@ -122,12 +122,15 @@ class Plan:
     style: IntArray
 
 
-_SHORT = {16: (12, 3), 40: (16, 3), 170: (12, 25), 499: (9, 25)}  # in pools up to this size: rounds, idle moves
+_MANY = 500  # positions, from which on starts and rounds are fewer and perturbations weaker
+_SHORT = {16: (12, 3), 40: (16, 3), 170: (12, 25), _MANY - 1: (9, 25)}  # in pools up to this size: rounds, idle moves
 DESCENT = Plan(0, 0, np.zeros(6, dtype=np.int64))
 
 
 def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan, state: Any, *, settle: bool) -> Found:
-    """Best-swap descent from a given choice and, unless that meets the bound, from three greedy ones; then the plan's rounds.
+    """Best-swap descent from a given choice and, unless that meets the bound, from greedy ones; then the plan's rounds.
+
+    The greedy choices begin with the largest gain, in pools below 500 also with who is farthest from that, and with anybody.
 
     With `settle`, chance decides in the end between choices of the same value.
     """
@@ -138,15 +141,15 @@ def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan,
             if settle:
                 settle_ties(residual, found, state)
             return found
-    kernels = load_kernels("fedgs.solver.kernels")
+    kernels, starts = load_kernels("fedgs.solver.kernels"), 3 if len(residual) < _MANY else 2
     if kernels is None:
-        starts, firsts = [] if given is None else [given], [-1, -2, plain.Xorshift(state).below(len(residual))]
-        found = Found(*plain.descend(residual.block(), residual.gains, residual.size, starts, firsts, residual.tolerance), bound)
+        begun, firsts = [] if given is None else [given], [*(-1, -2)[: starts - 1], plain.Xorshift(state).below(len(residual))]
+        found = Found(*plain.descend(residual.block(), residual.gains, residual.size, begun, firsts, residual.tolerance), bound)
         _rounds(residual, found, plan, state)
     else:
         chosen, at_once = np.full(residual.size, -1) if given is None else given, settle and len(residual) <= _LARGE
         tie = residual.tie if at_once else -1.0
-        found = Found(chosen, _search(kernels, residual, chosen, -np.inf, plan, state, bound, tie, starts=3), bound)
+        found = Found(chosen, _search(kernels, residual, chosen, -np.inf, plan, state, bound, tie, starts), bound)
         settle = settle and not at_once
     if settle:
         settle_ties(residual, found, state)
@@ -167,7 +170,9 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
         rounds, idle = next((ways for largest, ways in _SHORT.items() if count <= largest), (4, 25))
         if plain_numpy and count > 40:
             rounds = 4
-        least, most = (max(2, swaps // 2), 2 * swaps) if count < 500 else (2, swaps)  # from afar; in large pools that takes long
+        least, most = (
+            (max(2, swaps // 2), 2 * swaps) if count < _MANY else (2, swaps)
+        )  # from afar; in large pools that takes long
         tenures = (2, 3, 0, 1) if count <= 40 else (5, 10, 2, 3)
         return Plan(0 if effort == "fast" else rounds, idle, np.array([*tenures, least, most]))
     idle = min(max(30 * min(size, count - size), 100), 1500)
