@@ -72,8 +72,8 @@ def search(
 
     The starts: `chosen` as it comes, where `value` is -inf and chosen[0] >= 0; then, with starts = 3, greedy choices that begin
     with the largest gain, with the position farthest from that (starts = 2 leaves this out), and with any. `chosen` gets the
-    best, in any order; its value is returned. To go on later, call with that value and starts = 0. With tie >= 0 chance decides in
-    the end between choices whose values differ by no more. For `style` see `residual.Plan`.
+    best, in any order; its value is returned. To go on later, call with that value and starts = 0. With tie >= 0 chance decides
+    in the end between choices whose values differ by no more. For `style` see `residual.Plan`.
     """
     count, size = len(ids), len(chosen)
     inside, outside, adds, open = np.empty(count, np.bool_), np.empty(count, np.int64), np.empty(count), np.empty(count)
