@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedgs.aggregation import WeightedMean
+from fedgs.aggregation import WeightedMean, is_finite
 from fedgs.errors import UpdateError
 from fedgs.weights import aggregation_weights
 
@@ -109,3 +109,9 @@ def test_large_models_are_averaged_in_pieces_to_the_same_bits() -> None:
     first = models[0].double()
     plain = sum((models[k] - first) * weights[k] for k in range(3))  # float64
     assert torch.equal(fold.finish(kept), (first + plain).float())
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("wrong", [[np.inf, 1.0], [np.inf, -np.inf], [np.nan, 0.0]])
+def test_what_is_not_finite_is_found_without_a_warning(wrong: list[float]) -> None:
+    assert not is_finite(torch.tensor(wrong))

@@ -79,7 +79,8 @@ def is_finite(vector: torch.Tensor) -> bool:
     """
     if vector.device.type != "cpu":
         return bool(all_finite(vector))
-    return math.isfinite(np.add.reduce(vector.numpy(), dtype=np.float64))
+    with np.errstate(invalid="ignore"):  # inf - inf
+        return math.isfinite(np.add.reduce(vector.numpy(), dtype=np.float64))
 
 
 def _add_difference(total: torch.Tensor, model: torch.Tensor, first: torch.Tensor, weight: float) -> None:
