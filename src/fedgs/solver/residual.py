@@ -170,9 +170,9 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
         rounds, idle = next((ways for largest, ways in _SHORT.items() if count <= largest), (4, 25))
         if plain_numpy and count > 40:
             rounds = 4
-        least, most = (
-            (max(2, swaps // 2), 2 * swaps) if count < _MANY else (2, swaps)
-        )  # from afar; in large pools that takes long
+        least, most = max(2, swaps // 2), 2 * swaps  # from afar
+        if count >= _MANY:  # that would take long
+            least, most = 2, swaps
         tenures = (2, 3, 0, 1) if count <= 40 else (5, 10, 2, 3)
         return Plan(0 if effort == "fast" else rounds, idle, np.array([*tenures, least, most]))
     idle = min(max(30 * min(size, count - size), 100), 1500)
