@@ -38,9 +38,9 @@ class SelectionProblem:
     Attributes:
         distance: (N, N) matrix H, symmetric, >= 0, 0 on the diagonal, inf for unreachable (it counts as the largest finite
             distance); or `Distances`. A matrix is checked each time, O(N²): for many rounds, make one `MatrixDistances` of it.
-        balance_penalty: (N,) z_k (SPEC: 2 (v_k - mean(v) - M/N) + 1).
+        balance_penalty: (N,) z_k (SPEC: 2 (v_k - mean(v) - M/N) + 1), at most 1e100 in size.
         cohort_size: m, 1 <= m <= number of available clients.
-        pair_weight: c >= 0 of one unordered pair (`paper` scale: 2 alpha / N).
+        pair_weight: c of one unordered pair (`paper` scale: 2 alpha / N), 0 or at least 1e-100.
         available: distinct indices, or None for all clients.
 
     Raises:
