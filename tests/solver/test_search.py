@@ -35,10 +35,10 @@ def test_compiled_search_makes_the_same_moves(seed: int, kernels: object) -> Non
     chosen, states = np.full(size, -1), [np.array([seed + 7], dtype=np.uint64) for _ in range(2)]
     starts = 2 + seed % 3 % 2
     firsts = [*(-1, -2)[: starts - 1], plain.Xorshift(states[1]).below(count)]
-    value = kernels.search(W, np.arange(count), gains, chosen, -np.inf, starts, 0, 0, STYLE, states[0], np.inf, 1e-9, -1.0)  # type: ignore[attr-defined]
+    value = kernels.search(W, np.arange(count), gains, chosen, -np.inf, starts, 0, 0, STYLE, states[0], np.inf, 1e-9)  # type: ignore[attr-defined]
     expected, reached = plain.descend(W, gains, size, [], firsts, 1e-9)
     assert (value, chosen.tolist()) == (reached, expected.tolist())
-    value = kernels.search(W, np.arange(count), gains, chosen, value, 0, 5, 20, STYLE, states[0], np.inf, 1e-9, -1.0)  # type: ignore[attr-defined]
+    value = kernels.search(W, np.arange(count), gains, chosen, value, 0, 5, 20, STYLE, states[0], np.inf, 1e-9)  # type: ignore[attr-defined]
     expected, reached = plain.iterate(
         W, gains, expected, reached, rounds=5, idle=20, style=STYLE, state=states[1], target=np.inf, tolerance=1e-9
     )
@@ -86,8 +86,8 @@ def test_walks_do_not_exchange_twins() -> None:
 
 
 def settle(kernels: Any, W: np.ndarray, gains: np.ndarray, chosen: np.ndarray, state: np.ndarray) -> None:
-    """The compiled search without any start or round: what remains is the draw between equals."""
-    kernels.search(W, np.arange(len(W)), gains, chosen, 0.0, 0, 0, 0, STYLE, state, np.inf, 1e-9, 1e-12)
+    """The compiled draw between equals."""
+    kernels.shuffle_ties(W, np.arange(len(W)), gains, chosen, state, 1e-12)
 
 
 def test_ties_keep_the_value_and_favour_nobody(kernels: object) -> None:

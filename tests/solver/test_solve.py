@@ -22,7 +22,7 @@ def assert_feasible(problem: SelectionProblem, solution: Solution) -> None:
     assert len(cohort) == problem.cohort_size
     assert (np.diff(cohort) > 0).all()
     assert np.isin(cohort, problem.pool).all()
-    assert solution.objective == objective(problem, cohort)
+    assert solution.objective == pytest.approx(objective(problem, cohort), rel=1e-14, abs=1e-5 * unit(problem))
     assert solution.upper_bound >= solution.objective
     assert solution.seconds >= 0
 

@@ -23,8 +23,7 @@ class MatrixDistances:
 
     Args:
         matrix: (N, N) H, symmetric, >= 0, 0 on the diagonal. inf means unreachable and counts as the largest finite distance (1
-            where there is none). Kept without a copy where it is finite, float64,
-            C-ordered and writeable: do not write into it.
+            where there is none). Kept without a copy where it is finite, float64, C-ordered and writeable: do not write into it.
 
     Raises:
         GraphError: not square, asymmetric, negative, NaN or a diagonal that is not 0.

@@ -14,7 +14,7 @@ def prim(lengths: Any) -> Any:
     """Minimum spanning forest of a dense matrix: parents (-1 for roots), lengths of the edges above, parents before children."""
     count = len(lengths)
     parent, order, open_ = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
-    above = np.empty(count, np.float64)
+    above = np.empty(count)
     for vertex in range(count):
         parent[vertex], above[vertex], open_[vertex] = -1, np.inf, vertex  # open_[step:]: the vertices not yet joined
     best = 0
@@ -62,7 +62,7 @@ def tree_row(parent: Any, above: Any, order: Any, source: int, row: Any) -> None
 def tree_excess(lengths: Any, parent: Any, above: Any, order: Any) -> float:
     """The largest h_ij - t_ij: how far the tree's metric t falls short of dominating h; -inf for one vertex. O(N²)."""
     count = len(lengths)
-    row = np.empty(count, np.float64)
+    row = np.empty(count)
     worst = -np.inf
     for source in range(count):
         tree_row(parent, above, order, source, row)
@@ -77,7 +77,7 @@ def tree_excess(lengths: Any, parent: Any, above: Any, order: Any) -> float:
 def prune(lengths: Any, parent: Any, above: Any, order: Any) -> Any:
     """Edges (both directions, CSR) that can lie on a shortest path: the tree's, and those shorter than the tree path between."""
     count = len(lengths)
-    row = np.empty(count, np.float64)
+    row = np.empty(count)
     starts = np.empty(count + 1, np.int64)
     starts[0] = 0
     for source in range(count):
@@ -88,7 +88,7 @@ def prune(lengths: Any, parent: Any, above: Any, order: Any) -> Any:
                 kept += 1
         starts[source + 1] = starts[source] + kept
     ends = np.empty(starts[count], np.int64)
-    weights = np.empty(starts[count], np.float64)
+    weights = np.empty(starts[count])
     for source in range(count):
         tree_row(parent, above, order, source, row)
         place = starts[source]
@@ -104,7 +104,7 @@ def prune(lengths: Any, parent: Any, above: Any, order: Any) -> Any:
 def tree_matrix(parent: Any, above: Any, order: Any) -> Any:
     """All distances on a forest, (N, N). Rows are taken from earlier vertices, so that the matrix is exactly symmetric."""
     count = len(order)
-    matrix = np.empty((count, count), np.float64)
+    matrix = np.empty((count, count))
     for place in range(count):
         vertex = order[place]
         for other in range(count):

@@ -226,11 +226,11 @@ def brute_force(problem: SelectionProblem) -> IntArray:
     pool, size = problem.pool, problem.cohort_size
     weights = problem.pair_weight * block_of(problem.distances, pool, pool)
     gains = -problem.balance_penalty[pool]
-    kernels = load_kernels("fedgs.solver.proof_kernels") if comb(len(pool), size) > 1000 else None
+    kernels = load_kernels("fedgs.solver.small_kernels") if comb(len(pool), size) > 1000 else None
     if kernels is None:
         return np.asarray(pool[plain.enumerate_all(weights, gains - gains.max(), size)])
     chosen = np.empty(size, dtype=np.int64)
-    kernels.try_all(weights, gains - gains.max(), chosen)
+    kernels.try_all(weights, np.arange(len(pool)), gains - gains.max(), chosen, 0.0)
     return np.asarray(pool[chosen])
 
 

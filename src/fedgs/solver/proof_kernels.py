@@ -14,7 +14,7 @@ from fedgs.compiling import compiled, inlined
 def longest_pairs(W: Any, halves: Any) -> None:
     """halves[k, i] = half the sum of the k longest distances from position i to others, k = 0..r-1. O(p²·r) at worst."""
     longest, count = halves.shape[0] - 1, len(W)
-    top = np.empty(longest + 1, np.float64)
+    top = np.empty(longest + 1)
     for i in range(count):
         row = W[i]
         filled = 0
@@ -119,31 +119,3 @@ def branch(
         depth = deeper
     meta[0], meta[2] = best, depth
     return float(best)
-
-
-@compiled
-def try_all(W: Any, gains: Any, chosen: Any) -> float:
-    """The best of all choices by trying every one, without any bound: a referee. O(comb(p, r)·r)."""
-    count, size = len(gains), len(chosen)
-    at, sums = np.empty(size, np.int64), np.empty(size + 1, np.float64)
-    sums[0] = 0.0
-    best, depth = -np.inf, 0
-    at[0] = -1
-    while depth >= 0:
-        at[depth] += 1
-        if at[depth] > count - size + depth:
-            depth -= 1
-            continue
-        total = sums[depth] + gains[at[depth]]
-        for place in range(depth):
-            total += W[at[place], at[depth]]
-        if depth == size - 1:
-            if total > best:
-                best = total
-                for place in range(size):
-                    chosen[place] = at[place]
-        else:
-            sums[depth + 1] = total
-            at[depth + 1] = at[depth]
-            depth += 1
-    return best

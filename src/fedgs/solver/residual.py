@@ -16,6 +16,7 @@ from fedgs.solver.problem import Effort
 
 __all__ = [
     "DESCENT",
+    "FEW",
     "FIRST_PROOF_WORK",
     "PROOF_WORK",
     "Clock",
@@ -30,10 +31,10 @@ __all__ = [
     "tighten",
 ]
 
+FEW = 64  # up to so many positions the calls of NumPy cost more than the work: kernels do all of it
 FIRST_PROOF_WORK, PROOF_WORK = 30_000_000, 1_000_000_000  # distances looked at by branch and bound
 _PROOF_POOL = 300  # branch and bound keeps r tables of this many positions
 _BOUND_POOL = 300  # the row bound costs more than the search above
-_TAKEN = 64  # so few positions are copied sooner than looked at
 _LARGE = 1000  # positions
 _PIECE = 4_000_000  # distances copied at once
 _TRIED = 5_000_000  # pairs looked at when all choices are tried in NumPy: some tenths of a second
@@ -66,7 +67,7 @@ class Residual:
 
     def block(self) -> FloatMatrix:
         """(p, p) distances between positions, C-ordered; do not write into them."""
-        if len(self.ids) <= _TAKEN:
+        if len(self.ids) <= FEW:
             return self.matrix.take(self.ids, axis=0).take(self.ids, axis=1)
         if len(self.ids) == len(self.matrix) and np.array_equal(self.ids, np.arange(len(self.ids))):
             return self.matrix
@@ -74,7 +75,7 @@ class Residual:
 
     def rows(self) -> Iterator[FloatMatrix]:
         """Distances between positions, in pieces of bounded size between rows: copies to write into."""
-        if len(self.ids) <= _TAKEN:
+        if len(self.ids) <= FEW:
             yield self.block()
             return
         step = max(1, _PIECE // len(self.ids))
@@ -123,23 +124,20 @@ class Plan:
 
 
 _MANY = 500  # positions, from which on starts and rounds are fewer and perturbations weaker
-_SHORT = {16: (12, 3), 40: (16, 3), 170: (12, 25), _MANY - 1: (9, 25)}  # in pools up to this size: rounds, idle moves
+# In pools up to this size, for choices up to that size: rounds, idle moves.
+_SHORT = {(16, 16): (12, 3), (40, 6): (16, 3), (40, 40): (24, 6), (80, 80): (18, 25), (170, 170): (12, 25), (499, 499): (9, 25)}
 DESCENT = Plan(0, 0, np.zeros(6, dtype=np.int64))
 
 
-def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan, state: Any, *, settle: bool) -> Found:
+def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan, state: Any) -> Found:
     """Best-swap descent from a given choice and, unless that meets the bound, from greedy ones; then the plan's rounds.
 
     The greedy choices begin with the largest gain, in pools below 500 also with who is farthest from that, and with anybody.
-
-    With `settle`, chance decides in the end between choices of the same value.
     """
     if given is not None and len(residual) > _LARGE:  # what each client adds costs O(p·r): look first whether it is needed
         places = np.sort(residual.ids[given])
         found = Found(given, float(residual.matrix[places[:, None], places].sum() / 2 + residual.gains[given].sum()), bound)
         if found.proven(residual.tolerance):
-            if settle:
-                settle_ties(residual, found, state)
             return found
     kernels, starts = load_kernels("fedgs.solver.kernels"), 3 if len(residual) < _MANY else 2
     if kernels is None:
@@ -147,12 +145,8 @@ def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan,
         found = Found(*plain.descend(residual.block(), residual.gains, residual.size, begun, firsts, residual.tolerance), bound)
         _rounds(residual, found, plan, state)
     else:
-        chosen, at_once = np.full(residual.size, -1) if given is None else given, settle and len(residual) <= _LARGE
-        tie = residual.tie if at_once else -1.0
-        found = Found(chosen, _search(kernels, residual, chosen, -np.inf, plan, state, bound, tie, starts), bound)
-        settle = settle and not at_once
-    if settle:
-        settle_ties(residual, found, state)
+        chosen = np.full(residual.size, -1) if given is None else given
+        found = Found(chosen, _search(kernels, residual, chosen, -np.inf, plan, state, bound, starts), bound)
     return found
 
 
@@ -167,9 +161,9 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
     """
     swaps = max(2, min(size, count - size) // 2)
     if effort != "thorough":
-        rounds, idle = next((ways for largest, ways in _SHORT.items() if count <= largest), (4, 25))
-        if plain_numpy and count > 40:
-            rounds = 4
+        rounds, idle = next((ways for (pool, most), ways in _SHORT.items() if count <= pool and size <= most), (4, 25))
+        if plain_numpy:
+            rounds = min(rounds, 16 if count <= 40 else 4)
         least, most = max(2, swaps // 2), 2 * swaps  # from afar
         if count >= _MANY:  # that would take long
             least, most = 2, swaps
@@ -199,7 +193,7 @@ def _rounds(residual: Residual, found: Found, plan: Plan, state: Any) -> None:
             state=state, target=found.bound, tolerance=residual.tolerance,
         )  # fmt: skip
     else:
-        found.value = _search(kernels, residual, found.chosen, found.value, plan, state, found.bound, -1.0)
+        found.value = _search(kernels, residual, found.chosen, found.value, plan, state, found.bound)
 
 
 def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
@@ -237,7 +231,12 @@ def tighten(residual: Residual, found: Found, *, always: bool) -> None:
     """
     if found.proven(residual.tolerance) or (len(residual) > _BOUND_POOL and not always):
         return
-    found.bound = min(found.bound, plain.row_bound(residual.rows(), residual.gains, residual.size))
+    kernels = load_kernels("fedgs.solver.small_kernels") if len(residual) <= FEW else None
+    if kernels is None:
+        bound = plain.row_bound(residual.rows(), residual.gains, residual.size)
+    else:
+        bound = kernels.row_bound(residual.matrix, residual.ids, residual.gains, residual.size)
+    found.bound = min(found.bound, bound)
 
 
 def settle_ties(residual: Residual, found: Found, state: Any) -> None:
@@ -246,21 +245,19 @@ def settle_ties(residual: Residual, found: Found, state: Any) -> None:
     if kernels is None:
         found.chosen = plain.shuffle_ties(residual.block(), residual.gains, found.chosen, state, residual.tie)
     elif len(residual) <= _LARGE:
-        _search(kernels, residual, found.chosen, found.value, DESCENT, state, np.inf, residual.tie)
+        kernels.shuffle_ties(residual.matrix, residual.ids, residual.gains, found.chosen, state, residual.tie)
     else:  # rows of a large matrix are read far faster in their own order
         order = np.argsort(residual.ids)
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
-        ascending = replace(residual, ids=residual.ids[order], gains=residual.gains[order])
         chosen = place[found.chosen]
-        _search(kernels, ascending, chosen, found.value, DESCENT, state, np.inf, residual.tie)
+        kernels.shuffle_ties(residual.matrix, residual.ids[order], residual.gains[order], chosen, state, residual.tie)
         found.chosen = order[chosen]
 
 
 def _search(
-    kernels: Any, residual: Residual, chosen: IntArray, value: float, plan: Plan, state: Any, target: float, tie: float,
-    starts: int = 0,
+    kernels: Any, residual: Residual, chosen: IntArray, value: float, plan: Plan, state: Any, target: float, starts: int = 0
 ) -> float:  # fmt: skip
     matrix, ids, gains, tolerance = residual.matrix, residual.ids, residual.gains, residual.tolerance
     rounds, idle, style = plan.rounds, plan.idle, plan.style
-    return float(kernels.search(matrix, ids, gains, chosen, value, starts, rounds, idle, style, state, target, tolerance, tie))
+    return float(kernels.search(matrix, ids, gains, chosen, value, starts, rounds, idle, style, state, target, tolerance))

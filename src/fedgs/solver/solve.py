@@ -2,11 +2,11 @@
 
 from math import comb, isfinite
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedgs.arrays import FloatArray, IntArray
+from fedgs.arrays import FloatArray, FloatMatrix, IntArray
 from fedgs.compiling import load_kernels
 from fedgs.errors import SelectionError
 from fedgs.graph.distances import MatrixDistances
@@ -16,6 +16,7 @@ from fedgs.solver.problem import Distances, Effort, SelectionProblem, Solution, 
 from fedgs.solver.reduction import decides, reduce
 from fedgs.solver.residual import (
     DESCENT,
+    FEW,
     FIRST_PROOF_WORK,
     PROOF_WORK,
     Clock,
@@ -33,7 +34,8 @@ from fedgs.solver.tree import best_on_forest
 
 __all__ = ["solve"]
 
-_TINY = 200  # pools with no more choices are searched completely, in NumPy
+_TINY = 200  # pools with no more choices are tried out in NumPy: nothing is compiled for them
+_QUICK = 1000  # pools with no more choices are tried out by kernels, in less time than the search takes
 _SMALL = 600_000  # pools with no more choices, such as 6 of 30, get all the work of a proof at once
 _COPIED = 256  # the distances of pools up to this size are copied together where the matrix is larger
 _HELD = 4000  # larger pools of distances that are not held as a matrix are searched row by row
@@ -48,7 +50,7 @@ def solve(
 
     Args:
         problem: what to maximise.
-        effort: moves, not seconds. "fast": starts and descent. "default": and 4 to 16 short rounds of tabu search. "thorough":
+        effort: moves, not seconds. "fast": starts and descent. "default": and 4 to 24 short rounds of tabu search. "thorough":
             a second's worth of them, and branch and bound in pools of up to 300 clients.
         time_limit: seconds > 0 (the paper's tau_max); when they are over, the best cohort found so far is returned, with status
             "time_limit".
@@ -67,10 +69,15 @@ def solve(
     if time_limit is not None and not time_limit > 0:
         raise SelectionError(f"solver.time_limit must be > 0 seconds or None, got {time_limit}")
     rng = seed if isinstance(seed, np.random.Generator) else stream(seed, "select")
-    answer = _decide(problem, rng.permutation(problem.pool), effort, Clock(time_limit), rng)
+    few = few_of(problem)
+    answer = _decide(problem, rng.permutation(problem.pool), effort, Clock(time_limit), rng, few)
     cohort = answer.cohort
-    cohort.sort()
-    reached = objective(problem, cohort)
+    if few is None:
+        cohort.sort()
+        reached = objective(problem, cohort)
+    else:
+        pairs = few.kernels.conclude(few.matrix, cohort)
+        reached = problem.pair_weight * pairs - float(np.add.reduce(problem.balance_penalty[cohort]))
     return Solution(cohort, reached, reached + answer.slack, answer.status, perf_counter() - started)
 
 
@@ -82,19 +89,42 @@ class _Answer(NamedTuple):
     status: Status = "optimal"
 
 
-def _decide(problem: SelectionProblem, order: IntArray, effort: Effort, clock: Clock, rng: np.random.Generator) -> _Answer:
-    """Everything that needs no search; `order` decides between equals."""
+class Few(NamedTuple):
+    """What a pool of a few clients is decided with: compiled steps, since the calls of NumPy would cost more than the work."""
+
+    kernels: Any
+    matrix: FloatMatrix
+
+
+def few_of(problem: SelectionProblem) -> Few | None:
+    """None where the pool is larger, has so few choices that nothing need be compiled, or numba is not there."""
+    count, size, distances = len(problem.pool), problem.cohort_size, problem.distances
+    if count > FEW or not isinstance(distances, MatrixDistances) or comb(count, size) <= _TINY:
+        return None
+    kernels = load_kernels("fedgs.solver.small_kernels") if problem.pair_weight * distances.maximum > 0 else None
+    return None if kernels is None else Few(kernels, distances.matrix)
+
+
+def _decide(
+    problem: SelectionProblem, order: IntArray, effort: Effort, clock: Clock, rng: np.random.Generator, few: Few | None
+) -> _Answer:
+    """Everything that needs no search; `order` decides between equals, and may be overwritten."""
     size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
     if size == len(order):
         return _Answer(order)
     if size == 1 or weight * largest == 0:
         return _Answer(order[np.argsort(problem.balance_penalty[order], kind="stable")[:size]])
-    forced, clients, gains, left = _reduced(problem, order)
+    forced, clients, gains, left = reduced(problem, order, few)
     if left in (0, len(clients)):
         return _Answer(np.concatenate([forced, clients[:left]]))
     if left == 1:
         return _Answer(np.concatenate([forced, clients[np.argmax(gains)][None]]))
-    if comb(len(clients), left) <= _TINY:
+    choices = comb(len(clients), left)
+    if few is not None and choices <= _QUICK:
+        chosen = np.empty(left, dtype=np.int64)
+        few.kernels.try_all(few.matrix, clients, gains, chosen, 1e-12 * left * left * largest)
+        return _Answer(np.concatenate([forced, clients[chosen]]))
+    if choices <= _TINY:
         block = block_of(problem.distances, clients, clients)
         return _Answer(np.concatenate([forced, clients[plain.enumerate_all(block, gains, left)]]))
     found = _found(problem.distances, clients, gains, left, effort, clock, rng)
@@ -111,7 +141,8 @@ def _found(
     distances: Distances, clients: IntArray, gains: FloatArray, left: int, effort: Effort, clock: Clock, rng: np.random.Generator
 ) -> Found:
     """The search: a start and a bound from the tree, descent, tabu rounds; for "thorough" proofs before and after these."""
-    state = np.array([rng.bit_generator.random_raw() | 1], dtype=np.uint64)
+    state = np.empty(1, dtype=np.uint64)
+    state[0] = rng.bit_generator.random_raw() | 1
     given, bound = None, np.inf
     if distances.tree is not None:
         given, bound = best_on_forest(distances.tree, clients, gains, left, distances.maximum)
@@ -121,7 +152,7 @@ def _found(
     residual = _residual(distances, clients, gains, left)
     plan = planned(effort, len(clients), left, plain_numpy=load_kernels("fedgs.solver.kernels") is None)
     at_once = effort != "thorough" and clock.limit is None
-    found = search(residual, given, bound, plan if at_once else DESCENT, state, settle=at_once)
+    found = search(residual, given, bound, plan if at_once else DESCENT, state)
     if effort == "thorough":
         tighten(residual, found, always=True)
         prove(residual, found, PROOF_WORK if comb(len(clients), left) <= _SMALL else FIRST_PROOF_WORK, clock)
@@ -131,7 +162,7 @@ def _found(
         prove(residual, found, PROOF_WORK, clock)
     else:
         tighten(residual, found, always=False)
-    if not at_once and not clock.over():
+    if not clock.over():
         settle_ties(residual, found, state)
     return found
 
@@ -143,9 +174,16 @@ def _residual(distances: Distances, clients: IntArray, gains: FloatArray, left: 
     return Residual(np.ascontiguousarray(block_of(distances, clients, clients)), np.arange(len(clients)), gains, left, tolerance)
 
 
-def _reduced(problem: SelectionProblem, order: IntArray) -> tuple[IntArray, IntArray, FloatArray, int]:
-    """Clients that are in for certain; those that remain, their gains in units of distance, and how many of them are chosen."""
+def reduced(problem: SelectionProblem, order: IntArray, few: Few | None) -> tuple[IntArray, IntArray, FloatArray, int]:
+    """Clients that are in for certain; those that remain, their gains in units of distance, and how many of them are chosen.
+
+    Where the pool is of a few, `order` is overwritten.
+    """
     size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
+    if few is not None:
+        gains, cohort = problem.balance_penalty[order].astype(np.float64, copy=False), np.empty(size, dtype=np.int64)
+        taken, count = few.kernels.narrow(few.matrix, order, gains, weight, largest, cohort)
+        return cohort[:taken], order[:count], gains[:count], size - taken
     gains = np.negative(problem.balance_penalty[order], dtype=np.float64)
     forced, clients, left = order[:0], order, size
     if decides(gains, size, weight * largest):

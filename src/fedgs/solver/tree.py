@@ -48,12 +48,11 @@ def best_on_forest(
         chosen, value = plain_best_on_forest(linked(forest, apart), every, size)
         return chosen[clients].nonzero()[0], value
     order = forest.preorder
-    picked = np.zeros(len(clients), dtype=np.bool_)
-    if len(order.roots) == 1:
-        value = kernels.knapsack(order.up, order.above, order.place, clients, gains, chance, 0, len(order.up), size, picked)
-    else:
-        value = _shared_out(kernels, order, clients, gains, size, apart, chance, picked)
-    return picked.nonzero()[0], value
+    if len(order.roots) > 1:
+        return _shared_out(kernels, order, clients, gains, size, apart, chance)
+    best = np.empty(size, dtype=np.int64)
+    value = kernels.knapsack(order.up, order.above, order.place, clients, gains, chance, 0, len(order.up), best)
+    return best, value
 
 
 def linked(forest: SpanningForest, apart: float) -> SpanningForest:
@@ -110,9 +109,8 @@ def _shared_out(
     size: int,
     apart: float,
     chance: float,
-    picked: BoolArray,
-) -> float:
-    """The best choice on several trees; sets `picked`.
+) -> tuple[IntArray, float]:
+    """The best choice on several trees, and its value.
 
     Given k_T, the number chosen in tree T, T's value does not depend on the others, and pairs in different trees count
     apart/2·(r² - sum of k_T²). Trees of one client that can be chosen are shared out together.
@@ -122,15 +120,20 @@ def _shared_out(
     able = np.bincount(tree, minlength=len(roots))
     begins, ends = roots, np.append(roots[1:], len(up))
 
+    chosen = np.empty(size, dtype=np.int64)
+
     def best(begin: int, end: int, number: int) -> float:
-        return float(kernels.knapsack(up, above, place, clients, gains, chance, begin, end, number, picked))
+        """The best of one tree, which `chosen` begins with."""
+        return float(kernels.knapsack(up, above, place, clients, gains, chance, begin, end, chosen[:number]))
 
     if np.count_nonzero(able) == 1:
         only = int(tree[0])
-        return best(int(begins[only]), int(ends[only]), size)
+        value = best(int(begins[only]), int(ends[only]), size)
+        return chosen, value
     if _work((ends - begins)[able > 0], size) > _FOREST_WORK:  # as in `linked`
         up, above = np.where(up < 0, 0, up), np.where(up < 0, apart, above)
-        return best(0, len(up), size)
+        value = best(0, len(up), size)
+        return chosen, value
     alone = np.flatnonzero(able[tree] == 1)
     worth = gains[alone] + chance * alone**2
     ranked = np.argsort(-worth, kind="stable")[:size]
@@ -142,17 +145,14 @@ def _shared_out(
         own = [best(int(begins[one]), int(ends[one]), k) - apart * k * k / 2 for k in range(1, most + 1)]
         table, split = _merged(table, np.array([0.0, *own]), size)
         splits.append(split)
-    left, value = size, float(table[size]) + apart * size * size / 2
-    picked[:] = False
-    chosen = np.zeros_like(picked)
+    left, value, parts = size, float(table[size]) + apart * size * size / 2, []
     for one, split in zip(reversed(trees), reversed(splits), strict=True):
-        if split[left] > 0:
-            best(int(begins[one]), int(ends[one]), int(split[left]))
-            chosen |= picked & (tree == one)
-        left -= int(split[left])
-    picked[:] = chosen
-    picked[alone[:left]] = True
-    return value
+        number = int(split[left])
+        if number > 0:
+            best(int(begins[one]), int(ends[one]), number)
+            parts.append(chosen[:number].copy())
+        left -= number
+    return np.sort(np.concatenate([*parts, alone[:left]])), value
 
 
 def _merged(table: FloatArray, below: FloatArray, size: int) -> tuple[FloatArray, IntArray]:

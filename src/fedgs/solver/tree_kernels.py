@@ -13,17 +13,17 @@ from fedgs.compiling import compiled
 
 @compiled
 def knapsack(
-    up: Any, above: Any, place: Any, clients: Any, gains: Any, chance: float, start: int, stop: int, size: int, picked: Any
+    up: Any, above: Any, place: Any, clients: Any, gains: Any, chance: float, start: int, stop: int, chosen: Any
 ) -> float:
-    """The best choice of `size` positions of the tree at start..stop-1, by tree distances and gains; `picked` says which.
+    """The best `chosen` positions, ascending, of the tree at start..stop-1, by tree distances and gains; their value.
 
     f_v(k), the most that k choices below v give, gains above·k·(size-k) on the edge to the parent; children merge by max-plus
     convolution, the last first. The tables of what is not yet finished lie on a stack. Between equals decide bonuses of `chance`
     times the square of the position, which are part of the value. -inf where the tree has fewer to choose. O(n·size + p).
     """
-    count = stop - start
+    count, size = stop - start, len(chosen)
     amount, first, length = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
-    own = np.empty(count, np.float64)  # gains by vertex, NaN where nothing can be chosen
+    own = np.empty(count)  # gains by vertex, NaN where nothing can be chosen
     for a in range(count):
         own[a], amount[a], length[a] = np.nan, 0, -1  # no table yet
     for i in range(len(clients)):
@@ -38,7 +38,7 @@ def knapsack(
     if amount[0] < size:
         return -np.inf
     splits, offset = np.empty(room, np.int32), np.empty(count, np.int64)
-    stack, merged = np.empty(2 * count + 2, np.float64), np.empty(size + 1, np.float64)
+    stack, merged = np.empty(2 * count + 2), np.empty(size + 1)
     end = room = 0
     for a in range(count - 1, 0, -1):
         if amount[a] == 0:
@@ -76,8 +76,10 @@ def knapsack(
             parent = up[start + a] - start
             wanted[a] = splits[offset[a] + wanted[parent]]
             wanted[parent] -= wanted[a]
+    found = 0
     for i in range(len(clients)):
         a = place[clients[i]] - start
-        if 0 <= a < count:
-            picked[i] = wanted[a] > 0
+        if 0 <= a < count and wanted[a] > 0:
+            chosen[found] = i
+            found += 1
     return float(reached)

@@ -1,0 +1,134 @@
+"""Compiled steps for pools of a few clients, where a dozen NumPy calls cost more than the search. Loaded by `load_kernels`.
+
+They do what `reduction`, `plain.row_bound` and `plain.enumerate_all` do, which are their tests.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from fedgs.compiling import compiled
+
+
+@compiled
+def rank(value: float, top: Any, kept: int) -> None:
+    """Put `value` among top[:kept], the largest so far in descending order, if it is one of them."""
+    if value > top[kept - 1]:
+        place = kept - 1
+        while place > 0 and top[place - 1] < value:
+            top[place] = top[place - 1]
+            place -= 1
+        top[place] = value
+
+
+@compiled
+def narrow(H: Any, clients: Any, gains: Any, weight: float, largest: float, cohort: Any) -> tuple[int, int]:
+    """Decide what `solve.reduced` decides: how many clients are in for certain, and how many remain open.
+
+    `cohort` begins with the former; `clients` and `gains` with the latter, in their order. `gains` come as penalties, and go in
+    units of distance.
+    """
+    size, count, taken, unit = len(cohort), len(clients), 0, weight * largest
+    top = np.empty(size + 1)
+    for i in range(count):
+        gains[i] = -gains[i]
+    for turn in range(size + 1):
+        left, before = size - taken, taken
+        lowest = gains[0]
+        for k in range(left + 1):
+            top[k] = -np.inf
+        for i in range(count):
+            lowest = gains[i] if gains[i] < lowest else lowest
+            rank(gains[i], top, left + 1)
+        least, most = -np.inf, np.inf  # who is below is out, who is above is in
+        if top[0] - lowest > (left - 1) * unit:
+            delta = (left - 1) * unit * (1 + 1e-12) + 1e-14 * (top[0] if top[0] > -lowest else -lowest)
+            least, most = top[left - 1] - delta, top[left] + delta
+        total, count = count, 0
+        for i in range(total):
+            if gains[i] > most:
+                cohort[taken] = clients[i]
+                taken += 1
+            elif gains[i] >= least:
+                clients[count], gains[count] = clients[i], gains[i]
+                count += 1
+        if taken == size or size - taken == count:
+            break
+        if turn == 0:
+            first = gains[0]
+            for i in range(count):
+                gains[i] = (gains[i] - first) / weight
+            unit = largest
+        if taken == before:
+            break
+        for i in range(count):
+            added = 0.0
+            for place in range(before, taken):
+                added += H[cohort[place], clients[i]]
+            gains[i] += added
+    return taken, count
+
+
+@compiled
+def row_bound(H: Any, clients: Any, gains: Any, size: int) -> float:
+    """A value that no choice exceeds: each position counts half of its r-1 longest pairs. r >= 2."""
+    top, best = np.empty(size), np.empty(size)
+    for k in range(size):
+        best[k] = -np.inf
+    for i in range(len(clients)):
+        for k in range(size - 1):
+            top[k] = 0.0
+        for j in range(len(clients)):
+            rank(H[clients[i], clients[j]], top, size - 1)
+        each = gains[i]
+        for k in range(size - 1):
+            each += top[k] / 2
+        rank(each, best, size)
+    bound = 0.0
+    for k in range(size):
+        bound += best[k]
+    return bound
+
+
+@compiled
+def conclude(H: Any, cohort: Any) -> float:
+    """Put the cohort in ascending order; the sum of its pairs' distances."""
+    for a in range(len(cohort)):
+        client, b = cohort[a], a
+        while b > 0 and cohort[b - 1] > client:
+            cohort[b] = cohort[b - 1]
+            b -= 1
+        cohort[b] = client
+    total = 0.0
+    for a in range(len(cohort)):
+        for b in range(a):
+            total += H[cohort[a], cohort[b]]
+    return total
+
+
+@compiled
+def try_all(H: Any, clients: Any, gains: Any, chosen: Any, tolerance: float) -> float:
+    """The best of all choices by trying every one, the first of those within `tolerance`: without any bound. O(comb(p, r)·r)."""
+    count, size = len(gains), len(chosen)
+    at, sums = np.empty(size, np.int64), np.empty(size + 1)
+    sums[0] = 0.0
+    best, depth = -np.inf, 0
+    at[0] = -1
+    while depth >= 0:
+        at[depth] += 1
+        if at[depth] > count - size + depth:
+            depth -= 1
+            continue
+        total = sums[depth] + gains[at[depth]]
+        for place in range(depth):
+            total += H[clients[at[place]], clients[at[depth]]]
+        if depth == size - 1:
+            if total > best + tolerance:
+                best = total
+                for place in range(size):
+                    chosen[place] = at[place]
+        else:
+            sums[depth + 1] = total
+            at[depth + 1] = at[depth]
+            depth += 1
+    return best
