@@ -29,11 +29,12 @@ def run(code: str, folder: Path, **environment: str) -> subprocess.CompletedProc
 
 
 def test_the_first_compilation_is_announced_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "kern.py").write_text(FUNCTION)
-    code = "from fedgs.compiling import load_kernels; k = load_kernels('kern'); load_kernels('kern'); print(k.double(4))"
+    for name in ("kern", "other"):
+        (tmp_path / f"{name}.py").write_text(FUNCTION)
+    code = "from fedgs.compiling import load_kernels as l; print(l('kern').double(4), l('kern').double(5), l('other').double(6))"
     first = run(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
-    assert first.stdout == "8\n"
-    assert first.stderr == "compiling kern with numba: some seconds, once\n"
+    assert first.stdout == "8 10 12\n"
+    assert first.stderr == "compiling kern, and what else is needed, with numba: some seconds, once\n"
     assert run(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache")).stderr == ""
 
 

@@ -16,6 +16,7 @@ __all__ = ["compiled", "inlined", "load_kernels", "numba_installed"]
 _log = logging.getLogger("fedgs")
 _lock = threading.RLock()
 _warned: list[bool] = []
+_announced: list[bool] = []
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -91,7 +92,7 @@ def inlined(function: F) -> F:
 
 @cache
 def load_kernels(name: str) -> ModuleType | None:
-    """The module of kernels `name`, or None where numba is not there or does not work; says once that compiling takes seconds.
+    """The module of kernels `name`, or None where numba is not there or does not work; says once in a process that compiling takes seconds.
 
     >>> load_kernels("fedgs.graph.kernels") is None or numba_installed()
     True
@@ -103,8 +104,9 @@ def load_kernels(name: str) -> ModuleType | None:
     except ImportError as error:
         warnings.warn(f"numba is installed but does not work here, so NumPy does the work: {error}", RuntimeWarning)
         return None
-    if not _in_cache(kernels):
-        _log.warning("compiling %s with numba: some seconds, once", name)
+    if not _in_cache(kernels) and not _announced:
+        _announced.append(True)
+        _log.warning("compiling %s, and what else is needed, with numba: some seconds, once", name)
     return kernels
 
 

@@ -25,13 +25,11 @@ def rank(value: float, top: Any, kept: int) -> None:
 def narrow(H: Any, clients: Any, gains: Any, weight: float, largest: float, cohort: Any) -> tuple[int, int]:
     """Decide what `solve.reduced` decides: how many clients are in for certain, and how many remain open.
 
-    `cohort` begins with the former; `clients` and `gains` with the latter, in their order. `gains` come as penalties, and go in
+    `cohort` begins with the former; `clients` and `gains` with the latter, in their order; `gains` come as they are, and go in
     units of distance.
     """
     size, count, taken, unit = len(cohort), len(clients), 0, weight * largest
     top = np.empty(size + 1)
-    for i in range(count):
-        gains[i] = -gains[i]
     for turn in range(size + 1):
         left, before = size - taken, taken
         lowest = gains[0]

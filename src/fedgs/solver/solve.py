@@ -177,16 +177,16 @@ def _residual(distances: Distances, clients: IntArray, gains: FloatArray, left: 
 def reduced(problem: SelectionProblem, order: IntArray, few: Few | None) -> tuple[IntArray, IntArray, FloatArray, int]:
     """Clients that are in for certain; those that remain, their gains in units of distance, and how many of them are chosen.
 
-    Where the pool is of a few, `order` is overwritten.
+    Where the pool is of a few, `order` may be overwritten.
     """
     size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
-    if few is not None:
-        gains, cohort = problem.balance_penalty[order].astype(np.float64, copy=False), np.empty(size, dtype=np.int64)
-        taken, count = few.kernels.narrow(few.matrix, order, gains, weight, largest, cohort)
-        return cohort[:taken], order[:count], gains[:count], size - taken
     gains = np.negative(problem.balance_penalty[order], dtype=np.float64)
     forced, clients, left = order[:0], order, size
     if decides(gains, size, weight * largest):
+        if few is not None:
+            cohort = np.empty(size, dtype=np.int64)
+            taken, count = few.kernels.narrow(few.matrix, order, gains, weight, largest, cohort)
+            return cohort[:taken], order[:count], gains[:count], size - taken
         always, opened = reduce(gains, size, weight * largest)
         forced, clients, gains, left = order[always], order[opened], gains[opened], size - len(always)
         if left in (0, len(clients)):
