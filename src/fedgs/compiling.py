@@ -92,7 +92,9 @@ def inlined(function: F) -> F:
 
 @cache
 def load_kernels(name: str) -> ModuleType | None:
-    """The module of kernels `name`, or None where numba is not there or does not work; says once in a process that compiling takes seconds.
+    """The module of kernels `name`, or None where numba is not there or does not work.
+
+    Says, once in a process, that compiling takes seconds.
 
     >>> load_kernels("fedgs.graph.kernels") is None or numba_installed()
     True
