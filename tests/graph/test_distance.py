@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import graph as oracle
 
+from fedgs.compiling import load_kernels
 from fedgs.errors import GraphError
 from fedgs.graph import MatrixDistances, checked_once, graph_distance, shortest_paths
 from fedgs.graph import distances as distances_module
@@ -37,6 +38,17 @@ def test_fast_routes_equal_the_plain_loop(count: int, density: float, spread: fl
     fast = shortest_paths(lengths)
     np.testing.assert_allclose(fast, floyd_warshall(lengths.copy()), rtol=1e-12)
     assert np.array_equal(fast, fast.T)
+
+
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 127, 129, 193])
+@pytest.mark.parametrize("density", [0.03, 0.5, 1.0])
+def test_blocks_end_where_the_matrix_ends(count: int, density: float) -> None:
+    kernels = load_kernels("fedgs.graph.kernels") or pytest.skip("numba is not installed")
+    lengths = random_lengths(count, density=density, seed=count)
+    blocked = lengths.copy()
+    kernels.floyd_warshall_blocked(blocked)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(blocked, floyd_warshall(lengths.copy()), rtol=1e-12)
+    assert np.array_equal(blocked, blocked.T)
 
 
 def test_zero_length_is_an_edge() -> None:

@@ -182,58 +182,85 @@ def dijkstra_rows(starts: Any, ends: Any, weights: Any, matrix: Any) -> None:
 
 
 @compiled
-def relax(lengths: Any, i0: int, i1: int, k0: int, k1: int, j0: int, j1: int) -> None:
-    """One block step of Floyd-Warshall, one middle k after the other: rows i, columns j."""
-    for k in range(k0, k1):
-        through = lengths[k, j0:j1]
-        for i in range(i0, i1):
-            first = lengths[i, k]
-            row = lengths[i, j0:j1]
-            for j in range(len(row)):
-                row[j] = min(row[j], first + through[j])
+def relax_tile(lengths: Any, i0: int, i1: int, j0: int, j1: int, column: Any, tile: Any) -> None:
+    """Paths of rows i0..i1-1 to columns j0..j1-1 by way of a block of middles: `column` to them, `tile` from them.
+
+    Two rows and four middles at once, so that what is loaded is used twice and what is stored has been improved four times.
+    """
+    for i in range(i0, i1 - 1, 2):
+        upper, lower = lengths[i, j0:j1], lengths[i + 1, j0:j1]
+        for k in range(0, _BLOCK, 4):
+            a, b, c, d = column[i, k], column[i, k + 1], column[i, k + 2], column[i, k + 3]
+            e, f, g, h = column[i + 1, k], column[i + 1, k + 1], column[i + 1, k + 2], column[i + 1, k + 3]
+            for j in range(len(upper)):
+                w, x, y, z = tile[k, j], tile[k + 1, j], tile[k + 2, j], tile[k + 3, j]
+                upper[j] = min(min(min(min(upper[j], a + w), b + x), c + y), d + z)
+                lower[j] = min(min(min(min(lower[j], e + w), f + x), g + y), h + z)
+    if (i1 - i0) % 2 == 1:
+        last = lengths[i1 - 1, j0:j1]
+        for k in range(_BLOCK):
+            first = column[i1 - 1, k]
+            for j in range(len(last)):
+                last[j] = min(last[j], first + tile[k, j])
 
 
 @compiled
-def relax_eight(lengths: Any, i0: int, i1: int, k0: int, j0: int, j1: int) -> None:
-    """The same for the eight middles k0..k0+7 at once, where neither rows nor columns are among them: fewer stores."""
-    a, b, c, d = lengths[k0, j0:j1], lengths[k0 + 1, j0:j1], lengths[k0 + 2, j0:j1], lengths[k0 + 3, j0:j1]
-    e, f, g, h = lengths[k0 + 4, j0:j1], lengths[k0 + 5, j0:j1], lengths[k0 + 6, j0:j1], lengths[k0 + 7, j0:j1]
-    for i in range(i0, i1):
-        row = lengths[i, j0:j1]
-        to_a, to_b, to_c, to_d = lengths[i, k0], lengths[i, k0 + 1], lengths[i, k0 + 2], lengths[i, k0 + 3]
-        to_e, to_f, to_g, to_h = lengths[i, k0 + 4], lengths[i, k0 + 5], lengths[i, k0 + 6], lengths[i, k0 + 7]
-        for j in range(len(row)):
-            x = min(min(to_a + a[j], to_b + b[j]), min(to_c + c[j], to_d + d[j]))
-            y = min(min(to_e + e[j], to_f + f[j]), min(to_g + g[j], to_h + h[j]))
-            row[j] = min(row[j], min(x, y))
-
-
-@compiled
-def mirror(lengths: Any, i0: int, i1: int, j0: int, j1: int) -> None:
-    """Copy the block (i, j) to (j, i)."""
-    for i in range(i0, i1):
-        for j in range(j0, j1):
-            lengths[j, i] = lengths[i, j]
+def relax_middles(square: Any, tile: Any, width: int) -> None:
+    """Paths from a block's middles to the columns of `tile`, one middle after the other; `square`: between the middles."""
+    for k in range(width):
+        for i in range(width):
+            first = square[i, k]
+            for j in range(_BLOCK):
+                tile[i, j] = min(tile[i, j], first + tile[k, j])
 
 
 @compiled
 def floyd_warshall_blocked(lengths: Any) -> None:
-    """All-pairs shortest paths in place, symmetric, in blocks that stay in the cache. O(N³)."""
+    """All-pairs shortest paths in place, symmetric. O(N³).
+
+    Blocks of middles one after the other. The distances from a block's middles to all are copied, once lying (in square tiles,
+    that stay in the cache) and once standing; the matrix is worked on below the diagonal, and mirrored in the end. What lies
+    beyond its edge is inf.
+    """
     count = len(lengths)
-    for k0 in range(0, count, _BLOCK):
-        k1 = min(k0 + _BLOCK, count)
-        eights = k1 - (k1 - k0) % 8
-        relax(lengths, k0, k1, k0, k1, k0, k1)
-        for j0 in range(0, count, _BLOCK):
-            if j0 != k0:
-                j1 = min(j0 + _BLOCK, count)
-                relax(lengths, k0, k1, k0, k1, j0, j1)
-                mirror(lengths, k0, k1, j0, j1)
-        for i0 in range(0, count, _BLOCK):
-            for j0 in range(0, i0 + 1, _BLOCK):
-                if i0 != k0 and j0 != k0:
-                    i1, j1 = min(i0 + _BLOCK, count), min(j0 + _BLOCK, count)
-                    for k in range(k0, eights, 8):
-                        relax_eight(lengths, i0, i1, k, j0, j1)
-                    relax(lengths, i0, i1, eights, k1, j0, j1)
-                    mirror(lengths, i0, i1, j0, j1)
+    tiles = (count + _BLOCK - 1) // _BLOCK
+    row, column = np.empty((tiles, _BLOCK, _BLOCK)), np.empty((count, _BLOCK))
+    for t in range(tiles):
+        for k in range(_BLOCK):
+            for j in range(_BLOCK):
+                row[t, k, j] = np.inf
+    for own in range(tiles):
+        k0, k1 = own * _BLOCK, min((own + 1) * _BLOCK, count)
+        width = k1 - k0
+        for k in range(width):
+            for j in range(k1):
+                row[j // _BLOCK, k, j % _BLOCK] = lengths[k0 + k, j]
+        for i in range(k1, count):
+            for k in range(width):
+                row[i // _BLOCK, k, i % _BLOCK] = lengths[i, k0 + k]
+        relax_middles(row[own], row[own], width)
+        for t in range(tiles):
+            for k in range(width, _BLOCK):  # in the last block
+                for j in range(_BLOCK):
+                    row[t, k, j] = np.inf
+            if t != own:
+                relax_middles(row[own], row[t], width)
+        for i in range(count):
+            for k in range(_BLOCK):
+                column[i, k] = row[i // _BLOCK, k, i % _BLOCK]
+        for k in range(width):
+            for j in range(k1):
+                lengths[k0 + k, j] = row[j // _BLOCK, k, j % _BLOCK]
+        for i in range(k1, count):
+            for k in range(width):
+                lengths[i, k0 + k] = column[i, k]
+        for below in range(tiles):
+            for t in range(below + 1):
+                if below != own and t != own:
+                    i0, j0 = below * _BLOCK, t * _BLOCK
+                    relax_tile(lengths, i0, min(i0 + _BLOCK, count), j0, min(j0 + _BLOCK, count), column, row[t])
+    for below in range(tiles):
+        for t in range(below):
+            for i in range(below * _BLOCK, min((below + 1) * _BLOCK, count)):
+                for j in range(t * _BLOCK, (t + 1) * _BLOCK):
+                    lengths[j, i] = lengths[i, j]
