@@ -35,10 +35,10 @@ def test_compiled_search_makes_the_same_moves(seed: int, kernels: object) -> Non
     chosen, states = np.full(size, -1), [np.array([seed + 7], dtype=np.uint64) for _ in range(2)]
     starts = 2 + seed % 3 % 2
     firsts = [*(-1, -2)[: starts - 1], plain.Xorshift(states[1]).below(count)]
-    value = kernels.search(W, np.arange(count), gains, chosen, -np.inf, starts, 0, 0, STYLE, states[0], np.inf, 1e-9)  # type: ignore[attr-defined]
+    value, _ = kernels.search(W, np.arange(count), gains, chosen, -np.inf, starts, 0, 0, 1 << 62, STYLE, states[0], np.inf, 1e-9)  # type: ignore[attr-defined]
     expected, reached = plain.descend(W, gains, size, [], firsts, 1e-9)
     assert (value, chosen.tolist()) == (reached, expected.tolist())
-    value = kernels.search(W, np.arange(count), gains, chosen, value, 0, 5, 20, STYLE, states[0], np.inf, 1e-9)  # type: ignore[attr-defined]
+    value, _ = kernels.search(W, np.arange(count), gains, chosen, value, 0, 5, 20, 1 << 62, STYLE, states[0], np.inf, 1e-9)  # type: ignore[attr-defined]
     expected, reached = plain.iterate(
         W, gains, expected, reached, rounds=5, idle=20, style=STYLE, state=states[1], target=np.inf, tolerance=1e-9
     )

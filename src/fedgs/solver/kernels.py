@@ -52,17 +52,18 @@ def search(
     starts: int,
     rounds: int,
     idle: int,
+    enough: int,
     style: Any,
     state: Any,
     target: float,
     tolerance: float,
-) -> float:
+) -> tuple[float, int]:
     """Starts with best-swap descent, then rounds of (perturbation, tabu walk) from the best choice so far.
 
     The starts: `chosen` as it comes, where `value` is -inf and chosen[0] >= 0; then, with starts = 3, greedy choices that begin
     with the largest gain, with the position farthest from that (starts = 2 leaves this out), and with any. `chosen` gets the
-    best, in any order; its value is returned. To go on later, call with that value and starts = 0. For `style` see
-    `residual.Plan`.
+    best, in any order; its value is returned, and how many rows were looked at; once that is `enough`, nothing more is begun.
+    To go on later, call with that value and starts = 0. For `style` see `residual.Plan`.
     """
     count, size = len(ids), len(chosen)
     inside, outside, adds, open = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count), np.empty(count)
@@ -74,10 +75,10 @@ def search(
     for j in range(count):
         near[rows, j] = 0.0
         known[j] = 0
-    farthest = -1
+    farthest, looked = -1, 0
     drawn = below(state, count) if starts > 0 else -1
     for task in range(-1, starts + rounds):
-        if value >= target - tolerance:
+        if value >= target - tolerance or looked >= enough:
             break
         if task == -1 and (chosen[0] < 0 or value > -np.inf):
             continue
@@ -158,6 +159,7 @@ def search(
             # Exchanges of twins are left out: positions next to each other whose exchange changes nothing would use up the moves.
             # Of equal changes, that of the smallest positions is taken, whatever their order in `ins`. O(p·r) at worst.
             leave, enter, change = -1, -1, -np.inf
+            looked += 3  # with the update
             for j in range(count):
                 open[j] = adds[j] if hold[j] <= now else -np.inf
             top_open = highest(open, near, rows)
@@ -170,7 +172,7 @@ def search(
                 own = adds[ins[place]]
                 if stay[place] > now or top_open - own < change or turn == lowest:
                     continue
-                row = slot[place]
+                row, looked = slot[place], looked + 1
                 top, at = highest(open, near, row), -1
                 if abs(top - own) <= tolerance:  # perhaps a twin
                     top = -np.inf
@@ -207,7 +209,7 @@ def search(
             value = current
             for place in range(size):
                 chosen[place] = ins[place]
-    return value
+    return value, looked
 
 
 @compiled

@@ -38,6 +38,7 @@ _BOUND_POOL = 300  # the row bound costs more than the search above
 _LARGE = 1000  # positions
 _PIECE = 4_000_000  # distances copied at once
 _TRIED = 5_000_000  # pairs looked at when all choices are tried in NumPy: some tenths of a second
+_THOROUGH = 1_400_000_000  # distances looked at by the search
 _SLICE = 20_000_000  # distances looked at between two looks at the clock
 
 
@@ -112,21 +113,24 @@ class Plan:
     """How long and in what manner to search.
 
     Attributes:
-        rounds: of perturbation and tabu search.
+        rounds: of perturbation and tabu search, at most.
         idle: moves without improvement that end a round.
+        rows: of distances looked at by compiled code, after which no further round begins.
         style: for how many moves a client that left stays out (least, number of values), for how many one that came stays in
             (least, number of values), how many clients a perturbation exchanges (least, most).
     """
 
     rounds: int
     idle: int
+    rows: int
     style: IntArray
 
 
 _MANY = 500  # positions, from which on starts and rounds are fewer and perturbations weaker
 # In pools up to this size, for choices up to that size: rounds, idle moves.
 _SHORT = {(16, 16): (12, 3), (40, 6): (16, 3), (40, 40): (24, 6), (80, 80): (18, 25), (170, 170): (12, 25), (499, 499): (9, 25)}
-DESCENT = Plan(0, 0, np.zeros(6, dtype=np.int64))
+_ALL = 1 << 62  # rows
+DESCENT = Plan(0, 0, _ALL, np.zeros(6, dtype=np.int64))
 
 
 def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan, state: Any) -> Found:
@@ -146,13 +150,13 @@ def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan,
         _rounds(residual, found, plan, state)
     else:
         chosen = np.full(residual.size, -1) if given is None else given
-        found = Found(chosen, _search(kernels, residual, chosen, -np.inf, plan, state, bound, starts), bound)
+        found = Found(chosen, _search(kernels, residual, chosen, -np.inf, plan, state, bound, starts)[0], bound)
     return found
 
 
 @lru_cache(maxsize=1024)
 def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan:
-    """Short rounds from strong perturbations, or, for "thorough", about 10⁵ moves in long rounds: half a second at 500 clients.
+    """Short rounds from strong perturbations, or, for "thorough", long rounds until so many rows were looked at: about a second.
 
     Small pools are searched best by rounds of a few moves.
 
@@ -168,32 +172,36 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
         if count >= _MANY:  # that would take long
             least, most = 2, swaps
         tenures = (2, 3, 0, 1) if count <= 40 else (5, 10, 2, 3)
-        return Plan(0 if effort == "fast" else rounds, idle, np.array([*tenures, least, most]))
+        return Plan(0 if effort == "fast" else rounds, idle, _ALL, np.array([*tenures, least, most]))
     idle = min(max(30 * min(size, count - size), 100), 1500)
     stay = min(size // 10, 5)
     rounds = max(10, 130_000_000 // ((count + 100) * idle))
-    return Plan(rounds // 10 if plain_numpy else rounds, idle, np.array([15, 10, 1 + stay, 1 + stay, 1, swaps]))
+    style = np.array([15, 10, 1 + stay, 1 + stay, 1, swaps])
+    if plain_numpy:
+        return Plan(rounds // 10, idle, _ALL, style)
+    return Plan(10 * rounds, idle, int(_THOROUGH // (count + 100)), style)
 
 
 def improve(residual: Residual, found: Found, plan: Plan, clock: Clock, state: Any) -> None:
     """The plan's rounds from the best choice so far, until the bound is met or the time is over."""
-    rounds = plan.rounds
+    rounds, rows = plan.rounds, plan.rows
     at_once = rounds if clock.limit is None else max(1, _SLICE // (8 * plan.idle * len(residual)))
-    while rounds > 0 and not found.proven(residual.tolerance) and not clock.over():
-        now = replace(plan, rounds=min(rounds, at_once))
-        _rounds(residual, found, now, state)
+    while rounds > 0 and rows > 0 and not found.proven(residual.tolerance) and not clock.over():
+        now = replace(plan, rounds=min(rounds, at_once), rows=rows)
+        rows -= _rounds(residual, found, now, state)
         rounds -= now.rounds
 
 
-def _rounds(residual: Residual, found: Found, plan: Plan, state: Any) -> None:
+def _rounds(residual: Residual, found: Found, plan: Plan, state: Any) -> int:
     kernels = load_kernels("fedgs.solver.kernels")
     if kernels is None:
         found.chosen, found.value = plain.iterate(
             residual.block(), residual.gains, found.chosen, found.value, rounds=plan.rounds, idle=plan.idle, style=plan.style,
             state=state, target=found.bound, tolerance=residual.tolerance,
         )  # fmt: skip
-    else:
-        found.value = _search(kernels, residual, found.chosen, found.value, plan, state, found.bound)
+        return 0
+    found.value, looked = _search(kernels, residual, found.chosen, found.value, plan, state, found.bound)
+    return looked
 
 
 def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
@@ -257,7 +265,10 @@ def settle_ties(residual: Residual, found: Found, state: Any) -> None:
 
 def _search(
     kernels: Any, residual: Residual, chosen: IntArray, value: float, plan: Plan, state: Any, target: float, starts: int = 0
-) -> float:  # fmt: skip
-    matrix, ids, gains, tolerance = residual.matrix, residual.ids, residual.gains, residual.tolerance
-    rounds, idle, style = plan.rounds, plan.idle, plan.style
-    return float(kernels.search(matrix, ids, gains, chosen, value, starts, rounds, idle, style, state, target, tolerance))
+) -> tuple[float, int]:
+    """The value of what is now `chosen`, and how many rows were looked at."""
+    value, looked = kernels.search(
+        residual.matrix, residual.ids, residual.gains, chosen, value, starts, plan.rounds, plan.idle, plan.rows, plan.style,
+        state, target, residual.tolerance,
+    )  # fmt: skip
+    return value, looked

@@ -50,7 +50,7 @@ def solve(
 
     Args:
         problem: what to maximise.
-        effort: moves, not seconds. "fast": starts and descent. "default": and 4 to 24 short rounds of tabu search. "thorough":
+        effort: work, not seconds. "fast": starts and descent. "default": and 4 to 24 short rounds of tabu search. "thorough":
             a second's worth of them, and branch and bound in pools of up to 300 clients.
         time_limit: seconds > 0 (the paper's tau_max); when they are over, the best cohort found so far is returned, with status
             "time_limit".
