@@ -44,5 +44,5 @@ def test_the_table_has_a_line_for_each_graph_and_scale() -> None:
 
 
 def test_unknown_sizes_are_named() -> None:
-    with pytest.raises(SelectionError, match="sizes must be among 30, 100, 200, 1000, 10000, got 31"):
+    with pytest.raises(SelectionError, match="clients must be among 30, 100, 200, 1000, 10000, got 31"):
         run((31,))

@@ -140,7 +140,7 @@ def run(sizes: tuple[int, ...] = (30, 100, 200, 1000), *, rounds: int = 8, seed:
     """
     unknown = [clients for clients in sizes if clients not in _SIZES]
     if unknown:
-        raise SelectionError(f"sizes must be among {', '.join(map(str, _SIZES))}, got {unknown[0]}")
+        raise SelectionError(f"clients must be among {', '.join(map(str, _SIZES))}, got {unknown[0]}")
     rows = []
     for clients in sizes:
         cohort = _SIZES[clients]

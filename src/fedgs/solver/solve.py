@@ -185,7 +185,7 @@ def reduced(problem: SelectionProblem, order: IntArray, few: Few | None) -> tupl
     if decides(gains, size, weight * largest):
         if few is not None:
             cohort = np.empty(size, dtype=np.int64)
-            taken, count = few.kernels.narrow(few.matrix, order, gains, weight, largest, cohort)
+            taken, count = few.kernels.narrow(few.matrix, order, gains, float(weight), largest, cohort)
             return cohort[:taken], order[:count], gains[:count], size - taken
         always, opened = reduce(gains, size, weight * largest)
         forced, clients, gains, left = order[always], order[opened], gains[opened], size - len(always)
