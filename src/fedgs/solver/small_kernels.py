@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedgs.compiling import compiled
+from fedgs.solver.kernels import below
 
 
 @compiled
@@ -19,6 +20,28 @@ def rank(value: float, top: Any, kept: int) -> None:
             top[place] = top[place - 1]
             place -= 1
         top[place] = value
+
+
+@compiled
+def begin(clients: Any, penalty: Any, weight: float, spread: float, state: Any, gains: Any) -> bool:
+    """Put the clients in an order drawn by chance; `gains`: their negative penalties. Whether these differ by more than `spread`.
+
+    If not, nothing can be decided before the search, and the gains are in units of distance, the first one's subtracted.
+    """
+    for i in range(len(clients) - 1, 0, -1):
+        j = below(state, i + 1)
+        clients[i], clients[j] = clients[j], clients[i]
+    lowest, highest = np.inf, -np.inf
+    for i in range(len(clients)):
+        gains[i] = -penalty[clients[i]]
+        lowest = gains[i] if gains[i] < lowest else lowest
+        highest = gains[i] if gains[i] > highest else highest
+    if highest - lowest > spread:
+        return True
+    first = gains[0]
+    for i in range(len(clients)):
+        gains[i] = (gains[i] - first) / weight
+    return False
 
 
 @compiled
@@ -89,19 +112,20 @@ def row_bound(H: Any, clients: Any, gains: Any, size: int) -> float:
 
 
 @compiled
-def conclude(H: Any, cohort: Any) -> float:
-    """Put the cohort in ascending order; the sum of its pairs' distances."""
+def conclude(H: Any, penalty: Any, weight: float, cohort: Any) -> float:
+    """Put the cohort in ascending order; its objective."""
     for a in range(len(cohort)):
         client, b = cohort[a], a
         while b > 0 and cohort[b - 1] > client:
             cohort[b] = cohort[b - 1]
             b -= 1
         cohort[b] = client
-    total = 0.0
+    pairs = prices = 0.0
     for a in range(len(cohort)):
+        prices += penalty[cohort[a]]
         for b in range(a):
-            total += H[cohort[a], cohort[b]]
-    return total
+            pairs += H[cohort[a], cohort[b]]
+    return weight * pairs - prices
 
 
 @compiled

@@ -70,14 +70,13 @@ def solve(
         raise SelectionError(f"solver.time_limit must be > 0 seconds or None, got {time_limit}")
     rng = seed if isinstance(seed, np.random.Generator) else stream(seed, "select")
     few = few_of(problem)
-    answer = _decide(problem, rng.permutation(problem.pool), effort, Clock(time_limit), rng, few)
+    answer = _decide(problem, few, effort, Clock(time_limit), rng)
     cohort = answer.cohort
     if few is None:
         cohort.sort()
         reached = objective(problem, cohort)
     else:
-        pairs = few.kernels.conclude(few.matrix, cohort)
-        reached = problem.pair_weight * pairs - float(np.add.reduce(problem.balance_penalty[cohort]))
+        reached = few.kernels.conclude(few.matrix, few.penalty, few.weight, cohort)
     return Solution(cohort, reached, reached + answer.slack, answer.status, perf_counter() - started)
 
 
@@ -90,10 +89,19 @@ class _Answer(NamedTuple):
 
 
 class Few(NamedTuple):
-    """What a pool of a few clients is decided with: compiled steps, since the calls of NumPy would cost more than the work."""
+    """What a pool of a few clients is decided with: compiled steps, since the calls of NumPy would cost more than the work.
+
+    Attributes:
+        kernels: the steps.
+        matrix: (N, N) distances.
+        penalty: (N,) z_k, in the one form that kernels are compiled for.
+        weight: of a pair.
+    """
 
     kernels: Any
     matrix: FloatMatrix
+    penalty: FloatArray
+    weight: float
 
 
 def few_of(problem: SelectionProblem) -> Few | None:
@@ -101,20 +109,29 @@ def few_of(problem: SelectionProblem) -> Few | None:
     count, size, distances = len(problem.pool), problem.cohort_size, problem.distances
     if count > FEW or not isinstance(distances, MatrixDistances) or comb(count, size) <= _TINY:
         return None
-    kernels = load_kernels("fedgs.solver.small_kernels") if problem.pair_weight * distances.maximum > 0 else None
-    return None if kernels is None else Few(kernels, distances.matrix)
+    weight, penalty = float(problem.pair_weight), problem.balance_penalty
+    kernels = load_kernels("fedgs.solver.small_kernels") if weight * distances.maximum > 0 else None
+    if kernels is None:
+        return None
+    if not (penalty.flags.carray and penalty.dtype == np.float64):
+        penalty = np.array(penalty, dtype=np.float64)
+    return Few(kernels, distances.matrix, penalty, weight)
 
 
-def _decide(
-    problem: SelectionProblem, order: IntArray, effort: Effort, clock: Clock, rng: np.random.Generator, few: Few | None
-) -> _Answer:
-    """Everything that needs no search; `order` decides between equals, and may be overwritten."""
+def _decide(problem: SelectionProblem, few: Few | None, effort: Effort, clock: Clock, rng: np.random.Generator) -> _Answer:
+    """Everything that needs no search. Clients are put in an order drawn by chance, which decides between equals."""
     size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
-    if size == len(order):
-        return _Answer(order)
-    if size == 1 or weight * largest == 0:
-        return _Answer(order[np.argsort(problem.balance_penalty[order], kind="stable")[:size]])
-    forced, clients, gains, left = reduced(problem, order, few)
+    state = np.empty(1, dtype=np.uint64)
+    state[0] = rng.bit_generator.random_raw() | 1
+    if few is None:
+        order = rng.permutation(problem.pool)
+        if size == len(order):
+            return _Answer(order)
+        if size == 1 or weight * largest == 0:
+            return _Answer(order[np.argsort(problem.balance_penalty[order], kind="stable")[:size]])
+        forced, clients, gains, left = reduced(problem, order)
+    else:
+        forced, clients, gains, left = reduced_few(problem, few, state)
     if left in (0, len(clients)):
         return _Answer(np.concatenate([forced, clients[:left]]))
     if left == 1:
@@ -127,7 +144,7 @@ def _decide(
     if choices <= _TINY:
         block = block_of(problem.distances, clients, clients)
         return _Answer(np.concatenate([forced, clients[plain.enumerate_all(block, gains, left)]]))
-    found = _found(problem.distances, clients, gains, left, effort, clock, rng)
+    found = _found(problem.distances, clients, gains, left, effort, clock, state, rng)
     cohort = clients[found.chosen] if len(forced) == 0 else np.concatenate([forced, clients[found.chosen]])
     status: Status = "time_limit" if clock.fired else "bounded" if isfinite(found.bound) else "feasible"
     if not isfinite(found.bound):
@@ -138,11 +155,10 @@ def _decide(
 
 
 def _found(
-    distances: Distances, clients: IntArray, gains: FloatArray, left: int, effort: Effort, clock: Clock, rng: np.random.Generator
-) -> Found:
+    distances: Distances, clients: IntArray, gains: FloatArray, left: int, effort: Effort, clock: Clock, state: Any,
+    rng: np.random.Generator,
+) -> Found:  # fmt: skip
     """The search: a start and a bound from the tree, descent, tabu rounds; for "thorough" proofs before and after these."""
-    state = np.empty(1, dtype=np.uint64)
-    state[0] = rng.bit_generator.random_raw() | 1
     given, bound = None, np.inf
     if distances.tree is not None:
         given, bound = best_on_forest(distances.tree, clients, gains, left, distances.maximum)
@@ -174,19 +190,12 @@ def _residual(distances: Distances, clients: IntArray, gains: FloatArray, left: 
     return Residual(np.ascontiguousarray(block_of(distances, clients, clients)), np.arange(len(clients)), gains, left, tolerance)
 
 
-def reduced(problem: SelectionProblem, order: IntArray, few: Few | None) -> tuple[IntArray, IntArray, FloatArray, int]:
-    """Clients that are in for certain; those that remain, their gains in units of distance, and how many of them are chosen.
-
-    Where the pool is of a few, `order` may be overwritten.
-    """
+def reduced(problem: SelectionProblem, order: IntArray) -> tuple[IntArray, IntArray, FloatArray, int]:
+    """Clients that are in for certain; those that remain, their gains in units of distance, and how many of them are chosen."""
     size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
     gains = np.negative(problem.balance_penalty[order], dtype=np.float64)
     forced, clients, left = order[:0], order, size
     if decides(gains, size, weight * largest):
-        if few is not None:
-            cohort = np.empty(size, dtype=np.int64)
-            taken, count = few.kernels.narrow(few.matrix, order, gains, float(weight), largest, cohort)
-            return cohort[:taken], order[:count], gains[:count], size - taken
         always, opened = reduce(gains, size, weight * largest)
         forced, clients, gains, left = order[always], order[opened], gains[opened], size - len(always)
         if left in (0, len(clients)):
@@ -202,3 +211,14 @@ def reduced(problem: SelectionProblem, order: IntArray, few: Few | None) -> tupl
         forced, left = np.append(forced, added), left - len(added)
         clients, gains = clients[opened], gains[opened]
     return forced, clients, gains, left
+
+
+def reduced_few(problem: SelectionProblem, few: Few, state: Any) -> tuple[IntArray, IntArray, FloatArray, int]:
+    """`reduced` for a few clients, whose order is drawn here."""
+    size, largest, order = problem.cohort_size, problem.distances.maximum, problem.pool.copy()
+    gains = np.empty(len(order))
+    if not few.kernels.begin(order, few.penalty, few.weight, (size - 1) * (few.weight * largest), state, gains):
+        return order[:0], order, gains, size
+    cohort = np.empty(size, dtype=np.int64)
+    taken, count = few.kernels.narrow(few.matrix, order, gains, few.weight, largest, cohort)
+    return cohort[:taken], order[:count], gains[:count], size - taken
