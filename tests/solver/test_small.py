@@ -10,7 +10,7 @@ from tests.solver.conftest import KINDS, distance_of, problem_of
 from fedgs.compiling import load_kernels
 from fedgs.graph import MatrixDistances
 from fedgs.solver import SelectionProblem, objective, plain, solve
-from fedgs.solver.solve import few_of, reduced, reduced_few
+from fedgs.solver.reduction import few_of, reduced, reduced_few
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_few_and_many_clients_are_decided_alike(kind: str, monkeypatch: pytest.M
         with_kernels = solve(problem, effort="thorough")
         with monkeypatch.context() as patched:
             patched.setattr("fedgs.solver.residual.FEW", 0)
-            patched.setitem(reduced.__globals__, "FEW", 0)
+            patched.setattr("fedgs.solver.reduction.FEW", 0)
             assert few_of(problem) is None
             without = solve(problem, effort="thorough")
         close = 1e-9 * problem.pair_weight * problem.distances.maximum

@@ -1,11 +1,19 @@
 """What can be decided about a selection problem before any search, exactly."""
 
+from math import comb
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from fedgs.arrays import FloatArray, IntArray
+from fedgs.arrays import FloatArray, FloatMatrix, IntArray
+from fedgs.compiling import load_kernels
+from fedgs.graph.distances import MatrixDistances
+from fedgs.solver.problem import SelectionProblem, block_of
+from fedgs.solver.residual import FEW
 
-__all__ = ["decides", "reduce"]
+__all__ = ["TINY", "Few", "decides", "few_of", "reduce", "reduced", "reduced_few"]
 
+TINY = 200  # pools with no more choices are tried out in NumPy: nothing is compiled for them
 _SORTED = 500  # up to here sorting is faster than looking for four numbers
 
 
@@ -50,3 +58,67 @@ def reduce(gains: FloatArray, size: int, largest: float) -> tuple[IntArray, IntA
         return np.empty(0, dtype=np.int64), able.nonzero()[0]
     always = gains > first_out + delta
     return always.nonzero()[0], (able & ~always).nonzero()[0]
+
+
+def reduced(problem: SelectionProblem, order: IntArray) -> tuple[IntArray, IntArray, FloatArray, int]:
+    """Clients that are in for certain; those that remain, their gains in units of distance, and how many of them are chosen."""
+    size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
+    gains = np.negative(problem.balance_penalty[order], dtype=np.float64)
+    forced, clients, left = order[:0], order, size
+    if decides(gains, size, weight * largest):
+        always, opened = reduce(gains, size, weight * largest)
+        forced, clients, gains, left = order[always], order[opened], gains[opened], size - len(always)
+        if left in (0, len(clients)):
+            return forced, clients, gains, left
+    # Differences can be 1e-13 of the gains themselves: subtract what is common before anything is added.
+    gains -= gains[0]
+    gains /= weight
+    added = forced
+    while len(added) and 0 < left < len(clients):
+        gains += block_of(problem.distances, added, clients).sum(axis=0)
+        always, opened = reduce(gains, left, largest)
+        added = clients[always]
+        forced, left = np.append(forced, added), left - len(added)
+        clients, gains = clients[opened], gains[opened]
+    return forced, clients, gains, left
+
+
+class Few(NamedTuple):
+    """What a pool of a few clients is decided with: compiled steps, since the calls of NumPy would cost more than the work.
+
+    Attributes:
+        kernels: the steps.
+        matrix: (N, N) distances.
+        penalty: (N,) z_k, in the one form that kernels are compiled for.
+        weight: of a pair.
+    """
+
+    kernels: Any
+    matrix: FloatMatrix
+    penalty: FloatArray
+    weight: float
+
+
+def few_of(problem: SelectionProblem) -> Few | None:
+    """None where the pool is larger, has so few choices that nothing need be compiled, or numba is not there."""
+    count, size, distances = len(problem.pool), problem.cohort_size, problem.distances
+    if count > FEW or not isinstance(distances, MatrixDistances) or comb(count, size) <= TINY:
+        return None
+    weight, penalty = float(problem.pair_weight), problem.balance_penalty
+    kernels = load_kernels("fedgs.solver.small_kernels") if weight * distances.maximum > 0 else None
+    if kernels is None:
+        return None
+    if not (penalty.flags.carray and penalty.dtype == np.float64):
+        penalty = np.array(penalty, dtype=np.float64)
+    return Few(kernels, distances.matrix, penalty, weight)
+
+
+def reduced_few(problem: SelectionProblem, few: Few, state: Any) -> tuple[IntArray, IntArray, FloatArray, int]:
+    """`reduced` for a few clients, whose order is drawn here."""
+    size, largest, order = problem.cohort_size, problem.distances.maximum, problem.pool.copy()
+    gains = np.empty(len(order))
+    if not few.kernels.begin(order, few.penalty, few.weight, (size - 1) * (few.weight * largest), state, gains):
+        return order[:0], order, gains, size
+    cohort = np.empty(size, dtype=np.int64)
+    taken, count = few.kernels.narrow(few.matrix, order, gains, few.weight, largest, cohort)
+    return cohort[:taken], order[:count], gains[:count], size - taken

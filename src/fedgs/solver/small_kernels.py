@@ -46,7 +46,7 @@ def begin(clients: Any, penalty: Any, weight: float, spread: float, state: Any, 
 
 @compiled
 def narrow(H: Any, clients: Any, gains: Any, weight: float, largest: float, cohort: Any) -> tuple[int, int]:
-    """Decide what `solve.reduced` decides: how many clients are in for certain, and how many remain open.
+    """Decide what `reduction.reduced` decides: how many clients are in for certain, and how many remain open.
 
     `cohort` begins with the former; `clients` and `gains` with the latter, in their order; `gains` come as they are, and go in
     units of distance.

@@ -6,17 +6,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedgs.arrays import FloatArray, FloatMatrix, IntArray
+from fedgs.arrays import FloatArray, IntArray
 from fedgs.compiling import load_kernels
 from fedgs.errors import SelectionError
 from fedgs.graph.distances import MatrixDistances
 from fedgs.rng import stream
 from fedgs.solver import plain
 from fedgs.solver.problem import Distances, Effort, SelectionProblem, Solution, Status, block_of, objective
-from fedgs.solver.reduction import decides, reduce
+from fedgs.solver.reduction import TINY, Few, few_of, reduced, reduced_few
 from fedgs.solver.residual import (
     DESCENT,
-    FEW,
     FIRST_PROOF_WORK,
     PROOF_WORK,
     Clock,
@@ -34,7 +33,6 @@ from fedgs.solver.tree import best_on_forest
 
 __all__ = ["solve"]
 
-_TINY = 200  # pools with no more choices are tried out in NumPy: nothing is compiled for them
 _QUICK = 1000  # pools with no more choices are tried out by kernels, in less time than the search takes
 _SMALL = 600_000  # pools with no more choices, such as 6 of 30, get all the work of a proof at once
 _COPIED = 256  # the distances of pools up to this size are copied together where the matrix is larger
@@ -88,36 +86,6 @@ class _Answer(NamedTuple):
     status: Status = "optimal"
 
 
-class Few(NamedTuple):
-    """What a pool of a few clients is decided with: compiled steps, since the calls of NumPy would cost more than the work.
-
-    Attributes:
-        kernels: the steps.
-        matrix: (N, N) distances.
-        penalty: (N,) z_k, in the one form that kernels are compiled for.
-        weight: of a pair.
-    """
-
-    kernels: Any
-    matrix: FloatMatrix
-    penalty: FloatArray
-    weight: float
-
-
-def few_of(problem: SelectionProblem) -> Few | None:
-    """None where the pool is larger, has so few choices that nothing need be compiled, or numba is not there."""
-    count, size, distances = len(problem.pool), problem.cohort_size, problem.distances
-    if count > FEW or not isinstance(distances, MatrixDistances) or comb(count, size) <= _TINY:
-        return None
-    weight, penalty = float(problem.pair_weight), problem.balance_penalty
-    kernels = load_kernels("fedgs.solver.small_kernels") if weight * distances.maximum > 0 else None
-    if kernels is None:
-        return None
-    if not (penalty.flags.carray and penalty.dtype == np.float64):
-        penalty = np.array(penalty, dtype=np.float64)
-    return Few(kernels, distances.matrix, penalty, weight)
-
-
 def _decide(problem: SelectionProblem, few: Few | None, effort: Effort, clock: Clock, rng: np.random.Generator) -> _Answer:
     """Everything that needs no search. Clients are put in an order drawn by chance, which decides between equals."""
     size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
@@ -141,7 +109,7 @@ def _decide(problem: SelectionProblem, few: Few | None, effort: Effort, clock: C
         chosen = np.empty(left, dtype=np.int64)
         few.kernels.try_all(few.matrix, clients, gains, chosen, 1e-12 * left * left * largest)
         return _Answer(np.concatenate([forced, clients[chosen]]))
-    if choices <= _TINY:
+    if choices <= TINY:
         block = block_of(problem.distances, clients, clients)
         return _Answer(np.concatenate([forced, clients[plain.enumerate_all(block, gains, left)]]))
     found = _found(problem.distances, clients, gains, left, effort, clock, state, rng)
@@ -188,37 +156,3 @@ def _residual(distances: Distances, clients: IntArray, gains: FloatArray, left: 
     if isinstance(distances, MatrixDistances) and (len(clients) > _COPIED or len(distances) <= _COPIED):
         return Residual(distances.matrix, clients, gains, left, tolerance)
     return Residual(np.ascontiguousarray(block_of(distances, clients, clients)), np.arange(len(clients)), gains, left, tolerance)
-
-
-def reduced(problem: SelectionProblem, order: IntArray) -> tuple[IntArray, IntArray, FloatArray, int]:
-    """Clients that are in for certain; those that remain, their gains in units of distance, and how many of them are chosen."""
-    size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
-    gains = np.negative(problem.balance_penalty[order], dtype=np.float64)
-    forced, clients, left = order[:0], order, size
-    if decides(gains, size, weight * largest):
-        always, opened = reduce(gains, size, weight * largest)
-        forced, clients, gains, left = order[always], order[opened], gains[opened], size - len(always)
-        if left in (0, len(clients)):
-            return forced, clients, gains, left
-    # Differences can be 1e-13 of the gains themselves: subtract what is common before anything is added.
-    gains -= gains[0]
-    gains /= weight
-    added = forced
-    while len(added) and 0 < left < len(clients):
-        gains += block_of(problem.distances, added, clients).sum(axis=0)
-        always, opened = reduce(gains, left, largest)
-        added = clients[always]
-        forced, left = np.append(forced, added), left - len(added)
-        clients, gains = clients[opened], gains[opened]
-    return forced, clients, gains, left
-
-
-def reduced_few(problem: SelectionProblem, few: Few, state: Any) -> tuple[IntArray, IntArray, FloatArray, int]:
-    """`reduced` for a few clients, whose order is drawn here."""
-    size, largest, order = problem.cohort_size, problem.distances.maximum, problem.pool.copy()
-    gains = np.empty(len(order))
-    if not few.kernels.begin(order, few.penalty, few.weight, (size - 1) * (few.weight * largest), state, gains):
-        return order[:0], order, gains, size
-    cohort = np.empty(size, dtype=np.int64)
-    taken, count = few.kernels.narrow(few.matrix, order, gains, few.weight, largest, cohort)
-    return cohort[:taken], order[:count], gains[:count], size - taken
