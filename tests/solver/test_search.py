@@ -46,6 +46,34 @@ def test_compiled_search_makes_the_same_moves(seed: int, kernels: object) -> Non
     assert states[0] == states[1]
 
 
+@pytest.mark.parametrize(("count", "size"), [(40, 7), (512, 20), (513, 20), (530, 300)])
+def test_compiled_search_makes_the_same_moves_among_scattered_clients(count: int, size: int, kernels: Any) -> None:
+    # Up to 512 positions every row of distances is kept, above only those of the choice.
+    rng = np.random.default_rng(count)
+    H, ids = distance_of("integer", count + 25, rng), rng.permutation(count + 25)[:count]
+    gains, given = rng.integers(-5, 6, count).astype(float), rng.permutation(count)[:size]
+    W, chosen, states = H[np.ix_(ids, ids)], given.copy(), [np.array([2**63 + count], dtype=np.uint64) for _ in range(2)]
+    value, _ = kernels.search(H, ids, gains, chosen, -np.inf, 3, 0, 0, 1 << 62, STYLE, states[0], np.inf, 1e-9)
+    firsts = [-1, -2, plain.Xorshift(states[1]).below(count)]
+    expected, reached = plain.descend(W, gains, size, [given], firsts, 1e-9)
+    assert (value, sorted(chosen.tolist())) == (reached, sorted(expected.tolist()))
+    expected = chosen.copy()  # in the same order
+    value, looked = kernels.search(H, ids, gains, chosen, value, 0, 3, 20, 1 << 62, STYLE, states[0], np.inf, 1e-9)
+    expected, reached = plain.iterate(
+        W, gains, expected, reached, rounds=3, idle=20, style=STYLE, state=states[1], target=np.inf, tolerance=1e-9
+    )
+    assert (value, sorted(chosen.tolist())) == (reached, sorted(expected.tolist()))
+    assert states[0] == states[1]
+    assert looked > 3 * 20
+
+
+def test_enough_rows_end_the_search(kernels: Any) -> None:
+    W, gains, state = distance_of("euclidean", 50, np.random.default_rng(0)), np.zeros(50), np.array([77], dtype=np.uint64)
+    looked = [kernels.search(W, np.arange(50), gains, np.arange(8), 0.0, 0, 100, 20, rows, STYLE, state, np.inf, 1e-9)[1]
+              for rows in (0, 1, 1000, 1 << 62)]  # fmt: skip
+    assert looked[0] == 0 < looked[1] < 1000 <= looked[2] < looked[3]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_descent_is_a_local_optimum_not_below_greedy(seed: int) -> None:
     W, gains, size = whole_number_problem(seed)

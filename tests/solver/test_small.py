@@ -21,7 +21,7 @@ def kernels() -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("alpha", [0.1, 1.0, 10.0])
 def test_the_reduction_decides_the_same(kind: str, alpha: float, kernels: Any) -> None:
-    rng, decided = np.random.default_rng(3), 0
+    rng, decided, met = np.random.default_rng(3), 0, 0
     for seed in range(12):
         problem = problem_of(kind, int(rng.integers(10, 65)), seed, alpha=alpha, spread=seed % 5)
         problem = replace(problem, pair_weight=problem.pair_weight / problem.distances.maximum)
@@ -39,8 +39,8 @@ def test_the_reduction_decides_the_same(kind: str, alpha: float, kernels: Any) -
         assert others[1].tolist() == clients.tolist()
         if left not in (0, len(clients)):  # nothing is asked of gains that nobody needs
             np.testing.assert_allclose(others[2], gains, rtol=1e-12, atol=1e-12 * problem.distances.maximum)
-        decided += len(clients) < len(order)
-    assert decided > 0 or alpha > 1
+        decided, met = decided + (len(clients) < len(order)), met + 1
+    assert met >= 6 and (decided > 0 or alpha > 1)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -86,15 +86,35 @@ def test_the_order_favours_nobody(kernels: Any) -> None:
     assert np.abs(first - 1000).max() < 173
 
 
-def test_penalties_in_any_form_are_taken_as_they_are(kernels: Any) -> None:
-    problem = problem_of("euclidean", 20, 1)
+def test_numbers_in_any_form_are_the_same_numbers(kernels: Any) -> None:
+    problem = replace(problem_of("uniform", 30, 1), cohort_size=6, pair_weight=1.0)
     whole = np.round(problem.balance_penalty).astype(np.int64)
-    expected = solve(replace(problem, balance_penalty=whole.astype(np.float64))).cohort.tolist()
-    locked, compiled_for = whole.astype(np.float64), len(kernels.conclude.signatures)
+    expected = solve(replace(problem, balance_penalty=whole.astype(np.float64)))
+    locked = whole.astype(np.float64)
     locked.setflags(write=False)
-    for penalty in (whole, locked, np.repeat(whole.astype(np.float64), 2)[::2]):
-        assert solve(replace(problem, balance_penalty=penalty)).cohort.tolist() == expected
-    assert len(kernels.conclude.signatures) == compiled_for
+    before = [len(kernel.signatures) for kernel in (kernels.begin, kernels.conclude, kernels.row_bound)]
+    strided = np.repeat(whole.astype(np.float64), 2)[::2]
+    for penalty in (whole, whole.astype(np.float32), whole.tolist(), locked, strided):
+        answer = solve(replace(problem, balance_penalty=penalty))
+        assert (answer.cohort.tolist(), answer.objective) == (expected.cohort.tolist(), expected.objective)
+    for size in (np.int8(6), np.uint8(6), np.int32(6), np.int64(6)):
+        answer = solve(replace(problem, balance_penalty=whole, cohort_size=size, pair_weight=1))
+        assert (answer.cohort.tolist(), answer.upper_bound) == (expected.cohort.tolist(), expected.upper_bound)
+    assert [len(kernel.signatures) for kernel in (kernels.begin, kernels.conclude, kernels.row_bound)] == before
+
+
+@pytest.mark.parametrize("count", [30, 100])
+@pytest.mark.parametrize("numba", [True, False])
+def test_a_client_that_nobody_wants_changes_nothing_for_the_others(
+    count: int, numba: bool, request: pytest.FixtureRequest
+) -> None:
+    if not numba:
+        request.getfixturevalue("without_numba")
+    H, penalty = distance_of("uniform", count, np.random.default_rng(0)) / 10, np.arange(float(count)) * 10
+    for price in (penalty[-1], 1e17, 1e100):  # the gaps of 10 between the others are larger than five pairs, so all is decided
+        penalty[-1] = price
+        answer = solve(SelectionProblem(H, penalty, 6, 1.0))
+        assert (answer.cohort.tolist(), answer.status) == ([0, 1, 2, 3, 4, 5], "optimal")
 
 
 @pytest.mark.parametrize("kind", KINDS)

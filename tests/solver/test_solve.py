@@ -198,7 +198,7 @@ def test_outer_stop_returns_a_feasible_cohort_and_says_so(effort: Any) -> None:
     solution = solve(problem, effort=effort, time_limit=1e-9)
     assert_feasible(problem, solution)
     assert solution.status == "time_limit"
-    assert solution.objective >= min(_greedy_value(problem, first) for first in range(300)) - unit(problem)
+    assert solution.objective >= np.median([_greedy_value(problem, first) for first in range(300)])
 
 
 @pytest.mark.parametrize(("kind", "count"), [("uniform", 60), ("integer", 60), ("integer", 1200)])

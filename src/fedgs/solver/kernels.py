@@ -68,7 +68,8 @@ def search(
     count, size = len(ids), len(chosen)
     inside, outside, adds, open = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count), np.empty(count)
     ins, stay, hold = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(count, np.int64)
-    # Rows of distances, copied: of every position once it is needed, in large pools of the choice only. The last holds zeros.
+    # Rows of distances, copied: of every position once it is needed (`known`), in large pools of the choice only, and one to
+    # spare. The last holds zeros.
     kept = count <= _KEPT
     rows = count if kept else size + 1
     near, slot, known = np.empty((rows + 1, count)), np.empty(size, np.int64), np.empty(count, np.int64)

@@ -83,13 +83,23 @@ class SelectionProblem:
         self.__dict__["pool"] = available
         return True
 
+    def _convert(self) -> None:
+        """Numbers in the one form in which everything is computed: sums of float32 and products of int8 go wrong."""
+        if not (isinstance(self.balance_penalty, np.ndarray) and self.balance_penalty.dtype == np.float64):
+            object.__setattr__(self, "balance_penalty", np.array(self.balance_penalty, dtype=np.float64))
+        if type(self.cohort_size) is not int and isinstance(self.cohort_size, np.integer):
+            object.__setattr__(self, "cohort_size", int(self.cohort_size))
+        if type(self.pair_weight) is not float:
+            object.__setattr__(self, "pair_weight", float(self.pair_weight))
+
     def __post_init__(self) -> None:
         count = len(self.distances)
+        self._convert()
         _check_penalty(self.balance_penalty, count)
         if self.available is not None and not self._is_pool(self.available, count):
             check_available(self.available, count)
         size, present = self.cohort_size, count if self.available is None else len(self.available)
-        if not isinstance(size, int | np.integer) or not 1 <= size <= present:
+        if not isinstance(size, int) or not 1 <= size <= present:
             raise SelectionError(f"cohort_size must be in 1..{present} (available clients), got {size}")
         if not (self.pair_weight >= 0 and isfinite(self.pair_weight * size * size * self.distances.maximum)):
             raise SelectionError(f"pair_weight must be >= 0 and finite, also times the distances, got {self.pair_weight}")

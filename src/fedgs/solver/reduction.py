@@ -51,19 +51,20 @@ def reduce(gains: FloatArray, size: int, largest: float) -> tuple[IntArray, IntA
     if high - low <= (size - 1) * largest:
         return np.empty(0, dtype=np.int64), np.arange(count)
     last_in, first_out = float(ordered[count - size]), float(ordered[count - size - 1])
-    # Rounding must not decide: a gain is known to a few units in its last place.
-    delta = (size - 1) * largest * (1 + 1e-12) + 1e-14 * max(high, -low)
-    able = gains >= last_in - delta
+    # Rounding must not decide: a gain is known to a few units in its own last place, however large another is.
+    delta = (size - 1) * largest * (1 + 1e-12) + 1e-14 * (abs(last_in) + abs(first_out))
+    doubt = 1e-14 * np.abs(gains)
+    able = gains + doubt >= last_in - delta
     if high <= first_out + delta:
         return np.empty(0, dtype=np.int64), able.nonzero()[0]
-    always = gains > first_out + delta
+    always = gains - doubt > first_out + delta
     return always.nonzero()[0], (able & ~always).nonzero()[0]
 
 
 def reduced(problem: SelectionProblem, order: IntArray) -> tuple[IntArray, IntArray, FloatArray, int]:
     """Clients that are in for certain; those that remain, their gains in units of distance, and how many of them are chosen."""
     size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
-    gains = np.negative(problem.balance_penalty[order], dtype=np.float64)
+    gains = -problem.balance_penalty[order]
     forced, clients, left = order[:0], order, size
     if decides(gains, size, weight * largest):
         always, opened = reduce(gains, size, weight * largest)
@@ -104,12 +105,12 @@ def few_of(problem: SelectionProblem) -> Few | None:
     count, size, distances = len(problem.pool), problem.cohort_size, problem.distances
     if count > FEW or not isinstance(distances, MatrixDistances) or comb(count, size) <= TINY:
         return None
-    weight, penalty = float(problem.pair_weight), problem.balance_penalty
+    weight, penalty = problem.pair_weight, problem.balance_penalty
     kernels = load_kernels("fedgs.solver.small_kernels") if weight * distances.maximum > 0 else None
     if kernels is None:
         return None
-    if not (penalty.flags.carray and penalty.dtype == np.float64):
-        penalty = np.array(penalty, dtype=np.float64)
+    if not penalty.flags.carray:
+        penalty = penalty.copy()
     return Few(kernels, distances.matrix, penalty, weight)
 
 

@@ -128,7 +128,14 @@ class Plan:
 
 _MANY = 500  # positions, from which on starts and rounds are fewer and perturbations weaker
 # In pools up to this size, for choices up to that size: rounds, idle moves.
-_SHORT = {(16, 16): (12, 3), (40, 6): (16, 3), (40, 40): (24, 6), (80, 80): (22, 25), (170, 170): (12, 25), (499, 499): (9, 25)}
+_SHORT = {
+    (16, 16): (12, 3),
+    (40, 6): (16, 3),
+    (40, 40): (24, 6),
+    (80, 80): (22, 25),
+    (170, 170): (12, 25),
+    (_MANY - 1, _MANY - 1): (9, 25),
+}
 _ALL = 1 << 62  # rows
 DESCENT = Plan(0, 0, _ALL, np.zeros(6, dtype=np.int64))
 

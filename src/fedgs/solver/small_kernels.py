@@ -63,14 +63,15 @@ def narrow(H: Any, clients: Any, gains: Any, weight: float, largest: float, coho
             rank(gains[i], top, left + 1)
         least, most = -np.inf, np.inf  # who is below is out, who is above is in
         if top[0] - lowest > (left - 1) * unit:
-            delta = (left - 1) * unit * (1 + 1e-12) + 1e-14 * (top[0] if top[0] > -lowest else -lowest)
+            delta = (left - 1) * unit * (1 + 1e-12) + 1e-14 * (abs(top[left - 1]) + abs(top[left]))
             least, most = top[left - 1] - delta, top[left] + delta
         total, count = count, 0
         for i in range(total):
-            if gains[i] > most:
+            doubt = 1e-14 * abs(gains[i])
+            if gains[i] - doubt > most:
                 cohort[taken] = clients[i]
                 taken += 1
-            elif gains[i] >= least:
+            elif gains[i] + doubt >= least:
                 clients[count], gains[count] = clients[i], gains[i]
                 count += 1
         if taken == size or size - taken == count:
