@@ -34,7 +34,8 @@ class MatrixDistances:
     """
 
     def __init__(self, matrix: FloatMatrix) -> None:
-        lengths = np.require(matrix, dtype=np.float64, requirements=["C", "W"])
+        usual = type(matrix) is np.ndarray and matrix.dtype == np.float64 and matrix.flags.carray
+        lengths = matrix if usual else np.require(matrix, dtype=np.float64, requirements=["C", "W"])
         largest = _checked_maximum(lengths)
         if np.isinf(largest):
             finite = np.isfinite(lengths)
@@ -82,12 +83,13 @@ def _checked_maximum(lengths: FloatMatrix) -> float:
     # NaN differs from itself, so a matrix that equals its transpose holds none.
     if not (
         square
+        and lengths.size > 0
         and np.count_nonzero(lengths == lengths.T) == lengths.size
         and np.count_nonzero(lengths.diagonal()) == 0
-        and lengths.min(initial=0.0) >= 0
+        and np.minimum.reduce(lengths, axis=None) >= 0
     ):
         check_lengths(lengths, "distance")
-    return float(lengths.max(initial=0.0))
+    return float(np.maximum.reduce(lengths, axis=None, initial=0.0))
 
 
 def checked_once(matrix: FloatMatrix) -> MatrixDistances:

@@ -47,7 +47,7 @@ def select(
     total = len(distances)
     if counts.shape != (total,):
         raise SelectionError(f"sampling_counts must have shape ({total},), one a client, got {counts.shape}")
-    if np.count_nonzero(counts >= 0) < total:
+    if not (total == 0 or np.minimum.reduce(counts) >= 0):
         raise SelectionError(f"sampling_counts must be >= 0, got {counts[~(counts >= 0)][0]}")
     if present.ndim != 1 or len(present) == 0:
         check_available(present, total)
