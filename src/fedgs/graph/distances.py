@@ -3,6 +3,7 @@
 import weakref
 from dataclasses import replace
 from functools import cached_property
+from math import isinf
 
 import numpy as np
 
@@ -37,7 +38,7 @@ class MatrixDistances:
         usual = type(matrix) is np.ndarray and matrix.dtype == np.float64 and matrix.flags.carray
         lengths = matrix if usual else np.require(matrix, dtype=np.float64, requirements=["C", "W"])
         largest = _checked_maximum(lengths)
-        if np.isinf(largest):
+        if isinf(largest):
             finite = np.isfinite(lengths)
             largest = float(lengths.max(initial=0.0, where=finite)) or 1.0
             lengths = np.where(finite, lengths, largest)

@@ -31,7 +31,7 @@ def balance_penalty(counts: IntArray, cohort_limit: int, available: IntArray, sc
     total, present = len(counts), len(available)
     share = cohort_limit / total if scale == "paper" else min(cohort_limit, present) / present
     penalty = np.array(counts, dtype=np.float64)
-    penalty -= penalty.sum() / total
+    penalty -= np.add.reduce(penalty) / total
     penalty -= share
     penalty *= 2.0
     penalty += 1.0
