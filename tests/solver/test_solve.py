@@ -88,10 +88,10 @@ def test_plain_numpy_is_as_good_as_compiled(kind: str, without_numba: None) -> N
     assert solution.objective >= _greedy_value(problem) - unit(problem)
 
 
-def _greedy_value(problem: SelectionProblem, first: int = -1) -> float:
+def _greedy_value(problem: SelectionProblem) -> float:
     pool = problem.pool
     block = problem.distances.rows(pool)[:, pool] * problem.pair_weight
-    chosen = plain.greedy(block, -problem.balance_penalty[pool], problem.cohort_size, first=first)
+    chosen = plain.greedy(block, -problem.balance_penalty[pool], problem.cohort_size)
     return objective(problem, np.sort(pool[chosen]))
 
 
@@ -194,11 +194,13 @@ def _stream_bits(seed: int) -> np.random.BitGenerator:
 @pytest.mark.parametrize("effort", ["default", "thorough"])
 def test_outer_stop_returns_a_feasible_cohort_and_says_so(effort: Any) -> None:
     rng = np.random.default_rng(0)
-    problem = SelectionProblem(MatrixDistances(distance_of("uniform", 300, rng)), np.zeros(300), 30, 1.0)
-    solution = solve(problem, effort=effort, time_limit=1e-9)
-    assert_feasible(problem, solution)
-    assert solution.status == "time_limit"
-    assert solution.objective >= np.median([_greedy_value(problem, first) for first in range(300)])
+    # Prices that differ say with whom the greedy choice begins, in whatever order the clients are taken.
+    problem = SelectionProblem(MatrixDistances(distance_of("uniform", 300, rng)), rng.permutation(300) / 300, 30, 1.0)
+    for seed in range(3):
+        solution = solve(problem, effort=effort, time_limit=1e-9, seed=seed)
+        assert_feasible(problem, solution)
+        assert solution.status == "time_limit"
+        assert solution.objective >= _greedy_value(problem) - unit(problem)
 
 
 @pytest.mark.parametrize(("kind", "count"), [("uniform", 60), ("integer", 60), ("integer", 1200)])
@@ -280,8 +282,9 @@ def test_ten_thousand_identical_clients() -> None:
     assert solution.objective == 190.0
 
 
-def test_distances_by_rows_equal_the_matrix() -> None:
-    matrix = distance_of("paper graph", 50, np.random.default_rng(1))
+@pytest.mark.parametrize("count", [50, 80])
+def test_distances_by_rows_equal_the_matrix(count: int) -> None:
+    matrix = distance_of("paper graph", count, np.random.default_rng(1))
 
     class ByRows:
         maximum, tree = float(matrix.max()), MatrixDistances(matrix).tree
@@ -292,11 +295,13 @@ def test_distances_by_rows_equal_the_matrix() -> None:
         def rows(self, clients: np.ndarray) -> np.ndarray:
             return matrix[clients]
 
-    penalty = np.random.default_rng(2).integers(0, 3, 50) / 49.0
+    penalty = np.random.default_rng(2).integers(0, 3, count) / (count - 1)
     given_matrix = solve(SelectionProblem(matrix, penalty, 7, 0.1), seed=5)
     by_rows = solve(SelectionProblem(ByRows(), penalty, 7, 0.1), seed=5)
     assert np.array_equal(by_rows.cohort, given_matrix.cohort)
-    assert by_rows.upper_bound == pytest.approx(given_matrix.upper_bound, rel=1e-9)  # bonuses that draw between equals are in it
+    # A few clients of a matrix are put in another order, and the bonuses that draw between equals are part of the bound.
+    bonuses = 1e-10 * 0.1 * ByRows.maximum if count <= 64 else 0.0
+    assert abs(by_rows.upper_bound - given_matrix.upper_bound) <= bonuses
 
 
 def test_large_pools_are_searched_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
