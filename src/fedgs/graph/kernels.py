@@ -218,8 +218,8 @@ def relax_middles(square: Any, tile: Any, width: int) -> None:
 def floyd_warshall_blocked(lengths: Any) -> None:
     """All-pairs shortest paths in place, symmetric. O(N³).
 
-    Blocks of middles one after the other. The distances from a block's middles to all are copied, once lying (in square tiles,
-    that stay in the cache) and once standing; the matrix is worked on below the diagonal, and mirrored in the end. What lies
+    Blocks of middles one after the other. The distances from a block's middles to all are copied, once as rows (in square tiles,
+    that stay in the cache) and once as columns; the matrix is worked on below the diagonal, and mirrored in the end. What lies
     beyond its edge is inf.
     """
     count = len(lengths)

@@ -127,31 +127,31 @@ def tree_instances(clients: int, cohort: int, *, seed: int = 0, count: int = 3) 
         yield Instance("tree metric", "paper", "cohort", "full", number, problem)
 
 
-def run(sizes: tuple[int, ...] = (30, 100, 200, 1000), *, rounds: int = 8, seed: int = 0, referee: float = 5.0) -> list[Row]:
+def run(clients: tuple[int, ...] = (30, 100, 200, 1000), *, rounds: int = 8, seed: int = 0, referee: float = 5.0) -> list[Row]:
     """Solve every instance and compare: with brute force at N = 30, else with a search a hundred times as long.
 
     Args:
-        sizes: numbers of clients among 30, 100, 200, 1000 and 10000 (which takes about 2 GB).
+        clients: numbers of clients, each among 30, 100, 200, 1000 and 10000 (which takes about 2 GB).
         rounds: rounds of each of the 15 runs (5 federations, 3 availabilities) for each graph and scale; a quarter at N = 1000.
         referee: seconds > 0 that HiGHS gets for each of the 30-client problems it judges.
 
     Raises:
-        SelectionError: another size.
+        SelectionError: another number of clients.
     """
-    unknown = [clients for clients in sizes if clients not in _SIZES]
+    unknown = [count for count in clients if count not in _SIZES]
     if unknown:
         raise SelectionError(f"clients must be among {', '.join(map(str, _SIZES))}, got {unknown[0]}")
     rows = []
-    for clients in sizes:
-        cohort = _SIZES[clients]
-        if clients >= 10_000:
-            rows.append(_measure(clients, cohort, "tree", "cohort", list(tree_instances(clients, cohort, seed=seed)), referee))
+    for count in clients:
+        cohort = _SIZES[count]
+        if count >= 10_000:
+            rows.append(_measure(count, cohort, "tree", "cohort", list(tree_instances(count, cohort, seed=seed)), referee))
             continue
-        used = max(1, rounds // 4) if clients >= 1000 else rounds
+        used = max(1, rounds // 4) if count >= 1000 else rounds
         for graph in ("paper", "authors"):
             for scale in ("paper", "cohort"):
-                batch = list(instances(clients, cohort, graph=graph, scale=scale, rounds=used, seed=seed))
-                rows.append(_measure(clients, cohort, graph, scale, batch, referee))
+                batch = list(instances(count, cohort, graph=graph, scale=scale, rounds=used, seed=seed))
+                rows.append(_measure(count, cohort, graph, scale, batch, referee))
     return rows
 
 

@@ -84,9 +84,10 @@ class SelectionProblem:
         return True
 
     def _convert(self) -> None:
-        """Numbers in the one form in which everything is computed: sums of float32 and products of int8 go wrong."""
-        if not (isinstance(self.balance_penalty, np.ndarray) and self.balance_penalty.dtype == np.float64):
-            object.__setattr__(self, "balance_penalty", np.array(self.balance_penalty, dtype=np.float64))
+        """Numbers in the one form that kernels are compiled for; in others, sums of float32 and products of int8 go wrong."""
+        penalty = self.balance_penalty
+        if not (isinstance(penalty, np.ndarray) and penalty.dtype == np.float64 and penalty.flags.carray):
+            object.__setattr__(self, "balance_penalty", np.array(penalty, dtype=np.float64))
         if type(self.cohort_size) is not int and isinstance(self.cohort_size, np.integer):
             object.__setattr__(self, "cohort_size", int(self.cohort_size))
         if type(self.pair_weight) is not float:

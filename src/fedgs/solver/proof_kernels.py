@@ -8,27 +8,21 @@ from typing import Any
 import numpy as np
 
 from fedgs.compiling import compiled, inlined
+from fedgs.solver.small_kernels import insert
 
 
 @compiled
 def longest_pairs(W: Any, halves: Any) -> None:
-    """halves[k, i] = half the sum of the k longest distances from position i to others, k = 0..r-1. O(p²·r) at worst."""
+    """halves[k, i] = half the sum of the k longest distances from position i to others, k = 0..r-1, r >= 2. O(p²·r) at worst."""
     longest, count = halves.shape[0] - 1, len(W)
-    top = np.empty(longest + 1)
+    top = np.empty(longest)
     for i in range(count):
-        row = W[i]
-        filled = 0
+        for k in range(longest):
+            top[k] = 0.0
         for j in range(count):
-            length = row[j]
-            if j != i and (filled < longest or (longest > 0 and length > top[longest - 1])):
-                place = min(filled, longest - 1)
-                filled = place + 1
-                while place > 0 and top[place - 1] < length:
-                    top[place] = top[place - 1]
-                    place -= 1
-                top[place] = length
+            insert(W[i, j], top, longest)
         halves[0, i] = 0.0
-        for k in range(filled):
+        for k in range(longest):
             halves[k + 1, i] = halves[k, i] + top[k] / 2
 
 

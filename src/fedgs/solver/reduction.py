@@ -90,14 +90,10 @@ class Few(NamedTuple):
     Attributes:
         kernels: the steps.
         matrix: (N, N) distances.
-        penalty: (N,) z_k, in the one form that kernels are compiled for.
-        weight: of a pair.
     """
 
     kernels: Any
     matrix: FloatMatrix
-    penalty: FloatArray
-    weight: float
 
 
 def few_of(problem: SelectionProblem) -> Few | None:
@@ -105,21 +101,16 @@ def few_of(problem: SelectionProblem) -> Few | None:
     count, size, distances = len(problem.pool), problem.cohort_size, problem.distances
     if count > FEW or not isinstance(distances, MatrixDistances) or comb(count, size) <= TINY:
         return None
-    weight, penalty = problem.pair_weight, problem.balance_penalty
-    kernels = load_kernels("fedgs.solver.small_kernels") if weight * distances.maximum > 0 else None
-    if kernels is None:
-        return None
-    if not penalty.flags.carray:
-        penalty = penalty.copy()
-    return Few(kernels, distances.matrix, penalty, weight)
+    kernels = load_kernels("fedgs.solver.small_kernels") if problem.pair_weight * distances.maximum > 0 else None
+    return None if kernels is None else Few(kernels, distances.matrix)
 
 
 def reduced_few(problem: SelectionProblem, few: Few, state: Any) -> tuple[IntArray, IntArray, FloatArray, int]:
     """`reduced` for a few clients, whose order is drawn here."""
-    size, largest, order = problem.cohort_size, problem.distances.maximum, problem.pool.copy()
-    gains = np.empty(len(order))
-    if not few.kernels.begin(order, few.penalty, few.weight, (size - 1) * (few.weight * largest), state, gains):
+    size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
+    order, gains = problem.pool.copy(), np.empty(len(problem.pool))
+    if not few.kernels.begin(order, problem.balance_penalty, weight, (size - 1) * (weight * largest), state, gains):
         return order[:0], order, gains, size
     cohort = np.empty(size, dtype=np.int64)
-    taken, count = few.kernels.narrow(few.matrix, order, gains, few.weight, largest, cohort)
+    taken, count = few.kernels.narrow(few.matrix, order, gains, weight, largest, cohort)
     return cohort[:taken], order[:count], gains[:count], size - taken

@@ -12,7 +12,7 @@ from fedgs.solver.kernels import below
 
 
 @compiled
-def rank(value: float, top: Any, kept: int) -> None:
+def insert(value: float, top: Any, kept: int) -> None:
     """Put `value` among top[:kept], the largest so far in descending order, if it is one of them."""
     if value > top[kept - 1]:
         place = kept - 1
@@ -60,7 +60,7 @@ def narrow(H: Any, clients: Any, gains: Any, weight: float, largest: float, coho
             top[k] = -np.inf
         for i in range(count):
             lowest = gains[i] if gains[i] < lowest else lowest
-            rank(gains[i], top, left + 1)
+            insert(gains[i], top, left + 1)
         least, most = -np.inf, np.inf  # who is below is out, who is above is in
         if top[0] - lowest > (left - 1) * unit:
             delta = (left - 1) * unit * (1 + 1e-12) + 1e-14 * (abs(top[left - 1]) + abs(top[left]))
@@ -101,11 +101,11 @@ def row_bound(H: Any, clients: Any, gains: Any, size: int) -> float:
         for k in range(size - 1):
             top[k] = 0.0
         for j in range(len(clients)):
-            rank(H[clients[i], clients[j]], top, size - 1)
+            insert(H[clients[i], clients[j]], top, size - 1)
         each = gains[i]
         for k in range(size - 1):
             each += top[k] / 2
-        rank(each, best, size)
+        insert(each, best, size)
     bound = 0.0
     for k in range(size):
         bound += best[k]

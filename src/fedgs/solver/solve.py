@@ -74,7 +74,7 @@ def solve(
         cohort.sort()
         reached = objective(problem, cohort)
     else:
-        reached = few.kernels.conclude(few.matrix, few.penalty, few.weight, cohort)
+        reached = few.kernels.conclude(few.matrix, problem.balance_penalty, problem.pair_weight, cohort)
     return Solution(cohort, reached, reached + answer.slack, answer.status, perf_counter() - started)
 
 
