@@ -1,5 +1,6 @@
 """Compiling kernels with numba where it is installed: lazily, cached on disk where that is possible."""
 
+import gc
 import logging
 import threading
 import warnings
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-__all__ = ["compiled", "inlined", "load_kernels", "numba_installed"]
+__all__ = ["compiled", "compiled_bare", "inlined", "larger_of_two", "load_kernels", "numba_installed"]
 
 _log = logging.getLogger("fedgs")
 _lock = threading.RLock()
@@ -45,6 +46,7 @@ def compiled(function: F, **options: Any) -> F:
         try:
             kernel = numba.njit(function, cache=True, **options)
             _load_quickly(kernel)
+            _compile_without_collecting(kernel)
             return kernel  # type: ignore[no-any-return]
         except RuntimeError as error:  # "no locator available": nowhere to write
             if "cannot cache" not in str(error):
@@ -83,6 +85,49 @@ def _load_quickly(kernel: Any) -> None:
         return None  # what could not be read is compiled
 
     cache.load_overload = quick
+
+
+def _compile_without_collecting(kernel: Any) -> None:
+    """Let no garbage be collected while a kernel is compiled or loaded: numba makes a million objects, and a tenth of the time
+    would go into looking through them.
+    """
+    compile = kernel.compile
+
+    def uncollected(signature: Any) -> Any:
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return compile(signature)
+        finally:
+            if enabled:
+                gc.enable()
+
+    kernel.compile = uncollected
+
+
+def compiled_bare(function: F, **options: Any) -> F:
+    """Compile a kernel that makes no arrays, without counting references: a fifth less time to compile, half the time to load."""
+    return compiled(function, _nrt=False, **options)
+
+
+def larger_of_two() -> Any:
+    """A function for kernels: the larger of two floats, neither of them NaN, from which loops become vector instructions.
+
+    A comparison written in Python does not: numba says only of the comparison, not of the choice, that nothing is NaN.
+    """
+    if not numba_installed():
+        return max
+    from numba.core import types
+    from numba.extending import intrinsic
+
+    def larger(typing_context: Any, a: Any, b: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            flags = ("nnan", "nsz")
+            return builder.select(builder.fcmp_ordered(">", *values, flags=flags), *values, flags=flags)
+
+        return types.float64(types.float64, types.float64), generate
+
+    return intrinsic(larger)
 
 
 def inlined(function: F) -> F:

@@ -8,8 +8,23 @@ from tests.solver.conftest import distance_of
 
 from fedgs.compiling import load_kernels
 from fedgs.solver import plain
+from fedgs.solver.residual import style_of
 
-STYLE = np.array([5, 10, 2, 3, 2, 5])
+ALL = 1 << 62  # rows
+
+
+def style(count: int, size: int) -> np.ndarray:
+    return style_of((5, 10, 2, 3), 2, 5, count, size)
+
+
+def search(
+    kernels: Any, H: np.ndarray, ids: np.ndarray, gains: np.ndarray, chosen: np.ndarray, value: float, state: np.ndarray, *,
+    starts: int = 0, rounds: int = 0, enough: int = ALL,
+) -> tuple[float, int]:  # fmt: skip
+    """The compiled search: descents from `starts`, or rounds of 20 idle moves."""
+    walk, room = style(len(ids), len(chosen)), kernels.room(len(ids), len(chosen))
+    value, looked = kernels.search(H, ids, gains, chosen, value, starts, rounds, 20, enough, walk, state, np.inf, 1e-9, *room)
+    return value, looked
 
 
 def whole_number_problem(seed: int) -> tuple[np.ndarray, np.ndarray, int]:
@@ -35,12 +50,12 @@ def test_compiled_search_makes_the_same_moves(seed: int, kernels: object) -> Non
     chosen, states = np.full(size, -1), [np.array([seed + 7], dtype=np.uint64) for _ in range(2)]
     starts = 2 + seed % 3 % 2
     firsts = [*(-1, -2)[: starts - 1], plain.Xorshift(states[1]).below(count)]
-    value, _ = kernels.search(W, np.arange(count), gains, chosen, -np.inf, starts, 0, 0, 1 << 62, STYLE, states[0], np.inf, 1e-9)  # type: ignore[attr-defined]
+    value, _ = search(kernels, W, np.arange(count), gains, chosen, -np.inf, states[0], starts=starts)
     expected, reached = plain.descend(W, gains, size, [], firsts, 1e-9)
     assert (value, chosen.tolist()) == (reached, expected.tolist())
-    value, _ = kernels.search(W, np.arange(count), gains, chosen, value, 0, 5, 20, 1 << 62, STYLE, states[0], np.inf, 1e-9)  # type: ignore[attr-defined]
+    value, _ = search(kernels, W, np.arange(count), gains, chosen, value, states[0], rounds=5)
     expected, reached = plain.iterate(
-        W, gains, expected, reached, rounds=5, idle=20, style=STYLE, state=states[1], target=np.inf, tolerance=1e-9
+        W, gains, expected, reached, rounds=5, idle=20, style=style(count, size), state=states[1], target=np.inf, tolerance=1e-9
     )
     assert (value, chosen.tolist()) == (reached, expected.tolist())
     assert states[0] == states[1]
@@ -53,14 +68,14 @@ def test_compiled_search_makes_the_same_moves_among_scattered_clients(count: int
     H, ids = distance_of("integer", count + 25, rng), rng.permutation(count + 25)[:count]
     gains, given = rng.integers(-5, 6, count).astype(float), rng.permutation(count)[:size]
     W, chosen, states = H[np.ix_(ids, ids)], given.copy(), [np.array([2**63 + count], dtype=np.uint64) for _ in range(2)]
-    value, _ = kernels.search(H, ids, gains, chosen, -np.inf, 3, 0, 0, 1 << 62, STYLE, states[0], np.inf, 1e-9)
+    value, _ = search(kernels, H, ids, gains, chosen, -np.inf, states[0], starts=3)
     firsts = [-1, -2, plain.Xorshift(states[1]).below(count)]
     expected, reached = plain.descend(W, gains, size, [given], firsts, 1e-9)
     assert (value, sorted(chosen.tolist())) == (reached, sorted(expected.tolist()))
     expected = chosen.copy()  # in the same order
-    value, looked = kernels.search(H, ids, gains, chosen, value, 0, 3, 20, 1 << 62, STYLE, states[0], np.inf, 1e-9)
+    value, looked = search(kernels, H, ids, gains, chosen, value, states[0], rounds=3)
     expected, reached = plain.iterate(
-        W, gains, expected, reached, rounds=3, idle=20, style=STYLE, state=states[1], target=np.inf, tolerance=1e-9
+        W, gains, expected, reached, rounds=3, idle=20, style=style(count, size), state=states[1], target=np.inf, tolerance=1e-9
     )
     assert (value, sorted(chosen.tolist())) == (reached, sorted(expected.tolist()))
     assert states[0] == states[1]
@@ -69,8 +84,8 @@ def test_compiled_search_makes_the_same_moves_among_scattered_clients(count: int
 
 def test_enough_rows_end_the_search(kernels: Any) -> None:
     W, gains, state = distance_of("euclidean", 50, np.random.default_rng(0)), np.zeros(50), np.array([77], dtype=np.uint64)
-    looked = [kernels.search(W, np.arange(50), gains, np.arange(8), 0.0, 0, 100, 20, rows, STYLE, state, np.inf, 1e-9)[1]
-              for rows in (0, 1, 1000, 1 << 62)]  # fmt: skip
+    looked = [search(kernels, W, np.arange(50), gains, np.arange(8), 0.0, state, rounds=100, enough=rows)[1]
+              for rows in (0, 1, 1000, ALL)]  # fmt: skip
     assert looked[0] == 0 < looked[1] < 1000 <= looked[2] < looked[3]
 
 
@@ -115,7 +130,8 @@ def test_walks_do_not_exchange_twins() -> None:
 
 def settle(kernels: Any, W: np.ndarray, gains: np.ndarray, chosen: np.ndarray, state: np.ndarray) -> None:
     """The compiled draw between equals."""
-    kernels.shuffle_ties(W, np.arange(len(W)), gains, chosen, state, 1e-12)
+    room = np.empty((1, len(W)), dtype=np.int64), np.empty((1, len(W)))
+    kernels.shuffle_ties(W, np.arange(len(W)), gains, chosen, state, 1e-12, *room)
 
 
 def test_ties_keep_the_value_and_favour_nobody(kernels: object) -> None:

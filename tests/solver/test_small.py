@@ -10,7 +10,8 @@ from tests.solver.conftest import KINDS, distance_of, problem_of
 from fedgs.compiling import load_kernels
 from fedgs.graph import MatrixDistances
 from fedgs.solver import SelectionProblem, objective, plain, solve
-from fedgs.solver.reduction import few_of, reduced, reduced_few
+from fedgs.solver.few import few_of
+from fedgs.solver.reduction import reduced
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_the_reduction_decides_the_same(kind: str, alpha: float, kernels: Any) -
         if few is None:
             continue
         order, state = problem.pool.copy(), np.array([rng.integers(2**63)], dtype=np.uint64)
-        others = reduced_few(problem, few, state.copy())
+        others = few.reduced(problem, state.copy())
         chance = plain.Xorshift(state)
         for last in range(len(order) - 1, 0, -1):
             drawn = chance.below(last + 1)
@@ -50,8 +51,9 @@ def test_bound_and_trials_are_the_same(seed: int, kernels: Any) -> None:
     size = int(rng.integers(2, count))
     H, ids = distance_of("integer", 20, rng), rng.permutation(20)[:count]
     gains, W, chosen = rng.integers(-5, 6, count).astype(float), H[np.ix_(ids, ids)], np.empty(size, dtype=np.int64)
-    assert kernels.row_bound(H, ids, gains, size) == plain.row_bound([W.copy()], gains, size)
-    assert kernels.try_all(H, ids, gains, chosen, 1e-12) == plain.value(W, gains, chosen)
+    ints, reals = np.empty((1, 12), dtype=np.int64), np.empty((2, 12))
+    assert kernels.row_bound(H, ids, gains, size, reals, np.empty((12, 12))) == plain.row_bound([W.copy()], gains, size)
+    assert kernels.try_all(H, ids, gains, chosen, 1e-12, ints, reals) == plain.value(W, gains, chosen)
     assert chosen.tolist() == plain.enumerate_all(W, gains, size).tolist()
 
 
@@ -59,7 +61,7 @@ def test_trials_do_not_let_rounding_decide_between_equals(kernels: Any) -> None:
     # Sums of three tenths differ in their last bits by the order of their terms; the first choice counts.
     H = np.full((9, 9), 0.1) + np.random.default_rng(0).choice([-1e-17, 1e-17], (9, 9))
     chosen = np.empty(4, dtype=np.int64)
-    kernels.try_all(H, np.arange(9), np.full(9, 0.3), chosen, 1e-12)
+    kernels.try_all(H, np.arange(9), np.full(9, 0.3), chosen, 1e-12, np.empty((1, 5), dtype=np.int64), np.empty((1, 5)))
     assert chosen.tolist() == [0, 1, 2, 3]
 
 
@@ -124,7 +126,7 @@ def test_few_and_many_clients_are_decided_alike(kind: str, monkeypatch: pytest.M
         with_kernels = solve(problem, effort="thorough")
         with monkeypatch.context() as patched:
             patched.setattr("fedgs.solver.residual.FEW", 0)
-            patched.setattr("fedgs.solver.reduction.FEW", 0)
+            patched.setattr("fedgs.solver.few.FEW", 0)
             assert few_of(problem) is None
             without = solve(problem, effort="thorough")
         close = 1e-9 * problem.pair_weight * problem.distances.maximum

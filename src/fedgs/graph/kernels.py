@@ -4,28 +4,29 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.compiling import compiled
+from fedgs.compiling import compiled, compiled_bare
 
 _BLOCK = 64
 
 
-@compiled
-def prim(lengths: Any) -> Any:
-    """Minimum spanning forest of a dense matrix: parents (-1 for roots), lengths of the edges above, parents before children."""
+@compiled_bare
+def prim(lengths: Any, parent: Any, above: Any, order: Any, waiting: Any) -> None:
+    """Minimum spanning forest of a dense matrix: parents (-1 for roots), lengths of the edges above, parents before children.
+
+    `waiting`, one a vertex, is to work in: from `step` on the vertices that are not yet joined.
+    """
     count = len(lengths)
-    parent, order, open_ = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
-    above = np.empty(count)
     for vertex in range(count):
-        parent[vertex], above[vertex], open_[vertex] = -1, np.inf, vertex  # open_[step:]: the vertices not yet joined
+        parent[vertex], above[vertex], waiting[vertex] = -1, np.inf, vertex
     best = 0
     for step in range(count):
-        vertex = open_[best]
-        open_[best] = open_[step]
+        vertex = waiting[best]
+        waiting[best] = waiting[step]
         order[step] = vertex
         row = lengths[vertex]
         best, shortest = step + 1, np.inf
         for place in range(step + 1, count):
-            other = open_[place]
+            other = waiting[place]
             reach = above[other]
             if row[other] < reach:
                 reach = row[other]
@@ -37,7 +38,6 @@ def prim(lengths: Any) -> Any:
     for vertex in range(count):
         if parent[vertex] < 0:
             above[vertex] = 0.0
-    return parent, above, order
 
 
 @compiled

@@ -87,12 +87,12 @@ def minimum_spanning_forest(lengths: FloatMatrix) -> SpanningForest:
     array([-1,  0,  1])
     """
     kernels = load_kernels("fedgs.graph.kernels") if len(lengths) > _PLAIN else None
-    if kernels is not None:
-        return SpanningForest(*kernels.prim(lengths))
     count = len(lengths)
-    parent, above = np.full(count, -1), np.full(count, np.inf)
-    order, joined = np.empty(count, dtype=np.int64), np.zeros(count, dtype=bool)
-    vertex = 0
+    parent, above, order = np.full(count, -1), np.full(count, np.inf), np.empty(count, dtype=np.int64)
+    if kernels is not None:
+        kernels.prim(lengths, parent, above, order, np.empty(count, dtype=np.int64))
+        return SpanningForest(parent, above, order)
+    joined, vertex = np.zeros(count, dtype=bool), 0
     for step in range(count):
         order[step], joined[vertex] = vertex, True
         nearer = (lengths[vertex] < above) & ~joined

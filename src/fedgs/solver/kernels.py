@@ -5,20 +5,23 @@ a pair i, j adds H[ids[i], ids[j]]. `adds[i]` is what position i has with the cu
 chosen. Positions are in an order drawn by the caller, so that "the first among equals" favours nobody.
 
 Loops are written out, and the search is one long kernel, because of the time numba takes: seconds for array expressions, for
-functions that hand arrays to each other (what a kernel calls is compiled again into it), a fifth more for inner functions.
+functions that hand arrays to each other (what a kernel calls is compiled again into it), a fifth more for inner functions, and
+as much for arrays of their own: kernels work in what the caller gives them.
 """
 
 from typing import Any
 
 import numpy as np
 
-from fedgs.compiling import compiled
+from fedgs.arrays import FloatMatrix, IntArray
+from fedgs.compiling import compiled_bare, larger_of_two
 
 _KEPT = 512  # positions
 _MEMBER = 1 << 62  # held out until that move: chosen
+_LOWEST = -np.inf
 
 
-@compiled
+@compiled_bare
 def below(state: Any, bound: int) -> int:
     """A random integer in 0..bound-1 (xorshift64), the same on every platform."""
     x = state[0]
@@ -29,20 +32,28 @@ def below(state: Any, bound: int) -> int:
     return np.int64(x >> np.uint64(11)) % bound  # type: ignore[return-value]
 
 
-def _highest(open: Any, near: Any, place: int) -> float:
-    """The largest open[j] - near[place, j]."""
-    most = -np.inf
-    for j in range(len(open)):
-        value = open[j] - near[place, j]
-        most = value if value > most else most
+larger = larger_of_two()
+
+
+@compiled_bare
+def highest(open: Any, near: Any, place: int, count: int) -> float:
+    """The largest open[j] - near[place, j], j < count."""
+    most = _LOWEST
+    for j in range(count):
+        most = larger(open[j] - near[place, j], most)
     return most
 
 
-# Nothing here is NaN, and told so the compiler makes vector instructions of a maximum.
-highest = compiled(_highest, fastmath={"nnan", "nsz"}, no_cpython_wrapper=True)
+def room(count: int, size: int) -> tuple[IntArray, FloatMatrix, FloatMatrix]:
+    """What `search` works in, for r = `size` of p = `count` positions: (8, p), (2, p), and the rows of distances that it keeps.
+
+    Rows are kept of every position once it is needed, in large pools of the choice only, and one to spare; the last: zeros.
+    """
+    rows = count if count <= _KEPT else size + 1
+    return np.empty((8, count), dtype=np.int64), np.empty((2, count)), np.empty((rows + 1, count))
 
 
-@compiled
+@compiled_bare
 def search(
     H: Any,
     ids: Any,
@@ -57,77 +68,72 @@ def search(
     state: Any,
     target: float,
     tolerance: float,
+    ints: Any,
+    reals: Any,
+    near: Any,
 ) -> tuple[float, int]:
     """Starts with best-swap descent, then rounds of (perturbation, tabu walk) from the best choice so far.
 
     The starts: `chosen` as it comes, where `value` is -inf and chosen[0] >= 0; then, with starts = 3, greedy choices that begin
     with the largest gain, with the position farthest from that (starts = 2 leaves this out), and with any. `chosen` gets the
     best, in any order; its value is returned, and how many rows were looked at; once that is `enough`, nothing more is begun.
-    To go on later, call with that value and starts = 0. For `style` see `residual.Plan`.
+    To go on later, call with that value and starts = 0. For `style` see `residual.Plan`, for the last three `room`.
     """
     count, size = len(ids), len(chosen)
-    inside, outside, adds, open = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count), np.empty(count)
-    ins, stay, hold = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(count, np.int64)
-    # Rows of distances, copied: of every position once it is needed (`known`), in large pools of the choice only, and one to
-    # spare. The last holds zeros.
-    kept = count <= _KEPT
-    rows = count if kept else size + 1
-    near, slot, known = np.empty((rows + 1, count)), np.empty(size, np.int64), np.empty(count, np.int64)
+    inside, outside, hold, known = ints[0], ints[1], ints[2], ints[3]
+    ins, stay, slot, queue = ints[4], ints[5], ints[6], ints[7]
+    adds, open = reals[0], reals[1]
+    kept, rows = count <= _KEPT, len(near) - 1
     for j in range(count):
         near[rows, j] = 0.0
         known[j] = 0
     farthest, looked = -1, 0
     drawn = below(state, count) if starts > 0 else -1
-    for task in range(-1, starts + rounds):
+    for task in range(-1 if chosen[0] >= 0 and value == _LOWEST else 0, starts + rounds):
         if value >= target - tolerance or looked >= enough:
             break
-        if task == -1 and (chosen[0] < 0 or value > -np.inf):
-            continue
 
-        # What the task begins with: `ins`, or else greedily, from `first` where that is given; and how it walks.
-        given, first, moves, out, remain = True, -1, 0, 0, 0
-        if task == -1:
-            for place in range(size):
-                ins[place] = chosen[place]
-        elif task < starts:
-            given, first = False, drawn if task == starts - 1 else -1 if task == 0 else farthest
-        else:  # the best choice with style[4] to style[5] of its positions, drawn at random, exchanged for others
+        # What the task begins with: all of `ins`, or of it the first position, or none; and how it walks.
+        given, moves = size, 0
+        out, remain = 0, 0
+        for place in range(size):
+            ins[place] = chosen[place]
+        if 0 <= task < starts:
+            given = 0 if task == 0 else 1
+            ins[0] = drawn if task == starts - 1 else farthest
+        elif task >= starts:  # the best choice with some of its positions, drawn at random, exchanged for others
             others = 0
             for j in range(count):
                 inside[j] = 0
             for place in range(size):
-                inside[chosen[place]] = 1
-                ins[place] = chosen[place]
+                inside[ins[place]] = 1
             for j in range(count):
                 if inside[j] == 0:
                     outside[others] = j
                     others += 1
-            least = min(style[4], min(size, others))
-            most = max(least, min(style[5], min(size, others)))
-            for step in range(least + below(state, most - least + 1)):
+            for step in range(style[4] + below(state, style[5])):
                 # Without replacement: whoever was moved lies before `step`.
                 a = step + below(state, size - step)
                 b = step + below(state, others - step)
                 leaves, enters = ins[a], outside[b]
                 ins[a], outside[b] = ins[step], outside[step]
                 ins[step], outside[step] = enters, leaves
-            out = min(count - size - 1, style[0] + below(state, style[1]))
-            remain = min(size - 1, style[2] + below(state, style[3]))
             moves = idle
+            out = min(others - 1, style[0] + below(state, style[1]))
+            remain = min(size - 1, style[2] + below(state, style[3]))
+        patience = moves if moves > 0 else 1
 
-        # Take one after the other; greedily, always who adds most. O(p·r).
+        # Take one after the other; who is not given, greedily: always who adds most. O(p·r).
         current, spare = 0.0, size
         for j in range(count):
             inside[j] = 0
             adds[j] = gains[j]
         for place in range(size):
-            if not given and (place > 0 or first < 0):
-                highest_add = -np.inf
+            if place >= given:
+                highest_add = _LOWEST
                 for j in range(count):
                     if adds[j] > highest_add and inside[j] == 0:
                         ins[place], highest_add = j, adds[j]
-            elif not given:
-                ins[place] = first
             current += adds[ins[place]]
             inside[ins[place]] = 1
             slot[place] = row = ins[place] if kept else place
@@ -153,46 +159,52 @@ def search(
                 value = current
                 for place in range(size):
                     chosen[place] = ins[place]
-            if since > moves or (since == moves > 0) or now == 1_000_000:
+            if since >= patience or now == 1_000_000:
                 break
 
             # The exchange of a place `leave` and a position `enter` that changes the value most; leave -1 where there is none.
             # Exchanges of twins are left out: positions next to each other whose exchange changes nothing would use up the moves.
             # Of equal changes, that of the smallest positions is taken, whatever their order in `ins`. O(p·r) at worst.
-            leave, enter, change = -1, -1, -np.inf
+            leave, leaver, enter = -1, -1, -1
+            change, level = _LOWEST, _LOWEST
             looked += 3  # with the update
             for j in range(count):
-                open[j] = adds[j] if hold[j] <= now else -np.inf
-            top_open = highest(open, near, rows)
-            lowest_add, lowest = np.inf, -1
+                open[j] = adds[j] if hold[j] <= now else _LOWEST
+            top_open = highest(open, near, rows, count)
+            lowest_add, lowest = -_LOWEST, -1
             for place in range(size):
                 if adds[ins[place]] < lowest_add and stay[place] <= now:
                     lowest_add, lowest = adds[ins[place]], place
-            for turn in range(-1, size if lowest >= 0 and top_open > -np.inf else -1):
-                place = lowest if turn < 0 else turn  # the smallest first, which then often rules the others out
-                own = adds[ins[place]]
-                if stay[place] > now or top_open - own < change or turn == lowest:
-                    continue
-                row, looked = slot[place], looked + 1
-                top, at = highest(open, near, row), -1
+            queue[0] = lowest
+            turn, turns = 0, 1 if lowest >= 0 else 0
+            while turn < turns:
+                place = queue[turn]
+                own, row = adds[ins[place]], slot[place]
+                top, at = highest(open, near, row, count), -1
+                turn, looked = turn + 1, looked + 1
                 if abs(top - own) <= tolerance:  # perhaps a twin
-                    top = -np.inf
+                    top = _LOWEST
                     for j in range(count):
                         other = open[j] - near[row, j]
                         if other > top and (abs(other - own) > tolerance or near[row, j] > 1e6 * tolerance):
                             top, at = other, j
                 gap = top - own
-                if gap < change or top == -np.inf or (gap == change and ins[place] > ins[leave]):
-                    continue
-                if at < 0:
-                    at = 0
-                    while open[at] - near[row, at] != top:
-                        at += 1
-                leave, enter, change = place, at, gap
+                if gap > change or (gap == change and ins[place] < leaver):
+                    leave, leaver, enter = place, ins[place], at
+                    change, level = gap, top
+                if turn == 1:  # the smallest, which often rules others out; without branches, which would be guessed wrong
+                    for place in range(size):
+                        queue[turns] = place
+                        turns += (top_open - adds[ins[place]] >= change) & (stay[place] <= now) & (place != lowest)
             if leave < 0 or (moves == 0 and change <= tolerance):
                 break
+            former, old = ins[leave], slot[leave]
+            if enter < 0:
+                enter = 0
+                while open[enter] - near[old, enter] != level:
+                    enter += 1
 
-            former, old, row = ins[leave], slot[leave], enter if kept else spare
+            row = enter if kept else spare
             if known[row] == 0 or not kept:
                 known[row], member = 1, ids[enter]
                 for j in range(count):
@@ -201,9 +213,7 @@ def search(
                 adds[j] += near[row, j] - near[old, j]
             ins[leave], slot[leave], spare = enter, row, old
             current, now, since = current + change, now + 1, since + 1
-            hold[enter], hold[former] = _MEMBER, 0
-            if moves > 0:
-                hold[former], stay[leave] = now + out, now + remain
+            hold[enter], hold[former], stay[leave] = _MEMBER, now + out, now + remain
             if current > reached + tolerance:
                 reached, since = current, 0
         if moves == 0 and current > value - 1e-3 * tolerance:  # of equal starts the last: the choice that begins with any client
@@ -213,11 +223,13 @@ def search(
     return value, looked
 
 
-@compiled
-def shuffle_ties(H: Any, ids: Any, gains: Any, chosen: Any, state: Any, tie: float) -> None:
-    """Exchange each chosen position, twice, with one drawn from those that leave the value as it is (to `tie`). O(p·r)."""
-    count, size = len(ids), len(chosen)
-    inside, adds = np.empty(count, np.int64), np.empty(count)
+@compiled_bare
+def shuffle_ties(H: Any, ids: Any, gains: Any, chosen: Any, state: Any, tie: float, ints: Any, reals: Any) -> None:
+    """Exchange each chosen position, twice, with one drawn from those that leave the value as it is (to `tie`). O(p·r).
+
+    `ints` and `reals`, a row of each, are to work in.
+    """
+    count, size, inside, adds = len(ids), len(chosen), ints[0], reals[0]
     for j in range(count):
         inside[j] = 0
         adds[j] = gains[j]

@@ -122,9 +122,7 @@ def iterate(
         if reached >= target - tolerance:
             break
         inside, outside = chosen.copy(), np.setdiff1d(np.arange(count), chosen)
-        least = min(int(style[4]), size, count - size)
-        most = max(least, min(int(style[5]), size, count - size))
-        for step in range(least + chance.below(most - least + 1)):
+        for step in range(int(style[4]) + chance.below(int(style[5]))):
             a, b = step + chance.below(size - step), step + chance.below(count - size - step)
             inside[a], outside[b], inside[step], outside[step] = inside[step], outside[step], outside[b], inside[a]
         out = min(count - size - 1, int(style[0]) + chance.below(int(style[1])))

@@ -1,17 +1,11 @@
 """What can be decided about a selection problem before any search, exactly."""
 
-from math import comb
-from typing import Any, NamedTuple
-
 import numpy as np
 
-from fedgs.arrays import FloatArray, FloatMatrix, IntArray
-from fedgs.compiling import load_kernels
-from fedgs.graph.distances import MatrixDistances
+from fedgs.arrays import FloatArray, IntArray
 from fedgs.solver.problem import SelectionProblem, block_of
-from fedgs.solver.residual import FEW
 
-__all__ = ["TINY", "Few", "decides", "few_of", "reduce", "reduced", "reduced_few"]
+__all__ = ["TINY", "decides", "reduce", "reduced"]
 
 TINY = 200  # pools with no more choices are tried out in NumPy: nothing is compiled for them
 _SORTED = 500  # up to here sorting is faster than looking for four numbers
@@ -82,35 +76,3 @@ def reduced(problem: SelectionProblem, order: IntArray) -> tuple[IntArray, IntAr
         forced, left = np.append(forced, added), left - len(added)
         clients, gains = clients[opened], gains[opened]
     return forced, clients, gains, left
-
-
-class Few(NamedTuple):
-    """What a pool of a few clients is decided with: compiled steps, since the calls of NumPy would cost more than the work.
-
-    Attributes:
-        kernels: the steps.
-        matrix: (N, N) distances.
-    """
-
-    kernels: Any
-    matrix: FloatMatrix
-
-
-def few_of(problem: SelectionProblem) -> Few | None:
-    """None where the pool is larger, has so few choices that nothing need be compiled, or numba is not there."""
-    count, size, distances = len(problem.pool), problem.cohort_size, problem.distances
-    if count > FEW or not isinstance(distances, MatrixDistances) or comb(count, size) <= TINY:
-        return None
-    kernels = load_kernels("fedgs.solver.small_kernels") if problem.pair_weight * distances.maximum > 0 else None
-    return None if kernels is None else Few(kernels, distances.matrix)
-
-
-def reduced_few(problem: SelectionProblem, few: Few, state: Any) -> tuple[IntArray, IntArray, FloatArray, int]:
-    """`reduced` for a few clients, whose order is drawn here."""
-    size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
-    order, gains = problem.pool.copy(), np.empty(len(problem.pool))
-    if not few.kernels.begin(order, problem.balance_penalty, weight, (size - 1) * (weight * largest), state, gains):
-        return order[:0], order, gains, size
-    cohort = np.empty(size, dtype=np.int64)
-    taken, count = few.kernels.narrow(few.matrix, order, gains, weight, largest, cohort)
-    return cohort[:taken], order[:count], gains[:count], size - taken

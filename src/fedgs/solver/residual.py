@@ -28,6 +28,7 @@ __all__ = [
     "prove",
     "search",
     "settle_ties",
+    "style_of",
     "tighten",
 ]
 
@@ -117,7 +118,7 @@ class Plan:
         idle: moves without improvement that end a round.
         rows: of distances looked at by compiled code, after which no further round begins.
         style: for how many moves a client that left stays out (least, number of values), for how many one that came stays in
-            (least, number of values), how many clients a perturbation exchanges (least, most).
+            (least, number of values), how many clients a perturbation exchanges (least, number of values).
     """
 
     rounds: int
@@ -179,14 +180,25 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
         if count >= _MANY:  # that would take long
             least, most = 2, swaps
         tenures = (2, 3, 0, 1) if count <= 40 else (5, 10, 2, 3)
-        return Plan(0 if effort == "fast" else rounds, idle, _ALL, np.array([*tenures, least, most]))
+        return Plan(0 if effort == "fast" else rounds, idle, _ALL, style_of(tenures, least, most, count, size))
     idle = min(max(30 * min(size, count - size), 100), 1500)
     stay = min(size // 10, 5)
     rounds = max(10, 130_000_000 // ((count + 100) * idle))
-    style = np.array([15, 10, 1 + stay, 1 + stay, 1, swaps])
+    style = style_of((15, 10, 1 + stay, 1 + stay), 1, swaps, count, size)
     if plain_numpy:
         return Plan(rounds // 10, idle, _ALL, style)
     return Plan(10 * rounds, idle, int(_THOROUGH // (count + 100)), style)
+
+
+def style_of(tenures: tuple[int, int, int, int], least: int, most: int, count: int, size: int) -> IntArray:
+    """`Plan.style`, with no more exchanges than there are clients to exchange.
+
+    >>> style_of((5, 10, 2, 3), 2, 5, 9, 6).tolist()
+    [5, 10, 2, 3, 2, 2]
+    """
+    ways = min(size, count - size)
+    least = min(least, ways)
+    return np.array([*tenures, least, max(least, min(most, ways)) - least + 1])
 
 
 def improve(residual: Residual, found: Found, plan: Plan, clock: Clock, state: Any) -> None:
@@ -250,23 +262,26 @@ def tighten(residual: Residual, found: Found, *, always: bool) -> None:
     if kernels is None:
         bound = plain.row_bound(residual.rows(), residual.gains, residual.size)
     else:
-        bound = kernels.row_bound(residual.matrix, residual.ids, residual.gains, residual.size)
+        room = np.empty((2, len(residual))), np.empty((residual.size - 1, len(residual)))
+        bound = kernels.row_bound(residual.matrix, residual.ids, residual.gains, residual.size, *room)
     found.bound = min(found.bound, bound)
 
 
 def settle_ties(residual: Residual, found: Found, state: Any) -> None:
     """Let chance decide between choices of the same value."""
-    kernels = load_kernels("fedgs.solver.kernels")
+    kernels, count = load_kernels("fedgs.solver.kernels"), len(residual)
     if kernels is None:
         found.chosen = plain.shuffle_ties(residual.block(), residual.gains, found.chosen, state, residual.tie)
-    elif len(residual) <= _LARGE:
-        kernels.shuffle_ties(residual.matrix, residual.ids, residual.gains, found.chosen, state, residual.tie)
+        return
+    room = np.empty((1, count), dtype=np.int64), np.empty((1, count))
+    if count <= _LARGE:
+        kernels.shuffle_ties(residual.matrix, residual.ids, residual.gains, found.chosen, state, residual.tie, *room)
     else:  # rows of a large matrix are read far faster in their own order
         order = np.argsort(residual.ids)
         place = np.empty_like(order)
-        place[order] = np.arange(len(order))
+        place[order] = np.arange(count)
         chosen = place[found.chosen]
-        kernels.shuffle_ties(residual.matrix, residual.ids[order], residual.gains[order], chosen, state, residual.tie)
+        kernels.shuffle_ties(residual.matrix, residual.ids[order], residual.gains[order], chosen, state, residual.tie, *room)
         found.chosen = order[chosen]
 
 
@@ -276,6 +291,6 @@ def _search(
     """The value of what is now `chosen`, and how many rows were looked at."""
     value, looked = kernels.search(
         residual.matrix, residual.ids, residual.gains, chosen, value, starts, plan.rounds, plan.idle, plan.rows, plan.style,
-        state, target, residual.tolerance,
+        state, target, residual.tolerance, *kernels.room(len(residual), residual.size),
     )  # fmt: skip
     return value, looked

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.compiling import compiled
+from fedgs.compiling import compiled_bare
 from fedgs.solver.kernels import below
 
 
-@compiled
+@compiled_bare
 def insert(value: float, top: Any, kept: int) -> None:
     """Put `value` among top[:kept], the largest so far in descending order, if it is one of them."""
     if value > top[kept - 1]:
@@ -22,7 +22,7 @@ def insert(value: float, top: Any, kept: int) -> None:
         top[place] = value
 
 
-@compiled
+@compiled_bare
 def begin(clients: Any, penalty: Any, weight: float, spread: float, state: Any, gains: Any) -> bool:
     """Put the clients in an order drawn by chance; `gains`: their negative penalties. Whether these differ by more than `spread`.
 
@@ -44,15 +44,14 @@ def begin(clients: Any, penalty: Any, weight: float, spread: float, state: Any, 
     return False
 
 
-@compiled
-def narrow(H: Any, clients: Any, gains: Any, weight: float, largest: float, cohort: Any) -> tuple[int, int]:
+@compiled_bare
+def narrow(H: Any, clients: Any, gains: Any, weight: float, largest: float, cohort: Any, reals: Any) -> tuple[int, int]:
     """Decide what `reduction.reduced` decides: how many clients are in for certain, and how many remain open.
 
     `cohort` begins with the former; `clients` and `gains` with the latter, in their order; `gains` come as they are, and go in
-    units of distance.
+    units of distance. `reals`, a row of one more than the cohort, is to work in.
     """
-    size, count, taken, unit = len(cohort), len(clients), 0, weight * largest
-    top = np.empty(size + 1)
+    size, count, taken, unit, top = len(cohort), len(clients), 0, weight * largest, reals[0]
     for turn in range(size + 1):
         left, before = size - taken, taken
         lowest = gains[0]
@@ -91,20 +90,29 @@ def narrow(H: Any, clients: Any, gains: Any, weight: float, largest: float, coho
     return taken, count
 
 
-@compiled
-def row_bound(H: Any, clients: Any, gains: Any, size: int) -> float:
-    """A value that no choice exceeds: each position counts half of its r-1 longest pairs. r >= 2."""
-    top, best = np.empty(size), np.empty(size)
+@compiled_bare
+def row_bound(H: Any, clients: Any, gains: Any, size: int, reals: Any, longest: Any) -> float:
+    """A value that no choice exceeds: each position counts half of its r-1 longest pairs, r >= 2. O(p²·r) in vectors.
+
+    `reals`, two rows of p, and `longest`, r-1 rows of p, are to work in.
+    """
+    count, row, best = len(clients), reals[0], reals[1]
+    for k in range(size - 1):
+        for i in range(count):
+            longest[k, i] = 0.0
+    for j in range(count):
+        for i in range(count):
+            row[i] = H[clients[j], clients[i]]
+        for k in range(size - 1):  # longest[:, i] stays in descending order
+            for i in range(count):
+                one, other = row[i], longest[k, i]
+                longest[k, i], row[i] = one if one > other else other, other if one > other else one
     for k in range(size):
         best[k] = -np.inf
-    for i in range(len(clients)):
-        for k in range(size - 1):
-            top[k] = 0.0
-        for j in range(len(clients)):
-            insert(H[clients[i], clients[j]], top, size - 1)
+    for i in range(count):
         each = gains[i]
         for k in range(size - 1):
-            each += top[k] / 2
+            each += longest[k, i] / 2
         insert(each, best, size)
     bound = 0.0
     for k in range(size):
@@ -112,7 +120,7 @@ def row_bound(H: Any, clients: Any, gains: Any, size: int) -> float:
     return bound
 
 
-@compiled
+@compiled_bare
 def conclude(H: Any, penalty: Any, weight: float, cohort: Any) -> float:
     """Put the cohort in ascending order; its objective."""
     for a in range(len(cohort)):
@@ -129,11 +137,13 @@ def conclude(H: Any, penalty: Any, weight: float, cohort: Any) -> float:
     return weight * pairs - prices
 
 
-@compiled
-def try_all(H: Any, clients: Any, gains: Any, chosen: Any, tolerance: float) -> float:
-    """The best of all choices by trying every one, the first of those within `tolerance`: without any bound. O(comb(p, r)·r)."""
-    count, size = len(gains), len(chosen)
-    at, sums = np.empty(size, np.int64), np.empty(size + 1)
+@compiled_bare
+def try_all(H: Any, clients: Any, gains: Any, chosen: Any, tolerance: float, ints: Any, reals: Any) -> float:
+    """The best of all choices by trying every one, the first of those within `tolerance`: without any bound. O(comb(p, r)·r).
+
+    `ints` and `reals`, a row of each of one more than the choice, are to work in.
+    """
+    count, size, at, sums = len(gains), len(chosen), ints[0], reals[0]
     sums[0] = 0.0
     best, depth = -np.inf, 0
     at[0] = -1

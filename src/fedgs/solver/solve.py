@@ -12,10 +12,12 @@ from fedgs.errors import SelectionError
 from fedgs.graph.distances import MatrixDistances
 from fedgs.rng import stream
 from fedgs.solver import plain
+from fedgs.solver.few import Few, few_of
 from fedgs.solver.problem import Distances, Effort, SelectionProblem, Solution, Status, block_of, objective
-from fedgs.solver.reduction import TINY, Few, few_of, reduced, reduced_few
+from fedgs.solver.reduction import TINY, reduced
 from fedgs.solver.residual import (
     DESCENT,
+    FEW,
     FIRST_PROOF_WORK,
     PROOF_WORK,
     Clock,
@@ -74,7 +76,7 @@ def solve(
         cohort.sort()
         reached = objective(problem, cohort)
     else:
-        reached = few.kernels.conclude(few.matrix, problem.balance_penalty, problem.pair_weight, cohort)
+        reached = few.conclude(problem, cohort)
     return Solution(cohort, reached, reached + answer.slack, answer.status, perf_counter() - started)
 
 
@@ -99,20 +101,18 @@ def _decide(problem: SelectionProblem, few: Few | None, effort: Effort, clock: C
             return _Answer(order[np.argsort(problem.balance_penalty[order], kind="stable")[:size]])
         forced, clients, gains, left = reduced(problem, order)
     else:
-        forced, clients, gains, left = reduced_few(problem, few, state)
+        forced, clients, gains, left = few.reduced(problem, state)
     if left in (0, len(clients)):
         return _Answer(np.concatenate([forced, clients[:left]]))
     if left == 1:
         return _Answer(np.concatenate([forced, clients[np.argmax(gains)][None]]))
     choices = comb(len(clients), left)
     if few is not None and choices <= _QUICK:
-        chosen = np.empty(left, dtype=np.int64)
-        few.kernels.try_all(few.matrix, clients, gains, chosen, 1e-12 * left * left * largest)
-        return _Answer(np.concatenate([forced, clients[chosen]]))
+        return _Answer(np.concatenate([forced, clients[few.best(problem, clients, gains, left)]]))
     if choices <= TINY:
         block = block_of(problem.distances, clients, clients)
         return _Answer(np.concatenate([forced, clients[plain.enumerate_all(block, gains, left)]]))
-    found = _found(problem.distances, clients, gains, left, effort, clock, state, rng)
+    found = _found(problem.distances, few, clients, gains, left, effort, clock, state, rng)
     cohort = clients[found.chosen] if len(forced) == 0 else np.concatenate([forced, clients[found.chosen]])
     status: Status = "time_limit" if clock.fired else "bounded" if isfinite(found.bound) else "feasible"
     if not isfinite(found.bound):
@@ -123,19 +123,22 @@ def _decide(problem: SelectionProblem, few: Few | None, effort: Effort, clock: C
 
 
 def _found(
-    distances: Distances, clients: IntArray, gains: FloatArray, left: int, effort: Effort, clock: Clock, state: Any,
-    rng: np.random.Generator,
+    distances: Distances, few: Few | None, clients: IntArray, gains: FloatArray, left: int, effort: Effort, clock: Clock,
+    state: Any, rng: np.random.Generator,
 ) -> Found:  # fmt: skip
     """The search: a start and a bound from the tree, descent, tabu rounds; for "thorough" proofs before and after these."""
-    given, bound = None, np.inf
-    if distances.tree is not None:
-        given, bound = best_on_forest(distances.tree, clients, gains, left, distances.maximum)
-        bound += distances.tree.shortfall * left * (left - 1) / 2
+    given, bound, tree = None, np.inf, distances.tree
+    if tree is not None:
+        room = few.forest_room if few is not None and len(tree) <= FEW else None
+        given, bound = best_on_forest(tree, clients, gains, left, distances.maximum, room)
+        bound += tree.shortfall * left * (left - 1) / 2
+    at_once = effort != "thorough" and clock.limit is None
+    plan = planned(effort, len(clients), left, plain_numpy=load_kernels("fedgs.solver.kernels") is None)
+    if few is not None and at_once and len(distances) <= _COPIED:
+        return few.found(distances, clients, gains, given, bound, plan, left, state)  # type: ignore[arg-type]
     if not isinstance(distances, MatrixDistances) and len(clients) > _HELD:
         return search_rows(distances, clients, gains, left, given, bound, clock, rng)
     residual = _residual(distances, clients, gains, left)
-    plan = planned(effort, len(clients), left, plain_numpy=load_kernels("fedgs.solver.kernels") is None)
-    at_once = effort != "thorough" and clock.limit is None
     found = search(residual, given, bound, plan if at_once else DESCENT, state)
     if effort == "thorough":
         tighten(residual, found, always=True)

@@ -18,7 +18,7 @@ _FOREST_WORK = 10_000_000  # above this sum of n·r² over the trees, trees are 
 
 
 def best_on_forest(
-    forest: SpanningForest, clients: IntArray, gains: FloatArray, size: int, apart: float
+    forest: SpanningForest, clients: IntArray, gains: FloatArray, size: int, apart: float, room: Any = None
 ) -> tuple[IntArray, float]:
     """The best choice by the forest's own distances, and a value that none exceeds. O(N·r) on one tree, O(N·r²) on a forest.
 
@@ -31,6 +31,7 @@ def best_on_forest(
         gains: (p,) linear gains, in units of distance.
         size: r >= 1, how many are chosen.
         apart: the distance between different trees, the largest of all.
+        room: `tree_kernels.room` of at least these numbers, where there is one already.
 
     Returns:
         (r,) positions in `clients`, ascending; the value by forest distances.
@@ -51,7 +52,8 @@ def best_on_forest(
     if len(order.roots) > 1:
         return _shared_out(kernels, order, clients, gains, size, apart, chance)
     best = np.empty(size, dtype=np.int64)
-    value = kernels.knapsack(order.up, order.above, order.place, clients, gains, chance, 0, len(order.up), best)
+    room = room or kernels.room(len(order.up), size)
+    value = kernels.knapsack(order.up, order.above, order.place, clients, gains, chance, 0, len(order.up), best, *room)
     return best, value
 
 
@@ -124,7 +126,8 @@ def _shared_out(
 
     def best(begin: int, end: int, number: int) -> float:
         """The best of one tree, which `chosen` begins with."""
-        return float(kernels.knapsack(up, above, place, clients, gains, chance, begin, end, chosen[:number]))
+        room = kernels.room(end - begin, number)
+        return float(kernels.knapsack(up, above, place, clients, gains, chance, begin, end, chosen[:number], *room))
 
     if np.count_nonzero(able) == 1:
         only = int(tree[0])

@@ -8,38 +8,41 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.compiling import compiled
+from fedgs.arrays import FloatMatrix, IntArray
+from fedgs.compiling import compiled_bare
 
 
-@compiled
+def room(count: int, size: int) -> tuple[IntArray, FloatMatrix, IntArray]:
+    """What `knapsack` works in, for a tree of `count` vertices: numbers by vertex, tables, and where these were split."""
+    return np.empty((4, count), dtype=np.int64), np.empty((3, 2 * count + 2)), np.empty(count * (size + 1), dtype=np.int32)
+
+
+@compiled_bare
 def knapsack(
-    up: Any, above: Any, place: Any, clients: Any, gains: Any, chance: float, start: int, stop: int, chosen: Any
-) -> float:
+    up: Any, above: Any, place: Any, clients: Any, gains: Any, chance: float, start: int, stop: int, chosen: Any,
+    ints: Any, reals: Any, splits: Any,
+) -> float:  # fmt: skip
     """The best `chosen` positions, ascending, of the tree at start..stop-1, by tree distances and gains; their value.
 
     f_v(k), the most that k choices below v give, gains above·k·(size-k) on the edge to the parent; children merge by max-plus
     convolution, the last first. The tables of what is not yet finished lie on a stack. Between equals decide bonuses of `chance`
     times the square of the position, which are part of the value. -inf where the tree has fewer to choose. O(n·size + p).
+    For the last three arrays see `room`.
     """
     count, size = stop - start, len(chosen)
-    amount, first, length = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
-    own = np.empty(count)  # gains by vertex, NaN where nothing can be chosen
+    amount, first, length, offset = ints[0], ints[1], ints[2], ints[3]
+    own, stack, merged = reals[0], reals[1], reals[2]  # own: gains by vertex, NaN where nothing can be chosen
     for a in range(count):
         own[a], amount[a], length[a] = np.nan, 0, -1  # no table yet
     for i in range(len(clients)):
         a = place[clients[i]] - start
         if 0 <= a < count:
             own[a], amount[a] = gains[i] + chance * i * i, 1
-    room = 0
-    for a in range(count - 1, 0, -1):  # how many can be chosen in each subtree, and the space that its merges take
-        parent = up[start + a] - start
-        amount[parent] += amount[a]
-        room += min(amount[parent], size) + 1
+    for a in range(count - 1, 0, -1):  # how many can be chosen in each subtree
+        amount[up[start + a] - start] += amount[a]
     if amount[0] < size:
         return -np.inf
-    splits, offset = np.empty(room, np.int32), np.empty(count, np.int64)
-    stack, merged = np.empty(2 * count + 2), np.empty(size + 1)
-    end = room = 0
+    end = used = 0
     for a in range(count - 1, 0, -1):
         if amount[a] == 0:
             continue
@@ -60,9 +63,9 @@ def knapsack(
             for c in range(min(length[parent], size - b) + 1):
                 if value + stack[high + c] > merged[b + c]:
                     merged[b + c] = value + stack[high + c]
-                    splits[room + b + c] = b
-        offset[a] = room
-        room += longer + 1
+                    splits[used + b + c] = b
+        offset[a] = used
+        used += longer + 1
         first[parent], length[parent] = min(low, high), longer
         for k in range(longer + 1):
             stack[first[parent] + k] = merged[k]
