@@ -1,10 +1,13 @@
+import gc
 import logging
 import os
+import platform
 import subprocess
 import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedgs import compiling as module
@@ -107,3 +110,36 @@ print(kern.double(4), asked)
 """
     done = run(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
     assert done.stdout == "8 ['numba']\n", done.stderr
+
+
+def test_garbage_is_collected_again_after_compiling() -> None:
+    pytest.importorskip("numba")
+
+    def double(x: float) -> float:
+        return 2 * x
+
+    def wrong(x: float) -> float:
+        return x + "a"  # type: ignore[operator, no-any-return]
+
+    assert gc.isenabled()
+    assert module.compiled(double)(3.0) == 6.0
+    assert gc.isenabled()
+    with pytest.raises(Exception, match="add"):
+        module.compiled(wrong)(3.0)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        module.compiled(double)(3)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="looks for instructions of one kind of processor")
+def test_the_largest_of_many_is_found_with_vector_instructions() -> None:
+    numba = pytest.importorskip("numba")
+    from fedgs.solver import kernels
+
+    again = numba.njit(kernels.highest.py_func, error_model="numpy")
+    assert again(np.array([1.0, 5.0, -np.inf]), np.zeros((1, 3)), 0, 3) == 5.0
+    assert "maxpd" in next(iter(again.inspect_asm().values()))

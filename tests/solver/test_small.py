@@ -1,7 +1,9 @@
 """The compiled steps for pools of a few clients against what they stand in for."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -132,3 +134,29 @@ def test_few_and_many_clients_are_decided_alike(kind: str, monkeypatch: pytest.M
         close = 1e-9 * problem.pair_weight * problem.distances.maximum
         assert with_kernels.objective == pytest.approx(without.objective, rel=1e-12, abs=close)
         assert with_kernels.status == without.status == "optimal"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("effort", ["fast", "default"])
+def test_the_direct_way_is_the_same_search(
+    kind: str, effort: Literal["fast", "default"], monkeypatch: pytest.MonkeyPatch, kernels: Any
+) -> None:
+    problems = [problem_of(kind, 12 + 10 * seed, seed, scale="cohort" if seed % 2 else "paper") for seed in range(6)]
+    direct = [solve(problem, effort=effort, seed=7) for problem in problems]
+    monkeypatch.setattr("fedgs.solver.few.Few.found", None)
+    monkeypatch.setattr(sys.modules["fedgs.solver.solve"], "_COPIED", 0)
+    for problem, expected in zip(problems, direct, strict=True):
+        answer = solve(problem, effort=effort, seed=7)
+        assert answer.cohort.tolist() == expected.cohort.tolist()
+        assert (answer.objective, answer.upper_bound, answer.status) == (
+            expected.objective, expected.upper_bound, expected.status
+        )  # fmt: skip
+
+
+def test_threads_do_not_share_what_kernels_work_in(kernels: Any) -> None:
+    # Kernels let other threads run: what two of them wrote into the same arrays would be neither's.
+    problems = [problem_of("euclidean", 20 + seed % 40, seed, scale="cohort") for seed in range(60)]
+    expected = [solve(problem).cohort.tolist() for problem in problems]
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(10):
+            assert [answer.cohort.tolist() for answer in threads.map(solve, problems)] == expected

@@ -39,7 +39,7 @@ _BOUND_POOL = 300  # the row bound costs more than the search above
 _LARGE = 1000  # positions
 _PIECE = 4_000_000  # distances copied at once
 _TRIED = 5_000_000  # pairs looked at when all choices are tried in NumPy: some tenths of a second
-_THOROUGH = 1_400_000_000  # distances looked at by the search
+_THOROUGH = 2_100_000_000  # distances looked at by the search
 _SLICE = 20_000_000  # distances looked at between two looks at the clock
 
 
