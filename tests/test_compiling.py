@@ -41,6 +41,21 @@ def test_the_first_compilation_is_announced_in_one_line(tmp_path: Path) -> None:
     assert run(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache")).stderr == ""
 
 
+def test_kernels_that_make_no_arrays_are_loaded_without_what_counts_references(tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    (tmp_path / "kern.py").write_text(FUNCTION.replace("compiled", "compiled_bare").replace("2 * x", "2 * x[1]"))
+    code = """
+import numpy as np
+from fedgs.compiling import load_kernels
+kernel = load_kernels("kern").double
+from numba.core.runtime import rtsys
+print(kernel(np.arange(3.0)), sum(kernel.stats.cache_hits.values()), rtsys._init)
+"""
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    assert run(code, tmp_path, **environment).stdout.split()[:2] == ["2.0", "0"]
+    assert run(code, tmp_path, **environment).stdout.split() == ["2.0", "1", "False"]
+
+
 def test_nowhere_to_write_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     import numba
 

@@ -45,7 +45,7 @@ def compiled(function: F, **options: Any) -> F:
     with _lock:
         try:
             kernel = numba.njit(function, cache=True, **options)
-            _load_quickly(kernel)
+            _load_quickly(kernel, counts_references=options.get("_nrt", True))
             _compile_without_collecting(kernel)
             return kernel  # type: ignore[no-any-return]
         except RuntimeError as error:  # "no locator available": nowhere to write
@@ -61,11 +61,12 @@ def compiled(function: F, **options: Any) -> F:
             return numba.njit(function, **options)  # type: ignore[no-any-return]
 
 
-def _load_quickly(kernel: Any) -> None:
+def _load_quickly(kernel: Any, counts_references: bool) -> None:
     """Let a kernel that lies in the cache be loaded without all that numba imports for compiling, SciPy's linear algebra too.
 
     numba prepares its compiler before it looks into the cache, which takes half a second; a kernel that is not there prepares
-    it anyway. Where numba is built differently, its own way is taken.
+    it anyway. What counts references it compiles anew in every process; a kernel that counts none does without. Where numba is
+    built differently, its own way is taken.
     """
     cache = getattr(kernel, "_cache", None)
     names = ("load_overload", "_load_overload", "_guard_against_spurious_io_errors")
@@ -75,9 +76,10 @@ def _load_quickly(kernel: Any) -> None:
 
     def quick(signature: Any, context: Any) -> Any:
         try:
-            from numba.core.runtime.nrt import rtsys
+            if counts_references:
+                from numba.core.runtime.nrt import rtsys
 
-            rtsys.initialize(context)
+                rtsys.initialize(context)
             with guard():
                 return load(signature, context)
         except Exception:  # another version of numba: its own way says what is wrong, if anything
