@@ -155,6 +155,48 @@ def test_the_largest_of_many_is_found_with_vector_instructions() -> None:
     numba = pytest.importorskip("numba")
     from fedgs.solver import kernels
 
-    again = numba.njit(kernels.highest.py_func, error_model="numpy")
+    again = numba.njit(kernels.highest.py_func, nogil=True, error_model="numpy", _nrt=False)
     assert again(np.array([1.0, 5.0, -np.inf]), np.zeros((1, 3)), 0, 3) == 5.0
     assert "maxpd" in next(iter(again.inspect_asm().values()))
+
+
+SELECT = """
+import numpy as np
+from fedgs.solver import SelectionProblem, solve
+places = np.random.default_rng(0).random((CLIENTS, 2))
+distance = np.sqrt(((places[:, None] - places[None]) ** 2).sum(axis=2))
+print(solve(SelectionProblem(np.maximum(distance, distance.T), np.zeros(CLIENTS), SIZE, 1.0)).cohort)
+"""
+
+
+def test_kernels_run_as_plain_python_for_whoever_looks_for_a_fault(tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    code = SELECT.replace("CLIENTS", "30").replace("SIZE", "6")
+    plain = run(code, tmp_path, NUMBA_DISABLE_JIT="1")
+    assert plain.returncode == 0, plain.stderr
+    assert plain.stdout == run(code, tmp_path).stdout
+
+
+def test_compiling_is_announced_only_where_something_is_compiled(tmp_path: Path) -> None:
+    pytest.importorskip("numba")
+    code, cache = SELECT.replace("CLIENTS", "12").replace("SIZE", "4"), str(tmp_path / "cache")  # 495 choices: no search
+    assert "compiling fedgs.solver.small_kernels" in run(code, tmp_path, NUMBA_CACHE_DIR=cache).stderr
+    assert run(code, tmp_path, NUMBA_CACHE_DIR=cache).stderr == ""
+    rows = """
+import sys
+import numpy as np
+from fedgs.solver import SelectionProblem, solve
+
+class Line:
+    maximum, tree = 1.0, None
+
+    def __len__(self):
+        return 4500
+
+    def rows(self, clients):
+        return np.abs(clients[:, None] - np.arange(4500)) / 4499
+
+print(solve(SelectionProblem(Line(), np.zeros(4500), 5, 1.0)).status, "numba" in sys.modules)
+"""
+    done = run(rows, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "other"))
+    assert (done.stdout, done.stderr) == ("feasible False\n", "")

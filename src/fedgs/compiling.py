@@ -46,8 +46,6 @@ def compiled(function: F, **options: Any) -> F:
         try:
             kernel = numba.njit(function, cache=True, **options)
             _load_quickly(kernel, counts_references=options.get("_nrt", True))
-            _compile_without_collecting(kernel)
-            return kernel  # type: ignore[no-any-return]
         except RuntimeError as error:  # "no locator available": nowhere to write
             if "cannot cache" not in str(error):
                 raise
@@ -58,15 +56,17 @@ def compiled(function: F, **options: Any) -> F:
                     "set NUMBA_CACHE_DIR to a writable folder",
                     RuntimeWarning,
                 )
-            return numba.njit(function, **options)  # type: ignore[no-any-return]
+            kernel = numba.njit(function, **options)
+    _compile_uncollected(kernel)
+    return kernel  # type: ignore[no-any-return]
 
 
 def _load_quickly(kernel: Any, counts_references: bool) -> None:
     """Let a kernel that lies in the cache be loaded without all that numba imports for compiling, SciPy's linear algebra too.
 
     numba prepares its compiler before it looks into the cache, which takes half a second; a kernel that is not there prepares
-    it anyway. What counts references it compiles anew in every process; a kernel that counts none does without. Where numba is
-    built differently, its own way is taken.
+    it anyway. The code that counts references is compiled anew in every process; a kernel that counts none does without. Where
+    numba is built differently, its own way is taken.
     """
     cache = getattr(kernel, "_cache", None)
     names = ("load_overload", "_load_overload", "_guard_against_spurious_io_errors")
@@ -89,17 +89,19 @@ def _load_quickly(kernel: Any, counts_references: bool) -> None:
     cache.load_overload = quick
 
 
-def _compile_without_collecting(kernel: Any) -> None:
+def _compile_uncollected(kernel: Any) -> None:
     """Let no garbage be collected while a kernel is compiled or loaded: numba makes a million objects, and a tenth of the time
     would go into looking through them.
     """
-    compile = kernel.compile
+    compile_or_load = getattr(kernel, "compile", None)
+    if compile_or_load is None:  # numba is told to compile nothing
+        return
 
     def uncollected(signature: Any) -> Any:
         enabled = gc.isenabled()
         gc.disable()
         try:
-            return compile(signature)
+            return compile_or_load(signature)
         finally:
             if enabled:
                 gc.enable()
@@ -119,8 +121,11 @@ def larger_of_two() -> Any:
     """
     if not numba_installed():
         return max
-    from numba.core import types
+    from numba.core import config, types
     from numba.extending import intrinsic
+
+    if getattr(config, "DISABLE_JIT", False):  # kernels then run as plain Python, for whoever looks for a fault in them
+        return max
 
     def larger(typing_context: Any, a: Any, b: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:

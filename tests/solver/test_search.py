@@ -8,7 +8,7 @@ from tests.solver.conftest import distance_of
 
 from fedgs.compiling import load_kernels
 from fedgs.solver import plain
-from fedgs.solver.residual import style_of
+from fedgs.solver.residual import room, style_of
 
 ALL = 1 << 62  # rows
 
@@ -22,8 +22,8 @@ def search(
     starts: int = 0, rounds: int = 0, enough: int = ALL,
 ) -> tuple[float, int]:  # fmt: skip
     """The compiled search: descents from `starts`, or rounds of 20 idle moves."""
-    walk, room = style(len(ids), len(chosen)), kernels.room(len(ids), len(chosen))
-    value, looked = kernels.search(H, ids, gains, chosen, value, starts, rounds, 20, enough, walk, state, np.inf, 1e-9, *room)
+    walk, working = style(len(ids), len(chosen)), room(len(ids), len(chosen))
+    value, looked = kernels.search(H, ids, gains, chosen, value, starts, rounds, 20, enough, walk, state, np.inf, 1e-9, *working)
     return value, looked
 
 

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedgs.compiling import load_kernels
 from fedgs.graph.tree import SpanningForest, forest_distances
 from fedgs.solver import tree as tree_module
-from fedgs.solver.tree import best_on_forest, linked, plain_best_on_forest
+from fedgs.solver.tree import best_on_forest, linked, plain_best_on_forest, room
 
 
 def random_forest(count: int, seed: int, *, cut: float) -> SpanningForest:
@@ -89,3 +90,32 @@ def test_ten_thousand_lone_clients_take_the_largest_gains() -> None:
     chosen, value = best_on_forest(forest, np.arange(count), gains, 100, 1.0)
     assert set(chosen.tolist()) == set(np.argsort(gains)[-100:].tolist())
     assert value == pytest.approx(np.sort(gains)[-100:].sum() + 100 * 99 / 2)
+
+
+@pytest.mark.parametrize("cut", [0.0, 0.2])
+@pytest.mark.parametrize("forest_work", [0, 10_000_000])
+def test_the_knapsack_stays_in_the_room_it_is_given(cut: float, forest_work: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_kernels("fedgs.solver.tree_kernels") or pytest.skip("numba is not installed")
+    given: list[tuple[np.ndarray, ...]] = []
+
+    def marked(up: np.ndarray, sizes: np.ndarray, size: int) -> tuple[np.ndarray, ...]:
+        """A room with walls: numbers behind each array that nobody may overwrite."""
+        walls = [np.full(made.size + 50, -77, dtype=made.dtype) for made in room(up, sizes, size)]
+        given.append(tuple(walls))
+        return tuple(wall[:-50].reshape(made.shape) for wall, made in zip(walls, room(up, sizes, size), strict=True))
+
+    monkeypatch.setattr(tree_module, "room", marked)
+    monkeypatch.setattr(tree_module, "_FOREST_WORK", forest_work)
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        count = int(rng.integers(2, 120))
+        clients = rng.permutation(count)[: rng.integers(1, count + 1)]
+        size = int(rng.integers(1, len(clients) + 1))
+        best_on_forest(random_forest(count, seed, cut=cut), clients, rng.normal(size=len(clients)), size, 30.0)
+    assert given
+    assert all((wall[-50:] == -77).all() for walls in given for wall in walls)
+
+
+def test_the_room_for_many_small_trees_is_small() -> None:
+    order = random_forest(5000, 0, cut=0.3).preorder
+    assert room(order.up, order.sizes, 1000)[2].size < 0.05 * 5000 * 1000

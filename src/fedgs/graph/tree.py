@@ -23,12 +23,14 @@ class Preorder(NamedTuple):
         up: (N,) by new number: the parent's new number, -1 for a root.
         above: (N,) by new number: length of the edge to the parent, 0 for a root.
         roots: (t,) new numbers of the roots, ascending: where each tree begins.
+        sizes: (N,) by new number: how many vertices the subtree has.
     """
 
     place: IntArray
     up: IntArray
     above: FloatArray
     roots: IntArray
+    sizes: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +79,9 @@ class SpanningForest:
         below = self.parent >= 0
         up[places[below]] = places[self.parent[below]]
         lengths[places] = self.above
-        return Preorder(places, up, lengths, np.flatnonzero(up < 0))
+        below_and_itself = np.empty(len(order), dtype=np.int64)
+        below_and_itself[places] = sizes
+        return Preorder(places, up, lengths, np.flatnonzero(up < 0), below_and_itself)
 
 
 def minimum_spanning_forest(lengths: FloatMatrix) -> SpanningForest:

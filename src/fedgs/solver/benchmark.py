@@ -230,8 +230,8 @@ def brute_force(problem: SelectionProblem) -> IntArray:
     if kernels is None:
         return np.asarray(pool[plain.enumerate_all(weights, gains - gains.max(), size)])
     chosen = np.empty(size, dtype=np.int64)
-    room = np.empty((1, size), dtype=np.int64), np.empty((1, size + 1))
-    kernels.try_all(weights, np.arange(len(pool)), gains - gains.max(), chosen, 0.0, *room)
+    working = np.empty((1, size), dtype=np.int64), np.empty((1, size))
+    kernels.try_all(weights, np.arange(len(pool)), gains - gains.max(), chosen, 0.0, *working)
     return np.asarray(pool[chosen])
 
 

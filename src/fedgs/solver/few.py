@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.arrays import FloatArray, IntArray
+from fedgs.arrays import FloatArray, FloatMatrix, IntArray
 from fedgs.compiling import load_kernels
 from fedgs.graph.distances import MatrixDistances
+from fedgs.solver import tree
 from fedgs.solver.problem import SelectionProblem
 from fedgs.solver.reduction import TINY
-from fedgs.solver.residual import FEW, Found, Plan
+from fedgs.solver.residual import EQUAL, FEW, TIE, Found, Plan, room
 
 __all__ = ["Few", "few_of"]
 
@@ -23,35 +24,33 @@ _threads = threading.local()
 
 
 class Few:
-    """The kernels for pools of up to 64 clients, and what they work in, which no two threads share.
+    """The steps for pools of up to 64 clients, and what their kernels work in, which no two threads share.
 
     Attributes:
-        steps, kernels: `small_kernels` and `kernels`.
-        ints, reals, near: see `kernels.room`.
-        forest_room: see `tree_kernels.room`.
+        small: the module `small_kernels`.
+        ints, reals, near: see `residual.room`.
+        forest_room: see `tree.room`.
     """
 
-    def __init__(self, steps: Any, kernels: Any, tree_kernels: Any) -> None:
-        self.steps, self.kernels = steps, kernels
-        self.ints, self.reals, self.near = kernels.room(FEW, FEW)
-        self.forest_room = tree_kernels.room(FEW, FEW)
+    def __init__(self, small: Any) -> None:
+        self.small = small
+        self.ints, self.reals, self.near = room(FEW, FEW)
+        self.forest_room = tree.room(np.zeros(FEW, dtype=np.int64), np.full(FEW, FEW), FEW)
 
     def reduced(self, problem: SelectionProblem, state: Any) -> tuple[IntArray, IntArray, FloatArray, int]:
         """What `reduction.reduced` answers, for an order of the clients that is drawn here."""
-        size, weight, distances = problem.cohort_size, problem.pair_weight, problem.distances
-        matrix, largest = distances.matrix, distances.maximum  # type: ignore[attr-defined]
+        size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
         order, gains = problem.pool.copy(), np.empty(len(problem.pool))
-        if not self.steps.begin(order, problem.balance_penalty, weight, (size - 1) * (weight * largest), state, gains):
+        if not self.small.begin(order, problem.balance_penalty, weight, (size - 1) * (weight * largest), state, gains):
             return order[:0], order, gains, size
         cohort = np.empty(size, dtype=np.int64)
-        taken, count = self.steps.narrow(matrix, order, gains, weight, largest, cohort, self.reals)
+        taken, count = self.small.narrow(_matrix(problem), order, gains, weight, largest, cohort, self.reals)
         return cohort[:taken], order[:count], gains[:count], size - taken
 
     def best(self, problem: SelectionProblem, clients: IntArray, gains: FloatArray, size: int) -> IntArray:
         """The positions of the best choice, by trying every one."""
-        chosen = np.empty(size, dtype=np.int64)
-        matrix, largest = problem.distances.matrix, problem.distances.maximum  # type: ignore[attr-defined]
-        self.steps.try_all(matrix, clients, gains, chosen, 1e-12 * size * size * largest, self.ints, self.reals)
+        chosen, equal = np.empty(size, dtype=np.int64), 1e-12 * size * size * problem.distances.maximum
+        self.small.try_all(_matrix(problem), clients, gains, chosen, equal, self.ints, self.reals)
         return chosen
 
     def found(
@@ -59,22 +58,26 @@ class Few:
         size: int, state: Any,
     ) -> Found:  # fmt: skip
         """What `search`, `tighten` and `settle_ties` of `residual` find."""
-        matrix, tolerance = distances.matrix, 1e-9 * distances.maximum
+        kernels, matrix, tolerance = load_kernels("fedgs.solver.kernels"), distances.matrix, EQUAL * distances.maximum
+        assert kernels is not None  # as the small ones are there
         chosen = np.full(size, -1) if given is None else given
-        value, _ = self.kernels.search(
+        value, _ = kernels.search(
             matrix, clients, gains, chosen, -np.inf, 3, plan.rounds, plan.idle, plan.rows, plan.style, state, bound, tolerance,
             self.ints, self.reals, self.near,
         )  # fmt: skip
         found = Found(chosen, value, bound)
         if not found.proven(tolerance):
-            found.bound = min(bound, self.steps.row_bound(matrix, clients, gains, size, self.reals, self.near))
-        self.kernels.shuffle_ties(matrix, clients, gains, chosen, state, 1e-3 * tolerance, self.ints, self.reals)
+            found.bound = min(bound, self.small.row_bound(matrix, clients, gains, size, self.reals, self.near))
+        kernels.shuffle_ties(matrix, clients, gains, chosen, state, TIE * tolerance, self.ints, self.reals)
         return found
 
     def conclude(self, problem: SelectionProblem, cohort: IntArray) -> float:
         """The objective of the cohort, which is put in ascending order."""
-        matrix = problem.distances.matrix  # type: ignore[attr-defined]
-        return float(self.steps.conclude(matrix, problem.balance_penalty, problem.pair_weight, cohort))
+        return float(self.small.conclude(_matrix(problem), problem.balance_penalty, problem.pair_weight, cohort))
+
+
+def _matrix(problem: SelectionProblem) -> FloatMatrix:
+    return problem.distances.matrix  # type: ignore[attr-defined, no-any-return]  # `few_of` has looked
 
 
 def few_of(problem: SelectionProblem) -> Few | None:
@@ -82,9 +85,9 @@ def few_of(problem: SelectionProblem) -> Few | None:
     count, distances = len(problem.pool), problem.distances
     if count > FEW or not isinstance(distances, MatrixDistances) or comb(count, problem.cohort_size) <= TINY:
         return None
-    steps = load_kernels("fedgs.solver.small_kernels") if problem.pair_weight * distances.maximum > 0 else None
-    if steps is None:
+    small = load_kernels("fedgs.solver.small_kernels") if problem.pair_weight * distances.maximum > 0 else None
+    if small is None:
         return None
     if not hasattr(_threads, "few"):
-        _threads.few = Few(steps, load_kernels("fedgs.solver.kernels"), load_kernels("fedgs.solver.tree_kernels"))
+        _threads.few = Few(small)
     return _threads.few  # type: ignore[no-any-return]

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.arrays import FloatMatrix, IntArray
 from fedgs.compiling import compiled_bare, larger_of_two
+from fedgs.solver.residual import KEPT
 
-_KEPT = 512  # positions
 _MEMBER = 1 << 62  # held out until that move: chosen
-_LOWEST = -np.inf
+_LOWEST, _HIGHEST = -np.inf, np.inf
 
 
 @compiled_bare
@@ -42,15 +41,6 @@ def highest(open: Any, near: Any, place: int, count: int) -> float:
     for j in range(count):
         most = larger(open[j] - near[place, j], most)
     return most
-
-
-def room(count: int, size: int) -> tuple[IntArray, FloatMatrix, FloatMatrix]:
-    """What `search` works in, for r = `size` of p = `count` positions: (8, p), (2, p), and the rows of distances that it keeps.
-
-    Rows are kept of every position once it is needed, in large pools of the choice only, and one to spare; the last: zeros.
-    """
-    rows = count if count <= _KEPT else size + 1
-    return np.empty((8, count), dtype=np.int64), np.empty((2, count)), np.empty((rows + 1, count))
 
 
 @compiled_bare
@@ -77,13 +67,13 @@ def search(
     The starts: `chosen` as it comes, where `value` is -inf and chosen[0] >= 0; then, with starts = 3, greedy choices that begin
     with the largest gain, with the position farthest from that (starts = 2 leaves this out), and with any. `chosen` gets the
     best, in any order; its value is returned, and how many rows were looked at; once that is `enough`, nothing more is begun.
-    To go on later, call with that value and starts = 0. For `style` see `residual.Plan`, for the last three `room`.
+    To go on later, call with that value and starts = 0. For `style` see `residual.Plan`, for the last three `residual.room`.
     """
     count, size = len(ids), len(chosen)
     inside, outside, hold, known = ints[0], ints[1], ints[2], ints[3]
     ins, stay, slot, queue = ints[4], ints[5], ints[6], ints[7]
     adds, open = reals[0], reals[1]
-    kept, rows = count <= _KEPT, len(near) - 1
+    kept, rows = count <= KEPT, len(near) - 1
     for j in range(count):
         near[rows, j] = 0.0
         known[j] = 0
@@ -166,12 +156,12 @@ def search(
             # Exchanges of twins are left out: positions next to each other whose exchange changes nothing would use up the moves.
             # Of equal changes, that of the smallest positions is taken, whatever their order in `ins`. O(p·r) at worst.
             leave, leaver, enter = -1, -1, -1
-            change, level = _LOWEST, _LOWEST
+            change, best_top = _LOWEST, _LOWEST
             looked += 3  # with the update
             for j in range(count):
                 open[j] = adds[j] if hold[j] <= now else _LOWEST
             top_open = highest(open, near, rows, count)
-            lowest_add, lowest = -_LOWEST, -1
+            lowest_add, lowest = _HIGHEST, -1
             for place in range(size):
                 if adds[ins[place]] < lowest_add and stay[place] <= now:
                     lowest_add, lowest = adds[ins[place]], place
@@ -191,17 +181,18 @@ def search(
                 gap = top - own
                 if gap > change or (gap == change and ins[place] < leaver):
                     leave, leaver, enter = place, ins[place], at
-                    change, level = gap, top
+                    change, best_top = gap, top
                 if turn == 1:  # the smallest, which often rules others out; without branches, which would be guessed wrong
-                    for place in range(size):
-                        queue[turns] = place
-                        turns += (top_open - adds[ins[place]] >= change) & (stay[place] <= now) & (place != lowest)
+                    for other_place in range(size):
+                        queue[turns] = other_place
+                        able = (top_open - adds[ins[other_place]] >= change) & (stay[other_place] <= now)
+                        turns += able & (other_place != lowest)
             if leave < 0 or (moves == 0 and change <= tolerance):
                 break
             former, old = ins[leave], slot[leave]
             if enter < 0:
                 enter = 0
-                while open[enter] - near[old, enter] != level:
+                while open[enter] - near[old, enter] != best_top:
                     enter += 1
 
             row = enter if kept else spare
@@ -227,7 +218,7 @@ def search(
 def shuffle_ties(H: Any, ids: Any, gains: Any, chosen: Any, state: Any, tie: float, ints: Any, reals: Any) -> None:
     """Exchange each chosen position, twice, with one drawn from those that leave the value as it is (to `tie`). O(p·r).
 
-    `ints` and `reals`, a row of each, are to work in.
+    `ints` and `reals`, a row of p of each, are to work in.
     """
     count, size, inside, adds = len(ids), len(chosen), ints[0], reals[0]
     for j in range(count):

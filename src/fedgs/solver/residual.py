@@ -16,9 +16,12 @@ from fedgs.solver.problem import Effort
 
 __all__ = [
     "DESCENT",
+    "EQUAL",
     "FEW",
     "FIRST_PROOF_WORK",
+    "KEPT",
     "PROOF_WORK",
+    "TIE",
     "Clock",
     "Found",
     "Plan",
@@ -26,6 +29,7 @@ __all__ = [
     "improve",
     "planned",
     "prove",
+    "room",
     "search",
     "settle_ties",
     "style_of",
@@ -33,6 +37,9 @@ __all__ = [
 ]
 
 FEW = 64  # up to so many positions the calls of NumPy cost more than the work: kernels do all of it
+EQUAL = 1e-9  # differences within so much of the largest distance count as none
+TIE = 1e-3  # of that: what counts as none when chance decides, since many exchanges add up
+KEPT = 512  # up to so many positions the search keeps every row of distances that it has needed
 FIRST_PROOF_WORK, PROOF_WORK = 30_000_000, 1_000_000_000  # distances looked at by branch and bound
 _PROOF_POOL = 300  # branch and bound keeps r tables of this many positions
 _BOUND_POOL = 300  # the row bound costs more than the search above
@@ -47,7 +54,7 @@ _SLICE = 20_000_000  # distances looked at between two looks at the clock
 class Residual:
     """Choose `size` = r of p positions; position i is row ids[i] of `matrix`, with linear gain gains[i] in units of distance.
 
-    Differences within `tolerance` (1e-9 of the largest distance) count as equal.
+    Differences within `tolerance` (`EQUAL` of the largest distance) count as none.
     """
 
     matrix: FloatMatrix
@@ -65,7 +72,7 @@ class Residual:
 
         It stays above the rounding of a sum over the choice.
         """
-        return self.tolerance * 1e-3 * max(1.0, self.size / 1000)
+        return self.tolerance * TIE * max(1.0, self.size / 1000)
 
     def block(self) -> FloatMatrix:
         """(p, p) distances between positions, C-ordered; do not write into them."""
@@ -138,7 +145,7 @@ _SHORT = {
     (_MANY - 1, _MANY - 1): (9, 25),
 }
 _ALL = 1 << 62  # rows
-DESCENT = Plan(0, 0, _ALL, np.zeros(6, dtype=np.int64))
+DESCENT = Plan(0, 0, _ALL, np.array([0, 1, 0, 1, 0, 1]))
 
 
 def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan, state: Any) -> Found:
@@ -164,7 +171,7 @@ def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan,
 
 @lru_cache(maxsize=1024)
 def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan:
-    """Short rounds from strong perturbations, or, for "thorough", long rounds until so many rows were looked at: about a second.
+    """Short rounds from strong perturbations, or, for "thorough", long rounds until so many rows were looked at.
 
     Small pools are searched best by rounds of a few moves.
 
@@ -252,7 +259,7 @@ def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
 
 
 def tighten(residual: Residual, found: Found, *, always: bool) -> None:
-    """Lower the bound, unless it is met: each position counts at most half of its r-1 longest pairs. O(p²).
+    """Lower the bound, unless it is met: each position counts at most half of its r-1 longest pairs. O(p²), for a few O(p²·r).
 
     Pools for which that is dear compared to the search are left as they are, if not `always`.
     """
@@ -262,8 +269,8 @@ def tighten(residual: Residual, found: Found, *, always: bool) -> None:
     if kernels is None:
         bound = plain.row_bound(residual.rows(), residual.gains, residual.size)
     else:
-        room = np.empty((2, len(residual))), np.empty((residual.size - 1, len(residual)))
-        bound = kernels.row_bound(residual.matrix, residual.ids, residual.gains, residual.size, *room)
+        working = np.empty((2, len(residual))), np.empty((residual.size - 1, len(residual)))
+        bound = kernels.row_bound(residual.matrix, residual.ids, residual.gains, residual.size, *working)
     found.bound = min(found.bound, bound)
 
 
@@ -273,16 +280,25 @@ def settle_ties(residual: Residual, found: Found, state: Any) -> None:
     if kernels is None:
         found.chosen = plain.shuffle_ties(residual.block(), residual.gains, found.chosen, state, residual.tie)
         return
-    room = np.empty((1, count), dtype=np.int64), np.empty((1, count))
+    working = np.empty((1, count), dtype=np.int64), np.empty((1, count))
     if count <= _LARGE:
-        kernels.shuffle_ties(residual.matrix, residual.ids, residual.gains, found.chosen, state, residual.tie, *room)
+        kernels.shuffle_ties(residual.matrix, residual.ids, residual.gains, found.chosen, state, residual.tie, *working)
     else:  # rows of a large matrix are read far faster in their own order
         order = np.argsort(residual.ids)
         place = np.empty_like(order)
         place[order] = np.arange(count)
         chosen = place[found.chosen]
-        kernels.shuffle_ties(residual.matrix, residual.ids[order], residual.gains[order], chosen, state, residual.tie, *room)
+        kernels.shuffle_ties(residual.matrix, residual.ids[order], residual.gains[order], chosen, state, residual.tie, *working)
         found.chosen = order[chosen]
+
+
+def room(count: int, size: int) -> tuple[IntArray, FloatMatrix, FloatMatrix]:
+    """What the compiled search works in, for `size` = r of `count` = p positions, r < p: (8, p), (2, p), and rows of distances.
+
+    Rows are kept of every position once it is needed, in large pools of the choice only, and one to spare; the last: zeros.
+    """
+    rows = count if count <= KEPT else size + 1
+    return np.empty((8, count), dtype=np.int64), np.empty((2, count)), np.empty((rows + 1, count))
 
 
 def _search(
@@ -291,6 +307,6 @@ def _search(
     """The value of what is now `chosen`, and how many rows were looked at."""
     value, looked = kernels.search(
         residual.matrix, residual.ids, residual.gains, chosen, value, starts, plan.rounds, plan.idle, plan.rows, plan.style,
-        state, target, residual.tolerance, *kernels.room(len(residual), residual.size),
+        state, target, residual.tolerance, *room(len(residual), residual.size),
     )  # fmt: skip
     return value, looked

@@ -141,7 +141,7 @@ def conclude(H: Any, penalty: Any, weight: float, cohort: Any) -> float:
 def try_all(H: Any, clients: Any, gains: Any, chosen: Any, tolerance: float, ints: Any, reals: Any) -> float:
     """The best of all choices by trying every one, the first of those within `tolerance`: without any bound. O(comb(p, r)·r).
 
-    `ints` and `reals`, a row of each of one more than the choice, are to work in.
+    `ints` and `reals`, a row of r of each, are to work in.
     """
     count, size, at, sums = len(gains), len(chosen), ints[0], reals[0]
     sums[0] = 0.0

@@ -17,6 +17,7 @@ from fedgs.solver.problem import Distances, Effort, SelectionProblem, Solution, 
 from fedgs.solver.reduction import TINY, reduced
 from fedgs.solver.residual import (
     DESCENT,
+    EQUAL,
     FEW,
     FIRST_PROOF_WORK,
     PROOF_WORK,
@@ -51,7 +52,7 @@ def solve(
     Args:
         problem: what to maximise.
         effort: work, not seconds. "fast": starts and descent. "default": and 4 to 24 short rounds of tabu search. "thorough":
-            a second's worth of them, and branch and bound in pools of up to 300 clients.
+            some tenths of a second's worth of them, and branch and bound in pools of up to 300 clients.
         time_limit: seconds > 0 (the paper's tau_max); when they are over, the best cohort found so far is returned, with status
             "time_limit".
         seed: decides between equals, and draws what the search tries; an integer >= 0 or a generator.
@@ -117,7 +118,7 @@ def _decide(problem: SelectionProblem, few: Few | None, effort: Effort, clock: C
     status: Status = "time_limit" if clock.fired else "bounded" if isfinite(found.bound) else "feasible"
     if not isfinite(found.bound):
         found.bound = float(np.sort(gains)[-left:].sum()) + largest * left * (left - 1) / 2
-    if found.proven(1e-9 * largest):
+    if found.proven(EQUAL * largest):
         return _Answer(cohort)
     return _Answer(cohort, weight * max(found.bound - found.value, 0.0), status)
 
@@ -129,15 +130,15 @@ def _found(
     """The search: a start and a bound from the tree, descent, tabu rounds; for "thorough" proofs before and after these."""
     given, bound, tree = None, np.inf, distances.tree
     if tree is not None:
-        room = few.forest_room if few is not None and len(tree) <= FEW else None
-        given, bound = best_on_forest(tree, clients, gains, left, distances.maximum, room)
+        working = few.forest_room if few is not None and len(tree) <= FEW else None
+        given, bound = best_on_forest(tree, clients, gains, left, distances.maximum, working)
         bound += tree.shortfall * left * (left - 1) / 2
-    at_once = effort != "thorough" and clock.limit is None
-    plan = planned(effort, len(clients), left, plain_numpy=load_kernels("fedgs.solver.kernels") is None)
-    if few is not None and at_once and len(distances) <= _COPIED:
-        return few.found(distances, clients, gains, given, bound, plan, left, state)  # type: ignore[arg-type]
     if not isinstance(distances, MatrixDistances) and len(clients) > _HELD:
         return search_rows(distances, clients, gains, left, given, bound, clock, rng)
+    at_once = effort != "thorough" and clock.limit is None
+    plan = planned(effort, len(clients), left, plain_numpy=load_kernels("fedgs.solver.kernels") is None)
+    if few is not None and at_once and isinstance(distances, MatrixDistances) and len(distances) <= _COPIED:
+        return few.found(distances, clients, gains, given, bound, plan, left, state)
     residual = _residual(distances, clients, gains, left)
     found = search(residual, given, bound, plan if at_once else DESCENT, state)
     if effort == "thorough":
@@ -155,7 +156,7 @@ def _found(
 
 
 def _residual(distances: Distances, clients: IntArray, gains: FloatArray, left: int) -> Residual:
-    tolerance = 1e-9 * distances.maximum
+    tolerance = EQUAL * distances.maximum
     if isinstance(distances, MatrixDistances) and (len(clients) > _COPIED or len(distances) <= _COPIED):
         return Residual(distances.matrix, clients, gains, left, tolerance)
     return Residual(np.ascontiguousarray(block_of(distances, clients, clients)), np.arange(len(clients)), gains, left, tolerance)

@@ -8,17 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.arrays import BoolArray, FloatArray, IntArray
+from fedgs.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from fedgs.compiling import load_kernels
 from fedgs.graph.tree import Preorder, SpanningForest
 
-__all__ = ["best_on_forest", "linked", "plain_best_on_forest"]
+__all__ = ["Room", "best_on_forest", "linked", "plain_best_on_forest", "room"]
+
+Room = tuple[IntArray, FloatMatrix, IntArray]
 
 _FOREST_WORK = 10_000_000  # above this sum of n·r² over the trees, trees are joined by edges of the largest distance instead
 
 
 def best_on_forest(
-    forest: SpanningForest, clients: IntArray, gains: FloatArray, size: int, apart: float, room: Any = None
+    forest: SpanningForest, clients: IntArray, gains: FloatArray, size: int, apart: float, working: Room | None = None
 ) -> tuple[IntArray, float]:
     """The best choice by the forest's own distances, and a value that none exceeds. O(N·r) on one tree, O(N·r²) on a forest.
 
@@ -31,7 +33,7 @@ def best_on_forest(
         gains: (p,) linear gains, in units of distance.
         size: r >= 1, how many are chosen.
         apart: the distance between different trees, the largest of all.
-        room: `tree_kernels.room` of at least these numbers, where there is one already.
+        working: for one tree, what `room` makes for at least these numbers, where there is one already.
 
     Returns:
         (r,) positions in `clients`, ascending; the value by forest distances.
@@ -52,9 +54,19 @@ def best_on_forest(
     if len(order.roots) > 1:
         return _shared_out(kernels, order, clients, gains, size, apart, chance)
     best = np.empty(size, dtype=np.int64)
-    room = room or kernels.room(len(order.up), size)
-    value = kernels.knapsack(order.up, order.above, order.place, clients, gains, chance, 0, len(order.up), best, *room)
+    if working is None:
+        working = room(order.up, order.sizes, size)
+    value = kernels.knapsack(order.up, order.above, order.place, clients, gains, chance, 0, len(order.up), best, *working)
     return best, value
+
+
+def room(up: IntArray, sizes: IntArray, size: int) -> Room:
+    """What `knapsack` works in, for trees in preorder: numbers by vertex, tables, and where the tables of children were split.
+
+    Where a child is merged, its parent's table has at most as many numbers as the parent's subtree has vertices.
+    """
+    splits = int(np.minimum(sizes[up], size).sum()) + len(up)
+    return np.empty((4, len(up)), dtype=np.int64), np.empty((3, 2 * len(up) + 2)), np.empty(splits, dtype=np.int32)
 
 
 def linked(forest: SpanningForest, apart: float) -> SpanningForest:
@@ -117,7 +129,7 @@ def _shared_out(
     Given k_T, the number chosen in tree T, T's value does not depend on the others, and pairs in different trees count
     apart/2·(r² - sum of k_T²). Trees of one client that can be chosen are shared out together.
     """
-    place, up, above, roots = forest
+    place, up, above, roots, sizes = forest
     tree = np.searchsorted(roots, place[clients], side="right") - 1  # of each position
     able = np.bincount(tree, minlength=len(roots))
     begins, ends = roots, np.append(roots[1:], len(up))
@@ -126,15 +138,17 @@ def _shared_out(
 
     def best(begin: int, end: int, number: int) -> float:
         """The best of one tree, which `chosen` begins with."""
-        room = kernels.room(end - begin, number)
-        return float(kernels.knapsack(up, above, place, clients, gains, chance, begin, end, chosen[:number], *room))
+        return float(kernels.knapsack(up, above, place, clients, gains, chance, begin, end, chosen[:number], *working))
 
+    working = room(up, sizes, size)
     if np.count_nonzero(able) == 1:
         only = int(tree[0])
         value = best(int(begins[only]), int(ends[only]), size)
         return chosen, value
     if _work((ends - begins)[able > 0], size) > _FOREST_WORK:  # as in `linked`
         up, above = np.where(up < 0, 0, up), np.where(up < 0, apart, above)
+        sizes = np.append(len(up), sizes[1:])
+        working = room(up, sizes, size)
         value = best(0, len(up), size)
         return chosen, value
     alone = np.flatnonzero(able[tree] == 1)

@@ -8,13 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.arrays import FloatMatrix, IntArray
 from fedgs.compiling import compiled_bare
-
-
-def room(count: int, size: int) -> tuple[IntArray, FloatMatrix, IntArray]:
-    """What `knapsack` works in, for a tree of `count` vertices: numbers by vertex, tables, and where these were split."""
-    return np.empty((4, count), dtype=np.int64), np.empty((3, 2 * count + 2)), np.empty(count * (size + 1), dtype=np.int32)
 
 
 @compiled_bare
@@ -27,7 +21,7 @@ def knapsack(
     f_v(k), the most that k choices below v give, gains above·k·(size-k) on the edge to the parent; children merge by max-plus
     convolution, the last first. The tables of what is not yet finished lie on a stack. Between equals decide bonuses of `chance`
     times the square of the position, which are part of the value. -inf where the tree has fewer to choose. O(n·size + p).
-    For the last three arrays see `room`.
+    For the last three arrays see `tree.room`.
     """
     count, size = stop - start, len(chosen)
     amount, first, length, offset = ints[0], ints[1], ints[2], ints[3]
