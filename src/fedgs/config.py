@@ -18,7 +18,7 @@ from fedgs.registry import Variant, build, source_digest, table
 
 __all__ = ["Config", "Evaluation", "Execution", "Training", "cohort_limit", "fingerprint"]
 
-FINGERPRINT_FORMAT = 5  # raise it when the same configuration starts to give other numbers
+FINGERPRINT_FORMAT = 6  # raise it when the same configuration starts to give other numbers
 
 
 class Training(Variant):

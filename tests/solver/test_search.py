@@ -61,7 +61,7 @@ def test_compiled_search_makes_the_same_moves(seed: int, kernels: object) -> Non
     assert states[0] == states[1]
 
 
-@pytest.mark.parametrize(("count", "size"), [(40, 7), (512, 20), (513, 20), (530, 300)])
+@pytest.mark.parametrize(("count", "size"), [(40, 7), (512, 20), (513, 20), (513, 512), (530, 300)])
 def test_compiled_search_makes_the_same_moves_among_scattered_clients(count: int, size: int, kernels: Any) -> None:
     # Up to 512 positions every row of distances is kept, above only those of the choice.
     rng = np.random.default_rng(count)
@@ -130,8 +130,8 @@ def test_walks_do_not_exchange_twins() -> None:
 
 def settle(kernels: Any, W: np.ndarray, gains: np.ndarray, chosen: np.ndarray, state: np.ndarray) -> None:
     """The compiled draw between equals."""
-    room = np.empty((1, len(W)), dtype=np.int64), np.empty((1, len(W)))
-    kernels.shuffle_ties(W, np.arange(len(W)), gains, chosen, state, 1e-12, *room)
+    working = np.empty((1, len(W)), dtype=np.int64), np.empty((1, len(W)))
+    kernels.shuffle_ties(W, np.arange(len(W)), gains, chosen, state, 1e-12, *working)
 
 
 def test_ties_keep_the_value_and_favour_nobody(kernels: object) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from fedgs.compiling import compiled_bare, larger_of_two
-from fedgs.solver.residual import KEPT
 
 _MEMBER = 1 << 62  # held out until that move: chosen
 _LOWEST, _HIGHEST = -np.inf, np.inf
@@ -73,7 +72,7 @@ def search(
     inside, outside, hold, known = ints[0], ints[1], ints[2], ints[3]
     ins, stay, slot, queue = ints[4], ints[5], ints[6], ints[7]
     adds, open = reals[0], reals[1]
-    kept, rows = count <= KEPT, len(near) - 1
+    kept, rows = len(near) > count, len(near) - 1  # of every position, or of the choice; then one of zeros
     for j in range(count):
         near[rows, j] = 0.0
         known[j] = 0

@@ -19,7 +19,6 @@ __all__ = [
     "EQUAL",
     "FEW",
     "FIRST_PROOF_WORK",
-    "KEPT",
     "PROOF_WORK",
     "TIE",
     "Clock",
@@ -39,7 +38,7 @@ __all__ = [
 FEW = 64  # up to so many positions the calls of NumPy cost more than the work: kernels do all of it
 EQUAL = 1e-9  # differences within so much of the largest distance count as none
 TIE = 1e-3  # of that: what counts as none when chance decides, since many exchanges add up
-KEPT = 512  # up to so many positions the search keeps every row of distances that it has needed
+_KEPT = 512  # up to so many positions the search keeps every row of distances that it has needed
 FIRST_PROOF_WORK, PROOF_WORK = 30_000_000, 1_000_000_000  # distances looked at by branch and bound
 _PROOF_POOL = 300  # branch and bound keeps r tables of this many positions
 _BOUND_POOL = 300  # the row bound costs more than the search above
@@ -297,7 +296,7 @@ def room(count: int, size: int) -> tuple[IntArray, FloatMatrix, FloatMatrix]:
 
     Rows are kept of every position once it is needed, in large pools of the choice only, and one to spare; the last: zeros.
     """
-    rows = count if count <= KEPT else size + 1
+    rows = count if count <= _KEPT else size + 1
     return np.empty((8, count), dtype=np.int64), np.empty((2, count)), np.empty((rows + 1, count))
 
 
