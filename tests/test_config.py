@@ -58,6 +58,7 @@ def test_more_than_all_clients_is_refused() -> None:
         ({"execution": {"device": "tpu"}}, r"execution.device must be 'cpu', 'cuda' or .*, got 'tpu'"),
         ({"execution": {"engine": "fast"}}, r"execution.engine should be 'auto', 'loop' or 'stacked', got 'fast'"),
         ({"seed": -1}, r"seed should be greater than or equal to 0, got -1"),
+        ({"rounds": 5}, r"rounds is not a setting; .*did you mean 'training.rounds'\?"),
         ({"trainin": {}}, r"trainin is not a setting; .*did you mean 'training'\?"),
         ({"training": 5}, r"training should be"),
     ],

@@ -208,13 +208,21 @@ def sentence(error: ValidationError, *, where: str, model: type[BaseModel] | Non
     if first["type"] == "extra_forbidden":
         known = list(model.model_fields) if model is not None else []
         key = str(first["loc"][-1])
-        return f"{path} is not a setting; known are {', '.join(known) or 'none'}{nearest(key, known)}"
+        meant = _inside(key, path, model) or nearest(key, known)
+        return f"{path} is not a setting; known are {', '.join(known) or 'none'}{meant}"
     if first["type"] == "missing":
         return f"{path} must be given"
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
     allowed = first["msg"][0].lower() + first["msg"][1:]
     return f"{path} {allowed.replace('input should', 'should')}, got {came!r}"
+
+
+def _inside(key: str, path: str, model: type[BaseModel] | None) -> str:
+    """'; did you mean ...?' where one of the model's tables has a setting of this name, as training has rounds."""
+    tables = model.model_fields.items() if model is not None else ()
+    found = [name for name, table in tables if key in getattr(table.annotation, "model_fields", {})]
+    return f"; did you mean '{path.removesuffix(key)}{found[0]}.{key}'?" if found else ""
 
 
 def _source_file(cls: type) -> str | None:
