@@ -49,15 +49,19 @@ def _throttled(show: "Callable[[Progress, str], None]", rounds: int, every: floa
 
 
 def describe(progress: "Progress", rounds: int, seconds: float) -> str:
-    """The figures behind the bar.
+    """The figures behind the bar; no speed before the first round, since compiling says nothing about the others.
 
     >>> from fedgs.experiments.runner import Progress
     >>> describe(Progress(rounds=1500, total=3000, failed=0), 200, 2.0)
     '100/200   750 run-rounds/s   0:00:02 left'
+    >>> describe(Progress(rounds=1, total=3000, failed=0), 200, 9.0)
+    '0/200   the first round'
     """
     rate = progress.rounds / seconds if seconds > 0 else 0.0
     left = round((progress.total - progress.rounds) / rate) if rate > 0 else 0
     shown = round(rounds * progress.rounds / progress.total) if progress.total else rounds
     failed = f"   {progress.failed} failed" if progress.failed else ""
+    if progress.rounds < progress.total and shown == 0:
+        return f"0/{rounds}   the first round{failed}"
     clock = f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}"
     return f"{shown}/{rounds}   {rate:,.0f} run-rounds/s   {clock} left{failed}"
