@@ -12,6 +12,7 @@ _PACKAGE = str(Path(__file__).resolve().parent)
 _EXTRAS = {
     "torch": "sim",
     "pooch": "sim",
+    "cloudpickle": "sim",
     "matplotlib": "report",
     "plotly": "report",
     "cryptography": "secure",
