@@ -14,7 +14,7 @@ from fedgs.checkpoint import State, equal_states
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
 from fedgs.data import Federation
 from fedgs.errors import ConfigError, SelectionError, UpdateError
-from fedgs.local import LoopEngine
+from fedgs.local import LoopEngine, StackedEngine
 from fedgs.models import LogisticRegression, as_model
 from fedgs.records import Record
 from fedgs.requests import Evaluate, Failure, Losses, Request, Train, Work
@@ -188,6 +188,40 @@ def test_an_empty_round_keeps_the_model_and_says_so(toy_federation: Federation) 
     assert run.records[4].test_loss != run.records[3].test_loss
 
 
+@pytest.mark.parametrize("none", [np.array([], dtype=np.int64), np.array([]), [], ()], ids=repr)
+@pytest.mark.parametrize("engine", [LoopEngine, StackedEngine])
+def test_an_empty_selection_keeps_the_model_the_counts_and_the_memory(
+    toy_federation: Federation, none: Any, engine: Callable[[], Any]
+) -> None:
+    class Choosy(Memorising):
+        def select(self, view: View, rng: np.random.Generator) -> Selection:
+            chosen = none if view.round in (0, 2, 5) else view.available[:1]
+            return Selection(chosen, weighting="draws", status="optimal")
+
+    run = Kept(make_plan(toy_federation, Choosy(), availability=Ideal(), evaluate_every=1))
+    drive([run.live], engine())
+    assert run.failed is None and run.final is not None
+    assert [record.selection_status for record in run.records[:-1]] == [
+        "empty", "optimal", "empty", "optimal", "optimal", "empty",
+    ]  # fmt: skip
+    assert (run.records[2].cohort, run.records[2].weights, run.records[2].num_available) == ([], [], 6)
+    losses = [record.test_loss for record in run.records]
+    assert [losses[t] == losses[t + 1] for t in range(6)] == [True, False, True, False, False, True]
+    assert run.final.counts.tolist() == [3, 0, 0, 0, 0, 0]
+    assert run.final.memory["asked"].tolist() == [3]  # no client trained, so there was nothing to observe
+    assert all("NaN" not in record.to_json() for record in run.records)
+
+
+def test_figures_of_any_number_type_can_be_stored(toy_federation: Federation) -> None:
+    class Scored(Sampler):
+        def select(self, view: View, rng: np.random.Generator) -> Selection:
+            return Selection(view.available[:1], objective=np.float32(0.5), upper_bound=np.int64(2))  # type: ignore[arg-type]
+
+    (run,) = driven(make_plan(toy_federation, Scored(), availability=Ideal()))
+    record = Record.from_json(run.records[0].to_json())
+    assert (record.selection_objective, record.selection_upper_bound) == (0.5, 2.0)
+
+
 def test_a_failing_sampler_ends_its_own_run_and_no_other(toy_federation: Federation) -> None:
     bad, good = driven(make_plan(toy_federation, Refusing()), make_plan(toy_federation))
     assert bad.failed is not None and (bad.failed.round, bad.failed.client) == (3, None)
@@ -245,20 +279,53 @@ def test_a_model_that_is_not_finite_never_becomes_the_state(toy_federation: Fede
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (lambda view: Selection(np.array([], dtype=np.int64)), "at least one of the"),
+        (lambda view: None, "must return a fedgs.Selection, got None"),
+        (lambda view: {1, 2}, r"must return a fedgs.Selection, got set \{1, 2\}"),
+        (lambda view: (k for k in [1]), "must return a fedgs.Selection, got generator"),
+        (lambda view: np.array([0]), r"must return a fedgs.Selection, got array\(\[0\]\)"),
         (lambda view: Selection(np.array([0, 0])), "distinct"),
         (lambda view: Selection(np.array([0, 1, 2])), r"at most 2 clients \(cohort_limit\), got 3"),
-        (lambda view: Selection(np.array([99])), "client 99 is not available"),
-        (lambda view: Selection(np.array([0.5])), "1-d array of client indices"),
-        (lambda view: Selection(np.array([0]), draws=np.array([0])), "draws must be 1 counts >= 1"),
+        (lambda view: Selection(np.array([99])), r"client 99 is not available \(the 6 clients have the indices 0 to 5\)"),
+        (lambda view: Selection(np.array([-1])), "client -1 is not available"),
+        (lambda view: Selection(np.array([0.5])), r"1-d array of integers, got an array of float64 with shape \(1,\)"),
+        (lambda view: Selection(np.array([[0, 1]])), r"1-d array of integers, got an array of int64 with shape \(1, 2\)"),
+        (lambda view: Selection(np.zeros((0, 2))), r"1-d array of integers, got an array of float64 with shape \(0, 2\)"),
+        (lambda view: Selection(0), "1-d array of integers, got int 0"),
+        (lambda view: Selection(None), "1-d array of integers, got None"),
+        (lambda view: Selection([[0], [1, 2]]), r"indices of clients, got list \[\[0\], \[1, 2\]\]"),
+        (lambda view: Selection(np.arange(6) < 2), r"got an array of bool .*np.flatnonzero\(mask\)"),
+        (lambda view: Selection(["site-0"]), "got an array of <U6 .*names of clients are in view.clients.names"),
+        (lambda view: Selection(np.array([0]), draws=np.array([0])), r"draws must be 1 integers >= 1.* got array\(\[0\]\)"),
+        (lambda view: Selection(np.array([0]), draws=np.array([1.5])), r"draws must be 1 integers >= 1.* got array\(\[1.5\]\)"),
+        (lambda view: Selection(np.array([0]), draws=np.array([1, 1])), r"draws must be 1 integers .* got array\(\[1, 1\]\)"),
+        (lambda view: Selection(np.array([0]), draws=[True]), r"draws must be 1 integers >= 1.* got list \[True\]"),
+        (lambda view: Selection(np.array([0]), draws="a"), "draws must be 1 integers >= 1.* got str 'a'"),
+        (lambda view: Selection(np.array([0]), draws=[[1], [1, 2]]), "draws must be 1 integers >= 1.* got list"),
+        (
+            lambda view: Selection(np.array([0]), weighting="data-size"),
+            "must be one of data_size, draws, equal, inverse_participation, or None; got 'data-size'; did you mean 'data_size'",
+        ),
+        (lambda view: Selection(np.array([0]), weighting=np.ones(2)), "weighting of a Selection must be one of"),
+        (lambda view: Selection(np.array([0]), weighting=["equal"]), "weighting of a Selection must be one of"),
+        (lambda view: Selection(np.array([0]), status=3), "status of a Selection must be a word or None, got int 3"),
+        (lambda view: Selection(np.array([0]), status="empty"), "status of a Selection must not be 'empty'"),
+        (
+            lambda view: Selection(np.array([0]), objective=np.nan),
+            "objective of a Selection must be a finite .* got float nan",
+        ),
+        (lambda view: Selection(np.array([0]), objective="high"), "objective of a Selection must be a finite number"),
+        (lambda view: Selection(np.array([0]), upper_bound=np.inf), "upper_bound of a Selection must be a finite number"),
+        (lambda view: Selection(np.array([0]), upper_bound=True), "upper_bound of a Selection must be a finite number"),
     ],
+    ids=str,
 )
 def test_what_a_sampler_must_not_answer_ends_the_run_with_a_sentence(
-    toy_federation: Federation, answer: Callable[[View], Selection], message: str
+    toy_federation: Federation, answer: Callable[[View], Any], message: str
 ) -> None:
     class Wrong(Sampler):
         def select(self, view: View, rng: np.random.Generator) -> Selection:
-            return answer(view)
+            selection: Selection = answer(view)
+            return selection
 
     (run,) = driven(make_plan(toy_federation, Wrong(), availability=Ideal()))
     assert run.failed is not None and isinstance(run.failed.exception, SelectionError)

@@ -3,20 +3,34 @@
 `Clients` is all that availability modes, samplers, the graph and a deployment ever see of a federation.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from numbers import Real
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.errors import DataError, SelectionError
+from fedgs.registry import nearest
 
-__all__ = ["Clients", "Memory", "Outcome", "Selection", "View", "Weighting", "checked_selection"]
+__all__ = [
+    "WEIGHTINGS",
+    "Clients",
+    "Memory",
+    "Outcome",
+    "Selection",
+    "View",
+    "Weighting",
+    "checked_selection",
+    "client_indices",
+]
 
 Memory = Mapping[str, AnyArray]  # a sampler's memory: named arrays, saved with the state
 
 Weighting = Literal["data_size", "draws", "equal", "inverse_participation"]
+WEIGHTINGS: tuple[str, ...] = get_args(Weighting)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +111,13 @@ class Selection:
     """A sampler's answer.
 
     Attributes:
-        clients: (m,) distinct indices, all available; any order.
+        clients: (m,) distinct indices, all available; any order. m may be 0: no client trains in this round, and the model
+            stays as it is.
         draws: (m,) how often each was drawn (>= 1), for samplers that draw with replacement; None: once each.
         weighting: the rule for the aggregation weights; None: the sampler's own setting, else "data_size".
-        status: how the answer was found ("optimal", "bounded", "feasible", "time_limit"), where a solver ran.
-        objective, upper_bound: the solver's figures, where one ran.
+        status: how the answer was found ("optimal", "bounded", "feasible", "time_limit"), where a solver ran; the record of an
+            empty selection always says "empty".
+        objective, upper_bound: the solver's figures, where one ran; finite.
     """
 
     clients: IntArray
@@ -127,31 +143,110 @@ class Outcome:
     features: Any = None
 
 
-def checked_selection(selection: Selection, view: View) -> Selection:
-    """The selection in ascending client order, or a `SelectionError` that says what is wrong with it.
+def checked_selection(selection: object, view: View) -> Selection:
+    """The sampler's answer in ascending client order.
+
+    An empty selection is valid: no client trains, and its status is "empty".
+
+    Raises:
+        SelectionError: the answer is not a `Selection` of distinct available clients, or one of its fields has a wrong value.
 
     >>> view = View(0, Clients((0, 1, 2), np.ones(3, dtype=np.int64)), np.array([0, 2]), np.zeros(3, dtype=np.int64), 2)
     >>> checked_selection(Selection(np.array([2, 0])), view).clients
     array([0, 2])
+    >>> checked_selection(Selection(view.available[:0]), view).status
+    'empty'
     """
-    chosen = np.asarray(selection.clients)
-    if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
-        raise SelectionError(f"a sampler must return a 1-d array of client indices, got {chosen.dtype} {chosen.shape}")
-    if len(chosen) == 0:
-        raise SelectionError(f"a sampler must select at least one of the {len(view.available)} available clients, got none")
+    if not isinstance(selection, Selection):
+        raise SelectionError(f"a sampler must return a fedgs.Selection, got {_described(selection)}")
+    chosen = client_indices(selection.clients, "a sampler must return the indices of clients")
     order = chosen.argsort(kind="stable")
-    clients = chosen[order].astype(np.int64, copy=False)
+    clients = chosen[order]
     if (clients[1:] == clients[:-1]).any():
         raise SelectionError("a sampler must return distinct clients; use `draws` for repeated ones")
     if len(clients) > view.cohort_limit:
         raise SelectionError(f"a sampler may select at most {view.cohort_limit} clients (cohort_limit), got {len(clients)}")
     missing = view.available.take(view.available.searchsorted(clients), mode="clip") != clients
     if missing.any():
-        raise SelectionError(f"a sampler may select available clients only; client {int(clients[missing][0])} is not available")
-    draws = selection.draws
-    if draws is not None:
-        draws = np.asarray(draws)
-        if draws.shape != clients.shape or np.any(draws < 1):
-            raise SelectionError(f"draws must be {len(clients)} counts >= 1, one a selected client, got {draws.tolist()}")
-        draws = draws[order].astype(np.int64)
-    return Selection(clients, draws, selection.weighting, selection.status, selection.objective, selection.upper_bound)
+        raise SelectionError(
+            f"a sampler may select available clients only; client {int(clients[missing][0])} is not available "
+            f"(the {len(view.clients)} clients have the indices 0 to {len(view.clients) - 1})"
+        )
+    _check_words(selection, empty=len(clients) == 0)
+    return Selection(
+        clients,
+        _checked_draws(selection.draws, order),
+        selection.weighting,
+        selection.status if len(clients) else "empty",
+        _figure(selection.objective, "objective"),
+        _figure(selection.upper_bound, "upper_bound"),
+    )
+
+
+def client_indices(clients: object, wanted: str) -> IntArray:
+    """Indices of clients as a 1-d int64 array; an empty array or list of any type is an empty selection.
+
+    Args:
+        clients: an integer array or a list of integers.
+        wanted: how the sentence of a `SelectionError` begins.
+    """
+    try:
+        indices = np.asarray(clients)
+    except ValueError:  # rows of different lengths
+        raise SelectionError(f"{wanted}, got {_described(clients)}") from None
+    if indices.ndim == 1 and indices.dtype.kind in "iu":
+        return indices.astype(np.int64, copy=False)
+    if indices.ndim == 1 and len(indices) == 0:
+        return np.empty(0, dtype=np.int64)
+    hint = ""
+    if indices.dtype.kind == "b":
+        hint = "; np.flatnonzero(mask) gives the indices of a mask"
+    elif indices.dtype.kind in "US":
+        hint = "; names of clients are in view.clients.names"
+    came = f"an array of {indices.dtype} with shape {indices.shape}" if indices.ndim else _described(clients)
+    raise SelectionError(f"{wanted} as a 1-d array of integers, got {came}{hint}")
+
+
+def _check_words(selection: Selection, *, empty: bool) -> None:
+    weighting, status = selection.weighting, selection.status
+    if weighting is not None and not (isinstance(weighting, str) and weighting in WEIGHTINGS):
+        raise SelectionError(
+            f"weighting of a Selection must be one of {', '.join(WEIGHTINGS)}, or None; got {weighting!r}"
+            f"{nearest(str(weighting), WEIGHTINGS)}"
+        )
+    if status is not None and not isinstance(status, str):
+        raise SelectionError(f"status of a Selection must be a word or None, got {_described(status)}")
+    if not empty and status in ("empty", "skipped"):
+        raise SelectionError(f"status of a Selection must not be {status!r}, which stands for a round without a cohort")
+
+
+def _checked_draws(draws: object, order: IntArray) -> IntArray | None:
+    """The draws in the order of the clients."""
+    if draws is None:
+        return None
+    try:
+        counts = np.asarray(draws)
+    except ValueError:
+        counts = np.empty((0, 0))
+    integers = counts.dtype.kind in "iu" or counts.size == 0
+    if counts.shape != order.shape or not integers or (counts.size and counts.min() < 1):
+        raise SelectionError(f"draws must be {len(order)} integers >= 1, one for each selected client, got {_described(draws)}")
+    return np.asarray(counts[order], dtype=np.int64)
+
+
+def _figure(value: object, name: str) -> float | None:
+    """A figure of the solver, which a record can hold: records are JSON, which has neither NaN nor inf."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise SelectionError(f"{name} of a Selection must be a finite number or None, got {_described(value)}")
+    return value if isinstance(value, int | float) else float(value)
+
+
+def _described(value: object) -> str:
+    """What a sampler gave, in few words."""
+    if value is None:
+        return "None"
+    text = " ".join(repr(value).split())
+    text = text if len(text) <= 60 else text[:57] + "..."
+    return text if isinstance(value, np.ndarray) else f"{type(value).__name__} {text}"

@@ -90,7 +90,8 @@ class Record:
         num_available: size of A_t.
         draws: how often each cohort member was drawn, for samplers that draw with replacement.
         weights: aggregation weights of the cohort, sum 1.
-        selection_status: the solver's status, "skipped" for an empty round, None where no solver ran.
+        selection_status: the solver's status; "skipped" where no client was available, "empty" where the sampler selected none
+            of the available ones; None where no solver ran.
         selection_objective, selection_upper_bound: the solver's figures.
         test_loss, test_accuracy, valid_loss: of theta^t, or None where the round was not evaluated.
     """

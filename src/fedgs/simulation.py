@@ -124,6 +124,8 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Any, tuple[State, 
         return advance(state, state.parameters), describe(plan, state, present, metrics)
     view = yield from observe(plan, state, present.clients)  # v_k, and losses if the sampler asks for them
     selection = checked_selection(plan.sampler.select(view, rng.stream(plan.seed, "select", state.round)), view)  # S_t
+    if len(selection.clients) == 0:  # no client suits: the model, the counts and the sampler's memory stay as they are
+        return advance(state, state.parameters), describe(plan, state, present, metrics, selection=selection)
     parameters, outcome = yield from train_selected(plan, state, selection)  # theta^{t+1} = sum of w_k theta_k
     after = advance(state, parameters, selection=selection)  # v_k += 1 for k in S_t
     if plan.remembers:

@@ -13,6 +13,11 @@ from fedgs.experiments.compare import Results, compare
 from fedgs.experiments.runner import Progress
 from fedgs.records import RunFolder
 from fedgs.registry import load_plugin
+from fedgs.report.history import participation
+from fedgs.report.page import render_page
+from fedgs.report.runs import read_runs
+from fedgs.report.summary import summarize
+from fedgs.report.tables import comparison
 
 PLUGIN = """
 import os
@@ -28,6 +33,17 @@ def crashing(view, rng, *, marker: str, always: bool = False):
         Path(marker).touch()
         os._exit(3)
     return fedgs.Selection(view.available[: view.cohort_limit])
+"""
+
+
+CHOOSY = """
+import fedgs
+
+
+@fedgs.sampler("choosy-test")
+def choosy(view, rng, *, above: int):
+    suits = view.available[view.clients.data_sizes[view.available] > above]
+    return fedgs.Selection(suits[:1] if view.round % 3 else [])
 """
 
 
@@ -119,3 +135,34 @@ def test_a_crashed_workers_damaged_records_do_not_take_the_others_results_away(
     assert good.finished and good.failure is None
     assert damaged.failure is not None and "not a record of a round: 'damaged'" in damaged.failure["traceback"]
     assert list(damaged.records) == []
+
+
+@pytest.mark.parametrize("engine", ["loop", "stacked"])
+def test_rounds_with_an_empty_selection_are_stored_resumed_and_shown(
+    toy_federation: Federation, tmp_path: Path, engine: str
+) -> None:
+    (tmp_path / "choosy.py").write_text(CHOOSY)
+    load_plugin(tmp_path / "choosy.py")
+    methods = {"some": {"name": "choosy-test", "above": 8}, "none": {"name": "choosy-test", "above": 99}}
+    settings: dict[str, Any] = {"methods": methods, "availability": "IDL", "seeds": (0,)}
+    execution = {"engine": engine, "checkpoint_every": 2}
+    study(toy_federation, 1, tmp_path / "one", **settings, execution={**execution, "workers": 1})
+    two = study(toy_federation, 1, tmp_path / "two", **settings, execution={**execution, "workers": 2})
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    assert [run.failure for run in two.runs] == [None, None]
+    some, none = ([record.selection_status for record in run.records[:-1]] for run in two.runs)
+    assert some == ["empty", None, None, "empty", None, None]
+    assert none == ["empty"] * 6
+    before = files(tmp_path / "two")
+    for path in (tmp_path / "two").rglob("rounds.jsonl"):  # what follows the checkpoint after round 3 is played again
+        path.write_bytes(path.read_bytes()[:-40])
+        (path.parent / "failure.json").unlink(missing_ok=True)
+    study(toy_federation, 1, tmp_path / "two", **settings, execution={**execution, "workers": 2})
+    assert files(tmp_path / "two") == before
+    runs, problems = read_runs(tmp_path / "two")
+    assert problems == []
+    assert {run.label: summarize(run).count_variance for run in runs} == pytest.approx({"some": 4**2 / 6, "none": 0.0})
+    assert "none" in comparison(runs).text()
+    history = participation(next(run for run in runs if run.label == "none"))
+    assert history is not None and history.counts.tolist() == [0] * 6
+    assert render_page(runs)
