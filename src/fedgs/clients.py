@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from fedgs.arrays import AnyArray, FloatArray, IntArray
-from fedgs.errors import DataError, SelectionError
+from fedgs.errors import ConfigError, DataError, SelectionError
 from fedgs.registry import nearest
 
 __all__ = [
@@ -23,8 +23,10 @@ __all__ = [
     "Selection",
     "View",
     "Weighting",
+    "check_weighting",
+    "checked_candidates",
+    "checked_memory",
     "checked_selection",
-    "client_indices",
 ]
 
 Memory = Mapping[str, AnyArray]  # a sampler's memory: named arrays, saved with the state
@@ -159,7 +161,7 @@ def checked_selection(selection: object, view: View) -> Selection:
     """
     if not isinstance(selection, Selection):
         raise SelectionError(f"a sampler must return a fedgs.Selection, got {_described(selection)}")
-    chosen = client_indices(selection.clients, "a sampler must return the indices of clients")
+    chosen = _client_indices(selection.clients, "a sampler must return the indices of clients")
     order = chosen.argsort(kind="stable")
     clients = chosen[order]
     if (clients[1:] == clients[:-1]).any():
@@ -183,7 +185,72 @@ def checked_selection(selection: object, view: View) -> Selection:
     )
 
 
-def client_indices(clients: object, wanted: str) -> IntArray:
+def checked_candidates(candidates: object, view: View) -> IntArray:
+    """The clients whose losses a sampler asks for, ascending; an empty array asks for none.
+
+    Raises:
+        SelectionError: not distinct indices of available clients.
+
+    >>> view = View(0, Clients((0, 1, 2), np.ones(3, dtype=np.int64)), np.array([0, 2]), np.zeros(3, dtype=np.int64), 2)
+    >>> checked_candidates([2, 0], view)
+    array([0, 2])
+    """
+    asked = np.sort(_client_indices(candidates, "loss_candidates must return the indices of clients"))
+    unavailable = asked[~np.isin(asked, view.available)]
+    if len(unavailable):
+        raise SelectionError(
+            f"loss_candidates must return available clients only; client {int(unavailable[0])} is not available "
+            f"(the {len(view.clients)} clients have the indices 0 to {len(view.clients) - 1})"
+        )
+    if (asked[1:] == asked[:-1]).any():
+        raise SelectionError("loss_candidates must return distinct clients")
+    return asked
+
+
+def checked_memory(memory: object, method: str) -> Memory:
+    """A sampler's memory as it can be saved: names and arrays of numbers, booleans or texts. Numbers and lists become arrays.
+
+    Args:
+        memory: what the sampler returned.
+        method: which of its methods returned it, for the message.
+
+    Raises:
+        SelectionError: not a mapping, or a value that is not an array that a file can hold.
+
+    >>> checked_memory({"last": np.zeros(2)}, "start")
+    {'last': array([0., 0.])}
+    """
+    if not isinstance(memory, Mapping):
+        raise SelectionError(f"{method} must return a mapping of names to arrays, got {_described(memory)}")
+    arrays: dict[str, AnyArray] = {}
+    for name, value in memory.items():
+        if not isinstance(name, str) or not name or name == "file":  # "file" is an argument of numpy.savez
+            raise SelectionError(f"{method} must return a mapping of names to arrays; {name!r} cannot be a name")
+        try:
+            arrays[name] = np.asarray(value)  # an array stays the same object
+        except ValueError:  # rows of different lengths
+            arrays[name] = np.empty(0, dtype=object)
+        if arrays[name].dtype.hasobject:
+            raise SelectionError(
+                f"{method} must return a mapping of names to arrays of numbers, booleans or texts; {name!r} is "
+                f"{_described(value)}"
+            )
+    return arrays
+
+
+def check_weighting(weighting: object, setting: str, *, optional: bool = False) -> None:
+    """Refuse what is not a rule for the aggregation weights.
+
+    Raises:
+        ConfigError: the message names the rules and the nearest one.
+    """
+    if (optional and weighting is None) or (isinstance(weighting, str) and weighting in WEIGHTINGS):
+        return
+    allowed = ", ".join(WEIGHTINGS) + (", or None" if optional else "")
+    raise ConfigError(f"{setting} must be one of {allowed}; got {weighting!r}{nearest(str(weighting), WEIGHTINGS)}")
+
+
+def _client_indices(clients: object, wanted: str) -> IntArray:
     """Indices of clients as a 1-d int64 array; an empty array or list of any type is an empty selection.
 
     Args:
@@ -208,12 +275,11 @@ def client_indices(clients: object, wanted: str) -> IntArray:
 
 
 def _check_words(selection: Selection, *, empty: bool) -> None:
-    weighting, status = selection.weighting, selection.status
-    if weighting is not None and not (isinstance(weighting, str) and weighting in WEIGHTINGS):
-        raise SelectionError(
-            f"weighting of a Selection must be one of {', '.join(WEIGHTINGS)}, or None; got {weighting!r}"
-            f"{nearest(str(weighting), WEIGHTINGS)}"
-        )
+    try:
+        check_weighting(selection.weighting, "weighting of a Selection", optional=True)
+    except ConfigError as error:
+        raise SelectionError(str(error)) from None
+    status = selection.status
     if status is not None and not isinstance(status, str):
         raise SelectionError(f"status of a Selection must be a word or None, got {_described(status)}")
     if not empty and status in ("empty", "skipped"):

@@ -12,6 +12,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -43,6 +44,7 @@ _BUILT_IN = {
     "model": ("fedgs.models",),
     "method": ("fedgs.sampling",),
 }
+_PRESETS = {"method": ("fedprox",)}  # names that stand for other variants with settings, see `experiments.grid`
 _variants: dict[str, dict[str, type["Variant"]]] = {}
 _entry_points_loaded: list[bool] = []
 _plugins: dict[str, Path] = {}
@@ -72,11 +74,34 @@ class Variant(BaseModel):
 V = TypeVar("V", bound=Variant)
 
 
+def check_name(name: object, *, decorator: str) -> None:
+    """Refuse what cannot name a variant: names stand in configurations, on command lines and in folders' names.
+
+    Args:
+        name: what was given.
+        decorator: what takes the name, for the message.
+
+    Raises:
+        ConfigError: not a text of letters, digits and `-_.+ `, or one that is empty or begins or ends with something else than a
+            letter or digit.
+
+    >>> check_name("by-size", decorator="fedgs.sampler")
+    >>> check_name("", decorator="fedgs.sampler")
+    Traceback (most recent call last):
+    fedgs.errors.ConfigError: fedgs.sampler needs a name of letters, digits and -_.+, such as @fedgs.sampler("my-own"), got ''
+    """
+    if isinstance(name, str) and re.fullmatch(r"\w(?:[\w\-.+ ]*\w)?", name):
+        return
+    came = f"the function {name.__name__} itself" if inspect.isroutine(name) else repr(name)
+    usage = '@register("method", "my-own")' if decorator == "register" else f'@{decorator}("my-own")'
+    raise ConfigError(f"{decorator} needs a name of letters, digits and -_.+, such as {usage}, got {came}")
+
+
 def register(family: str, name: str) -> Callable[[type[V]], type[V]]:
     """Class decorator that registers a variant under `family` and `name`.
 
     Raises:
-        ConfigError: the name is taken by a class from another file.
+        ConfigError: the name is no name (see `check_name`), stands for a preset, or is taken by a class from another file.
 
     >>> @register("demo", "quiet")
     ... class Quiet(Variant):
@@ -84,6 +109,10 @@ def register(family: str, name: str) -> Callable[[type[V]], type[V]]:
     >>> build("demo", {"name": "quiet", "volume": 0.2})
     Quiet(volume=0.2)
     """
+
+    check_name(name, decorator="register")
+    if name in _PRESETS.get(family, ()):
+        raise ConfigError(f"{family} {name!r} is the name of a preset; choose another one")
 
     def add(cls: type[V]) -> type[V]:
         taken = _variants.setdefault(family, {}).get(name)

@@ -18,7 +18,16 @@ from fedgs.aggregation import WeightedMean, is_finite
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.availability import Attendance, Present
 from fedgs.checkpoint import State
-from fedgs.clients import Memory, Outcome, Selection, View, checked_selection
+from fedgs.clients import (
+    Memory,
+    Outcome,
+    Selection,
+    View,
+    check_weighting,
+    checked_candidates,
+    checked_memory,
+    checked_selection,
+)
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, UpdateError
 from fedgs.features import check_wish, feature_fold, feature_request
@@ -61,10 +70,13 @@ class Plan:
 
     def __post_init__(self) -> None:
         self.attendance.availability.check(self.federation.clients, self.rounds)
+        check_weighting(self.sampler.weighting, "method.weighting")
         self.sampler.check(self.federation.clients, self.cohort_limit)
         for wish in (self.wish("start"), self.wish("round")):
             if wish is not None:
                 check_wish(wish, self.work)
+        if self.asks_losses and self.asks_losses.loss_on not in ("train", "validation"):
+            raise ConfigError(f"method.loss_on must be 'train' or 'validation', got {self.asks_losses.loss_on!r}")
         if self.asks_losses and self.asks_losses.loss_on == "validation" and self.federation.validation is None:
             raise ConfigError("method.loss_on = 'validation' needs validation parts, and this federation has none; use 'train'")
 
@@ -109,11 +121,11 @@ def start_run(plan: Plan) -> Generator[Request, Any, State]:
     sampler, clients = plan.sampler, plan.federation.clients
     wish = plan.wish("start")
     if wish is None or not isinstance(sampler, LearnsFromModels):
-        return initial_state(plan, plan.remembers.start(clients) if plan.remembers else {})
+        return initial_state(plan, checked_memory(plan.remembers.start(clients), "start") if plan.remembers else {})
     state = initial_state(plan, {})
     rate, seeds = plan.learning_rate, {"seed": plan.seed, "data_seed": plan.data_seed}
     replies = yield feature_request([wish], plan.work, state.parameters, learning_rate=rate, **seeds)
-    return State(0, state.parameters, state.counts, sampler.start_from(clients, replies[0]))
+    return State(0, state.parameters, state.counts, checked_memory(sampler.start_from(clients, replies[0]), "start_from"))
 
 
 def run_round(plan: Plan, state: State) -> Generator[Request, Any, tuple[State, Record]]:
@@ -129,7 +141,8 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Any, tuple[State, 
     parameters, outcome = yield from train_selected(plan, state, selection)  # theta^{t+1} = sum of w_k theta_k
     after = advance(state, parameters, selection=selection)  # v_k += 1 for k in S_t
     if plan.remembers:
-        after = State(after.round, after.parameters, after.counts, plan.remembers.observe(state.memory, view, outcome))
+        memory = checked_memory(plan.remembers.observe(state.memory, view, outcome), "observe")
+        after = State(after.round, after.parameters, after.counts, memory)
     return after, describe(plan, state, present, metrics, selection=selection, weights=outcome.weights)
 
 
@@ -150,7 +163,7 @@ def observe(plan: Plan, state: State, available: IntArray) -> Generator[Request,
     view = View(state.round, clients, available, state.counts, plan.cohort_limit, None, state.memory)
     if sampler is None:
         return view
-    candidates = sampler.loss_candidates(view, rng.stream(plan.seed, "candidates", state.round))
+    candidates = checked_candidates(sampler.loss_candidates(view, rng.stream(plan.seed, "candidates", state.round)), view)
     asked: FloatArray = yield Losses(plan.work, state.parameters, candidates, sampler.loss_on)
     losses = np.full(len(clients), np.nan)
     losses[candidates] = asked

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from pydantic import Field, field_serializer
 
 from fedgs.errors import ConfigError, require_extra
-from fedgs.registry import Variant, build, register
+from fedgs.registry import Variant, build, check_name, register
 
 if TYPE_CHECKING:
     from torch import nn
@@ -59,6 +59,9 @@ ModelFunction = TypeVar("ModelFunction", bound=Callable[[], Any])
 def model(name: str) -> Callable[[ModelFunction], ModelFunction]:
     """Register a function without arguments that returns an `nn.Module` as a model.
 
+    Raises:
+        ConfigError: the name is missing, empty or taken, or it is not a function without arguments.
+
     >>> @model("tiny")
     ... def tiny():
     ...     from torch import nn
@@ -67,7 +70,10 @@ def model(name: str) -> Callable[[ModelFunction], ModelFunction]:
     'Linear'
     """
 
+    check_name(name, decorator="fedgs.model")
+
     def add(function: ModelFunction) -> ModelFunction:
+        _check_function(name, function)
         given = function
 
         class Registered(FunctionModel):
@@ -80,6 +86,20 @@ def model(name: str) -> Callable[[ModelFunction], ModelFunction]:
         return function
 
     return add
+
+
+def _check_function(name: str, function: Any) -> None:
+    """Refuse what cannot be called without arguments; a class or a built module is no function."""
+    if not inspect.isfunction(function):
+        raise ConfigError(
+            f"fedgs.model({name!r}) takes a function without arguments that returns an nn.Module, got "
+            f"{f'the class {function.__name__}' if isinstance(function, type) else type(function).__name__}"
+        )
+    free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    needed = [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in free]
+    if needed:
+        raise ConfigError(f"fedgs.model({name!r}) takes a function without arguments; this one needs {', '.join(needed)}")
 
 
 def need_torch() -> None:

@@ -10,8 +10,8 @@ from pydantic import create_model
 
 from fedgs.arrays import FloatMatrix, IntArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View, Weighting
-from fedgs.errors import ConfigError
-from fedgs.registry import Variant, register
+from fedgs.registry import Variant, check_name, register
+from fedgs.sampling.signature import setting_fields
 
 __all__ = ["AsksLosses", "LearnsFromModels", "Remembers", "Sampler", "Wish", "sampler"]
 
@@ -99,6 +99,10 @@ SelectFunction = TypeVar("SelectFunction", bound=Callable[..., Selection])
 def sampler(name: str) -> Callable[[SelectFunction], SelectFunction]:
     """Register a function `(view, rng) -> Selection` as a sampler; keyword-only parameters become its settings.
 
+    Raises:
+        ConfigError: the name is missing, empty or taken, or the function does not fit (see
+            `fedgs.sampling.signature.setting_fields`).
+
     >>> @sampler("first")
     ... def first(view, rng, *, skip: int = 0):
     ...     return Selection(view.available[skip : skip + view.cohort_limit])
@@ -107,14 +111,10 @@ def sampler(name: str) -> Callable[[SelectFunction], SelectFunction]:
     1
     """
 
+    check_name(name, decorator="fedgs.sampler")
+
     def add(function: SelectFunction) -> SelectFunction:
-        options = [p for p in inspect.signature(function).parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY]
-        if any(option.annotation is inspect.Parameter.empty for option in options):
-            raise ConfigError(f"the keyword-only parameters of sampler {name!r} need type annotations")
-        fields: dict[str, Any] = {
-            option.name: (option.annotation, ... if option.default is inspect.Parameter.empty else option.default)
-            for option in options
-        }
+        fields = setting_fields(name, function, taken=_FunctionSampler)
         variant = create_model(function.__name__, __base__=_FunctionSampler, __module__=function.__module__, **fields)
         variant.__doc__ = function.__doc__
         variant.function = staticmethod(function)
@@ -137,4 +137,4 @@ class _FunctionSampler(Sampler):
     def select(self, view: View, rng: np.random.Generator) -> Selection:
         options = {option: getattr(self, option) for option in self.option_names}
         answer = type(self).function(view, rng, **options)
-        return answer if isinstance(answer, Selection) else Selection(np.asarray(answer))
+        return Selection(answer) if isinstance(answer, np.ndarray | list | tuple) else answer  # type: ignore[arg-type]
