@@ -8,7 +8,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "fedgs"
 LAYERS = [
-    ["arrays", "collector", "errors", "compiling", "rng", "registry"],
+    ["arrays", "plurals", "collector", "errors", "compiling", "rng", "registry"],
     ["clients", "requests", "records", "config"],
     ["graph", "solver", "secure", "availability"],
     ["data", "models"],

@@ -11,6 +11,7 @@ import pytest
 from fedgs.cli.graph import graph
 from fedgs.errors import ConfigError
 from fedgs.graph.recovery import components, density
+from fedgs.plurals import counted
 
 SMALL = ["--set", "data.clients=6", "--set", "training.local_steps=2"]
 
@@ -32,7 +33,7 @@ def test_a_graph_is_described_and_written_so_that_it_can_be_used(
     with np.load(tmp_path / "g.npz") as stored:
         assert sorted(stored.files) == ["adjacency", "distance", "similarity"]
         adjacency = stored["adjacency"]
-    assert f"edges: {density(adjacency):.1%} of the pairs, {components(adjacency)} connected parts" in lines[1]
+    assert f"edges: {density(adjacency):.1%} of the pairs, {counted(components(adjacency), 'connected part')}, " in lines[1]
     epsilons = [line.split()[0] for line in lines if line[:3] == "  0"]
     assert epsilons == ["0", "0.01", "0.05", "0.1", "0.5"]
     assert any(line.startswith("  target density 1/3: ") for line in lines)

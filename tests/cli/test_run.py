@@ -1,6 +1,7 @@
 """The command line as a user meets it: in an empty folder, in a process of its own."""
 
 import os
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -8,6 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from fedgs.cli.config import resolved_toml
+from fedgs.experiments.grid import expand, parse_override
 
 SMALL = ["--set", "data.clients=6", "--set", "training.rounds=4", "--set", "training.proportion=0.5"]
 
@@ -46,6 +50,74 @@ def test_the_resolved_configuration_is_a_configuration(tmp_path: Path) -> None:
     assert tomllib.loads(again.stdout) == tables
     short = tomllib.loads(fedgs(tmp_path, "config", "mine.toml").stdout)
     assert "batch_size" not in short["training"]
+
+
+GRIDS: list[tuple[str, list[str]]] = [
+    ("", []),
+    ("", ["--set", "method.alpha=2"]),
+    ("", ["--set", "method=fedprox"]),
+    ("", ["--set", 'data=["synthetic", "fashion_mnist"]', "--set", 'availability=["LN", "YC"]']),
+    ("", ["--set", 'model=["logistic", "fashion_cnn"]', "--set", "availability.seed=7"]),
+    ('[grid]\nmethod = ["md", "fedgs", { name = "fedgs", alpha = 0.5 }]\n"method.graph.epsilon" = [0.1, 0.2]\n', []),
+    ('method.alpha = 3.0\n[grid]\nmethod = ["fedprox", "fedgs"]\n"training.rounds" = [3, 4]\n', ["--set", "method.scale=cohort"]),
+]
+
+
+@pytest.mark.parametrize(("file", "options"), GRIDS)
+@pytest.mark.parametrize("full", [True, False])
+def test_a_printed_grid_asks_for_the_same_runs(file: str, options: list[str], full: bool) -> None:
+    overrides = [parse_override(text) for text in options[1::2]]
+    asked = expand(tomllib.loads(file) if file else None, overrides)
+    again = expand(tomllib.loads(resolved_toml(asked, full=full)))
+    assert sorted(repr(one.tables()) for one in again.configs) == sorted(repr(one.tables()) for one in asked.configs)
+
+
+def test_methods_named_in_a_grid_are_printed_with_all_their_settings() -> None:
+    asked = expand(None, [("method.alpha", 2)])
+    methods = {table["name"]: table for table in tomllib.loads(resolved_toml(asked, full=True))["grid"]["method"]}
+    assert methods["fedgs"]["alpha"] == 2.0 and methods["fedgs"]["graph"]["epsilon"] == 0.1
+    assert methods["uniform"] == {"name": "uniform", "weighting": "data_size"}
+    assert methods["fedprox"]["name"] == "fedprox"
+    assert "# mu is 0.0 or 0.01, by run" in resolved_toml(asked, full=True)
+
+
+PLUGIN = "import fedgs\n@fedgs.sampler('mine')\ndef mine(view, rng):\n    return fedgs.Selection(view.available[:1])\n"
+
+
+def next_command(output: str) -> list[str]:
+    return shlex.split(output.partition("Next: ")[2].strip())
+
+
+def test_the_next_command_runs_as_it_is_printed(tmp_path: Path) -> None:
+    (tmp_path / "my plug.py").write_text(PLUGIN)
+    given = ["--plugin", "my plug.py", "--set", 'method=["mine", "uniform"]', "--set", "seed=0", "--out", "my runs"]
+    done = fedgs(tmp_path, "run", *SMALL, *given)
+    words = next_command(done.stdout)
+    assert words[:2] == ["fedgs", "run"] and words[-2:] == ["--out", "my runs"]
+    assert words[words.index("--plugin") + 1] == "my plug.py" and "availability=MDF" in words
+    again = fedgs(tmp_path, *words[1:])
+    assert again.returncode == 0, again.stderr
+    assert "6 clients, MDF 0.7: 2 methods x 1 seed x 4 rounds" in again.stdout
+    last = again.stdout.partition("Next: ")[2].strip()
+    assert last == "fedgs report 'my runs', or fedgs table 'my runs'"
+    shown = fedgs(tmp_path, *shlex.split(last.partition(", or ")[2])[1:])
+    assert shown.returncode == 0 and "mine" in shown.stdout
+
+
+def test_the_command_after_a_graph_has_its_federation(tmp_path: Path) -> None:
+    done = fedgs(tmp_path, "graph", *SMALL, "--set", "method=fedgs", "--set", "seed=0", "--out", "G.npz")
+    assert done.returncode == 0, done.stderr
+    again = fedgs(tmp_path, *next_command(done.stdout)[1:])
+    assert again.returncode == 0, again.stderr
+    assert "6 clients" in again.stdout
+
+
+def test_one_is_singular(tmp_path: Path) -> None:
+    one = ["--set", "method=uniform", "--set", "seed=0", *SMALL, "--set", "training.rounds=1", "--set", "data.clients=2"]
+    done = fedgs(tmp_path, "run", *one)
+    assert done.stdout.splitlines()[0].endswith("2 clients, LDF 0.7: 1 method x 1 seed x 1 round")
+    assert "\n1 run  1/1 " in done.stdout
+    assert "the run was finished before; nothing was done for it" in fedgs(tmp_path, "run", *one).stdout
 
 
 def test_a_plugin_can_be_named_and_its_failure_shows_its_own_code(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""What every command shares: options, plug-ins, and the way from a command line to configurations."""
+"""What every command shares: options, plug-ins, and the way from a command line to configurations and on to the next."""
 
 import contextlib
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -13,7 +14,17 @@ from fedgs.errors import FedgsError, UserError, missing_extra
 from fedgs.experiments.grid import Grid, expand, parse_override, read_config
 from fedgs.registry import load_plugin
 
-__all__ = ["ConfigArgument", "DataDirOption", "PluginOption", "SetOption", "console", "exit_codes", "one_config", "read_grid"]
+__all__ = [
+    "ConfigArgument",
+    "DataDirOption",
+    "PluginOption",
+    "SetOption",
+    "command_again",
+    "console",
+    "exit_codes",
+    "one_config",
+    "read_grid",
+]
 
 ConfigArgument = Annotated[
     Optional[Path],  # noqa: UP045 (typer reads the annotation)
@@ -49,6 +60,37 @@ def read_grid(config: Path | None, overrides: list[str] | None, plugins: list[Pa
 def one_config(config: Path | None, overrides: list[str] | None, plugins: list[Path] | None) -> Config:
     """The first configuration, for commands that need a federation rather than runs."""
     return read_grid(config, overrides, plugins).configs[0]
+
+
+def command_again(
+    command: str,
+    config: Path | None,
+    overrides: Sequence[str] | None,
+    plugins: Sequence[Path] | None,
+    data_dir: Path | None,
+    *,
+    out: Path | None = None,
+    also: Sequence[str] = (),
+) -> str:
+    """A command line with the same configuration, quoted for a shell.
+
+    Args:
+        command: such as "fedgs run".
+        config, overrides, plugins, data_dir: as the command line gave them.
+        out: the folder of the records; None: not named.
+        also: further `--set` settings; each replaces an earlier one of the same key.
+
+    >>> command_again("fedgs run", None, ["seed=0", "availability=LDF"], [Path("my plug.py")], None, also=["availability=MDF"])
+    "fedgs run --set seed=0 --plugin 'my plug.py' --set availability=MDF"
+    """
+    replaced = {text.partition("=")[0].strip() for text in also}
+    kept = [text for text in overrides or [] if text.partition("=")[0].strip() not in replaced]
+    words = [] if config is None else [str(config)]
+    for option, values in (("--set", kept), ("--plugin", plugins or []), ("--set", also)):
+        words += [word for value in values for word in (option, str(value))]
+    words += [] if data_dir is None else ["--data-dir", str(data_dir)]
+    words += [] if out is None else ["--out", str(out)]
+    return f"{command} {shlex.join(words)}"
 
 
 @contextlib.contextmanager

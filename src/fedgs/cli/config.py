@@ -1,5 +1,6 @@
 """`fedgs config`: the resolved configuration as TOML, with where each value came from."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import tomli_w
@@ -10,6 +11,8 @@ from fedgs.experiments.grid import FAMILIES, Grid
 from fedgs.registry import table
 
 __all__ = ["config", "resolved_toml"]
+
+_PRESET = "preset of the method"  # the source of what a name such as fedprox stands for
 
 
 def config(
@@ -27,7 +30,10 @@ def config(
 
 
 def resolved_toml(grid: Grid, *, full: bool) -> str:
-    """The first run's tables, axes as `[grid]`; a comment behind each value says where it came from."""
+    """The tables that all runs share, axes as `[grid]`; a comment behind each value says where it came from.
+
+    A value that follows from the axes, such as the seed of the availability, is a comment: set, it would hold for all runs.
+    """
     tables = grid.configs[0].tables()
     axes = set(grid.axes)
     lines: list[str] = []
@@ -37,10 +43,12 @@ def resolved_toml(grid: Grid, *, full: bool) -> str:
     for key, value in tables.items():
         if isinstance(value, dict) and key not in axes:
             inner = _section(key, value, grid, full)
-            if inner:
+            if all(line.startswith("# ") for line in inner):  # a table without a value would replace the default
+                lines += [f"# {key}.{line[2:]}" for line in inner]
+            else:
                 lines += ["", f"[{key}]", *inner]
     if grid.axes:
-        lines += ["", "[grid]", *(_assignment(f'"{k}"' if "." in k else k, _axis(k, grid)) for k in grid.axes)]
+        lines += ["", "[grid]", *(_axis_line(key, grid, full) for key in grid.axes)]
     return "\n".join(lines).strip() + "\n"
 
 
@@ -51,7 +59,8 @@ def _section(path: str, values: dict[str, Any], grid: Grid, full: bool) -> list[
         if dotted in grid.axes:
             continue
         if isinstance(value, dict):
-            lines += [f"{key}.{line}" for line in _section(dotted, value, grid, full)]
+            inner = _section(dotted, value, grid, full)
+            lines += [f"# {key}.{line[2:]}" if line.startswith("# ") else f"{key}.{line}" for line in inner]
         else:
             lines += _line(key, value, dotted, grid, full)
     return lines
@@ -59,22 +68,51 @@ def _section(path: str, values: dict[str, Any], grid: Grid, full: bool) -> list[
 
 def _line(key: str, value: Any, dotted: str, grid: Grid, full: bool) -> list[str]:
     source = _source(dotted, grid)
-    wanted = full or dotted in grid.sources or dotted.endswith(".name")
-    return [f"{_assignment(key, value)}  # {source}"] if wanted else []
+    wanted = full or dotted in grid.sources or dotted.endswith(".name") or source == _PRESET
+    if not wanted:
+        return []
+    values = _values(dotted, grid)
+    if len(values) > 1:
+        return [f"# {key} is {', '.join(values[:-1])} or {values[-1]}, by run"] if full else []
+    return [f"{_assignment(key, value)}  # {source}"]
+
+
+def _values(dotted: str, grid: Grid) -> list[str]:
+    """The distinct values of a setting over the runs, as TOML, in the order of the runs; variants without it do not count."""
+    found: dict[str, None] = {}
+    for one in grid.configs:
+        value: Any = one.tables()
+        for part in dotted.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        if value is not None:
+            found[_toml(value)] = None
+        elif dotted.split(".")[0] not in FAMILIES:
+            found["not set"] = None
+    return list(found)
 
 
 def _source(dotted: str, grid: Grid) -> str:
     """Where a value came from: the nearest layer that set it, or the default that applies."""
-    if dotted in grid.sources:
-        return grid.sources[dotted]
     family = dotted.split(".")[0]
     if grid.sources.get(family) and dotted == f"{family}.name":
         return grid.sources[family]
+    if dotted in grid.sources:
+        return grid.sources[dotted]
     if dotted == "availability.seed":
         return "seed"
+    if family == "training" and _follows_from_a_preset(dotted, grid):
+        return _PRESET
     if family in ("training", "model"):
         return f"default of {grid.configs[0].data.name}"
     return "default"
+
+
+def _follows_from_a_preset(dotted: str, grid: Grid) -> bool:
+    """Whether a setting of the training that nobody set has another value than the data set's default."""
+    first, key = grid.configs[0], dotted.partition(".")[2]
+    defaults = getattr(first.data, "defaults", None)
+    default = type(first.training)().with_defaults({} if defaults is None else defaults.training)
+    return bool(getattr(first.training, key) != getattr(default, key))
 
 
 def _assignment(key: str, value: Any) -> str:
@@ -90,7 +128,44 @@ def _toml(value: Any) -> str:
     return tomli_w.dumps({"v": value}).removeprefix("v = ").strip()
 
 
-def _axis(key: str, grid: Grid) -> list[Any]:
-    """The axis as it was written, variant objects as tables."""
-    values = grid.axes[key]
-    return [table(value) if key in FAMILIES and not isinstance(value, str | dict) else value for value in values]
+def _axis_line(key: str, grid: Grid, full: bool) -> str:
+    """One axis; its tables stand in lines of their own."""
+    name = f'"{key}"' if "." in key else key
+    values = [_axis_value(key, value, grid, full) for value in grid.axes[key]] if key in FAMILIES else grid.axes[key]
+    if not any(isinstance(value, dict) for value in values):
+        return _assignment(name, values)
+    return "\n".join([f"{name} = [", *(f"    {_toml(value)}," for value in values), "]"])
+
+
+def _axis_value(family: str, value: Any, grid: Grid, full: bool) -> Any:
+    """A variant of an axis with its settings: all of them, or those that were set; its name alone where none was set."""
+    given = {"name": value} if isinstance(value, str) else value if isinstance(value, dict) else table(value)
+    made = next(
+        (
+            one.tables().get(family)
+            for one, chosen in zip(grid.configs, grid.choices, strict=True)
+            if chosen.get(family) is value or chosen.get(family) == value
+        ),
+        None,
+    )
+    if made is None:  # another value of the axis stands for the same runs
+        return value if isinstance(value, str) else given
+    settings = _settings(made, family, given, grid, full)
+    return {"name": given["name"], **settings} if settings else given["name"]
+
+
+def _settings(made: Mapping[str, Any], path: str, given: Any, grid: Grid, full: bool) -> dict[str, Any]:
+    """The settings to show: without those that have an axis of their own or follow from another axis."""
+    shown: dict[str, Any] = {}
+    for key, value in made.items():
+        dotted = f"{path}.{key}"
+        own = given.get(key) if isinstance(given, Mapping) else None
+        if (dotted == f"{path}.name" and "." not in path) or dotted in grid.axes:
+            continue
+        if isinstance(value, dict):
+            inner = _settings(value, dotted, own, grid, full)
+            if inner:
+                shown[key] = inner
+        elif own is not None or dotted in grid.sources or (full and dotted != "availability.seed"):
+            shown[key] = value
+    return shown

@@ -12,6 +12,7 @@ from fedgs.config import cohort_limit
 from fedgs.data import Data, Federation, export, write_leaf
 from fedgs.data import describe as describe_federation
 from fedgs.data.verify import verify as difference_from
+from fedgs.plurals import counted
 
 __all__ = ["describe", "export_", "verify"]
 
@@ -61,7 +62,9 @@ def export_(
     """Write a federation so that it loads back identically: `--set data=file --set data.path=OUT` (or `data=leaf`)."""
     federation = _load(one_config(config, set_, plugin).data, data_dir)
     written = write_leaf(federation, out) if format_ is Format.leaf else export(federation, out)
-    console().print(f"{federation.name}: {len(federation)} clients, fingerprint {federation.fingerprint}\nWritten: {written}")
+    console().print(
+        f"{federation.name}: {counted(len(federation), 'client')}, fingerprint {federation.fingerprint}\nWritten: {written}"
+    )
 
 
 def verify(

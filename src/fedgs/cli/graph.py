@@ -6,12 +6,13 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from fedgs.cli.common import ConfigArgument, DataDirOption, PluginOption, SetOption, console, read_grid
+from fedgs.cli.common import ConfigArgument, DataDirOption, PluginOption, SetOption, command_again, console, read_grid
 from fedgs.config import Config
 from fedgs.errors import ConfigError, GraphError
 from fedgs.graph import ClientGraph, client_features, feature_products
 from fedgs.graph.recovery import EPSILONS as GRID
 from fedgs.graph.recovery import ORACLES, components, density, epsilon_of_density, epsilon_of_histogram, oracle_edges, recovery
+from fedgs.plurals import counted
 from fedgs.sampling import FedGS
 
 __all__ = ["graph"]
@@ -51,16 +52,18 @@ def graph(
     settings = chosen.method.graph  # type: ignore[attr-defined]
     screen = console()
     source = settings.path or settings.similarity
-    screen.print(f"{prepared.plan.federation.name}, {len(made)} clients: graph of {source}")
+    screen.print(f"{prepared.plan.federation.name}, {counted(len(made), 'client')}: graph of {source}")
     edges = made.adjacency
-    screen.print(f"  edges: {density(edges):.1%} of the pairs, {components(edges)} connected parts, {seconds:.2f} s")
+    screen.print(f"  edges: {density(edges):.1%} of the pairs, {counted(components(edges), 'connected part')}, {seconds:.2f} s")
     if cost is not None:
         screen.print(f"  cost: {cost}")
     for line in recovery_lines(made, prepared.plan.federation.clients):
         screen.print(line)
     if out is not None:
         save_graph(out, made)
-        screen.print(f"Written: {out}    Next: fedgs run --set method.graph.path={out}")
+        # The graph belongs to these clients: the next command has the same configuration.
+        following = command_again("fedgs run", config, set_, plugin, data_dir, also=[f"method.graph.path={out}"])
+        screen.print(f"Written: {out}    Next: {following}")
 
 
 def _with_graph(configs: list[Config], similarity: str | None) -> Config:

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
+from fedgs.plurals import counted
+
 if TYPE_CHECKING:
     from fedgs.experiments.runner import Progress
 
@@ -20,48 +22,97 @@ PLAIN_SECONDS = 10.0
 
 @contextlib.contextmanager
 def progress_display(screen: Console, *, runs: int, rounds: int) -> "Iterator[Callable[[Progress], None]]":
-    """A callback for `run_all`: rounds, run-rounds a second and the time left."""
+    """A callback for `run_all`: rounds, speed and the time left.
+
+    After the last round the models are evaluated: then the line says so, and at the end of the block how long everything took.
+    Nothing is shown for a start in which no round was left to do.
+    """
+    heading = counted(runs, "run")
     if screen.is_terminal:
-        columns = (TextColumn(f"{runs} runs"), BarColumn(bar_width=20), TextColumn("{task.description}"))
+        columns = (TextColumn(heading), BarColumn(bar_width=20), TextColumn("{task.description}"))
         with Bar(*columns, console=screen, auto_refresh=False) as bar:
             task = bar.add_task("", total=None)
 
             def show(progress: "Progress", text: str) -> None:
                 bar.update(task, completed=progress.rounds, total=progress.total, description=text, refresh=True)
 
-            yield _throttled(show, rounds, REFRESH_SECONDS)
+            told = _Throttled(show, rounds, REFRESH_SECONDS)
+            yield told
+            told.end()
     else:
-        yield _throttled(lambda progress, text: screen.print(f"{runs} runs  {text}"), rounds, PLAIN_SECONDS)
+        told = _Throttled(lambda progress, text: screen.print(f"{heading}  {text}"), rounds, PLAIN_SECONDS)
+        yield told
+        told.end()
 
 
-def _throttled(show: "Callable[[Progress, str], None]", rounds: int, every: float) -> "Callable[[Progress], None]":
-    started = time.monotonic()
-    shown = [started]
+class _Throttled:
+    """Shows progress at most every so many seconds, the end of the rounds and the end of everything once each."""
 
-    def on_progress(progress: "Progress") -> None:
+    def __init__(self, show: "Callable[[Progress, str], None]", rounds: int, every: float) -> None:
+        self._show, self._rounds, self._every = show, rounds, every
+        self._started = self._shown = time.monotonic()
+        self._last: Progress | None = None
+        self._evaluating = False
+
+    def __call__(self, progress: "Progress") -> None:
         now = time.monotonic()
-        if now - shown[0] < every and progress.rounds < progress.total:
+        self._last = progress
+        evaluating = progress.rounds >= progress.total
+        soon = now - (self._started if evaluating else self._shown) < self._every  # a short start needs no word on its end
+        if soon or (evaluating and self._evaluating):
             return
-        shown[0] = now
-        show(progress, describe(progress, rounds, now - started))
+        self._shown, self._evaluating = now, evaluating
+        self._show(progress, describe(progress, self._rounds, now - self._started))
 
-    return on_progress
+    def end(self) -> None:
+        """The last line, where anything was done."""
+        if self._last is not None:
+            self._show(self._last, describe(self._last, self._rounds, time.monotonic() - self._started, ended=True))
 
 
-def describe(progress: "Progress", rounds: int, seconds: float) -> str:
-    """The figures behind the bar; no speed before the first round, since compiling says nothing about the others.
+def describe(progress: "Progress", rounds: int, seconds: float, *, ended: bool = False) -> str:
+    """The text behind the bar; no speed before the first round, since compiling says nothing about the others.
+
+    Args:
+        progress: of all runs.
+        rounds: T, of the longest run.
+        seconds: since the start.
+        ended: whether everything is done, the last evaluation too.
 
     >>> from fedgs.experiments.runner import Progress
     >>> describe(Progress(rounds=1500, total=3000, failed=0), 200, 2.0)
     '100/200   750 run-rounds/s   0:00:02 left'
+    >>> describe(Progress(rounds=30, total=40, failed=1), 40, 120.0)
+    '30/40   4.0 s a run-round   0:00:40 left   1 failed'
     >>> describe(Progress(rounds=1, total=3000, failed=0), 200, 9.0)
     '0/200   the first round'
+    >>> describe(Progress(rounds=3000, total=3000, failed=0), 200, 4.0)
+    '200/200   evaluating the last models'
+    >>> describe(Progress(rounds=3000, total=3000, failed=0), 200, 4.0, ended=True)
+    '200/200   750 run-rounds/s   0:00:04 in all'
     """
-    rate = progress.rounds / seconds if seconds > 0 else 0.0
-    left = round((progress.total - progress.rounds) / rate) if rate > 0 else 0
-    shown = round(rounds * progress.rounds / progress.total) if progress.total else rounds
+    shown = round(rounds * progress.rounds / progress.total) if progress.total else 0
     failed = f"   {progress.failed} failed" if progress.failed else ""
-    if progress.rounds < progress.total and shown == 0:
+    if ended:
+        return f"{shown}/{rounds}   {_speed(progress.rounds, seconds)}{_clock(seconds)} in all{failed}"
+    if progress.rounds >= progress.total:
+        return f"{shown}/{rounds}   evaluating the last models{failed}"
+    if shown == 0:
         return f"0/{rounds}   the first round{failed}"
-    clock = f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}"
-    return f"{shown}/{rounds}   {rate:,.0f} run-rounds/s   {clock} left{failed}"
+    left = seconds * (progress.total - progress.rounds) / progress.rounds
+    return f"{shown}/{rounds}   {_speed(progress.rounds, seconds)}{_clock(left)} left{failed}"
+
+
+def _speed(rounds: int, seconds: float) -> str:
+    """Run-rounds a second, or seconds a run-round where that is more; "" where there is no speed."""
+    if rounds <= 0 or seconds <= 0:
+        return ""
+    rate = rounds / seconds
+    if rate < 1:
+        return f"{seconds / rounds:,.1f} s a run-round   "
+    return f"{rate:,.0f} run-rounds/s   " if rate >= 9.95 else f"{rate:.1f} run-rounds/s   "
+
+
+def _clock(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fedgs.cli.common import console
+from fedgs.plurals import counted
 
 __all__ = ["report"]
 
@@ -25,6 +26,6 @@ def report(
     runs, problems = read_runs(folder)
     target = Path(out) if out else folder / "report.html"
     write_file(target, render_page(runs, problems, title=f"fedgs report: {folder.resolve().name}").encode())
-    console().print(f"{target}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}, {target.stat().st_size / 1e6:.1f} MB")
+    console().print(f"{target}: {counted(len(runs), 'run')}, {target.stat().st_size / 1e6:.1f} MB")
     for problem in problems:
         console(stderr=True).print(problem)

@@ -68,8 +68,9 @@ def reproduce(
         display=lambda runs, longest: progress_display(screen, runs=runs, rounds=longest),
     )
     if outcome.reused:
-        what = "all of it" if outcome.reused == outcome.total else f"{outcome.reused} of {outcome.total} runs"
-        screen.print(f"{what} was finished before" if outcome.reused == outcome.total else f"{what} were finished before")
+        from fedgs.cli.run import reuse
+
+        screen.print(reuse(outcome.reused, outcome.total).partition(";")[0])
     for shown in outcome.presented.tables:
         if shown.printed:
             screen.print(f"\n{shown.table.title}\n\n{shown.table.text()}")

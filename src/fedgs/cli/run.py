@@ -1,19 +1,23 @@
 """`fedgs run`: train what a configuration asks for, and say who won by how much."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedgs.cli.common import ConfigArgument, DataDirOption, PluginOption, SetOption, console, read_grid
+from fedgs.cli.common import ConfigArgument, DataDirOption, PluginOption, SetOption, command_again, console, read_grid
 from fedgs.cli.progress import progress_display
 from fedgs.errors import ConfigError
+from fedgs.plurals import counted, noun
 
 if TYPE_CHECKING:
     from fedgs.report.run import Run
 
 __all__ = ["run"]
+
+OUT = Path("fedgs-runs")
 
 
 def run(
@@ -21,7 +25,7 @@ def run(
     set_: SetOption = None,
     plugin: PluginOption = None,
     data_dir: DataDirOption = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the records.")] = Path("fedgs-runs"),
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the records.")] = OUT,
     against: Annotated[str, typer.Option("--against", help="The method that others are compared to.")] = "",
 ) -> None:
     """Train methods side by side and print who won by how much.
@@ -42,8 +46,7 @@ def run(
         finished = run_all(prepared, out=out, on_progress=on_progress)
     reused = sum(one.reused for one in finished)
     if reused:
-        what = "all runs" if reused == len(finished) else f"{reused} of {len(finished)} runs"
-        screen.print(f"{what} were finished before; nothing was done for them")
+        screen.print(reuse(reused, len(finished)))
     from fedgs.report.tables import comparison  # brings SciPy, which the rounds do not wait for
 
     runs = as_runs(finished)
@@ -53,7 +56,19 @@ def run(
     if failed:
         report_failures(failed)
         raise SystemExit(1)
-    screen.print(f"Records: {out}/    Next: {next_step(config, set_)}")
+    screen.print(f"Records: {out}/    Next: {next_step(config, set_, plugin, data_dir, out)}")
+
+
+def reuse(reused: int, total: int) -> str:
+    """What was not done again.
+
+    >>> reuse(15, 15), reuse(1, 15)
+    ('all runs were finished before; nothing was done for them', '1 of 15 runs was finished before; nothing was done for it')
+    >>> reuse(1, 1)
+    'the run was finished before; nothing was done for it'
+    """
+    what = ("the run" if total == 1 else "all runs") if reused == total else f"{reused} of {counted(total, 'run')}"
+    return f"{what} {noun(reused, 'was', 'were')} finished before; nothing was done for {noun(reused, 'it', 'them')}"
 
 
 def report_failures(failed: "Sequence[Run]") -> None:
@@ -70,9 +85,12 @@ def report_failures(failed: "Sequence[Run]") -> None:
             screen.print(failure["traceback"].rstrip())
 
 
-def next_step(config: Path | None, overrides: list[str] | None) -> str:
-    """A command worth typing next."""
-    asked = " ".join(overrides or [])
-    if config is None and "availability" not in asked:
-        return "fedgs run --set availability=MDF"
-    return "fedgs report <DIR>, or fedgs table <DIR>"
+def next_step(
+    config: Path | None, overrides: list[str] | None, plugins: list[Path] | None, data_dir: Path | None, out: Path
+) -> str:
+    """A command worth typing next, which can be pasted into a shell."""
+    if config is None and not any(text.strip().startswith("availability") for text in overrides or []):
+        where = None if out == OUT else out
+        return command_again("fedgs run", config, overrides, plugins, data_dir, out=where, also=["availability=MDF"])
+    folder = shlex.quote(str(out))
+    return f"fedgs report {folder}, or fedgs table {folder}"

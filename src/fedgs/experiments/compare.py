@@ -15,6 +15,7 @@ from fedgs.experiments.grid import build_config
 from fedgs.experiments.preparing import Prepared, prepare, run_tables
 from fedgs.experiments.runner import Finished, Progress, run_all
 from fedgs.models import as_model
+from fedgs.plurals import counted
 from fedgs.registry import Variant
 from fedgs.report.labels import labelled
 from fedgs.report.run import Run
@@ -138,21 +139,17 @@ def labels(prepared: Iterable[Prepared]) -> list[str]:
 def heading(prepared: Sequence[Prepared]) -> str:
     """One line that says what is compared: data, clients, availability, methods, seeds, rounds."""
     data = _one_or_count({one.plan.federation.name for one in prepared}, "federations")
-    clients = _one_or_count({f"{len(one.plan.federation)} clients" for one in prepared}, "sizes")
+    clients = _one_or_count({counted(len(one.plan.federation), "client") for one in prepared}, "sizes")
     modes = _one_or_count({_mode_title(one.config.availability) for one in prepared}, "modes")
     seeds = len({one.config.seed for one in prepared})
-    rounds = _one_or_count({f"{one.plan.rounds} rounds" for one in prepared}, "numbers of rounds")
+    rounds = _one_or_count({counted(one.plan.rounds, "round") for one in prepared}, "numbers of rounds")
     variants = {repr((one.config.method, one.config.training)) for one in prepared}
-    return f"{data}, {clients}, {modes}: {_count(len(variants), 'method')} x {_count(seeds, 'seed')} x {rounds}"
+    return f"{data}, {clients}, {modes}: {counted(len(variants), 'method')} x {counted(seeds, 'seed')} x {rounds}"
 
 
 def _mode_title(mode: Variant) -> str:
     beta = getattr(mode, "beta", None)
     return (mode.name or "custom") + ("" if beta is None else f" {beta:g}")
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" + ("" if number == 1 else "s")
 
 
 def _one_or_count(values: set[str], word: str) -> str:

@@ -41,11 +41,13 @@ class Grid:
         configs: distinct, in the order of the axes.
         axes: dotted key -> its values; empty for a single run.
         sources: dotted key -> "default", the file's name or "--set".
+        choices: for each configuration, dotted key of an axis -> the value of the axis that it was made of.
     """
 
     configs: list[Config]
     axes: dict[str, list[Any]]
     sources: dict[str, str]
+    choices: list[dict[str, Any]]
 
 
 def read_config(path: Path) -> Tables:
@@ -106,7 +108,8 @@ def expand(given: Mapping[str, Any] | None, overrides: Iterable[tuple[str, Any]]
     for key, value in sorted(overrides, key=lambda override: "." in override[0]):  # whole variants before their settings
         _override(tables, axes, late, key, value)
         sources[key] = "--set"
-    return Grid(_combinations(tables, axes, late), axes, sources)
+    configs, choices = _combinations(tables, axes, late)
+    return Grid(configs, axes, sources, choices)
 
 
 def _merged(lower: Tables, upper: Mapping[str, Any], sources: dict[str, str], source: str) -> Tables:
@@ -202,10 +205,14 @@ def _put(tables: Tables, key: str, value: Any) -> None:
     table[last] = copy.deepcopy(value)
 
 
-def _combinations(tables: Tables, axes: dict[str, list[Any]], late: Sequence[tuple[str, Any]]) -> list[Config]:
+def _combinations(
+    tables: Tables, axes: dict[str, list[Any]], late: Sequence[tuple[str, Any]]
+) -> tuple[list[Config], list[dict[str, Any]]]:
+    """The distinct configurations and the values of the axes that each was made of."""
     keys = sorted(axes, key=lambda key: key.count("."))  # whole variants first, then their settings
     used: set[str] = set()
     configs: list[Config] = []
+    choices: list[dict[str, Any]] = []
     seen: set[str] = set()
     for values in itertools.product(*(axes[key] for key in keys)):
         combination = copy.deepcopy(tables)
@@ -222,10 +229,11 @@ def _combinations(tables: Tables, axes: dict[str, list[Any]], late: Sequence[tup
         if identity not in seen:
             seen.add(identity)
             configs.append(config)
+            choices.append(dict(zip(keys, values, strict=True)))
     for key in [*keys, *(key for key, _ in late)]:
         if key not in used:
             raise ConfigError(_unknown(key, tables, axes))
-    return configs
+    return configs, choices
 
 
 def build_config(tables: Mapping[str, Any]) -> Config:

@@ -271,7 +271,7 @@ def _losing_sentence(results: Results) -> str:
     return (
         f"A baseline is below every row of FedGS in: {', '.join(losing)}."
         if losing
-        else (f"No baseline is below every row of FedGS in any of the {compared} modes.")
+        else f"No baseline is below every row of FedGS in {'the one mode' if compared == 1 else f'any of the {compared} modes'}."
     )
 
 
