@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from fedgs.arrays import IntArray
-from fedgs.clients import Memory
+from fedgs.arrays import IntArray, frozen
+from fedgs.clients import Memory, kept_memory
 from fedgs.errors import OutputError
 from fedgs.records import RunFolder, save_arrays
 
@@ -23,7 +23,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Everything that a run carries from round to round.
+    """Everything that a run carries from round to round. Counts and memory are read-only, see `fedgs.clients.kept_memory`.
 
     Attributes:
         round: t, the round to come.
@@ -36,6 +36,10 @@ class State:
     parameters: torch.Tensor
     counts: IntArray
     memory: Memory
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "counts", frozen(self.counts))
+        object.__setattr__(self, "memory", kept_memory(self.memory))
 
 
 @dataclass(frozen=True)

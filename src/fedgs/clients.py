@@ -7,11 +7,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from fedgs.arrays import AnyArray, FloatArray, IntArray
+from fedgs.arrays import AnyArray, FloatArray, IntArray, frozen, private, read_only
 from fedgs.errors import ConfigError, DataError, SelectionError
 from fedgs.registry import nearest
 
@@ -27,6 +28,7 @@ __all__ = [
     "checked_candidates",
     "checked_memory",
     "checked_selection",
+    "kept_memory",
 ]
 
 Memory = Mapping[str, AnyArray]  # a sampler's memory: named arrays, saved with the state
@@ -38,6 +40,8 @@ WEIGHTINGS: tuple[str, ...] = get_args(Weighting)
 @dataclass(frozen=True, eq=False)
 class Clients:
     """The clients of a federation, 0..N-1.
+
+    The arrays are private copies and read-only: all runs of a federation share them.
 
     Attributes:
         names: N distinct keys of the clients' own (str or int), used in records.
@@ -58,6 +62,10 @@ class Clients:
     features: FloatArray | None = None
 
     def __post_init__(self) -> None:
+        for name in ("data_sizes", "label_counts", "features"):
+            array = getattr(self, name)
+            if array is not None:
+                object.__setattr__(self, name, private(np.asarray(array)))
         count = len(self.names)
         if count == 0:
             raise DataError("a federation needs at least one client, got none")
@@ -82,12 +90,12 @@ class Clients:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a sampler sees in round t.
+    """What a sampler sees in round t. All arrays are read-only, and so is the mapping of the memory.
 
     Attributes:
         round: t, from 0.
         clients: the federation's clients.
-        available: (a,) ascending indices of the available clients A_t, a >= 1; read-only, since runs share it.
+        available: (a,) ascending indices of the available clients A_t, a >= 1.
         counts: (N,) sampling counts v_k: in how many rounds before t each client was selected.
         cohort_limit: M >= 1; the cohort has at most min(M, a) clients.
         losses: (N,) local losses of the clients the sampler asked for, NaN elsewhere; None if it asked for none.
@@ -101,6 +109,15 @@ class View:
     cohort_limit: int
     losses: FloatArray | None = None
     memory: Memory = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("available", "counts", "losses"):
+            array = getattr(self, name)
+            if isinstance(array, np.ndarray):
+                object.__setattr__(self, name, read_only(array))
+        if not isinstance(self.memory, MappingProxyType):
+            shown = {key: read_only(value) if isinstance(value, np.ndarray) else value for key, value in self.memory.items()}
+            object.__setattr__(self, "memory", MappingProxyType(shown))
 
     @property
     def cohort_size(self) -> int:
@@ -134,6 +151,8 @@ class Selection:
 class Outcome:
     """What training the cohort gave: the clients in ascending order, their weights, and what folds returned.
 
+    The arrays are read-only.
+
     Attributes:
         clients: (m,) ascending indices.
         weights: (m,) aggregation weights, sum 1.
@@ -143,6 +162,12 @@ class Outcome:
     clients: IntArray
     weights: FloatArray
     features: Any = None
+
+    def __post_init__(self) -> None:
+        for name in ("clients", "weights", "features"):
+            value = getattr(self, name)
+            if isinstance(value, np.ndarray):
+                object.__setattr__(self, name, read_only(value))
 
 
 def checked_selection(selection: object, view: View) -> Selection:
@@ -236,6 +261,25 @@ def checked_memory(memory: object, method: str) -> Memory:
                 f"{_described(value)}"
             )
     return arrays
+
+
+def kept_memory(memory: Memory) -> Memory:
+    """A sampler's memory as a run keeps it: a mapping and arrays that cannot be changed.
+
+    An array that owns its numbers becomes read-only and is not copied; a view of another array is copied, unless it is frozen.
+    A memory that is kept already is returned as it is, and so is each of its arrays.
+
+    >>> kept = kept_memory({"last": np.array([3, 1])})
+    >>> kept["last"][0] = 9
+    Traceback (most recent call last):
+    ValueError: assignment destination is read-only
+    >>> kept_memory({**kept, "seen": np.array([True])})["last"] is kept["last"]
+    True
+    """
+    arrays = {name: frozen(array) if array.base is None else private(array) for name, array in memory.items()}
+    if isinstance(memory, MappingProxyType) and all(arrays[name] is memory[name] for name in arrays):
+        return memory
+    return MappingProxyType(arrays)
 
 
 def check_weighting(weighting: object, setting: str, *, optional: bool = False) -> None:

@@ -192,7 +192,7 @@ class _Probe:
         self._flat.load(model)
         self._seen.clear()
         with torch.no_grad():
-            output = self._flat.module(self._noise)
+            output = self._flat.module(self._noise.clone())  # a model may write to its input
         if self._layer is not None:
             output = self._seen[-1]
         if not isinstance(output, torch.Tensor) or output.shape[:1] != self._noise.shape[:1]:

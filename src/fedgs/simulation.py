@@ -15,7 +15,7 @@ import torch
 
 from fedgs import rng
 from fedgs.aggregation import WeightedMean, is_finite
-from fedgs.arrays import FloatArray, IntArray
+from fedgs.arrays import FloatArray, IntArray, frozen
 from fedgs.availability import Attendance, Present
 from fedgs.checkpoint import State
 from fedgs.clients import (
@@ -125,7 +125,8 @@ def start_run(plan: Plan) -> Generator[Request, Any, State]:
     state = initial_state(plan, {})
     rate, seeds = plan.learning_rate, {"seed": plan.seed, "data_seed": plan.data_seed}
     replies = yield feature_request([wish], plan.work, state.parameters, learning_rate=rate, **seeds)
-    return State(0, state.parameters, state.counts, checked_memory(sampler.start_from(clients, replies[0]), "start_from"))
+    memory = checked_memory(sampler.start_from(clients, frozen(replies[0])), "start_from")
+    return State(0, state.parameters, state.counts, memory)
 
 
 def run_round(plan: Plan, state: State) -> Generator[Request, Any, tuple[State, Record]]:
@@ -167,7 +168,7 @@ def observe(plan: Plan, state: State, available: IntArray) -> Generator[Request,
     asked: FloatArray = yield Losses(plan.work, state.parameters, candidates, sampler.loss_on)
     losses = np.full(len(clients), np.nan)
     losses[candidates] = asked
-    return View(state.round, clients, available, state.counts, plan.cohort_limit, losses, state.memory)
+    return View(state.round, clients, available, state.counts, plan.cohort_limit, frozen(losses), state.memory)
 
 
 def train_selected(plan: Plan, state: State, selection: Selection) -> Generator[Request, Any, tuple[torch.Tensor, Outcome]]:
@@ -186,7 +187,8 @@ def train_selected(plan: Plan, state: State, selection: Selection) -> Generator[
     if wish is not None:
         folds += (feature_fold(wish, plan.work, state.parameters, seed=plan.data_seed),)
     replies = yield Train(plan.work, state.parameters, cohort, rate, key, folds)
-    return replies[0], Outcome(cohort, weights, None if wish is None else replies[1])
+    features = None if wish is None else frozen(replies[1])
+    return replies[0], Outcome(frozen(cohort), frozen(weights), features)
 
 
 def advance(state: State, parameters: torch.Tensor, *, selection: Selection | None = None) -> State:

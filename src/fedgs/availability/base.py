@@ -55,12 +55,12 @@ class Availability(Variant):
 
 
 def checked_rates(availability: Availability, clients: Clients, round: int) -> FloatArray:
-    """(N,) rates of one round in float64, checked: the border to modes that others write.
+    """(N,) rates of one round in float64, a checked copy: the border to modes that others write.
 
     Raises:
         ConfigError: a wrong shape, or a rate that is NaN or outside [0, 1]; the sentence names the client and the round.
     """
-    rates = np.asarray(availability.rates(round, clients), dtype=np.float64)
+    rates = np.array(availability.rates(round, clients), dtype=np.float64)  # a copy, since the mode may write to its own
     if rates.shape != (len(clients),):
         raise ConfigError(
             f"availability {availability.name!r} must give {len(clients)} rates, one a client, got shape {rates.shape} "

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedgs.arrays import BoolArray, FloatArray, IntArray
+from fedgs.arrays import BoolArray, FloatArray, IntArray, frozen
 from fedgs.availability.base import Availability, checked_rates
 from fedgs.clients import Clients
 from fedgs.records import Members
@@ -81,8 +81,7 @@ class Attendance:
         """A_t, see `draw_available`; the last round is kept, since runs are driven side by side."""
         if self._last is None or self._last[0] != round:
             present = _drawn(self.availability, self._rates_of(round), round)
-            available = np.flatnonzero(present)
-            available.setflags(write=False)
+            available = frozen(np.flatnonzero(present))
             names = self.clients.names
             called = Members(names, present) if len(names) > _MANY else [names[k] for k in available.tolist()]
             self._last = round, Present(available, called, None if len(available) else "skipped")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.arrays import AnyArray, IntArray
+from fedgs.arrays import AnyArray, IntArray, frozen
 from fedgs.clients import Clients
 from fedgs.data.federation import Federation, Normalization, Part
 from fedgs.errors import DataError, OutputError
@@ -71,6 +71,7 @@ def from_archive(arrays: Mapping[str, AnyArray], where: str) -> Federation:
         if meta["format"] != _FORMAT:
             raise DataError(f"{where} has format {meta['format']}; this version of fedgs reads format {_FORMAT}")
         split, client = arrays["split"], arrays["client"]
+        x, y = frozen(arrays["x"]), frozen(arrays["y"])
         ends = np.searchsorted(split, [0, 1, 2, 3])
         parts: dict[str, Part | None] = {}
         for code, name in enumerate(_PARTS):
@@ -78,7 +79,7 @@ def from_archive(arrays: Mapping[str, AnyArray], where: str) -> Federation:
             counts = np.bincount(client[rows], minlength=len(meta["names"])) if code < 2 else [rows.stop - rows.start]
             offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
             index = arrays["index"][rows] if "index" in arrays and code < 2 else None
-            parts[name] = Part(arrays["x"][rows], arrays["y"][rows], offsets, index)
+            parts[name] = Part(x[rows], y[rows], offsets, index)
         return _assembled(meta, parts, arrays.get("client_features"))
     except (KeyError, ValueError, TypeError, IndexError) as error:
         if isinstance(error, DataError):

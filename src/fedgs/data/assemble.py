@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedgs.arrays import AnyArray, IntArray
+from fedgs.arrays import AnyArray, IntArray, frozen, read_only
 from fedgs.clients import Clients
 from fedgs.data.federation import Federation, Normalization, Part
 from fedgs.data.partition import NO_COLUMNS, Assignment, Partition
@@ -54,7 +54,8 @@ def share_out(
         clients: N >= 1.
         seed: of the partition and of the split.
         validation_fraction, drop_empty: see `federate`.
-        columns: (n,) arrays that say something about each training example, for partitions that read them.
+        columns: (n,) arrays that say something about each training example, for partitions that read them. Partitions get
+            read-only views.
 
     Raises:
         DataError: an impossible partition, one that loses or doubles examples, a client without examples.
@@ -65,7 +66,8 @@ def share_out(
     >>> federation.clients.data_sizes, federation.facts["partition"]
     (array([8, 8, 8, 8]), {'name': 'labels_per_client', 'labels': 2})
     """
-    assignment = partition.assign(source.y, clients, stream(seed, "partition"), columns=columns)
+    shown = {name: read_only(column) for name, column in columns.items()}
+    assignment = partition.assign(read_only(source.y), clients, stream(seed, "partition"), columns=shown)
     given_out = np.bincount(assignment.order, minlength=len(source.y))
     if len(given_out) != len(source.y) or np.any(given_out != 1) or int(assignment.offsets[-1]) != len(source.y):
         raise DataError(f"partition {partition.name!r} must give each of the {len(source.y)} examples out exactly once")
@@ -150,4 +152,4 @@ def kept_clients(sizes: IntArray, names: tuple[str | int, ...], *, drop_empty: b
 def _part(source: Labelled, pieces: list[IntArray]) -> Part:
     rows = np.concatenate(pieces)
     offsets = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]).astype(np.int64)
-    return Part(source.x[rows], source.y[rows], offsets, index=rows)
+    return Part(frozen(source.x[rows]), frozen(source.y[rows]), offsets, index=rows)

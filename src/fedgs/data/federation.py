@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedgs.arrays import AnyArray, FloatArray, IntArray
+from fedgs.arrays import AnyArray, FloatArray, IntArray, frozen, private
 from fedgs.clients import Clients
 from fedgs.errors import DataError
 
@@ -19,6 +19,8 @@ __all__ = ["Federation", "Normalization", "Part"]
 @dataclass(frozen=True, eq=False)
 class Part:
     """Examples of one split, those of a client next to each other.
+
+    The arrays are read-only: all runs of a federation share them. Arrays that can be written to are copied.
 
     Attributes:
         x: (n, ...) examples, held as they came (float32 vectors, uint8 images); may be memory-mapped.
@@ -31,6 +33,12 @@ class Part:
     y: IntArray
     offsets: IntArray
     index: IntArray | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("x", "y", "offsets", "index"):
+            array = getattr(self, name)
+            if array is not None:
+                object.__setattr__(self, name, private(array if isinstance(array, np.ndarray) else np.asarray(array)))
 
     def __len__(self) -> int:
         return len(self.y)
@@ -154,7 +162,7 @@ class Federation:
         normalization: Normalization | None = None,
         name: str = "arrays",
     ) -> "Federation":
-        """A federation from arrays of your own.
+        """A federation from arrays of your own, which are copied.
 
         Args:
             x: (n, ...) training examples.
@@ -231,4 +239,4 @@ def _grouped(x: AnyArray, y: IntArray, owner: IntArray, count: int) -> Part:
     """The examples sorted by owner, the order within an owner kept."""
     order = np.argsort(owner, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=count))]).astype(np.int64)
-    return Part(_examples(np.asarray(x)[order]), y[order], offsets)
+    return Part(frozen(_examples(np.asarray(x)[order])), y[order], offsets)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from fedgs.arrays import AnyArray, IntArray
+from fedgs.arrays import AnyArray, IntArray, frozen
 from fedgs.clients import Clients
 from fedgs.data.archive import META, from_archive
 from fedgs.data.assemble import Labelled, kept_clients, server_part, share_out
@@ -178,4 +178,4 @@ def _rows(x: AnyArray, y: IntArray, client: IntArray, chosen: AnyArray, names: I
     rows = np.flatnonzero(chosen & np.isin(client, names))
     rows = rows[np.argsort(client[rows], kind="stable")]
     counts = np.bincount(np.searchsorted(names, client[rows]), minlength=len(names))
-    return Part(x[rows], y[rows], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+    return Part(frozen(x[rows]), frozen(y[rows]), np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.arrays import AnyArray, IntArray
+from fedgs.arrays import AnyArray, IntArray, frozen
 from fedgs.clients import Clients
 from fedgs.data.assemble import kept_clients, server_part
 from fedgs.data.base import SYNTHETIC_TRAINING, Data, Defaults
@@ -222,4 +222,4 @@ def _part(data: Mapping[str, tuple[AnyArray, IntArray]], users: list[str]) -> Pa
     shapes = {x.shape[1:] for x, _ in pieces}
     if len(shapes) > 1:
         raise DataError(f"examples must have one shape, got {' and '.join(str(shape) for shape in sorted(shapes)[:2])}")
-    return Part(np.concatenate([x for x, _ in pieces]), np.concatenate([y for _, y in pieces]), offsets)
+    return Part(frozen(np.concatenate([x for x, _ in pieces])), np.concatenate([y for _, y in pieces]), offsets)

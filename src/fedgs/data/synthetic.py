@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from fedgs.arrays import AnyArray, FloatArray, IntArray
+from fedgs.arrays import AnyArray, FloatArray, IntArray, frozen
 from fedgs.clients import Clients
 from fedgs.data.base import SYNTHETIC_TRAINING, Data, Defaults
 from fedgs.data.federation import Federation, Part
@@ -88,4 +88,4 @@ class Synthetic(Data):
 def _part(pieces: list[tuple[AnyArray, IntArray]]) -> Part:
     sizes = [len(y) for _, y in pieces]
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return Part(np.concatenate([x for x, _ in pieces]), np.concatenate([y for _, y in pieces]), offsets)
+    return Part(frozen(np.concatenate([x for x, _ in pieces])), np.concatenate([y for _, y in pieces]), offsets)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedgs.checkpoint import State, load_checkpoint
-from fedgs.clients import Clients, Memory
+from fedgs.clients import Clients, Memory, kept_memory
 from fedgs.errors import ConfigError, OutputError
 from fedgs.experiments.output import FolderSink, MemorySink, Sink, claim
 from fedgs.experiments.preparing import Prepared, run_tables
@@ -217,7 +217,7 @@ def _stored_start(job: _Job) -> _Stored:
         return _Stored()
     stored = folder.config().get("run", {})
     about = {key: stored[key] for key in ("engine_reason", "started") if key in stored}
-    memory = folder.arrays("memory")
+    memory = kept_memory(folder.arrays("memory"))
     checkpoint = load_checkpoint(folder, memory)
     # Records that are shorter than the checkpoint says were lost: from the start, the same lines are written again.
     if checkpoint is None or checkpoint.records_bytes > folder.size("rounds.jsonl"):

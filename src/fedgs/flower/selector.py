@@ -8,7 +8,7 @@ import numpy as np
 
 from fedgs import rng
 from fedgs.arrays import AnyArray, FloatArray, IntArray
-from fedgs.clients import Clients, Memory, Outcome, Selection, View, checked_selection
+from fedgs.clients import Clients, Memory, Outcome, Selection, View, checked_selection, kept_memory
 from fedgs.errors import SelectionError
 from fedgs.flower.features import Responses, distances, graph_of, reply_feature
 from fedgs.flower.roster import Newcomer, Roster
@@ -76,6 +76,7 @@ class Selector:
         if self._graph is None:  # a graph that grows here asks nothing of the clients beforehand
             self.sampler.check(clients, cohort_limit)
         self._refresh_memory(clients)
+        self.state.memory = kept_memory(self.state.memory)  # the same arrays in every round, since samplers recognise them
         return View(self.state.round, clients, available, self.roster.counts.copy(), cohort_limit, None, self.state.memory)
 
     def loss_candidates(self, view: View) -> IntArray | None:

@@ -7,7 +7,7 @@ from math import isinf
 
 import numpy as np
 
-from fedgs.arrays import FloatMatrix, IntArray
+from fedgs.arrays import FloatMatrix, IntArray, kernel_alias
 from fedgs.graph.distance import check_lengths
 from fedgs.graph.tree import SpanningForest, minimum_spanning_forest, shortfall
 
@@ -24,7 +24,7 @@ class MatrixDistances:
 
     Args:
         matrix: (N, N) H, symmetric, >= 0, 0 on the diagonal. inf means unreachable and counts as the largest finite distance (1
-            where there is none). Kept without a copy where it is finite, float64, C-ordered and writeable: do not write into it.
+            where there is none). Kept without a copy where it is finite, float64 and C-ordered: do not write into it.
 
     Raises:
         GraphError: not square, asymmetric, negative, NaN or a diagonal that is not 0.
@@ -35,8 +35,8 @@ class MatrixDistances:
     """
 
     def __init__(self, matrix: FloatMatrix) -> None:
-        usual = type(matrix) is np.ndarray and matrix.dtype == np.float64 and matrix.flags.carray
-        lengths = matrix if usual else np.require(matrix, dtype=np.float64, requirements=["C", "W"])
+        usual = type(matrix) is np.ndarray and matrix.dtype == np.float64 and matrix.flags.c_contiguous and matrix.flags.aligned
+        lengths = kernel_alias(matrix if usual else np.require(matrix, dtype=np.float64, requirements=["C", "A"]))
         largest = _checked_maximum(lengths)
         if isinf(largest):
             finite = np.isfinite(lengths)
@@ -49,7 +49,7 @@ class MatrixDistances:
     def _trusted(cls, matrix: FloatMatrix, maximum: float, tree: SpanningForest | None) -> "MatrixDistances":
         """One that has been checked before."""
         distances = cls.__new__(cls)
-        distances.matrix, distances.maximum, distances.tree = matrix, maximum, tree
+        distances.matrix, distances.maximum, distances.tree = kernel_alias(matrix), maximum, tree
         return distances
 
     def __len__(self) -> int:
@@ -110,7 +110,7 @@ def checked_once(matrix: FloatMatrix) -> MatrixDistances:
     if known is not None and known[0]() is matrix:
         return MatrixDistances._trusted(matrix, known[1], known[2])
     distances = MatrixDistances(matrix)
-    if distances.matrix is matrix:
+    if np.shares_memory(distances.matrix, matrix):
         forget = weakref.ref(matrix, lambda _: _known.pop(key, None))
         _known[key] = (forget, distances.maximum, distances.tree)
     return distances

@@ -50,12 +50,8 @@ class Examples:
         return Examples(x, y, normalization.scale, mean, sd, last)
 
     def gather(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(b,) rows -> (b, ...) float32 inputs and (b,) labels."""
+        """(b,) rows -> (b, ...) float32 inputs and (b,) labels: copies, which a model may write to."""
         return self._inputs(self.x[rows]), self.y[rows]
-
-    def block(self, start: int, stop: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows start..stop-1 as inputs and labels."""
-        return self._inputs(self.x[start:stop]), self.y[start:stop]
 
     def _inputs(self, x: torch.Tensor) -> torch.Tensor:
         x = x.float()
