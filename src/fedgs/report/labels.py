@@ -11,13 +11,14 @@ from fedgs.report.run import Run
 
 __all__ = ["base_name", "labelled"]
 
-_NO_DIFFERENCE = {"training.rounds", "training.proportion", "training.cohort_limit"}  # rounds extend a run; M stands for two
+_NO_DIFFERENCE = {"training.rounds"}  # rounds extend a run
+_COHORT = ("training.proportion", "training.cohort_limit")  # two ways to ask for M
 
 
 def labelled(runs: Iterable[Run]) -> list[Run]:
     """The same runs with `label` and `group` filled in.
 
-    A label is the configuration's own `label`, else the method's name ("fedprox" for `md` with a proximal term) and the
+    A label is the configuration's own `label`, else the method's name ("fedprox" for `md` with a proximal term), and the
     settings in which runs of that name differ within some group.
 
     >>> alphas = [Run({"method": {"name": "fedgs", "alpha": alpha}}, ()) for alpha in (0.5, 2.0)]
@@ -25,7 +26,7 @@ def labelled(runs: Iterable[Run]) -> list[Run]:
     ['fedgs alpha=0.5', 'fedgs alpha=2']
     """
     grouped = _grouped(list(runs))
-    settings = [_settings(run, ("method", "training", "model", "evaluation")) for run in grouped]
+    settings = [_settings(run, ("method", "training", "model", "evaluation", "deployment")) for run in grouped]
     alike: dict[tuple[str, tuple[str, str]], list[Mapping[str, Any]]] = {}
     for run, own in zip(grouped, settings, strict=True):
         alike.setdefault((_name(run), run.group), []).append(own)
@@ -33,8 +34,7 @@ def labelled(runs: Iterable[Run]) -> list[Run]:
     for (name, _), several in alike.items():
         differing.setdefault(name, set()).update(_differences(several))
     return [
-        replace(run, label=_own_label(run) or _words(_name(run), own, differing[_name(run)]))
-        for run, own in zip(grouped, settings, strict=True)
+        replace(run, label=_words(_name(run), own, differing[_name(run)])) for run, own in zip(grouped, settings, strict=True)
     ]
 
 
@@ -68,6 +68,8 @@ def _availability_title(run: Run) -> str:
     table = run.table("availability")
     beta = table.get("beta")
     name = str(table.get("name", "availability"))
+    if name == "deployment":  # the title of the data says it already
+        return "nodes on line"
     return name if beta is None else f"{name} {beta:g}"
 
 
@@ -87,12 +89,13 @@ def _told_apart(titles: list[str], settings: Sequence[Mapping[str, Any]], identi
 
 
 def _settings(run: Run, parts: Sequence[str]) -> dict[str, Any]:
-    """Dotted settings of the parts; for the training, M in place of what M was asked for by."""
+    """Dotted settings of the parts; for the training, M in place of what M was asked for by, where M is known."""
     flat: dict[str, Any] = {}
     for part in parts:
         flat.update(_flat(run.table(part), f"{part}."))
     flat = {key: value for key, value in flat.items() if key not in _NO_DIFFERENCE}
     if "training" in parts and "cohort_limit" in run.about:
+        flat = {key: value for key, value in flat.items() if key not in _COHORT}
         flat["training.cohort_limit"] = run.about["cohort_limit"]
     return flat
 

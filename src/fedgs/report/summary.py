@@ -11,7 +11,7 @@ from fedgs.arrays import IntArray
 from fedgs.records import Record
 from fedgs.report.run import Run
 
-__all__ = ["Summary", "count_variance", "is_figure", "sampling_counts", "summarize"]
+__all__ = ["Summary", "count_variance", "evaluated", "is_figure", "sampling_counts", "summarize"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,8 @@ class Summary:
 
     Attributes:
         test_loss: lowest test loss over the evaluated records ("optimal testing loss").
+        last_test_loss: test loss of the last evaluated record; None where it is not finite.
+        valid_loss, last_valid_loss: the same of the validation loss.
         loss_at_best_valid: test loss of the model with the lowest validation loss, the first one of several.
         best_accuracy, final_accuracy: highest and last evaluated test accuracy.
         count_variance: variance over the clients of the sampling counts so far, with N - 1 in the denominator.
@@ -27,6 +29,9 @@ class Summary:
     """
 
     test_loss: float | None
+    last_test_loss: float | None
+    valid_loss: float | None
+    last_valid_loss: float | None
     loss_at_best_valid: float | None
     best_accuracy: float | None
     final_accuracy: float | None
@@ -48,10 +53,13 @@ def summarize(run: Run) -> Summary:
     >>> figures.test_loss, figures.loss_at_best_valid, round(figures.count_variance, 3)
     (0.8, 0.9, 0.333)
     """
-    losses = [record.test_loss for record in run.records if is_figure(record.test_loss)]
+    losses, valid = evaluated(run, "test_loss"), evaluated(run, "valid_loss")
     accuracies = [record.test_accuracy for record in run.records if is_figure(record.test_accuracy)]
     return Summary(
-        test_loss=min(losses, default=None),  # type: ignore[type-var]
+        test_loss=_lowest(losses),
+        last_test_loss=_last(losses),
+        valid_loss=_lowest(valid),
+        last_valid_loss=_last(valid),
         loss_at_best_valid=_at_best_valid(run.records),
         best_accuracy=max(accuracies, default=None),  # type: ignore[type-var]
         final_accuracy=accuracies[-1] if accuracies else None,
@@ -59,6 +67,24 @@ def summarize(run: Run) -> Summary:
         rounds_done=run.rounds_done,
         finished=run.finished,
     )
+
+
+def evaluated(run: Run, figure: str) -> list[tuple[int, float]]:
+    """(round, value) of the evaluated records, also where the value is not finite.
+
+    Args:
+        run: finished or not.
+        figure: "test_loss", "valid_loss" or "test_accuracy".
+    """
+    return [(record.round, value) for record in run.records if (value := getattr(record, figure)) is not None]
+
+
+def _lowest(losses: Sequence[tuple[int, float]]) -> float | None:
+    return min((loss for _, loss in losses if is_figure(loss)), default=None)
+
+
+def _last(losses: Sequence[tuple[int, float]]) -> float | None:
+    return losses[-1][1] if losses and is_figure(losses[-1][1]) else None
 
 
 def _at_best_valid(records: Sequence[Record]) -> float | None:

@@ -1,0 +1,113 @@
+"""Runs whose lowest loss misleads: it is that of the untrained model, the loss has risen since, or nothing was learned.
+
+The rules read one run's records. They need at least two evaluated rounds.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+from fedgs.report.methods import Method
+from fedgs.report.numbers import number
+from fedgs.report.run import Run
+from fedgs.report.summary import evaluated, is_figure
+
+__all__ = ["concerns", "has_risen", "is_by_chance", "is_untrained"]
+
+RISEN = 1.5  # times the lowest loss
+NEAR_CHANCE = 0.99  # of ln C
+
+
+def is_untrained(run: Run, figure: str = "test_loss") -> bool:
+    """Whether no later round has a lower loss than round 0.
+
+    >>> from fedgs.records import Record
+    >>> is_untrained(Run({}, [Record(0, cohort=[1], test_loss=2.3), Record(1, test_loss=2.4)]))
+    True
+    """
+    losses = evaluated(run, figure)
+    if len(losses) < 2 or losses[0][0] != 0 or not is_figure(losses[0][1]):
+        return False
+    return not any(is_figure(loss) and loss < losses[0][1] for _, loss in losses[1:])
+
+
+def has_risen(run: Run, figure: str = "test_loss") -> bool:
+    """Whether the last loss is far above the lowest.
+
+    It is if it is not finite, more than 1.5 times the lowest, or nearer to that of round 0 than to the lowest.
+
+    >>> from fedgs.records import Record
+    >>> has_risen(Run({}, [Record(0, cohort=[1], test_loss=2.3), Record(1, cohort=[1], test_loss=0.4), Record(2, test_loss=0.7)]))
+    True
+    """
+    losses = evaluated(run, figure)
+    finite = [loss for _, loss in losses if is_figure(loss)]
+    if len(losses) < 2 or not finite:
+        return False
+    last, lowest = losses[-1][1], min(finite)
+    if not math.isfinite(last) or last > RISEN * lowest:
+        return True
+    first = losses[0][1] if losses[0][0] == 0 else math.nan
+    return first > lowest and last - lowest > (first - lowest) / 2
+
+
+def is_by_chance(run: Run, figure: str = "test_loss") -> bool:
+    """Whether the model is no better than a guess among the C labels.
+
+    It is if no loss is more than 1 % below ln C, or if no accuracy is above 1/C.
+
+    >>> from fedgs.records import Record
+    >>> guesses = [Record(0, cohort=[1], test_loss=2.4), Record(1, test_loss=2.3)]
+    >>> is_by_chance(Run({"run": {"num_labels": 10}}, guesses)), is_by_chance(Run({"run": {"num_labels": 20}}, guesses))
+    (True, False)
+    """
+    labels = num_labels(run)
+    losses = [loss for _, loss in evaluated(run, figure)]
+    if labels is None or labels < 2 or len(losses) < 2:
+        return False
+    finite = [loss for loss in losses if is_figure(loss)]
+    if not finite or min(finite) >= NEAR_CHANCE * math.log(labels):
+        return True
+    accuracies = [accuracy for _, accuracy in evaluated(run, "test_accuracy") if is_figure(accuracy)]
+    return figure == "test_loss" and len(accuracies) > 1 and max(accuracies) <= 1 / labels
+
+
+def num_labels(run: Run) -> int | None:
+    """C, or None where neither the configuration nor the clients tell."""
+    stored = run.about.get("num_labels")
+    if isinstance(stored, int) and not isinstance(stored, bool):
+        return stored
+    counts = None if run.clients is None else run.clients.label_counts
+    return None if counts is None else counts.shape[1]
+
+
+def concerns(methods: Sequence[Method], figure: str) -> list[str]:
+    """One sentence for each rule that holds for a run.
+
+    Args:
+        methods: of one group.
+        figure: the headline, "test_loss" or "valid_loss".
+    """
+    what = "test loss" if figure == "test_loss" else "validation loss"
+    untrained = _named(methods, lambda run: is_untrained(run, figure))
+    risen = _named(methods, lambda run: has_risen(run, figure) and not is_untrained(run, figure))
+    guessing = _named(methods, lambda run: is_by_chance(run, figure))
+    sentences = []
+    if untrained:
+        sentences.append(f"The lowest {what} is that of round 0, before any training: {untrained}.")
+    if risen:
+        sentences.append(f"The last {what} is far above the lowest: {risen}.")
+    if guessing:
+        labels = max(num_labels(run) or 0 for method in methods for run in method.runs)
+        sentences.append(f"No better than a guess among {labels} labels (loss {number(math.log(labels), 3)}): {guessing}.")
+    return sentences
+
+
+def _named(methods: Sequence[Method], holds: Callable[[Run], bool]) -> str:
+    """The methods with a run that it holds for, and how many of several runs."""
+    words = []
+    for method in methods:
+        good = [run for run in method.runs if run.failure is None]
+        found = sum(map(holds, good))
+        if found:
+            words.append(method.label if found == len(good) else f"{method.label} ({found} of {len(good)} runs)")
+    return ", ".join(words)

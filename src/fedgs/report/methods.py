@@ -1,0 +1,112 @@
+"""The runs of one method with their figures, and the paired difference of two methods."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtrit
+
+from fedgs.report.run import Run
+from fedgs.report.summary import Summary, summarize
+
+__all__ = ["ALL_FIGURES", "FIRST_FIGURES", "Difference", "Method", "headline", "methods_of", "paired_difference"]
+
+FIRST_FIGURES = ("test_loss", "last_test_loss", "count_variance")
+ALL_FIGURES = (
+    "test_loss",
+    "last_test_loss",
+    "valid_loss",
+    "last_valid_loss",
+    "loss_at_best_valid",
+    "best_accuracy",
+    "final_accuracy",
+    "count_variance",
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A paired difference of two methods over common seeds.
+
+    Attributes:
+        mean: of (method - reference).
+        low, high: ends of the 95 % t interval, or None with one common seed.
+        pairs: number of common seeds.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    pairs: int
+
+    @property
+    def covers_zero(self) -> bool:
+        """Whether the interval is there and holds 0."""
+        return self.low is not None and self.high is not None and self.low <= 0 <= self.high
+
+
+def paired_difference(method: dict[object, float], reference: dict[object, float]) -> Difference | None:
+    """Mean paired difference with a 95 % t interval, or None without a common seed.
+
+    Args:
+        method, reference: replicate -> figure.
+
+    >>> paired_difference({0: 1.0, 1: 2.0}, {0: 0.5, 1: 1.5, 2: 9.0})
+    Difference(mean=0.5, low=0.5, high=0.5, pairs=2)
+    """
+    common = sorted(set(method) & set(reference), key=repr)
+    if not common:
+        return None
+    gaps = np.array([method[key] - reference[key] for key in common])
+    mean = float(gaps.mean())
+    if len(gaps) == 1:
+        return Difference(mean, None, None, 1)
+    half = float(stdtrit(len(gaps) - 1, 0.975) * gaps.std(ddof=1) / math.sqrt(len(gaps)))
+    return Difference(mean, mean - half, mean + half, len(gaps))
+
+
+@dataclass(frozen=True)
+class Method:
+    """All runs of one label in one group, one of each replicate.
+
+    Attributes:
+        label: what the method is called.
+        runs: finished, unfinished and failed.
+        figures: figure of `ALL_FIGURES` -> replicate -> value, without failed runs.
+    """
+
+    label: str
+    runs: tuple[Run, ...]
+    figures: dict[str, dict[object, float]]
+
+    def mean(self, figure: str) -> float | None:
+        """Over the replicates, or None where there is no value."""
+        values = list(self.figures[figure].values())
+        return float(np.mean(values)) if values else None
+
+
+def methods_of(runs: Sequence[Run]) -> list[Method]:
+    """The methods of one group, ascending by the mean of the headline figure; those without a figure come last.
+
+    Args:
+        runs: labelled, of one group, one of each label and replicate.
+    """
+    methods = []
+    for label in sorted({run.label for run in runs}):
+        own = tuple(sorted((run for run in runs if run.label == label), key=lambda run: repr(run.replicate)))
+        good = [(run, summarize(run)) for run in own if run.failure is None]
+        methods.append(Method(label, own, {figure: _values(good, figure) for figure in ALL_FIGURES}))
+    figure = headline(methods)
+    worst = math.inf
+    return sorted(methods, key=lambda method: (mean if (mean := method.mean(figure)) is not None else worst, method.label))
+
+
+def _values(good: Sequence[tuple[Run, Summary]], figure: str) -> dict[object, float]:
+    return {run.replicate: value for run, summary in good if (value := getattr(summary, figure)) is not None}
+
+
+def headline(methods: Sequence[Method]) -> str:
+    """The figure that methods of a group are ranked and compared by: the validation loss where no run has a test loss."""
+    have = {figure for method in methods for figure in ("test_loss", "valid_loss") if method.figures[figure]}
+    return "valid_loss" if have == {"valid_loss"} else "test_loss"
