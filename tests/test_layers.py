@@ -9,7 +9,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "fedgs"
 LAYERS = [
     ["arrays", "plurals", "collector", "errors", "compiling", "rng", "registry"],
-    ["clients", "requests", "records", "config"],
+    ["client_names", "clients", "requests", "records", "config"],
     ["graph", "solver", "secure", "availability"],
     ["data", "models"],
     ["metrics", "weights", "aggregation", "local", "sampling", "features"],

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from fedgs.arrays import AnyArray, FloatArray, IntArray, frozen, private, read_only
+from fedgs.client_names import checked_names
 from fedgs.errors import ConfigError, DataError, SelectionError
 from fedgs.registry import nearest
 
@@ -44,13 +45,13 @@ class Clients:
     The arrays are private copies and read-only: all runs of a federation share them.
 
     Attributes:
-        names: N distinct keys of the clients' own (str or int), used in records.
+        names: N distinct keys of the clients' own, used in records: non-empty texts or integers of 64 bits, distinct as text.
         data_sizes: (N,) number of training examples n_k, each >= 1.
         label_counts: (N, C) training examples by label, or None where there are no labels.
         features: (N, d) client features u_k, or None.
 
     Raises:
-        DataError: doubled names, a client without examples, or shapes that do not fit.
+        DataError: names that are neither texts nor integers, doubled names, a client without examples, or shapes that do not fit.
 
     >>> len(Clients(names=("a", "b"), data_sizes=np.array([3, 5])))
     2
@@ -69,9 +70,7 @@ class Clients:
         count = len(self.names)
         if count == 0:
             raise DataError("a federation needs at least one client, got none")
-        if len(set(self.names)) != count:
-            doubled = next(name for name in self.names if self.names.count(name) > 1)
-            raise DataError(f"client names must be distinct, got {doubled!r} twice")
+        object.__setattr__(self, "names", checked_names(self.names))
         if self.data_sizes.shape != (count,):
             raise DataError(f"data_sizes must have shape ({count},), one a client, got {self.data_sizes.shape}")
         empty = np.flatnonzero(self.data_sizes < 1)

@@ -84,19 +84,22 @@ def test_a_client_with_features_but_no_row_at_all_is_named(path: Path) -> None:
         ({"y": None}, r"needs the arrays x, y and client; y is missing \(it has x, client, split\)"),
         ({"client": None}, "client is missing"),
         ({"y": np.zeros(11, dtype=int)}, r"y must have shape \(12,\), one for each example of x, got \(11,\)"),
-        ({"split": np.zeros((12, 1), dtype=int)}, r"split must have shape \(12,\).* got \(12, 1\)"),
-        ({"y": np.full(12, 0.5)}, "y must hold integers, got float64"),
-        ({"y": np.full(12, -1)}, r"y must be >= 0, got -1..-1"),
-        ({"client": np.full(12, -2)}, r"client must be >= -1, got -2..-2"),
-        ({"split": np.full(12, 3)}, r"split must be in 0..2, got 3..3"),
+        ({"split": np.zeros((12, 1), dtype=int)}, r"split must have shape \(n,\), one for each example of x, got \(12, 1\)"),
+        ({"y": np.full(12, 0.5)}, "y: labels must be integers >= 0, .* got 0.5 in row 0"),
+        ({"y": np.full(12, -1)}, "y: labels must be integers >= 0, .* got -1 in row 0"),
+        ({"client": np.full(12, -2)}, r"client must hold integers >= -1, got -2 in row 0 \(and 11 more\)"),
+        ({"split": np.full(12, 3)}, r"split must hold integers in 0..2, got 3 in row 0"),
         ({"split": np.zeros(12, dtype=int)}, "client -1 marks the server's test set, so its rows must have split 2"),
         ({"client": np.arange(12), "split": np.zeros(12, dtype=int)}, "has no test example: mark them with split 2 or client -1"),
-        ({"x": np.array(["a"] * 12)}, "x must hold numbers with one example a row, got <U1"),
-        ({"x": np.zeros(12)}, r"x must hold numbers with one example a row, got float64 of shape \(12,\)"),
+        ({"x": np.array(["a"] * 12)}, r"x must hold numbers or booleans, got texts \(<U1\)"),
+        ({"x": np.zeros(12)}, r"x must have a row for each example, shape .* got \(12,\)"),
         ({"client_features": np.zeros((2, 5))}, r"client_features must have 3 rows, one a client, got 2"),
         ({"client_features": np.full((3, 5), np.nan)}, "client_features must be finite numbers"),
-        ({"x": np.full((12, 2), np.nan)}, "examples must be finite; client 10 has NaN or inf in its training part"),
-        ({"x": np.array([{}] * 12, dtype=object)}, "is truncated or is not an .npz file of plain arrays"),
+        ({"x": np.full((12, 2), np.nan)}, "x must be finite, got nan in row 0, column 0"),
+        (
+            {"x": np.array([{}] * 12, dtype=object)},
+            r"x must be an array of numbers or texts, got an array of objects; save texts with x.astype\(str\)",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_file_is_one_sentence(path: Path, changes: dict[str, object], message: str) -> None:
@@ -107,7 +110,7 @@ def test_what_is_wrong_with_a_file_is_one_sentence(path: Path, changes: dict[str
 def test_nan_in_the_test_set_names_it(path: Path) -> None:
     x = np.zeros((12, 2))
     x[9] = np.inf
-    with pytest.raises(DataError, match="the test set has NaN or inf"):
+    with pytest.raises(DataError, match="x must be finite, got inf in row 9, column 0"):
         loaded(path, arrays(x=x))
 
 

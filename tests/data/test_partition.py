@@ -224,7 +224,7 @@ def test_the_papers_two_labels_give_equal_sizes() -> None:
             2,
             r"partition.column = 'user' is not among the columns of the data \(site\)",
         ),
-        (ByColumn(column="site"), np.zeros(3, dtype=int), 2, "must hold 3 integers or texts, got float64"),
+        (ByColumn(column="site"), np.zeros(3, dtype=int), 2, "must hold integers within 64 bits or texts, got 0.5"),
     ],
 )
 def test_what_cannot_be_had_is_a_sentence_with_have_and_need(

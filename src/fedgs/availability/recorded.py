@@ -16,7 +16,7 @@ from fedgs.registry import register
 
 __all__ = ["AvailabilityFile"]
 
-_CELLS = {"0": False, "1": True, "false": False, "true": True}
+_CELLS: dict[str, bool | None] = {"0": False, "1": True, "false": False, "true": True}
 
 
 @register("availability", "file")
@@ -24,7 +24,7 @@ class AvailabilityFile(Availability):
     """Who is there is read from a boolean (N, T) matrix: rates are 0 and 1.
 
     The file is read once, when it is first needed. A `.npy` file holds booleans or the numbers 0 and 1; a `.csv` file has a line
-    a client, in the clients' order, and a comma-separated value a round: 0, 1, true or false, without a header.
+    a client, in the clients' order, and a comma-separated value a round: 0, 1, true or false, or 0.0 and 1.0, without a header.
 
     Attributes:
         path: of the file, `.npy` or `.csv`; a relative path starts at the working folder.
@@ -113,7 +113,17 @@ def _read_csv(path: Path) -> BoolArray:
 
 def _csv_row(path: Path, number: int, line: str) -> list[bool]:
     cells = [cell.strip().lower() for cell in line.split(",")]
-    for cell in cells:
-        if cell not in _CELLS:
+    values = [_CELLS.get(cell, _zero_or_one(cell)) for cell in cells]
+    for cell, value in zip(cells, values, strict=True):
+        if value is None:
             raise DataError(f"availability.path {str(path)!r} must hold 0, 1, true or false, got {cell!r} in line {number}")
-    return [_CELLS[cell] for cell in cells]
+    return [bool(value) for value in values]
+
+
+def _zero_or_one(cell: str) -> bool | None:
+    """What a number such as 1.0 or 0e0 says, as programs write that keep their numbers as floats; None for anything else."""
+    try:
+        number = float(cell)
+    except ValueError:
+        return None
+    return number == 1 if number in (0, 1) else None

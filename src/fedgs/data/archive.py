@@ -16,7 +16,9 @@ import numpy as np
 
 from fedgs.arrays import AnyArray, IntArray, frozen
 from fedgs.clients import Clients
+from fedgs.data.classes import class_count
 from fedgs.data.federation import Federation, Normalization, Part
+from fedgs.data.normalization import as_normalization, chosen_normalization
 from fedgs.errors import DataError, OutputError
 
 __all__ = ["META", "export", "from_archive", "open_folder", "to_folder"]
@@ -60,11 +62,19 @@ def export(federation: Federation, path: Path) -> Path:
     return path
 
 
-def from_archive(arrays: Mapping[str, AnyArray], where: str) -> Federation:
+def from_archive(
+    arrays: Mapping[str, AnyArray], where: str, *, normalization: Normalization | None = None, classes: int | None = None
+) -> Federation:
     """The federation that `export` wrote, from the file's arrays; its parts are views of them.
 
+    Args:
+        arrays: those of the file.
+        where: what messages call the file.
+        normalization: for a file without one; None: the file's own.
+        classes: C; None: the file's own.
+
     Raises:
-        DataError: arrays that are missing or do not fit each other.
+        DataError: arrays that are missing or do not fit each other, another normalization than the file's own, too few classes.
     """
     try:
         meta = json.loads(str(arrays[META]))
@@ -80,7 +90,10 @@ def from_archive(arrays: Mapping[str, AnyArray], where: str) -> Federation:
             offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
             index = arrays["index"][rows] if "index" in arrays and code < 2 else None
             parts[name] = Part(x[rows], y[rows], offsets, index)
-        return _assembled(meta, parts, arrays.get("client_features"))
+        scaling = chosen_normalization(normalization, meta["normalization"], where)
+        if classes is not None:
+            meta["num_labels"] = class_count([arrays["y"]], classes, clients=len(meta["names"]), setting="data.classes")
+        return _assembled(meta, parts, arrays.get("client_features"), scaling)
     except (KeyError, ValueError, TypeError, IndexError) as error:
         if isinstance(error, DataError):
             raise
@@ -109,7 +122,7 @@ def open_folder(folder: Path) -> Federation:
     for name in _PARTS:
         arrays = {key: _opened(folder / f"{name}-{key}.npy", mapped=key == "x") for key in ("x", "y", "offsets", "index")}
         parts[name] = None if arrays["x"] is None else Part(**arrays)
-    return _assembled(meta, parts, _opened(folder / "features.npy", mapped=False))
+    return _assembled(meta, parts, _opened(folder / "features.npy", mapped=False), as_normalization(meta["normalization"]))
 
 
 def _opened(path: Path, *, mapped: bool) -> Any:
@@ -129,11 +142,12 @@ def _meta(federation: Federation) -> dict[str, Any]:
     }
 
 
-def _assembled(meta: Mapping[str, Any], parts: Mapping[str, Part | None], features: AnyArray | None) -> Federation:
+def _assembled(
+    meta: Mapping[str, Any], parts: Mapping[str, Part | None], features: AnyArray | None, scaling: Normalization | None
+) -> Federation:
     train, test = parts["train"], parts["test"]
     assert train is not None
     assert test is not None
-    scaling = meta["normalization"]
     clients = Clients(tuple(meta["names"]), np.diff(train.offsets), train.label_counts(meta["num_labels"]), features)
     return Federation(
         name=meta["name"],
@@ -142,7 +156,7 @@ def _assembled(meta: Mapping[str, Any], parts: Mapping[str, Part | None], featur
         train=train,
         validation=parts["validation"] if meta["has_validation"] else None,
         test=test,
-        normalization=scaling and Normalization(scaling["scale"], tuple(scaling["mean"]), tuple(scaling["sd"])),
+        normalization=scaling,
         facts=meta["facts"],
     )
 

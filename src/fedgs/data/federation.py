@@ -1,16 +1,19 @@
 """A federation: the clients' examples in one contiguous array, with an index range per client."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fedgs.arrays import AnyArray, FloatArray, IntArray, frozen, private
+from fedgs.arrays import AnyArray, IntArray, frozen, private
 from fedgs.clients import Clients
+from fedgs.data.classes import class_count
+from fedgs.data.normalization import Normalization, as_normalization, check_bytes, warn_of_pixels
+from fedgs.data.numeric import as_examples, as_features, as_labels, check_examples
+from fedgs.data.owners import as_owners, in_order
 from fedgs.errors import DataError
 
 __all__ = ["Federation", "Normalization", "Part"]
@@ -55,26 +58,6 @@ class Part:
         return flat.reshape(count, num_labels).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class Normalization:
-    """How stored examples become model inputs: (x / scale - mean) / sd, channel by channel (axis 1 of x).
-
-    >>> Normalization(scale=255.0, mean=(0.5,), sd=(0.5,)).apply(np.full((1, 1, 2, 2), 255, dtype=np.uint8))[0, 0, 0]
-    array([1., 1.], dtype=float32)
-    """
-
-    scale: float
-    mean: tuple[float, ...]
-    sd: tuple[float, ...]
-
-    def apply(self, x: AnyArray) -> npt.NDArray[np.float32]:
-        """(b, channels, ...) stored examples -> (b, channels, ...) float32."""
-        shape = (1, len(self.mean)) + (1,) * (x.ndim - 2)
-        mean = np.asarray(self.mean, dtype=np.float32).reshape(shape)
-        sd = np.asarray(self.sd, dtype=np.float32).reshape(shape)
-        return (x.astype(np.float32) / np.float32(self.scale) - mean) / sd
-
-
 @dataclass(frozen=True, eq=False)
 class Federation:
     """Clients with their training and validation parts, and the server's test set.
@@ -107,22 +90,38 @@ class Federation:
             raise DataError("the training part's offsets do not fit the clients' data sizes")
         if self.validation is not None and len(self.validation.offsets) != count + 1:
             raise DataError(f"the validation part must have {count + 1} offsets, got {len(self.validation.offsets)}")
+        if not isinstance(self.normalization, Normalization | None):
+            raise DataError(f"normalization must be a Normalization or None, got {self.normalization!r}")
         for label, part in self._parts():
-            if len(part.x) != len(part.y) or int(part.offsets[-1]) != len(part.y):
-                raise DataError(f"the {label} part has {len(part.x)} examples, {len(part.y)} labels, {part.offsets[-1]} rows")
-            if part.x.shape[1:] != self.example_shape:
-                raise DataError(f"{label} examples have shape {part.x.shape[1:]}, training examples {self.example_shape}")
-            if part.x.dtype != self.train.x.dtype:
-                raise DataError(f"{label} examples are {part.x.dtype}, training examples {self.train.x.dtype}")
-            if len(part.y) and not (int(part.y.min()) >= 0 and int(part.y.max()) < self.num_labels):
-                raise DataError(
-                    f"{label} labels must be in 0..{self.num_labels - 1}, got {int(part.y.min())}..{int(part.y.max())}"
-                )
-            if np.issubdtype(part.x.dtype, np.floating) and not np.isfinite(part.x).all():
-                row = int(np.flatnonzero(~np.isfinite(part.x.reshape(len(part.x), -1)).all(axis=1))[0])
-                owner = int(np.searchsorted(part.offsets, row, side="right")) - 1
-                who = "the test set" if label == "test" else f"client {self.clients.names[owner]!r}"
-                raise DataError(f"examples must be finite; {who} has NaN or inf in its {label} part")
+            self._check_part(label, part)
+        if self.normalization is None:
+            check_bytes(self.train.x, "training examples")
+        else:
+            self.normalization.check(self.example_shape)
+            for label, part in self._parts():
+                self.normalization.check_range(part.x, f"{label} examples")
+
+    def _check_part(self, label: str, part: Part) -> None:
+        if len(part.x) != len(part.y) or int(part.offsets[-1]) != len(part.y):
+            raise DataError(f"the {label} part has {len(part.x)} examples, {len(part.y)} labels, {part.offsets[-1]} rows")
+        if part.x.shape[1:] != self.example_shape:
+            raise DataError(f"{label} examples have shape {part.x.shape[1:]}, training examples {self.example_shape}")
+        if part.x.dtype != self.train.x.dtype:
+            raise DataError(
+                f"{label} examples are {part.x.dtype}, training examples {self.train.x.dtype}; convert both to one type"
+            )
+        if part.y.ndim != 1 or part.y.dtype.kind not in "iu":
+            raise DataError(f"{label} labels must be a 1-d array of integers, got {part.y.dtype} of shape {part.y.shape}")
+        if len(part.y) and not (int(part.y.min()) >= 0 and int(part.y.max()) < self.num_labels):
+            raise DataError(f"{label} labels must be in 0..{self.num_labels - 1}, got {int(part.y.min())}..{int(part.y.max())}")
+        check_examples(part.x, f"{label} examples", lambda row: self._owner_of(label, part, row))
+
+    def _owner_of(self, label: str, part: Part, row: int) -> str:
+        """One row of a part in words."""
+        if label == "test":
+            return f"example {row} of the test set"
+        owner = int(np.searchsorted(part.offsets, row, side="right")) - 1
+        return f"example {row - int(part.offsets[owner])} of client {self.clients.names[owner]!r}"
 
     def __len__(self) -> int:
         """N, the number of clients."""
@@ -152,91 +151,106 @@ class Federation:
 
     @staticmethod
     def from_arrays(
-        x: AnyArray,
-        y: AnyArray,
+        x: Any,
+        y: Any,
         *,
-        client: AnyArray,
-        test: tuple[AnyArray, AnyArray],
-        validation: tuple[AnyArray, AnyArray, AnyArray] | None = None,
-        client_features: FloatArray | None = None,
+        client: Any,
+        test: tuple[Any, Any],
+        validation: tuple[Any, Any, Any] | None = None,
+        client_features: Any = None,
         normalization: Normalization | None = None,
+        classes: int | None = None,
+        client_order: str | Sequence[str | int] = "sorted",
         name: str = "arrays",
     ) -> "Federation":
-        """A federation from arrays of your own, which are copied.
+        """A federation from arrays of your own, which are copied, or from anything that `np.asarray` reads.
 
         Args:
-            x: (n, ...) training examples.
-            y: (n,) integer labels >= 0.
-            client: (n,) the owner of each example (int or str); owners become the clients' names, in sorted order.
+            x: (n, ...) training examples, numbers or booleans. Models receive them as float32. Floats are held as float32, other
+                types as they are, and tables of objects are converted to float32.
+            y: (n,) labels 0..C-1: integers, booleans or floats that are whole numbers.
+            client: (n,) the owner of each example, integers or texts; owners become the clients' names. Floats that are whole
+                numbers become integers.
             test: (x, y) of the server's test set.
             validation: (x, y, client) of the clients' validation parts, or None.
-            client_features: (N, d) vectors u_k for the graph, in the order of the sorted owners.
-            normalization: how stored examples become inputs; None: as they are.
+            client_features: (N, d) finite vectors u_k for the graph, in the order of the clients.
+            normalization: how stored examples become inputs; None: as they are, which images of type uint8 are refused with.
+            classes: C, above the largest label; None: the largest label + 1.
+            client_order: "sorted" (integers by value, texts character by character, so "c10" comes before "c2"), "natural"
+                (digits in texts compared as numbers, so "c2" comes before "c10"), or all names in the order that is wanted. It
+                is the order of every matrix with a row for each client.
             name: for tables.
 
         Raises:
-            DataError: lengths that differ, labels that are not integers, unknown owners, NaN.
+            DataError: what cannot be trained on: lengths that differ, labels that are no classes, unknown or missing owners,
+                examples that are not finite float32 numbers, a normalization that does not fit. The page "Limits" of the
+                reference lists all messages.
 
         >>> x, y = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
         >>> federation = Federation.from_arrays(x, y, client=np.array(["a", "b", "a", "b"]), test=(x, y))
         >>> federation.clients.names, federation.clients.data_sizes.tolist()
         (('a', 'b'), [2, 2])
         """
-        labels, test_labels = _labels(y, "y"), _labels(test[1], "test")
-        owners = np.asarray(client)
-        if len(owners) != len(labels) or len(x) != len(labels):
-            raise DataError(f"x, y and client must have one length, got {len(x)}, {len(labels)} and {len(owners)}")
+        examples, labels = as_examples(x, "x"), as_labels(y, "y")
+        names, owner = in_order(as_owners(client, "client"), client_order)
+        _refuse_lengths("", x=examples, y=labels, client=owner)
         if len(labels) == 0:
             raise DataError("a federation needs at least one training example, got none")
-        if len(test[0]) != len(test_labels):
-            raise DataError(f"test: x and y must have one length, got {len(test[0])} and {len(test_labels)}")
-        unique, owner_index = np.unique(owners, return_inverse=True)
-        num_labels = int(max(labels.max(), test_labels.max(initial=0))) + 1
-        train = _grouped(x, labels, owner_index, len(unique))
-        validation_part = None
-        if validation is not None:
-            validation_labels = _labels(validation[1], "validation")
-            lengths = (len(validation[0]), len(validation_labels), len(validation[2]))
-            if len(set(lengths)) != 1:
-                raise DataError(
-                    f"validation: x, y and client must have one length, got {lengths[0]}, {lengths[1]} and {lengths[2]}"
-                )
-            strangers = np.setdiff1d(validation[2], unique)
-            if len(strangers):
-                raise DataError(f"client {strangers[0].item()!r} has validation examples but no training example")
-            num_labels = max(num_labels, int(validation_labels.max(initial=-1)) + 1)
-            index = np.searchsorted(unique, validation[2])
-            validation_part = _grouped(validation[0], validation_labels, index, len(unique))
-        clients = Clients(
-            names=tuple(unique.tolist()),
-            data_sizes=np.diff(train.offsets),
-            label_counts=train.label_counts(num_labels),
-            features=None if client_features is None else np.asarray(client_features, dtype=np.float64),
+        test_x, test_y = _entries("test", test, "x", "y")
+        tested, test_labels = as_examples(test_x, "test x", copy=True), as_labels(test_y, "test y")
+        _refuse_lengths("test: ", x=tested, y=test_labels)
+        held_out = None if validation is None else _held_out(validation, names)
+        all_labels = [labels, test_labels, *([] if held_out is None else [held_out[1]])]
+        num_labels = class_count(all_labels, classes, clients=len(names))
+        train = _grouped(examples, labels, owner, len(names))
+        scaling = as_normalization(normalization)
+        if scaling is None:
+            warn_of_pixels(train.x, name)
+        return Federation(
+            name,
+            Clients(
+                names=names,
+                data_sizes=np.diff(train.offsets),
+                label_counts=train.label_counts(num_labels),
+                features=None if client_features is None else as_features(client_features, "client_features"),
+            ),
+            num_labels,
+            train,
+            None if held_out is None else _grouped(*held_out, len(names)),
+            Part(frozen(tested), test_labels, np.array([0, len(test_labels)], dtype=np.int64)),
+            scaling,
         )
-        test_part = Part(_examples(test[0]), test_labels, np.array([0, len(test_labels)], dtype=np.int64))
-        return Federation(name, clients, num_labels, train, validation_part, test_part, normalization)
 
 
-def _labels(y: AnyArray, where: str) -> IntArray:
-    labels = np.asarray(y)
-    if labels.ndim != 1:
-        raise DataError(f"{where}: labels must be a 1-d array, got shape {labels.shape}")
-    whole = np.issubdtype(labels.dtype, np.floating) and bool(np.all(labels == np.floor(labels)))
-    if not np.issubdtype(labels.dtype, np.integer) and not whole:
-        raise DataError(f"{where}: labels must be integers >= 0, got {labels.dtype}")
-    if len(labels) and labels.min() < 0:
-        raise DataError(f"{where}: labels must be integers >= 0, got {labels.min()}")
-    return labels.astype(np.int64)
+def _entries(setting: str, value: Any, *names: str) -> tuple[Any, ...]:
+    if not isinstance(value, tuple | list) or len(value) != len(names):
+        count = f" with {len(value)} entries" if hasattr(value, "__len__") else ""
+        raise DataError(f"{setting} must be a tuple ({', '.join(names)}), got {type(value).__name__}{count}")
+    return tuple(value)
 
 
-def _examples(x: AnyArray) -> AnyArray:
-    """Examples as they are held: floats as float32, integers untouched."""
-    examples = np.asarray(x)
-    return examples.astype(np.float32) if np.issubdtype(examples.dtype, np.floating) else examples
+def _held_out(validation: Any, names: tuple[str | int, ...]) -> tuple[AnyArray, IntArray, IntArray]:
+    """Examples, labels and owners (indices into `names`) of the validation parts."""
+    given_x, given_y, given_client = _entries("validation", validation, "x", "y", "client")
+    x, y = as_examples(given_x, "validation x"), as_labels(given_y, "validation y")
+    held, owner = as_owners(given_client, "validation client")
+    _refuse_lengths("validation: ", x=x, y=y, client=owner)
+    place = {name: k for k, name in enumerate(names)}
+    strangers = [name for name in held if name not in place]
+    if strangers:
+        raise DataError(f"client {strangers[0]!r} has validation examples but no training example")
+    return x, y, np.array([place[name] for name in held], dtype=np.int64)[owner]
+
+
+def _refuse_lengths(where: str, **columns: AnyArray) -> None:
+    names, lengths = list(columns), [str(len(column)) for column in columns.values()]
+    if len(set(lengths)) > 1:
+        listed, got = (f"{', '.join(words[:-1])} and {words[-1]}" for words in (names, lengths))
+        raise DataError(f"{where}{listed} must have one length, got {got}")
 
 
 def _grouped(x: AnyArray, y: IntArray, owner: IntArray, count: int) -> Part:
     """The examples sorted by owner, the order within an owner kept."""
     order = np.argsort(owner, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=count))]).astype(np.int64)
-    return Part(frozen(_examples(np.asarray(x)[order])), y[order], offsets)
+    return Part(frozen(x[order]), y[order], offsets)

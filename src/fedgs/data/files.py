@@ -4,6 +4,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -13,7 +14,10 @@ from fedgs.clients import Clients
 from fedgs.data.archive import META, from_archive
 from fedgs.data.assemble import Labelled, kept_clients, server_part, share_out
 from fedgs.data.base import SYNTHETIC_TRAINING, Data, Defaults
+from fedgs.data.classes import class_count
 from fedgs.data.federation import Federation, Part
+from fedgs.data.normalization import NormalizationSetting, warn_of_pixels
+from fedgs.data.numeric import as_examples, as_features, as_labels
 from fedgs.data.partition import Partition, PartitionSetting
 from fedgs.errors import DataError
 from fedgs.registry import register
@@ -35,6 +39,9 @@ class File(Data):
 
     Attributes:
         path: the file; a relative path is looked up in --data-dir first, then in the current folder.
+        normalization: how stored examples become inputs, a table with `scale`, `mean` and `sd`; None: as they are, which images
+            of type uint8 are refused with.
+        classes: C, above the largest label; None: the largest label + 1.
         drop_empty: leave clients without a training example out instead of refusing them.
         partition: by name, as a table or as an object; None: the file says who owns what.
         clients: N >= 1, for `partition`.
@@ -42,6 +49,8 @@ class File(Data):
     """
 
     path: str
+    normalization: NormalizationSetting = None
+    classes: int | None = Field(default=None, ge=1)
     drop_empty: bool = False
     partition: PartitionSetting | None = None
     clients: int = Field(default=30, ge=1)
@@ -69,21 +78,51 @@ class File(Data):
         if META in arrays:
             if self.partition is not None:
                 raise DataError(f"{where} holds a federation already: leave data.partition out, or partition the data it is from")
-            return from_archive(arrays, where)
+            return from_archive(arrays, where, normalization=self.normalization, classes=self.classes)
         if self.partition is not None:
             return self._shared_out(arrays, where, self.partition)
-        return _federation(arrays, self.title, where, drop_empty=self.drop_empty)
+        return self._owned(arrays, where)
+
+    def _owned(self, arrays: Mapping[str, AnyArray], where: str) -> Federation:
+        x, y, client, split = self._columns(arrays, where)
+        features = arrays.get("client_features")
+        ids = _client_ids(client, None if features is None else len(features), where)
+        if not np.any(split == 2):
+            raise DataError(f"{where} has no test example: mark them with split 2 or client -1")
+        sizes = np.bincount(np.searchsorted(ids, client[split == 0]), minlength=len(ids))
+        kept = kept_clients(sizes, tuple(ids.tolist()), drop_empty=self.drop_empty)
+        names = ids[kept]
+        train, validation = (_rows(x, y, client, split == code, names) for code in (0, 1))
+        test_rows = np.flatnonzero(split == 2)
+        num_labels = class_count([y], self.classes, clients=len(names), setting="data.classes")
+        clients = Clients(
+            names=tuple(names.tolist()),
+            data_sizes=np.diff(train.offsets),
+            label_counts=train.label_counts(num_labels),
+            features=None if features is None else as_features(features, f"{where}: client_features")[kept],
+        )
+        return Federation(
+            name=self.title,
+            clients=clients,
+            num_labels=num_labels,
+            train=train,
+            validation=validation if len(validation) else None,
+            test=server_part(x[test_rows], y[test_rows]),
+            normalization=self.normalization,
+            facts={"left_out": np.setdiff1d(ids, names).tolist()} if len(names) < len(ids) else {},
+        )
 
     def _shared_out(self, arrays: Mapping[str, AnyArray], where: str, partition: Partition) -> Federation:
-        x, y, _, split = _columns({"client": np.zeros(len(arrays.get("y", ())), dtype=np.int64), **arrays}, where)
+        x, y, _, split = self._columns({"client": np.zeros(len(arrays.get("y", ())), dtype=np.int64), **arrays}, where)
         if np.any(split == 1):
             raise DataError(f"{where}: rows with split 1 belong to clients already; with data.partition, split is 0 or 2")
         pool, test = np.flatnonzero(split == 0), np.flatnonzero(split == 2)
         if len(pool) == 0 or len(test) == 0:
             raise DataError(f"{where} needs training and test examples (split 0 and 2), got {len(pool)} and {len(test)}")
         columns = {key: column[pool] for key, column in arrays.items() if column.ndim == 1 and len(column) == len(y)}
+        num_labels = class_count([y], self.classes, clients=self.clients, setting="data.classes")
         return share_out(
-            Labelled(self.title, x[pool], y[pool], (x[test], y[test]), int(y.max()) + 1),
+            Labelled(self.title, x[pool], y[pool], (x[test], y[test]), num_labels, self.normalization),
             partition,
             self.clients,
             seed=self.seed,
@@ -92,69 +131,76 @@ class File(Data):
             columns={key: column for key, column in columns.items() if key not in ("y", "split")},
         )
 
+    def _columns(self, arrays: Mapping[str, AnyArray], where: str) -> tuple[AnyArray, IntArray, IntArray, IntArray]:
+        """x, y, client and split, checked: one length, numbers in range."""
+        missing = [key for key in ("x", "y", "client") if key not in arrays]
+        if missing:
+            raise DataError(
+                f"{where} needs the arrays x, y and client; {missing[0]} is missing (it has {', '.join(arrays) or 'none'})"
+            )
+        x = as_examples(arrays["x"], f"{where}: x")
+        if self.normalization is None:
+            warn_of_pixels(x, self.title)
+        y = as_labels(arrays["y"], f"{where}: y")
+        client = _integers(arrays["client"], f"{where}: client", low=-1, high=None)
+        split = np.where(client == -1, 2, 0)
+        if "split" in arrays:
+            split = _integers(arrays["split"], f"{where}: split", low=0, high=2)
+        for key, column in (("y", y), ("client", client), ("split", split)):
+            if len(column) != len(x):
+                raise DataError(f"{where}: {key} must have shape ({len(x)},), one for each example of x, got {column.shape}")
+        if np.any((client == -1) & (split != 2)):
+            raise DataError(f"{where}: client -1 marks the server's test set, so its rows must have split 2")
+        return x, y, client, split
+
 
 def read_npz(path: Path) -> dict[str, AnyArray]:
     """All arrays of an .npz file; pickled objects are refused.
 
     Raises:
-        DataError: no such file, or one that is truncated or not an .npz file.
+        DataError: no such file, one that is truncated or not an .npz file, or an array of objects, which is named.
     """
     if not path.is_file():
         raise DataError(f"data.path: no file {str(path)!r}")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
+            return {key: _read_array(archive, key, path) for key in archive.files}
+    except DataError:
+        raise
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is truncated or is not an .npz file of plain arrays: {error}") from None
 
 
-def _federation(arrays: Mapping[str, AnyArray], name: str, where: str, *, drop_empty: bool) -> Federation:
-    x, y, client, split = _columns(arrays, where)
-    features = arrays.get("client_features")
-    ids = _client_ids(client, None if features is None else len(features), where)
-    if not np.any(split == 2):
-        raise DataError(f"{where} has no test example: mark them with split 2 or client -1")
-    sizes = np.bincount(np.searchsorted(ids, client[split == 0]), minlength=len(ids))
-    kept = kept_clients(sizes, tuple(ids.tolist()), drop_empty=drop_empty)
-    names = ids[kept]
-    train, validation = (_rows(x, y, client, split == code, names) for code in (0, 1))
-    test_rows = np.flatnonzero(split == 2)
-    num_labels = int(y.max()) + 1
-    clients = Clients(
-        names=tuple(names.tolist()),
-        data_sizes=np.diff(train.offsets),
-        label_counts=train.label_counts(num_labels),
-        features=None if features is None else _features(features, where)[kept],
+def _read_array(archive: Any, key: str, path: Path) -> AnyArray:
+    try:
+        array: AnyArray = archive[key]
+        return array
+    except ValueError as error:
+        if "object" not in str(error).lower():  # an array of objects is a pickle, which is never loaded
+            raise
+    raise DataError(
+        f"{path}: {key} must be an array of numbers or texts, got an array of objects; save texts with {key}.astype(str) and "
+        f"numbers with {key}.astype(float)"
     )
-    test = server_part(x[test_rows], y[test_rows])
-    facts = {"left_out": np.setdiff1d(ids, names).tolist()} if len(names) < len(ids) else {}
-    return Federation(name, clients, num_labels, train, validation if len(validation) else None, test, facts=facts)
 
 
-def _columns(arrays: Mapping[str, AnyArray], where: str) -> tuple[AnyArray, IntArray, IntArray, IntArray]:
-    """x, y, client and split, checked: one length, integers in range."""
-    missing = [key for key in ("x", "y", "client") if key not in arrays]
-    if missing:
-        raise DataError(
-            f"{where} needs the arrays x, y and client; {missing[0]} is missing (it has {', '.join(arrays) or 'none'})"
-        )
-    x, y, client = arrays["x"], arrays["y"], arrays["client"]
-    split = arrays.get("split", np.where(client == -1, 2, 0) if client.ndim == 1 else client)
-    for key, column in (("y", y), ("client", client), ("split", split)):
-        if column.ndim != 1 or len(column) != len(x):
-            raise DataError(f"{where}: {key} must have shape ({len(x)},), one for each example of x, got {column.shape}")
-        if not np.issubdtype(column.dtype, np.integer):
-            raise DataError(f"{where}: {key} must hold integers, got {column.dtype}")
-    for key, column, low, high in (("y", y, 0, None), ("client", client, -1, None), ("split", split, 0, 2)):
-        if len(column) and (column.min() < low or (high is not None and column.max() > high)):
-            allowed = f">= {low}" if high is None else f"in {low}..{high}"
-            raise DataError(f"{where}: {key} must be {allowed}, got {column.min()}..{column.max()}")
-    if not (np.issubdtype(x.dtype, np.floating) or np.issubdtype(x.dtype, np.integer)) or x.ndim < 2:
-        raise DataError(f"{where}: x must hold numbers with one example a row, got {x.dtype} of shape {x.shape}")
-    if np.any((client == -1) & (split != 2)):
-        raise DataError(f"{where}: client -1 marks the server's test set, so its rows must have split 2")
-    x = x.astype(np.float32) if np.issubdtype(x.dtype, np.floating) else x
-    return x, y.astype(np.int64), client.astype(np.int64), split.astype(np.int64)
+def _integers(value: AnyArray, where: str, *, low: int, high: int | None) -> IntArray:
+    """(n,) int64 from integers or floats that are whole numbers."""
+    allowed = f"integers >= {low}" if high is None else f"integers in {low}..{high}"
+    if value.ndim != 1:
+        raise DataError(f"{where} must have shape (n,), one for each example of x, got {value.shape}")
+    if value.dtype.kind not in "iuf":
+        hint = "; number them with np.unique(ids, return_inverse=True)[1]" if value.dtype.kind in "USMb" else ""
+        raise DataError(f"{where} must hold {allowed}, got {value.dtype}{hint}")
+    with np.errstate(invalid="ignore"):
+        fine = (value >= low) & (value < 2**63 if high is None else value <= high)
+        if value.dtype.kind == "f":
+            fine &= value == np.floor(value)
+    wrong = np.flatnonzero(~fine)
+    if len(wrong):
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise DataError(f"{where} must hold {allowed}, got {value[wrong[0]].item()} in row {wrong[0]}{more}")
+    return value.astype(np.int64)
 
 
 def _client_ids(client: IntArray, num_features: int | None, where: str) -> IntArray:
@@ -165,12 +211,6 @@ def _client_ids(client: IntArray, num_features: int | None, where: str) -> IntAr
     if len(ids) and num_features > int(ids[-1]):
         return np.arange(num_features, dtype=np.int64)
     raise DataError(f"{where}: client_features must have {len(ids)} rows, one a client, got {num_features}")
-
-
-def _features(features: AnyArray, where: str) -> AnyArray:
-    if features.ndim != 2 or not np.issubdtype(features.dtype, np.number) or not np.isfinite(features).all():
-        raise DataError(f"{where}: client_features must be finite numbers of shape (N, d), got {features.dtype} {features.shape}")
-    return features.astype(np.float64)
 
 
 def _rows(x: AnyArray, y: IntArray, client: IntArray, chosen: AnyArray, names: IntArray) -> Part:

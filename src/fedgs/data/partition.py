@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from fedgs.arrays import AnyArray, IntArray
+from fedgs.data.owners import as_owners
 from fedgs.errors import DataError
 from fedgs.registry import Variant, build, register, table
 
@@ -147,13 +148,12 @@ class ByColumn(Partition):
         if self.column not in columns:
             known = ", ".join(columns) or "none"
             raise DataError(f"partition.column = {self.column!r} is not among the columns of the data ({known})")
-        values = np.asarray(columns[self.column])
-        if values.shape != labels.shape or values.dtype.kind not in "iuUS":
+        names, owners = as_owners(columns[self.column], f"partition.column = {self.column!r}")
+        if len(owners) != len(labels):
             raise DataError(
-                f"partition.column = {self.column!r} must hold {len(labels)} integers or texts, got {values.dtype} {values.shape}"
+                f"partition.column = {self.column!r} must hold {len(labels)} ids, one for each example, got {len(owners)}"
             )
-        names, owners = np.unique(values.astype(str) if values.dtype.kind == "S" else values, return_inverse=True)
-        return Assignment.from_owners(owners.astype(np.int64), len(names), names=names.tolist())
+        return Assignment.from_owners(owners, len(names), names=names)
 
 
 def _even_owners(count: int, owners: int) -> IntArray:

@@ -1,0 +1,77 @@
+"""Client names: what may name a client, checked in one place for every way in."""
+
+import numbers
+import re
+from collections.abc import Iterable
+
+import numpy as np
+
+from fedgs.errors import DataError
+
+__all__ = ["checked_names", "clean_name", "natural_key"]
+
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+
+
+def clean_name(name: object) -> str | int | None:
+    """The name as a plain `str` or `int`, or None where it cannot name a client.
+
+    Texts must not be empty. Integers must fit 64 bits. Floats that are whole numbers become integers; booleans, NaN and None
+    are no names.
+
+    >>> clean_name(np.str_("a")), clean_name(np.int32(3)), clean_name(2.0), clean_name(float("nan")), clean_name(True)
+    ('a', 3, 2, None, None)
+    """
+    if isinstance(name, str):
+        return str(name) or None
+    if isinstance(name, bool | np.bool_ | np.timedelta64) or not isinstance(name, numbers.Real):
+        return None
+    try:
+        whole = int(name)
+    except (ValueError, OverflowError):  # NaN and inf
+        return None
+    return whole if whole == name and _SMALLEST <= whole <= _LARGEST else None
+
+
+def checked_names(names: Iterable[object]) -> tuple[str | int, ...]:
+    """The names as a tuple of `str` and `int`.
+
+    Raises:
+        DataError: a name that is neither a text nor an integer, a name that occurs twice, or two names that are equal as text,
+            such as 1 and "1".
+
+    >>> checked_names(np.array([3, 5]))
+    (3, 5)
+    """
+    given = tuple(names)
+    kinds = set(map(type, given))
+    plain: tuple[str | int, ...] = given if kinds <= {str} and "" not in given else _cleaned(given)  # type: ignore[assignment]
+    if len(set(plain)) != len(plain):
+        doubled = next(name for name in plain if plain.count(name) > 1)
+        raise DataError(f"client names must be distinct, got {doubled!r} twice")
+    if len(kinds) > 1 and len({str(name) for name in plain}) != len(plain):
+        texts = {name for name in plain if isinstance(name, str)}
+        doubled = next(name for name in plain if isinstance(name, int) and str(name) in texts)
+        raise DataError(f"client names must be distinct as text, got {doubled!r} and {str(doubled)!r}")
+    return plain
+
+
+def natural_key(name: str | int) -> tuple[tuple[str | int, ...], str]:
+    """A sort key that compares the digits within texts as numbers.
+
+    >>> sorted(["client10", "client2", "client1"], key=natural_key)
+    ['client1', 'client2', 'client10']
+    """
+    text = str(name)
+    pieces = re.split(r"([0-9]+)", text)  # text, digits, text, ...: equal positions have equal types
+    return tuple(int(piece) if place % 2 else piece for place, piece in enumerate(pieces)), text
+
+
+def _cleaned(names: tuple[object, ...]) -> tuple[str | int, ...]:
+    plain = []
+    for position, name in enumerate(names):
+        clean = clean_name(name)
+        if clean is None:
+            raise DataError(f"client names must be non-empty texts or 64-bit integers, got {name!r} for client {position}")
+        plain.append(clean)
+    return tuple(plain)

@@ -1,0 +1,64 @@
+"""How many classes there are: given, or the largest label + 1 where that is plausible."""
+
+import operator
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedgs.arrays import IntArray
+from fedgs.errors import DataError
+
+__all__ = ["class_count"]
+
+_FEW = 100  # so many classes are never doubted
+_MANY = 1000
+_MOST_COUNTS = 2**28  # clients times classes: 2 GB of label counts
+
+
+def class_count(labels: Sequence[IntArray], classes: int | None, *, clients: int, setting: str = "classes") -> int:
+    """C, the number of classes.
+
+    Args:
+        labels: the labels of all parts.
+        classes: C as the user says it; None: the largest label + 1.
+        clients: N.
+        setting: what messages call `classes`.
+
+    Raises:
+        DataError: `classes` is no integer above the largest label; no number is given and the labels look like the targets of
+            a regression (C > 100 with no more examples than classes, or C > 1000 with more than half of the classes never
+            occurring); label counts of N clients and C classes that would not fit into memory.
+
+    >>> class_count([np.array([0, 3, 1])], None, clients=1), class_count([np.array([0, 3, 1])], 10, clients=1)
+    (4, 10)
+    """
+    largest = max((int(part.max(initial=-1)) for part in labels), default=-1)
+    if classes is None:
+        count = largest + 1
+        _refuse_regression(labels, count, setting)
+    else:
+        try:
+            count = operator.index(classes)
+        except TypeError:
+            count = -1
+        if isinstance(classes, bool | np.bool_) or count <= largest or count < 1:
+            raise DataError(f"{setting} must be an integer above the largest label, which is {largest}, got {classes!r}")
+    if clients * count > _MOST_COUNTS:
+        raise DataError(
+            f"{setting} must leave room for a count by client and class in memory, got {count} classes and {clients} clients, "
+            f"{clients * count * 8 / 2**30:.3g} GiB"
+        )
+    return count
+
+
+def _refuse_regression(labels: Sequence[IntArray], count: int, setting: str) -> None:
+    if count <= _FEW:
+        return
+    total = sum(len(part) for part in labels)
+    distinct = len(np.unique(np.concatenate(list(labels))))
+    if total <= count or (count > _MANY and 2 * distinct < count):
+        raise DataError(
+            f"labels must be classes 0..C-1, since only classification is supported, got {distinct} different labels between 0 "
+            f"and {count - 1} in {total} examples, as the targets of a regression have; if they are classes, confirm it with "
+            f"{setting} = {count}"
+        )

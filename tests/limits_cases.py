@@ -1,0 +1,229 @@
+"""One function for each row of docs/reference/limits.md: it does what the row says, and the package refuses it.
+
+A function registered under the row's id gets an empty folder. `tests/test_limits.py` compares the message that it raises with the
+one on the page.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import fedgs
+from fedgs.data import ByColumn, Labelled, Normalization, share_out
+
+CASES: dict[str, Callable[[Path], object]] = {}
+X, Y, OWNER = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1]), np.array(["a", "b", "a", "b"])
+IMAGES = np.full((4, 3, 8, 8), 200, dtype=np.uint8)
+BYTES = Normalization(255.0, (0.5,), (0.5,))
+
+
+def case(name: str) -> Callable[[Callable[[Path], object]], Callable[[Path], object]]:
+    """Register a function under the id of its row."""
+
+    def add(function: Callable[[Path], object]) -> Callable[[Path], object]:
+        assert name not in CASES, name
+        CASES[name] = function
+        return function
+
+    return add
+
+
+def made(**changes: object) -> object:
+    """`Federation.from_arrays` of four examples and two clients with some arguments changed; `x` stands for the test set too."""
+    settings: dict[str, object] = {"x": X, "y": Y, "client": OWNER, **changes}
+    settings.setdefault("test", (settings["x"], Y))
+    return fedgs.Federation.from_arrays(settings.pop("x"), settings.pop("y"), **settings)  # type: ignore[arg-type]
+
+
+def from_arrays(name: str, **changes: object) -> None:
+    """Register a case of `from_arrays`."""
+    case(name)(lambda folder: made(**changes))
+
+
+def npz(name: str, settings: dict[str, object] | None = None, **changes: object) -> None:
+    """Register a case of `data = file`."""
+
+    def load(folder: Path) -> object:
+        base = {"x": X, "y": Y, "client": np.array([0, 1, 0, -1])}
+        arrays = {key: value for key, value in {**base, **changes}.items() if value is not None}
+        np.savez(folder / "mine.npz", **arrays)  # type: ignore[arg-type]
+        return fedgs.File(path=str(folder / "mine.npz"), **(settings or {})).load()  # type: ignore[arg-type]
+
+    case(name)(load)
+
+
+def leaf(name: str, **changes: object) -> None:
+    """Register a case of `data = leaf`: `train/data.json` with some keys changed."""
+
+    def load(folder: Path) -> object:
+        user = {"x": [[0.5, 1.0]], "y": [0]}
+        base = {"users": ["anna", "ben"], "num_samples": [1, 1], "user_data": {"anna": user, "ben": user}}
+        for part, content in (("train", {**base, **changes}), ("test", base)):
+            (folder / part).mkdir()
+            kept = {key: value for key, value in content.items() if value is not None}
+            (folder / part / "data.json").write_text(json.dumps(kept), encoding="utf-8")
+        return fedgs.Leaf(path=str(folder)).load()
+
+    case(name)(load)
+
+
+def users(**changes: object) -> dict[str, object]:
+    """`user_data` of two users, the first one changed."""
+    user = {"x": [[0.5, 1.0]], "y": [0]}
+    return {"anna": {**user, **changes}, "ben": user}
+
+
+def csv(name: str, text: str) -> None:
+    """Register a case of an availability matrix for three rounds of two clients."""
+
+    def check(folder: Path) -> object:
+        (folder / "who.csv").write_text(text, encoding="utf-8")
+        clients = fedgs.Clients(("a", "b"), np.array([2, 2]))
+        return fedgs.AvailabilityFile(path=folder / "who.csv").check(clients, 3)
+
+    case(name)(check)
+
+
+def objects(*rows: object) -> np.ndarray:
+    """Rows as an array of objects."""
+    array = np.empty(len(rows), dtype=object)
+    array[:] = rows
+    return array
+
+
+def table(value: object) -> np.ndarray:
+    """Four rows of two objects, the last but one with `value`."""
+    return np.array([[0.5, True], [1, False], [0.25, value], [0.5, True]], dtype=object)
+
+
+# --- client ids ----------------------------------------------------------------------------------------------------------------
+
+from_arrays("client-nan", client=np.array([0.0, 1.0, np.nan, np.nan]))
+from_arrays("client-none", client=["a", None, "b", "b"])
+from_arrays("client-empty", client=["a", "", "b", "b"])
+from_arrays("client-masked", client=np.ma.array([0, 1, 0, 1], mask=[0, 0, 0, 1]))
+from_arrays("client-mixed", client=objects(1, "a", 1, "a"))
+from_arrays("client-fraction", client=[0.0, 1.5, 0.0, 1.5])
+from_arrays("client-boolean", client=[True, False, True, False])
+from_arrays("client-date", client=np.array(["2024-01-01"] * 4, dtype="datetime64[D]"))
+from_arrays("client-huge", client=np.array([1, 2**63, 1, 1], dtype=np.uint64))
+from_arrays("client-column", client=OWNER[:, None])
+from_arrays("client-order-word", client_order="by size")
+from_arrays("client-order-names", client_order=["a", "c"])
+from_arrays("validation-stranger", validation=(X, Y, ["a", "b", "c", "a"]))
+
+
+@case("names-nan")
+def _names_nan(folder: Path) -> object:
+    return fedgs.Clients(("a", float("nan")), np.array([1, 1]))  # type: ignore[arg-type]
+
+
+@case("names-twice")
+def _names_twice(folder: Path) -> object:
+    return fedgs.Clients(("a", "a"), np.array([1, 1]))
+
+
+@case("names-as-text")
+def _names_as_text(folder: Path) -> object:
+    return fedgs.Clients((1, "1"), np.array([1, 1]))
+
+
+@case("column-fraction")
+def _column_fraction(folder: Path) -> object:
+    source = Labelled("mine", X, Y, (X, Y), num_labels=2)
+    return share_out(source, ByColumn(column="site"), 2, columns={"site": np.array([0.5, 1, 1, 1])})
+
+
+# --- labels and classes --------------------------------------------------------------------------------------------------------
+
+from_arrays("label-text", y=["cat", "dog", "cat", "dog"])
+from_arrays("label-fraction", y=[0, 1, 0.5, 1])
+from_arrays("label-nan", y=[0, 1, np.nan, 1])
+from_arrays("label-infinite", y=[0, 1, np.inf, 1])
+from_arrays("label-negative", y=[-1, 1, -1, 1])
+from_arrays("label-missing", y=[0, 1, None, 1])
+from_arrays("label-column", y=Y[:, None])
+from_arrays("label-one-hot", y=np.eye(2)[Y])
+from_arrays("label-many", y=[30, 210, 365, 8605])
+from_arrays("classes-few", classes=1)
+from_arrays("classes-type", classes=2.5)
+from_arrays("classes-memory", classes=10**9)
+npz("npz-classes", settings={"classes": 1})
+
+
+# --- examples ------------------------------------------------------------------------------------------------------------------
+
+from_arrays("x-text", x=np.array([["a", "b"]] * 4))
+from_arrays("x-object-text", x=table("red"))
+from_arrays("x-missing", x=table(None))
+from_arrays("x-ragged", x=[[1.0, 2.0], [1.0], [1.0, 2.0], [1.0, 2.0]])
+from_arrays("x-object-ragged", x=objects(np.ones(3), np.ones(3), np.ones(5), np.ones(3)))
+from_arrays("x-date", x=np.full((4, 1), "2024-01-01", dtype="datetime64[D]"))
+from_arrays("x-complex", x=X + 1j)
+from_arrays("x-structured", x=np.zeros((4, 1), dtype=[("a", float)]))
+from_arrays("x-masked", x=np.ma.array(X, mask=X > 0))
+from_arrays("x-flat", x=np.zeros(4))
+from_arrays("x-scalar", x=1.0)
+from_arrays("x-no-features", x=np.zeros((4, 0)))
+from_arrays("x-nan", x=np.where(X > 0, np.nan, 0))
+from_arrays("x-infinite", test=(np.where(X > 0, np.inf, X), Y))
+from_arrays("x-beyond-float32", x=X.astype(np.float64) * 1e300)
+from_arrays("x-integer-rounded", x=np.array([[1], [2], [16777217], [3]]))
+from_arrays("lengths", y=Y[:3])
+from_arrays("no-examples", x=X[:0], y=Y[:0], client=OWNER[:0], test=(X, Y))
+from_arrays("test-shape", test=(X[:, :3], Y))
+from_arrays("test-type", test=(X.astype(int), Y))
+from_arrays("test-tuple", test=X)
+from_arrays("features-nan", client_features=[[1.0], [np.nan]])
+from_arrays("features-rows", client_features=np.eye(3))
+
+
+# --- normalization -------------------------------------------------------------------------------------------------------------
+
+from_arrays("bytes-without-normalization", x=IMAGES)
+from_arrays(
+    "normalization-channels", x=np.zeros((4, 32, 32, 3), np.uint8), normalization=Normalization(255.0, (0.5,) * 3, (0.5,) * 3)
+)
+from_arrays("normalization-count", x=IMAGES, normalization=Normalization(255.0, (0.5,) * 2, (0.5,) * 2))
+from_arrays("normalization-range", x=np.full((4, 2), 1e30), normalization=Normalization(1e-30, (0.0,), (1.0,)))
+case("normalization-sd-zero")(lambda folder: Normalization(255.0, (0.5,), (0.0,)))
+case("normalization-scale-zero")(lambda folder: Normalization(0.0, (0.5,), (0.5,)))
+case("normalization-nan")(lambda folder: Normalization(255.0, (float("nan"),), (0.5,)))
+case("normalization-lengths")(lambda folder: Normalization(255.0, (0.5, 0.5, 0.5), (0.5,)))
+npz("normalization-table", settings={"normalization": {"means": [0.5], "sd": [0.5]}})
+
+
+# --- files ---------------------------------------------------------------------------------------------------------------------
+
+npz("npz-objects", client=objects("a", "b", "a", "b"))
+npz("npz-client-text", client=OWNER)
+npz("npz-client-nan", client=np.array([0, np.nan, 0, -1]))
+npz("npz-missing", y=None)
+npz("npz-no-test", client=np.array([0, 1, 0, 1]))
+npz("npz-empty-client", split=np.array([0, 1, 0, 2]))
+leaf("leaf-no-users", users=None)
+leaf("leaf-users-twice", users=["anna", "anna", "ben"], num_samples=[1, 1, 1])
+leaf("leaf-users-differ", users=["anna", "zoe"])
+leaf("leaf-num-samples", num_samples=[1, 2])
+leaf("leaf-text", user_data=users(x=[["a", "b"]]))
+leaf("leaf-lengths", user_data=users(y=[0, 1]), num_samples=[2, 1])
+
+
+@case("leaf-two-files")
+def _leaf_two_files(folder: Path) -> object:
+    user = {"x": [[0.5]], "y": [0]}
+    for part, name in (("train", "a"), ("train", "b"), ("test", "a")):
+        (folder / part).mkdir(exist_ok=True)
+        content = {"users": ["anna"], "num_samples": [1], "user_data": {"anna": user}}
+        (folder / part / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    return fedgs.Leaf(path=str(folder)).load()
+
+
+# --- availability --------------------------------------------------------------------------------------------------------------
+
+csv("csv-value", "1,0,1\n0.5,1,1\n")
+csv("csv-lengths", "1,0,1\n1,1\n")
+csv("csv-rows", "1,0,1\n")
+csv("csv-columns", "1,0\n0,1\n")
