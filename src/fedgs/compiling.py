@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-__all__ = ["compiled", "compiled_bare", "inlined", "larger_of_two", "load_kernels", "numba_installed"]
+__all__ = ["compiled", "compiled_bare", "compiles", "inlined", "larger_of_two", "load_kernels", "numba_installed"]
 
 _log = logging.getLogger("fedgs")
 _lock = threading.RLock()
@@ -114,18 +114,28 @@ def compiled_bare(function: F, **options: Any) -> F:
     return compiled(function, _nrt=False, **options)
 
 
+def compiles() -> bool:
+    """Whether kernels are compiled, and not run as plain Python: without numba, or where `NUMBA_DISABLE_JIT` is set.
+
+    >>> numba_installed() or not compiles()
+    True
+    """
+    if not numba_installed():
+        return False
+    from numba.core import config
+
+    return not getattr(config, "DISABLE_JIT", False)
+
+
 def larger_of_two() -> Any:
     """A function for kernels: the larger of two floats, neither of them NaN, from which loops become vector instructions.
 
     A comparison written in Python does not: numba says only of the comparison, not of the choice, that nothing is NaN.
     """
-    if not numba_installed():
+    if not compiles():
         return max
-    from numba.core import config, types
+    from numba.core import types
     from numba.extending import intrinsic
-
-    if getattr(config, "DISABLE_JIT", False):  # kernels then run as plain Python, for whoever looks for a fault in them
-        return max
 
     def larger(typing_context: Any, a: Any, b: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:

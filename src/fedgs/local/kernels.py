@@ -1,8 +1,9 @@
 """Compiled kernels (numba). Imported only where numba is installed; each has a plain counterpart that it is tested against.
 
 Each client and each run is worked on by one thread, in an order of additions that nothing else has a part in: a result has the
-same bits alone, among others, and with any number of threads. Additions inside a dot product may be reordered by the compiler
-(once, when it compiles); NaN and inf are kept.
+same bits alone, among others, and with any number of threads. The source fixes every rounding: no kernel allows the compiler to
+reorder or fuse operations, and sums and fused products are written with `fedgs.local.lanes`. So a result also has the same bits
+whether its kernel was compiled in this process or read from numba's cache, and for any processor that it was compiled for.
 """
 
 import math
@@ -11,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from fedgs.compiling import compiled
+from fedgs.local.lanes import LANES, fma, fma_lanes, load, total, zero_lanes
 
 __all__ = ["averages", "fill_batches", "linear_losses", "train_linear"]
-
-_FLOAT_RULES = {"reassoc", "contract", "nsz"}  # not "fast": that would let NaN and inf disappear
 
 
 def _fill_batches(keys: Any, data_sizes: Any, indices: Any) -> None:
@@ -55,24 +55,27 @@ def _load_weights(vector: Any, num_classes: int, d: int, weights: Any, bias: Any
 
 
 def _logits(inputs: Any, weights: Any, bias: Any, z: Any) -> None:
-    """z = inputs·weightsᵀ + bias, four examples and two classes at a time (the shapes are padded to that)."""
+    """z = inputs·weightsᵀ + bias, four examples and two classes at a time (the shapes are padded to that, and to whole lanes)."""
     for b in range(0, inputs.shape[0], 4):
         p, q, r, s = inputs[b], inputs[b + 1], inputs[b + 2], inputs[b + 3]
         for c in range(0, weights.shape[0], 2):
             u, v = weights[c], weights[c + 1]
-            u0 = u1 = u2 = u3 = v0 = v1 = v2 = v3 = np.float32(0)
-            for j in range(inputs.shape[1]):
-                u0 += u[j] * p[j]
-                u1 += u[j] * q[j]
-                u2 += u[j] * r[j]
-                u3 += u[j] * s[j]
-                v0 += v[j] * p[j]
-                v1 += v[j] * q[j]
-                v2 += v[j] * r[j]
-                v3 += v[j] * s[j]
-            z[b, c], z[b + 1, c], z[b + 2, c], z[b + 3, c] = u0 + bias[c], u1 + bias[c], u2 + bias[c], u3 + bias[c]
-            d = c + 1
-            z[b, d], z[b + 1, d], z[b + 2, d], z[b + 3, d] = v0 + bias[d], v1 + bias[d], v2 + bias[d], v3 + bias[d]
+            u0 = u1 = u2 = u3 = v0 = v1 = v2 = v3 = zero_lanes()
+            for j in range(0, inputs.shape[1], LANES):
+                own, other = load(u, j), load(v, j)
+                x = load(p, j)
+                u0, v0 = fma_lanes(own, x, u0), fma_lanes(other, x, v0)
+                x = load(q, j)
+                u1, v1 = fma_lanes(own, x, u1), fma_lanes(other, x, v1)
+                x = load(r, j)
+                u2, v2 = fma_lanes(own, x, u2), fma_lanes(other, x, v2)
+                x = load(s, j)
+                u3, v3 = fma_lanes(own, x, u3), fma_lanes(other, x, v3)
+            d, low, high = c + 1, bias[c], bias[c + 1]
+            z[b, c], z[b, d] = total(u0) + low, total(v0) + high
+            z[b + 1, c], z[b + 1, d] = total(u1) + low, total(v1) + high
+            z[b + 2, c], z[b + 2, d] = total(u2) + low, total(v2) + high
+            z[b + 3, c], z[b + 3, d] = total(u3) + low, total(v3) + high
 
 
 def _exponentials(z: Any, bits: Any) -> None:
@@ -83,14 +86,14 @@ def _exponentials(z: Any, bits: Any) -> None:
     """
     for i in range(len(z)):
         t = np.float32(-87.0) if z[i] < np.float32(-87.0) else z[i]
-        k = np.int32(t * np.float32(1.44269504) - np.float32(0.5))
-        f = t - np.float32(k) * np.float32(0.693359375) + np.float32(k) * np.float32(2.12194440e-4)
-        p = np.float32(1.9875691500e-4) * f + np.float32(1.3981999507e-3)
-        p = p * f + np.float32(8.3334519073e-3)
-        p = p * f + np.float32(4.1665795894e-2)
-        p = p * f + np.float32(1.6666665459e-1)
-        p = p * f + np.float32(5.0000001201e-1)
-        z[i] = p * f * f + f + np.float32(1)
+        k = np.int32(fma(t, np.float32(1.44269504), np.float32(-0.5)))
+        f = fma(np.float32(k), np.float32(2.12194440e-4), fma(np.float32(k), np.float32(-0.693359375), t))
+        p = fma(np.float32(1.9875691500e-4), f, np.float32(1.3981999507e-3))
+        p = fma(p, f, np.float32(8.3334519073e-3))
+        p = fma(p, f, np.float32(4.1665795894e-2))
+        p = fma(p, f, np.float32(1.6666665459e-1))
+        p = fma(p, f, np.float32(5.0000001201e-1))
+        z[i] = fma(p * f, f, f) + np.float32(1)
         bits[i] = (k + np.int32(127)) << np.int32(23)
     powers = bits.view(np.float32)
     for i in range(len(z)):
@@ -148,10 +151,11 @@ def _descend(table: Any, first_input: int, slopes: Any, num_classes: int, bias: 
     for c in range(num_classes):
         for b in range(0, slopes.shape[0], 4):
             p, q, r, s = slopes[b, c], slopes[b + 1, c], slopes[b + 2, c], slopes[b + 3, c]
-            bias[c] -= p + q + r + s
+            bias[c] -= (p + q) + (r + s)
             i = first_input + b
             for j in range(table.shape[1]):
-                table[c, j] -= p * table[i, j] + q * table[i + 1, j] + r * table[i + 2, j] + s * table[i + 3, j]
+                late = fma(r, table[i + 2, j], s * table[i + 3, j])
+                table[c, j] = fma(-q, table[i + 1, j], table[c, j]) + fma(-p, table[i, j], -late)
 
 
 def _train_linear(
@@ -193,9 +197,9 @@ def _train_linear(
             if mu > 0:
                 pull = rates[i] * mu
                 for c in range(num_classes):
-                    bias[c] -= pull * (bias[c] - start[num_classes * d + c])
+                    bias[c] = fma(-pull, bias[c] - start[num_classes * d + c], bias[c])
                     for j in range(d):
-                        weights[c, j] -= pull * (weights[c, j] - start[c * d + j])
+                        weights[c, j] = fma(-pull, weights[c, j] - start[c * d + j], weights[c, j])
             _descend_by(table, padded_classes, z, num_classes, bias)
         for c in range(num_classes):
             for j in range(d):
@@ -279,13 +283,13 @@ def _sum(vector: Any) -> Any:
 
 
 _load_weights_of = compiled(_load_weights)
-_logits_of = compiled(_logits, fastmath=_FLOAT_RULES)
-_exponentials_of = compiled(_exponentials, fastmath={"contract", "nsz"})
-_relative_to_largest = compiled(_relative, fastmath={"contract", "nsz"})
-_slopes_of = compiled(_slopes, fastmath={"contract", "nsz"})
-_descend_by = compiled(_descend, fastmath=_FLOAT_RULES)
-_sum_of = compiled(_sum, fastmath={"reassoc"})
+_logits_of = compiled(_logits)
+_exponentials_of = compiled(_exponentials)
+_relative_to_largest = compiled(_relative)
+_slopes_of = compiled(_slopes)
+_descend_by = compiled(_descend)
+_sum_of = compiled(_sum)
 averages = compiled(_averages)
 fill_batches = compiled(_fill_batches)
-train_linear = compiled(_train_linear, fastmath={"contract", "nsz"})
-linear_losses = compiled(_linear_losses, fastmath={"contract", "nsz"})
+train_linear = compiled(_train_linear)
+linear_losses = compiled(_linear_losses)

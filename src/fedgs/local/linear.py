@@ -14,7 +14,13 @@ from fedgs.local.examples import tensor_of
 from fedgs.local.threads import in_threads
 from fedgs.requests import Split, Work
 
-__all__ = ["LinearProgram", "is_linear", "suits_kernels"]
+__all__ = ["NUMERICS", "LinearProgram", "is_linear", "suits_kernels"]
+
+NUMERICS = 1
+"""Version of the numbers that the compiled program for linear models computes, part of a run's identity.
+
+Raise it in every change that gives a trained model, a loss or an accuracy other bits.
+"""
 
 
 def is_linear(module: nn.Module) -> bool:

@@ -16,7 +16,13 @@ from fedgs.local.threads import SMALL_STEP, one_thread_if
 from fedgs.requests import Failure, Request, Train, Work
 from fedgs.rng import derived_seed
 
-__all__ = ["LoopEngine", "client_error", "not_finite"]
+__all__ = ["NUMERICS", "LoopEngine", "client_error", "not_finite"]
+
+NUMERICS = 1
+"""Version of the numbers that the loop engine computes, part of a run's identity.
+
+Raise it in every change that gives a trained model, a loss or an accuracy other bits.
+"""
 
 
 class LoopEngine:

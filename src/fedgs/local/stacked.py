@@ -18,7 +18,13 @@ from fedgs.local.loop import LoopEngine, not_finite
 from fedgs.local.stacking import PERIOD, StackedProgram
 from fedgs.requests import Failure, Request, Train, Work
 
-__all__ = ["StackedEngine"]
+__all__ = ["NUMERICS", "StackedEngine"]
+
+NUMERICS = 1
+"""Version of the numbers that the stacked engine computes for general networks, part of a run's identity.
+
+Raise it in every change that gives a trained model, a loss or an accuracy other bits. Linear models: see `fedgs.local.linear`.
+"""
 
 _log = logging.getLogger("fedgs")
 _STACK_BYTES = 1 << 29  # what one stack may take

@@ -6,6 +6,7 @@ from fedgs.solver.select import select
 from fedgs.solver.solve import solve
 
 __all__ = [
+    "NUMERICS",
     "Distances",
     "Effort",
     "Scale",
@@ -18,3 +19,9 @@ __all__ = [
     "select",
     "solve",
 ]
+
+NUMERICS = 1
+"""Version of the cohorts that the solver selects, part of the identity of runs that use it.
+
+Raise it in every change after which some selection problem and seed give another cohort.
+"""
