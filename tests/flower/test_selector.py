@@ -9,7 +9,7 @@ pytest.importorskip("flwr")
 
 from fedgs.clients import Clients, Selection
 from fedgs.errors import ConfigError, SelectionError
-from fedgs.flower.features import distances, graph_of, reply_feature
+from fedgs.flower.features import distances, graph_of, parameter_names, reply_feature
 from fedgs.flower.selector import Selector
 from fedgs.graph import Graph
 from fedgs.sampling import FedGS, Sampler, Uniform
@@ -106,6 +106,85 @@ def test_long_updates_are_sketched_and_keep_their_cosines() -> None:
     a, b = (reply_feature(graph, sent={"w": np.zeros(100_000)}, local={"w": x}, responses=None) for x in (first, second))
     assert len(a) == 4096
     assert a @ b / np.sqrt((a @ a) * (b @ b)) == pytest.approx(0.6, abs=0.06)  # 4 standard deviations of 1/sqrt(4096)
+
+
+BATCH_NORM = {
+    "conv.weight": np.zeros((2, 1), dtype=np.float32),
+    "bn.weight": np.ones(2, dtype=np.float16),
+    "bn.running_mean": np.zeros(2, dtype=np.float32),
+    "bn.running_var": np.ones(2, dtype=np.float32),
+    "bn.num_batches_tracked": np.array(0),
+    "steps": np.array(0),
+}
+
+
+def moved(*weight: float, counts: float = 100) -> dict[str, Any]:
+    """The model after local training: its weight by so much, its statistics and counters by `counts`."""
+    parts = ("running_mean", "running_var", "num_batches_tracked", "steps")
+    local = {
+        name: array + np.asarray(counts, array.dtype) if name.endswith(parts) else array for name, array in BATCH_NORM.items()
+    }
+    return {**local, "conv.weight": np.array(weight, dtype=np.float32).reshape(2, 1)}
+
+
+def cosine(first: Any, second: Any) -> float:
+    return float(first @ second / np.sqrt((first @ first) * (second @ second)))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [None, ["conv.weight", "bn.weight"], lambda name: not name.startswith("bn.running")],
+    ids=["default", "names", "function"],
+)
+def test_an_update_is_of_parameters_alone(parameters: Any) -> None:
+    graph = Graph(similarity="update")
+    up, down, long = (
+        reply_feature(graph, sent=BATCH_NORM, local=local, responses=None, parameters=parameters)
+        for local in (moved(1, 0), moved(-1, 0), moved(2, 0, counts=4000))
+    )
+    assert len(up) == 4
+    assert cosine(up, down) == pytest.approx(-1)  # the updates are opposite
+    assert cosine(up, long) == pytest.approx(1)  # and of one direction, whatever the number of batches
+
+
+def test_statistics_can_be_asked_for() -> None:
+    names = parameter_names(BATCH_NORM, lambda name: True)
+    assert names == ["bn.running_mean", "bn.running_var", "bn.weight", "conv.weight"]  # whole numbers never count
+    assert parameter_names(BATCH_NORM) == ["bn.weight", "conv.weight"]
+    assert parameter_names({"running_mean": np.ones(1), "my_running_mean": np.ones(1)}) == ["my_running_mean"]
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters", "why"),
+    [
+        (BATCH_NORM, ["conv.bias"], r"must name floating-point arrays of the model \('bn.running_mean', .*\), got 'conv.bias'"),
+        (BATCH_NORM, ["steps"], "must name floating-point arrays of the model .*, got 'steps'"),
+        (BATCH_NORM, [], r"SampledStrategy\(parameters=...\) chooses none"),
+        (BATCH_NORM, lambda name: False, r"SampledStrategy\(parameters=...\) chooses none"),
+        ({"steps": np.array(3)}, None, "needs at least one floating-point parameter, and the model has none"),
+    ],
+)
+def test_parameters_that_the_model_does_not_have_are_refused(world: Any, model: Any, parameters: Any, why: str) -> None:
+    from flwr.app import Array, ArrayRecord
+    from flwr.serverapp.strategy import FedAvg
+
+    from fedgs.flower import SampledStrategy
+
+    grid = world(["a-0", "b-1"])
+    chosen = SampledStrategy(FedAvg(), FedGS(graph=Graph(similarity="update")), parameters=parameters)
+    with pytest.raises(ConfigError, match=why):
+        chosen.start(grid, ArrayRecord({name: Array(array) for name, array in model.items()}), num_rounds=1)
+    assert grid.asked == []
+
+
+def test_the_strategy_makes_its_graph_from_the_parameters_it_is_given() -> None:
+    selector = Selector(FedGS(graph=Graph(similarity="update")), parameters=["conv.weight"])
+    for row, local in enumerate((moved(1, 0), moved(1, 0.1, counts=4000), moved(0.2, 1))):
+        selector.meet("abc"[row])
+        assert selector.learn(row, size=5, sent=BATCH_NORM, local=lambda local=local: local) is None
+    near = distance(selector)
+    assert near[0, 1] < near[0, 2]
+    assert len(selector.roster.features[0]) == 2
 
 
 def test_a_feature_of_another_length_is_refused() -> None:

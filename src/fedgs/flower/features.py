@@ -1,6 +1,6 @@
 """The client graph of a deployment: from what clients told once, or from their replies; it grows as they come."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,13 @@ from fedgs.arrays import AnyArray, FloatArray, FloatMatrix
 from fedgs.errors import ConfigError
 from fedgs.graph import Graph, cosines, feature_products
 
-__all__ = ["Responses", "distances", "graph_of", "reply_feature"]
+__all__ = ["Parameters", "Responses", "distances", "graph_of", "parameter_names", "reply_feature"]
 
 Responses = Callable[[Mapping[str, AnyArray]], FloatArray]
+Parameters = Sequence[str] | Callable[[str], bool]
+
+# The running statistics of PyTorch's norm layers, which a state_dict holds beside the parameters.
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 # Longer updates are kept as sketches of this length; a cosine is then off by about 1/sqrt(4096) = 0.016.
 _LONGEST, _SKETCH, _BLOCK = 65536, 4096, 1 << 20
@@ -60,8 +64,49 @@ def distances(graph: Graph, features: Mapping[int, FloatArray], num_clients: int
     return distance
 
 
+def parameter_names(model: Mapping[str, AnyArray], parameters: Parameters | None = None) -> list[str]:
+    """The arrays of a model whose change is the model update, sorted by name.
+
+    Args:
+        model: arrays by name, such as a state_dict.
+        parameters: their names, or a function of a name. None: all arrays of floating-point numbers except those whose name ends
+            in running_mean, running_var or num_batches_tracked.
+
+    Raises:
+        ConfigError: a name that the model does not have, an array of other numbers, or no array at all.
+
+    >>> model = {"bn.weight": np.ones(2), "bn.running_mean": np.zeros(2), "bn.num_batches_tracked": np.array(3)}
+    >>> parameter_names(model)
+    ['bn.weight']
+    """
+    floating = [name for name in sorted(model) if np.issubdtype(model[name].dtype, np.floating)]
+    if parameters is None:
+        names = [name for name in floating if name.rpartition(".")[2] not in _STATISTICS]
+    elif callable(parameters):
+        names = [name for name in floating if parameters(name)]
+    else:
+        names = sorted(set(parameters))
+        wrong = [name for name in names if name not in floating]
+        if wrong:
+            known = ", ".join(repr(name) for name in floating) or "none"
+            raise ConfigError(
+                f"SampledStrategy(parameters=...) must name floating-point arrays of the model ({known}), got {wrong[0]!r}"
+            )
+    if not names:
+        raise ConfigError(
+            "a client graph of model updates needs at least one floating-point parameter, and "
+            f"{'the model has none' if parameters is None else 'SampledStrategy(parameters=...) chooses none'}"
+        )
+    return names
+
+
 def reply_feature(
-    graph: Graph, *, sent: Mapping[str, AnyArray], local: Mapping[str, AnyArray], responses: Responses | None
+    graph: Graph,
+    *,
+    sent: Mapping[str, AnyArray],
+    local: Mapping[str, AnyArray],
+    responses: Responses | None,
+    parameters: Parameters | None = None,
 ) -> FloatArray:
     """The feature that a client's reply gives: its model update, or its model's mean response.
 
@@ -69,12 +114,13 @@ def reply_feature(
         graph: says which.
         sent, local: global and local model by name.
         responses: local model -> (d,) its mean output on a noise batch, for "functional".
+        parameters: which arrays the update consists of, see `parameter_names`.
     """
     if graph.similarity == "functional":
         assert responses is not None
         return np.asarray(responses(local), dtype=np.float64).ravel()
-    parts = [(local[name].astype(np.float64) - sent[name].astype(np.float64)).ravel() for name in sorted(sent)]
-    return _sketch(np.concatenate(parts))
+    names = parameter_names(sent, parameters)
+    return _sketch(np.concatenate([(local[name].astype(np.float64) - sent[name].astype(np.float64)).ravel() for name in names]))
 
 
 def _sketch(update: FloatArray) -> FloatArray:

@@ -10,7 +10,7 @@ from fedgs import rng
 from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View, checked_selection, kept_memory
 from fedgs.errors import SelectionError
-from fedgs.flower.features import Responses, distances, graph_of, reply_feature
+from fedgs.flower.features import Parameters, Responses, distances, graph_of, parameter_names, reply_feature
 from fedgs.flower.roster import Newcomer, Roster
 from fedgs.flower.state import DeploymentState
 from fedgs.sampling.base import AsksLosses, Remembers, Sampler
@@ -30,6 +30,7 @@ class Selector:
         newcomer: the count a newcomer starts with.
         clients: a federation that is known beforehand, in the order of its rows; None: rows in the order of appearance.
         responses: a model's mean response, for functional similarities.
+        parameters: which arrays of the model a graph of model updates looks at, see `features.parameter_names`.
     """
 
     def __init__(
@@ -40,11 +41,13 @@ class Selector:
         newcomer: Newcomer = "mean",
         clients: Clients | None = None,
         responses: Responses | None = None,
+        parameters: Parameters | None = None,
     ) -> None:
         self.sampler = sampler
         self.state = DeploymentState(seed, roster=Roster() if clients is None else Roster.of_clients(clients))
         self._newcomer: Newcomer = newcomer
         self._responses = responses
+        self._parameters = parameters
         self._graph = graph_of(sampler, responses)
         self._clients: tuple[tuple[int, bytes], Clients] | None = None
         self._drawn_up: tuple[int, int] | None = None  # (clients, revision) that the memory was made for
@@ -69,6 +72,11 @@ class Selector:
         if feature is None or self._graph is None or self._graph.similarity != "oracle":
             return None
         return self.roster.learn_feature(row, np.asarray(list(feature), dtype=np.float64))
+
+    def check_model(self, model: Mapping[str, AnyArray]) -> None:
+        """Refuse a model that the client graph cannot be made from (`ConfigError`)."""
+        if self._parameters is not None or (self._graph is not None and self._graph.similarity == "update"):
+            parameter_names(model, self._parameters)
 
     def view(self, available: IntArray, cohort_limit: int) -> View:
         """What the sampler sees in this round, losses aside."""
@@ -113,7 +121,7 @@ class Selector:
         self.roster.sizes[row] = size
         if self._graph is None or self._graph.similarity == "oracle" or row in self.roster.features:
             return None
-        feature = reply_feature(self._graph, sent=sent, local=local(), responses=self._responses)
+        feature = reply_feature(self._graph, sent=sent, local=local(), responses=self._responses, parameters=self._parameters)
         return self.roster.learn_feature(row, feature)
 
     def observe(self, view: View, rows: IntArray, weights: FloatArray) -> None:
