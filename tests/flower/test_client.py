@@ -47,7 +47,36 @@ def test_label_counts_and_feature_exclude_each_other() -> None:
         describe(ClientApp(), label_counts=lambda context: [1], feature=lambda context: [1.0])
 
 
-@pytest.mark.parametrize("counts", [[0, 0], [-1, 2], [float("nan"), 1.0]])
-def test_impossible_label_counts_are_refused(counts: list[float]) -> None:
-    with pytest.raises(ConfigError, match="label_counts must be counts >= 0 with a positive sum"):
-        told({"client-id": "a"}, label_counts=lambda context: counts)
+def failing(context: Any) -> Any:
+    raise OSError("no disk")
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"label_counts": lambda context: [0, 0]}, "label_counts must be counts >= 0 with a positive sum, got a sum of 0"),
+        ({"label_counts": lambda context: []}, "label_counts must be counts >= 0 with a positive sum, got a sum of 0"),
+        ({"label_counts": lambda context: [-1, 2]}, "label_counts must be counts >= 0 with a positive sum, got -1.0"),
+        ({"label_counts": lambda context: [float("nan"), 1.0]}, "label_counts must be counts >= 0 with a positive sum, got nan"),
+        ({"label_counts": lambda context: ["many"]}, "label_counts failed: ValueError"),
+        ({"label_counts": failing}, "label_counts failed: OSError: no disk"),
+        ({"feature": lambda context: [1.0, float("inf")]}, "feature must be at least one finite number"),
+        ({"feature": lambda context: []}, "feature must be at least one finite number"),
+        ({"feature": lambda context: None}, "feature must be at least one finite number"),
+        ({"feature": failing}, "feature failed: OSError: no disk"),
+    ],
+)
+def test_a_failing_function_costs_its_own_part_only(options: dict[str, Any], error: str) -> None:
+    answer = told({"client-id": "a"}, data_size=lambda context: 12, **options)
+    (told_error,) = answer.pop("errors")
+    assert error in told_error
+    assert answer == {"client-key": "a", "data-size": 12}
+
+
+@pytest.mark.parametrize(("size", "error"), [(-1, "data_size must be >= 0, got -1"), (None, "TypeError"), (float("nan"), "NaN")])
+def test_an_impossible_data_size_costs_the_size_only(size: Any, error: str) -> None:
+    answer = told({"client-id": "a"}, label_counts=lambda context: [1, 3], data_size=lambda context: size)
+    (told_error,) = answer.pop("errors")
+    assert told_error.startswith("data_size failed: ")
+    assert error in told_error
+    assert answer == {"client-key": "a", "feature": [0.25, 0.75]}

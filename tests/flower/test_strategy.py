@@ -242,17 +242,6 @@ def test_partition_ids_are_keys_too(world: Any) -> None:
     assert set(chosen.counts) == {3, 1}
 
 
-def test_a_node_that_never_describes_itself_holds_up_one_wait_only(world: Any) -> None:
-    grid = world(SITES)
-    grid.faults[104] = "silent"
-    chosen = strategy(min_connected=4)
-    for server_round in range(1, 4):
-        list(chosen.configure_train(server_round, world.model(), world.config(), grid))
-        chosen.aggregate_train(server_round, [])
-    assert set(chosen.counts) == set(SITES[:4])
-    assert sum(request == ("query.fedgs", 104) for request in grid.asked) == 1
-
-
 # --- deadlines and failures ----------------------------------------------------------------------------------------------------
 
 
@@ -261,7 +250,7 @@ def test_too_few_connected_gives_the_round_up_and_keeps_the_model(world: Any, tm
     grid.online = [102]
     result = strategy(min_connected=2, records=tmp_path).start(grid, world.model(4.0, 5.0), num_rounds=2)
     assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
-    why = "round 0: gave up, the model stays: after 0.1 s: 2 clients must be connected, 1 are ('site-2')"
+    why = "round 1 of 2 (record 0): gave up, the model stays: after 0.1 s: 2 clients must be connected, 1 are ('site-2')"
     assert why in caplog.text
     assert [event["event"] for event in events(tmp_path)] == ["gave_up", "gave_up"]
     record = RunFolder(tmp_path).records()[0]
@@ -328,6 +317,101 @@ def test_fewer_than_sufficient_replies_give_the_round_up(world: Any, tmp_path: P
     assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
     assert events(tmp_path)[-1]["detail"] == "2 good replies are needed, 1 came; missing: ['site-1', 'site-2']"
     assert chosen.counts["site-1"] == 1
+
+
+@pytest.mark.parametrize("fault", ["raise", "silent", "error"])
+def test_a_deployment_without_usable_replies_ends_with_an_error(world: Any, tmp_path: Path, fault: str) -> None:
+    grid = world(SITES)
+    settings = {"records": tmp_path / "records", "state": tmp_path / "state.npz", "max_idle_rounds": 3, "reply_timeout": 0.05}
+    chosen = strategy(**settings)
+    chosen._connected(grid)
+    grid.script = lambda: grid.faults.update(dict.fromkeys(grid.keys, fault) if chosen.round >= 2 else {}) or list(grid.keys)
+    why = (
+        r"the last 3 rounds brought no usable reply \(max_idle_rounds = 3\), the last of them: 1 good replies are needed, 0 came"
+    )
+    with pytest.raises(RunError, match=why):
+        chosen.start(grid, world.model(), num_rounds=50)
+    assert [record.round for record in RunFolder(tmp_path / "records").records()] == [0, 1, 2, 3, 4]
+    failure = RunFolder(tmp_path / "records").failure()
+    assert failure is not None
+    assert failure["round"] == 5
+    again = strategy(**settings)  # goes on from the state, with the model of the last useful round
+    model = again.load_state(tmp_path / "state.npz")
+    assert again.round == 5
+    assert model["w"].numpy()[0] > 0
+    again.start(world(SITES), model, num_rounds=1)
+    assert [record.round for record in RunFolder(tmp_path / "records").records()] == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_rounds_without_clients_are_idle_too(world: Any) -> None:
+    grid = world(SITES)
+    grid.online = []
+    with pytest.raises(RunError, match="the last of them: after 0.1 s: 1 clients must be connected, 0 are"):
+        strategy(max_idle_rounds=2).start(grid, world.model(), num_rounds=50)
+
+
+def test_a_useful_round_ends_a_row_of_idle_ones(world: Any) -> None:
+    grid = world(SITES)
+    chosen = strategy(max_idle_rounds=2)
+    chosen._connected(grid)
+    grid.script = lambda: (
+        setattr(grid, "faults", dict.fromkeys(grid.keys, "raise") if chosen.round % 2 else {}) or list(grid.keys)
+    )
+    chosen.start(grid, world.model(), num_rounds=8)
+    assert chosen.round == 8
+
+
+def test_a_deployment_ends_after_ten_idle_rounds_unless_told_otherwise(world: Any) -> None:
+    for settings, rounds in (({}, 10), ({"max_idle_rounds": None}, 50)):
+        grid = world(SITES)
+        chosen = strategy(**settings)
+        chosen._connected(grid)
+        grid.faults = dict.fromkeys(grid.keys, "raise")
+        if rounds == 50:
+            chosen.start(grid, world.model(), num_rounds=50)
+        else:
+            with pytest.raises(RunError):
+                chosen.start(grid, world.model(), num_rounds=50)
+        assert chosen.round == rounds
+
+
+class Nobody(First):
+    """`First`, and nobody in the rounds given."""
+
+    without: tuple[int, ...] = (2,)
+
+    def select(self, view: Any, rng: Any) -> Selection:
+        return Selection(view.available[:0]) if view.round in self.without else super().select(view, rng)
+
+
+def test_an_empty_selection_keeps_the_model_and_goes_on(world: Any, tmp_path: Path) -> None:
+    grid = world(SITES)
+    chosen = strategy(Nobody(), records=tmp_path, inner=FedAvg(min_evaluate_nodes=1))
+    chosen.start(grid, world.model(), num_rounds=5)
+    records = RunFolder(tmp_path).records()
+    assert [len(record.cohort or []) for record in records] == [2, 2, 0, 2, 2, 0]
+    empty = records[2]
+    assert (empty.selection_status, empty.cohort, empty.weights) == ("empty", [], [])
+    assert empty.available == SITES
+    assert (
+        records[3].valid_loss == records[2].valid_loss
+    )  # the clients' losses do not depend on the model; they are asked all the same
+    assert events(tmp_path) == [
+        {
+            "round": 2,
+            "client": None,
+            "event": "empty",
+            "detail": "the sampler selected none of 5 available clients; the model stays",
+        }
+    ]
+    assert sum(chosen.counts.values()) == 8
+
+
+def test_empty_selections_are_not_idle_rounds(world: Any) -> None:
+    chosen = strategy(Nobody(without=tuple(range(30))), max_idle_rounds=1)
+    result = chosen.start(world(SITES), world.model(4.0, 5.0), num_rounds=30)
+    assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
+    assert set(chosen.counts.values()) == {0}
 
 
 def test_a_smaller_cohort_suffices_by_itself(world: Any) -> None:

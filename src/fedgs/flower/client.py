@@ -10,10 +10,12 @@ from flwr.clientapp import ClientApp
 from fedgs.arrays import AnyArray
 from fedgs.errors import ConfigError
 
-__all__ = ["DESCRIBE", "RECORD", "client_key", "describe"]
+__all__ = ["DESCRIBE", "ERRORS", "RECORD", "client_key", "describe"]
 
 RECORD = "fedgs"
 DESCRIBE = f"query.{RECORD}"
+ERRORS = "errors"
+_LONGEST_ERROR = 300  # characters
 
 Numbers = Sequence[float] | AnyArray
 
@@ -25,13 +27,17 @@ def describe(
     feature: Callable[[Context], Numbers] | None = None,
     data_size: Callable[[Context], int] | None = None,
 ) -> None:
-    """Let a ClientApp answer who it is. The server asks every node once, never every round.
+    """Let a ClientApp answer who it is. The server asks every node once, and later again if one of the functions failed.
+
+    The key, the data size and the feature do not depend on each other: where a function raises, the server is told which one and
+    its message, and takes the rest.
 
     Args:
         app: the ClientApp; it gets a query handler named "fedgs".
-        label_counts: context -> (C,) training examples by label. Only the *proportions* leave the client.
-        feature: context -> (d,) a vector u_k of your own for the client graph instead.
-        data_size: context -> n_k; without it the server learns n_k from the first reply to a training request.
+        label_counts: context -> (C,) training examples by label, >= 0 with a positive sum. Only the *proportions* leave the
+            client.
+        feature: context -> (d,) a vector u_k of your own for the client graph instead, finite.
+        data_size: context -> n_k >= 0; without it the server learns n_k from the first reply to a training request.
 
     Raises:
         ConfigError: both `label_counts` and `feature`.
@@ -45,15 +51,24 @@ def describe(
     @app.query(RECORD)  # type: ignore[untyped-decorator, unused-ignore]
     def answer(message: Message, context: Context) -> Message:
         told: dict[str, Any] = {}
+        errors: list[str] = []
         key = client_key(context.node_config)
         if key is not None:
             told["client-key"] = key
-        if data_size is not None:
-            told["data-size"] = int(data_size(context))
-        if label_counts is not None:
-            told["feature"] = _proportions(label_counts(context)).tolist()
-        if feature is not None:
-            told["feature"] = np.asarray(feature(context), dtype=np.float64).ravel().tolist()
+        parts: tuple[tuple[str, str, Any, Callable[[Any], Any]], ...] = (
+            ("data-size", "data_size", data_size, _size),
+            ("feature", "label_counts", label_counts, _proportions),
+            ("feature", "feature", feature, _vector),
+        )
+        for entry, name, given, read in parts:
+            if given is None:
+                continue
+            try:
+                told[entry] = read(given(context))
+            except Exception as error:  # whatever the user's function raises; the server logs it under the client's key
+                errors.append(f"{name} failed: {type(error).__name__}: {error}"[:_LONGEST_ERROR])
+        if errors:
+            told[ERRORS] = errors
         return Message(RecordDict({RECORD: ConfigRecord(told)}), reply_to=message)
 
 
@@ -70,8 +85,26 @@ def client_key(node_config: Any) -> str | int | None:
     return None
 
 
-def _proportions(counts: Numbers) -> AnyArray:
+def _size(value: Any) -> int:
+    size = int(value)
+    if size < 0:
+        raise ConfigError(f"data_size must be >= 0, got {size}")
+    return size
+
+
+def _proportions(counts: Numbers) -> list[float]:
+    """Shares of the labels; a message about bad counts does not tell the good ones."""
     values = np.asarray(counts, dtype=np.float64).ravel()
-    if not np.isfinite(values).all() or np.any(values < 0) or values.sum() <= 0:
-        raise ConfigError(f"label_counts must be counts >= 0 with a positive sum, got {values.tolist()}")
-    return np.asarray(values / values.sum())
+    bad = values[~(np.isfinite(values) & (values >= 0))]
+    if len(bad):
+        raise ConfigError(f"label_counts must be counts >= 0 with a positive sum, got {float(bad[0])}")
+    if values.sum() <= 0:
+        raise ConfigError("label_counts must be counts >= 0 with a positive sum, got a sum of 0")
+    return [float(share) for share in values / values.sum()]
+
+
+def _vector(values: Numbers) -> list[float]:
+    vector = np.asarray(values, dtype=np.float64).ravel()
+    if not len(vector) or not np.isfinite(vector).all():
+        raise ConfigError(f"feature must be at least one finite number, got {len(vector)} entries, not all of them finite")
+    return [float(value) for value in vector]

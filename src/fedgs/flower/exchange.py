@@ -1,17 +1,23 @@
 """Messages to nodes and back: every wait has a deadline, and a failure is attributed through the message it replies to."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-__all__ = ["CohortGrid", "DeadlineGrid", "exchange", "pauses", "resend"]
+__all__ = ["CohortGrid", "DeadlineGrid", "Patience", "exchange", "from_client", "pauses", "resend"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.01, 1.0, 1.5
 # A message outlives the wait for its reply a little, so that it is our deadline that ends the wait, and says so.
 _SPARE_SECONDS = 30.0
+# Clients that did not answer the last time are waited for as long again as the others needed; if there are no others, for this
+# share of the deadline.
+_SHORT_WAIT = 0.1
+# Flower's codes for a ClientApp that could not be loaded or raised: the node lives. Other errors come from the SuperLink.
+_APP_ERRORS = (1, 2)
 
 
 def pauses(deadline: float) -> Iterator[None]:
@@ -35,6 +41,7 @@ def exchange(
     timeout: float,
     enough: int | None = None,
     accept: Callable[[Message], bool] | None = None,
+    doubtful: Collection[int] = (),
 ) -> list[Message]:
     """Send messages and gather replies until all have come, `enough` acceptable ones have, or the deadline is over.
 
@@ -44,6 +51,8 @@ def exchange(
         timeout: seconds to wait at most.
         enough: how many acceptable replies suffice; None: all.
         accept: which replies count; None: those without an error.
+        doubtful: node ids that are not waited for until the deadline: only as long again as the others needed, or, where there
+            are no others, for a tenth of the timeout.
 
     Returns:
         All replies that came, error replies too.
@@ -51,10 +60,14 @@ def exchange(
     sent = list(messages)
     if not sent:
         return []
-    waiting = {identifier for identifier in grid.push_messages(sent) if identifier}
+    begun = time.monotonic()
+    pushed = zip(grid.push_messages(sent), sent, strict=False)
+    node_of = {identifier: message.metadata.dst_node_id for identifier, message in pushed if identifier}
+    waiting, trusted = set(node_of), {identifier for identifier, node in node_of.items() if node not in doubtful}
     replies: list[Message] = []
     accepted = 0
-    for _ in pauses(time.monotonic() + timeout):
+    until = None if trusted else begun + timeout * _SHORT_WAIT
+    for _ in pauses(begun + timeout):
         if waiting:
             came = list(grid.pull_messages(list(waiting)))
             waiting -= {reply.metadata.reply_to_message_id for reply in came}
@@ -62,7 +75,39 @@ def exchange(
             accepted += sum(accept(reply) if accept is not None else reply.has_content() for reply in came)
         if not waiting or (enough is not None and accepted >= enough):
             break
+        if not waiting & trusted:
+            now = time.monotonic()
+            until = 2 * now - begun if until is None else until
+            if now >= until:
+                break
     return replies
+
+
+def from_client(reply: Message) -> bool:
+    """Whether the client itself answered, be it with an error, and not the SuperLink in its place."""
+    return bool(reply.has_content() or reply.error.code in _APP_ERRORS)
+
+
+@dataclass(eq=False)
+class Patience:
+    """Requests that some clients never answer: such a client costs the deadline once, not in every round.
+
+    Attributes:
+        silent: node ids that did not answer the last time. They are asked like the others, and waited for only shortly until they
+            answer. A client that is restarted has another node id, and is waited for again.
+    """
+
+    silent: set[int] = field(default_factory=set)
+
+    def exchange(self, grid: Grid, messages: Iterable[Message], *, timeout: float) -> list[Message]:
+        """Like the function `exchange`, for all messages."""
+        sent = list(messages)
+        replies = exchange(grid, sent, timeout=timeout, doubtful=self.silent)
+        answered = {reply.metadata.reply_to_message_id for reply in replies if from_client(reply)}
+        for message in sent:
+            node = message.metadata.dst_node_id
+            (self.silent.discard if message.metadata.message_id in answered else self.silent.add)(node)
+        return replies
 
 
 def resend(message: Message, *, timeout: float, group: str) -> Message:
@@ -80,14 +125,14 @@ class ForwardingGrid(Grid):  # type: ignore[misc, unused-ignore]
     def __getattr__(self, name: str) -> object:
         return getattr(self._grid, name)
 
-    def set_run(self, *arguments: object, **named: object) -> None:
+    def set_run(self, *arguments: Any, **named: Any) -> None:
         self._grid.set_run(*arguments, **named)
 
     @property
-    def run(self) -> object:
+    def run(self) -> Any:
         return self._grid.run
 
-    def create_message(self, *arguments: object, **named: object) -> Message:
+    def create_message(self, *arguments: Any, **named: Any) -> Message:
         return self._grid.create_message(*arguments, **named)
 
     def get_node_ids(self) -> Iterable[int]:

@@ -1,20 +1,19 @@
-"""A round on its way: what was sent to whom, what came back, what went wrong, and how long it took."""
+"""A round on its way: what was sent to whom, what came back, and how long it took."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
-from flwr.serverapp import Grid
+from flwr.app import Message
 
-from fedgs.arrays import AnyArray
+from fedgs.arrays import AnyArray, FloatArray
 from fedgs.clients import Selection, View
-from fedgs.flower.exchange import exchange, resend
-from fedgs.flower.replies import LOSSES, Reply, examined, first_metric
+from fedgs.flower.replies import Reply, examined
+from fedgs.flower.roster import Key
+from fedgs.records import Record
 
-__all__ = ["InFlight", "asked_losses"]
+__all__ = ["InFlight"]
 
 
 @dataclass(eq=False)
@@ -27,8 +26,9 @@ class InFlight:
     available: list[int] = field(default_factory=list)
     messages: dict[int, Message] = field(default_factory=dict)  # row -> message
     replies: dict[int, Reply] = field(default_factory=dict)  # row -> its reply with the verdict
-    events: list[dict[str, Any]] = field(default_factory=list)
+    limit: int | None = None  # M of the round
     gave_up: bool = False
+    why: str = ""  # it was given up
     seconds: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
     _rows: dict[str, int] = field(default_factory=dict)
@@ -40,34 +40,40 @@ class InFlight:
             self._rows = {identifier: row for row, identifier in identifiers.items() if identifier}
         return self._rows.get(reply.metadata.reply_to_message_id)
 
+    def accepts(self, message: Message, *, weighted_by_key: str) -> bool:
+        """Whether a training reply is good on its own; the verdict is kept."""
+        row = self.row_of(message)
+        if row is None:
+            return False
+        if row not in self.replies:
+            self.replies[row] = examined(message, weighted_by_key=weighted_by_key, sent=self.sent)
+        return self.replies[row].refused is None
+
     def lap(self, phase: str) -> None:
         """Book the seconds since the last lap under `phase`."""
         now = time.perf_counter()
         self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self.started
         self.started = now
 
+    def record(self, round: int, keys: Sequence[Key], weights: FloatArray, metrics: Mapping[str, Any]) -> Record:
+        """What came out of the round.
 
-def asked_losses(
-    grid: Grid,
-    inner: Any,
-    *,
-    arrays: ArrayRecord,
-    nodes: Mapping[int, int],
-    rows: Iterable[int],
-    config: ConfigRecord,
-    timeout: float,
-) -> dict[int, float]:
-    """Row -> local loss of the current model, for a sampler that asks for losses; NaN for a client that told none in time.
-
-    The clients are asked through their own `evaluate` handler; the configuration says under "loss-on" which part is meant.
-    """
-    content = RecordDict({inner.arrayrecord_key: arrays, inner.configrecord_key: config})
-    group = str(config["server-round"])
-    messages = {row: resend(Message(content, nodes[row], MessageType.EVALUATE), timeout=timeout, group=group) for row in rows}
-    flight, losses = InFlight(messages=messages), dict.fromkeys(messages, np.nan)
-    for message in exchange(grid, messages.values(), timeout=timeout):
-        row = flight.row_of(message)
-        loss = first_metric(examined(message, weighted_by_key=inner.weighted_by_key, sent=None).metrics, LOSSES)
-        if row is not None and loss is not None:
-            losses[row] = loss
-    return losses
+        Args:
+            round: t.
+            keys: client keys by row.
+            weights: (m,) of the cohort.
+            metrics: of the model before the round's update.
+        """
+        chosen = self.selection
+        return Record(
+            round=round,
+            available=[keys[row] for row in self.available],
+            num_available=len(self.available),
+            cohort=[] if chosen is None else [keys[row] for row in chosen.clients.tolist()],
+            draws=None if chosen is None or chosen.draws is None else chosen.draws.tolist(),
+            weights=weights.tolist(),
+            selection_status="skipped" if chosen is None else chosen.status,
+            selection_objective=None if chosen is None else chosen.objective,
+            selection_upper_bound=None if chosen is None else chosen.upper_bound,
+            **metrics,
+        )

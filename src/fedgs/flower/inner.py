@@ -13,6 +13,7 @@ from flwr.serverapp import strategy as flower_strategies
 
 from fedgs.arrays import AnyArray
 from fedgs.errors import ConfigError
+from fedgs.flower.journal import without_sampling_lines
 
 __all__ = ["Inner", "restored_arrays", "saved_arrays"]
 
@@ -67,10 +68,11 @@ class Inner:
 
     @contextmanager
     def undisturbed(self) -> Iterator[Any]:
-        """The strategy, for a call whose stock sampling would draw from Python's global generator."""
+        """The strategy, for a call whose stock sampling would draw from Python's global generator and log what it took."""
         state = random.getstate()
         try:
-            yield self.strategy
+            with without_sampling_lines():
+                yield self.strategy
         finally:
             random.setstate(state)
 

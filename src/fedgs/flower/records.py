@@ -1,10 +1,14 @@
 """A deployment's records, in the form of a simulated run's: tables, figures and pages read both.
 
 Beside `rounds.jsonl` and `timings.jsonl` the folder holds `events.jsonl`: what went wrong, one JSON object a line with `round`,
-`client` (its key or null), `event` ("failed", "refused", "silent", "gave_up", "feature") and `detail`.
+`client` (its key or null), `event` and `detail`; and `request` ("evaluate", "losses", "describe") where it is not about training.
+Events are "failed" (the client raised), "refused" (its answer does not fit), "silent" (no answer in time), "feature" (its feature
+does not fit), "describe" (a function given to `describe` failed), "incomplete" (a validation loss of fewer clients than were
+asked), "empty" (the sampler selected none) and "gave_up".
 """
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -12,11 +16,15 @@ from typing import Any
 
 from fedgs.arrays import AnyArray
 from fedgs.clients import Clients
+from fedgs.errors import OutputError
 from fedgs.records import Record, RunFolder
 from fedgs.registry import table
 from fedgs.sampling.base import Sampler
 
 __all__ = ["DeploymentRecords", "Event"]
+
+_logger = logging.getLogger(__name__)
+_LINES = ("rounds.jsonl", "timings.jsonl", "events.jsonl")
 
 Event = Mapping[str, Any]
 
@@ -27,46 +35,149 @@ class DeploymentRecords:
     Args:
         path: the folder, or None.
         sampler: what selects.
-        training: how many are selected: `cohort_limit` or `proportion`.
+        training: how many are selected (`cohort_limit` or `proportion`), and other settings of the deployment.
         seed: of the selection.
     """
 
     def __init__(self, path: str | Path | None, sampler: Sampler, *, training: Mapping[str, Any], seed: int) -> None:
         self._folder = None if path is None else RunFolder(Path(path))
-        self._config = {
+        self._config: dict[str, Any] = {
             "data": {"name": "deployment"},
             "availability": {"name": "deployment"},
             "method": table(sampler),
             "training": dict(training),
             "seed": seed,
-            "run": {"engine": "flower", "versions": {name: version(name) for name in ("fedgs", "flwr", "numpy")}},
+            "run": {
+                "engine": "flower",
+                "data_title": "Flower clients",
+                "versions": {name: version(name) for name in ("fedgs", "flwr", "numpy")},
+            },
         }
         self._written: tuple[object, ...] = ()
 
-    def begin(self, round: int) -> None:
-        """Start a folder (round 0), or go on in it: lines of rounds from `round` on are cut off, since they are redone."""
+    def check(self, round: int, run_id: str, *, beside: Path | None = None) -> None:
+        """Refuse a folder whose content is not this deployment's, before anything is written.
+
+        Args:
+            round: t, the round that the deployment goes on with.
+            run_id: of the deployment's state.
+            beside: a file of the deployment's own that may be in the folder.
+
+        Raises:
+            OutputError: a folder with other content, or without the records before round t.
+        """
         if self._folder is None:
             return
+        path = self._folder.path
+        if path.exists() and not path.is_dir():
+            raise OutputError(f"records must be a folder, got the file {path}")
+        entries = sorted(path.iterdir()) if path.is_dir() else []
+        own = None if beside is None else beside.resolve()
+        names = [entry.name for entry in entries if not entry.name.startswith(".") and entry.resolve() != own]
+        if self._folder.exists():
+            self._check_owner(run_id)
+        elif names:
+            raise OutputError(
+                f"records must be a new or empty folder, got {path}, which holds {names[0]!r} and no deployment's records; "
+                "choose another folder"
+            )
+        for name in _LINES:
+            self._size_before(name, round)  # raises for a damaged line
+        written = self._rounds_written()
+        if written < round:
+            raise OutputError(
+                f"records must be the folder with the records of the {round} rounds before the state that was loaded; {path} "
+                f"holds {written} of them"
+            )
+
+    def _check_owner(self, run_id: str) -> None:
+        assert self._folder is not None
+        path = self._folder.path
+        try:
+            about = self._folder.config().get("run", {})
+            engine, owner = about.get("engine"), about.get("fingerprint", "")
+        except (OutputError, AttributeError):
+            raise OutputError(
+                f"records must be a new or empty folder, got {path}, whose config.toml cannot be read; choose another folder"
+            ) from None
+        if engine != "flower":
+            raise OutputError(
+                f"records must be a new or empty folder, got {path}, which holds a simulated run; choose another folder"
+            )
+        if owner != run_id:
+            raise OutputError(
+                f"records must be a new or empty folder, got {path}, which holds {self._rounds_written()} round(s) of another "
+                "deployment; choose another folder, or continue that deployment with load_state(...)"
+            )
+
+    def _rounds_written(self) -> int:
+        """How many rounds have a whole record of a cohort, from round 0 on."""
+        assert self._folder is not None
+        if not self._folder.size("rounds.jsonl"):
+            return 0
+        return sum(record.cohort is not None for record in self._folder.records())
+
+    def begin(self, round: int, run_id: str, *, rounds: int) -> None:
+        """Start a folder, or go on in it: lines of rounds from `round` on are cut off, since they are redone.
+
+        Args:
+            round: t, see `check`, which is called first.
+            run_id: of the deployment's state.
+            rounds: T, the number of rounds when this start is over.
+        """
+        self._config["training"] = {**self._config["training"], "rounds": rounds}
+        if run_id:
+            self._config["run"]["fingerprint"] = run_id
+        if self._folder is None:
+            return
+        sizes = {name: self._size_before(name, round) for name in _LINES}
         self._folder.path.mkdir(parents=True, exist_ok=True)
-        for name in ("rounds.jsonl", "timings.jsonl", "events.jsonl"):
-            self._folder.truncate(name, self._size_before(name, round))
+        again = self._rounds_written() - round
+        if again > 0:
+            _logger.warning("%d record(s) from round %d on are replaced in %s: they are redone", again, round, self._folder.path)
+        self._folder.write_config(self._config)
+        self._folder.write_failure(None)
+        for name, size in sizes.items():
+            self._folder.truncate(name, size)
 
     def add(self, record: Record, seconds: Mapping[str, float] | None, events: Sequence[Event]) -> None:
         """Append one round."""
         if self._folder is None:
             return
-        self._folder.append("events.jsonl", [json.dumps(event) for event in events])
+        self.add_events(events)
         self._folder.append("rounds.jsonl", [record.to_json()])
         if seconds is not None:
             line = {"round": record.round, **{phase: round(value, 6) for phase, value in seconds.items()}}
             self._folder.append("timings.jsonl", [json.dumps(line)])
 
-    def describe(self, clients: Clients, memory: Mapping[str, AnyArray], *, last: bool = False) -> None:
-        """Write the clients and the memory where somebody or the memory is new, and at the end, when sizes may have changed."""
-        kept = (clients.names, *memory.values())
-        same = len(kept) == len(self._written) and kept[0] == self._written[0]
-        same = same and all(new is old for new, old in zip(kept[1:], self._written[1:], strict=True))
+    def add_events(self, events: Sequence[Event]) -> None:
+        """Append events."""
+        if self._folder is not None:
+            self._folder.append("events.jsonl", [json.dumps(event) for event in events])
+
+    def fail(self, round: int, error: Exception) -> None:
+        """Write why the deployment ended early; a later start removes it."""
+        if self._folder is not None and self._folder.exists():
+            self._folder.write_failure({"round": round, "client": None, "error": f"{type(error).__name__}: {error}"})
+
+    def describe(
+        self, clients: Clients, memory: Mapping[str, AnyArray], *, cohort_limit: int | None = None, last: bool = False
+    ) -> None:
+        """Write the clients and the memory where somebody or the memory is new, and at the end, when sizes may have changed.
+
+        Args:
+            clients: everybody met so far.
+            memory: the sampler's.
+            cohort_limit: M of the round, or None where none was selected.
+            last: whether it is written in any case.
+        """
+        if cohort_limit is not None:
+            self._config["run"]["cohort_limit"] = cohort_limit
+        kept = (clients.names, self._config["run"].get("cohort_limit"), *memory.values())
+        same = len(kept) == len(self._written) and kept[:2] == self._written[:2]
+        same = same and all(new is old for new, old in zip(kept[2:], self._written[2:], strict=True))
         if self._folder is not None and (last or not same):
+            self._config["run"]["num_clients"] = len(clients)
             self._folder.create(self._config, clients, memory)
             self._written = kept
 
@@ -76,7 +187,12 @@ class DeploymentRecords:
         size = 0
         if path.is_file():
             for line in path.read_bytes().splitlines(keepends=True):
-                if not line.endswith(b"\n") or json.loads(line)["round"] >= round:
+                if not line.endswith(b"\n"):
                     break
+                try:
+                    if json.loads(line)["round"] >= round:
+                        break
+                except (ValueError, KeyError, TypeError):
+                    raise OutputError(f"{path} holds a line that is no {name} of a deployment: {line[:60]!r}") from None
                 size += len(line)
         return size

@@ -11,7 +11,7 @@ from flwr.app import ArrayRecord, Message
 
 from fedgs.arrays import AnyArray
 
-__all__ = ["ACCURACIES", "LOSSES", "Reply", "arrays_of", "examined", "finite", "first_metric", "refuse_unlike"]
+__all__ = ["ACCURACIES", "LOSSES", "Reply", "arrays_of", "examined", "finite", "first_metric", "loss_problem", "refuse_unlike"]
 
 
 # Under which names a loss or an accuracy is looked for in metrics, in this order.
@@ -116,4 +116,17 @@ def first_metric(metrics: Mapping[str, Any] | None, names: Sequence[str]) -> flo
         value = (metrics or {}).get(name)
         if isinstance(value, int | float) and math.isfinite(value):
             return float(value)
+    return None
+
+
+def loss_problem(metrics: Mapping[str, Any]) -> str | None:
+    """Why a reply's loss would spoil an average: it is NaN or inf. None where it is a number, or where there is none.
+
+    >>> loss_problem({"eval_loss": float("nan")}), loss_problem({"eval_loss": 0.5})
+    ("its 'eval_loss' is nan", None)
+    """
+    for name in LOSSES:
+        value = metrics.get(name)
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"its {name!r} is {value}"
     return None

@@ -1,7 +1,7 @@
 """What a deployment can be told, checked when the strategy is made."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -22,11 +22,19 @@ class Settings(Variant):
         sufficient_replies: a round is over as soon as so many good replies have come (the whole cohort's, if it is smaller), and
             given up if fewer come in time. None: it waits for the whole cohort and makes do with what came in time.
         connect_timeout: seconds to wait for `min_connected`; then the round is given up and the model kept.
+        describe: whether every node is asked once which client it is. False: no node is asked, and a client is known by its
+            node's public key or its node id.
+        describe_timeout: seconds that a round waits for nodes that are asked for the first time, at most `connect_timeout`. A
+            node that does not answer is asked again, at growing intervals, and no later round waits for it.
         reply_timeout: seconds to wait for replies (`start(timeout=...)` may shorten it).
+        evaluate_timeout: seconds to wait for the clients' evaluation, and for the losses that a sampler asks for, at most
+            `reply_timeout`. A client that did not answer is waited for only shortly until it answers again.
+        max_idle_rounds: the deployment ends with an error after so many rounds in a row without a usable reply. None: never.
         newcomer_count: the count a newcomer starts with: the "mean" of the others, rounded, or "zero".
         seed: of the selection, >= 0: the same seed and the same availability give the same cohorts as the simulator.
-        records: folder for records that `fedgs table` and `fedgs report` read, or None.
-        state: file that the state is saved to after every round, or None.
+        records: folder for records that `fedgs table` and `fedgs report` read, or None. It must be new or empty, or hold the
+            records of the deployment that `load_state` continues.
+        state: file that the state is saved to after every round, or None. It must be new, or hold the state of this deployment.
 
     >>> Settings(cohort_limit=5).connect_timeout
     600.0
@@ -37,8 +45,21 @@ class Settings(Variant):
     min_connected: int | None = Field(default=None, ge=1)
     sufficient_replies: int | None = Field(default=None, ge=1)
     connect_timeout: Seconds = 600.0
+    describe: bool = True
+    describe_timeout: Seconds = 60.0
     reply_timeout: Seconds = 3600.0
+    evaluate_timeout: Seconds = 120.0
+    max_idle_rounds: int | None = Field(default=10, ge=1)
     newcomer_count: Literal["mean", "zero"] = "mean"
     seed: int = Field(default=0, ge=0)
     records: str | Path | None = None
     state: str | Path | None = None
+
+    def limits(self) -> dict[str, Any]:
+        """The settings that a record of the deployment names: everything but the seed and the places.
+
+        >>> "reply_timeout" in Settings().limits(), "state" in Settings().limits()
+        (True, False)
+        """
+        left_out = {"cohort_limit", "seed", "records", "state"}
+        return {name: value for name, value in self.model_dump(exclude=left_out).items() if value is not None}

@@ -1,8 +1,9 @@
 """A Flower strategy that selects clients with a sampler and leaves configuring and aggregating to another strategy."""
 
+import dataclasses
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +12,23 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, Met
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fedgs import rng
 from fedgs.arrays import FloatArray
-from fedgs.clients import Clients, View
-from fedgs.errors import ConfigError
+from fedgs.clients import Clients
+from fedgs.errors import ConfigError, RunError
+from fedgs.flower.arrivals import connected
 from fedgs.flower.directory import Directory
-from fedgs.flower.exchange import CohortGrid, DeadlineGrid, exchange, pauses, resend
-from fedgs.flower.features import Responses
-from fedgs.flower.flight import InFlight, asked_losses
+from fedgs.flower.evaluation import ClientEvaluation
+from fedgs.flower.exchange import CohortGrid, DeadlineGrid, exchange, resend
+from fedgs.flower.features import Parameters, Responses
+from fedgs.flower.flight import InFlight
 from fedgs.flower.inner import Inner, restored_arrays, saved_arrays
+from fedgs.flower.journal import Journal, Request, listed
 from fedgs.flower.records import DeploymentRecords
-from fedgs.flower.replies import ACCURACIES, LOSSES, Reply, arrays_of, examined, finite, first_metric, refuse_unlike
+from fedgs.flower.replies import ACCURACIES, LOSSES, Reply, arrays_of, finite, first_metric, refuse_unlike
 from fedgs.flower.roster import Key
 from fedgs.flower.selector import Selector
 from fedgs.flower.settings import Settings
-from fedgs.flower.state import read_state, write_state
+from fedgs.flower.state import read_state, refuse_foreign_state, write_state
 from fedgs.records import Record
 from fedgs.registry import build, table
 from fedgs.sampling.base import Sampler
@@ -33,7 +36,6 @@ from fedgs.sampling.base import Sampler
 __all__ = ["SampledStrategy"]
 
 _logger = logging.getLogger(__name__)
-_DESCRIBE_SECONDS = 60.0  # how long a round waits for nodes it meets for the first time, at most `connect_timeout`
 
 
 class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
@@ -50,8 +52,10 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         clients: a federation that is known beforehand: keys, data sizes and, for the graph, label counts or features. Its order
             is the order of the rows. None: clients are met as they come.
         responses: for `graph.similarity = "functional"`: local model by name -> (d,) its mean response to a noise batch.
+        parameters: for `graph.similarity = "update"`: which arrays of the model are parameters, as names or a function of a name.
+            None: the floating-point arrays except running_mean, running_var and num_batches_tracked.
         settings: see `fedgs.flower.settings.Settings`: cohort_limit, min_connected, sufficient_replies, connect_timeout,
-            reply_timeout, newcomer_count, seed, records, state.
+            describe, describe_timeout, reply_timeout, evaluate_timeout, max_idle_rounds, newcomer_count, seed, records, state.
 
     Raises:
         ConfigError: a strategy that ignores weights or chooses by itself, a sampler that cannot work here, a bad setting.
@@ -68,6 +72,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         *,
         clients: Clients | None = None,
         responses: Responses | None = None,
+        parameters: Parameters | None = None,
         **settings: Any,
     ) -> None:
         self._inner = Inner.of(inner)
@@ -81,15 +86,22 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             newcomer=self._settings.newcomer_count,
             clients=clients,
             responses=responses,
+            parameters=parameters,
         )
-        self._directory = Directory()
-        limit = self._settings.cohort_limit
-        training = {"proportion": float(self._inner.fraction_train)} if limit is None else {"cohort_limit": limit}
-        self._records = DeploymentRecords(self._settings.records, chosen, training=training, seed=self._settings.seed)
+        own = self._settings
+        self._directory = Directory(timeout=min(own.describe_timeout, own.connect_timeout), asks=own.describe)
+        limit = own.cohort_limit
+        size = {"proportion": float(self._inner.fraction_train)} if limit is None else {"cohort_limit": limit}
+        aggregation = {"strategy": type(inner).__name__, "fraction_evaluate": float(self._inner.fraction_evaluate)}
+        self._records = DeploymentRecords(own.records, chosen, training={**size, **own.limits(), **aggregation}, seed=own.seed)
         self._metrics: dict[int, dict[str, Any]] = {}
         self._now = InFlight()
-        self._evaluating = InFlight()
-        self._reply_timeout = self._settings.reply_timeout
+        self._idle = 0  # rounds in a row without a usable reply
+        self._journal = Journal()
+        self._evaluation = ClientEvaluation(
+            self._inner, self._selector, self._journal, timeout=min(own.evaluate_timeout, own.reply_timeout)
+        )
+        self._reply_timeout = own.reply_timeout
 
     @property
     def round(self) -> int:
@@ -107,10 +119,11 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         return dict(zip(self._selector.roster.keys, self._selector.roster.answers.tolist(), strict=True))
 
     def summary(self) -> None:
-        """Log what is selected how, then the inner strategy's own summary."""
+        """Log what is selected how, then the inner strategy's own summary without its choice of nodes."""
         told = ", ".join(f"{name}={value}" for name, value in table(self._selector.sampler).items() if name != "name")
-        _logger.info("sampler %s (%s), %s", self._selector.sampler.name, told, self._settings)
-        self._inner.strategy.summary()
+        _logger.info("sampler %s (%s), %s", self._sampler_name(), told, self._settings)
+        with self._inner.undisturbed() as inner:
+            inner.summary()
 
     def start(
         self,
@@ -125,10 +138,16 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         """Run `num_rounds` more rounds; arguments and result are those of Flower's strategies.
 
         `evaluate_fn` is called with the number of rounds done, those before a restart included.
+
+        Raises:
+            OutputError: `records` or `state` holds something that is not of this deployment; nothing has been written.
+            RunError: `max_idle_rounds` rounds in a row brought no usable reply, or two live nodes have one client key; records
+                and state have been written.
         """
-        self._reply_timeout = min(timeout, self._settings.reply_timeout)
-        self._records.begin(self.round)
-        before = self.round
+        before, own = self.round, self._settings
+        self._reply_timeout = min(timeout, own.reply_timeout)
+        self._evaluation.timeout = min(own.evaluate_timeout, self._reply_timeout)
+        self._idle, self._journal.last = 0, before + num_rounds
 
         def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
             assert evaluate_fn is not None
@@ -140,13 +159,42 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
 
         asking = DeadlineGrid(grid, self._exchange)
         observed = evaluate if evaluate_fn is not None else None
-        result = super().start(asking, initial_arrays, num_rounds, self._reply_timeout, train_config, evaluate_config, observed)
+        with self._journal.heard():
+            self._open(initial_arrays, rounds=before + num_rounds)
+            if before:
+                _logger.info("going on after %d rounds: Flower's ROUND 1/%d is round %d", before, num_rounds, before + 1)
+            try:
+                result = super().start(
+                    asking, initial_arrays, num_rounds, self._reply_timeout, train_config, evaluate_config, observed
+                )
+            except Exception as error:
+                self._records.add_events(self._journal.taken())
+                self._describe(last=True)
+                self._records.fail(self.round, error)
+                raise
+            if self._idle:
+                _logger.warning(
+                    "the last %d round(s) brought no usable reply: the model is that of round %d",
+                    self._idle,
+                    self.round - self._idle,
+                )
         if not result.arrays:
             result.arrays = initial_arrays
-        self._records.add(Record(round=self.round, **self._metrics.get(self.round, {})), None, [])
-        if len(self._selector.roster):
-            self._records.describe(self._selector.clients(), self._selector.state.memory, last=True)
+        self._records.add(Record(round=self.round, **self._metrics.get(self.round, {})), None, self._journal.taken())
+        self._describe(last=True)
         return result
+
+    def _open(self, initial_arrays: ArrayRecord, *, rounds: int) -> None:
+        """Check what was given and where it goes, then begin the files."""
+        own, state = self._settings, self._selector.state
+        self._selector.check_model(arrays_of(initial_arrays))
+        kept = None if own.state is None else Path(own.state)
+        if kept is not None:
+            refuse_foreign_state(kept, state.run_id)
+        self._records.check(self.round, state.run_id, beside=kept)
+        if kept is not None and not kept.exists():
+            self.save_state(kept)  # before the records: a restart finds the run id that they are marked with
+        self._records.begin(self.round, state.run_id, rounds=rounds)
 
     # --- one round of training -------------------------------------------------------------------------------------------------
 
@@ -158,11 +206,25 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         if now.gave_up:
             return []
         view = self._selector.view(np.array(now.available, dtype=np.int64), self._cohort_limit())
-        view = self._with_losses(grid, view, nodes, arrays)
-        if now.gave_up:
+        now.limit = view.cohort_limit
+        view = self._evaluation.with_losses(grid, view, nodes, arrays)
+        if len(view.available) == 0:
+            self._give_up("no client told its loss", clients=self._names(now.available))
             return []
         now.view, now.selection = view, self._selector.select(view)
         cohort = [nodes[row] for row in now.selection.clients.tolist()]
+        self._journal.line(
+            self.round,
+            "%s selects %d of %d available clients: %s",
+            self._sampler_name(),
+            len(cohort),
+            len(now.available),
+            listed(self._names(now.selection.clients.tolist())),
+        )
+        if not cohort:
+            self._event("empty", None, f"the sampler selected none of {len(view.available)} available clients; the model stays")
+            now.lap("select")
+            return []
         with self._inner.undisturbed() as inner:
             made = list(inner.configure_train(self.round + 1, arrays, config, CohortGrid(grid, cohort)))
         now.messages = self._addressed(made, {nodes[row]: row for row in now.selection.clients.tolist()})
@@ -176,32 +238,30 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         good = self._good_replies(replies)
         arrays, metrics, weights = None, None, np.zeros(0 if now.selection is None else len(now.selection.clients))
         needed = self._enough(len(now.messages)) if self._settings.sufficient_replies is not None else 1
-        if now.selection is not None and len(good) < needed:
+        chosen = now.selection is not None and len(now.selection.clients) > 0
+        if chosen and len(good) < needed:
             silent = self._names(row for row in now.messages if row not in good)
             self._give_up(f"{needed} good replies are needed, {len(good)} came; missing: {silent}", clients=silent)
-        elif now.selection is not None:
+        elif chosen:
             arrays, metrics, weights = self._average(good)
+        if chosen:
+            self._journal.line(self.round, "%d of %d selected clients replied usefully", len(good), len(weights))
+        self._idle = 0 if arrays is not None else self._idle + now.gave_up
         self._finish_round(arrays, weights)
+        if self._idle and self._idle == self._settings.max_idle_rounds:
+            raise RunError(
+                f"the last {self._idle} rounds brought no usable reply (max_idle_rounds = {self._settings.max_idle_rounds}), the "
+                f"last of them: {now.why}; {self.round} rounds are done, and load_state continues after them"
+            )
         return arrays, metrics
 
     def _connected(self, grid: Grid) -> dict[int, int]:
         """Row -> node id of the clients on line, once enough are; gives up at the deadline."""
         settings = self._settings
         needed = settings.min_connected if settings.min_connected is not None else max(1, self._inner.min_available_nodes)
-        begun = time.monotonic()
-        found: dict[Key, int] = {}
-        for _ in pauses(begun + settings.connect_timeout):
-            describe_by = min(begun + settings.connect_timeout, time.monotonic() + _DESCRIBE_SECONDS)
-            found, descriptions = self._directory.resolve(grid, grid.get_node_ids(), deadline=describe_by)
-            for told in descriptions:
-                why = self._selector.meet(told.key, size=told.data_size, feature=told.feature)
-                if why is not None:
-                    self._event("feature", told.key, why)
-            if len(found) >= needed:
-                break
-        else:
-            names = ", ".join(repr(key) for key in found) or "none"
-            why = f"after {settings.connect_timeout:g} s: {needed} clients must be connected, {len(found)} are ({names})"
+        timeout = settings.connect_timeout
+        found, why = connected(grid, self._directory, self._selector, self._journal, needed=needed, timeout=timeout)
+        if why is not None:
             self._give_up(why, clients=list(found))
         return {self._selector.roster.admit(key): node for key, node in found.items()}
 
@@ -211,31 +271,6 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             return self._settings.cohort_limit
         share = int(self._inner.fraction_train * len(self._selector.roster) + 1e-9)
         return max(1, share, self._inner.min_train_nodes)
-
-    def _with_losses(self, grid: Grid, view: View, nodes: Mapping[int, int], arrays: ArrayRecord) -> View:
-        """The view with the losses of the clients that the sampler asks for; those that do not tell are not selectable."""
-        asked = self._selector.loss_candidates(view)
-        if asked is None:
-            return view
-        loss_on = str(getattr(self._selector.sampler, "loss_on", ""))
-        told = asked_losses(
-            grid,
-            self._inner.strategy,
-            arrays=arrays,
-            nodes=nodes,
-            rows=asked.tolist(),
-            config=ConfigRecord({"server-round": self.round + 1, "loss-on": loss_on}),
-            timeout=self._reply_timeout,
-        )
-        losses = np.full(len(view.clients), np.nan)
-        losses[list(told)] = list(told.values())
-        silent = asked[np.isnan(losses[asked])]
-        for row in silent.tolist():
-            self._event("silent", self._selector.roster.keys[row], "it was asked for its loss and told none")
-        available = view.available[~np.isin(view.available, silent)]
-        if len(available) == 0:
-            self._give_up("no client told its loss", clients=self._names(silent.tolist()))
-        return View(view.round, view.clients, available, view.counts, view.cohort_limit, losses, view.memory)
 
     def _addressed(self, made: Sequence[Message], row_of: Mapping[int, int]) -> dict[int, Message]:
         """The messages by row, with a life that fits the deadline."""
@@ -251,27 +286,19 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         training = bool(sent) and sent[0].metadata.message_type.startswith(MessageType.TRAIN)
         limit = self._reply_timeout if timeout is None else min(timeout, self._reply_timeout)
         if not training:
-            return exchange(grid, sent, timeout=limit)
-        return exchange(grid, sent, timeout=limit, enough=self._enough(len(sent)), accept=self._accepts)
+            return self._evaluation.exchange(grid, sent)
+        accept = partial(self._now.accepts, weighted_by_key=self._inner.strategy.weighted_by_key)
+        return exchange(grid, sent, timeout=limit, enough=self._enough(len(sent)), accept=accept)
 
     def _enough(self, cohort_size: int) -> int:
         wanted = self._settings.sufficient_replies
         return cohort_size if wanted is None else min(wanted, cohort_size)
 
-    def _accepts(self, message: Message) -> bool:
-        """Whether a training reply is good on its own; the verdict is kept."""
-        row = self._now.row_of(message)
-        if row is None:
-            return False
-        if row not in self._now.replies:
-            self._now.replies[row] = examined(message, weighted_by_key=self._inner.strategy.weighted_by_key, sent=self._now.sent)
-        return self._now.replies[row].refused is None
-
     def _good_replies(self, replies: Iterable[Message]) -> dict[int, Reply]:
         """Row -> reply that may enter the average, in the order of the rows; the others are reported by client."""
         now = self._now
         for message in replies:
-            self._accepts(message)
+            now.accepts(message, weighted_by_key=self._inner.strategy.weighted_by_key)
         refuse_unlike([now.replies[row] for row in sorted(now.replies) if now.replies[row].refused is None])
         for row in now.messages:
             key, reply = self._selector.roster.keys[row], now.replies.get(row)
@@ -304,25 +331,12 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
     def _finish_round(self, arrays: ArrayRecord | None, weights: FloatArray) -> None:
         """Write the record and the state; the next round begins."""
         now, state, keys = self._now, self._selector.state, self._selector.roster.keys
-        selection = now.selection
-        record = Record(
-            round=state.round,
-            available=[keys[row] for row in now.available],
-            num_available=len(now.available),
-            cohort=[] if selection is None else self._names(selection.clients.tolist()),
-            draws=None if selection is None or selection.draws is None else selection.draws.tolist(),
-            weights=weights.tolist(),
-            selection_status="skipped" if selection is None else selection.status,
-            selection_objective=None if selection is None else selection.objective,
-            selection_upper_bound=None if selection is None else selection.upper_bound,
-            **self._metrics.get(state.round, {}),
-        )
+        record = now.record(state.round, keys, weights, self._metrics.get(state.round, {}))
         state.model = now.sent if arrays is None else arrays_of(arrays)
         state.round += 1
-        if keys:
-            self._records.describe(self._selector.clients(), state.memory)
+        self._describe()
         now.lap("aggregate")
-        self._records.add(record, now.seconds, now.events)
+        self._records.add(record, now.seconds, self._journal.taken())
         if self._settings.state is not None:
             self.save_state(self._settings.state)
 
@@ -330,31 +344,14 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
         """As many of the connected clients as `inner` was set to evaluate with, drawn by the seed; never waits."""
-        nodes = self._directory.listed(grid.get_node_ids())
-        wanted = max(int(len(nodes) * self._inner.fraction_evaluate), self._inner.min_evaluate_nodes)
-        if self._inner.fraction_evaluate == 0.0 or not nodes:
-            return []
-        rows = np.array(sorted(self._selector.roster.admit(key) for key in nodes), dtype=np.int64)
-        if wanted < len(rows):
-            generator = rng.stream(self._settings.seed, "flower-evaluate", self.round)
-            rows = np.sort(generator.choice(rows, size=wanted, replace=False))
-        chosen = {nodes[self._selector.roster.keys[row]]: row for row in rows.tolist()}
-        with self._inner.undisturbed() as inner:
-            made = list(inner.configure_evaluate(self.round, arrays, config, CohortGrid(grid, list(chosen))))
-        self._evaluating = InFlight(messages=self._addressed(made, chosen))
-        return list(self._evaluating.messages.values())
+        return self._evaluation.configure(self._directory.listed(grid.get_node_ids()), arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The inner strategy's answer for the replies that fit; a client without examples is left out."""
-        key = self._inner.strategy.weighted_by_key
-        checked = [examined(reply, weighted_by_key=key, sent=None) for reply in replies]
-        refuse_unlike([reply for reply in checked if reply.refused is None])
-        good = [reply.message for reply in checked if reply.refused is None]
-        if not good:
-            return None
-        with self._inner.undisturbed() as inner:
-            metrics: MetricRecord | None = inner.aggregate_evaluate(self.round, good)
-        self._note(self.round, valid_loss=first_metric(metrics, LOSSES))
+        metrics = self._evaluation.aggregate(replies)
+        if metrics is not None:
+            self._note(self.round, valid_loss=first_metric(metrics, LOSSES))
+        self._records.add_events(self._journal.taken())
         return metrics
 
     # --- state -----------------------------------------------------------------------------------------------------------------
@@ -362,9 +359,8 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
     def save_state(self, path: str | Path) -> None:
         """Write what a restarted ServerApp needs: counts, answers, features, keys, sizes, round, seed, and the model."""
         state = self._selector.state
-        saved = type(state)(
-            state.seed, state.round, state.roster, self._selector.saved_memory(), state.model, saved_arrays(self._inner.strategy)
-        )
+        memory, carried = self._selector.saved_memory(), saved_arrays(self._inner.strategy)
+        saved = dataclasses.replace(state, memory=memory, optimizer=carried)
         write_state(Path(path), saved, sampler=table(self._selector.sampler))
 
     def load_state(self, path: str | Path) -> ArrayRecord | None:
@@ -380,15 +376,20 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
 
     # --- small things ----------------------------------------------------------------------------------------------------------
 
-    def _give_up(self, why: str, clients: Sequence[Key]) -> None:
-        self._now.gave_up = True
-        _logger.warning("round %d: gave up, the model stays: %s", self.round, why)
-        gave_up = {"round": self.round, "client": None, "event": "gave_up", "detail": why, "clients": list(clients)}
-        self._now.events.append(gave_up)
+    def _describe(self, *, last: bool = False) -> None:
+        if len(self._selector.roster):
+            limit = self._now.limit
+            self._records.describe(self._selector.clients(), self._selector.state.memory, cohort_limit=limit, last=last)
 
-    def _event(self, kind: str, client: Key, detail: str) -> None:
-        _logger.warning("round %d: client %r %s: %s", self.round, client, kind, detail)
-        self._now.events.append({"round": self.round, "client": client, "event": kind, "detail": detail})
+    def _give_up(self, why: str, clients: Sequence[Key]) -> None:
+        self._now.gave_up, self._now.why = True, why
+        self._journal.gave_up(self.round, why, clients)
+
+    def _event(self, kind: str, client: Key | None, detail: str, *, request: Request = "train", **more: object) -> None:
+        self._journal.event(self.round, kind, client, detail, request=request, **more)
+
+    def _sampler_name(self) -> str:
+        return self._selector.sampler.name or type(self._selector.sampler).__name__
 
     def _names(self, rows: Iterable[int]) -> list[Key]:
         return [self._selector.roster.keys[row] for row in rows]

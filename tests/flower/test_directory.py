@@ -1,0 +1,222 @@
+"""Which clients the nodes are: answers that get lost, functions that fail, ClientApps that do not answer at all."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr")
+
+from flwr.app import Error, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+
+from fedgs.flower import SampledStrategy, describe
+from fedgs.sampling import FedGS
+
+SITES = ["a-0", "b-1", "c-2"]
+
+
+def strategy(sampler: Any = "uniform", **settings: Any) -> SampledStrategy:
+    defaults = {"cohort_limit": 3, "connect_timeout": 5.0, "describe_timeout": 0.3, "reply_timeout": 0.2}
+    return SampledStrategy(FedAvg(fraction_evaluate=0.0), sampler, **{**defaults, **settings})
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+
+
+def queries(grid: Any, node: int | None = None) -> int:
+    return sum(kind == "query.fedgs" and node in (None, to) for kind, to in grid.asked)
+
+
+# --- answers that get lost -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("node", [100, 102], ids=["the first node", "the last node"])
+@pytest.mark.parametrize("fault", ["silent", "error"])
+def test_a_node_whose_answer_is_lost_is_asked_again(world: Any, tmp_path: Path, caplog: Any, fault: str, node: int) -> None:
+    grid, chosen = world(SITES), strategy(records=tmp_path, describe_timeout=0.1)
+
+    def script() -> list[int]:
+        grid.faults = {} if chosen.round >= 1 else {node: fault}
+        time.sleep(0.02)  # a round takes some time, so that intervals pass
+        return list(grid.keys)
+
+    grid.script = script
+    begun = time.monotonic()
+    chosen.start(grid, world.model(), num_rounds=20)
+    assert time.monotonic() - begun < 4.0
+    key = grid.keys[node]
+    assert chosen.answers[key] >= 10
+    assert 2 <= queries(grid, node) <= 4
+    first = events(tmp_path)[0]
+    assert (first["event"], first["client"], first["request"], first["node"]) == ("silent", None, "describe", node)
+    assert f"node {node} has not said which client it is within" in first["detail"]
+    assert first["detail"] in caplog.text
+
+
+def test_a_node_that_never_says_who_it_is_costs_one_wait_and_few_requests(world: Any, tmp_path: Path) -> None:
+    grid, chosen = world(SITES), strategy(records=tmp_path, describe_timeout=0.2)
+    grid.faults[102] = "silent"
+    grid.script = lambda: time.sleep(0.02) or list(grid.keys)  # listed twice in a round
+    begun = time.monotonic()
+    chosen.start(grid, world.model(), num_rounds=40)
+    passed = time.monotonic() - begun
+    assert chosen.counts == {"a-0": 40, "b-1": 40}
+    assert passed < 0.2 + 40 * 0.04 + 3
+    # Intervals of .2, .4, .8, 1.6, 3.2, 3.2, ...: requests at 0, .2, .6, 1.4, 3.0, 6.2.
+    assert 4 <= queries(grid, 102) <= 4 + passed / 1.6
+    silent = [event for event in events(tmp_path) if event["event"] == "silent"]
+    assert len(silent) in (queries(grid, 102) - 1, queries(grid, 102))
+
+
+def test_the_wait_for_unknown_nodes_is_a_setting(world: Any) -> None:
+    grid = world(SITES)
+    grid.faults[102] = "silent"
+    begun = time.monotonic()
+    strategy(describe_timeout=0.5).start(grid, world.model(), num_rounds=3)
+    assert 0.5 <= time.monotonic() - begun < 2.5
+    begun = time.monotonic()
+    strategy(describe_timeout=60.0, connect_timeout=0.4).start(grid, world.model(), num_rounds=3)
+    assert time.monotonic() - begun < 2.5
+
+
+def test_a_lost_answer_is_asked_for_within_a_round_that_waits_for_clients(world: Any) -> None:
+    grid = world(SITES[:1])
+    asked: list[float] = []
+    reply = grid._reply
+
+    def forgetful(message: Any) -> Any:
+        if message.metadata.message_type == "query.fedgs":
+            asked.append(time.monotonic())
+            if len(asked) < 3:
+                return None
+        return reply(message)
+
+    grid._reply = forgetful
+    chosen = strategy(min_connected=1, connect_timeout=30.0, describe_timeout=0.1)
+    chosen.start(grid, world.model(), num_rounds=1)
+    assert chosen.answers == {"a-0": 1}
+    assert len(asked) == 3
+    assert asked[-1] - asked[0] < 5.0
+
+
+# --- functions that fail -------------------------------------------------------------------------------------------------------
+
+
+def app_that_tells(world: Any, **functions: Any) -> Any:
+    """The default ClientApp with another `describe`."""
+    plain, app = world.default_app(), ClientApp()
+    app.train()(lambda message, context: plain(message, context))
+    describe(app, **functions)
+    return app
+
+
+def test_a_failing_function_keeps_the_key_and_the_rest(world: Any, tmp_path: Path, caplog: Any) -> None:
+    def sizes(context: Any) -> int:
+        return {"a-0": 7, "b-1": 9, "c-2": 11}[context.node_config["client-id"]]
+
+    def counts(context: Any) -> list[int]:
+        return [1, 1] if context.node_config["client-id"] != "b-1" else [0, 0]
+
+    grid = world(SITES, app=app_that_tells(world, label_counts=counts, data_size=sizes))
+    chosen = strategy(FedGS(), records=tmp_path)
+    chosen.configure_train(1, world.model(), world.config(), grid)
+    assert chosen.counts == {"a-0": 1, "b-1": 1, "c-2": 1}
+    assert chosen._selector.clients().data_sizes.tolist() == [7, 9, 11]
+    assert set(chosen._selector.roster.features) == {0, 2}
+    assert "client 'b-1' describe (describe): label_counts failed: ConfigError: label_counts must be counts >= 0" in caplog.text
+    assert "node-101" not in caplog.text
+
+
+def test_what_failed_is_asked_for_again_when_it_works(world: Any, tmp_path: Path) -> None:
+    holds = {"a-0": [3, 1], "b-1": [0, 0], "c-2": [0, 4]}
+    grid = world(SITES, app=app_that_tells(world, label_counts=lambda context: holds[context.node_config["client-id"]]))
+    chosen = strategy(FedGS(), records=tmp_path)
+
+    def script() -> list[int]:
+        if chosen.round == 6:
+            holds["b-1"] = [1, 1]  # the client has examples now
+        return list(grid.keys)
+
+    grid.script = script
+    chosen.start(grid, world.model(), num_rounds=40)
+    assert chosen._selector.roster.features[1].tolist() == [0.5, 0.5]
+    assert chosen.counts == dict.fromkeys(SITES, 40)
+    assert (queries(grid, 100), queries(grid, 102)) == (1, 1)
+    # Asked in rounds 0, 1, 3, 7, which is the first one with examples.
+    assert queries(grid, 101) == 4
+    assert [(event["round"], event["client"], event["event"]) for event in events(tmp_path)] == [
+        (round, "b-1", "describe") for round in (0, 1, 3)
+    ]
+
+
+def test_what_always_fails_is_asked_for_at_growing_distances(world: Any) -> None:
+    grid = world(SITES, app=world.default_app(labels=[[0, 0], [3, 4], [1, 1]]))
+    chosen = strategy()
+    chosen.start(grid, world.model(), num_rounds=100)
+    assert chosen.counts == dict.fromkeys(SITES, 100)
+    assert queries(grid, 100) == 7  # rounds 0, 1, 3, 7, 15, 31, 63
+
+
+def test_a_client_whose_app_failed_once_gets_its_key_later(world: Any) -> None:
+    grid, chosen = world(SITES), strategy()
+
+    def script() -> list[int]:
+        grid.faults = {101: "raise"} if chosen.round < 1 else {}
+        return list(grid.keys)
+
+    grid.script = script
+    chosen.start(grid, world.model(), num_rounds=6)
+    assert chosen.counts["b-1"] >= 5
+
+
+# --- apps without an answer ----------------------------------------------------------------------------------------------------
+
+
+def app_without_describe(world: Any) -> Any:
+    plain, app = world.default_app(), ClientApp()
+    app.train()(lambda message, context: plain(message, context))
+    return app
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "md", "fedgs"])
+def test_a_client_app_without_describe_fails_on_one_node_only(world: Any, caplog: Any, sampler: str) -> None:
+    sites = [f"s-{k}" for k in range(10)]
+    grid = world(sites, app=app_without_describe(world))
+    grid.online = [100 + k for k in range(8)]
+    chosen = strategy(sampler)
+    chosen.start(grid, world.model(), num_rounds=3)
+    grid.online = None  # two more
+    chosen.start(grid, world.model(), num_rounds=3)
+    assert queries(grid) == 1
+    assert set(chosen.counts) == {f"node-{100 + k}" for k in range(10)}
+    assert caplog.text.count("set client-id in its node configuration and add fedgs.flower.describe(app)") <= 3
+
+
+def test_no_node_is_asked_where_that_is_switched_off(world: Any, caplog: Any) -> None:
+    grid = world(SITES)
+    chosen = strategy(describe=False)
+    chosen.start(grid, world.model(), num_rounds=3)
+    assert queries(grid) == 0
+    assert chosen.answers == {"node-100": 3, "node-101": 3, "node-102": 3}
+    assert "set client-id" not in caplog.text
+
+
+def test_a_first_node_that_is_silent_does_not_hide_the_others(world: Any) -> None:
+    grid = world(SITES)
+    grid.faults[100] = "silent"
+    chosen = strategy(min_connected=2)
+    chosen.start(grid, world.model(), num_rounds=1)
+    assert chosen.answers == {"b-1": 1, "c-2": 1}
+
+
+def test_an_error_of_the_superlink_is_no_answer_of_the_app(world: Any) -> None:
+    grid = world(SITES)
+    grid._reply = lambda message: Message(Error(code=5, reason="Node Unavailable"), reply_to=message)
+    chosen = strategy(connect_timeout=0.5)
+    chosen._connected(grid)
+    assert chosen.counts == {}

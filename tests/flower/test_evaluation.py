@@ -1,0 +1,199 @@
+"""Evaluation by clients and losses for samplers: bounded waits, and an event for every client that does not answer usefully."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+pytest.importorskip("flwr")
+
+from flwr.app import Error, Message, RecordDict
+from flwr.serverapp.strategy import FedAvg
+
+from fedgs.errors import ConfigError
+from fedgs.flower import SampledStrategy
+from fedgs.flower.exchange import Patience, exchange
+from fedgs.records import RunFolder
+from fedgs.sampling import PowerOfChoice
+
+SITES = ["s-0", "s-1", "s-2"]
+DEADLINE = 1.0
+
+
+def muted(world: Any, *nodes: int, rounds: Any = None) -> Any:
+    """A world whose `nodes` do not answer evaluation requests, while `rounds(server_round)` holds."""
+
+    class Muted(world):  # type: ignore[misc]
+        def _reply(self, message: Any) -> Any:
+            metadata = message.metadata
+            if metadata.message_type == "evaluate" and metadata.dst_node_id in nodes:
+                number = message.content["config"]["server-round"]
+                if rounds is None or rounds(number):
+                    return None
+            return super()._reply(message)
+
+    return Muted(SITES)
+
+
+def changed(world: Any, node: int, change: Any) -> Any:
+    """A world in which `change(message, reply)` gives the node's reply to evaluation requests."""
+
+    class Changed(world):  # type: ignore[misc]
+        def _reply(self, message: Any) -> Any:
+            reply = super()._reply(message)
+            ours = message.metadata.message_type == "evaluate" and message.metadata.dst_node_id == node
+            return change(message, reply) if ours else reply
+
+    return Changed(SITES)
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+
+
+def strategy(folder: Path, sampler: Any = "uniform", **settings: Any) -> SampledStrategy:
+    defaults = {"cohort_limit": 2, "sufficient_replies": 1, "reply_timeout": DEADLINE, "records": folder}
+    return SampledStrategy(FedAvg(), sampler, **{**defaults, **settings})
+
+
+def test_a_client_that_never_evaluates_costs_its_deadline_once(world: Any, tmp_path: Path, caplog: Any) -> None:
+    begun = time.monotonic()
+    strategy(tmp_path).start(muted(world, 102), world.model(), num_rounds=8)
+    assert DEADLINE <= time.monotonic() - begun < 3 * DEADLINE  # waiting in full in each round takes 8 deadlines
+    found = [(event["round"], event["event"], event["client"]) for event in events(tmp_path)]
+    expected = [(round, *what) for round in range(1, 9) for what in (("silent", "s-2"), ("incomplete", None))]
+    assert found == expected
+    assert all(event["request"] == "evaluate" for event in events(tmp_path))
+    assert events(tmp_path)[0]["detail"] == "no reply within 1 s"
+    assert events(tmp_path)[1]["clients"] == ["s-2"]
+    # Clients 0 and 1 have losses 0 and 1, and 10 and 20 examples.
+    assert [record.valid_loss for record in RunFolder(tmp_path).records()[1:]] == pytest.approx([20 / 30] * 8)
+    assert "round 1 of 8 (record 1): client 's-2' silent (evaluate): no reply within 1 s" in caplog.text
+
+
+def test_evaluation_has_a_deadline_of_its_own(world: Any, tmp_path: Path) -> None:
+    begun = time.monotonic()
+    chosen = strategy(tmp_path, reply_timeout=600.0, evaluate_timeout=0.3)
+    chosen.start(muted(world, 100, 101, 102), world.model(), num_rounds=3)
+    assert 0.3 <= time.monotonic() - begun < 3.0
+    assert RunFolder(tmp_path).records()[1].valid_loss is None
+    assert events(tmp_path)[3]["detail"] == "the validation loss is of 0 of 3 clients; missing: 's-0', 's-1', 's-2'"
+    with pytest.raises(ConfigError, match="SampledStrategy.evaluate_timeout"):
+        strategy(tmp_path, evaluate_timeout=0.0)
+
+
+@pytest.mark.parametrize("silent", [(102,), (100, 101, 102)])
+def test_a_client_that_answers_again_is_waited_for_again(world: Any, tmp_path: Path, silent: tuple[int, ...]) -> None:
+    grid = muted(world, *silent, rounds=lambda number: number in (1, 2))
+    strategy(tmp_path, reply_timeout=0.3).start(grid, world.model(), num_rounds=4)
+    assert {event["round"] for event in events(tmp_path)} == {1, 2}
+    assert RunFolder(tmp_path).records()[4].valid_loss == pytest.approx(80 / 60)  # losses 0, 1, 2 of 10, 20, 30 examples
+
+
+def test_a_restarted_client_is_waited_for_again(world: Any) -> None:
+    patience, grid = Patience(), world(SITES)
+    grid.faults[102] = "silent"
+
+    def ask(node: int) -> list[Message]:
+        return [Message(_content(world), node, "evaluate")]
+
+    patience.exchange(grid, ask(102), timeout=0.1)
+    assert patience.silent == {102}
+    patience.exchange(grid, ask(100), timeout=0.1)
+    assert patience.silent == {102}
+    grid.faults.clear()
+    patience.exchange(grid, ask(102), timeout=0.1)
+    assert patience.silent == set()
+
+
+def _content(world: Any) -> Any:
+    return RecordDict({"arrays": world.model(), "config": world.config()})
+
+
+def test_doubtful_nodes_are_waited_for_as_long_again_as_the_others_needed(world: Any) -> None:
+    class Slow(world):  # type: ignore[misc]
+        """Node 100 answers after 0.2 s, node 101 after 0.3 s, node 102 never."""
+
+        after: ClassVar = {100: 0.2, 101: 0.3}
+
+        def _reply(self, message: Any) -> Any:
+            self.begun = time.monotonic()
+            return None if message.metadata.dst_node_id == 102 else super()._reply(message)
+
+        def pull_messages(self, identifiers: Any) -> Any:
+            passed = time.monotonic() - self.begun
+            node_of = {self.answers[key].metadata.src_node_id: key for key in identifiers if key in self.answers}
+            return [self.answers.pop(key) for node, key in node_of.items() if passed >= self.after[node]]
+
+    grid = Slow(SITES)
+    messages = [Message(_content(world), node, "evaluate") for node in (100, 101, 102)]
+    begun = time.monotonic()
+    replies = exchange(grid, messages, timeout=30.0, doubtful=(101, 102))
+    assert [reply.metadata.src_node_id for reply in replies] == [100, 101]
+    assert 0.4 <= time.monotonic() - begun < 5.0
+
+
+def _nan(message: Any, reply: Any) -> Any:
+    next(iter(reply.content.metric_records.values()))["eval_loss"] = float("nan")
+    return reply
+
+
+def _other_metrics(message: Any, reply: Any) -> Any:
+    next(iter(reply.content.metric_records.values()))["more"] = 1.0
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "detail"),
+    [
+        (
+            lambda message, reply: Message(Error(code=2, reason="Traceback ...\nValueError: no file"), reply_to=message),
+            "failed",
+            "error 2: ValueError: no file",
+        ),
+        (_nan, "refused", "its 'eval_loss' is nan"),
+        (_other_metrics, "refused", "its metrics ['eval_loss', 'more', 'num-examples'] are not those of the others"),
+    ],
+)
+def test_a_useless_evaluation_is_named(world: Any, tmp_path: Path, caplog: Any, change: Any, kind: str, detail: str) -> None:
+    strategy(tmp_path).start(changed(world, 101, change), world.model(), num_rounds=1)
+    first, second = events(tmp_path)
+    assert (first["event"], first["client"], first["round"], first["request"]) == (kind, "s-1", 1, "evaluate")
+    assert first["detail"].startswith(detail)
+    assert second["clients"] == ["s-1"]
+    assert f"client 's-1' {kind} (evaluate): {detail}" in caplog.text
+    # Clients 0 and 2 have losses 0 and 2, and 10 and 30 examples.
+    assert RunFolder(tmp_path).records()[1].valid_loss == pytest.approx(60 / 40)
+
+
+def test_a_client_without_validation_examples_is_not_missing(world: Any, tmp_path: Path) -> None:
+    def none(message: Any, reply: Any) -> Any:
+        next(iter(reply.content.metric_records.values()))["num-examples"] = 0
+        return reply
+
+    strategy(tmp_path).start(changed(world, 101, none), world.model(), num_rounds=1)
+    assert events(tmp_path) == []
+    assert RunFolder(tmp_path).records()[1].valid_loss == pytest.approx(60 / 40)
+
+
+def test_a_silent_client_costs_a_sampler_that_asks_for_losses_one_deadline(world: Any, tmp_path: Path) -> None:
+    begun = time.monotonic()
+    inner = FedAvg(fraction_evaluate=0.0)
+    chosen = SampledStrategy(inner, PowerOfChoice(), cohort_limit=1, reply_timeout=DEADLINE, records=tmp_path)
+    chosen.start(muted(world, 102), world.model(), num_rounds=8)
+    assert DEADLINE <= time.monotonic() - begun < 3 * DEADLINE
+    assert chosen.counts == {"s-0": 0, "s-1": 8, "s-2": 0}
+    assert [(event["round"], event["client"], event["event"], event["request"]) for event in events(tmp_path)] == [
+        (round, "s-2", "silent", "losses") for round in range(8)
+    ]
+
+
+def test_a_client_that_fails_to_tell_its_loss_says_why(world: Any, tmp_path: Path) -> None:
+    grid = changed(world, 102, lambda message, reply: Message(Error(code=2, reason="OSError: disk"), reply_to=message))
+    chosen = SampledStrategy(FedAvg(fraction_evaluate=0.0), PowerOfChoice(), cohort_limit=1, records=tmp_path)
+    chosen.start(grid, world.model(), num_rounds=1)
+    assert events(tmp_path) == [
+        {"round": 0, "client": "s-2", "event": "failed", "detail": "error 2: OSError: disk", "request": "losses"}
+    ]

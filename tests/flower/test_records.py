@@ -1,0 +1,234 @@
+"""Where a deployment writes: nothing of another one is replaced, and two deployments stay two runs."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from flwr.serverapp.strategy import FedAvg
+
+from fedgs.errors import OutputError, UserError
+from fedgs.flower import SampledStrategy
+from fedgs.records import RunFolder
+from fedgs.report.runs import read_runs
+
+SITES = ["a-0", "b-1", "c-2"]
+
+
+def strategy(records: Path | None, sampler: Any = "uniform", inner: Any = None, **settings: Any) -> SampledStrategy:
+    inner = inner if inner is not None else FedAvg(fraction_evaluate=0.0)
+    return SampledStrategy(inner, sampler, records=records, **{"cohort_limit": 2, **settings})
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def refused(chosen: SampledStrategy, world: Any, match: str) -> Any:
+    """Start, expect a refusal, and return the nodes that were asked for something."""
+    grid = world(SITES)
+    with pytest.raises(OutputError, match=match):
+        chosen.start(grid, world.model(), num_rounds=1)
+    return grid.asked
+
+
+def test_a_second_start_does_not_replace_the_records_of_the_first(world: Any, tmp_path: Path) -> None:
+    strategy(tmp_path).start(world(SITES), world.model(), num_rounds=9)
+    before = content(tmp_path)
+    why = r"records must be a new or empty folder, got .*, which holds 9 round\(s\) of another deployment; choose another"
+    assert refused(strategy(tmp_path), world, why) == []
+    assert content(tmp_path) == before
+    assert issubclass(OutputError, UserError)
+
+
+def test_records_and_state_continue_together_only(world: Any, tmp_path: Path) -> None:
+    first, second, state = tmp_path / "first", tmp_path / "second", tmp_path / "state.npz"
+    strategy(first, state=state).start(world(SITES), world.model(), num_rounds=3)
+    strategy(second).start(world(SITES), world.model(), num_rounds=5)
+
+    def continued(records: Path) -> SampledStrategy:
+        chosen = strategy(records)
+        chosen.load_state(state)
+        return chosen
+
+    refused(continued(second), world, r"which holds 5 round\(s\) of another deployment")
+    refused(
+        continued(tmp_path / "new"), world, r"records must be the folder with the records of the 3 rounds before the state .* 0"
+    )
+    chosen = continued(first)
+    chosen.start(world(SITES), world.model(), num_rounds=1)
+    assert [record.round for record in RunFolder(first).records()] == [0, 1, 2, 3, 4]
+    chosen.start(world(SITES), world.model(), num_rounds=1)  # the same object goes on too
+    assert [record.round for record in RunFolder(first).records()] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_simulated_run_is_not_taken_over(world: Any, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.write_config({"method": {"name": "uniform"}, "run": {"engine": "plain", "fingerprint": "5" * 16}})
+    folder.append("rounds.jsonl", ['{"round":0,"cohort":[1]}'])
+    before = content(tmp_path)
+    assert refused(strategy(tmp_path), world, "which holds a simulated run; choose another folder") == []
+    assert content(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("rounds.jsonl", "no json\n", r"which holds 'rounds\.jsonl' and no deployment's records; choose another folder"),
+        ("rounds.jsonl", '{"round": 0}\n', r"which holds 'rounds\.jsonl' and no deployment's records"),
+        ("thesis.tex", "", r"which holds 'thesis\.tex' and no deployment's records"),
+        ("config.toml", "a = = 1", r"whose config\.toml cannot be read"),
+        ("config.toml", "run = 1", r"whose config\.toml cannot be read"),
+        ("config.toml", "a = 1", "which holds a simulated run"),
+    ],
+)
+def test_a_folder_with_other_content_is_refused(world: Any, tmp_path: Path, name: str, text: str, why: str) -> None:
+    (tmp_path / name).write_text(text)
+    before = content(tmp_path)
+    assert refused(strategy(tmp_path), world, why) == []
+    assert content(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["rounds.jsonl", "timings.jsonl", "events.jsonl"])
+@pytest.mark.parametrize("line", ["no json", "3", '{"round": "x"}'])
+def test_damaged_records_are_not_continued(world: Any, tmp_path: Path, name: str, line: str) -> None:
+    chosen = strategy(tmp_path)
+    chosen.start(world(SITES), world.model(), num_rounds=2)
+    with (tmp_path / name).open("a") as file:
+        file.write(line + "\n")
+    before = content(tmp_path)
+    refused(chosen, world, name.replace(".", r"\."))
+    assert content(tmp_path) == before
+
+
+def test_a_file_in_place_of_the_folder_is_refused(world: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("text")
+    assert refused(strategy(tmp_path / "file"), world, "records must be a folder, got the file") == []
+
+
+def test_an_empty_folder_and_the_own_state_in_it_are_fine(world: Any, tmp_path: Path) -> None:
+    (tmp_path / ".keep").write_text("")
+    state = tmp_path / "state.npz"
+    strategy(tmp_path, state=state).start(world(SITES), world.model(), num_rounds=1)
+    again = strategy(tmp_path, state=state)
+    again.start(world(SITES), again.load_state(state), num_rounds=1)
+    assert len(RunFolder(tmp_path).records()) == 3
+
+
+def test_a_restart_before_the_first_round_was_over_goes_on(world: Any, tmp_path: Path) -> None:
+    state, records = tmp_path / "state.npz", tmp_path / "records"
+
+    def stop() -> list[int]:
+        raise KeyboardInterrupt
+
+    grid = world(SITES)
+    grid.script = stop
+    with pytest.raises(KeyboardInterrupt):
+        strategy(records, state=state).start(grid, world.model(), num_rounds=2)
+    again = strategy(records, state=state)
+    assert again.load_state(state) is None
+    again.start(world(SITES), world.model(), num_rounds=2)
+    assert [record.round for record in RunFolder(records).records()] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda path: path.write_text("notes"), "which is neither; choose another file"),
+        (lambda path: np.savez(path, weights=np.ones(3)), "which is neither; choose another file"),
+        (lambda path: path.mkdir(), "which is neither; choose another file"),
+        (lambda path: strategy(None).save_state(path), r"which holds another one's state after round 0; choose another file, or"),
+    ],
+)
+def test_a_file_that_is_not_this_deployments_state_is_not_replaced(world: Any, tmp_path: Path, make: Any, why: str) -> None:
+    path = tmp_path / "state.npz"
+    make(path)
+    before = path.read_bytes() if path.is_file() else None
+    assert refused(strategy(tmp_path / "records", state=path), world, f"state must be a new file .*{why}") == []
+    assert (path.read_bytes() if path.is_file() else None) == before
+    assert not (tmp_path / "records").exists()
+
+
+def test_replaced_records_are_announced(world: Any, tmp_path: Path, caplog: Any) -> None:
+    chosen = strategy(tmp_path / "records")
+    chosen.start(world(SITES), world.model(), num_rounds=2)
+    chosen.save_state(tmp_path / "kept.npz")
+    chosen.start(world(SITES), world.model(), num_rounds=3)
+    again = strategy(tmp_path / "records")
+    again.load_state(tmp_path / "kept.npz")
+    again.start(world(SITES), world.model(), num_rounds=1)
+    assert "3 record(s) from round 2 on are replaced in" in caplog.text
+
+
+# --- what tells two deployments apart ------------------------------------------------------------------------------------------
+
+
+def test_limits_tell_two_deployments_apart(world: Any, tmp_path: Path) -> None:
+    for limit in (2, 3):
+        strategy(tmp_path / f"limit-{limit}", cohort_limit=limit).start(world(SITES), world.model(), num_rounds=2)
+    runs, problems = read_runs(tmp_path)
+    assert problems == []
+    assert sorted((run.label, run.about["cohort_limit"]) for run in runs) == [
+        ("uniform cohort_limit=2", 2),
+        ("uniform cohort_limit=3", 3),
+    ]
+
+
+def test_equal_deployments_are_two_runs_and_a_copy_is_one(world: Any, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        strategy(tmp_path / name).start(world(SITES), world.model(), num_rounds=1)
+    runs, _ = read_runs(tmp_path)
+    assert len({run.about["fingerprint"] for run in runs}) == 2
+    shutil.copytree(tmp_path / "one", tmp_path / "copy")
+    runs, problems = read_runs(tmp_path)
+    assert len(runs) == 2
+    assert len(problems) == 1 and "the same run as" in problems[0]
+
+
+def test_a_restart_keeps_the_run_id(world: Any, tmp_path: Path) -> None:
+    records, state = tmp_path / "records", tmp_path / "state.npz"
+    strategy(records, state=state).start(world(SITES), world.model(), num_rounds=1)
+    before = RunFolder(records).config()["run"]["fingerprint"]
+    again = strategy(records, state=state)
+    again.start(world(SITES), again.load_state(state), num_rounds=1)
+    assert RunFolder(records).config()["run"]["fingerprint"] == before
+
+
+def test_the_configuration_holds_limits_rounds_and_titles(world: Any, tmp_path: Path) -> None:
+    inner = FedAvg(fraction_train=0.7, min_train_nodes=1, fraction_evaluate=0.0)
+    chosen = strategy(tmp_path, inner=inner, cohort_limit=None, sufficient_replies=1, reply_timeout=7.0)
+    chosen.start(world(SITES), world.model(), num_rounds=2)
+    config = RunFolder(tmp_path).config()
+    training, about = config["training"], config["run"]
+    assert (training["rounds"], training["proportion"], training["sufficient_replies"]) == (2, 0.7, 1)
+    assert (training["reply_timeout"], training["strategy"]) == (7.0, "FedAvg")
+    assert (about["cohort_limit"], about["num_clients"], about["engine"]) == (2, 3, "flower")  # floor(0.7 · 3)
+    (run,), _ = read_runs(tmp_path)
+    assert run.finished
+    assert run.group == ("Flower clients", "deployment")
+    assert run.clients is not None
+    assert run.clients.names == tuple(SITES)
+
+
+def test_a_failed_start_is_written_and_a_later_one_removes_it(world: Any, tmp_path: Path) -> None:
+    grid = world(SITES)
+    chosen = strategy(tmp_path)
+
+    def evaluate(server_round: int, arrays: Any) -> Any:
+        if server_round == 2:
+            raise RuntimeError("no test set")
+
+    with pytest.raises(RuntimeError, match="no test set"):
+        chosen.start(grid, world.model(), num_rounds=4, evaluate_fn=evaluate)
+    failure = RunFolder(tmp_path).failure()
+    assert failure is not None
+    assert (failure["round"], failure["error"]) == (2, "RuntimeError: no test set")
+    assert [record.round for record in RunFolder(tmp_path).records()] == [0, 1]
+    chosen.start(grid, world.model(), num_rounds=1)
+    assert RunFolder(tmp_path).failure() is None
+    assert json.loads((tmp_path / "rounds.jsonl").read_text().splitlines()[-1])["round"] == 3
