@@ -191,7 +191,7 @@ class _Probe:
         """(d,) float64."""
         self._flat.load(model)
         self._seen.clear()
-        with torch.no_grad():
+        with rng.seeded(0, "responses"), torch.no_grad():
             output = self._flat.module(self._noise.clone())  # a model may write to its input
         if self._layer is not None:
             output = self._seen[-1]

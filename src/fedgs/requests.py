@@ -77,21 +77,29 @@ class Train:
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """Mean loss of the model on each client's part `split`; the reply is an (m,) float64 array, NaN for an empty part."""
+    """Mean loss of the model on each client's part `split`; the reply is an (m,) float64 array, NaN for an empty part.
+
+    `key` is (seed, round), for models that draw random numbers.
+    """
 
     work: Work
     parameters: "torch.Tensor"
     clients: IntArray
     split: Split
+    key: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluate:
-    """Loss and accuracy on the server's test set, or over the clients' validation parts weighted by n_k; replies `Metrics`."""
+    """Loss and accuracy on the server's test set, or over the clients' validation parts weighted by n_k; replies `Metrics`.
+
+    `key` is (seed, round), for models that draw random numbers.
+    """
 
     work: Work
     parameters: "torch.Tensor"
     split: Split
+    key: tuple[int, int] = (0, 0)
 
 
 Request = Train | Losses | Evaluate

@@ -1,4 +1,4 @@
-"""The only place that makes random generators.
+"""The only place that makes and seeds random generators.
 
 A generator is named by a seed, a purpose and integer keys (round, client). Equal names give equal streams in every process and
 on every platform, and no stream depends on how much was drawn from another: round t can be redone without rounds 0..t-1.
@@ -6,11 +6,18 @@ on every platform, and no stream depends on how much was drawn from another: rou
 
 import hashlib
 import operator
+import pickle
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-__all__ = ["derived_seed", "stream"]
+__all__ = ["derived_seed", "generator_states", "kept_generators", "seed_generators", "seeded", "stream"]
+
+_global: Any = np.random  # NumPy's global generator; the type stubs leave out two of its functions
 
 
 def _words(number: int) -> tuple[int, ...]:
@@ -58,3 +65,84 @@ def derived_seed(seed: int, purpose: str, *keys: int) -> int:
     True
     """
     return int(stream(seed, purpose, *keys).integers(2**63))
+
+
+@contextmanager
+def kept_generators() -> Iterator[None]:
+    """Leave the global generators as they were before the block: Python's `random`, NumPy's, and PyTorch's of all devices.
+
+    CUDA is not started for this. Where the block starts it, its generators are left as they were when it started.
+
+    >>> np.random.seed(0)
+    >>> with kept_generators():
+    ...     _ = np.random.random(), random.random()
+    >>> round(np.random.random(), 4)  # the first number after seed 0
+    0.5488
+    """
+    import torch
+
+    own, state, python = _global.get_bit_generator(), _global.get_state(legacy=False), random.getstate()
+    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    with torch.random.fork_rng(devices=list(range(torch.cuda.device_count())) if started else []):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            _global.set_bit_generator(own)
+            _global.set_state(state)
+            if torch.cuda.is_initialized() and not started:  # type: ignore[no-untyped-call]
+                for generator in torch.cuda.default_generators:
+                    generator.manual_seed(generator.initial_seed())
+
+
+def seed_generators(seed: int, purpose: str, *keys: int) -> None:
+    """Seed the global generators of Python, NumPy and PyTorch (CUDA's, where it is started), for code that takes no generator.
+
+    Call it within `kept_generators`.
+
+    Args:
+        seed, purpose, keys: as for `stream`.
+    """
+    import torch
+
+    derived = derived_seed(seed, purpose, *keys)
+    random.seed(derived)
+    if not isinstance(_global.get_bit_generator(), np.random.MT19937):  # only this one can be seeded again
+        _global.set_bit_generator(np.random.MT19937())
+    _global.seed(np.array(_words(derived)))
+    torch.default_generator.manual_seed(derived)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed_all(derived)
+
+
+def generator_states() -> bytes:
+    """The states of the global generators of Python, NumPy and PyTorch (of the CPU): equal if nothing was drawn in between.
+
+    >>> before = generator_states()
+    >>> generator_states() == before, random.random() < 1, generator_states() == before
+    (True, True, False)
+    """
+    import torch
+
+    return pickle.dumps((torch.get_rng_state().numpy(), _global.get_state(legacy=False), random.getstate()))
+
+
+@contextmanager
+def seeded(seed: int, purpose: str, *keys: int) -> Iterator[None]:
+    """Within the block the global generators give numbers that the arguments alone decide; afterwards they are as before.
+
+    For models, which take their numbers from the global generators of PyTorch, NumPy or `random`. A generator that the
+    model makes for itself is not seeded.
+
+    Args:
+        seed, purpose, keys: as for `stream`.
+
+    >>> with seeded(0, "init"):
+    ...     first = np.random.random(), random.random()
+    >>> with seeded(0, "init"):
+    ...     (np.random.random(), random.random()) == first
+    True
+    """
+    with kept_generators():
+        seed_generators(seed, purpose, *keys)
+        yield

@@ -151,10 +151,11 @@ def evaluate(plan: Plan, state: State) -> Generator[Request, Any, tuple[Metrics,
     """Metrics of theta^t on the test set and the validation parts, where this round is evaluated."""
     if not plan.evaluates(state.round):
         return None
-    test: Metrics = yield Evaluate(plan.work, state.parameters, "test")
+    key = (plan.seed, state.round)
+    test: Metrics = yield Evaluate(plan.work, state.parameters, "test", key)
     if plan.federation.validation is None:
         return test, None
-    valid: Metrics = yield Evaluate(plan.work, state.parameters, "validation")
+    valid: Metrics = yield Evaluate(plan.work, state.parameters, "validation", key)
     return test, valid
 
 
@@ -165,7 +166,8 @@ def observe(plan: Plan, state: State, available: IntArray) -> Generator[Request,
     if sampler is None:
         return view
     candidates = checked_candidates(sampler.loss_candidates(view, rng.stream(plan.seed, "candidates", state.round)), view)
-    asked: FloatArray = yield Losses(plan.work, state.parameters, candidates, sampler.loss_on)
+    key = (plan.seed, state.round)
+    asked: FloatArray = yield Losses(plan.work, state.parameters, candidates, sampler.loss_on, key)
     losses = np.full(len(clients), np.nan)
     losses[candidates] = asked
     return View(state.round, clients, available, state.counts, plan.cohort_limit, frozen(losses), state.memory)

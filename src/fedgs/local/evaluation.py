@@ -12,6 +12,7 @@ from fedgs.local.objective import example_losses
 from fedgs.local.threads import SMALL_STEP, one_thread_if
 from fedgs.metrics import mean_losses, weighted_metrics
 from fedgs.requests import Evaluate, Losses, Metrics
+from fedgs.rng import seeded
 
 __all__ = ["Asked", "block_rows", "measure", "segment_sums"]
 
@@ -72,7 +73,8 @@ def measure(bench: Bench, request: Losses | Evaluate) -> FloatArray | Metrics:
     step = block_rows(tuple(examples.x.shape[1:]))
     small = bench.flat.layout.size * step < SMALL_STEP
     pieces = []
-    with torch.no_grad(), one_thread_if(small and not bench.convolutional):
+    seed, round_index = request.key
+    with seeded(seed, "evaluate", round_index), torch.no_grad(), one_thread_if(small and not bench.convolutional):
         for rows in torch.split(torch.from_numpy(asked.rows).to(bench.device), step):
             x, y = examples.gather(rows)
             pieces.append(example_losses(bench.forward(x), y))

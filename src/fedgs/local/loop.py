@@ -14,7 +14,7 @@ from fedgs.local.evaluation import measure
 from fedgs.local.objective import cross_entropy, proximal_step
 from fedgs.local.threads import SMALL_STEP, one_thread_if
 from fedgs.requests import Failure, Request, Train, Work
-from fedgs.rng import derived_seed
+from fedgs.rng import kept_generators, seed_generators
 
 __all__ = ["NUMERICS", "LoopEngine", "client_error", "not_finite"]
 
@@ -87,10 +87,10 @@ def _train(bench: Bench, request: Train) -> Any:
     batches = local_batches(keys, sizes, local_steps=work.local_steps, batch_size=work.batch_size)
     kept = [fold.start() for fold in request.folds]
     finite: list[torch.Tensor] = []  # read once, at the end, so that a GPU is not waited for after each client
-    cuda = [bench.device] if bench.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=cuda):
+    seed, round_index = request.key
+    with kept_generators():
         for row, client in enumerate(clients.tolist()):
-            _seed_torch(bench.device, request.key, client)
+            seed_generators(seed, "torch", round_index, client)  # so that dropout is a function of seed, round and client
             try:
                 _descend(bench, request, start, client, batches.indices[row], batches.sizes[row])
             except Exception as error:
@@ -119,11 +119,3 @@ def _descend(bench: Bench, request: Train, start: torch.Tensor, client: int, ind
             torch._foreach_add_(flat.trained, gradients, alpha=-rate)
             if pull is not None:
                 flat.parameters.add_(pull, alpha=-rate)
-
-
-def _seed_torch(device: torch.device, key: tuple[int, int], client: int) -> None:
-    """Seed torch's generators (forked by the caller), so that dropout is a function of seed, round and client."""
-    seed = derived_seed(key[0], "torch", key[1], client)
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        torch.cuda.manual_seed(seed)

@@ -8,7 +8,7 @@ from torch import nn
 
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError
-from fedgs.rng import derived_seed
+from fedgs.models.fresh import fresh_module
 
 if TYPE_CHECKING:
     from fedgs.models import Model
@@ -87,14 +87,12 @@ def pack(module: nn.Module) -> torch.Tensor:
 
 
 def module_for(model: "Model", example_shape: tuple[int, ...], num_labels: int, *, seed: int = 0) -> nn.Module:
-    """A float32 module for such examples, initialised from `seed` without touching torch's global generator.
+    """A float32 module for such examples, initialised from `seed`; the global generators are left as they were.
 
     Raises:
         ConfigError: the model does not fit the examples, or what it builds is not an `nn.Module` with parameters.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(derived_seed(seed, "init"))
-        module = model.build(example_shape, num_labels)
+    module = fresh_module(model, example_shape, num_labels, seed)
     if not isinstance(module, nn.Module):
         raise ConfigError(f"model must build a torch.nn.Module, got {type(module).__name__}")
     if not any(True for _ in module.parameters()):
@@ -108,7 +106,7 @@ def build_module(model: "Model", federation: Federation, seed: int = 0) -> nn.Mo
 
 
 def initial_parameters(model: "Model", federation: Federation, seed: int) -> torch.Tensor:
-    """theta^0: PyTorch's default initialisation, a function of the seed (and the shapes) alone.
+    """theta^0: the model's own initialisation, a function of the seed (and the shapes) alone.
 
     Args:
         model: the variant that builds the module.

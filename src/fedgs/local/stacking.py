@@ -15,6 +15,7 @@ from fedgs.local.objective import example_losses, proximal_step
 from fedgs.local.parameters import layout_of, pack
 from fedgs.local.threads import in_threads, one_thread_if
 from fedgs.requests import Split, Work
+from fedgs.rng import generator_states, seeded
 
 __all__ = ["StackedProgram", "why_not_stackable"]
 
@@ -148,22 +149,30 @@ def _padded(run: IntArray) -> tuple[IntArray, IntArray]:
     return np.concatenate([np.arange(n) + at for at, n in zip(kept, lengths, strict=True)]), np.concatenate(places)
 
 
+_DRAWS = "it draws random numbers, such as dropout"
+
+
 def why_not_stackable(module: nn.Module, example_shape: tuple[int, ...]) -> str | None:
     """Why a model cannot be trained in a stack with padded batches, or None if it can.
 
-    It is tried on a few examples: torch.func must accept it without drawing random numbers, one example must not change another's
-    output (batch norm), and a forward pass must leave the buffers as they are.
+    It is tried on a few examples: torch.func must accept it, it must draw no random numbers from PyTorch, NumPy or `random`, in
+    training or evaluation, one example must not change another's output (batch norm), and a forward pass must leave the buffers
+    as they are.
 
     >>> why_not_stackable(nn.Sequential(nn.Linear(3, 2), nn.Dropout()), (3,))
     'it draws random numbers, such as dropout'
     """
     x = torch.randn(4, *example_shape, generator=torch.Generator().manual_seed(0))
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), one_thread_if(True):
+    with seeded(0, "check"), torch.no_grad(), one_thread_if(True):
         try:
-            return _why_not_stackable(module.train(), x)
+            before = generator_states()
+            found = _why_not_stackable(module.train(), x)
+            if found is None:
+                module.eval()(x.clone())
+            return found if generator_states() == before else _DRAWS
         except RuntimeError as error:
             text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            return "it draws random numbers, such as dropout" if "random" in text else f"torch.func does not accept it ({text})"
+            return _DRAWS if "random" in text else f"torch.func does not accept it ({text})"
         except Exception as error:
             return f"its forward pass raised {type(error).__name__}: {error}"
 
@@ -173,13 +182,13 @@ def _why_not_stackable(module: nn.Module, x: torch.Tensor) -> str | None:
     entries = layout.parameters + layout.buffers
     stack = torch.stack([vector, vector])  # (2, P)
     before = stack.clone()
-    vmap(lambda tensors: functional_call(module, tensors, (x,)))(layout.views(stack, entries))
+    vmap(lambda tensors: functional_call(module, tensors, (x.clone(),)))(layout.views(stack, entries))
     if not torch.equal(stack, before):
         return "it changes its buffers while training, such as batch norm"
     tensors = layout.views(vector.clone(), entries)
     changed = x.clone()
     changed[-1] += 1.0
-    first, second = (functional_call(module, tensors, (inputs,)) for inputs in (x, changed))
+    first, second = (functional_call(module, tensors, (inputs.clone(),)) for inputs in (x, changed))
     if not torch.allclose(first[:-1], second[:-1], rtol=1e-4, atol=1e-5):
         return "one example changes the output of another, such as batch norm"
     return None

@@ -6,6 +6,8 @@ import numpy as np
 
 from fedgs.errors import ConfigError
 from fedgs.models.base import Model, need_torch
+from fedgs.models.fresh import difference, fresh_module
+from fedgs.rng import seeded
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -16,15 +18,17 @@ __all__ = ["check_model"]
 
 
 def check_model(model: Model, federation: "Federation") -> None:
-    """Build the model and pass it two examples of the federation; no random state is left changed.
+    """Build the model twice and pass it two examples of the federation.
+
+    The global generators of PyTorch, NumPy and `random` are left as they were.
 
     Args:
         model: any variant, a user's function included.
         federation: whose examples it is to classify.
 
     Raises:
-        ConfigError: it is not an `nn.Module`, has nothing to train or cannot take the examples, or its output is not (b, C)
-            finite floating-point logits; the message has the shapes.
+        ConfigError: it is not an `nn.Module`, has nothing to train, has other first parameters when it is built again or cannot
+            take the examples, or its output is not (b, C) finite floating-point logits; the message has the shapes.
         MissingExtraError: PyTorch is not installed.
 
     >>> from fedgs.data import Synthetic
@@ -34,9 +38,9 @@ def check_model(model: Model, federation: "Federation") -> None:
     need_torch()
     import torch
 
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        module = _built(model, federation)
-        x = _two_examples(federation)
+    module = _built(model, federation)
+    x = _two_examples(federation)
+    with seeded(0, "check"), torch.no_grad():
         try:
             logits = module.eval()(x)
         except Exception as error:
@@ -59,11 +63,18 @@ def check_model(model: Model, federation: "Federation") -> None:
 def _built(model: Model, federation: "Federation") -> "nn.Module":
     from torch import nn
 
-    module = model.build(federation.example_shape, federation.num_labels)
+    module, again = (fresh_module(model, federation.example_shape, federation.num_labels, 0) for _ in range(2))
     if not isinstance(module, nn.Module):
         raise ConfigError(f"model {_title(model)} must build a torch.nn.Module, got {type(module).__name__}")
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise ConfigError(f"model {_title(model)} has no parameter to train")
+    name = difference(module, again)
+    if name is not None:
+        raise ConfigError(
+            f"model {_title(model)} must have the same first parameters whenever it is built from one seed, but {name!r} differs "
+            "between two builds; draw them from the global generator of PyTorch, NumPy or `random`, which are seeded, and not "
+            "from a generator of the model's own"
+        )
     return module
 
 

@@ -1,0 +1,54 @@
+"""A model's module as every process builds it from one seed."""
+
+import contextlib
+import copy
+from typing import TYPE_CHECKING, Any
+
+from fedgs.models.base import Model, need_torch
+from fedgs.rng import seeded
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["difference", "fresh_module"]
+
+
+def fresh_module(model: Model, example_shape: tuple[int, ...], num_labels: int, seed: int) -> Any:
+    """What the model builds while the global generators of PyTorch, NumPy and `random` are seeded; they are left as they were.
+
+    A module is copied where it can be, so that a function that always returns the same module gives it away unchanged.
+
+    Args:
+        model: any variant, a user's function included.
+        example_shape, num_labels: as for `Model.build`.
+        seed: the experiment's, >= 0.
+    """
+    need_torch()
+    import torch
+
+    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    with seeded(seed, "init"):
+        built: Any = model.build(example_shape, num_labels)
+    if torch.cuda.is_initialized() and not started:  # type: ignore[no-untyped-call]
+        # The model has started CUDA, whose generators can be seeded only now.
+        with seeded(seed, "init"):
+            built = model.build(example_shape, num_labels)
+    if isinstance(built, torch.nn.Module):
+        with contextlib.suppress(Exception):  # some tensors cannot be copied
+            return copy.deepcopy(built)
+    return built
+
+
+def difference(first: "nn.Module", second: "nn.Module") -> str | None:
+    """The name of a parameter or buffer that two modules do not have in common, bit for bit; None if there is none."""
+    import torch
+
+    one, other = ({**dict(m.named_parameters()), **dict(m.named_buffers())} for m in (first, second))
+    for name in [*one, *(name for name in other if name not in one)]:
+        a, b = one.get(name), other.get(name)
+        if a is None or b is None or a.shape != b.shape or a.dtype != b.dtype:
+            return name
+        bits = [tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for tensor in (a, b)]
+        if not torch.equal(*bits):
+            return name
+    return None
