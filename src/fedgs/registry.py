@@ -69,6 +69,16 @@ class Variant(BaseModel):
             super().__init__(**settings)
         except ValidationError as error:
             raise ConfigError(sentence(error, where=self.family, model=type(self))) from None
+        for reason in self.without_effect(settings).values():
+            raise ConfigError(reason)
+
+    @classmethod
+    def without_effect(cls, settings: Mapping[str, Any]) -> dict[str, str]:
+        """The given settings that change nothing beside the others, dotted -> the sentence that refuses them.
+
+        A grid leaves such a setting out where others of its runs use it, as it does with a setting that a variant does not have.
+        """
+        return {}
 
 
 V = TypeVar("V", bound=Variant)

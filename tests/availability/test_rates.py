@@ -172,6 +172,7 @@ def test_log_normal_at_the_largest_beta_stays_in_range() -> None:
         ({"name": "IDL", "beta": 0.5}, "availability.beta is not a setting; known are seed, empty_round"),
         ({"name": "LDF", "beta": "0.5"}, "availability.beta should be a valid number, got '0.5'"),
         ({"name": "LDF", "seed": -1}, "availability.seed should be greater than or equal to 0, got -1"),
+        ({"name": "IDL", "empty_round": "skip"}, "availability.empty_round has no effect with 'IDL', in which no round is empty"),
         ({"name": "LDF", "empty_round": "wait"}, "availability.empty_round should be 'redraw' or 'skip', got 'wait'"),
     ],
 )

@@ -209,3 +209,12 @@ def test_the_settings_are_a_table_and_back() -> None:
     data = File(path="a.npz", partition=ByColumn(column="site"))
     assert build("data", table(data)) == data
     assert "partition" not in table(File(path="a.npz"))
+
+
+@pytest.mark.parametrize("setting", [{"clients": 5}, {"validation_fraction": 0.0}])
+def test_settings_of_a_partition_need_one(setting: dict[str, float]) -> None:
+    (key,) = setting
+    with pytest.raises(ConfigError, match=rf"^data.{key} has no effect without data.partition: the file says who owns what$"):
+        build("data", {"name": "file", "path": "a.npz", **setting})
+    assert build("data", {"name": "file", "path": "a.npz", "partition": "iid", **setting})
+    assert build("data", table(File(path="a.npz"))) == File(path="a.npz")  # every value stated

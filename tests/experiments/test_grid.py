@@ -1,10 +1,14 @@
+import itertools
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedgs.cli.config import resolved_toml
 from fedgs.errors import ConfigError
 from fedgs.experiments.grid import Grid, expand, parse_override, read_config
+from fedgs.graph import Graph
 
 
 def methods(grid: Grid) -> list[tuple[str, float | None, float]]:
@@ -117,8 +121,70 @@ def test_settings_beside_an_axis_of_variants_apply_to_those_that_have_them() -> 
     assert methods(grid) == [("fedgs", 7.0, 0.0), ("uniform", None, 0.0)]
     with pytest.raises(ConfigError, match="method.alpha is not a setting of MD, Uniform"):
         expand({"method": {"name": "fedgs", "alpha": 7.0}, "grid": {"method": ["md", "uniform"]}})
+    grid = expand(
+        {"method": {"name": "fedgs", "alpha": 7.0}, "grid": {"method": ["fedgs", "uniform"], "method.alpha": [1.0, 2.0]}}
+    )
+    assert methods(grid) == [("fedgs", 1.0, 0.0), ("fedgs", 2.0, 0.0), ("uniform", None, 0.0)]  # the axis has the word
 
 
 def test_a_variant_and_its_setting_can_be_given_in_any_order() -> None:
     (config,) = expand({}, [("availability.beta", 0.25), ("availability", "MDF")]).configs
     assert (config.availability.name, config.availability.beta) == ("MDF", 0.25)
+
+
+def graphs(grid: Grid) -> list[tuple[Any, ...]]:
+    return [(c.method.graph.similarity, c.method.graph.noise_samples) for c in grid.configs]  # type: ignore[attr-defined]
+
+
+NOISE = "method.graph.noise_samples has no effect with similarity 'oracle'; it belongs to 'functional'"
+
+
+@pytest.mark.parametrize(
+    ("given", "overrides"),
+    [
+        ({"method": {"name": "fedgs", "graph": {"noise_samples": 10}}}, []),
+        ({}, [("method.graph.noise_samples", 10)]),
+        ({}, [("method.graph.noise_samples", [10, 256])]),
+        ({}, [("method.graph.noise_samples", [10, 20]), ("seed", [0, 1])]),
+        ({}, [("method.graph.noise_samples", [256, 10]), ("method.graph.similarity", ["oracle", "private"])]),
+        ({"grid": {"method": ["fedgs", "uniform"]}}, [("method.graph.noise_samples", 10)]),
+        ({"grid": {"method": [{"name": "fedgs", "graph": {"noise_samples": 10}}, "uniform"]}}, []),
+        (  # a table on an axis means what it says
+            {"grid": {"method": [{"name": "fedgs", "graph": {"noise_samples": 10}}, "uniform"]}},
+            [("method.graph.similarity", ["oracle", "functional"])],
+        ),
+    ],
+)
+def test_a_setting_that_changes_nothing_in_any_run_is_refused(given: Any, overrides: list[tuple[str, Any]]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        expand(given, overrides)
+    assert str(caught.value).replace("'private'", "'oracle'") == NOISE
+
+
+def test_a_setting_is_left_out_of_the_runs_in_which_it_changes_nothing() -> None:
+    similarity = ("method.graph.similarity", ["oracle", "functional"])
+    both = expand({}, [similarity, ("method.graph.noise_samples", [10, 256])])
+    assert graphs(both) == [("oracle", 256), ("functional", 10), ("functional", 256)]
+    one = expand({"method": {"name": "fedgs", "graph": {"noise_samples": 10}}}, [similarity])
+    assert graphs(one) == [("oracle", 256), ("functional", 10)]
+    assert one.left_out == {"method.graph.noise_samples": 10}
+    again = tomllib.loads(resolved_toml(one, full=True))
+    assert [repr(c) for c in expand(again).configs] == [repr(c) for c in one.configs]
+    table = {"name": "fedgs", "graph": {"noise_samples": 10}}
+    late = expand({"grid": {"method": ["uniform", "fedgs"]}, "method": table}, [similarity])
+    assert [getattr(getattr(c.method, "graph", None), "noise_samples", None) for c in late.configs] == [None, 256, 10]
+
+
+def test_settings_beside_a_path_are_not_lost_silently() -> None:
+    with pytest.raises(ConfigError, match="method.graph.similarity has no effect where method.graph.path gives the graph"):
+        expand({}, [("method.graph.path", "g.npz"), ("method.graph.similarity", ["oracle", "functional"])])
+
+
+@pytest.mark.parametrize("axes", [{}, {"method": ["fedgs", "uniform"]}])
+def test_a_path_set_late_replaces_what_the_file_says_of_the_graph(axes: dict[str, Any]) -> None:
+    given = {"method": {"name": "fedgs", "alpha": 2.0, "graph": {"similarity": "functional", "noise_samples": 10}}, "grid": axes}
+    graph = expand(given, [("method.graph.path", "g.npz")]).configs[0].method.graph  # type: ignore[attr-defined]
+    assert graph == Graph(path="g.npz")
+    for overrides in itertools.permutations([("method.graph.path", "g.npz"), ("method.graph.epsilon", 0.3)]):
+        with pytest.raises(ConfigError, match="method.graph.epsilon has no effect where method.graph.path gives the graph"):
+            expand(given, overrides)

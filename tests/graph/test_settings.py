@@ -1,3 +1,6 @@
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -137,3 +140,96 @@ def test_similarities_are_rescaled_only_when_asked() -> None:
 def test_unusable_similarities_are_refused(matrix: np.ndarray, message: str) -> None:
     with pytest.raises(GraphError, match=message):
         Graph(similarity="update").of_similarity(matrix)
+
+
+# A value that is not the default, for every setting that may be without effect.
+OTHER: dict[str, Any] = {
+    "normalize_by_norm": True,
+    "normalize_over": "none",
+    "rescale": True,
+    "epsilon": 0.3,
+    "sigma_squared": 0.2,
+    "power": 2,
+    "noise_samples": 10,
+    "noise_examples": 10,
+    "covariance": "scalar",
+    "layer": "head",
+    "sketch": 64,
+    "protocol": "paper",
+    "value_range": 4.0,
+    "dealer": "notary",
+    "refresh": 0.25,
+}
+OF_THRESHOLDS = {"normalize_by_norm", "normalize_over", "rescale", "epsilon", "sigma_squared", "power"}
+OF_SIMILARITY = {
+    "oracle": {"normalize_by_norm", "normalize_over"},
+    "private": {"normalize_by_norm", "normalize_over", "protocol", "value_range", "dealer"},
+    "update": {"rescale", "sketch", "refresh"},
+    "functional": {"rescale", "noise_samples", "noise_examples", "covariance", "layer", "refresh"},
+}
+
+
+@pytest.mark.parametrize("start", ["all", "seen"])
+@pytest.mark.parametrize("construction", ["threshold", "complete", "complete_direct"])
+@pytest.mark.parametrize("similarity", OF_SIMILARITY)
+def test_a_setting_is_accepted_where_it_changes_something_and_refused_elsewhere(
+    similarity: str, construction: str, start: str
+) -> None:
+    effective = OF_SIMILARITY[similarity] | {"epsilon", "sigma_squared", "power"}
+    effective -= OF_THRESHOLDS if construction != "threshold" else set()
+    effective -= {"refresh"} if start == "all" else set()
+    chosen: dict[str, Any] = {"similarity": similarity, "construction": construction, "start": start}
+    accepted = set()
+    for key, value in OTHER.items():
+        try:
+            assert getattr(Graph(**chosen, **{key: value}), key) == value
+            accepted.add(key)
+        except ConfigError as error:
+            beside = r"(similarity|construction|start) '\w+'; it belongs to '\w+'( or '\w+')*"
+            assert re.fullmatch(rf"method\.graph\.{key} has no effect with {beside}", str(error))  # noqa: PT017
+    assert accepted == effective
+
+
+@pytest.mark.parametrize("construction", ["threshold", "complete", "complete_direct"])
+@pytest.mark.parametrize("similarity", OF_SIMILARITY)
+def test_what_is_refused_changes_no_distance(similarity: str, construction: str) -> None:
+    chosen: dict[str, Any] = {"similarity": similarity, "construction": construction}
+    plain = Graph(**chosen)
+    features = np.random.default_rng(0).random((6, 4))
+    cosines = features @ features.T / np.outer(*[np.linalg.norm(features, axis=1)] * 2)
+
+    def distance(graph: Graph) -> np.ndarray:
+        if similarity in ("oracle", "private"):
+            return graph.of_products(feature_products(features)).distance
+        return graph.of_similarity((cosines + cosines.T) / 2).distance
+
+    refused = Graph.without_effect({**chosen, **OTHER})
+    assert refused
+    for key, value in OTHER.items():
+        same = np.array_equal(distance(plain.model_copy(update={key: value})), distance(plain))
+        if key in refused:
+            assert same
+        elif key in OF_THRESHOLDS:
+            assert not same, key
+
+
+def test_a_path_leaves_nothing_to_be_set() -> None:
+    for key, value in {
+        **OTHER,
+        "similarity": "update",
+        "construction": "complete",
+        "normalize": False,
+        "preset": "authors",
+    }.items():
+        with pytest.raises(ConfigError, match=rf"method.graph.{key} has no effect where method.graph.path gives the graph"):
+            Graph(path="g.npz", **{key: value})
+    assert Graph(path="g.npz", similarity="oracle", epsilon=0.1, start="seen").path == "g.npz"  # start: refused by the sampler
+
+
+def test_values_that_apply_anyway_are_accepted() -> None:
+    for graph in (Graph(), Graph(preset="authors"), Graph(preset="authors", construction="complete"), Graph(path="g.npz")):
+        assert Graph(**graph.model_dump()) == graph
+    assert Graph(similarity="oracle", noise_samples=256, refresh=0.5, layer=None).noise_samples == 256
+    assert Graph(preset="authors", covariance="scalar").covariance == "scalar"
+    with pytest.raises(ConfigError, match="method.graph.covariance has no effect with similarity 'oracle'"):
+        Graph(preset="authors", covariance="full")

@@ -174,7 +174,7 @@ def test_what_is_wished_for_follows_the_graph() -> None:
     assert wishes() == wishes(start="seen") == wishes(similarity="private") == [None, None]
     assert wishes(similarity="update") == ["update", None]
     assert wishes(similarity="functional", start="seen") == [None, "functional"]
-    assert wishes(similarity="functional", path="g.npz") == [None, None]
+    assert wishes(path="g.npz") == [None, None]
     given = Graph(similarity="functional", noise_samples=9, noise_examples=8, covariance="scalar", layer="2")
     assert FedGS(graph=given).wish("start") == Wish("functional", 4096, 9, 8, "scalar", "2")
     assert FedGS(graph=Graph(similarity="update", sketch=64)).wish("start") == Wish("update", sketch=64)
@@ -292,7 +292,7 @@ def write(path: Path, **arrays: object) -> str:
 
 def test_a_stored_graph_round_trips(tmp_path: Path) -> None:
     save_graph(tmp_path / "g.npz", Graph().of_clients(LABELS))
-    sampler = FedGS(graph=Graph(path=str(tmp_path / "g.npz"), similarity="functional"))
+    sampler = FedGS(graph=Graph(path=str(tmp_path / "g.npz")))
     for name, array in sampler.start(LABELS).items():
         np.testing.assert_array_equal(array, FedGS().start(LABELS)[name])
     assert build("method", table(sampler)) == sampler

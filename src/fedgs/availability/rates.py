@@ -4,8 +4,9 @@ Every mode is a pure function of (settings, seed, clients, round): any round can
 """
 
 import math
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -50,7 +51,7 @@ def _below_one(mode: str) -> AfterValidator:
 
 @register("availability", "IDL")
 class Ideal(Availability):
-    """Everybody is available in every round: rate 1.
+    """Everybody is available in every round: rate 1. No round is empty, so `empty_round` cannot be set.
 
     >>> clients = Clients(("a", "b"), np.array([10, 40]))
     >>> Ideal().rates(0, clients)
@@ -58,6 +59,13 @@ class Ideal(Availability):
     """
 
     steady = True
+
+    @classmethod
+    def without_effect(cls, settings: Mapping[str, Any]) -> dict[str, str]:
+        """`empty_round`: all clients are available in every round."""
+        if settings.get("empty_round", "redraw") == "redraw" or cls.rates is not Ideal.rates:
+            return {}
+        return {"empty_round": "availability.empty_round has no effect with 'IDL', in which no round is empty"}
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
         return np.ones(len(clients))

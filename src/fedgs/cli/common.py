@@ -4,7 +4,7 @@ import contextlib
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 from rich.console import Console
@@ -49,12 +49,15 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, markup=False, soft_wrap=True)
 
 
-def read_grid(config: Path | None, overrides: list[str] | None, plugins: list[Path] | None) -> Grid:
-    """The configurations that a command line asks for."""
+def read_grid(
+    config: Path | None, overrides: list[str] | None, plugins: list[Path] | None, *, further: Sequence[tuple[str, Any]] = ()
+) -> Grid:
+    """The configurations that a command line asks for; `further` are dotted keys and values that an option stands for."""
     for path in plugins or []:
         load_plugin(path)
     given = None if config is None else read_config(config)
-    return expand(given, [parse_override(text) for text in overrides or []], file=config.name if config else "")
+    asked = [parse_override(text) for text in overrides or []]
+    return expand(given, [*asked, *further], file=config.name if config else "")
 
 
 def one_config(config: Path | None, overrides: list[str] | None, plugins: list[Path] | None) -> Config:

@@ -71,6 +71,8 @@ def _line(key: str, value: Any, dotted: str, grid: Grid, full: bool) -> list[str
     wanted = full or dotted in grid.sources or dotted.endswith(".name") or source == _PRESET
     if not wanted:
         return []
+    if dotted in grid.left_out:  # set for all runs, and kept by those in which it changes something
+        return [f"{_assignment(key, grid.left_out[dotted])}  # {source}"]
     values = _values(dotted, grid)
     if len(values) > 1:
         return [f"# {key} is {', '.join(values[:-1])} or {values[-1]}, by run"] if full else []

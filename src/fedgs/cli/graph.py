@@ -1,5 +1,6 @@
 """`fedgs graph`: make the client graph, say how well it recovers the oracle's edges and what it cost, and write it."""
 
+import contextlib
 import time
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -9,7 +10,7 @@ import typer
 from fedgs.cli.common import ConfigArgument, DataDirOption, PluginOption, SetOption, command_again, console, read_grid
 from fedgs.config import Config
 from fedgs.errors import ConfigError, GraphError
-from fedgs.graph import ClientGraph, client_features, feature_products
+from fedgs.graph import ClientGraph, Graph, client_features, feature_products
 from fedgs.graph.recovery import EPSILONS as GRID
 from fedgs.graph.recovery import ORACLES, components, density, epsilon_of_density, epsilon_of_histogram, oracle_edges, recovery
 from fedgs.plurals import counted
@@ -38,7 +39,7 @@ def graph(
 
     What is written can be used by runs: `--set method.graph.path=G.npz`.
     """
-    chosen = _with_graph(read_grid(config, set_, plugin).configs, similarity)
+    chosen, method = _chosen(config, set_, plugin, similarity)
     if out is not None and (out.suffix != ".npz" or not out.parent.is_dir()):
         raise ConfigError(f"--out must be an .npz in a folder that exists, got {str(out)!r}")
     from fedgs.experiments.preparing import prepare
@@ -49,9 +50,8 @@ def graph(
     started = time.perf_counter()
     made, cost = made_graph(prepared.plan, device=chosen.execution.device)
     seconds = time.perf_counter() - started
-    settings = chosen.method.graph  # type: ignore[attr-defined]
     screen = console()
-    source = settings.path or settings.similarity
+    source = method.graph.path or method.graph.similarity
     screen.print(f"{prepared.plan.federation.name}, {counted(len(made), 'client')}: graph of {source}")
     edges = made.adjacency
     screen.print(f"  edges: {density(edges):.1%} of the pairs, {counted(components(edges), 'connected part')}, {seconds:.2f} s")
@@ -62,21 +62,35 @@ def graph(
     if out is not None:
         save_graph(out, made)
         # The graph belongs to these clients: the next command has the same configuration.
-        following = command_again("fedgs run", config, set_, plugin, data_dir, also=[f"method.graph.path={out}"])
+        kept = [text for text in set_ or [] if not text.strip().startswith("method.graph.")]  # the file stands for them
+        following = command_again("fedgs run", config, kept, plugin, data_dir, also=[f"method.graph.path={out}"])
         screen.print(f"Written: {out}    Next: {following}")
 
 
-def _with_graph(configs: list[Config], similarity: str | None) -> Config:
+def _chosen(
+    config: Path | None, overrides: list[str] | None, plugins: list[Path] | None, similarity: str | None
+) -> tuple[Config, FedGS]:
     """The first configuration with FedGS, else the first of all with FedGS put in; with the similarity that is asked for."""
-    if similarity is not None and similarity not in _SIMILARITIES:
-        raise ConfigError(f"--similarity must be one of {', '.join(_SIMILARITIES)}; got {similarity!r}")
-    first = next((one for one in configs if isinstance(one.method, FedGS)), None)
-    config = first or configs[0].model_copy(update={"method": FedGS()})
-    method: Any = config.method
     if similarity is None:
-        return config
-    tables = {**method.graph.model_dump(exclude_unset=True), "similarity": similarity, "path": None, "start": "all"}
-    return config.model_copy(update={"method": method.model_copy(update={"graph": type(method.graph)(**tables)})})
+        return _with_graph(read_grid(config, overrides, plugins).configs, FedGS())
+    if similarity not in _SIMILARITIES:
+        raise ConfigError(f"--similarity must be one of {', '.join(_SIMILARITIES)}; got {similarity!r}")
+    further = [("method.graph.similarity", similarity), ("method.graph.path", None), ("method.graph.start", "all")]
+    try:
+        return _with_graph(read_grid(config, overrides, plugins, further=further).configs, FedGS())
+    except ConfigError as error:  # as it is where no method has a graph
+        with contextlib.suppress(ConfigError):
+            configs = read_grid(config, overrides, plugins).configs
+            if not any(isinstance(one.method, FedGS) for one in configs):
+                return _with_graph(configs, FedGS(graph=Graph(similarity=similarity)))  # type: ignore[arg-type]
+        raise error from None
+
+
+def _with_graph(configs: list[Config], otherwise: FedGS) -> tuple[Config, FedGS]:
+    for one in configs:
+        if isinstance(one.method, FedGS):
+            return one, one.method
+    return configs[0].model_copy(update={"method": otherwise}), otherwise
 
 
 def recovery_lines(made: ClientGraph, clients: Any) -> list[str]:

@@ -56,6 +56,16 @@ class File(Data):
     clients: int = Field(default=30, ge=1)
     validation_fraction: float = Field(default=0.2, ge=0, lt=1)
 
+    @classmethod
+    def without_effect(cls, settings: Mapping[str, Any]) -> dict[str, str]:
+        """`clients` and `validation_fraction`, where no partition shares the examples out."""
+        if settings.get("partition") is not None:
+            return {}
+        useless = [
+            key for key in ("clients", "validation_fraction") if settings.get(key) not in (None, cls.model_fields[key].default)
+        ]
+        return {key: f"data.{key} has no effect without data.partition: the file says who owns what" for key in useless}
+
     @property
     def title(self) -> str:
         """The file's name without its ending."""

@@ -1,14 +1,15 @@
 """From files, `--set` and grids to configurations: one `Config` a run.
 
 A configuration is laid in layers (defaults, the file, `--set`), each a nest of plain tables. `[grid]` names axes: every
-combination of their values is a run. A key that a variant does not have is dropped for it, and equal runs collapse into one.
+combination of their values is a run. A key that a variant does not have, or that changes nothing beside its other settings, is
+dropped for it, and equal runs collapse into one.
 """
 
 import copy
 import itertools
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pydantic import BaseModel
 
 from fedgs.config import Config
 from fedgs.errors import ConfigError
-from fedgs.registry import nearest, variant_class
+from fedgs.registry import Variant, nearest, variant_class
 
 __all__ = ["COMPARISON", "Grid", "build_config", "expand", "parse_override", "read_config"]
 
@@ -30,6 +31,7 @@ COMPARISON: Tables = {
     "training": {"rounds": 200},
     "grid": {"method": ["fedgs", "uniform", "md", "fedprox", "power_of_choice"], "seed": [0, 1, 2]},
 }
+_STANDS_ALONE = ("method.graph.path",)  # set late, it replaces what a file says in its table, as another name of a variant does
 PRESETS: dict[str, Tables] = {"fedprox": {"method": {"name": "md"}, "training": {"mu": 0.01}}}
 
 
@@ -42,12 +44,14 @@ class Grid:
         axes: dotted key -> its values; empty for a single run.
         sources: dotted key -> "default", the file's name or "--set".
         choices: for each configuration, dotted key of an axis -> the value of the axis that it was made of.
+        left_out: dotted key -> value of settings that some runs are without, since they change nothing there.
     """
 
     configs: list[Config]
     axes: dict[str, list[Any]]
     sources: dict[str, str]
     choices: list[dict[str, Any]]
+    left_out: dict[str, Any] = field(default_factory=dict)
 
 
 def read_config(path: Path) -> Tables:
@@ -105,11 +109,13 @@ def expand(given: Mapping[str, Any] | None, overrides: Iterable[tuple[str, Any]]
         tables = _merged(tables, given, sources, file)
     axes = _axes(tables.pop("grid", {}))
     late: list[tuple[str, Any]] = _beside_axes(tables, axes)
-    for key, value in sorted(overrides, key=lambda override: "." in override[0]):  # whole variants before their settings
+    for key, value in sorted(overrides, key=_in_order):
+        if key in _STANDS_ALONE and value is not None:
+            late = _without_beside(tables, late, key)
         _override(tables, axes, late, key, value)
         sources[key] = "--set"
-    configs, choices = _combinations(tables, axes, late)
-    return Grid(configs, axes, sources, choices)
+    configs, choices, left_out = _combinations(tables, axes, late)
+    return Grid(configs, axes, sources, choices, left_out)
 
 
 def _merged(lower: Tables, upper: Mapping[str, Any], sources: dict[str, str], source: str) -> Tables:
@@ -146,6 +152,14 @@ def _paths(key: str, value: Any) -> list[str]:
     return [key]
 
 
+def _value(tables: Tables, key: str) -> Any:
+    """What stands under a dotted key."""
+    value: Any = tables
+    for part in key.split("."):
+        value = value[part]
+    return value
+
+
 def _axes(grid: Any) -> dict[str, list[Any]]:
     """Dotted axes of a `[grid]` table, written dotted or nested."""
     if not isinstance(grid, Mapping):
@@ -167,8 +181,25 @@ def _beside_axes(tables: Tables, axes: Mapping[str, list[Any]]) -> list[tuple[st
     for family in FAMILIES:
         table = tables.get(family)
         if family in axes and isinstance(table, Mapping):
-            settings += [(f"{family}.{key}", value) for key, value in table.items() if key != "name"]
+            keys = [key for key in _paths(family, table) if key != f"{family}.name" and key not in axes]
+            settings += [(key, _value(tables, key)) for key in keys]
     return settings
+
+
+def _in_order(override: tuple[str, Any]) -> int:
+    """Whole variants come before their settings, and settings that replace a table before others of that table."""
+    return 0 if "." not in override[0] else 1 if override[0] in _STANDS_ALONE else 2
+
+
+def _without_beside(tables: Tables, late: list[tuple[str, Any]], key: str) -> list[tuple[str, Any]]:
+    """Take out what a file says in the table that an override replaces; the rest of `late` is returned."""
+    table = key.rpartition(".")[0]
+    here: Any = tables
+    for part in table.split("."):
+        here = here.get(part) if isinstance(here, Mapping) else None
+    if isinstance(here, dict):
+        here.clear()
+    return [(other, value) for other, value in late if not other.startswith(f"{table}.")]
 
 
 def _override(tables: Tables, axes: dict[str, list[Any]], late: list[tuple[str, Any]], key: str, value: Any) -> None:
@@ -207,10 +238,12 @@ def _put(tables: Tables, key: str, value: Any) -> None:
 
 def _combinations(
     tables: Tables, axes: dict[str, list[Any]], late: Sequence[tuple[str, Any]]
-) -> tuple[list[Config], list[dict[str, Any]]]:
-    """The distinct configurations and the values of the axes that each was made of."""
+) -> tuple[list[Config], list[dict[str, Any]], dict[str, Any]]:
+    """The distinct configurations, the values of the axes that each was made of, and the settings that some are without."""
     keys = sorted(axes, key=lambda key: key.count("."))  # whole variants first, then their settings
     used: set[str] = set()
+    made: list[Tables] = []
+    left_out: dict[str, tuple[Any, str]] = {}  # settings without an effect -> value, why
     configs: list[Config] = []
     choices: list[dict[str, Any]] = []
     seen: set[str] = set()
@@ -224,6 +257,9 @@ def _combinations(
             if _has(combination, key):
                 used.add(key)
                 _put(combination, key, value)
+        tables_on_axes = ((key, value) for key, value in zip(keys, values, strict=True) if isinstance(value, Mapping))
+        left_out |= _without_useless(combination, {path for key, value in tables_on_axes for path in _paths(key, value)})
+        made.append(combination)
         config = build_config(combination)
         identity = repr(config)
         if identity not in seen:
@@ -233,7 +269,46 @@ def _combinations(
     for key in [*keys, *(key for key, _ in late)]:
         if key not in used:
             raise ConfigError(_unknown(key, tables, axes))
-    return configs, choices
+    for key, (value, why) in left_out.items():
+        if not any(_has_effect(combination, key, value) for combination in made):
+            raise ConfigError(why)
+    return configs, choices, {key: value for key, (value, _) in left_out.items() if key not in axes}
+
+
+def _without_useless(combination: Tables, whole: Collection[str]) -> dict[str, tuple[Any, str]]:
+    """Take settings out that change nothing beside the others; those of a table that an axis names whole stay, and are refused.
+
+    Args:
+        combination: changed in place.
+        whole: dotted keys that the tables on axes hold.
+
+    Returns:
+        What was taken out, dotted -> its value, and why.
+    """
+    found = {key: why for family in FAMILIES for key, why in _useless(combination, family).items() if key not in whole}
+    taken: dict[str, tuple[Any, str]] = {}
+    for key, why in found.items():
+        path, _, last = key.rpartition(".")
+        taken[key] = _value(combination, path).pop(last), why
+    return taken
+
+
+def _useless(combination: Tables, family: str) -> dict[str, str]:
+    """Dotted settings of a family's variant that change nothing beside the others -> why."""
+    settings = combination.get(family)
+    if not isinstance(settings, Mapping) or not isinstance(settings.get("name"), str):
+        return {}
+    found = _variant(combination, family).without_effect(settings)
+    return {f"{family}.{path}": why for path, why in found.items()}
+
+
+def _has_effect(combination: Tables, key: str, value: Any) -> bool:
+    """Whether a setting would change anything in these tables."""
+    if not _has(combination, key):
+        return False
+    tried = copy.deepcopy(combination)
+    _put(tried, key, value)
+    return key not in _useless(tried, key.split(".")[0])
 
 
 def build_config(tables: Mapping[str, Any]) -> Config:
@@ -253,10 +328,10 @@ def build_config(tables: Mapping[str, Any]) -> Config:
     return Config(**tables)
 
 
-def _variant(tables: Tables, family: str) -> type[BaseModel]:
+def _variant(tables: Tables, family: str) -> type[Variant]:
     value = tables.get(family)
     name = value.get("name") if isinstance(value, Mapping) else value
-    if isinstance(value, BaseModel):
+    if isinstance(value, Variant):
         return type(value)
     name = PRESETS.get(str(name), {}).get(family, {}).get("name", name)
     return variant_class(family, str(name))

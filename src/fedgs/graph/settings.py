@@ -1,5 +1,6 @@
 """The graph's settings, and the graph: similarity → adjacency → distance."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -11,6 +12,7 @@ from fedgs.clients import Clients
 from fedgs.errors import GraphError
 from fedgs.graph.adjacency import complete_edges, edge_scale, edge_weights
 from fedgs.graph.distance import graph_distance, shortest_paths
+from fedgs.graph.effect import without_effect
 from fedgs.graph.similarity import NormalizeOver, client_features, cosines, feature_products, min_max
 from fedgs.registry import Variant
 
@@ -50,6 +52,9 @@ class Graph(Variant):
 
     `preset` gives the values that are not given themselves: "paper", or "authors" for those of the authors' code
     (normalize_by_norm, no rescaling, exp(-V²/0.1), epsilon 0.01, scalar covariance). The object states every value.
+
+    A setting that changes nothing beside the others, such as `noise_samples` with similarity "oracle", is refused unless it has
+    the value that applies anyway.
 
     Attributes:
         similarity: "oracle" (features or label proportions), "private" (the same products by the secure scalar product),
@@ -108,6 +113,17 @@ class Graph(Variant):
     @classmethod
     def _fill_preset(cls, given: Any) -> Any:
         return {**_AUTHORS, **given} if isinstance(given, dict) and given.get("preset") == "authors" else given
+
+    @classmethod
+    def without_effect(cls, settings: Mapping[str, Any]) -> dict[str, str]:
+        """The given settings that change nothing beside the others -> the sentence that says so.
+
+        >>> Graph.without_effect({"noise_samples": 9})
+        {'noise_samples': "method.graph.noise_samples has no effect with similarity 'oracle'; it belongs to 'functional'"}
+        """
+        standard = {name: field.default for name, field in cls.model_fields.items()}
+        preset = _AUTHORS if settings.get("preset") == "authors" else {}
+        return without_effect(settings, {**standard, **preset}, where=cls.family)
 
     def of_clients(self, clients: Clients) -> ClientGraph:
         """The oracle's graph: from the clients' features where they have them, else from label proportions.

@@ -56,7 +56,8 @@ def _made_again(run: Run, distance: FloatMatrix) -> FloatMatrix | None:
     if settings.get("similarity", "oracle") not in ("oracle", "private"):
         return None
     try:
-        graph = Graph(**settings).of_clients(run.clients)
+        useless = Graph.without_effect(settings)  # runs of earlier versions may hold such settings
+        graph = Graph(**{key: value for key, value in settings.items() if key not in useless}).of_clients(run.clients)
     except (FedgsError, ValueError, TypeError):
         return None
     return graph.adjacency if np.allclose(graph.distance, distance, rtol=1e-6, atol=1e-9) else None

@@ -1,7 +1,8 @@
 """FedGS: balanced sampling counts, and clients that are far apart in the graph (Algorithm 1, equations 14 to 17)."""
 
 import importlib.util
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -68,6 +69,13 @@ class FedGS(Sampler):
     scale: Scale = "paper"
     graph: Graph = Graph()
     solver: Solver = Solver()
+
+    @classmethod
+    def without_effect(cls, settings: Mapping[str, Any]) -> dict[str, str]:
+        """The graph's settings that change nothing, under their dotted names."""
+        graph = settings.get("graph")
+        found = Graph.without_effect(graph) if isinstance(graph, Mapping) else {}
+        return {f"graph.{key}": reason for key, reason in found.items()}
 
     def check(self, clients: Clients, cohort_limit: int) -> None:
         """Refuse a graph that these clients cannot have; nothing falls back to the oracle's graph."""
