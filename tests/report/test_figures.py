@@ -5,7 +5,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 from tests.report import folders
 
-from fedgs.errors import OutputError
+from fedgs.errors import ConfigError, OutputError
 from fedgs.records import Record
 from fedgs.report.figures import (
     active_states,
@@ -204,3 +204,248 @@ def test_similar_clients_are_drawn_near_each_other():
     gaps = np.linalg.norm(positions[:, None] - positions[None], axis=2)
     same = (kind[:, None] == kind[None, :]) & ~np.eye(40, dtype=bool)
     assert gaps[kind[:, None] != kind[None, :]].min() > np.median(gaps[same])
+
+
+def grouped(tmp_path, **options):
+    """Two methods, two seeds, under two modes."""
+    for mode in ("LDF", "MDF"):
+        folders.write_study(tmp_path, methods=("uniform", "fedgs"), seeds=2, rounds=20, availability__name=mode, **options)
+    return read_runs(tmp_path)[0]
+
+
+@pytest.mark.parametrize("make", [loss_curves, sampling_counts])
+def test_runs_of_several_modes_get_a_panel_each_and_one_legend(make, tmp_path):
+    runs = grouped(tmp_path)
+    figure = make(runs)
+    assert [axes.get_title() for axes in figure.axes] == ["LDF 0.7", "MDF 0.7"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["fedgs", "uniform"]
+    assert len(make([run for run in runs if run.group[1] == "LDF 0.7"]).axes) == 1
+
+
+def test_a_panel_is_the_mean_of_its_own_mode(tmp_path):
+    runs = grouped(tmp_path)
+    for axes, mode in zip(loss_curves(runs).axes, ("LDF 0.7", "MDF 0.7"), strict=True):
+        own = [run.records[5].test_loss for run in runs if (run.label, run.group[1]) == ("fedgs", mode)]
+        line = next(line for line in axes.get_lines() if line.get_label() == "fedgs")
+        assert line.get_xydata()[1] == pytest.approx([5, np.mean(own)])
+
+
+def test_many_groups_stand_in_two_columns():
+    runs = [
+        Run({"method": "md", "availability": {"name": f"mode{n}"}}, [Record(0, test_loss=2.0), Record(1, test_loss=1.0)])
+        for n in range(5)
+    ]
+    figure = loss_curves(runs)
+    assert [axes.get_title() for axes in figure.axes if axes.get_visible()] == [f"mode{n}" for n in range(5)]
+    assert len({round(axes.get_position().x0, 3) for axes in figure.axes}) == 2
+
+
+def evaluated(method, losses, **options):
+    records = [Record(t, test_loss=loss) for t, loss in enumerate(losses)]
+    return Run({"method": {"name": method}, "seed": options.pop("seed", 0)}, records, **options)
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+BROKEN = {"round": 1, "client": None, "error": "broken"}
+
+
+def test_a_failed_method_is_marked_and_one_without_a_value_is_not_in_the_legend():
+    runs = [
+        evaluated("uniform", [2.0, 1.9]),
+        evaluated("md", [1.9], failure=BROKEN),
+        evaluated("fedgs", [], failure=BROKEN),
+    ]
+    figure = loss_curves(runs)
+    assert legend(figure) == ["md (failed)", "uniform"]
+    (point,) = [line for line in figure.axes[0].get_lines() if line.get_label() == "md (failed)"]
+    assert point.get_marker() not in ("", "None")  # one point alone has no line
+
+
+def test_a_failed_method_outside_the_range_is_not_in_the_legend_and_does_not_widen_it():
+    good = evaluated("uniform", [9.0, 1.0, 0.9, 0.8, 0.7])
+    figure = loss_curves([good, evaluated("md", [9.0], failure=BROKEN)])
+    assert legend(figure) == ["uniform"]
+    assert figure.axes[0].get_ylim() == loss_curves(good).axes[0].get_ylim()
+
+
+def test_failed_runs_alone_are_drawn():
+    assert legend(loss_curves(evaluated("md", [9.0, 8.0], failure=BROKEN))) == ["md (failed)"]
+
+
+def test_a_failed_seed_is_left_out_of_the_mean():
+    figure = loss_curves([evaluated("md", [2.0, 1.0]), evaluated("md", [9.0], seed=1, failure=BROKEN)])
+    assert legend(figure) == ["md"]
+    assert figure.axes[0].get_lines()[0].get_ydata().tolist() == [2.0, 1.0]
+
+
+def test_bands_are_whole_behind_the_steep_beginning():
+    runs = [evaluated("md", [9.0, 1.0, 1.0, 1.0 + gap], seed=seed) for seed, gap in enumerate((0.0, 4.0))]
+    axes = loss_curves(runs).axes[0]
+    low, high = axes.get_ylim()
+    # the last mean is 3, its standard deviation 4 / sqrt 2 = 2.83: the band is .17 to 5.83
+    assert low < 3 - 4 / np.sqrt(2) and high > 3 + 4 / np.sqrt(2)
+    assert high < 9
+
+
+def test_two_runs_of_one_label_and_seed_are_no_two_seeds(caplog):
+    runs = [
+        Run({**evaluated("md", []).config, "run": {"started": day, "fingerprint": day}}, evaluated("md", losses).records)
+        for day, losses in (("2024-05-01", [2.0, 1.0]), ("2024-05-02", [2.0, 0.5]))
+    ]
+    assert loss_curves(runs).axes[0].get_lines()[0].get_ydata().tolist() == [2.0, 0.5]
+    assert "md: 1 run is left out" in caplog.text
+
+
+ONE_RUN = [participation_map, partition, client_graph, rates_map]
+RUNS = [loss_curves, sampling_counts, active_states]
+
+
+@pytest.mark.parametrize("make", [*ONE_RUN, *RUNS], ids=lambda make: make.__name__)
+def test_every_function_takes_a_run_of_a_folder(make, study, tmp_path):
+    run = one(study, "fedgs")
+    for given in (run, [run], (run,)):
+        paths = save_figure(make(given), str(tmp_path / make.__name__))
+        assert [path.suffix for path in paths] == [".pdf", ".png"]
+
+
+@pytest.mark.parametrize("make", RUNS, ids=lambda make: make.__name__)
+def test_functions_of_runs_take_all_of_a_folder_and_the_results_of_compare(make, study):
+    from fedgs.experiments.compare import Results
+
+    assert make(study).axes
+    assert make(iter(study)).axes
+    assert make(Results(study)).axes
+
+
+@pytest.mark.parametrize("given", [None, 3, "fedgs-runs", [None], ([], []), {"a": 1}, np.zeros(3), []], ids=repr)
+@pytest.mark.parametrize("make", [*ONE_RUN, *RUNS], ids=lambda make: make.__name__)
+def test_other_arguments_are_refused_with_what_is_expected(make, given):
+    with pytest.raises(ConfigError, match=f"^{make.__name__} takes "):
+        make(given)
+
+
+@pytest.mark.parametrize("make", [participation_map, client_graph, rates_map], ids=lambda make: make.__name__)
+def test_a_function_of_one_run_says_so_when_it_is_given_several(make, study):
+    with pytest.raises(ConfigError, match=rf"^{make.__name__} takes one run, such as runs\[0\]; got 10 runs"):
+        make(study)
+
+
+@pytest.mark.parametrize("make", [*ONE_RUN, *RUNS], ids=lambda make: make.__name__)
+def test_the_pair_that_read_runs_gives_is_refused_with_a_sentence(make, study):
+    with pytest.raises(ConfigError, match=f"^{make.__name__} takes "):
+        make((study, []))
+
+
+def test_partition_takes_clients_and_runs_that_share_them(study):
+    clients = study[0].clients
+    wanted = [bar.get_width() for bar in partition(clients.label_counts).axes[0].patches]
+    for given in (clients, study, clients.label_counts.tolist()):
+        assert [bar.get_width() for bar in partition(given).axes[0].patches] == wanted
+    with pytest.raises(ConfigError, match="label_names must be 10 names, one a label; got 1"):
+        partition(clients, label_names=["cat"])
+
+
+def test_partition_refuses_runs_of_different_clients(tmp_path, study):
+    folders.write_run(tmp_path, "md", 0, clients=folders.make_clients(4))
+    (other,) = read_runs(tmp_path)[0]
+    with pytest.raises(ConfigError, match=r"these 2 runs have different clients: give one run, such as runs\[0\]"):
+        partition([study[0], other])
+
+
+def test_rates_of_a_run_are_those_of_its_mode(study):
+    run = one(study, "fedgs")
+    shown = rates_map(run).axes[0].get_images()[0].get_array()
+    sizes = run.clients.data_sizes
+    # less data first: p_k = (min n / n_k) ** beta in every round
+    assert np.allclose(shown, np.tile(((sizes.min() / sizes) ** 0.7)[:, None], (1, 20)))
+
+
+def test_rates_of_a_mode_that_is_not_known_here_are_refused(study):
+    run = one(study, "fedgs")
+    strange = Run({**run.config, "availability": {"name": "deployment"}}, run.records, run.clients)
+    with pytest.raises(OutputError, match=r"^rates_map: the rates of \w+ cannot be computed: availability\.name must be one of"):
+        rates_map(strange)
+
+
+def test_the_graph_of_a_run_shows_a_round(study):
+    run = one(study, "fedgs")
+    history = participation(run)
+    pies = int((run.clients.label_counts > 0).sum())
+    assert len(client_graph(run).axes[0].patches) == pies
+    assert len(client_graph(run, round=3).axes[0].patches) == pies + history.selected[:, 3].sum()
+    with pytest.raises(ConfigError, match=r"round must be in 0 to 19 for .*; got 20"):
+        client_graph(run, round=20)
+    with pytest.raises(OutputError, match="kept no distances between its clients"):
+        client_graph(one(study, "uniform"))
+
+
+def test_arrays_of_another_length_are_refused(study):
+    drawn = network_of_run(one(study, "fedgs"))
+    with pytest.raises(ConfigError, match="cohort must have 30 rows, one a client of the graph; got 3"):
+        client_graph(drawn, None, cohort=np.ones(3, bool))
+    with pytest.raises(ConfigError, match=r"rates in \[0, 1\].*got 2"):
+        rates_map(np.full((3, 3), 2.0))
+
+
+def test_a_figure_that_no_run_has_is_refused_with_one_that_is_there():
+    runs = [Run({"method": "md"}, [Record(0, valid_loss=1.0), Record(1, valid_loss=0.5)])]
+    with pytest.raises(OutputError, match="no run has a test loss to draw; there is figure='valid_loss'"):
+        loss_curves(runs)
+    assert loss_curves(runs, figure="valid_loss").axes[0].get_ylabel() == "validation loss"
+    with pytest.raises(ConfigError, match="figure must be one of 'test_loss', 'valid_loss', 'test_accuracy'; got 'loss'"):
+        loss_curves(runs, figure="loss")
+
+
+def test_a_name_with_an_ending_is_written_in_that_form_alone(study, tmp_path):
+    figure = loss_curves(study)
+    assert save_figure(figure, tmp_path / "loss.PNG") == [tmp_path / "loss.PNG"]
+    assert [path.name for path in save_figure(figure, str(tmp_path / "beta-0.7"))] == ["beta-0.7.pdf", "beta-0.7.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["beta-0.7.pdf", "beta-0.7.png", "loss.PNG"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("loss.svg", r"writes \.pdf and \.png, both where the name has no ending; got 'loss\.svg'"),
+        ("", r"takes a name such as 'figures/loss'; got ''"),
+        (None, "takes a name such as 'figures/loss'; got None"),
+        (3, "takes a name such as 'figures/loss'; got 3"),
+    ],
+)
+def test_other_names_are_refused(name, message, study):
+    with pytest.raises(ConfigError, match=message):
+        save_figure(loss_curves(study), name)
+
+
+def test_only_figures_are_saved(study, tmp_path):
+    with pytest.raises(ConfigError, match=r"save_figure takes a figure, such as loss_curves\(runs\), and a name; got 'loss'"):
+        save_figure("loss", loss_curves(study))
+
+
+def test_an_empty_cohort_is_drawn_as_available_only():
+    clients = folders.make_clients(3)
+    names = list(clients.names)
+    records = [
+        Record(0, available=names, cohort=[], selection_status="empty"),
+        Record(1, available=names, cohort=names[:1]),
+        Record(2),
+    ]
+    shown = participation_map(Run({"method": "md"}, records, clients)).axes[0].get_images()[0].get_array()
+    assert sorted(shown[:, 0].tolist()) == [1, 1, 1]
+    assert sorted(shown[:, 1].tolist()) == [1, 1, 2]
+
+
+def test_ticks_are_whole_clients_and_rounds(tmp_path):
+    clients = folders.make_clients(3)
+    records = [Record(t, available=list(clients.names), cohort=[]) for t in range(2)]
+    axes = participation_map(Run({"method": "md"}, records, clients)).axes[0]
+    for axis in (axes.xaxis, axes.yaxis):
+        assert all(float(tick).is_integer() for tick in axis.get_ticklocs())
+
+
+def test_a_client_without_examples_has_a_pie():
+    drawn = network(np.array([[0.0, 1.0], [1.0, 0.0]]))
+    assert len(client_graph(drawn, np.array([[2, 1], [0, 0]])).axes[0].patches) == 3

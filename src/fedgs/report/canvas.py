@@ -1,18 +1,22 @@
-"""What all figures share: size, fonts, legends, and how a figure becomes files."""
+"""What all figures share: size, fonts, panels, legends, and how a figure becomes files."""
 
 import io
-from collections.abc import Mapping
+import os
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedgs.errors import require_extra
+from fedgs.errors import ConfigError, require_extra
 from fedgs.report.files import write_file
+from fedgs.report.subjects import told
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = ["canvas", "legend_below", "legend_patches", "save_figure", "single_axes", "style"]
+__all__ = ["canvas", "legend_below", "legend_patches", "panels", "save_figure", "single_axes", "style", "whole_numbers"]
 
 COLUMN_INCHES = 3.35
 _STYLE: dict[Any, Any] = {
@@ -23,27 +27,51 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "pdf.fonttype": 42,
 }
+_OPTIONS: dict[str, dict[str, Any]] = {
+    ".pdf": {"metadata": {"CreationDate": None}},
+    ".png": {"dpi": 300, "metadata": {"Software": None}},
+}
+_OTHER_FORMATS = {".svg", ".jpg", ".jpeg", ".eps", ".ps", ".tif", ".tiff", ".gif", ".webp", ".bmp"}
 
 
-def save_figure(figure: "Figure", stem: Path) -> list[Path]:
+def save_figure(figure: "Figure", stem: str | os.PathLike[str]) -> list[Path]:
     """Write STEM.pdf and STEM.png (300 dots an inch); the same figure gives the same files.
 
+    Args:
+        figure: what a function of `fedgs.report.figures` returned, or another figure of matplotlib.
+        stem: folder and name; its folder is made. A name that ends in .pdf or .png is written in that form alone.
+
+    Returns:
+        The files that were written.
+
     Raises:
+        ConfigError: not a figure, not a name, or a name that ends in another format.
         OutputError: they cannot be written there.
     """
-
     written = []
-    for suffix, options in (
-        (".pdf", {"metadata": {"CreationDate": None}}),
-        (".png", {"dpi": 300, "metadata": {"Software": None}}),
-    ):
+    for path in _targets(figure, stem):
         content = io.BytesIO()
+        suffix = path.suffix.lower()
         with style():
-            figure.savefig(content, format=suffix[1:], **options)
-        path = stem.with_name(stem.name + suffix)
+            figure.savefig(content, format=suffix[1:], **_OPTIONS[suffix])
         write_file(path, content.getvalue())
         written.append(path)
     return written
+
+
+def _targets(figure: object, stem: object) -> list[Path]:
+    if not callable(getattr(figure, "savefig", None)):
+        raise ConfigError(f"save_figure takes a figure, such as loss_curves(runs), and a name; got {told(figure)} as the figure")
+    if not isinstance(stem, str | os.PathLike):
+        raise ConfigError(f"save_figure takes a name such as 'figures/loss'; got {told(stem)}")
+    path = Path(stem)
+    if not path.name:
+        raise ConfigError(f"save_figure takes a name such as 'figures/loss'; got {str(stem)!r}")
+    if path.suffix.lower() in _OPTIONS:
+        return [path]
+    if path.suffix.lower() in _OTHER_FORMATS:
+        raise ConfigError(f"save_figure writes .pdf and .png, both where the name has no ending; got {str(stem)!r}")
+    return [path.with_name(path.name + suffix) for suffix in _OPTIONS]
 
 
 def style() -> Any:
@@ -68,14 +96,46 @@ def single_axes(height_inches: float) -> tuple["Figure", "Axes"]:
     return drawing, drawing.add_subplot()
 
 
-def legend_below(drawing: "Figure", axes: "Axes", title: str | None = None) -> None:
-    """A legend of the axes' labels below the figure, in columns that fit."""
-    handles, labels = axes.get_legend_handles_labels()
-    if labels:
-        widest = max(map(len, labels))
-        columns = max(1, min(len(labels), 10 if widest < 3 else 44 // (widest + 4), 5 if widest < 6 else 3))
+def panels(titles: Sequence[str], height_inches: float) -> tuple["Figure", list["Axes"]]:
+    """A figure with one pair of axes a title: up to four below each other, more in two columns."""
+    if len(titles) == 1:
+        drawing, axes = single_axes(height_inches)
+        axes.set_title(titles[0])
+        return drawing, [axes]
+    columns = 1 if len(titles) <= 4 else 2
+    rows = -(-len(titles) // columns)
+    drawing = canvas(0.7 * height_inches * rows + 0.4)
+    grid = drawing.subplots(rows, columns, squeeze=False)
+    every = list(grid.flat)
+    for axes, title in zip(every, titles, strict=False):
+        axes.set_title("\n".join(textwrap.wrap(title, 56 // columns)))
+    for axes in every[len(titles) :]:
+        axes.set_visible(False)
+    return drawing, every[: len(titles)]
+
+
+def whole_numbers(*axes: "Axis") -> None:
+    """Ticks at whole numbers only: there is no half client and no half round."""
+    from matplotlib.ticker import MaxNLocator
+
+    for axis in axes:
+        axis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
+
+
+def legend_below(drawing: "Figure", axes: "Axes | Iterable[Axes]", title: str | None = None) -> None:
+    """A legend of the axes' labels below the figure, each label once, in columns that fit."""
+    from matplotlib.axes import Axes
+
+    entries: dict[str, Any] = {}
+    for one in [axes] if isinstance(axes, Axes) else axes:
+        handles, labels = one.get_legend_handles_labels()
+        entries = {**dict(zip(labels, handles, strict=True)), **entries}
+    if entries:
+        names = sorted(entries) if title is None else list(entries)
+        widest = max(map(len, names))
+        columns = max(1, min(len(names), 10 if widest < 3 else 44 // (widest + 4), 5 if widest < 6 else 3))
         look: dict[str, Any] = {"frameon": False, "handlelength": 1.6, "columnspacing": 1.0, "title": title}
-        drawing.legend(handles, labels, loc="outside lower center", ncols=columns, **look)
+        drawing.legend([entries[name] for name in names], names, loc="outside lower center", ncols=columns, **look)
 
 
 def legend_patches(drawing: "Figure", colours: Mapping[str, str], title: str | None = None) -> None:

@@ -1,20 +1,23 @@
 """Figures for papers, from stored runs and arrays: one column wide, vector and pixel, colour-blind safe.
 
-Every function returns a matplotlib `Figure` and touches no global state; `save_figure` writes it as PDF and PNG.
+Every function returns a matplotlib `Figure` and touches no global state; `save_figure` writes it as PDF and PNG. Runs are given
+as `read_runs` gives them, one or several, or as the results of `fedgs.compare`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedgs.arrays import BoolArray, FloatMatrix, IntArray
-from fedgs.errors import OutputError
-from fedgs.report.canvas import canvas, legend_below, legend_patches, save_figure, single_axes, style
-from fedgs.report.history import curve, participation
-from fedgs.report.network import Network
+from fedgs.clients import Clients
+from fedgs.errors import ConfigError, OutputError
+from fedgs.report.canvas import canvas, legend_below, legend_patches, panels, save_figure, single_axes, style, whole_numbers
+from fedgs.report.drawing import client_graph
+from fedgs.report.history import Curve, Participation, curve, participation, standing
 from fedgs.report.run import Run
 from fedgs.report.style import AVAILABLE, AWAY, Look, label_colours, looks
+from fedgs.report.subjects import as_label_counts, as_matrix, as_run, as_runs, group_titles, rates_of, told
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,76 +36,163 @@ __all__ = [
 
 _SELECTED = "#D55E00"
 _LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+_FIGURES = {"test_loss": "test loss", "valid_loss": "validation loss", "test_accuracy": "test accuracy"}
 
 
 def loss_curves(
-    runs: Sequence[Run], *, figure: str = "test_loss", title: str = "", styles: Mapping[str, Look] | None = None
+    runs: Run | Iterable[Run], *, figure: str = "test_loss", title: str = "", styles: Mapping[str, Look] | None = None
 ) -> "Figure":
     """A figure of merit over rounds: mean over seeds, the band is one standard deviation.
 
+    Runs of several data sets or modes get a panel each. Failed runs are left out of the mean; a method whose runs all failed is
+    drawn as far as it went and marked, where it lies in the range of the others. A method that was never evaluated is not in the
+    legend.
+
     Args:
-        runs: of one group, labelled.
+        runs: finished or not.
         figure: "test_loss", "valid_loss" or "test_accuracy".
-        title: above the axes.
+        title: above the axes, where there is one panel.
         styles: looks by label; None: those of these runs.
-    """
-    styles = styles or looks(runs)
-    with style():
-        drawing, axes = single_axes(2.3)
-        curves = {label: curve([run for run in runs if run.label == label], figure) for label in sorted({r.label for r in runs})}
-        for label, one in curves.items():
-            look = styles[label]
-            axes.plot(one.rounds, one.mean, color=look.colour, linestyle=_LINES[look.dash], linewidth=1.2, label=label)
-            if one.seeds > 1:
-                band = (one.mean - one.spread, one.mean + one.spread)
-                axes.fill_between(one.rounds, *band, color=look.colour, alpha=0.18, linewidth=0)
-        if figure != "test_accuracy":
-            _loss_limits(axes, [one.mean for one in curves.values()])
-        axes.set(xlabel="round", ylabel=figure.replace("_", " ").replace("valid", "validation"), title=title)
-        axes.margins(x=0)
-        legend_below(drawing, axes)
-        return drawing
-
-
-def _loss_limits(axes: "Axes", means: Sequence[np.ndarray]) -> None:
-    """Leave the first steep rounds out of the range, so that the methods can be told apart."""
-    parts = [mean[len(mean) // 4 :] for mean in means if len(mean)]
-    if parts:
-        low, high = min(part.min() for part in parts), max(part.max() for part in parts)
-        room = 0.08 * (high - low) or 0.1 * abs(high) or 0.1
-        axes.set_ylim(low - room, high + room)
-
-
-def sampling_counts(runs: Sequence[Run], *, title: str = "", styles: Mapping[str, Look] | None = None) -> "Figure":
-    """In how many rounds each client was selected, most selected first, mean over seeds; a level line is balance."""
-    styles = styles or looks(runs)
-    with style():
-        drawing, axes = single_axes(2.2)
-        for label in sorted({run.label for run in runs}):
-            histories = [history for run in runs if run.label == label and (history := participation(run)) is not None]
-            if histories:
-                ranked = np.mean([np.sort(history.counts)[::-1] for history in histories], axis=0)
-                look = styles[label]
-                edges = np.arange(len(ranked) + 1) + 0.5
-                axes.stairs(
-                    ranked, edges, color=look.colour, linestyle=_LINES[look.dash], linewidth=1.2, label=label, baseline=None
-                )
-        axes.set(xlabel="clients, most selected first", ylabel="rounds selected", title=title)
-        axes.set_ylim(bottom=0)
-        axes.margins(x=0)
-        legend_below(drawing, axes)
-        return drawing
-
-
-def participation_map(run: Run, *, title: str = "") -> "Figure":
-    """Clients by rounds: away, available, selected; clients with the most data on top.
 
     Raises:
+        ConfigError: no runs, or no such figure.
+        OutputError: no run has the figure.
+    """
+    runs = as_runs(runs, "loss_curves")
+    if figure not in _FIGURES:
+        raise ConfigError(f"figure must be one of {', '.join(map(repr, _FIGURES))}; got {figure!r}")
+    curves = {group: _curves([run for run in runs if run.group == group], figure) for group in _groups(runs)}
+    curves = {group: found for group, found in curves.items() if found}
+    if not curves:
+        others = [name for name in _FIGURES if any(_curves(runs, name))]
+        instead = f"; there is figure={others[0]!r}" if others else ""
+        raise OutputError(f"no run has a {_FIGURES[figure]} to draw{instead}")
+    styles = {**looks(runs), **(styles or {})}
+    with style():
+        drawing, every = panels(_titles(list(curves), title), 2.3)
+        for axes, found in zip(every, curves.values(), strict=True):
+            limits = None if figure == "test_accuracy" else _loss_limits([one for one, failed in found.values() if not failed])
+            for label, (one, failed) in found.items():
+                if not failed or limits is None or _is_seen(one, limits):
+                    _draw_curve(axes, one, styles[label], f"{label} (failed)" if failed else label)
+            if limits is not None:
+                axes.set_ylim(limits)
+            axes.set(xlabel="round", ylabel=_FIGURES[figure])
+            axes.margins(x=0 if any(len(one.rounds) > 1 for one, _ in found.values()) else 0.05)
+            whole_numbers(axes.xaxis)
+        legend_below(drawing, every)
+        return drawing
+
+
+def _groups(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    return sorted({run.group for run in runs})
+
+
+def _titles(groups: Sequence[tuple[str, str]], title: str) -> list[str]:
+    return [title] if len(groups) == 1 else group_titles(groups)
+
+
+def _curves(runs: Sequence[Run], figure: str) -> dict[str, tuple[Curve, bool]]:
+    """Label -> mean curve, and whether all its runs failed; only labels with a value."""
+    found = {}
+    for label in sorted({run.label for run in runs}):
+        own, failed = standing([run for run in runs if run.label == label])
+        one = curve(own, figure)
+        if len(one.rounds):
+            found[label] = (one, failed)
+    return found
+
+
+def _draw_curve(axes: "Axes", one: Curve, look: Look, label: str) -> None:
+    marker = look.marker if len(one.rounds) == 1 else ""  # a line of one point cannot be seen
+    line: dict[str, Any] = {
+        "color": look.colour,
+        "linestyle": _LINES[look.dash],
+        "linewidth": 1.2,
+        "marker": marker,
+        "label": label,
+    }
+    axes.plot(one.rounds, one.mean, **line)
+    if one.seeds > 1:
+        axes.fill_between(one.rounds, one.mean - one.spread, one.mean + one.spread, color=look.colour, alpha=0.18, linewidth=0)
+
+
+def _loss_limits(curves: Sequence[Curve]) -> tuple[float, float] | None:
+    """A range without the first, steep quarter of the rounds, so that methods can be told apart; later bands are whole."""
+    if not curves:
+        return None
+    begin = max(one.rounds[-1] for one in curves) / 4
+    late = [(one, one.rounds >= begin) for one in curves]
+    low = min((one.mean - one.spread)[shown].min() for one, shown in late if shown.any())
+    high = max((one.mean + one.spread)[shown].max() for one, shown in late if shown.any())
+    room = 0.08 * (high - low) or 0.1 * abs(high) or 0.1
+    return float(low - room), float(high + room)
+
+
+def _is_seen(one: Curve, limits: tuple[float, float]) -> bool:
+    return bool(((one.mean >= limits[0]) & (one.mean <= limits[1])).any())
+
+
+def sampling_counts(runs: Run | Iterable[Run], *, title: str = "", styles: Mapping[str, Look] | None = None) -> "Figure":
+    """In how many rounds each client was selected, most selected first, mean over seeds; a level line is balance.
+
+    Runs of several data sets or modes get a panel each.
+
+    Args:
+        runs: finished or not.
+        title: above the axes, where there is one panel.
+        styles: looks by label; None: those of these runs.
+
+    Raises:
+        ConfigError: no runs.
+        OutputError: no run has readable clients.
+    """
+    runs = [run for run in as_runs(runs, "sampling_counts") if run.clients is not None]
+    if not runs:
+        raise OutputError("no run has a readable clients.npz, so no counts can be drawn")
+    styles = {**looks(runs), **(styles or {})}
+    groups = _groups(runs)
+    with style():
+        drawing, every = panels(_titles(groups, title), 2.2)
+        for axes, group in zip(every, groups, strict=True):
+            _draw_counts(axes, [run for run in runs if run.group == group], styles)
+        legend_below(drawing, every)
+        return drawing
+
+
+def _draw_counts(axes: "Axes", runs: Sequence[Run], styles: Mapping[str, Look]) -> None:
+    for label in sorted({run.label for run in runs}):
+        own, failed = standing([run for run in runs if run.label == label])
+        ranked = _mean_ranked([history.counts for run in own if (history := participation(run)) is not None])
+        look = styles[label]
+        line: dict[str, Any] = {"color": look.colour, "linestyle": _LINES[look.dash], "linewidth": 1.2, "baseline": None}
+        axes.stairs(ranked, np.arange(len(ranked) + 1) + 0.5, label=f"{label} (failed)" if failed else label, **line)
+    axes.set(xlabel="clients, most selected first", ylabel="rounds selected")
+    axes.set_ylim(bottom=0)
+    axes.margins(x=0)
+    whole_numbers(axes.xaxis)
+
+
+def _mean_ranked(counts: Sequence[IntArray]) -> np.ndarray:
+    """(N,) means of the counts at each place; a run of fewer clients counts 0 at the last places."""
+    most = max(map(len, counts))
+    return np.asarray(np.mean([np.pad(np.sort(one)[::-1], (0, most - len(one))) for one in counts], axis=0))
+
+
+def participation_map(run: Run | Iterable[Run], *, title: str = "") -> "Figure":
+    """Clients by rounds: away, available, selected; clients with the most data on top.
+
+    Args:
+        run: one run.
+        title: above the axes.
+
+    Raises:
+        ConfigError: not one run.
         OutputError: the run's clients are not known.
     """
-    history = participation(run)
-    if history is None or run.clients is None:
-        raise OutputError(f"{run.name} has no readable clients.npz, so its clients cannot be drawn")
+    run = as_run(run, "participation_map")
+    history = _known(run)
+    assert run.clients is not None
     order = np.argsort(-run.clients.data_sizes, kind="stable")
     states = history.available.astype(np.int64) + history.selected
     with style():
@@ -113,21 +203,35 @@ def participation_map(run: Run, *, title: str = "") -> "Figure":
         return drawing
 
 
-def active_states(panels: Sequence[tuple[str, BoolArray]], *, columns: int = 2) -> "Figure":
+def _known(run: Run) -> Participation:
+    history = participation(run)
+    if history is None:
+        raise OutputError(f"{run.name} has no readable clients.npz, so its clients cannot be drawn")
+    if history.available.size == 0:
+        raise OutputError(f"{run.name} has no round yet that could be drawn")
+    return history
+
+
+def active_states(subject: Run | Iterable[Run] | Sequence[tuple[str, BoolArray]], *, columns: int = 2) -> "Figure":
     """Who was available, clients by rounds, one panel a mode.
 
     Args:
-        panels: (title, (N, T) activity).
+        subject: runs, of which one of each data set and mode is drawn; or panels (title, (N, T) activity).
         columns: panels beside each other.
+
+    Raises:
+        ConfigError: neither runs nor panels.
+        OutputError: a run's clients are not known.
     """
-    rows = -(-len(panels) // columns)
+    shown = _activity(subject)
+    rows = -(-len(shown) // columns)
     with style():
         drawing = canvas(1.35 * rows + 0.2)
         grid = drawing.subplots(rows, columns, squeeze=False)
-        for axes, (title, active) in zip(grid.flat, panels, strict=False):
+        for axes, (title, active) in zip(grid.flat, shown, strict=False):
             _draw_states(axes, active.astype(np.int64), (AWAY, "#2B5C8A"))
             axes.set_title(title)
-        for axes in list(grid.flat)[len(panels) :]:
+        for axes in list(grid.flat)[len(shown) :]:
             axes.set_visible(False)
         for axes in grid[-1]:
             axes.set_xlabel("round")
@@ -136,26 +240,61 @@ def active_states(panels: Sequence[tuple[str, BoolArray]], *, columns: int = 2) 
         return drawing
 
 
-def rates_map(rates: FloatMatrix, *, title: str = "") -> "Figure":
+def _activity(subject: Any) -> list[tuple[str, np.ndarray]]:
+    given = list(subject) if isinstance(subject, Iterable) else subject
+    if isinstance(given, list) and given and all(isinstance(part, tuple) and len(part) == 2 for part in given):
+        what = "(N, T) activity in each panel (title, activity)"
+        return [(str(title), as_matrix(active, "active_states", what, low=0, high=1)) for title, active in given]
+    if isinstance(given, list) and given and not all(isinstance(part, Run) for part in given):
+        raise ConfigError(f"active_states takes runs, or panels (title, (N, T) activity); got {told(given)}")
+    runs = as_runs(subject if given is subject else given, "active_states")
+    groups = _groups(runs)
+    first = [next(run for run in runs if run.group == group) for group in groups]
+    return [(title, _known(run).available) for title, run in zip(group_titles(groups), first, strict=True)]
+
+
+def rates_map(rates: Run | Iterable[Run] | FloatMatrix, *, title: str = "") -> "Figure":
     """Rates of availability, clients by rounds.
 
     Args:
-        rates: (N, T) in [0, 1].
+        rates: (N, T) in [0, 1]; or one run, whose mode is asked for its rates in all rounds.
         title: above the axes.
+
+    Raises:
+        ConfigError: not a matrix of rates and not one run.
+        OutputError: the run's mode or its clients are not known here.
     """
+    is_run = isinstance(rates, Run) or (isinstance(rates, Sequence) and any(isinstance(one, Run) for one in rates))
+    if is_run or hasattr(rates, "runs"):
+        shown = rates_of(as_run(rates, "rates_map"), "rates_map")
+    else:
+        shown = as_matrix(rates, "rates_map", "a run, or (N, T) rates in [0, 1], clients by rounds", low=0, high=1)
     with style():
         drawing, axes = single_axes(2.2)
-        image = axes.imshow(rates, aspect="auto", interpolation="nearest", cmap="cividis", vmin=0, vmax=1, rasterized=True)
+        image = axes.imshow(shown, aspect="auto", interpolation="nearest", cmap="cividis", vmin=0, vmax=1, rasterized=True)
         drawing.colorbar(image, ax=axes, label="probability of being available")
         axes.set(xlabel="round", ylabel="client", title=title)
+        whole_numbers(axes.xaxis, axes.yaxis)
         return drawing
 
 
-def partition(label_counts: IntArray, *, title: str = "", label_names: Sequence[str] = ()) -> "Figure":
-    """Who holds what: one horizontal bar a client, training examples stacked by label, clients with the most data on top."""
-    counts = np.asarray(label_counts)
+def partition(subject: Run | Iterable[Run] | Clients | IntArray, *, title: str = "", label_names: Sequence[str] = ()) -> "Figure":
+    """Who holds what: one horizontal bar a client, training examples stacked by label, clients with the most data on top.
+
+    Args:
+        subject: (N, C) label counts, `Clients` that have them, or runs that share their clients.
+        title: above the axes.
+        label_names: C names; empty: the labels' numbers.
+
+    Raises:
+        ConfigError: none of these, runs of different clients, or another number of names.
+        OutputError: the clients of a run, or their labels, are not known.
+    """
+    counts = as_label_counts(subject, "partition")
     order = np.argsort(counts.sum(axis=1), kind="stable")
     names = list(label_names) or [str(label) for label in range(counts.shape[1])]
+    if len(names) != counts.shape[1]:
+        raise ConfigError(f"label_names must be {counts.shape[1]} names, one a label; got {len(names)}")
     with style():
         drawing, axes = single_axes(2.9)
         left = np.zeros(len(counts))
@@ -170,72 +309,11 @@ def partition(label_counts: IntArray, *, title: str = "", label_names: Sequence[
         return drawing
 
 
-def client_graph(
-    drawn: Network,
-    label_counts: IntArray | None,
-    *,
-    available: BoolArray | None = None,
-    cohort: BoolArray | None = None,
-    title: str = "",
-) -> "Figure":
-    """The client graph (3DG), each client a pie of its labels.
-
-    Args:
-        drawn: positions and edges.
-        label_counts: (N, C), or None: plain dots.
-        available, cohort: (N,) of one round, or None; who is away is pale, who is selected has a ring.
-        title: above the drawing.
-    """
-    from matplotlib.collections import LineCollection
-
-    counts = np.ones((len(drawn.positions), 1), dtype=np.int64) if label_counts is None else label_counts
-    with style():
-        drawing, axes = single_axes(3.3)
-        ends: list[Any] = list(drawn.positions[drawn.edges])
-        lines = LineCollection(ends, colors="#8A94A0", linewidths=0.4, alpha=_edge_alpha(len(ends)))
-        axes.add_collection(lines)
-        radius = 0.32 / np.sqrt(len(counts)) if len(counts) > 40 else 0.05
-        colours = label_colours(counts.shape[1])
-        for k, position in enumerate(drawn.positions):
-            pale = 0.25 if available is not None and not available[k] else 1.0
-            _pie(axes, position, radius, counts[k], colours, pale)
-            if cohort is not None and cohort[k]:
-                _ring(axes, position, radius * 1.35)
-        axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal", title=title)
-        axes.axis("off")
-        if label_counts is not None and counts.shape[1] <= 20:
-            legend_patches(drawing, {str(label): colour for label, colour in enumerate(colours)}, title="label")
-        return drawing
-
-
-def _edge_alpha(edges: int) -> float:
-    return float(np.clip(60 / max(edges, 1), 0.15, 0.9))
-
-
-def _pie(axes: "Axes", centre: np.ndarray, radius: float, counts: np.ndarray, colours: Sequence[str], alpha: float) -> None:
-    from matplotlib.patches import Wedge
-
-    ends = 90 - 360 * np.concatenate([[0], np.cumsum(counts) / counts.sum()])
-    for label in np.flatnonzero(counts).tolist():
-        wedge = Wedge(
-            (centre[0], centre[1]), radius, ends[label + 1], ends[label], facecolor=colours[label], alpha=alpha, linewidth=0
-        )
-        wedge.set_zorder(3)
-        axes.add_patch(wedge)
-
-
-def _ring(axes: "Axes", centre: np.ndarray, radius: float) -> None:
-    from matplotlib.patches import Circle
-
-    ring = Circle((centre[0], centre[1]), radius, fill=False, edgecolor="black", linewidth=1.2)
-    ring.set_zorder(4)
-    axes.add_patch(ring)
-
-
 def _draw_states(axes: "Axes", states: IntArray, colours: Sequence[str]) -> None:
     from matplotlib.colors import ListedColormap
 
     look: dict[str, Any] = {"aspect": "auto", "interpolation": "nearest", "vmin": 0, "vmax": len(colours) - 1, "rasterized": True}
     axes.imshow(states, cmap=ListedColormap(list(colours)), **look)
+    whole_numbers(axes.xaxis, axes.yaxis)
     for side in ("top", "right"):
         axes.spines[side].set_visible(True)

@@ -9,7 +9,7 @@ from fedgs.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from fedgs.report.run import Run
 from fedgs.report.summary import is_figure
 
-__all__ = ["Curve", "Participation", "binned", "cohort_diversity", "count_variances", "curve", "participation"]
+__all__ = ["Curve", "Participation", "binned", "cohort_diversity", "count_variances", "curve", "participation", "standing"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +91,17 @@ class Curve:
     mean: FloatArray
     spread: FloatArray
     seeds: int
+
+
+def standing(runs: Sequence[Run]) -> tuple[list[Run], bool]:
+    """The runs of one method that a mean is taken over: those that did not fail; and whether all failed, which are then taken.
+
+    >>> good, bad = Run({}, ()), Run({}, (), failure={"round": 0})
+    >>> standing([good, bad]) == ([good], False), standing([bad]) == ([bad], True)
+    (True, True)
+    """
+    good = [run for run in runs if run.failure is None]
+    return (good, False) if good else (list(runs), True)
 
 
 def curve(runs: Sequence[Run], figure: str = "test_loss") -> Curve:

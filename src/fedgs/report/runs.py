@@ -1,5 +1,6 @@
 """Runs read back from an output folder, with one line for each thing in it that is not a run."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ __all__ = ["Run", "checked_records", "read_runs"]
 _OWN_FILES = {".json", ".html", ".txt", ".md", ".csv", ".tex", ".pdf", ".png", ".log"}  # what commands put beside the runs
 
 
-def read_runs(folder: Path) -> tuple[list[Run], list[str]]:
+def read_runs(folder: str | os.PathLike[str]) -> tuple[list[Run], list[str]]:
     """Every readable run in an output folder, and one line for each thing in it that is not.
 
     Args:
@@ -26,6 +27,7 @@ def read_runs(folder: Path) -> tuple[list[Run], list[str]]:
     Raises:
         OutputError: there is no such folder, or it holds no run that can be read.
     """
+    folder = Path(folder)
     if not folder.is_dir():
         raise OutputError(f"{folder} is not a folder; give the output folder of a run")
     candidates = [folder] if RunFolder(folder).exists() else sorted(folder.iterdir())

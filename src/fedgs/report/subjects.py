@@ -1,0 +1,169 @@
+"""What the functions for figures take: runs in any form that a user has, and arrays; anything else is refused with a sentence."""
+
+import logging
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from fedgs.arrays import AnyArray, FloatMatrix, IntArray
+from fedgs.clients import Clients
+from fedgs.errors import ConfigError, FedgsError, OutputError
+from fedgs.plurals import counted
+from fedgs.report.doubles import latest
+from fedgs.report.labels import labelled
+from fedgs.report.run import Run
+
+__all__ = ["as_label_counts", "as_matrix", "as_run", "as_runs", "group_titles", "rates_of", "told"]
+
+_log = logging.getLogger("fedgs")
+
+
+def as_runs(given: object, function: str) -> list[Run]:
+    """The runs of a list, of `fedgs.compare`'s results, or a single one; labelled, one of each group, label and replicate.
+
+    Args:
+        given: what a user handed over.
+        function: whose name errors begin with.
+
+    Raises:
+        ConfigError: it is something else, or empty.
+
+    >>> [run.label for run in as_runs(Run({"method": {"name": "md"}}, ()), "loss_curves")]
+    ['md']
+    """
+    inner = getattr(given, "runs", given)  # what `compare` returns
+    runs = [inner] if isinstance(inner, Run) else list(inner) if isinstance(inner, Iterable) else None
+    if runs is None or not all(isinstance(run, Run) for run in runs):
+        raise ConfigError(f"{function} takes runs, such as the list that read_runs gives; got {told(given)}")
+    if not runs:
+        raise ConfigError(f"{function} takes at least one run; got none")
+    kept, left_out = latest(runs if all(run.label for run in runs) else labelled(runs))
+    for sentence in left_out:
+        _log.warning("%s: %s", function, sentence)
+    return kept
+
+
+def as_run(given: object, function: str) -> Run:
+    """One run, alone or as the only one of a list.
+
+    Raises:
+        ConfigError: it is no run, or there are several.
+    """
+    runs = as_runs(given, function)
+    if len(runs) > 1:
+        raise ConfigError(f"{function} takes one run, such as runs[0]; got {counted(len(runs), 'run')}")
+    return runs[0]
+
+
+def as_label_counts(given: object, function: str) -> IntArray:
+    """(N, C) training examples by client and label: of a run, of runs that share their clients, of clients, or as a matrix.
+
+    Raises:
+        ConfigError: it is none of these, or the runs have different clients.
+        OutputError: a run whose clients or labels are not known.
+    """
+    clients = getattr(given, "clients", given)  # a federation has them
+    if isinstance(clients, Clients) and not isinstance(given, Run):
+        if clients.label_counts is None:
+            raise ConfigError(f"{function} needs clients with label counts; these have none")
+        return clients.label_counts
+    if _is_array_like(given):
+        return as_matrix(given, function, "(N, C) training examples by client and label", low=0)
+    runs = as_runs(given, function)
+    found = [_known_counts(run) for run in runs]
+    if any(not np.array_equal(found[0], other) for other in found[1:]):
+        several = f"these {len(runs)} runs have different clients"
+        raise ConfigError(f"{function} takes one federation; {several}: give one run, such as runs[0]")
+    return found[0]
+
+
+def _known_counts(run: Run) -> IntArray:
+    if run.clients is None:
+        raise OutputError(f"{run.name} has no readable clients.npz, so its clients cannot be drawn")
+    if run.clients.label_counts is None:
+        raise OutputError(f"the labels of the clients of {run.name} are not known")
+    return run.clients.label_counts
+
+
+def as_matrix(given: object, function: str, what: str, *, low: float | None = None, high: float | None = None) -> AnyArray:
+    """A matrix of numbers or truth values, checked.
+
+    Args:
+        given: what a user handed over.
+        function: whose name errors begin with.
+        what: shape and meaning in words.
+        low, high: smallest and largest value allowed.
+
+    Raises:
+        ConfigError: another shape, no numbers, or a value out of range.
+
+    >>> as_matrix([[0, 1]], "rates_map", "(N, T) rates", high=1).shape
+    (1, 2)
+    """
+    try:
+        matrix = np.asarray(given)
+    except ValueError:  # rows of different lengths
+        raise ConfigError(f"{function} takes {what}; got rows of different lengths") from None
+    if matrix.ndim != 2 or matrix.size == 0 or matrix.dtype.kind not in "biuf":
+        raise ConfigError(f"{function} takes {what}; got {told(given)}")
+    inside = np.isfinite(matrix) & (low is None or matrix >= low) & (high is None or matrix <= high)
+    if not inside.all():
+        bounds = "" if low is None else f" of at least {low:g}" if high is None else f" in [{low:g}, {high:g}]"
+        raise ConfigError(f"{function} takes {what}, finite values{bounds}; got {matrix[~inside][0]}")
+    return matrix
+
+
+def _is_array_like(given: object) -> bool:
+    """An array, or lists of lists of numbers."""
+    if isinstance(given, np.ndarray):
+        return True
+    rows = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else []
+    if not all(isinstance(row, Sequence | np.ndarray) and not any(isinstance(item, Run) for item in row) for row in rows):
+        return False
+    return bool(rows)
+
+
+def rates_of(run: Run, function: str) -> FloatMatrix:
+    """(N, T) rates of a run's availability over the rounds asked for, from its configuration and its clients.
+
+    Raises:
+        OutputError: the clients are not known, or the mode is not registered here, as in a deployment.
+    """
+    from fedgs.availability.base import Availability, checked_rates
+    from fedgs.registry import build
+
+    if run.clients is None:
+        raise OutputError(f"{run.name} has no readable clients.npz, so its rates are not known")
+    try:
+        mode = build("availability", dict(run.table("availability")))
+        if not isinstance(mode, Availability):
+            raise TypeError(mode)
+        return np.stack([checked_rates(mode, run.clients, t) for t in range(max(1, run.rounds))], axis=1)
+    except (FedgsError, TypeError) as error:
+        raise OutputError(f"{function}: the rates of {run.name} cannot be computed: {error}") from None
+
+
+def group_titles(groups: Sequence[tuple[str, str]]) -> list[str]:
+    """A title for each group: the availability, and the data where they differ.
+
+    >>> group_titles([("Synthetic", "IDL"), ("Synthetic", "LDF 0.7")]), group_titles([("a", "IDL"), ("b", "IDL")])
+    (['IDL', 'LDF 0.7'], ['a, IDL', 'b, IDL'])
+    """
+    one = len({data for data, _ in groups}) == 1 and len(groups) > 1
+    return [availability if one else ", ".join(part for part in (data, availability) if part) for data, availability in groups]
+
+
+def told(given: object) -> str:
+    """An object in a few words, for errors.
+
+    >>> told(np.zeros(3)), told([1, 2]), told(None), told(([], []))
+    ('an array of shape (3,)', 'a list with int inside', 'None', 'a tuple with list inside')
+    """
+    if given is None or isinstance(given, bool | int | float | str):
+        return repr(given)
+    if isinstance(given, np.ndarray):
+        return f"an array of shape {given.shape}" + (f" of type {given.dtype}" if given.dtype.kind not in "biuf" else "")
+    if isinstance(given, list | tuple | set) and given:
+        inside = next((item for item in given if not isinstance(item, Run)), next(iter(given)))
+        return f"a {type(given).__name__} with {type(inside).__name__} inside"
+    return f"a {type(given).__name__}"
