@@ -2,10 +2,8 @@
 
 import atexit
 import gc
-import pickle
-from typing import Any
 
-__all__ = ["collect_rarely", "work_rarely_collecting"]
+__all__ = ["collect_rarely"]
 
 
 def collect_rarely() -> None:
@@ -17,15 +15,3 @@ def collect_rarely() -> None:
     """
     gc.set_threshold(50_000, 20, 20)
     atexit.register(gc.freeze)
-
-
-def work_rarely_collecting(pipe: Any, work: bytes) -> None:
-    """A worker process's first step. What it is to do comes pickled, so that nothing large is imported before this.
-
-    Args:
-        pipe: handed on.
-        work: a pickled pair (function, argument); called with the pipe and the argument.
-    """
-    collect_rarely()
-    function, argument = pickle.loads(work)
-    function(pipe, argument)

@@ -60,6 +60,10 @@ class RunError(FedgsError):
     """A run could not go on; other runs are not concerned."""
 
 
+class WorkerError(RunError):
+    """A worker process crashed again and again, and its runs could not be carried out."""
+
+
 class UpdateError(RunError):
     """A client's update, or the average of the updates, is not finite."""
 

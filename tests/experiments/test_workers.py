@@ -1,14 +1,18 @@
 """Runs in several processes give the records of one, whatever happens to a process."""
 
+import gc
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
+import fedgs
+from fedgs.cli.main import main
 from fedgs.data import Federation
-from fedgs.errors import ConfigError
+from fedgs.errors import OutputError, WorkerError
+from fedgs.experiments import workers
 from fedgs.experiments.compare import Results, compare
 from fedgs.experiments.runner import Progress
 from fedgs.records import RunFolder
@@ -87,54 +91,100 @@ def test_a_crashed_workers_runs_start_again_and_the_rest_goes_on(
     assert [list(a.records) for a in results.runs] == [list(b.records) for b in unbroken.runs]
 
 
-def test_a_worker_that_always_crashes_fails_its_own_runs_only(toy_federation: Federation, tmp_path: Path) -> None:
+def test_a_worker_that_always_crashes_is_an_error_and_what_the_others_gave_is_kept(
+    toy_federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "crashing.py").write_text(PLUGIN)
     load_plugin(tmp_path / "crashing.py")
     method = {"name": "worker-test", "marker": str(tmp_path / "marker"), "always": True}
-    crashed, good = study(toy_federation, 2, tmp_path / "out", methods=[method, "uniform"], seeds=(0,)).runs
-    assert crashed.failure is not None and crashed.failure["error"] == "the worker process crashed"
-    assert "exit code 3" in crashed.failure["traceback"]
+    out = tmp_path / "out"
+    with pytest.raises(WorkerError) as raised:
+        study(toy_federation, 2, out, methods=[method, "uniform"], seeds=(0,))
+    assert str(raised.value) == (
+        "1 of 2 runs could not be carried out: their worker process crashed 3 times, the last one ended with exit code 3; "
+        f"what the others gave is in {str(out)!r}; execution.workers = 1 carries out all runs in this process"
+    )
+    (crashed,) = (RunFolder(path) for path in out.iterdir() if "worker-test" in path.name)
+    failure = crashed.failure()
+    assert failure is not None and failure["error"] == "the worker process crashed" and "exit code 3" in failure["traceback"]
+    assert len(crashed.records()) == failure["round"] == 4
+    (good,) = study(toy_federation, 1, out, methods=["uniform"], seeds=(0,)).runs
     assert good.finished
-    assert crashed.path is not None
-    stored = RunFolder(crashed.path)
-    assert stored.failure() == crashed.failure and len(stored.records()) == len(crashed.records) == crashed.failure["round"]
+    monkeypatch.setattr(workers, "STARTS", 1)
+    with pytest.raises(WorkerError, match=r"1 of 2 runs could not .* the last one ended with exit code 3; execution.workers = 1"):
+        study(toy_federation, 2, methods=[method, "uniform"], seeds=(0,))  # no folder: no table without the others
 
 
-def test_several_workers_need_parts_that_another_process_can_build(toy_federation: Federation) -> None:
-    def net() -> torch.nn.Module:
-        return torch.nn.Linear(6, 3)
-
-    with pytest.raises(
-        ConfigError, match=r"execution.workers = 2 needs parts that are registered by name; model is FunctionModel"
-    ):
-        study(toy_federation, 2, model=net)
-    assert all(run.finished for run in study(toy_federation, 1, model=net).runs)
+def test_the_command_line_says_that_a_worker_crashed_and_exits_with_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "crashing.py").write_text(PLUGIN.replace("os._exit(3)", "os.kill(os.getpid(), 11)"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(workers, "STARTS", 1)
+    method = 'method=["uniform", {name="worker-test", marker="marker", always=true}]'
+    settings = [method, "data.clients=6", "training.rounds=6", "seed=0", "execution.workers=2", "execution.engine=loop"]
+    options = [word for setting in settings for word in ("--set", setting)]
+    monkeypatch.setattr(sys, "argv", ["fedgs", "run", "--plugin", "crashing.py", *options])
+    threshold = gc.get_threshold()
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main()
+    finally:
+        gc.set_threshold(*threshold)
+    assert ended.value.code == 1
+    printed, errors = capfd.readouterr()
+    assert "vs uniform" not in printed  # no table
+    assert "fedgs: 1 of 2 runs could not be carried out: their worker process crashed 1 time, the last one was ended by" in errors
+    assert "SIGSEGV" in errors and 'crashing.py", line 13 in crashing' in errors  # where it crashed
 
 
 def test_a_run_that_was_finished_before_its_worker_crashed_with_others_counts_as_finished(
-    toy_federation: Federation, tmp_path: Path
+    toy_federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(workers, "STARTS", 1)
     (tmp_path / "crashing.py").write_text(PLUGIN)
     load_plugin(tmp_path / "crashing.py")
     method = {"name": "worker-test", "marker": str(tmp_path / "marker"), "always": True}
     study(toy_federation, 1, tmp_path / "out", methods=["uniform"], seeds=(0,))
     # Runs 0 and 2 go to the first worker, where the third always crashes it; the first is finished already.
-    runs = study(toy_federation, 2, tmp_path / "out", methods=["uniform", "md", method], seeds=(0,)).runs
-    assert [run.failure is None for run in runs] == [True, True, False]
-    assert all(run.finished for run in runs[:2])
+    with pytest.raises(WorkerError, match="1 of 3 runs could not be carried out"):
+        study(toy_federation, 2, tmp_path / "out", methods=["uniform", "md", method], seeds=(0,))
+    kept = study(toy_federation, 1, tmp_path / "out", methods=["uniform", "md"], seeds=(0,)).runs
+    assert all(run.finished for run in kept)
+    assert sorted(failed.parent.name.split("-")[2] for failed in (tmp_path / "out").rglob("failure.json")) == ["worker"]
 
 
-def test_a_crashed_workers_damaged_records_do_not_take_the_others_results_away(
-    toy_federation: Federation, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_a_worker_raises_is_raised_as_in_one_process(toy_federation: Federation, tmp_path: Path) -> None:
+    training = {"rounds": 3, "local_steps": 1}
+    study(toy_federation, 1, tmp_path / "out", methods=["md"], training=training, seeds=(0,))
+    (folder,) = (path for path in (tmp_path / "out").iterdir() if path.is_dir())
+    (folder / "checkpoint.npz").write_bytes(b"damaged")
+    (folder / "rounds.jsonl").write_text("")
+    with pytest.raises(OutputError, match="checkpoint.npz is damaged") as raised:
+        study(
+            toy_federation, 2, tmp_path / "out", training={"rounds": 3, "local_steps": 1}, methods=["uniform", "md"], seeds=(0,)
+        )
+    assert "raised in a worker process" in "".join(raised.value.__notes__)
+
+
+def test_damaged_records_are_found_before_workers_start(toy_federation: Federation, tmp_path: Path) -> None:
     study(toy_federation, 1, tmp_path / "out", methods=["md"], seeds=(0,))
     (folder,) = (path for path in (tmp_path / "out").iterdir() if path.is_dir())
     (folder / "rounds.jsonl").write_text((folder / "rounds.jsonl").read_text() + "damaged\n")
-    with caplog.at_level(logging.CRITICAL, logger="fedgs"):
-        good, damaged = study(toy_federation, 2, tmp_path / "out", methods=["uniform", "md"], seeds=(0,)).runs
-    assert good.finished and good.failure is None
-    assert damaged.failure is not None and "not a record of a round: 'damaged'" in damaged.failure["traceback"]
-    assert list(damaged.records) == []
+    with pytest.raises(OutputError, match="not a record of a round: 'damaged'"):
+        study(toy_federation, 2, tmp_path / "out", methods=["uniform", "md"], seeds=(0,))
+    assert [path.name for path in (tmp_path / "out").iterdir() if path.is_dir()] == [folder.name]
+
+
+def test_what_workers_log_reaches_the_handlers_of_the_study(toy_federation: Federation, caplog: pytest.LogCaptureFixture) -> None:
+    @fedgs.sampler("logging-test")
+    def logs(view: fedgs.View, rng: object) -> fedgs.Selection:
+        logging.getLogger("fedgs").info("round %d in another process", view.round)
+        return fedgs.Selection(view.available[: view.cohort_limit])
+
+    with caplog.at_level(logging.INFO, logger="fedgs"):
+        study(toy_federation, 2, methods=[logs, "md"], seeds=(0,))
+    assert "round 5 in another process" in [record.getMessage() for record in caplog.records]
 
 
 @pytest.mark.parametrize("engine", ["loop", "stacked"])

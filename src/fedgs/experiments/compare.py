@@ -85,6 +85,7 @@ def compare(
 
     Raises:
         UserError: anything that cannot run, before anything is written.
+        WorkerError: a worker process crashed three times; what the others gave is in `out`.
 
     >>> import numpy as np
     >>> x, y = np.eye(4, dtype=np.float32), np.arange(4) % 2

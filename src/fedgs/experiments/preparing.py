@@ -21,7 +21,7 @@ from fedgs.models import Model, as_model, check_model
 from fedgs.requests import Work
 from fedgs.simulation import Plan
 
-__all__ = ["Attendances", "Prepared", "load_federation", "prepare", "prepare_one", "run_tables"]
+__all__ = ["Attendances", "Prepared", "load_federation", "make_plan", "prepare", "prepare_one", "run_tables"]
 
 Attendances = dict[Any, Attendance]
 
@@ -89,24 +89,29 @@ def prepare_one(config: Config, federation: Federation, shared: Attendances | No
         raise ConfigError(f"the server's test set must hold at least one example; {federation.name} has none")
     model = as_model(config.model) if config.model is not None else _default_model(config.data, federation)
     config = config.model_copy(update={"model": model})
+    plan = make_plan(config, federation, shared)
+    make_engine(config.execution.engine, config.execution.device, plan.work)  # refuses what this machine cannot do
+    return Prepared(config, plan, fingerprint(config, data_fingerprint=federation.fingerprint, limit=plan.cohort_limit))
+
+
+def make_plan(config: Config, federation: Federation, shared: Attendances | None = None) -> Plan:
+    """What the loop needs for a configuration whose model is resolved."""
     training = config.training
-    limit = cohort_limit(training, len(federation))
-    work = Work(federation, model, training.mu, training.local_steps, training.batch_size, training.precision)
-    make_engine(config.execution.engine, config.execution.device, work)  # refuses what this machine cannot do
-    plan = Plan(
+    assert isinstance(config.model, Model)
+    work = Work(federation, config.model, training.mu, training.local_steps, training.batch_size, training.precision)
+    return Plan(
         federation=federation,
         attendance=_attendance(config, federation, shared),
         sampler=config.method,  # type: ignore[arg-type]
         work=work,
         rounds=training.rounds,
-        cohort_limit=limit,
+        cohort_limit=cohort_limit(training, len(federation)),
         learning_rate=training.learning_rate,
         decay=training.decay,
         evaluate_every=config.evaluation.every,
         seed=config.seed,
         data_seed=getattr(config.data, "seed", 0),
     )
-    return Prepared(config, plan, fingerprint(config, data_fingerprint=federation.fingerprint, limit=limit))
 
 
 def _attendance(config: Config, federation: Federation, shared: Attendances | None) -> Attendance:

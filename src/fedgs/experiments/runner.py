@@ -1,6 +1,7 @@
 """Carry out prepared runs: drive all of them together, go on where an earlier start stopped, and write what they give."""
 
 import contextlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,8 @@ from fedgs.sampling.base import Remembers
 from fedgs.simulation import Failed, LiveRun, Plan, drive, initial_state
 
 __all__ = ["Finished", "Progress", "is_finished", "run_all", "run_here"]
+
+_log = logging.getLogger("fedgs")
 
 
 @dataclass(frozen=True)
@@ -95,19 +98,28 @@ def run_all(
 ) -> list[Finished]:
     """Drive all runs to their end; with `out`, go on where an earlier start stopped and leave finished runs alone.
 
-    Runs are spread over `execution.workers` processes; the records do not depend on how many there are.
+    Runs are spread over `execution.workers` processes; the records do not depend on how many there are. Where a part of a run
+    cannot be sent to another process, all runs stay in this one, and a warning of the logger "fedgs" says why.
 
     Raises:
         OutputError: `out` belongs to something else or is in use.
-        ConfigError: the same run under two labels, or several workers where a part of a run cannot be built in another process.
+        ConfigError: the same run under two labels.
+        WorkerError: a worker process crashed again and again.
     """
-    from fedgs.experiments.workers import run_in_workers, worker_count  # which imports this module
+    from fedgs.experiments.transfer import CannotTravelError  # these import this module
+    from fedgs.experiments.workers import run_in_workers, worker_count
 
     prepared = _distinct(prepared)
     workers = worker_count(prepared)
     with contextlib.nullcontext() if out is None else claim(out):
-        if workers > 1 and not all(job.is_finished() for job in _jobs(prepared, out)):
-            return run_in_workers(prepared, workers=workers, out=out, on_progress=on_progress)
+        jobs = _jobs(prepared, out)
+        if workers > 1 and not all(job.is_finished() for job in jobs):
+            for job in jobs:
+                job.stored_records()  # damaged ones are found before anything is trained
+            try:
+                return run_in_workers(prepared, workers=workers, out=out, on_progress=on_progress)
+            except CannotTravelError as reason:
+                _log.warning("all runs stay in this process: %s", reason)
         return run_here(prepared, out, on_progress)
 
 
@@ -145,6 +157,14 @@ class _Job:
         last = self.folder.last_record()
         return last is not None and last.round >= self.prepared.plan.rounds
 
+    def stored_records(self) -> list[Record]:
+        """What earlier starts wrote; the file is read.
+
+        Raises:
+            OutputError: it is damaged.
+        """
+        return self.folder.records() if self.folder is not None and self.folder.exists() else []
+
 
 def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -> list[Finished]:
     finished = [job.is_finished() for job in jobs]
@@ -154,10 +174,9 @@ def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -
     tally = _Tally(on_progress)
     kept: dict[int, list[Record]] = {}
     for job, done in zip(jobs, finished, strict=True):
-        if job.folder is not None and job.folder.exists():
-            records = job.folder.records()  # damaged ones are found before anything is written
-            if done:
-                kept[id(job)] = records
+        records = job.stored_records()  # damaged ones are found before anything is written
+        if done:
+            kept[id(job)] = records
     for job, done in zip(jobs, finished, strict=True):
         if not done:
             engine, run, sink = _begin(job, engines, tally)

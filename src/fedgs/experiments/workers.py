@@ -1,42 +1,46 @@
 """A grid over processes: each worker drives its share of the runs with its share of the threads.
 
-Runs travel as configuration tables and are built again by name in the worker; federations are laid out once and mapped into
-memory. A worker that crashes is started again with the runs it had not finished; with an output folder they go on from their
-checkpoints.
+A worker is a program of its own (`start_worker`) that never imports the main module of the study; `transfer` says how runs reach
+it, and federations are laid out once and mapped into memory. A worker that crashes is started again with the runs it had not
+finished; with an output folder they resume from their checkpoints.
 """
 
 import contextlib
-import inspect
+import json
 import logging
-import multiprocessing
 import os
 import pickle
+import signal
+import socket
+import subprocess
+import sys
 import tempfile
 import time
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from pydantic import ConfigDict
-
-from fedgs.collector import work_rarely_collecting
-from fedgs.config import Config
-from fedgs.data import Data, open_folder, to_folder
-from fedgs.errors import ConfigError, OutputError
-from fedgs.experiments.preparing import Attendances, Prepared, prepare_one, run_tables
+from fedgs.data import to_folder
+from fedgs.errors import OutputError, WorkerError
+from fedgs.experiments import start_worker
+from fedgs.experiments.channel import Channel
+from fedgs.experiments.lifeline import SAVE_SECONDS
+from fedgs.experiments.preparing import Prepared
 from fedgs.experiments.runner import Finished, Progress, is_finished, run_here
-from fedgs.records import Record, RunFolder
-from fedgs.registry import load_plugin, loaded_plugins, variant_class, variant_names
+from fedgs.experiments.transfer import CannotTravelError, pack_runs, pack_variants
+from fedgs.experiments.worker import Order
+from fedgs.plurals import counted
+from fedgs.records import RunFolder
+from fedgs.registry import loaded_plugins
 
 __all__ = ["run_in_workers", "worker_count"]
 
 _log = logging.getLogger("fedgs")
-STARTS = 3  # how often a worker's runs are started before they count as failed
-TELL_SECONDS = 0.2
+STARTS = 3  # how often a worker's runs are started before they are given up
+REACT_SECONDS = 3.0  # what a worker is given to begin saving; one that does not is inside compiled code, and is killed
+EXIT_SECONDS = 10.0  # what a worker is given to exit after its last message
 SMALL_GRID = 20_000  # run-rounds below which stacked runs share one tensor program rather than two processes
 
 
@@ -44,47 +48,14 @@ def worker_count(prepared: Sequence[Prepared]) -> int:
     """How many processes carry out these runs: `execution.workers`, or a fixed rule.
 
     The rule: one a physical core for images; for vectors, where runs share tensor programs, one a core for grids of at least
-    20,000 run-rounds and one in all below. Never more than there are runs, and one where a part of a run is an object that
-    another process could not build by name.
-
-    Raises:
-        ConfigError: `execution.workers` asks for several and a part is not registered.
+    20,000 run-rounds and one in all below. Never more than there are runs.
     """
     asked = max((one.config.execution.workers or 0 for one in prepared), default=0)
-    obstacle = next((reason for one in prepared if (reason := _why_not_elsewhere(one.config)) is not None), None)
-    if asked > 1 and obstacle is not None and len(prepared) > 1:
-        raise ConfigError(f"execution.workers = {asked} needs parts that are registered by name; {obstacle}")
-    if asked or obstacle is not None:
-        return min(max(asked, 1), max(1, len(prepared)))
+    if asked:
+        return max(1, min(asked, len(prepared)))
     images = any(len(one.plan.federation.example_shape) > 1 for one in prepared)
     several = images or sum(one.plan.rounds for one in prepared) >= SMALL_GRID
     return max(1, min(physical_cores(), len(prepared))) if several else 1
-
-
-def _why_not_elsewhere(config: Config) -> str | None:
-    for family in ("availability", "method", "model"):
-        part = getattr(config, family)
-        registered = part.name in variant_names(family) and variant_class(family, part.name) is type(part)
-        if not registered or type(part).__module__ == "__main__":
-            return f"{family} is {type(part).__name__}, which is not"
-        origin = type(part).__module__
-        if not origin.startswith("fedgs.") and origin not in loaded_plugins() and getattr(part, "defined_in", None) is not None:
-            return f"{family} {part.name!r} was registered by this process only; put it into a plug-in file"
-    return None
-
-
-@dataclass(frozen=True)
-class _Order:
-    """What a worker is told."""
-
-    tables: list[dict[str, Any]]
-    federations: list[Path]
-    of_run: list[int]
-    data_sources: list[str | None]
-    fingerprints: list[str]
-    plugins: list[Path]
-    out: Path | None
-    threads: int
 
 
 @dataclass(eq=False)
@@ -93,230 +64,237 @@ class _Worker:
 
     runs: list[int]
     starts: int = 0
-    process: BaseProcess | None = None
-    pipe: Connection | None = None
+    process: subprocess.Popen[bytes] | None = None
+    channel: Channel | None = None
     rounds: int = 0  # of this start
     total: int = 0  # what this start has to do, as far as it is known
-    error: str = ""
+    error: Exception | None = None  # what it raised, other than for one run
     results: dict[int, Any] = field(default_factory=dict)
 
 
 def run_in_workers(
     prepared: Sequence[Prepared], *, workers: int, out: Path | None, on_progress: Callable[[Progress], None] | None
 ) -> list[Finished]:
-    """Carry out runs in `workers` processes; the records are those of one process."""
-    with tempfile.TemporaryDirectory(prefix="fedgs-") as scratch:
-        federations = list({id(one.plan.federation): one.plan.federation for one in prepared}.values())
-        shared = [to_folder(federation, Path(scratch) / str(number)) for number, federation in enumerate(federations)]
-        position = {id(federation): number for number, federation in enumerate(federations)}
-        crew = [_Worker(list(range(first, len(prepared), workers))) for first in range(workers)]
+    """Carry out runs in `workers` processes; the records are those of one process.
+
+    Raises:
+        CannotTravelError: worker processes cannot be had on this system, or cannot load the runs; nothing was done.
+        WorkerError: a worker crashed again and again; the others ended before.
+        Exception: what a worker raised, as in one process; the others ended before.
+    """
+    _check_system()
+    federations = list({id(one.plan.federation): one.plan.federation for one in prepared}.values())
+    crew = [_Worker(list(range(first, len(prepared), workers))) for first in range(workers)]
+    packed = {}
+    for worker in crew:
+        packed[tuple(worker.runs)] = pack_runs([prepared[run] for run in worker.runs], federations)
+        worker.total = sum(prepared[run].plan.rounds for run in worker.runs)
+    variants = pack_variants()
+    with tempfile.TemporaryDirectory(prefix="fedgs-", ignore_cleanup_errors=True) as name:
+        scratch = Path(name)
+        shared = [to_folder(federation, scratch / str(number)) for number, federation in enumerate(federations)]
         threads = max(1, physical_cores() // workers)
 
-        def order(runs: list[int]) -> _Order:
-            return _Order(
-                [prepared[run].config.tables() for run in runs],
-                shared,
-                [position[id(prepared[run].plan.federation)] for run in runs],
-                [_source(prepared[run].config.data) for run in runs],
-                [prepared[run].fingerprint for run in runs],
-                list(loaded_plugins().values()),
-                out,
-                threads,
-            )
+        def start(worker: _Worker) -> None:
+            runs = packed.pop(tuple(worker.runs), None) or pack_runs([prepared[run] for run in worker.runs], federations)
+            plugins = list(loaded_plugins().values())
+            _start(worker, scratch, Order(runs, variants, shared, plugins, out, threads, _log.getEffectiveLevel()))
 
         try:
-            results = _supervise(crew, order, prepared, out, on_progress)
+            _supervise(crew, start, on_progress)
         finally:
-            for worker in crew:
-                _end(worker)
-    return [results[number] for number in range(len(prepared))]
+            _end_all(crew)
+        return _results(crew, prepared, out)
 
 
-def _supervise(
-    crew: list[_Worker],
-    order: Callable[[list[int]], _Order],
-    prepared: Sequence[Prepared],
-    out: Path | None,
-    on_progress: Callable[[Progress], None] | None,
-) -> dict[int, Finished]:
+def _check_system() -> None:
+    if os.name != "posix":
+        raise CannotTravelError("worker processes need Linux, macOS or another POSIX system")
+    if not sys.executable or getattr(sys, "frozen", False):
+        raise CannotTravelError("this program has no Python interpreter that could carry out worker processes")
+
+
+def _supervise(crew: list[_Worker], start: Callable[[_Worker], None], on_progress: Callable[[Progress], None] | None) -> None:
     for worker in crew:
-        worker.total = sum(prepared[run].plan.rounds for run in worker.runs)
-        _start(worker, order)
-    while working := [worker for worker in crew if worker.pipe is not None]:
-        for pipe in wait([worker.pipe for worker in working if worker.pipe is not None], timeout=1.0):
-            worker = next(worker for worker in working if worker.pipe is pipe)
-            _listen(worker, order)
+        start(worker)
+    while working := [worker for worker in crew if worker.channel is not None]:
+        ready = wait([worker.channel.socket for worker in working if worker.channel is not None], timeout=1.0)
+        for worker in working:
+            if worker.channel is not None and worker.channel.socket in ready and not _listen(worker):
+                _after_end(worker, start)
         if on_progress is not None:
             failed = sum(message["failure"] is not None for worker in crew for message in worker.results.values())
             on_progress(Progress(sum(worker.rounds for worker in crew), sum(worker.total for worker in crew), failed))
-    results: dict[int, Finished] = {}
-    for worker in crew:
-        for run, message in worker.results.items():
-            results[run] = _finished(prepared[run], message)
-        results |= {run: _lost(prepared[run], worker.error, out) for run in worker.runs}
-    return results
 
 
-def _lost(prepared: Prepared, error: str, out: Path | None) -> Finished:
-    """A run whose worker crashed each time: what it had written is kept, and its folder says why it ended.
-
-    Where the run itself was finished before its worker crashed with others, it counts as finished.
-    """
-    if out is not None and is_finished(prepared, out):
-        return run_here([prepared], out)[0]
-    folder = None if out is None else RunFolder(out / prepared.folder_name)
-    if folder is not None and not folder.exists():
-        folder = None
-    records: list[Record] = []
-    if folder is not None:
-        with contextlib.suppress(OutputError):
-            records = folder.records()
-    failure = {"round": len(records), "client": None, "error": "the worker process crashed", "traceback": error}
-    if folder is not None:
-        folder.write_failure(failure)
-    return Finished(prepared, run_tables(prepared, engine="", reason=""), failure, folder, reused=False, at_hand=records)
-
-
-def _finished(prepared: Prepared, message: Mapping[str, Any]) -> Finished:
-    return Finished(prepared, **{key: value for key, value in message.items() if key != "position"})
-
-
-def _start(worker: _Worker, order: Callable[[list[int]], _Order]) -> None:
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe(duplex=False)
+def _start(worker: _Worker, scratch: Path, order: Order) -> None:
     worker.starts += 1
     worker.rounds = 0
-    work = pickle.dumps((_work, order(worker.runs)))
-    worker.process = context.Process(target=work_rarely_collecting, args=(there, work), daemon=True)
-    worker.process.start()
-    there.close()
-    worker.pipe = here
-
-
-def _listen(worker: _Worker, order: Callable[[list[int]], _Order]) -> None:
-    """Take one message; a closed pipe is the end of the process."""
-    assert worker.pipe is not None
+    order_file, start_file = (scratch / f"{kind}-{worker.runs[0]}-{worker.starts}" for kind in ("order", "start"))
+    order_file.write_bytes(pickle.dumps(order))
+    path = [entry for entry in sys.path if isinstance(entry, str)]
+    start_file.write_text(json.dumps({"path": path, "argv": sys.argv, "scratch": str(scratch), "order": str(order_file)}))
+    here, there = socket.socketpair()
     try:
-        kind, content = worker.pipe.recv()
-    except (EOFError, ConnectionResetError):
-        _close(worker)
-        if worker.runs:
-            _after_crash(worker, order)
-        return
+        command = [sys.executable, *_interpreter_flags(), "-P", start_worker.__file__, str(there.fileno()), str(start_file)]
+        with _interrupts_blocked():
+            worker.process = subprocess.Popen(command, pass_fds=(there.fileno(),), stdin=subprocess.DEVNULL)
+        worker.channel = Channel(here)
+    except OSError as error:
+        here.close()
+        raise CannotTravelError(f"no worker process can be started: {error}") from None
+    except BaseException:
+        here.close()  # a process that was started all the same ends with it
+        raise
+    finally:
+        there.close()
+
+
+def _interpreter_flags() -> list[str]:
+    """The options of this interpreter that change what code does; `sys.path` travels by itself."""
+    flags = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
+    flags += ["-E"] if sys.flags.ignore_environment else []
+    flags += ["-s"] if sys.flags.no_user_site else []
+    flags += ["-B"] if sys.flags.dont_write_bytecode else []
+    return flags + [f"-W{option}" for option in sys.warnoptions]
+
+
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """A process started meanwhile gets no SIGINT until it asks for it: Ctrl-C reaches all processes of a terminal."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _listen(worker: _Worker) -> bool:
+    """Take one message; False at the end of the process."""
+    assert worker.channel is not None
+    try:
+        kind, content = worker.channel.receive()
+    except EOFError:
+        return False
+    if kind == "unloadable":
+        raise CannotTravelError(f"a worker process cannot load the runs ({content})")
     if kind == "rounds":
         worker.rounds, worker.total = content
     elif kind == "finished":
-        run = worker.runs[content["position"]]
-        worker.results[run] = content
+        worker.results[worker.runs[content["position"]]] = content
+    elif kind == "log":
+        logging.getLogger(content.name).handle(content)
     elif kind == "error":
-        worker.error = content
+        error, text = content
+        worker.error = error if error is not None else WorkerError(f"a worker process raised an error:\n{text.rstrip()}")
+        if error is not None:
+            worker.error.add_note(f"raised in a worker process:\n{text.rstrip()}")
     elif kind == "end":
-        worker.runs = [run for run in worker.runs if run not in worker.results]
+        worker.runs = []
+    return True
 
 
-def _after_crash(worker: _Worker, order: Callable[[list[int]], _Order]) -> None:
-    code = None if worker.process is None else worker.process.exitcode
+def _after_end(worker: _Worker, start: Callable[[_Worker], None]) -> None:
+    """A process has ended: start what it left undone again, unless it raised an error, which it would do again."""
+    assert worker.channel is not None and worker.process is not None
+    worker.channel.close()
+    worker.channel = None
+    try:
+        worker.process.wait(EXIT_SECONDS)
+    except subprocess.TimeoutExpired:  # such as a thread of the user's that does not end
+        worker.process.kill()
+        worker.process.wait()
     worker.runs = [run for run in worker.runs if run not in worker.results]
-    text = worker.error or f"it ended with exit code {code}"
-    again = worker.starts < STARTS
-    _log.warning("a worker with %d runs crashed%s: %s", len(worker.runs), "; they start again" if again else "", text)
-    if again and worker.runs:
-        _start(worker, order)
-    elif not worker.error:
-        worker.error = text
+    if worker.runs and worker.error is None:
+        again = worker.starts < STARTS
+        text = "; they start again" if again else ""
+        _log.warning("a worker with %d runs crashed%s: it %s", len(worker.runs), text, _how_it_ended(worker))
+        if again:
+            start(worker)
 
 
-def _close(worker: _Worker) -> None:
-    assert worker.pipe is not None
-    worker.pipe.close()
-    worker.pipe = None
-    if worker.process is not None:
-        worker.process.join(10)
+def _how_it_ended(worker: _Worker) -> str:
+    code = None if worker.process is None else worker.process.poll()
+    if code is None or code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    memory = ", as the system does where memory runs out" if name == "SIGKILL" else ""
+    return f"was ended by {name}{memory}"
 
 
-def _end(worker: _Worker) -> None:
-    """Leave no process behind: an interrupted worker saves its runs first."""
-    if worker.process is not None and worker.process.is_alive():
-        worker.process.join(10)
-        if worker.process.is_alive():
-            worker.process.terminate()
-            worker.process.join(5)
-    if worker.pipe is not None:
-        worker.pipe.close()
-        worker.pipe = None
+def _end_all(crew: Sequence[_Worker]) -> None:
+    """Leave no process behind: workers that still run save their last whole rounds first."""
+    left = [worker for worker in crew if worker.process is not None and worker.process.poll() is None]
+    try:
+        for worker in left:
+            if worker.channel is not None:
+                worker.process.terminate()  # type: ignore[union-attr]
+        deadline = time.monotonic() + REACT_SECONDS
+        for worker in left:
+            patience = SAVE_SECONDS if _reacts(worker, deadline) else 0.0
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                worker.process.wait(patience)  # type: ignore[union-attr]
+    finally:
+        for worker in left:
+            worker.process.kill()  # type: ignore[union-attr]
+            worker.process.wait()  # type: ignore[union-attr]
+        for worker in crew:
+            if worker.channel is not None:
+                worker.channel.close()
+                worker.channel = None
 
 
-def _work(pipe: Connection, order: _Order) -> None:
-    """A worker's whole life: build the runs, drive them, send what they gave."""
-    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
-        try:
-            _carry_out(pipe, order)
-        except Exception:
-            pipe.send(("error", traceback.format_exc()))
-    pipe.close()
+def _reacts(worker: _Worker, deadline: float) -> bool:
+    """Whether the worker says in time that it saves its runs: it ends its messages."""
+    if worker.channel is None:
+        return True
+    while wait([worker.channel.socket], timeout=max(0.0, deadline - time.monotonic())):
+        if not worker.channel.discard():
+            return True
+    return False
 
 
-def _carry_out(pipe: Connection, order: _Order) -> None:
-    import torch
+def _results(crew: Sequence[_Worker], prepared: Sequence[Prepared], out: Path | None) -> list[Finished]:
+    """What the workers sent, in the order of the runs.
 
-    torch.set_num_threads(order.threads)
-    for path in order.plugins:
-        load_plugin(path)
-    federations = [open_folder(folder) for folder in order.federations]
-    shared: Attendances = {}
-    prepared = [
-        prepare_one(_rebuilt(tables, source), federations[number], shared)
-        for tables, source, number in zip(order.tables, order.data_sources, order.of_run, strict=True)
-    ]
-    for one, expected in zip(prepared, order.fingerprints, strict=True):
-        if one.fingerprint != expected:
-            raise ConfigError(f"a worker built another run than it was told: {one.fingerprint} instead of {expected}")
-    told = time.monotonic()
-    done = (0, 0)
-
-    def on_progress(progress: Progress) -> None:
-        nonlocal told, done
-        done = (progress.rounds, progress.total)
-        if time.monotonic() - told > TELL_SECONDS:
-            told = time.monotonic()
-            pipe.send(("rounds", done))
-
-    for position, finished in enumerate(run_here(prepared, order.out, on_progress)):
-        pipe.send(("finished", _message(position, finished)))
-    pipe.send(("rounds", done))
-    pipe.send(("end", None))
-
-
-def _message(position: int, one: Finished) -> dict[str, Any]:
-    return {
-        "position": position,
-        "tables": one.tables,
-        "failure": one.failure,
-        "folder": one.folder,
-        "reused": one.reused,
-        "at_hand": one.at_hand if one.folder is None else None,
-    }
+    A run that was finished before its worker crashed with others counts as finished; the folders of the rest say why they ended.
+    """
+    results: dict[int, Finished] = {}
+    lost = 0
+    crashed = ""
+    for worker in crew:
+        for run, message in worker.results.items():
+            results[run] = Finished(prepared[run], **{key: value for key, value in message.items() if key != "position"})
+        for run in worker.runs:
+            if out is not None and is_finished(prepared[run], out):
+                results[run] = run_here([prepared[run]], out)[0]
+            elif worker.error is None:
+                lost, crashed = lost + 1, _how_it_ended(worker)
+                _note_crash(prepared[run], crashed, out)
+    errors = [worker.error for worker in crew if worker.error is not None]
+    if errors:
+        raise errors[0]
+    if lost:
+        times = counted(STARTS, "time")
+        kept = "" if out is None else f"; what the others gave is in {str(out)!r}"
+        raise WorkerError(
+            f"{lost} of {len(prepared)} runs could not be carried out: their worker process crashed {times}, "
+            f"the last one {crashed}{kept}; execution.workers = 1 carries out all runs in this process"
+        )
+    return [results[number] for number in range(len(prepared))]
 
 
-class _Elsewhere(Data):
-    """Stands for a data set whose federation is already there; keeps its settings for the records."""
-
-    model_config = ConfigDict(extra="allow")
-    defined_in: ClassVar[str | None] = None
-
-
-def _source(data: Any) -> str | None:
-    """The file that defines a data set of the user's own, part of a run's identity."""
-    return None if type(data).__module__.startswith("fedgs.") else inspect.getsourcefile(type(data))
-
-
-def _rebuilt(tables: Mapping[str, Any], source: str | None) -> Config:
-    """The configuration in this process, its variants found by name."""
-    settings = {key: value for key, value in tables["data"].items() if key != "name"}
-    stand_in = type(
-        "_Elsewhere", (_Elsewhere,), {"name": tables["data"].get("name", ""), "__module__": __name__, "defined_in": source}
-    )
-    return Config(**{**tables, "data": stand_in(**settings)})
+def _note_crash(prepared: Prepared, how: str, out: Path | None) -> None:
+    folder = None if out is None else RunFolder(out / prepared.folder_name)
+    if folder is not None and folder.exists():
+        rounds = 0
+        with contextlib.suppress(OutputError):
+            rounds = len(folder.records())
+        error = "the worker process crashed"
+        folder.write_failure({"round": rounds, "client": None, "error": error, "traceback": f"the worker process {how}"})
 
 
 def physical_cores() -> int:

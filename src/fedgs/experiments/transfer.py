@@ -1,0 +1,239 @@
+"""How runs travel to worker processes.
+
+Functions and classes that a worker can import travel by name; those of a `__main__` module, of a notebook or of an enclosing
+function travel by value, with what they refer to. Federations do not travel: the worker maps their files into memory. The data
+set that made a federation is replaced by its settings.
+"""
+
+import functools
+import importlib
+import io
+import pickle
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from fedgs.data import Data, Federation
+from fedgs.errors import missing_extra
+from fedgs.experiments.preparing import Attendances, Prepared, make_plan
+from fedgs.registry import Variant, loaded_plugins, register, table, variant_class, variant_names
+
+__all__ = ["CannotTravelError", "pack_runs", "pack_variants", "register_variants", "unpack_runs"]
+
+_PARTS = ("availability", "method", "model")
+_FAMILIES = (*_PARTS, "data", "partition")
+
+
+class CannotTravelError(Exception):
+    """Runs that worker processes cannot carry out; the message is the reason, without a full stop."""
+
+
+def pack_runs(prepared: Sequence[Prepared], federations: Sequence[Federation]) -> bytes:
+    """The runs as bytes for `unpack_runs`.
+
+    Args:
+        prepared: what to carry out.
+        federations: those of the runs, each once.
+
+    Raises:
+        CannotTravelError: a part cannot be pickled; the message names it.
+    """
+    numbers = {id(federation): number for number, federation in enumerate(federations)}
+    try:
+        return _dumps([_Travelling.of(one, numbers) for one in prepared], numbers)
+    except ModuleNotFoundError as error:
+        raise CannotTravelError(str(missing_extra(error) or error)) from None
+    except Exception as error:
+        raise CannotTravelError(_culprit(prepared, numbers) or _reason(error)) from None
+
+
+def unpack_runs(content: bytes, federations: Sequence[Federation]) -> list[Prepared]:
+    """The runs in this process; nothing about them is computed again but the plan."""
+    shared: Attendances = {}
+    return [one.prepared(federations, shared) for one in _loads(content, federations)]
+
+
+def pack_variants() -> list[tuple[str, str, bytes]]:
+    """Family, name and class of the variants that this process registered outside the package and its plug-ins.
+
+    A class that cannot be pickled is left out: a run that uses it is refused by `pack_runs`.
+    """
+    packed = []
+    for family in _FAMILIES:
+        for name in variant_names(family):
+            cls = variant_class(family, name)
+            if cls.__module__.split(".")[0] == "fedgs" or cls.__module__ in loaded_plugins():
+                continue
+            try:
+                packed.append((family, name, _dumps(cls, {})))
+            except Exception:
+                continue
+    return packed
+
+
+def register_variants(packed: Sequence[tuple[str, str, bytes]]) -> None:
+    """Register the classes of `pack_variants`; those that cannot be loaded here are left out."""
+    for family, name, content in packed:
+        try:
+            register(family, name)(_loads(content, ()))
+        except Exception:
+            continue
+
+
+@dataclass(frozen=True)
+class _Travelling:
+    """A run without its plan and its data.
+
+    Attributes:
+        known: the fields of `Prepared` other than the plan; the configuration's data set is replaced by its settings.
+        federation: its number.
+    """
+
+    known: Mapping[str, Any]
+    federation: int
+
+    @classmethod
+    def of(cls, one: Prepared, numbers: Mapping[int, int]) -> "_Travelling":
+        known = {field.name: getattr(one, field.name) for field in fields(one) if field.name != "plan"}
+        known["config"] = one.config.model_copy(update={"data": _settings_only(table(one.config.data))})
+        return cls(known, numbers[id(one.plan.federation)])
+
+    def prepared(self, federations: Sequence[Federation], shared: Attendances) -> Prepared:
+        plan = make_plan(self.known["config"], federations[self.federation], shared)
+        return Prepared(**{**self.known, "plan": plan})
+
+
+class _SettingsOnly(Data):
+    """Stands for a data set whose federation is loaded already; keeps its settings for the records."""
+
+    model_config = ConfigDict(extra="allow")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _settings_only, (table(self),)
+
+
+def _settings_only(settings: Mapping[str, Any]) -> Data:
+    name = settings.get("name", "")
+    stand_in: type[Data] = type("_SettingsOnly", (_SettingsOnly,), {"name": name, "__module__": __name__})
+    return stand_in(**{key: value for key, value in settings.items() if key != "name"})
+
+
+def _culprit(prepared: Sequence[Prepared], numbers: Mapping[int, int]) -> str | None:
+    """Which part of which run cannot be pickled, and why."""
+    for one in prepared:
+        for family in _PARTS:
+            part = getattr(one.config, family)
+            try:
+                _dumps(part, numbers)
+            except Exception as error:
+                name = getattr(part, "name", "") or type(part).__name__
+                return f"{family} {name!r} cannot be sent to another process ({_reason(error)})"
+    return None
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _dumps(value: Any, numbers: Mapping[int, int]) -> bytes:
+    import cloudpickle
+
+    buffer = io.BytesIO()
+    with _modules_by_value() as by_value:
+
+        class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+            def persistent_id(self, obj: Any) -> int | None:
+                return numbers.get(id(obj)) if isinstance(obj, Federation) else None
+
+            def reducer_override(self, obj: Any) -> Any:
+                if isinstance(obj, FunctionType | type | ModuleType):
+                    name = obj.__name__ if isinstance(obj, ModuleType) else getattr(obj, "__module__", None)
+                    importable = isinstance(name, str) and by_value.is_importable(name)
+                    if importable and isinstance(obj, type) and (path := _decorated(obj)) is not None:
+                        return _variant_of, path
+                    if isinstance(obj, type) and issubclass(obj, BaseModel):
+                        by_value.forget_parent(obj)
+                return super().reducer_override(obj)
+
+        Pickler(buffer).dump(value)
+    return buffer.getvalue()
+
+
+def _loads(content: bytes, federations: Sequence[Federation]) -> Any:
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, number: int) -> Federation:
+            return federations[number]
+
+    return Unpickler(io.BytesIO(content)).load()
+
+
+def _decorated(cls: type) -> tuple[str, str] | None:
+    """Module and qualified name of the function that the variant stands for, where importing the module gives it."""
+    if not issubclass(cls, Variant) or cls.__module__ == "__main__":
+        return None
+    try:
+        found = functools.reduce(getattr, cls.__qualname__.split("."), sys.modules[cls.__module__])
+    except (AttributeError, KeyError):
+        return None
+    return (cls.__module__, cls.__qualname__) if getattr(found, "__fedgs_variant__", None) is cls else None
+
+
+def _variant_of(module: str, qualname: str) -> Any:
+    return functools.reduce(getattr, qualname.split("."), importlib.import_module(module)).__fedgs_variant__
+
+
+class _ByValue:
+    """Modules that another process could not import, such as those made by hand: what they define travels by value."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._known: dict[str, bool] = {}
+
+    def is_importable(self, name: str) -> bool:
+        """Whether a process with the same `sys.path` and plug-ins imports this module under this name."""
+        if name not in self._known:
+            self._known[name] = found = name in loaded_plugins() or _is_found(name)
+            module = sys.modules.get(name)
+            if not found and name != "__main__" and getattr(module, "__name__", None) == name:
+                import cloudpickle
+
+                cloudpickle.register_pickle_by_value(module)
+                self._stack.callback(cloudpickle.unregister_pickle_by_value, module)
+        return self._known[name]
+
+    def forget_parent(self, cls: type[BaseModel]) -> None:
+        """Leave out the local variables around a class, which pydantic keeps for annotations that it has not resolved yet."""
+        namespace = cls.__dict__.get("__pydantic_parent_namespace__")
+        if namespace is not None:
+            cls.__pydantic_parent_namespace__ = None
+            self._stack.callback(setattr, cls, "__pydantic_parent_namespace__", namespace)
+
+
+@contextmanager
+def _modules_by_value() -> Iterator[_ByValue]:
+    with ExitStack() as stack:
+        yield _ByValue(stack)
+
+
+def _is_found(name: str) -> bool:
+    """Whether the import system finds the module, without looking at those that are loaded."""
+    module = sys.modules.get(name)
+    if module is None or name == "__main__":
+        return False
+    package = name.rpartition(".")[0]
+    if package and not _is_found(package):
+        return False
+    path = getattr(sys.modules[package], "__path__", None) if package else None
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        spec = None if find is None else find(name, path)
+        if spec is not None:
+            file = getattr(module, "__file__", None)
+            return file is None or not spec.has_location or Path(file).resolve() == Path(spec.origin).resolve()
+    return False
