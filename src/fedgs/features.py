@@ -13,7 +13,7 @@ from fedgs import rng
 from fedgs.arrays import AnyArray, FloatArray, FloatMatrix, IntArray
 from fedgs.data.federation import Federation, Part
 from fedgs.errors import ClientError, ConfigError
-from fedgs.local.parameters import FlatModule, build_module
+from fedgs.local.parameters import FlatModule, build_module, count_parameters
 from fedgs.requests import Fold, Train, Work
 from fedgs.sampling.base import Wish
 
@@ -55,7 +55,9 @@ def feature_fold(wish: Wish, work: Work, parameters: torch.Tensor, *, seed: int)
     """
     names = work.federation.clients.names
     if wish.kind == "update":
-        return UpdateSketch(parameters, wish.sketch, names)
+        federation = work.federation
+        trained = count_parameters(work.model, federation.example_shape, federation.num_labels)
+        return UpdateSketch(parameters[:trained], wish.sketch, names)
     noise = noise_batch(
         work.federation, seed=seed, samples=wish.noise_samples, examples=wish.noise_examples, covariance=wish.covariance
     )
@@ -72,12 +74,15 @@ def check_wish(wish: Wish, work: Work) -> None:
 class UpdateSketch:
     """The fold of flattened updates theta_k - theta^t, exact or as a random projection.
 
+    Where `parameters` is shorter than the models, the rest of the models is left out. So running statistics (such as batch
+    norm's), which follow the parameters, are no part of an update.
+
     The projection is a count sketch: every entry, with a random sign, is added to a random one of `size` sums. It is the same for
     all clients and rounds. Inner products keep their mean; a cosine c of two updates is off by about (1 - c²)/sqrt(size) or less
     (standard error; `cosine_error` is its bound at c = 0). A client whose model did not move has a feature of zeros.
 
     Attributes:
-        parameters: (P,) theta^t.
+        parameters: (p,) the parameters of theta^t, p <= P.
         size: updates of more than `size` numbers are projected to as many; 0: never, and all updates are held at once (float32).
         names: the clients' keys, for errors.
 
@@ -113,11 +118,11 @@ class UpdateSketch:
         return kept + [self._feature(client, model) for client, model in zip(clients.tolist(), models, strict=True)]
 
     def finish(self, kept: list[FloatArray]) -> FloatMatrix:
-        """(m, d) features, d = P or `size`."""
+        """(m, d) features, d = p or `size`."""
         return np.stack(kept).astype(np.float64)
 
     def _feature(self, client: int, model: torch.Tensor) -> FloatArray:
-        update = (model - self.parameters.to(model.device)).cpu().numpy()  # (P,)
+        update = (model[: len(self.parameters)] - self.parameters.to(model.device)).cpu().numpy()  # (p,)
         _refuse_not_finite(update, client, self.names, "update")
         if not self.projects:
             return np.asarray(update)

@@ -1,6 +1,7 @@
 """The flat layout of a model: all of it that training changes, in one float32 vector."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,7 +14,17 @@ from fedgs.models.fresh import fresh_module
 if TYPE_CHECKING:
     from fedgs.models import Model
 
-__all__ = ["Entry", "FlatModule", "Layout", "build_module", "initial_parameters", "layout_of", "module_for", "pack"]
+__all__ = [
+    "Entry",
+    "FlatModule",
+    "Layout",
+    "build_module",
+    "count_parameters",
+    "initial_parameters",
+    "layout_of",
+    "module_for",
+    "pack",
+]
 
 
 @dataclass(frozen=True)
@@ -98,6 +109,24 @@ def module_for(model: "Model", example_shape: tuple[int, ...], num_labels: int, 
     if not any(True for _ in module.parameters()):
         raise ConfigError(f"model must have at least one parameter to train, got {type(module).__name__} without any")
     return module.float()
+
+
+def count_parameters(model: "Model", example_shape: tuple[int, ...], num_labels: int) -> int:
+    """How many numbers of the flat vector are parameters; the buffers follow them.
+
+    >>> from fedgs.models import LogisticRegression
+    >>> count_parameters(LogisticRegression(), (3,), 2)
+    8
+    """
+    try:
+        return _counted(model, example_shape, num_labels)
+    except TypeError:  # a model that cannot be hashed
+        return _counted.__wrapped__(model, example_shape, num_labels)
+
+
+@lru_cache(maxsize=64)
+def _counted(model: "Model", example_shape: tuple[int, ...], num_labels: int) -> int:
+    return layout_of(module_for(model, example_shape, num_labels)).num_parameters
 
 
 def build_module(model: "Model", federation: Federation, seed: int = 0) -> nn.Module:
