@@ -58,6 +58,19 @@ def test_a_node_whose_answer_is_lost_is_asked_again(world: Any, tmp_path: Path, 
     assert first["detail"] in caplog.text
 
 
+def test_a_lost_answer_costs_the_round_it_was_lost_in_and_no_more(world: Any) -> None:
+    grid, chosen = world(SITES), strategy(describe_timeout=0.2)
+
+    def script() -> list[int]:
+        grid.faults = {} if chosen.round >= 1 else {102: "silent"}  # it swallows one message, then works
+        return list(grid.keys)
+
+    grid.script = script
+    chosen.start(grid, world.model(), num_rounds=10)
+    assert chosen.answers == {"a-0": 10, "b-1": 10, "c-2": 9}
+    assert queries(grid, 102) == 2
+
+
 def test_a_node_that_never_says_who_it_is_costs_one_wait_and_few_requests(world: Any, tmp_path: Path) -> None:
     grid, chosen = world(SITES), strategy(records=tmp_path, describe_timeout=0.2)
     grid.faults[102] = "silent"

@@ -210,7 +210,7 @@ def test_the_configuration_holds_limits_rounds_and_titles(world: Any, tmp_path: 
     assert (about["cohort_limit"], about["num_clients"], about["engine"]) == (2, 3, "flower")  # floor(0.7 · 3)
     (run,), _ = read_runs(tmp_path)
     assert run.finished
-    assert run.group == ("Flower clients", "deployment")
+    assert run.group == ("Flower clients", "nodes on line")
     assert run.clients is not None
     assert run.clients.names == tuple(SITES)
 

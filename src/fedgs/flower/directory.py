@@ -65,11 +65,13 @@ class _Request:
         message: its message id, or None between two requests.
         since: when it was sent (of `time.monotonic`).
         patience: seconds after which it counts as lost, and the node is asked again.
+        reported: whether its loss has been reported.
     """
 
     message: str | None
     since: float
     patience: float
+    reported: bool = False
 
 
 @dataclass(eq=False)
@@ -107,7 +109,8 @@ class Directory:
         nodes = set(online)
         self._forget(nodes)
         described: list[tuple[int, Description]] = []
-        lost = self._overdue(grid)
+        lost = self._lost()
+        self._ask_again(grid)
         strangers = sorted(nodes - self._known.keys() - self._requests.keys())
         if len(strangers) > 1 and self.asks and self._has_handler is None:
             self._ask(grid, strangers[:1])
@@ -121,7 +124,7 @@ class Directory:
         due = [node for node, (when, _) in self._repeats.items() if when <= round and node not in self._requests]
         self._ask(grid, [node for node in due if node not in self._replaced])
         described += self._gather(grid, round, deadline=min(deadline, time.monotonic() + self.timeout))
-        lost += self._overdue(grid)
+        lost += self._lost()
         self._waited |= nodes
         fresh = {node for node, _ in described if node not in self._known}
         for node, description in described:
@@ -153,19 +156,28 @@ class Directory:
         for identifier, node in zip(grid.push_messages(made), nodes, strict=False):
             self._requests[node] = _Request(identifier or None, now, seconds)
 
-    def _overdue(self, grid: Grid) -> list[tuple[int, str]]:
-        """Ask the nodes again whose answer has not come in time; returns those that have not said who they are."""
-        now, lost = time.monotonic(), []
-        for node, request in list(self._requests.items()):
-            if now - request.since < request.patience or node in self._replaced:
-                continue
+    def _overdue(self) -> list[tuple[int, _Request]]:
+        """Requests that count as lost, though a late answer is still welcome."""
+        now = time.monotonic()
+        requests = [(node, request) for node, request in self._requests.items() if node not in self._replaced]
+        return [(node, request) for node, request in requests if now - request.since >= request.patience]
+
+    def _lost(self) -> list[tuple[int, str]]:
+        """Nodes that have not said who they are in time, each request once."""
+        lost = []
+        for node, request in self._overdue():
+            if node not in self._known and not request.reported:
+                request.reported = True
+                lost.append((node, f"node {node} has not said which client it is within {request.patience:g} s"))
+        return lost
+
+    def _ask_again(self, grid: Grid) -> None:
+        for node, request in self._overdue():
             if node in self._known:  # it was asked again for what it could not tell the first time
                 del self._requests[node]
                 self._postpone(node)
-                continue
-            lost.append((node, f"node {node} has not said which client it is within {request.patience:g} s"))
-            self._ask(grid, [node], patience=min(2 * request.patience, _LONGEST * self.timeout))
-        return lost
+            else:
+                self._ask(grid, [node], patience=min(2 * request.patience, _LONGEST * self.timeout))
 
     def _postpone(self, node: int, round: int | None = None) -> None:
         """Ask a node again in a later round, at twice the distance of the last time."""
@@ -193,7 +205,7 @@ class Directory:
         """What a reply says; None where it says nothing new, or the node could not be reached and is asked again."""
         request = self._requests[node]
         if reply.has_error() and (not from_client(reply) or node in self._replaced):
-            request.message = None  # until the next request, see `_overdue`
+            request.message = None  # until the next request, see `_ask_again`
             request.patience = min(request.patience, max(1.0, time.monotonic() - request.since))
             return None
         del self._requests[node]
