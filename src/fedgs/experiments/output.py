@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from fedgs.checkpoint import State, save_checkpoint
 from fedgs.clients import Clients, Memory
 from fedgs.errors import OutputError, own_traceback
+from fedgs.experiments.locks import only_writer
 from fedgs.records import Record, RunFolder, save_arrays, write_atomically
 from fedgs.simulation import Failed
 
@@ -25,36 +26,32 @@ CHECKPOINT_SECONDS = 10.0
 def claim(folder: Path) -> Iterator[None]:
     """Make the output folder, or recognise it as ours, and keep other processes out while the block runs.
 
+    A `KeyboardInterrupt` that leaves the block says how to resume.
+
     Raises:
         OutputError: the folder holds something else, is not writable, or is in use.
     """
     marker = folder / MARKER
-    if folder.exists():
-        if not folder.is_dir():
-            raise OutputError(f"--out must be a folder; {str(folder)!r} is a file")
-        if not marker.is_file() and any(folder.iterdir()):
-            raise OutputError(f"--out must be new, empty or a folder of fedgs runs; {str(folder)!r} holds something else")
     try:
+        if folder.exists():
+            if not folder.is_dir():
+                raise OutputError(f"--out must be a folder; {str(folder)!r} is a file")
+            if not marker.is_file() and any(folder.iterdir()):
+                raise OutputError(f"--out must be new, empty or a folder of fedgs runs; {str(folder)!r} holds something else")
         folder.mkdir(parents=True, exist_ok=True)
         if not marker.is_file():
             write_atomically(marker, json.dumps({"format": 1}).encode())
         file = marker.open("r+")
-    except OSError as error:
-        raise OutputError(f"--out {str(folder)!r} cannot be written: {error.strerror}") from None
-    with file:
-        _lock(file.fileno(), folder)
-        yield
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # not a Unix system: no lock
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise OutputError(f"another process is writing to {str(folder)!r}; wait for it or choose another --out") from None
+    except OutputError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise OutputError(f"--out {str(folder)!r} cannot be written: {getattr(error, 'strerror', None) or error}") from None
+    with file, only_writer(folder, file.fileno()):
+        try:
+            yield
+        except KeyboardInterrupt as interrupt:
+            interrupt.args = interrupt.args or (f"the same call with out={str(folder)!r} resumes where this one stopped",)
+            raise
 
 
 class Sink(Protocol):
