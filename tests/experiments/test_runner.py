@@ -155,7 +155,7 @@ def test_a_failed_run_is_tried_again_from_its_checkpoint(toy_federation: Federat
         ({"methods": {}}, "at least one method"),
         ({"methods": ["nobody"]}, "method.name must be one of"),
         ({"model": "cifar_cnn"}, "cifar_cnn"),
-        ({"methods": [fedgs.FedGS(graph={"similarity": "update", "path": "x.npz"})]}, "method.graph"),
+        ({"methods": [{"name": "fedgs", "graph": {"similarity": "update", "path": "x.npz"}}]}, "method.graph"),
     ],
 )
 def test_what_cannot_run_is_refused_before_anything_is_written(
