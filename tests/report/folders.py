@@ -159,3 +159,58 @@ def write_study(out: Path, *, methods: tuple[str, ...] = tuple(LEVEL), seeds: in
         for seed in range(seeds):
             write_run(out, method, seed, **options)
     return out
+
+
+SITES = ("Oslo General", "Bergen", "Tromsø")
+
+
+def write_deployment(
+    out: Path, run_id: str, *, seed: int = 0, rounds: int = 4, limit: int = 2, method: str = "fedgs"
+) -> RunFolder:
+    """A deployment's folder: three sites, no test set, one round without a cohort, and events."""
+    clients = Clients(SITES, np.array([400, 120, 60]))
+    config: dict[str, Any] = {
+        "data": {"name": "deployment"},
+        "availability": {"name": "deployment"},
+        "method": {"name": method},
+        "training": {"cohort_limit": limit, "rounds": rounds, "reply_timeout": 60.0},
+        "seed": seed,
+        "run": {
+            "engine": "flower",
+            "data_title": "Flower clients",
+            "fingerprint": run_id,
+            "cohort_limit": limit,
+            "num_clients": 3,
+            "versions": {"fedgs": "0.1.0"},
+        },
+    }
+    folder = RunFolder(out / run_id)
+    folder.create(config, clients, {})
+    records = [
+        Record(0, list(SITES), 3, ["Oslo General", "Bergen"], weights=[0.5, 0.5], valid_loss=2.3),
+        Record(1, list(SITES), 3, [], weights=[], selection_status="empty", valid_loss=1.4),
+        Record(2, ["Oslo General", "Bergen"], 2, ["Bergen"], weights=[1.0], valid_loss=1.4),
+        Record(3, ["Tromsø"], 1, ["Tromsø"], weights=[1.0], valid_loss=0.9),
+        Record(4, valid_loss=0.7),
+    ]
+    folder.append("rounds.jsonl", [record.to_json() for record in records])
+    folder.append(
+        "events.jsonl",
+        [
+            json.dumps(
+                {"round": 1, "client": None, "event": "empty", "detail": "the sampler selected none of 3 available clients"}
+            ),
+            json.dumps(
+                {"round": 2, "client": "Oslo General", "event": "silent", "detail": "no reply within 60 s", "request": "evaluate"}
+            ),
+            json.dumps({"round": 2, "client": "Bergen", "event": "failed", "detail": "<b>disk full</b>"}),
+            json.dumps(
+                {"round": 3, "client": None, "event": "incomplete", "detail": "of 2", "clients": ["Oslo General", "Bergen"]}
+            ),
+            "[1]",
+            '{"round": 3, "cut',
+        ],
+    )
+    seconds = [{"round": t, "select": 3.0 if t == 0 else 0.001 * t, "train": 1.0} for t in range(4)]
+    folder.append("timings.jsonl", [json.dumps(line) for line in seconds])
+    return folder

@@ -264,6 +264,11 @@ def test_toggles_change_what_is_drawn(opened):
 
 
 @needs_browser
+def test_the_table_of_methods_fits_a_wide_window(opened):
+    assert opened.evaluate("[...document.querySelectorAll('.result .wide')].every((one) => one.scrollWidth <= one.clientWidth)")
+
+
+@needs_browser
 def test_another_mode_shows_its_own_table_and_runs(opened):
     opened.choose("#group", "1")
     opened.wait("document.body.dataset.drawn === 'yes'")

@@ -33,8 +33,21 @@ def labelled(runs: Iterable[Run]) -> list[Run]:
     differing: dict[str, set[str]] = {}
     for (name, _), several in alike.items():
         differing.setdefault(name, set()).update(_differences(several))
+    return _deployments_apart(
+        [replace(run, label=_words(_name(run), own, differing[_name(run)])) for run, own in zip(grouped, settings, strict=True)]
+    )
+
+
+def _deployments_apart(runs: list[Run]) -> list[Run]:
+    """The runs, deployments of one label and replicate told apart by their run ids: each is a run of its own, not another try."""
+    alike: dict[Any, set[str]] = {}
+    for run in runs:
+        alike.setdefault((run.group, run.label, repr(run.replicate)), set()).add(run.name)
     return [
-        replace(run, label=_words(_name(run), own, differing[_name(run)])) for run, own in zip(grouped, settings, strict=True)
+        replace(run, label=f"{run.label} [{str(run.about.get('fingerprint') or run.name)[:8]}]")
+        if run.is_deployment and len(alike[run.group, run.label, repr(run.replicate)]) > 1
+        else run
+        for run in runs
     ]
 
 
@@ -94,7 +107,7 @@ def _settings(run: Run, parts: Sequence[str]) -> dict[str, Any]:
     for part in parts:
         flat.update(_flat(run.table(part), f"{part}."))
     flat = {key: value for key, value in flat.items() if key not in _NO_DIFFERENCE}
-    if "training" in parts and "cohort_limit" in run.about:
+    if "training" in parts and "cohort_limit" in run.about and not run.is_deployment:  # there, M follows from who is connected
         flat = {key: value for key, value in flat.items() if key not in _COHORT}
         flat["training.cohort_limit"] = run.about["cohort_limit"]
     return flat

@@ -13,7 +13,8 @@ import tomli_w
 
 from fedgs.arrays import BoolArray, FloatArray, FloatMatrix
 from fedgs.clients import Clients
-from fedgs.report.history import Participation, binned, cohort_diversity, count_variances, curve, participation
+from fedgs.report.doubles import latest
+from fedgs.report.history import Participation, binned, cohort_diversity, count_variances, curve, participation, standing
 from fedgs.report.network import Network, network_of_run
 from fedgs.report.run import Run
 from fedgs.report.style import label_colours, looks
@@ -25,6 +26,7 @@ FEW_POINTS = 50  # of a curve that jumps from round to round
 MOST_CLIENTS = 1500  # drawn one by one; of more, as many are picked evenly by data size
 MOST_CELLS = 1_200_000  # of one run's map of clients by rounds; of more, every second, third, ... round is kept
 MOST_BYTES = 6_000_000  # of all maps together; beyond it, only the first seed of each method has its maps
+MOST_EVENTS = 200  # of a run that are listed one by one, the last ones
 METRICS = ("test_loss", "valid_loss", "test_accuracy")
 
 
@@ -44,13 +46,13 @@ class _Store:
 
 
 def page_data(runs: Sequence[Run], problems: Sequence[str]) -> dict[str, Any]:
-    """Everything the page's script reads; the same runs give the same data.
+    """Everything the page's script reads; the same runs give the same data. Of runs with one label and seed, the latest is shown.
 
     Args:
         runs: labelled.
         problems: one line each.
     """
-    ordered = sorted(runs, key=lambda run: (run.group, run.label, run.seed, run.name))
+    ordered = sorted(latest(runs)[0], key=lambda run: (run.group, run.label, run.seed, run.name))
     styles = looks(ordered)
     store = _Store()
     federations: list[dict[str, Any]] = []
@@ -73,11 +75,12 @@ def page_data(runs: Sequence[Run], problems: Sequence[str]) -> dict[str, Any]:
 
 
 def _curves(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
-    """metric -> label -> rounds, mean, spread; at most MOST_POINTS rounds, evenly picked."""
+    """metric -> label -> rounds, mean, spread; at most MOST_POINTS rounds, evenly picked; failed runs only where all failed."""
     curves: dict[str, dict[str, Any]] = {}
     for metric in METRICS:
         for label in sorted({run.label for run in runs}):
-            one = curve([run for run in runs if run.label == label], metric)
+            own, failed = standing([run for run in runs if run.label == label])
+            one = curve(own, metric)
             if len(one.rounds):
                 keep = np.unique(np.linspace(0, len(one.rounds) - 1, min(len(one.rounds), MOST_POINTS)).round().astype(np.int64))
                 curves.setdefault(metric, {})[label] = {
@@ -85,6 +88,7 @@ def _curves(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
                     "mean": _numbers(one.mean[keep]),
                     "spread": _numbers(one.spread[keep]),
                     "seeds": one.seeds,
+                    "failed": failed,
                 }
     return curves
 
@@ -135,6 +139,7 @@ def _run(
         "statuses": dict(sorted(Counter(r.selection_status for r in run.records if r.selection_status).items())),
         "gap": _gap(run),
         "seconds": _seconds(run.timings),
+        "events": _events(run.events),
     }
     history = participation(run)
     if history is not None and run.clients is not None:
@@ -175,15 +180,31 @@ def _gap(run: Run) -> float | None:
 
 
 def _seconds(timings: Iterable[Mapping[str, float]]) -> dict[str, float | None]:
-    """Mean milliseconds a round by phase."""
-    sums: Counter[str] = Counter()
+    """Milliseconds a round by phase: the median over the rounds that have the phase, times the share of the rounds that have it.
+
+    The first round compiles and the first few warm up: a mean would say more of that than of a round.
+    """
+    found: dict[str, list[float]] = {}
     rounds = 0
     for line in timings:
         rounds += 1
         for phase, value in line.items():
-            if phase != "round" and isinstance(value, int | float):
-                sums[phase] += value  # type: ignore[assignment]
-    return {phase: _number(1000 * total / rounds) for phase, total in sorted(sums.items())} if rounds else {}
+            if phase != "round" and isinstance(value, int | float) and math.isfinite(value):
+                found.setdefault(phase, []).append(value)
+    return {phase: _number(1000 * float(np.median(values)) * len(values) / rounds) for phase, values in sorted(found.items())}
+
+
+def _events(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How many of each kind, and the last ones as (round, client, event, detail)."""
+    counts = Counter(str(event.get("event")) for event in events)
+    return {"counts": dict(sorted(counts.items())), "last": [_event(event) for event in events[-MOST_EVENTS:]]}
+
+
+def _event(event: Mapping[str, Any]) -> list[Any]:
+    client, clients, request = event.get("client"), event.get("clients"), event.get("request")
+    told = client if client is not None else ", ".join(map(str, clients)) if isinstance(clients, list) else ""
+    kind = str(event.get("event")) + ("" if request is None else f" ({request})")
+    return [str(event.get("round", "")), str(told), kind, str(event.get("detail", ""))]
 
 
 def _picked(clients: Clients) -> np.ndarray:

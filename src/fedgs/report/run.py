@@ -30,6 +30,7 @@ class Run:
         label: what tables and figures call the method; `report.labels.labelled` derives it over a set of runs.
         group: (data title, availability title): runs of one group are comparable.
         timings: seconds by phase, one entry a round; may be shorter than the records.
+        events: what went wrong in a deployment, as `events.jsonl` has it.
 
     >>> Run({"method": {"name": "md"}, "training": {"rounds": 9}}, (Record(0, cohort=[1]),)).rounds_done
     1
@@ -43,6 +44,7 @@ class Run:
     label: str = ""
     group: tuple[str, str] = ("", "")
     timings: Sequence[Mapping[str, float]] = field(default=(), repr=False)
+    events: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
 
     def table(self, name: str) -> Mapping[str, Any]:
         """One table of the configuration; empty where there is none. A variant given by its bare name is a table too."""
@@ -60,6 +62,11 @@ class Run:
     def name(self) -> str:
         """The run's folder name, or its fingerprint."""
         return self.path.name if self.path is not None else str(self.about.get("fingerprint", "run"))
+
+    @property
+    def is_deployment(self) -> bool:
+        """Whether real clients trained, through Flower."""
+        return bool(self.about.get("engine") == "flower")
 
     @property
     def seed(self) -> int:

@@ -1,7 +1,9 @@
 """Runs read back from an output folder, with one line for each thing in it that is not a run."""
 
+import contextlib
+import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +61,30 @@ def _read_into(path: Path, runs: list[Run], problems: list[str]) -> None:
         problems.append(f"{path.name}: left out, {_short(error)}")
         return
     parts: dict[str, Any] = {}
-    for part, read in (("clients", stored.clients), ("failure", stored.failure), ("timings", stored.timings)):
+    readers: dict[str, Callable[[], Any]] = {
+        "clients": stored.clients,
+        "failure": stored.failure,
+        "timings": stored.timings,
+        "events": lambda: _events(path),
+    }
+    for part, read in readers.items():
         try:
             parts[part] = read()
         except UNREADABLE as error:
             problems.append(f"{path.name}: without its {part}, {_short(error)}")
     runs.append(Run(config, records, path=path, **parts))
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    """What went wrong in a deployment; lines that are damaged or hold no event are left out."""
+    file = path / "events.jsonl"
+    events = []
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else ():
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+            if isinstance(event, dict) and "event" in event:
+                events.append(event)
+    return events
 
 
 def checked_records(records: Iterable[Record]) -> Iterable[Record]:

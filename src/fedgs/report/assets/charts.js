@@ -9,6 +9,19 @@ function layout(extra) {
   }, extra, { xaxis: Object.assign({}, axis, extra.xaxis), yaxis: Object.assign({}, axis, extra.yaxis) });
 }
 
+const NAMED = 40; // clients that are named on an axis, where there are no more
+
+// Ticks at whole numbers: plotly puts them at halves where the range is short.
+function whole(most) {
+  return most <= 10 ? { tickmode: "linear", tick0: 0, dtick: 1 } : {};
+}
+
+// Ticks with the clients' names, in the order of the axis; whole numbers where there are too many.
+function named(names) {
+  const short = (name) => (String(name).length > 24 ? `${String(name).slice(0, 23)}…` : String(name));
+  return names.length <= NAMED ? { tickmode: "array", tickvals: names.map((_, i) => i), ticktext: names.map((name) => escaped(short(name))) } : whole(names.length);
+}
+
 function draw(id, traces, extra, words) {
   const target = byId(id);
   target.setAttribute("role", "img");
@@ -43,19 +56,23 @@ function drawLoss() {
   const curves = DATA.groups[state.group].curves[state.metric] || {};
   const labels = Object.keys(curves).filter((label) => !state.hidden.has(label));
   const traces = [];
+  const shown = (label) => (curves[label].failed ? `${label} (failed)` : label);
   for (const label of labels) if (curves[label].seeds > 1) traces.push(band(label, curves[label]));
-  for (const label of labels) traces.push(line(label, curves[label].rounds, curves[label].mean));
+  for (const label of labels) traces.push(line(label, curves[label].rounds, curves[label].mean, { name: shown(label), hovertemplate: `${escaped(shown(label))}<br>round %{x}: %{y:.4g}<extra></extra>` }));
   const log = byId("logarithmic").checked;
   const yaxis = { title: { text: METRIC_NAMES[state.metric] }, type: log ? "log" : "linear" };
-  if (!log && !byId("whole").checked && state.metric !== "test_accuracy") yaxis.range = lossRange(labels.map((label) => curves[label].mean));
-  const ends = labels.map((label) => `${label} ${curves[label].mean[curves[label].mean.length - 1]}`);
-  return draw("loss-chart", traces, { xaxis: { title: { text: "round" } }, yaxis },
+  if (!log && !byId("whole").checked && state.metric !== "test_accuracy") yaxis.range = lossRange(labels.map((label) => curves[label]));
+  const ends = labels.map((label) => `${shown(label)} ${curves[label].mean[curves[label].mean.length - 1]}`);
+  return draw("loss-chart", traces, { xaxis: { title: { text: "round" }, ...whole(Math.max(0, ...labels.map((label) => curves[label].rounds[curves[label].rounds.length - 1]))) }, yaxis },
     `${METRIC_NAMES[state.metric]} over rounds; at the end: ${ends.join(", ")}`);
 }
 
 // The first, steep quarter of the rounds is left out of the range, so that methods can be told apart, unless asked for.
-function lossRange(means) {
-  const values = means.flatMap((mean) => mean.slice(Math.floor(mean.length / 4)));
+// Later bands are whole; methods that failed do not count beside others.
+function lossRange(curves) {
+  const good = curves.filter((curve) => !curve.failed), counted = good.length ? good : curves;
+  const begin = Math.max(...counted.map((curve) => curve.rounds[curve.rounds.length - 1])) / 4;
+  const values = counted.flatMap((curve) => curve.rounds.flatMap((t, i) => (t < begin ? [] : [curve.mean[i] - curve.spread[i], curve.mean[i] + curve.spread[i]])));
   if (!values.length) return undefined;
   const low = Math.min(...values), high = Math.max(...values);
   const room = 0.08 * (high - low) || 0.1 * Math.abs(high) || 0.1;
@@ -89,8 +106,8 @@ function drawMap() {
   const y = Array.from({ length: rows }, (_, row) => Math.round(row * map.clients / rows));
   const x = Array.from({ length: columns }, (_, column) => Math.round(column * map.rounds / columns) * map.stride);
   const perCell = [Math.ceil(map.clients / rows), Math.ceil(map.rounds / columns) * map.stride];
-  const whole = perCell[0] === 1 && perCell[1] === 1;
-  const names = whole ? order.map((k) => String(federation.names[k])) : y.map((place) => `clients from place ${place}`);
+  const single = perCell[0] === 1 && perCell[1] === 1;
+  const names = single ? order.map((k) => String(federation.names[k])) : y.map((place) => `clients from place ${place}`);
   const common = { type: "heatmap", x, y, zmin: 0, showscale: false, customdata: names.map((name) => Array(columns).fill(escaped(name))) };
   const traces = [];
   if (show !== "selected") traces.push(Object.assign({}, common, {
@@ -107,8 +124,8 @@ function drawMap() {
     }));
   }
   const meaning = { both: "white: away, grey: available, colour: selected", available: "grey: available", selected: "colour: selected" }[show];
-  note.textContent = `${run.label}, seed ${run.seed}: ${meaning}` + (whole ? "." : `; the darker, the larger the share in a cell of up to ${plural(perCell[0], "client")} and ${plural(perCell[1], "round")}.`);
-  return draw("map-chart", traces, { xaxis: { title: { text: "round" } }, yaxis: { title: { text: "clients" }, autorange: "reversed" } }, note.textContent);
+  note.textContent = `${run.label}, seed ${run.seed}: ${meaning}` + (single ? "." : `; the darker, the larger the share in a cell of up to ${plural(perCell[0], "client")} and ${plural(perCell[1], "round")}.`);
+  return draw("map-chart", traces, { xaxis: { title: { text: "round" }, ...whole(map.rounds * map.stride) }, yaxis: { title: { text: "clients", standoff: 10 }, autorange: "reversed", ...(rows === map.clients ? named(order.map((k) => federation.names[k])) : {}) } }, note.textContent);
 }
 
 function transparent(colour) {
@@ -118,24 +135,24 @@ function transparent(colour) {
 function drawCounts() {
   const traces = [];
   for (const run of shownRuns().filter((one) => one.counts)) {
-    const places = new Map();
+    const places = new Map(), names = DATA.federations[run.federation].names;
     const most = Math.max(1, ...run.counts), steps = run.counts.length > 200 ? 30 : 100;
     run.counts.forEach((count, k) => {
       if (run.activity[k] === null) return;
       const x = Math.round(run.activity[k] * steps) / steps, y = most > steps ? Math.round(count / most * steps) / steps * most : count;
       const key = `${x},${y}`;
-      const place = places.get(key) || { x, y, clients: 0 };
-      place.clients += 1;
+      const place = places.get(key) || { x, y, names: [] };
+      place.names.push(names[k]);
       places.set(key, place);
     });
     const dots = [...places.values()];
     traces.push({
-      type: "scatter", mode: "markers", name: run.label, x: dots.map((dot) => dot.x), y: dots.map((dot) => dot.y), text: dots.map((dot) => plural(dot.clients, "client")),
-      marker: { color: DATA.methods[run.label].colour, size: dots.map((dot) => Math.min(22, 5 + 2 * Math.sqrt(dot.clients))), opacity: 0.65, line: { width: 0 } },
+      type: "scatter", mode: "markers", name: run.label, x: dots.map((dot) => dot.x), y: dots.map((dot) => dot.y), text: dots.map((dot) => plural(dot.names.length, "client") + (dot.names.length <= 6 ? `: ${dot.names.map(escaped).join(", ")}` : "")),
+      marker: { color: DATA.methods[run.label].colour, size: dots.map((dot) => Math.min(22, 5 + 2 * Math.sqrt(dot.names.length))), opacity: 0.65, line: { width: 0 } },
       hovertemplate: `${escaped(run.label)}: %{text}<br>available in %{x:.0%} of the rounds<br>selected in %{y:.0f}<extra></extra>`,
     });
   }
-  return draw("counts-chart", traces, { xaxis: { title: { text: "share of rounds available" }, tickformat: ".0%" }, yaxis: { title: { text: "rounds selected" }, rangemode: "tozero" } },
+  return draw("counts-chart", traces, { xaxis: { title: { text: "share of rounds available" }, tickformat: ".0%", range: [-0.03, 1.03] }, yaxis: { title: { text: "rounds selected" }, rangemode: "tozero", ...whole(Math.max(0, ...traces.flatMap((trace) => trace.y))) } },
     `Rounds selected against share of rounds available, seed ${state.seed}: ${traces.map((trace) => trace.name).join(", ")}`);
 }
 
@@ -157,35 +174,42 @@ function drawPartition() {
   const traces = labels[0].map((_, label) => ({
     type: "bar", name: federation.labels ? `label ${label}` : "examples", x: sums.map((_, bar) => bar), marker: { color: federation.colours[label] || "#5d7183", line: { width: 0 } },
     y: sums.map((row, bar) => shares ? row[label] / Math.max(1, totals[bar]) : row[label] / held[bar]),
-    hovertemplate: `label ${label}: %{y:${shares ? ".0%" : ",.0f"}}<extra></extra>`,
+    customdata: sums.map((_, bar) => bars === order.length ? escaped(federation.names[order[bar]]) : `clients from place ${Math.round(bar * order.length / bars)}`),
+    hovertemplate: `%{customdata}<br>${federation.labels ? `label ${label}` : "examples"}: %{y:${shares ? ".0%" : ",.0f"}}<extra></extra>`,
   }));
   const per = Math.ceil(order.length / bars);
   note.textContent = `${plural(federation.total, "client")}, ${plural(federation.sizes.reduce((a, b) => a + b, 0), "training example")}` +
     (federation.total > order.length ? ` among the ${order.length} shown` : "") + `, ${federation.labels ? plural(labels[0].length, "label") : "labels not known"}` + (per > 1 ? `; a bar is the mean of up to ${per} clients.` : ".");
-  return draw("partition-chart", traces, { barmode: "stack", bargap: 0, xaxis: { title: { text: "clients, most data first" } }, yaxis: { title: { text: shares ? "share" : "training examples" }, tickformat: shares ? ".0%" : "" } }, note.textContent);
+  return draw("partition-chart", traces, { barmode: "stack", bargap: 0, xaxis: { title: { text: "clients, most data first" }, ...(bars === order.length ? named(order.map((k) => federation.names[k])) : {}) }, yaxis: { title: { text: shares ? "share" : "training examples" }, tickformat: shares ? ".0%" : "" } }, note.textContent);
 }
 
 function drawCourse() {
   const runs = shownRuns().filter((run) => run.variance && run.variance.length);
+  const rounds = { title: { text: "round" }, ...whole(Math.max(0, ...runs.map((run) => run.done))) };
   const words = (what) => `${what} over rounds, seed ${state.seed}: ${runs.map((run) => run.label).join(", ")}`;
-  draw("variance-chart", runs.map((run) => line(run.label, run.at, run.variance)), { xaxis: { title: { text: "round" } }, yaxis: { title: { text: "count variance" }, rangemode: "tozero" } }, words("Count variance"));
+  draw("variance-chart", runs.map((run) => line(run.label, run.at, run.variance)), { xaxis: rounds, yaxis: { title: { text: "count variance" }, rangemode: "tozero" } }, words("Count variance"));
   const diverse = runs.filter((run) => run.diversity);
   byId("diversity-chart").hidden = !diverse.length;
   byId("diversity-note").textContent = diverse.length ? "" : "No run here kept distances between clients, so cohorts have no diversity to show.";
-  if (diverse.length) draw("diversity-chart", diverse.map((run) => line(run.label, run.diversity_at, run.diversity)), { xaxis: { title: { text: "round" } }, yaxis: { title: { text: "cohort diversity" } } }, words("Cohort diversity"));
+  if (diverse.length) draw("diversity-chart", diverse.map((run) => line(run.label, run.diversity_at, run.diversity)), { xaxis: rounds, yaxis: { title: { text: "cohort diversity" } } }, words("Cohort diversity"));
+}
+
+function fillTable(table, head, rows) {
+  const top = element("tr"), thead = element("thead"), tbody = element("tbody");
+  head.forEach((text) => top.append(element("th", { scope: "col" }, text)));
+  thead.append(top);
+  tbody.append(...rows.map((cells) => { const tr = element("tr"); cells.forEach((text, i) => tr.append(element(i ? "td" : "th", i ? {} : { scope: "row" }, text))); return tr; }));
+  table.replaceChildren(thead, tbody);
 }
 
 function drawSolver() {
   const runs = shownRuns();
-  const head = ["method", "how selections were found", "largest gap to the bound", "rounds", "state"];
+  const head = ["method", "how selections were found", "largest gap to the bound", "rounds", "rounds without a cohort", "state"];
+  const told = (run, without) => Object.entries(run.statuses).filter(([status]) => ["skipped", "empty"].includes(status) === without).map(([status, count]) => `${status} ${count}`).join(", ");
   const rows = runs.map((run) => [run.label,
-    Object.entries(run.statuses).map(([status, count]) => `${status} ${count}`).join(", ") || "no solver",
-    run.gap === null ? "–" : `${(100 * run.gap).toPrecision(2)} %`, `${run.done} of ${run.rounds}`, run.failure ? `failed in ${run.failure}` : run.state]);
-  const table = byId("solver-table"), top = element("tr");
-  head.forEach((text) => top.append(element("th", { scope: "col" }, text)));
-  const body = rows.map((cells) => { const tr = element("tr"); cells.forEach((text, i) => tr.append(element(i ? "td" : "th", i ? {} : { scope: "row" }, text))); return tr; });
-  const thead = element("thead"), tbody = element("tbody");
-  thead.append(top); tbody.append(...body); table.replaceChildren(thead, tbody);
+    told(run, false) || "no solver",
+    run.gap === null ? "–" : `${(100 * run.gap).toPrecision(2)} %`, `${run.done} of ${run.rounds}`, told(run, true) || "–", run.failure ? `failed in ${run.failure}` : run.state]);
+  fillTable(byId("solver-table"), head, rows);
   const phases = unique(runs.flatMap((run) => Object.keys(run.seconds)));
   const tones = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#999999"];
   const traces = phases.map((phase, i) => ({
@@ -193,6 +217,20 @@ function drawSolver() {
     hovertemplate: `${escaped(phase)}: %{x:.3g} ms a round<extra></extra>`,
   }));
   byId("time-chart").hidden = !phases.length;
-  if (phases.length) draw("time-chart", traces, { barmode: "stack", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, margin: { l: 48, r: 12, t: 30, b: 44 }, xaxis: { title: { text: "milliseconds a round" } }, yaxis: { autorange: "reversed" } },
-    `Milliseconds a round by phase: ${phases.join(", ")}`);
+  if (phases.length) draw("time-chart", traces, { barmode: "stack", showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, margin: { l: 48, r: 12, t: 30, b: 44 }, xaxis: { title: { text: "milliseconds a round, median" } }, yaxis: { autorange: "reversed" } },
+    `Median milliseconds a round by phase: ${phases.join(", ")}`);
+}
+
+// What went wrong in deployments: how often, and the last events one by one.
+function drawEvents() {
+  const runs = shownRuns().filter((run) => run.events.last.length), none = !runsOfGroup().some((run) => run.events.last.length);
+  byId("events").hidden = byId("events-link").hidden = none;
+  const total = (run) => Object.values(run.events.counts).reduce((a, b) => a + b, 0);
+  byId("events-note").textContent = runs.map((run) => {
+    const kinds = Object.entries(run.events.counts).map(([kind, count]) => `${count} ${kind.replace("_", " ")}`).join(", ");
+    const part = total(run) > run.events.last.length ? ` (the last ${run.events.last.length} are listed)` : "";
+    return `${run.label}: ${kinds}${part}`;
+  }).join("; ") || "No events for this seed.";
+  const cells = runs.flatMap((run) => run.events.last.map((event) => [run.label, ...event]));
+  fillTable(byId("events-table"), ["method", "round", "client", "event", "detail"], cells);
 }

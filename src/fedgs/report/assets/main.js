@@ -4,7 +4,7 @@ let drawing = 0;
 
 // Top to bottom, each when the browser has time for it: the page can be read and used meanwhile.
 function drawAll() {
-  const charts = [drawLoss, drawMap, drawCounts, drawNetwork, drawPartition, drawCourse, drawSolver], mine = ++drawing;
+  const charts = [drawLoss, drawMap, drawCounts, drawNetwork, drawPartition, drawCourse, drawSolver, drawEvents], mine = ++drawing;
   const next = () => {
     if (mine !== drawing) return;
     const chart = charts.shift();
@@ -49,7 +49,7 @@ function methodToggle(label) {
   box.checked = !state.hidden.has(label);
   box.addEventListener("change", () => {
     if (box.checked) state.hidden.delete(label); else state.hidden.add(label);
-    drawLoss(); drawCounts(); drawCourse(); drawSolver();
+    drawLoss(); drawCounts(); drawCourse(); drawSolver(); drawEvents();
   });
   entry.append(box, " ", swatch, label);
   return entry;
@@ -71,7 +71,7 @@ function listen() {
   const on = (id, event, act) => byId(id).addEventListener(event, act);
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   on("group", "change", (event) => { play(false); chooseGroup(Number(event.target.value)); drawAll(); });
-  on("seed", "change", (event) => { play(false); state.seed = Number(event.target.value); drawMap(); drawCounts(); drawNetwork(); drawCourse(); drawSolver(); });
+  on("seed", "change", (event) => { play(false); state.seed = Number(event.target.value); drawMap(); drawCounts(); drawNetwork(); drawCourse(); drawSolver(); drawEvents(); });
   on("metric", "change", (event) => { state.metric = event.target.value; drawLoss(); });
   on("logarithmic", "change", drawLoss);
   on("whole", "change", drawLoss);

@@ -26,6 +26,13 @@ function pie(radius, counts, colours) {
   return group;
 }
 
+// A short name under a pie, where few clients leave room for it.
+function nameBelow(name, radius) {
+  const text = svg("text", { class: "name", y: (radius + 2.6).toFixed(2), "text-anchor": "middle" });
+  text.textContent = String(name).length > 16 ? `${String(name).slice(0, 15)}…` : String(name);
+  return text;
+}
+
 // Where no distances were kept, clients stand in rows, most data first.
 function rowsBySize(federation) {
   const side = Math.ceil(Math.sqrt(federation.names.length)), positions = [];
@@ -53,6 +60,7 @@ function buildNetwork(run) {
     const group = svg("g", { class: "client", "data-client": k, transform: `translate(${(100 * x).toFixed(2)} ${(100 * y).toFixed(2)})` });
     const counts = federation.labels ? federation.labels[k] : [1];
     group.append(pie(radius, counts, federation.labels ? federation.colours : ["#5d7183"]), svg("circle", { class: "ring", r: (radius + 0.4).toFixed(2) }));
+    if (count <= 20) group.append(nameBelow(federation.names[k], radius));
     return group;
   });
   root.append(...clients);
@@ -96,7 +104,7 @@ function showRound() {
   const round = t * map.stride, listed = chosen.slice(0, 12).join(", ") + (chosen.length > 12 ? ` and ${chosen.length - 12} more` : "");
   byId("round-value").textContent = `${round} of ${Math.max(0, run.done - 1)}`;
   byId("round").setAttribute("aria-valuetext", `round ${round}`);
-  byId("round-note").textContent = `Round ${round}: ${there} available (full colour), ${chosen.length} selected (ring)${chosen.length ? ": " + listed : ""}.`;
+  byId("round-note").textContent = `Round ${round}: ${there} available (full colour), ${chosen.length ? `${chosen.length} selected (ring): ${listed}` : "none selected"}.`;
   showClient(run, map, federation);
 }
 
