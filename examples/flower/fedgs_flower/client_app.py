@@ -1,6 +1,8 @@
 """What a client does: say once who it is, train, evaluate."""
 
+import re
 import time
+import zlib
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -12,8 +14,19 @@ app = ClientApp()
 
 
 def who(context: Context) -> tuple[int, int]:
-    """Which part of the data is this client's, and of how many."""
-    return int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
+    """Which part of the data is this client's, and of how many parts.
+
+    The part is partition-id where it is given, else the number that client-id ends with, else a number made from its letters;
+    modulo the number of parts. A real client would read its own data instead.
+    """
+    parts = int(context.run_config["num-clients"])
+    if "partition-id" in context.node_config:
+        return int(context.node_config["partition-id"]) % parts, parts
+    if "client-id" not in context.node_config:
+        raise ValueError("the node configuration must hold client-id or partition-id, got neither")
+    name = str(context.node_config["client-id"])
+    digits = re.search(r"\d+$", name)
+    return (int(digits.group()) if digits else zlib.crc32(name.encode())) % parts, parts
 
 
 describe(app, label_counts=lambda context: task.label_counts(*who(context)))

@@ -12,7 +12,6 @@ from fedgs.sampling import FedGS
 from fedgs_flower import task
 
 app = ServerApp()
-NUM_CLIENTS = 10  # of the test set; clients take theirs from num-partitions
 
 
 def sampler_of(config: Any) -> Any:
@@ -35,6 +34,8 @@ def main(grid: Grid, context: Context) -> None:
         sufficient_replies=int(config["sufficient-replies"]) or None,
         connect_timeout=float(config["connect-timeout"]),
         reply_timeout=float(config["reply-timeout"]),
+        evaluate_timeout=float(config["evaluate-timeout"]),
+        max_idle_rounds=int(config["max-idle-rounds"]) or None,
         records=config["records"] or None,
         state=config["state"] or None,
     )
@@ -45,7 +46,7 @@ def main(grid: Grid, context: Context) -> None:
     def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
         model = task.make_model()
         model.load_state_dict(arrays.to_torch_state_dict())
-        loss, accuracy = task.evaluate(model, task.test_set(NUM_CLIENTS))
+        loss, accuracy = task.evaluate(model, task.test_set(int(config["num-clients"])))
         return MetricRecord({"loss": loss, "accuracy": accuracy})
 
     left = int(config["num-server-rounds"]) - strategy.round

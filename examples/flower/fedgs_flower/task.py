@@ -31,7 +31,7 @@ def validation_part(client: int, num_clients: int) -> Examples:
 def test_set(num_clients: int) -> Examples:
     """The server's test examples."""
     part = federation(num_clients).test
-    return torch.from_numpy(np.array(part.x)), torch.from_numpy(part.y)
+    return torch.from_numpy(np.array(part.x)), torch.from_numpy(np.array(part.y))
 
 
 def label_counts(client: int, num_clients: int) -> list[int]:

@@ -19,7 +19,7 @@ from fedgs.flower.roster import Key
 __all__ = ["Description", "Directory", "Resolved"]
 
 _logger = logging.getLogger(__name__)
-_PROBE_SECONDS = 10.0  # how long the first node is waited for before all others are asked too
+_PROBE = 0.5  # share of the timeout that the first node is waited for before all others are asked too
 _LONGEST = 16  # intervals between two requests to one node double up to so many times the first
 _NO_HANDLER = "No query function registered"  # what Flower says of a ClientApp without `describe`
 
@@ -114,7 +114,7 @@ class Directory:
         strangers = sorted(nodes - self._known.keys() - self._requests.keys())
         if len(strangers) > 1 and self.asks and self._has_handler is None:
             self._ask(grid, strangers[:1])
-            described += self._gather(grid, round, deadline=min(deadline, time.monotonic() + min(_PROBE_SECONDS, self.timeout)))
+            described += self._gather(grid, round, deadline=min(deadline, time.monotonic() + _PROBE * self.timeout))
             strangers = strangers[1:]
         if self.asks and self._has_handler is not False:
             self._ask(grid, strangers)
@@ -211,8 +211,13 @@ class Directory:
         del self._requests[node]
         if reply.has_error():
             reason = reply.error.reason or ""
-            if _NO_HANDLER in reason:
+            if _NO_HANDLER in reason and self._has_handler is None:
                 self._has_handler = False
+                _logger.warning(
+                    "the ClientApp does not call fedgs.flower.describe(app), which an error in the log of node %d says too; no "
+                    "other node is asked which client it is",
+                    node,
+                )
             if node in self._known and _NO_HANDLER in reason:
                 self._repeats.pop(node, None)
                 return None
