@@ -16,7 +16,7 @@ from fedgs.config import Config, cohort_limit, fingerprint
 from fedgs.data.base import Data
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError
-from fedgs.local import make_engine
+from fedgs.local import check_training, make_engine
 from fedgs.models import Model, as_model, check_model
 from fedgs.requests import Work
 from fedgs.simulation import Plan
@@ -62,6 +62,7 @@ def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[
     """
     prepared: list[Prepared] = []
     checked: set[tuple[int, str]] = set()
+    trained: set[tuple[Any, ...]] = set()
     loaded: dict[str, Federation] = {}
     shared: Attendances = {}
     for config in configs:
@@ -73,6 +74,11 @@ def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[
         if shape_key not in checked:
             checked.add(shape_key)
             check_model(one.plan.work.model, loaded[key])
+        work = one.plan.work
+        work_key = (*shape_key, work.local_steps, work.batch_size, work.precision)
+        if work_key not in trained:
+            trained.add(work_key)
+            check_training(work)
         prepared.append(one)
     return prepared
 

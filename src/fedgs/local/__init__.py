@@ -7,6 +7,7 @@ import torch
 
 from fedgs.errors import ConfigError
 from fedgs.local.bench import is_convolutional
+from fedgs.local.check import check_training
 from fedgs.local.loop import LoopEngine
 from fedgs.local.parameters import initial_parameters, module_for
 from fedgs.local.stacked import StackedEngine
@@ -14,7 +15,7 @@ from fedgs.local.stacking import why_not_stackable
 from fedgs.models import Model
 from fedgs.requests import Engine, Work
 
-__all__ = ["EngineName", "LoopEngine", "StackedEngine", "checked_device", "initial_parameters", "make_engine"]
+__all__ = ["EngineName", "LoopEngine", "StackedEngine", "check_training", "checked_device", "initial_parameters", "make_engine"]
 
 EngineName = Literal["auto", "loop", "stacked"]
 

@@ -25,7 +25,7 @@ from fedgs.arrays import IntArray
 from fedgs.compiling import load_kernels
 from fedgs.rng import derived_seed
 
-__all__ = ["Batches", "client_keys", "compiled_kernels", "local_batches", "stacked_keys"]
+__all__ = ["Batches", "batch_extremes", "client_keys", "compiled_kernels", "local_batches", "stacked_keys"]
 
 KeyArray = npt.NDArray[np.uint64]
 
@@ -101,6 +101,29 @@ def local_batches(keys: KeyArray, data_sizes: IntArray, *, local_steps: int, bat
     fill = _fill if kernels is None else kernels.fill_batches
     fill(keys, np.asarray(data_sizes, dtype=np.int64), indices)
     return Batches(indices, sizes)
+
+
+def batch_extremes(data_sizes: IntArray, *, local_steps: int, batch_size: int) -> IntArray:
+    """The sizes of the batches that clients meet: a client meets its smallest and its largest size and no other.
+
+    The largest is min(B, n_k). The short batch that ends a pass is met where a pass has no more than E batches.
+
+    Args:
+        data_sizes: (N,) n_k >= 1.
+        local_steps: E >= 1.
+        batch_size: B >= 1.
+
+    Returns:
+        (N, 2) the smallest and the largest.
+
+    >>> batch_extremes(np.array([20, 11, 1, 31]), local_steps=3, batch_size=10).tolist()
+    [[10, 10], [1, 10], [1, 1], [10, 10]]
+    """
+    sizes = np.asarray(data_sizes)
+    steps_a_pass = -(-sizes // batch_size)
+    last = sizes - (steps_a_pass - 1) * batch_size
+    largest = np.minimum(batch_size, sizes)
+    return np.stack([np.where(steps_a_pass <= local_steps, last, largest), largest], axis=1)
 
 
 @lru_cache(maxsize=256)

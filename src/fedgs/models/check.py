@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from fedgs.data.federation import Federation
 
-__all__ = ["check_model"]
+__all__ = ["check_model", "model_title"]
 
 
 def check_model(model: Model, federation: "Federation") -> None:
@@ -45,19 +45,21 @@ def check_model(model: Model, federation: "Federation") -> None:
             logits = module.eval()(x)
         except Exception as error:
             raise ConfigError(
-                f"model {_title(model)} cannot take examples of shape {federation.example_shape} "
+                f"model {model_title(model)} cannot take examples of shape {federation.example_shape} "
                 f"(a batch is {tuple(x.shape)} float32): {_first_line(error)}"
             ) from error
     expected = (len(x), federation.num_labels)
     if not isinstance(logits, torch.Tensor):
-        raise ConfigError(f"model {_title(model)} must return a tensor of shape {expected}, got {type(logits).__name__}")
+        raise ConfigError(f"model {model_title(model)} must return a tensor of shape {expected}, got {type(logits).__name__}")
     if tuple(logits.shape) != expected:
         raise ConfigError(
-            f"model {_title(model)} must map a batch {tuple(x.shape)} to logits {expected}, one for each of the "
+            f"model {model_title(model)} must map a batch {tuple(x.shape)} to logits {expected}, one for each of the "
             f"{federation.num_labels} labels; got {tuple(logits.shape)}"
         )
     if not logits.is_floating_point() or not bool(torch.isfinite(logits).all()):
-        raise ConfigError(f"model {_title(model)} must return finite floating-point logits, got {logits.dtype} with NaN or inf")
+        raise ConfigError(
+            f"model {model_title(model)} must return finite floating-point logits, got {logits.dtype} with NaN or inf"
+        )
 
 
 def _built(model: Model, federation: "Federation") -> "nn.Module":
@@ -65,15 +67,15 @@ def _built(model: Model, federation: "Federation") -> "nn.Module":
 
     module, again = (fresh_module(model, federation.example_shape, federation.num_labels, 0) for _ in range(2))
     if not isinstance(module, nn.Module):
-        raise ConfigError(f"model {_title(model)} must build a torch.nn.Module, got {type(module).__name__}")
+        raise ConfigError(f"model {model_title(model)} must build a torch.nn.Module, got {type(module).__name__}")
     if not any(parameter.requires_grad for parameter in module.parameters()):
-        raise ConfigError(f"model {_title(model)} has no parameter to train")
+        raise ConfigError(f"model {model_title(model)} has no parameter to train")
     name = difference(module, again)
     if name is not None:
         raise ConfigError(
-            f"model {_title(model)} must have the same first parameters whenever it is built from one seed, but {name!r} differs "
-            "between two builds; draw them from the global generator of PyTorch, NumPy or `random`, which are seeded, and not "
-            "from a generator of the model's own"
+            f"model {model_title(model)} must have the same first parameters whenever it is built from one seed, but {name!r} "
+            "differs between two builds; draw them from the global generator of PyTorch, NumPy or `random`, which are seeded, "
+            "and not from a generator of the model's own"
         )
     return module
 
@@ -87,7 +89,8 @@ def _two_examples(federation: "Federation") -> "Tensor":
     return torch.from_numpy(np.ascontiguousarray(inputs))
 
 
-def _title(model: Model) -> str:
+def model_title(model: Model) -> str:
+    """What messages call a model: its name, or that of the user's function, in quotes."""
     function = getattr(model, "function", None)
     return repr(model.name if function is None or model.name != "function" else getattr(function, "__name__", "function"))
 

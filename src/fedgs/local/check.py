@@ -1,0 +1,168 @@
+"""Can a model be trained on the batches that will occur? Asked before round 0, and not when the client's turn comes."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedgs.arrays import IntArray
+from fedgs.data.federation import Federation
+from fedgs.errors import ConfigError
+from fedgs.local.batches import batch_extremes
+from fedgs.local.bench import Bench
+from fedgs.local.objective import cross_entropy
+from fedgs.local.threads import one_thread_if
+from fedgs.models.check import model_title
+from fedgs.requests import Work
+from fedgs.rng import kept_generators, seed_generators
+
+__all__ = ["check_training"]
+
+_SECONDS = 2.0  # for sizes between the smallest and the largest
+
+
+def check_training(work: Work) -> None:
+    """Try a training step on a batch of each size that local training will meet, on the CPU.
+
+    The smallest and the largest size are always tried, the others for two seconds at most. The module is the check's own, so
+    running statistics stay as they are, and so do the global generators.
+
+    Args:
+        work: the model, the federation, E and B.
+
+    Raises:
+        ConfigError: the model cannot be trained at all, or not on batches of some size; the message names the clients that would
+            meet it. Its output for one batch differs when it is computed again from the same state.
+
+    >>> from fedgs.data import Synthetic
+    >>> from fedgs.models import LogisticRegression
+    >>> check_training(Work(Synthetic(clients=2).load(), LogisticRegression(), 0.0, local_steps=5, batch_size=10))
+    """
+    data_sizes = work.federation.clients.data_sizes
+    extremes = batch_extremes(data_sizes, local_steps=work.local_steps, batch_size=work.batch_size)
+    sizes = np.unique(extremes).tolist()
+    bench = Bench(replace(work, precision="float32"), torch.device("cpu"))
+    with kept_generators(), one_thread_if(not bench.convolutional):
+        trial = _Trial(bench)
+        for size in _in_order(sizes):
+            if size in (sizes[0], sizes[-1]) or trial.seconds < _SECONDS:
+                trial.fault(size)
+        bad = [size for size in sizes if trial.found.get(size) is not None]
+        if not bad:
+            return
+        title, worst = model_title(work.model), bad[-1] if bad[-1] == sizes[-1] else bad[0]
+        if worst == sizes[-1] and worst > 1:
+            raise ConfigError(f"model {title} cannot be trained on a batch of {_examples(worst)}: {trial.found[worst]}")
+        who = _named(work.federation, np.flatnonzero(np.isin(extremes, bad).any(axis=1)))
+        raise ConfigError(
+            f"model {title} cannot be trained on a batch of {_examples(worst)}, which {who} would have with training.batch_size "
+            f"= {work.batch_size}: {trial.found[worst]}; {_advice(trial, work)}"
+        )
+
+
+class _Trial:
+    """Training steps on batches of several sizes from one state.
+
+    Attributes:
+        found: what is wrong with each size that was tried, None if it works.
+        seconds: how long the trial has taken so far.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.found: dict[int, str | None] = {}
+        self._start = bench.flat.vector.clone()
+        self._begun = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._begun
+
+    def fault(self, size: int) -> str | None:
+        """What is wrong with a batch of this size; the examples are those of a client that has as many."""
+        if size not in self.found:
+            federation = self.bench.work.federation
+            client = int(np.flatnonzero(federation.clients.data_sizes >= size)[0])
+            rows = federation.train.offsets[client] + np.arange(size)
+            self.found[size] = _fault(self.bench, self._start, rows)
+        return self.found[size]
+
+
+def _in_order(sizes: list[int]) -> Iterator[int]:
+    """The smallest, the largest, and then the others."""
+    yield sizes[0]
+    if len(sizes) > 1:
+        yield sizes[-1]
+        yield from sizes[1:-1]
+
+
+def _fault(bench: Bench, start: torch.Tensor, rows: IntArray) -> str | None:
+    """What is wrong with a training step on these rows of the training part, in words; None if it works."""
+    try:
+        logits = _logits(bench, start, rows)
+        expected = (len(rows), bench.work.federation.num_labels)
+        if not isinstance(logits, torch.Tensor) or tuple(logits.shape) != expected:
+            shape = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+            return f"in training mode it must return logits of shape {expected}, got {shape}"
+        loss = cross_entropy(logits, bench.examples("train").y[torch.from_numpy(rows)])
+        if not loss.requires_grad:
+            return "its loss does not depend on any parameter that is trained"
+        gradients = torch.autograd.grad(loss, bench.flat.trained, allow_unused=True)
+        known = [gradient for gradient in gradients if gradient is not None]
+        if not known:
+            return "its loss does not depend on any parameter that is trained"
+        if not all(bool(torch.isfinite(value).all()) for value in (loss, *known)):
+            return "the loss or its gradient is not finite (NaN or inf)"
+        again = _logits(bench, start, rows)
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
+    if not torch.allclose(again, logits, rtol=1e-3, atol=1e-4, equal_nan=True):
+        return (
+            "its output for the same parameters, examples and seeds differs when it is computed again, so a run could not be "
+            "resumed; draw random numbers from the global generators of PyTorch, NumPy or `random`, which are seeded, and keep "
+            "what changes in buffers"
+        )
+    return None
+
+
+def _logits(bench: Bench, start: torch.Tensor, rows: IntArray) -> torch.Tensor:
+    seed_generators(0, "check")
+    bench.flat.load(start)
+    bench.flat.module.train()
+    x, _ = bench.examples("train").gather(torch.from_numpy(rows))
+    return bench.forward(x)
+
+
+def _examples(size: int) -> str:
+    return "one example" if size == 1 else f"{size} examples"
+
+
+def _named(federation: Federation, owners: IntArray) -> str:
+    """The clients by name and number of examples, three at most."""
+    clients = federation.clients
+    told = [f"{clients.names[k]!r} ({_examples(int(clients.data_sizes[k]))})" for k in owners[:3].tolist()]
+    more = len(owners) - len(told)
+    if more:
+        told.append(f"{more} more")
+    listed = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+    return f"{'client' if len(owners) == 1 else 'clients'} {listed}"
+
+
+def _advice(trial: _Trial, work: Work) -> str:
+    """The nearest batch size with which all batches work, as far as some seconds suffice to find it, or another layer."""
+    norms = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+    layer = ""
+    if any(isinstance(part, norms) for part in trial.bench.flat.module.modules()):
+        layer = "GroupNorm instead of BatchNorm works on single examples"
+    data_sizes = work.federation.clients.data_sizes
+    limit = trial.seconds + _SECONDS
+    for size in sorted(range(1, 4 * work.batch_size + 1), key=lambda size: (abs(size - work.batch_size), size)):
+        if trial.seconds > limit:
+            return layer or "another batch size may work"
+        extremes = np.unique(batch_extremes(data_sizes, local_steps=work.local_steps, batch_size=size)).tolist()
+        if all(trial.fault(met) is None for met in extremes):
+            return f"training.batch_size = {size} works" + (f", and {layer}" if layer else "")
+    return f"no batch size up to {4 * work.batch_size} works" + (f", but {layer}" if layer else "")
