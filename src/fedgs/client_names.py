@@ -1,6 +1,5 @@
 """Client names: what may name a client, checked in one place for every way in."""
 
-import numbers
 import re
 from collections.abc import Iterable
 
@@ -24,7 +23,7 @@ def clean_name(name: object) -> str | int | None:
     """
     if isinstance(name, str):
         return str(name) or None
-    if isinstance(name, bool | np.bool_ | np.timedelta64) or not isinstance(name, numbers.Real):
+    if isinstance(name, bool | np.timedelta64) or not isinstance(name, int | float | np.integer | np.floating):
         return None
     try:
         whole = int(name)
@@ -37,12 +36,14 @@ def checked_names(names: Iterable[object]) -> tuple[str | int, ...]:
     """The names as a tuple of `str` and `int`.
 
     Raises:
-        DataError: a name that is neither a text nor an integer, a name that occurs twice, or two names that are equal as text,
+        DataError: no collection of names, a name that is neither a text nor an integer, a name that occurs twice, or two names that are equal as text,
             such as 1 and "1".
 
     >>> checked_names(np.array([3, 5]))
     (3, 5)
     """
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise DataError(f"client names must be a tuple with a name for each client, got {names!r}")
     given = tuple(names)
     kinds = set(map(type, given))
     plain: tuple[str | int, ...] = given if kinds <= {str} and "" not in given else _cleaned(given)  # type: ignore[assignment]

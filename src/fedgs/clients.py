@@ -67,10 +67,10 @@ class Clients:
             array = getattr(self, name)
             if array is not None:
                 object.__setattr__(self, name, private(np.asarray(array)))
+        object.__setattr__(self, "names", checked_names(self.names))
         count = len(self.names)
         if count == 0:
             raise DataError("a federation needs at least one client, got none")
-        object.__setattr__(self, "names", checked_names(self.names))
         if self.data_sizes.shape != (count,):
             raise DataError(f"data_sizes must have shape ({count},), one a client, got {self.data_sizes.shape}")
         empty = np.flatnonzero(self.data_sizes < 1)

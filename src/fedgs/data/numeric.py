@@ -32,12 +32,15 @@ def plain_array(value: Any, where: str) -> AnyArray:
     if hasattr(value, "toarray") and hasattr(value, "nnz"):
         raise DataError(f"{where} must be a dense array, got a sparse {type(value).__name__}; use .toarray()")
     try:
-        return np.asarray(value)
+        array = np.asarray(value)
+        if array.ndim or isinstance(value, np.ndarray | np.generic | numbers.Number):
+            return array
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         if isinstance(value, Sequence):
             _refuse_ragged(value, where)
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(f"{where} must be readable as a NumPy array, got {type(value).__name__}: {reason}") from None
+    raise DataError(f"{where} must be an array or a list, got {type(value).__name__}")
 
 
 def as_examples(value: Any, where: str, *, copy: bool = False) -> AnyArray:
@@ -128,10 +131,12 @@ def as_labels(value: Any, where: str) -> IntArray:
         if not len(array):
             return np.zeros(0, dtype=np.int64)
         raise _no_label(array[0].item() if array.dtype.kind in "USM" else array[0], 0, where)
-    with np.errstate(invalid="ignore"):
-        fine = (array >= 0) & (array < 2**63)
-        if array.dtype.kind == "f":
-            fine &= array == np.floor(array)
+    if array.dtype.kind == "f":
+        array = array.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            fine = (array >= 0) & (array < 2.0**63) & (array == np.floor(array))
+    else:
+        fine = array <= np.uint64(2**63 - 1) if array.dtype.kind == "u" else array.astype(np.int64) >= 0
     rows = np.flatnonzero(~fine)
     if len(rows):
         raise _no_label(array[rows[0]].item(), int(rows[0]), where)
@@ -274,8 +279,8 @@ def _named(entry: Any) -> str:
     """
     if entry is None or type(entry).__name__ in ("NAType", "NaTType"):
         return f"a missing value ({entry})"
-    if isinstance(entry, str):
-        return f"the text {entry[:40]!r}"
+    if isinstance(entry, str | bytes):
+        return f"the {'text' if isinstance(entry, str) else 'bytes'} {entry[:40]!r}"
     if isinstance(entry, numbers.Number):
         return repr(entry)
     name = type(entry).__name__

@@ -39,6 +39,7 @@ def as_owners(value: Any, where: str) -> Owners:
         return _of_objects(ids.tolist(), where)
     if ids.dtype.kind == "f":
         _refuse_missing(np.isnan(ids), "nan", where)
+        ids = ids.astype(np.float64)
         wrong = np.flatnonzero(~((ids == np.floor(ids)) & (np.abs(ids) < 2.0**63)))
         if len(wrong):
             raise _no_id(ids[wrong[0]].item(), int(wrong[0]), where)
