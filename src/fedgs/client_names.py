@@ -15,14 +15,14 @@ _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 def clean_name(name: object) -> str | int | None:
     """The name as a plain `str` or `int`, or None where it cannot name a client.
 
-    Texts must not be empty. Integers must fit 64 bits. Floats that are whole numbers become integers; booleans, NaN and None
-    are no names.
+    Texts must not be empty and must have a form in UTF-8. Integers must fit 64 bits. Floats that are whole numbers
+    become integers; booleans, NaN and None are no names.
 
     >>> clean_name(np.str_("a")), clean_name(np.int32(3)), clean_name(2.0), clean_name(float("nan")), clean_name(True)
     ('a', 3, 2, None, None)
     """
     if isinstance(name, str):
-        return str(name) or None
+        return str(name) if name and _is_text(name) else None
     if isinstance(name, bool | np.timedelta64) or not isinstance(name, int | float | np.integer | np.floating):
         return None
     try:
@@ -36,8 +36,8 @@ def checked_names(names: Iterable[object]) -> tuple[str | int, ...]:
     """The names as a tuple of `str` and `int`.
 
     Raises:
-        DataError: no collection of names, a name that is neither a text nor an integer, a name that occurs twice, or two names that are equal as text,
-            such as 1 and "1".
+        DataError: no collection of names, a name that is neither a text nor an integer, a name that occurs twice, or two names
+            that are equal as text, such as 1 and "1".
 
     >>> checked_names(np.array([3, 5]))
     (3, 5)
@@ -46,7 +46,9 @@ def checked_names(names: Iterable[object]) -> tuple[str | int, ...]:
         raise DataError(f"client names must be a tuple with a name for each client, got {names!r}")
     given = tuple(names)
     kinds = set(map(type, given))
-    plain: tuple[str | int, ...] = given if kinds <= {str} and "" not in given else _cleaned(given)  # type: ignore[assignment]
+    plain: tuple[str | int, ...] = (
+        given if kinds <= {str} and "" not in given and _is_text("".join(map(str, given))) else _cleaned(given)
+    )  # type: ignore[assignment]
     if len(set(plain)) != len(plain):
         doubled = next(name for name in plain if plain.count(name) > 1)
         raise DataError(f"client names must be distinct, got {doubled!r} twice")
@@ -66,6 +68,15 @@ def natural_key(name: str | int) -> tuple[tuple[str | int, ...], str]:
     text = str(name)
     pieces = re.split(r"([0-9]+)", text)  # text, digits, text, ...: equal positions have equal types
     return tuple(int(piece) if place % 2 else piece for place, piece in enumerate(pieces)), text
+
+
+def _is_text(text: str) -> bool:
+    """Whether a text can be written to a file; half of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _cleaned(names: tuple[object, ...]) -> tuple[str | int, ...]:

@@ -66,7 +66,7 @@ class Clients:
         for name in ("data_sizes", "label_counts", "features"):
             array = getattr(self, name)
             if array is not None:
-                object.__setattr__(self, name, private(np.asarray(array)))
+                object.__setattr__(self, name, private(_numbers(array, name)))
         object.__setattr__(self, "names", checked_names(self.names))
         count = len(self.names)
         if count == 0:
@@ -85,6 +85,20 @@ class Clients:
 
     def __len__(self) -> int:
         return len(self.names)
+
+
+def _numbers(value: object, name: str) -> AnyArray:
+    """An array of `Clients` in a type that samplers can count with."""
+    kinds, allowed = ("iu", "integers") if name == "data_sizes" else ("biuf", "numbers")
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise DataError(
+            f"{name} must be an array of {allowed}, got {type(value).__name__}: {str(error).splitlines()[0]}"
+        ) from None
+    if array.dtype.kind not in kinds and array.size:
+        raise DataError(f"{name} must be an array of {allowed}, got {array.dtype}")
+    return array
 
 
 @dataclass(frozen=True, eq=False)

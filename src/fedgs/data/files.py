@@ -95,7 +95,9 @@ class File(Data):
 
     def _owned(self, arrays: Mapping[str, AnyArray], where: str) -> Federation:
         x, y, client, split = self._columns(arrays, where)
-        features = arrays.get("client_features")
+        features = None
+        if "client_features" in arrays:
+            features = as_features(arrays["client_features"], f"{where}: client_features")
         ids = _client_ids(client, None if features is None else len(features), where)
         if not np.any(split == 2):
             raise DataError(f"{where} has no test example: mark them with split 2 or client -1")
@@ -109,7 +111,7 @@ class File(Data):
             names=tuple(names.tolist()),
             data_sizes=np.diff(train.offsets),
             label_counts=train.label_counts(num_labels),
-            features=None if features is None else as_features(features, f"{where}: client_features")[kept],
+            features=None if features is None else features[kept],
         )
         return Federation(
             name=self.title,

@@ -80,7 +80,10 @@ class JsonStream:
 
     def _more(self) -> bool:
         """Read on, at least as much again as is held (decoding anew costs a constant factor); False at the end of the file."""
-        chunk = self._file.read(max(self._typical, len(self._text) - self._at))
+        try:
+            chunk = self._file.read(max(self._typical, len(self._text) - self._at))
+        except UnicodeDecodeError as error:
+            raise self._broken(f"it is not UTF-8 text ({error.reason})") from None
         if not chunk:
             return False
         self._text, self._at = self._text[self._at :] + chunk, 0

@@ -126,7 +126,7 @@ def read_users(
     told: dict[str, Any] = {} if meta is None else meta
     told.clear()
     seen: dict[str, int] = {}
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8-sig") as file:
         stream = JsonStream(file, str(path))
         for key in stream.members():
             if key in told:
@@ -213,7 +213,8 @@ def _own(told: Mapping[str, Any], where: str) -> dict[str, Any]:
     """What a file of our own says about itself, the type of the examples at least."""
     own = told.get("fedgs", {})
     dtype = own.get("dtype", "<f4") if isinstance(own, dict) else None
-    if not isinstance(dtype, str) or dtype[1:2] not in tuple("biuf"):
+    names = own.get("names", []) if isinstance(own, dict) else None
+    if not isinstance(dtype, str) or dtype[1:2] not in tuple("biuf") or not isinstance(names, list):
         raise DataError(f"{where}: fedgs must be a table that `fedgs data export` wrote, got {str(own)[:60]}")
     return {**own, "dtype": dtype}
 
@@ -253,7 +254,7 @@ def _check_counts(told: Mapping[str, Any], seen: Mapping[str, int], where: str) 
         raise DataError(f"{where}: num_samples must have a number for each of the {len(users)} users, got {got}")
     for user, count in zip(users, counts, strict=True):
         if seen[user] != count:
-            raise DataError(f"{where}: user {user!r} has {seen[user]} examples, but num_samples says {count}")
+            raise DataError(f"{where}: user {user!r} has {seen[user]} examples, but num_samples says {count!r}")
 
 
 def _features_of(users: list[str], meta: Mapping[str, Any], where: str) -> FloatMatrix | None:
@@ -278,7 +279,8 @@ def _part(data: _Users, users: list[str]) -> Part | None:
     pieces = [data[user] for user in users if user in data and len(data[user][1])]
     if not pieces:
         return None
-    shapes = {x.shape[1:] for x, _ in pieces}
-    if len(shapes) > 1:
-        raise DataError(f"examples must have one shape, got {' and '.join(str(shape) for shape in sorted(shapes)[:2])}")
+    first = pieces[0][0].shape[1:]
+    for user in users:
+        if user in data and len(data[user][1]) and data[user][0].shape[1:] != first:
+            raise DataError(f"examples must have one shape, got {first} and, from user {user!r}, {data[user][0].shape[1:]}")
     return Part(frozen(np.concatenate([x for x, _ in pieces])), np.concatenate([y for _, y in pieces]), offsets)

@@ -1,8 +1,10 @@
 """One cohort from plain arrays, for any framework."""
 
+from typing import Any
+
 import numpy as np
 
-from fedgs.arrays import FloatMatrix, IntArray
+from fedgs.arrays import AnyArray, FloatMatrix, IntArray
 from fedgs.errors import SelectionError
 from fedgs.solver.problem import Distances, SelectionProblem, check_available
 from fedgs.solver.scales import Scale, balance_penalty, pair_weight
@@ -42,8 +44,11 @@ def select(
     >>> select(line, np.array([0, 0, 0, 1]), np.array([0, 1, 2, 3]), 2)
     array([0, 2])
     """
-    distances = distance if not isinstance(distance, np.ndarray | list) else np.asarray(distance, dtype=np.float64)
-    counts, present = np.asarray(sampling_counts), np.asarray(available)
+    held = hasattr(distance, "rows") and hasattr(distance, "maximum")
+    distances: Any = distance if held else _numbers(distance, "distance", np.float64)
+    counts, present = _numbers(sampling_counts, "sampling_counts"), _numbers(available, "available")
+    if not held and distances.ndim != 2:
+        raise SelectionError(f"distance must be a square matrix, got shape {distances.shape}")
     total = len(distances)
     if counts.shape != (total,):
         raise SelectionError(f"sampling_counts must have shape ({total},), one a client, got {counts.shape}")
@@ -53,7 +58,25 @@ def select(
         check_available(present, total)
     if not isinstance(cohort_limit, int | np.integer) or cohort_limit < 1:
         raise SelectionError(f"cohort_limit must be an integer >= 1, got {cohort_limit!r}")
+    if not isinstance(alpha, int | float | np.integer | np.floating):
+        raise SelectionError(f"alpha must be a number >= 0, got {alpha!r}")
+    if not isinstance(seed, np.random.Generator) and (not isinstance(seed, int | np.integer) or seed < 0):
+        raise SelectionError(f"seed must be an integer >= 0 or a NumPy generator, got {seed!r}")
     size = min(int(cohort_limit), len(present))
     weight = pair_weight(alpha, scale, total, size)
     penalty = balance_penalty(counts, int(cohort_limit), present, scale)
     return solve(SelectionProblem(distances, penalty, size, weight, present), seed=seed).cohort
+
+
+def _numbers(value: Any, name: str, dtype: type | None = None) -> AnyArray:
+    """An array of real numbers; arrays of objects are read as float64."""
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind == "O" and array.ndim:
+            array = array.astype(np.float64)
+    except (ValueError, TypeError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise SelectionError(f"{name} must be an array of numbers, got {type(value).__name__}: {reason}") from None
+    if array.dtype.kind not in "biuf":
+        raise SelectionError(f"{name} must be an array of numbers, got {type(value).__name__} of {array.dtype}")
+    return array if dtype is None else array.astype(dtype, copy=False)

@@ -1,0 +1,85 @@
+"""What may name a client."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedgs import Clients
+from fedgs.client_names import checked_names, clean_name, natural_key
+from fedgs.errors import DataError
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+NAMES = TEXTS | st.integers(-(2**63), 2**63 - 1)
+
+
+@given(st.lists(NAMES, unique_by=str))
+def test_texts_and_integers_stay_as_they_are_and_are_json(names: list[str | int]) -> None:
+    assert checked_names(names) == tuple(names)
+    assert json.loads(json.dumps(names, allow_nan=False)) == names
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [(np.str_("a"), "a"), (np.int8(3), 3), (np.uint64(7), 7), (2.0, 2), (np.float32(4), 4), (-0.0, 0)],
+)
+def test_other_types_of_the_same_name_become_python_s_own(name: object, plain: str | int) -> None:
+    assert clean_name(name) == plain
+    assert type(clean_name(name)) is type(plain)
+    assert Clients((name, "z"), np.array([1, 1])).names == (plain, "z")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        None, float("nan"), float("inf"), np.float32("nan"), 1.5, True, np.True_, b"a", "", "\ud800", 2**63, -(2**63) - 1, 1j,
+        np.timedelta64(1, "D"), np.datetime64("2024-01-01"), ("a",), ["a"], {}, object(), np.array(1),
+    ],
+)  # fmt: skip
+def test_what_is_no_name_is_refused_with_its_place(name: object) -> None:
+    with pytest.raises(DataError, match=r"^client names must be non-empty texts or 64-bit integers, got .* for client 1$"):
+        Clients(("a", name), np.array([1, 1]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("names", [None, 5, "ab", b"ab"])
+def test_names_are_a_collection(names: object) -> None:
+    with pytest.raises(DataError, match="client names must be a tuple with a name for each client"):
+        Clients(names, np.array([1, 1]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("a", "b", "a"), "distinct, got 'a' twice"),
+        ((1, 2, 1.0), "distinct, got 1 twice"),
+        ((np.str_("a"), "a"), "distinct, got 'a' twice"),
+        (("1", "b", 1), "distinct as text, got 1 and '1'"),
+    ],
+)
+def test_names_are_distinct(names: tuple[str | int, ...], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        checked_names(names)
+
+
+def test_natural_order_compares_digits_as_numbers() -> None:
+    names = ["b2", "b10", "a10b3", "a9b20", "a10b20", "b02", "c", "10", "9"]
+    assert sorted(names, key=natural_key) == ["9", "10", "a9b20", "a10b3", "a10b20", "b02", "b2", "b10", "c"]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"data_sizes": np.array([1.5, 2.0])}, "data_sizes must be an array of integers, got float64"),
+        ({"data_sizes": np.array(["1", "2"])}, "data_sizes must be an array of integers, got <U1"),
+        ({"data_sizes": [1, [2]]}, "data_sizes must be an array of integers, got list: "),
+        ({"label_counts": np.array([["a"], ["b"]])}, "label_counts must be an array of numbers, got <U1"),
+        ({"features": np.array([[None], [1]])}, "features must be an array of numbers, got object"),
+        ({"features": [[1], [1, 2]]}, "features must be an array of numbers, got list: "),
+        ({"features": np.ones((2, 1)) * 1j}, "features must be an array of numbers, got complex128"),
+    ],
+)
+def test_the_arrays_of_clients_are_numbers(arrays: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        Clients(("a", "b"), **{"data_sizes": np.array([1, 2]), **arrays})  # type: ignore[arg-type]
