@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from typing import cast
 
 import numpy as np
 
@@ -46,9 +47,8 @@ def checked_names(names: Iterable[object]) -> tuple[str | int, ...]:
         raise DataError(f"client names must be a tuple with a name for each client, got {names!r}")
     given = tuple(names)
     kinds = set(map(type, given))
-    plain: tuple[str | int, ...] = (
-        given if kinds <= {str} and "" not in given and _is_text("".join(map(str, given))) else _cleaned(given)
-    )  # type: ignore[assignment]
+    fine = kinds <= {str} and "" not in given and _is_text("".join(map(str, given)))
+    plain = cast(tuple[str, ...], given) if fine else _cleaned(given)
     if len(set(plain)) != len(plain):
         doubled = next(name for name in plain if plain.count(name) > 1)
         raise DataError(f"client names must be distinct, got {doubled!r} twice")
@@ -80,7 +80,7 @@ def _is_text(text: str) -> bool:
 
 
 def _cleaned(names: tuple[object, ...]) -> tuple[str | int, ...]:
-    plain = []
+    plain: list[str | int] = []
     for position, name in enumerate(names):
         clean = clean_name(name)
         if clean is None:

@@ -15,7 +15,6 @@ import numpy as np
 from fedgs.arrays import AnyArray, FloatArray, IntArray, frozen, private, read_only
 from fedgs.client_names import checked_names
 from fedgs.errors import ConfigError, DataError, SelectionError
-from fedgs.registry import nearest
 
 __all__ = [
     "WEIGHTINGS",
@@ -49,6 +48,7 @@ class Clients:
         data_sizes: (N,) number of training examples n_k, each >= 1.
         label_counts: (N, C) training examples by label, or None where there are no labels.
         features: (N, d) client features u_k, or None.
+        classes: C, where it was given and not counted; then it is the number of columns of `label_counts`. `YMF` uses it.
 
     Raises:
         DataError: names that are neither texts nor integers, doubled names, a client without examples, or shapes that do not fit.
@@ -61,6 +61,7 @@ class Clients:
     data_sizes: IntArray
     label_counts: IntArray | None = None
     features: FloatArray | None = None
+    classes: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("data_sizes", "label_counts", "features"):
@@ -82,6 +83,9 @@ class Clients:
         for label, rows in (("label_counts", self.label_counts), ("features", self.features)):
             if rows is not None and (rows.ndim != 2 or len(rows) != count):
                 raise DataError(f"{label} must have {count} rows, one a client, got shape {rows.shape}")
+        if self.classes is not None and (self.label_counts is None or self.label_counts.shape[1] != self.classes):
+            columns = "none" if self.label_counts is None else self.label_counts.shape[1]
+            raise DataError(f"classes must be the number of columns of label_counts, which is {columns}, got {self.classes!r}")
 
     def __len__(self) -> int:
         return len(self.names)
@@ -304,6 +308,8 @@ def check_weighting(weighting: object, setting: str, *, optional: bool = False) 
     if (optional and weighting is None) or (isinstance(weighting, str) and weighting in WEIGHTINGS):
         return
     allowed = ", ".join(WEIGHTINGS) + (", or None" if optional else "")
+    from fedgs.registry import nearest  # not at the top: selecting from plain arrays loads no settings
+
     raise ConfigError(f"{setting} must be one of {allowed}; got {weighting!r}{nearest(str(weighting), WEIGHTINGS)}")
 
 

@@ -29,6 +29,8 @@ def test_activity_is_the_matrix_of_the_file(toy: Clients, saved: Path) -> None:
         "1,0,0,1\n0,0,0,1\n1,1,0,0\n0,0,0,0\n",
         "\ufeff1,0,0,1\r\n0,0,0,1\r\n\r\n1,1,0,0\r\n0,0,0,0",
         "True, false,FALSE,1\n0,0,0,true\n1,1,0,0\n0,0,0,0\n",
+        "1.0,0.0,0.0,1.0\n0.0,0.0,0.0,1.0\n1.0,1.0,0.0,0.0\n0.0,0.0,0.0,0.0\n",
+        "1.,-0.0, 0e0,1.000000000000000000e+00\n0,0.0,0,+1\n1,1.00,0,.0\n0,0,0,00\n",
     ],
 )
 def test_csv_holds_the_same_as_npy(toy: Clients, tmp_path: Path, saved: Path, text: str) -> None:
@@ -95,6 +97,12 @@ def test_a_matrix_without_anybody_is_an_error(toy: Clients, tmp_path: Path) -> N
         ("who.csv", b"1,0\n1\n", r"must have lines of equal length, got 2 and 1 values"),
         ("who.csv", b"1,0\n1,2\n", r"must hold 0, 1, true or false, got '2' in line 2"),
         ("who.csv", b"round0,round1\n1,0\n", r"got 'round0' in line 1"),
+        ("who.csv", b"1.0,0.5\n", r"must hold 0, 1, true or false, got '0.5' in line 1"),
+        ("who.csv", b"1.0,2.0\n", r"got '2.0' in line 1"),
+        ("who.csv", b"1,nan\n", r"got 'nan' in line 1"),
+        ("who.csv", b"1,inf\n", r"got 'inf' in line 1"),
+        ("who.csv", b"1,1e-9\n", r"got '1e-9' in line 1"),
+        ("who.csv", b"1,yes\n", r"got 'yes' in line 1"),
         ("who.csv", b"1,\n", r"got '' in line 1"),
         ("who.csv", b"\xff\xfe\x00", r"is not a text file"),
     ],

@@ -1,6 +1,9 @@
 """`fedgs data describe | export | verify`."""
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +12,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from fedgs.cli.data import describe, export_, verify
+from fedgs.cli.run import run as run_command
 from fedgs.data import Synthetic
 from fedgs.errors import UserError
 
@@ -16,6 +20,8 @@ app = typer.Typer()
 app.command("describe")(describe)
 app.command("export")(export_)
 app.command("verify")(verify)
+run_app = typer.Typer()
+run_app.command("run")(run_command)
 
 SMALL = ("--set", "data.clients=4")
 FINGERPRINT = Synthetic(clients=4).load().fingerprint
@@ -108,3 +114,49 @@ def test_a_partition_of_own_data_can_be_set_from_the_command_line(tmp_path: Path
     assert result.exit_code == 0
     assert "own: 8 clients, 128 training, 32 validation and 40 test examples" in result.output
     assert "total 0.5, 0.125 a class" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arrays", "settings", "message"),
+    [
+        ({"x": np.full((4, 1, 2, 2), 200, dtype=np.uint8)}, (), "need a normalization"),
+        (
+            {"x": np.full((4, 2, 2, 1), 200, dtype=np.uint8)},
+            ("data.normalization={scale=255.0, mean=[0.5], sd=[0]}",),
+            "sd must be above 0",
+        ),
+        ({"x": np.zeros((4, 2, 2, 3))}, ("data.normalization={mean=[0,0,0], sd=[1,1,1]}",), r"np.moveaxis\(x, 3, 1\)"),
+        ({}, ("data.normalization=mnist",), "normalization must be a table"),
+        ({}, ("data.classes=1",), "data.classes must be an integer above the largest label"),
+        ({}, ("data.classes=0",), "data.classes should be greater than or equal to 1"),
+        ({"y": np.array([0, 1, 0, 500])}, (), "confirm it with data.classes = 501"),
+        ({"y": np.array([0, 1, np.inf, 1])}, (), "since only classification is supported, got inf in row 2"),
+        ({"client": np.array([0, np.nan, 0, -1])}, (), "got nan in row 1"),
+        ({"client": np.array(["a", "b", None, "c"], dtype=object)}, (), "client must be an array of numbers or texts"),
+        ({"x": np.full((4, 2), 1e300)}, (), "must be within float32's range"),
+    ],
+)
+def test_run_refuses_bad_data_before_anything_is_written(
+    tmp_path: Path, arrays: dict[str, np.ndarray], settings: tuple[str, ...], message: str
+) -> None:
+    ended = CliRunner().invoke(run_app, arguments(tmp_path, arrays, settings))
+    assert isinstance(ended.exception, UserError)
+    assert re.search(message, str(ended.exception))
+    assert not (tmp_path / "out").exists()
+
+
+def arguments(folder: Path, arrays: dict[str, np.ndarray], settings: tuple[str, ...] = ()) -> list[str]:
+    """What follows `fedgs run` for four rows of which some arrays are changed."""
+    plain = {"x": np.eye(4), "y": np.array([0, 1, 0, 1]), "client": np.array([0, 1, 0, -1])}
+    np.savez(folder / "mine.npz", **{**plain, **arrays})  # type: ignore[arg-type]
+    sets = ("data=file", f"data.path={folder / 'mine.npz'}", "method=uniform", "training.rounds=1", *settings)
+    return ["--out", str(folder / "out"), *(part for setting in sets for part in ("--set", setting))]
+
+
+def test_the_exit_code_is_2_without_a_traceback(tmp_path: Path) -> None:
+    refused = arguments(tmp_path, {"client": np.array([0, np.nan, 0, -1])})
+    ended = subprocess.run([sys.executable, "-m", "fedgs", "run", *refused], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 2
+    assert "got nan in row 1" in " ".join(ended.stderr.split())
+    assert "Traceback" not in ended.stderr
+    assert not (tmp_path / "out").exists()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedgs import Federation, File, LabelCycle, LargeLabelsFirst, Leaf
-from fedgs.data import Iid, export, write_leaf
+from fedgs.data import Iid, export, open_folder, to_folder, write_leaf
 from fedgs.data.classes import class_count
 from fedgs.errors import ConfigError, DataError
 from fedgs.models import as_model, check_model
@@ -41,8 +41,27 @@ def test_availability_by_labels_counts_all_classes() -> None:
     ten = [cycle.rates(t, made(classes=10).clients).max() for t in range(10)]
     assert two == [1] * 10  # labels 0 and 1 take five rounds each
     assert ten == [1, 1, *[0] * 8]  # each of ten labels takes one round; nobody holds the last eight
-    rates = LargeLabelsFirst(beta=1.0).rates(0, made(classes=10, y=np.array([0, 1, 2] * 4)).clients)
-    assert rates.tolist() == [0, 0.5, 1]  # smallest label over the largest that occurs
+    subset = np.array([0, 1, 2] * 4)
+    assert LargeLabelsFirst(beta=1.0).rates(0, made(y=subset).clients).tolist() == [0, 0.5, 1]  # over the largest that occurs
+    assert LargeLabelsFirst(beta=1.0).rates(0, made(classes=9, y=subset).clients).tolist() == [0, 1 / 8, 2 / 8]  # over C - 1
+
+
+@pytest.mark.parametrize("kind", ["npz", "partition", "export", "leaf", "folder"])
+def test_classes_that_were_given_stay_given_on_every_way(tmp_path: Path, kind: str) -> None:
+    federation = made(classes=9)
+    assert federation.clients.classes == 9
+    assert made(classes=2).clients.classes is None
+    np.savez(tmp_path / "plain.npz", x=X, y=Y, client=np.where(np.arange(12) < 9, CLIENT, -1))
+    found = {
+        "npz": lambda: File(path=str(tmp_path / "plain.npz"), classes=9).load(),
+        "partition": lambda: File(path=str(tmp_path / "plain.npz"), classes=9, partition=Iid(), clients=2).load(),
+        "export": lambda: File(path=str(export(federation, tmp_path / "kept.npz"))).load(),
+        "leaf": lambda: Leaf(path=str(write_leaf(federation, tmp_path / "leaf"))).load(),
+        "folder": lambda: open_folder(to_folder(federation, tmp_path / "shared")),
+    }[kind]()
+    assert found.clients.classes == 9
+    if kind in ("export", "leaf", "folder"):
+        assert found.fingerprint == federation.fingerprint
 
 
 def test_the_default_given_in_words_is_the_same_federation() -> None:
@@ -64,7 +83,8 @@ def test_every_file_takes_classes(tmp_path: Path, kind: str) -> None:
         if kind == "leaf":
             return Leaf(path=str(folder), classes=classes).load()
         path = exported if kind == "export" else tmp_path / "plain.npz"
-        return File(path=str(path), classes=classes, partition=Iid() if kind == "partition" else None, clients=2).load()
+        partition = {"partition": Iid(), "clients": 2} if kind == "partition" else {}
+        return File(path=str(path), classes=classes, **partition).load()  # type: ignore[arg-type]
 
     assert load(None).num_labels == 2
     assert load(2).fingerprint == load(None).fingerprint

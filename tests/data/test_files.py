@@ -107,6 +107,70 @@ def test_what_is_wrong_with_a_file_is_one_sentence(path: Path, changes: dict[str
         loaded(path, arrays(**changes))
 
 
+@pytest.mark.parametrize("key", ["x", "y", "client", "split", "client_features", "site"])
+def test_a_column_of_objects_is_named_with_a_way_out(path: Path, key: str) -> None:
+    content = arrays(client_features=np.eye(3), site=np.array(["a"] * 12))
+    content[key] = np.asarray(content[key]).astype(object)
+    with pytest.raises(
+        DataError, match=rf"mine.npz: {key} must be an array of numbers or texts, got an array of objects; save texts"
+    ):
+        loaded(path, content)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"client": np.array(["a"] * 12)}, r"client must hold integers >= -1, got <U1; number them with np.unique"),
+        ({"client": np.where(np.arange(12) == 3, np.nan, 1.0)}, "client must hold integers >= -1, got nan in row 3$"),
+        (
+            {"client": np.where(np.arange(12) > 3, np.inf, 1.0)},
+            r"client must hold integers >= -1, got inf in row 4 \(and 7 more\)",
+        ),
+        ({"client": np.where(np.arange(12) == 3, 0.5, 1.0)}, "got 0.5 in row 3"),
+        ({"client": np.full(12, 2**63, dtype=np.uint64)}, "got 9223372036854775808 in row 0"),
+        ({"client": np.ones(12, dtype=bool)}, "client must hold integers >= -1, got bool"),
+        ({"client": np.array(1)}, r"client must have shape \(n,\), one for each example of x, got \(\)"),
+        ({"split": np.where(np.arange(12) == 3, np.nan, 2.0)}, "split must hold integers in 0..2, got nan in row 3"),
+        ({"x": np.array(1.0)}, "x must have a row for each example"),
+        ({"x": np.zeros((12, 1), dtype=[("a", float)])}, "x must hold numbers or booleans, got records"),
+        ({"x": np.full((12, 1), 1e300)}, "x must be within float32's range"),
+        ({"x": np.full((12, 1), 2**24 + 1)}, "x must hold integers that float32 represents exactly"),
+        ({"client_features": np.array(1)}, "client_features must be finite numbers of shape"),
+        ({"client_features": np.array([["a"]] * 3)}, "client_features must be finite numbers of shape"),
+        ({"y": np.where(np.arange(12) == 3, 10**6, 0)}, "confirm it with data.classes = 1000001"),
+    ],
+)
+def test_every_column_of_a_file_is_checked(path: Path, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        loaded(path, arrays(**changes))
+
+
+def test_whole_floats_and_booleans_are_read_as_what_they_are(path: Path) -> None:
+    plain = loaded(path, arrays())
+    content = {key: np.asarray(value).astype(np.float64) for key, value in arrays().items()}
+    assert loaded(path, content).fingerprint == plain.fingerprint
+    assert loaded(path, arrays(x=np.eye(12, dtype=bool))).train.x.dtype == np.bool_
+
+
+@pytest.mark.parametrize(
+    ("sites", "names"),
+    [
+        (["b10", "b2"] * 24, ("b10", "b2")),
+        ([b"b10", "ä".encode()] * 24, ("b10", "ä")),
+        ([2.0, 10.0] * 24, (2, 10)),
+    ],
+)
+def test_a_column_of_ids_of_any_type_names_the_clients(path: Path, sites: list[object], names: tuple[object, ...]) -> None:
+    content = pool(site=np.array(sites), split=np.repeat([0, 2], [40, 8]))
+    assert loaded(path, content, partition=ByColumn(column="site")).clients.names == names
+
+
+def test_a_column_with_a_missing_id_is_refused(path: Path) -> None:
+    sites = np.where(np.arange(48) == 7, np.nan, 1.0)
+    with pytest.raises(DataError, match=r"partition.column = 'site' must name the owner .* got 1 missing id \(nan\), .* row 7"):
+        loaded(path, pool(site=sites), partition=ByColumn(column="site"))
+
+
 def test_nan_in_the_test_set_names_it(path: Path) -> None:
     x = np.zeros((12, 2))
     x[9] = np.inf

@@ -113,7 +113,8 @@ class LessDataFirst(Availability):
 class LargeLabelsFirst(Availability):
     """Clients whose smallest label is large are available more often: rate beta·min(labels of k)/max(all labels) + (1 - beta).
 
-    Labels are those of the training parts. The quotient is 0 where the largest label of the federation is 0.
+    Labels are those of the training parts. The largest is the largest that some client holds, or C - 1 where the number of
+    classes C was given. The quotient is 0 where it is 0.
 
     Attributes:
         beta: in [0, 1]; 1: whoever holds label 0 is never there.
@@ -129,7 +130,7 @@ class LargeLabelsFirst(Availability):
     def rates(self, round: int, clients: Clients) -> FloatArray:
         held = _labels_held(self, clients)  # (N, C)
         smallest = held.argmax(axis=1)  # (N, C) -> (N,)
-        largest = int(np.flatnonzero(held.any(axis=0))[-1])
+        largest = int(np.flatnonzero(held.any(axis=0))[-1]) if clients.classes is None else clients.classes - 1
         quotient = smallest / largest if largest > 0 else np.zeros(len(clients))
         return self.beta * quotient + (1 - self.beta)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedgs.arrays import AnyArray, IntArray, frozen
 from fedgs.clients import Clients
-from fedgs.data.classes import class_count
+from fedgs.data.classes import class_count, given_classes
 from fedgs.data.federation import Federation, Normalization, Part
 from fedgs.data.normalization import as_normalization, chosen_normalization
 from fedgs.errors import DataError, OutputError
@@ -93,6 +93,7 @@ def from_archive(
         scaling = chosen_normalization(normalization, meta["normalization"], where)
         if classes is not None:
             meta["num_labels"] = class_count([arrays["y"]], classes, clients=len(meta["names"]), setting="data.classes")
+            meta["classes_given"] = given_classes([arrays["y"]], classes) is not None
         return _assembled(meta, parts, arrays.get("client_features"), scaling)
     except (KeyError, ValueError, TypeError, IndexError) as error:
         if isinstance(error, DataError):
@@ -139,6 +140,7 @@ def _meta(federation: Federation) -> dict[str, Any]:
         "normalization": scaling and {"scale": scaling.scale, "mean": list(scaling.mean), "sd": list(scaling.sd)},
         "has_validation": federation.validation is not None,
         "facts": dict(federation.facts),
+        **({} if federation.clients.classes is None else {"classes_given": True}),
     }
 
 
@@ -148,7 +150,14 @@ def _assembled(
     train, test = parts["train"], parts["test"]
     assert train is not None
     assert test is not None
-    clients = Clients(tuple(meta["names"]), np.diff(train.offsets), train.label_counts(meta["num_labels"]), features)
+    num_labels = meta["num_labels"]
+    clients = Clients(
+        names=tuple(meta["names"]),
+        data_sizes=np.diff(train.offsets),
+        label_counts=train.label_counts(num_labels),
+        features=features,
+        classes=num_labels if meta.get("classes_given") else None,
+    )
     return Federation(
         name=meta["name"],
         clients=clients,

@@ -8,7 +8,7 @@ import numpy as np
 from fedgs.arrays import IntArray
 from fedgs.errors import DataError
 
-__all__ = ["class_count"]
+__all__ = ["class_count", "given_classes"]
 
 _FEW = 100  # so many classes are never doubted
 _MANY = 1000
@@ -49,6 +49,12 @@ def class_count(labels: Sequence[IntArray], classes: int | None, *, clients: int
             f"{clients * count * 8 / 2**30:.3g} GiB"
         )
     return count
+
+
+def given_classes(labels: Sequence[IntArray], classes: int | None) -> int | None:
+    """`classes` where it says more than the labels do, else None. It has been checked by `class_count`."""
+    largest = max((int(part.max(initial=-1)) for part in labels), default=-1)
+    return None if classes is None or int(classes) == largest + 1 else int(classes)
 
 
 def _refuse_regression(labels: Sequence[IntArray], count: int, setting: str) -> None:

@@ -33,6 +33,8 @@ def _differences(made: Federation, kept: Federation) -> Iterator[str]:
             return
     if made.num_labels != kept.num_labels:
         yield f"there are {made.num_labels} labels, expected {kept.num_labels}"
+    elif made.clients.classes != kept.clients.classes:
+        yield f"the number of classes was given as {made.clients.classes}, expected {kept.clients.classes}"
     if made.normalization != kept.normalization:
         yield f"the normalization is {made.normalization}, expected {kept.normalization}"
     for what, of_made, of_kept in (

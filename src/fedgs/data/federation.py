@@ -10,7 +10,7 @@ import numpy as np
 
 from fedgs.arrays import AnyArray, IntArray, frozen, private
 from fedgs.clients import Clients
-from fedgs.data.classes import class_count
+from fedgs.data.classes import class_count, given_classes
 from fedgs.data.normalization import Normalization, as_normalization, check_bytes, warn_of_pixels
 from fedgs.data.numeric import as_examples, as_features, as_labels, check_examples
 from fedgs.data.owners import as_owners, in_order
@@ -143,6 +143,8 @@ class Federation:
                 digest.update(contiguous.data if contiguous.size else b"")
         if self.clients.features is not None:
             digest.update(np.ascontiguousarray(self.clients.features).data)
+        if self.clients.classes is not None:
+            digest.update(b"classes given")
         return digest.hexdigest()
 
     def _parts(self) -> list[tuple[str, Part]]:
@@ -213,6 +215,7 @@ class Federation:
                 data_sizes=np.diff(train.offsets),
                 label_counts=train.label_counts(num_labels),
                 features=None if client_features is None else as_features(client_features, "client_features"),
+                classes=given_classes(all_labels, classes),
             ),
             num_labels,
             train,

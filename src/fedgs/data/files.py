@@ -3,6 +3,7 @@
 import zipfile
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from fedgs.clients import Clients
 from fedgs.data.archive import META, from_archive
 from fedgs.data.assemble import Labelled, kept_clients, server_part, share_out
 from fedgs.data.base import SYNTHETIC_TRAINING, Data, Defaults
-from fedgs.data.classes import class_count
+from fedgs.data.classes import class_count, given_classes
 from fedgs.data.federation import Federation, Part
 from fedgs.data.normalization import NormalizationSetting, warn_of_pixels
 from fedgs.data.numeric import as_examples, as_features, as_labels
@@ -112,6 +113,7 @@ class File(Data):
             data_sizes=np.diff(train.offsets),
             label_counts=train.label_counts(num_labels),
             features=None if features is None else features[kept],
+            classes=given_classes([y], self.classes),
         )
         return Federation(
             name=self.title,
@@ -133,7 +135,7 @@ class File(Data):
             raise DataError(f"{where} needs training and test examples (split 0 and 2), got {len(pool)} and {len(test)}")
         columns = {key: column[pool] for key, column in arrays.items() if column.ndim == 1 and len(column) == len(y)}
         num_labels = class_count([y], self.classes, clients=self.clients, setting="data.classes")
-        return share_out(
+        federation = share_out(
             Labelled(self.title, x[pool], y[pool], (x[test], y[test]), num_labels, self.normalization),
             partition,
             self.clients,
@@ -142,6 +144,8 @@ class File(Data):
             drop_empty=self.drop_empty,
             columns={key: column for key, column in columns.items() if key not in ("y", "split")},
         )
+        given = given_classes([y], self.classes)
+        return federation if given is None else replace(federation, clients=replace(federation.clients, classes=given))
 
     def _columns(self, arrays: Mapping[str, AnyArray], where: str) -> tuple[AnyArray, IntArray, IntArray, IntArray]:
         """x, y, client and split, checked: one length, numbers in range."""

@@ -17,7 +17,7 @@ from fedgs.arrays import AnyArray, FloatMatrix, IntArray, frozen
 from fedgs.clients import Clients
 from fedgs.data.assemble import kept_clients, server_part
 from fedgs.data.base import SYNTHETIC_TRAINING, Data, Defaults
-from fedgs.data.classes import class_count
+from fedgs.data.classes import class_count, given_classes
 from fedgs.data.federation import Federation, Part
 from fedgs.data.json_stream import JsonStream
 from fedgs.data.normalization import NormalizationSetting, chosen_normalization, warn_of_pixels
@@ -97,6 +97,7 @@ class Leaf(Data):
             data_sizes=np.diff(train.offsets),
             label_counts=train.label_counts(num_labels),
             features=_features_of(kept, meta, where),
+            classes=given_classes(labels, given if self.classes is not None or meta.get("classes_given") else None),
         )
         return Federation(
             name=meta.get("name", self.title),
@@ -189,6 +190,7 @@ def _meta(federation: Federation) -> dict[str, Any]:
         "num_labels": federation.num_labels,
         "normalization": scaling and {"scale": scaling.scale, "mean": list(scaling.mean), "sd": list(scaling.sd)},
         "client_features": None if features is None else features.tolist(),
+        **({} if federation.clients.classes is None else {"classes_given": True}),
     }
 
 
