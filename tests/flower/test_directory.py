@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("flwr")
@@ -13,6 +14,8 @@ from flwr.app import Error, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
+from fedgs.clients import Clients
+from fedgs.errors import RunError
 from fedgs.flower import SampledStrategy, describe
 from fedgs.sampling import FedGS
 
@@ -233,3 +236,29 @@ def test_an_error_of_the_superlink_is_no_answer_of_the_app(world: Any) -> None:
     chosen = strategy(connect_timeout=0.5)
     chosen._connected(grid)
     assert chosen.counts == {}
+
+
+# --- keys ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_number_and_its_text_are_one_client(world: Any) -> None:
+    grid, chosen = world([3, 1]), strategy()
+    chosen.start(grid, world.model(), num_rounds=1)
+    grid.keys = {200: "3", 201: 1}  # client 3 comes back with client-id="3"
+    chosen.start(grid, world.model(), num_rounds=1)
+    assert chosen.counts == {1: 2, 3: 2}
+    again = strategy(clients=Clients((1, "3"), np.array([5, 5])))
+    again.start(world([3, 1]), world.model(), num_rounds=1)
+    assert again.counts == {1: 1, "3": 1}
+
+
+def test_a_number_and_its_text_at_once_are_two_nodes_with_one_key(world: Any) -> None:
+    with pytest.raises(RunError, match=r"client key (3|'3') is held by two live nodes"):
+        strategy().start(world([3, "3"]), world.model(), num_rounds=1)
+
+
+def test_an_empty_client_id_names_nobody(world: Any) -> None:
+    grid = world([0, 1], node_config=lambda key: {"client-id": "", "partition-id": key})
+    chosen = strategy()
+    chosen._connected(grid)
+    assert chosen.counts == {0: 0, 1: 0}

@@ -111,6 +111,13 @@ def test_a_file_in_place_of_the_folder_is_refused(world: Any, tmp_path: Path) ->
     assert refused(strategy(tmp_path / "file"), world, "records must be a folder, got the file") == []
 
 
+@pytest.mark.parametrize("setting", ["records", "state"])
+def test_a_place_that_cannot_be_written_is_refused(world: Any, tmp_path: Path, setting: str) -> None:
+    (tmp_path / "file").write_text("text")
+    chosen = strategy(**{"records": None, setting: tmp_path / "file" / "below"})
+    assert refused(chosen, world, "records and state must be places that can be written, got .*file") == []
+
+
 def test_an_empty_folder_and_the_own_state_in_it_are_fine(world: Any, tmp_path: Path) -> None:
     (tmp_path / ".keep").write_text("")
     state = tmp_path / "state.npz"

@@ -343,6 +343,18 @@ def test_a_deployment_without_usable_replies_ends_with_an_error(world: Any, tmp_
     assert [record.round for record in RunFolder(tmp_path / "records").records()] == [0, 1, 2, 3, 4, 5, 6]
 
 
+def test_the_model_of_an_ended_deployment_can_be_saved(world: Any, tmp_path: Path) -> None:
+    grid = world(SITES)
+    chosen = strategy(max_idle_rounds=1)
+    grid.script = lambda: grid.faults.update(dict.fromkeys(grid.keys, "raise") if chosen.round else {}) or list(grid.keys)
+    with pytest.raises(RunError, match="2 rounds are done, and save_state keeps the model"):
+        chosen.start(grid, world.model(), num_rounds=9)
+    chosen.save_state(tmp_path / "state.npz")
+    model = strategy().load_state(tmp_path / "state.npz")
+    assert model is not None
+    assert model["w"].numpy()[0] == pytest.approx(5 / 3)
+
+
 def test_rounds_without_clients_are_idle_too(world: Any) -> None:
     grid = world(SITES)
     grid.online = []

@@ -66,7 +66,7 @@ def describe(
             try:
                 told[entry] = read(given(context))
             except Exception as error:  # whatever the user's function raises; the server logs it under the client's key
-                errors.append(f"{name} failed: {type(error).__name__}: {error}"[:_LONGEST_ERROR])
+                errors.append(" ".join(f"{name} failed: {type(error).__name__}: {error}".split())[:_LONGEST_ERROR])
         if errors:
             told[ERRORS] = errors
         return Message(RecordDict({RECORD: ConfigRecord(told)}), reply_to=message)
@@ -75,11 +75,13 @@ def describe(
 def client_key(node_config: Any) -> str | int | None:
     """The application's own key of a client: `client-id` of the node's configuration, else `partition-id`, else None.
 
+    An empty text names nobody.
+
     >>> client_key({"partition-id": 3, "client-id": "site-a"}), client_key({"partition-id": 3}), client_key({})
     ('site-a', 3, None)
     """
     for name in ("client-id", "partition-id"):
-        if name in node_config:
+        if name in node_config and str(node_config[name]).strip():
             value = node_config[name]
             return value if isinstance(value, int) and not isinstance(value, bool) else str(value)
     return None

@@ -90,6 +90,7 @@ class Directory:
     _waited: set[int] = field(default_factory=set)  # nodes that a round has waited for
     _replaced: dict[int, int] = field(default_factory=dict)  # a node id -> the newer one that reported the same key
     _repeats: dict[int, tuple[int, int]] = field(default_factory=dict)  # a node id -> (round to ask it in again, interval)
+    _spelt: dict[str, Key] = field(default_factory=dict)  # a key as text -> as it was first told: 3 and "3" are one client
     _has_handler: bool | None = None  # whether the ClientApp answers; all nodes of a run have the same one
 
     def resolve(self, grid: Grid, online: Iterable[int], *, round: int, deadline: float) -> Resolved:
@@ -238,6 +239,7 @@ class Directory:
         key, unnamed = told.get("client-key"), None
         if key is None:
             key, unnamed = _fallback_key(grid, node), "neither client-id nor partition-id is set"
+        key = self._spelt.setdefault(str(key), key)
         return Description(key, told.get("data-size"), told.get("feature"), errors, unnamed)
 
     def _replace_older(self, grid: Grid, nodes: set[int], fresh: set[int]) -> None:

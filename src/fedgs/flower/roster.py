@@ -21,7 +21,7 @@ class Roster:
     """The clients met so far, in the order of their first appearance; a row is never given to another client.
 
     Attributes:
-        keys: N distinct client keys.
+        keys: N client keys, distinct as text: 3 and "3" are one client.
         counts: (N,) v_k, in how many rounds each was selected (whether it answered or not).
         answers: (N,) how many of its training replies entered an average.
         sizes: (N,) n_k, NaN where unknown.
@@ -35,10 +35,10 @@ class Roster:
     sizes: FloatArray = field(default_factory=lambda: np.zeros(0))
     features: dict[int, FloatArray] = field(default_factory=dict)
     revision: int = 0
-    _rows: dict[Key, int] = field(default_factory=dict)
+    _rows: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._rows = {key: row for row, key in enumerate(self.keys)}
+        self._rows = {str(key): row for row, key in enumerate(self.keys)}
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -58,7 +58,7 @@ class Roster:
 
     def row(self, key: Key) -> int | None:
         """The row of a key, or None for a stranger."""
-        return self._rows.get(key)
+        return self._rows.get(str(key))
 
     def admit(self, key: Key, newcomer: Newcomer = "mean") -> int:
         """The row of a key; a newcomer gets a new one and starts at the mean count (rounded) or at 0.
@@ -68,18 +68,18 @@ class Roster:
         >>> roster.admit("c"), roster.counts.tolist()
         (2, [2, 4, 3])
         """
-        if key in self._rows:
-            return self._rows[key]
+        if str(key) in self._rows:
+            return self._rows[str(key)]
         if newcomer not in ("mean", "zero"):
             raise ConfigError(f"newcomer_count must be 'mean' or 'zero', got {newcomer!r}")
         start = int(np.floor(self.counts.mean() + 0.5)) if newcomer == "mean" and len(self.keys) else 0
-        self._rows[key] = len(self.keys)
+        self._rows[str(key)] = len(self.keys)
         self.keys.append(key)
         self.counts = np.append(self.counts, start)
         self.answers = np.append(self.answers, 0)
         self.sizes = np.append(self.sizes, np.nan)
         self.revision += 1
-        return self._rows[key]
+        return self._rows[str(key)]
 
     def learn_feature(self, row: int, feature: FloatArray) -> str | None:
         """Keep a client's feature vector; returns why not where it does not fit the others'."""

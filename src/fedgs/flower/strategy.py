@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedgs.arrays import FloatArray
 from fedgs.clients import Clients
-from fedgs.errors import ConfigError, RunError
+from fedgs.errors import ConfigError, OutputError, RunError
 from fedgs.flower.arrivals import connected
 from fedgs.flower.directory import Directory
 from fedgs.flower.evaluation import ClientEvaluation
@@ -151,10 +151,9 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
 
         def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
             assert evaluate_fn is not None
-            metrics = evaluate_fn(before + server_round, arrays)
-            self._note(
-                before + server_round, test_loss=first_metric(metrics, LOSSES), test_accuracy=first_metric(metrics, ACCURACIES)
-            )
+            done = before + server_round
+            metrics = evaluate_fn(done, arrays)
+            self._note(done, test_loss=first_metric(metrics, LOSSES), test_accuracy=first_metric(metrics, ACCURACIES))
             return metrics
 
         asking = DeadlineGrid(grid, self._exchange)
@@ -173,11 +172,8 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
                 self._records.fail(self.round, error)
                 raise
             if self._idle:
-                _logger.warning(
-                    "the last %d round(s) brought no usable reply: the model is that of round %d",
-                    self._idle,
-                    self.round - self._idle,
-                )
+                useful = self.round - self._idle
+                _logger.warning("the last %d round(s) brought no usable reply; the model is that of round %d", self._idle, useful)
         if not result.arrays:
             result.arrays = initial_arrays
         self._records.add(Record(round=self.round, **self._metrics.get(self.round, {})), None, self._journal.taken())
@@ -192,9 +188,12 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         if kept is not None:
             refuse_foreign_state(kept, state.run_id)
         self._records.check(self.round, state.run_id, beside=kept)
-        if kept is not None and not kept.exists():
-            self.save_state(kept)  # before the records: a restart finds the run id that they are marked with
-        self._records.begin(self.round, state.run_id, rounds=rounds)
+        try:
+            if kept is not None and not kept.exists():
+                self.save_state(kept)  # before the records: a restart finds the run id that they are marked with
+            self._records.begin(self.round, state.run_id, rounds=rounds)
+        except OSError as error:
+            raise OutputError(f"records and state must be places that can be written, got {error}") from None
 
     # --- one round of training -------------------------------------------------------------------------------------------------
 
@@ -249,9 +248,10 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         self._idle = 0 if arrays is not None else self._idle + now.gave_up
         self._finish_round(arrays, weights)
         if self._idle and self._idle == self._settings.max_idle_rounds:
+            kept = "save_state keeps the model" if self._settings.state is None else "load_state continues after them"
             raise RunError(
                 f"the last {self._idle} rounds brought no usable reply (max_idle_rounds = {self._settings.max_idle_rounds}), the "
-                f"last of them: {now.why}; {self.round} rounds are done, and load_state continues after them"
+                f"last of them: {now.why}; {self.round} rounds are done, and {kept}"
             )
         return arrays, metrics
 
