@@ -8,7 +8,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "fedgs"
 LAYERS = [
-    ["arrays", "plurals", "collector", "errors", "compiling", "rng", "registry"],
+    ["arrays", "plurals", "collector", "machine", "errors", "compiling", "rng", "registry"],
     ["client_names", "clients", "requests", "records", "config"],
     ["graph", "solver", "secure", "availability"],
     ["data", "models"],

@@ -78,6 +78,7 @@ class Execution(Variant):
         device: where tensors live: "cpu", "cuda" or "cuda:0".
         workers: processes that share a grid; None: one a physical core for image models and for grids of small ones with at
             least 20,000 run-rounds, else one.
+        threads: that each process computes in on the CPU; None: all cores that it may use for large models, one for small ones.
         checkpoint_every: rounds between two checkpoints; None: one every ten seconds.
     """
 
@@ -85,6 +86,7 @@ class Execution(Variant):
     engine: Literal["auto", "loop", "stacked"] = "auto"
     device: str = "cpu"
     workers: int | None = Field(default=None, ge=1)
+    threads: int | None = Field(default=None, ge=1)
     checkpoint_every: int | None = Field(default=None, ge=1)
 
     @field_validator("device")

@@ -14,6 +14,7 @@ from fedgs.errors import ConfigError, OutputError
 from fedgs.experiments.output import FolderSink, MemorySink, Sink, claim
 from fedgs.experiments.preparing import Prepared, run_tables
 from fedgs.local import make_engine
+from fedgs.local.threads import threads_of, usable_threads
 from fedgs.records import Record, RunFolder
 from fedgs.requests import Engine
 from fedgs.sampling.base import Remembers
@@ -169,7 +170,7 @@ class _Job:
 def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -> list[Finished]:
     finished = [job.is_finished() for job in jobs]
     engines: dict[str, Engine] = {}
-    live: dict[str, list[LiveRun]] = {}
+    live: dict[tuple[str, int], list[LiveRun]] = {}  # by engine and number of threads
     sinks: dict[int, Sink] = {}
     tally = _Tally(on_progress)
     kept: dict[int, list[Record]] = {}
@@ -179,12 +180,13 @@ def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -
             kept[id(job)] = records
     for job, done in zip(jobs, finished, strict=True):
         if not done:
-            engine, run, sink = _begin(job, engines, tally)
-            live.setdefault(engine, []).append(run)
+            group, run, sink = _begin(job, engines, tally)
+            live.setdefault(group, []).append(run)
             sinks[id(job)] = sink
     try:
-        for name, runs in live.items():
-            drive(runs, engines[name])
+        for (name, threads), runs in live.items():
+            with threads_of(threads):
+                drive(runs, engines[name])
     except BaseException:
         for sink in sinks.values():
             sink.interrupt()
@@ -192,13 +194,14 @@ def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -
     return [_result(job, sinks.get(id(job)), kept.get(id(job))) for job in jobs]
 
 
-def _begin(job: _Job, engines: dict[str, Engine], tally: "_Tally") -> tuple[str, LiveRun, Sink]:
+def _begin(job: _Job, engines: dict[str, Engine], tally: "_Tally") -> tuple[tuple[str, int], LiveRun, Sink]:
     plan, execution = job.prepared.plan, job.prepared.config.execution
     stored = _stored_start(job)
     engine, reason = make_engine(stored.engine or execution.engine, device=execution.device, work=plan.work)
     engine = engines.setdefault(engine.name, engine)
     job.tables = run_tables(job.prepared, engine=engine.name, reason=reason)
-    job.tables["run"] |= stored.about
+    threads = execution.threads or stored.threads or usable_threads()
+    job.tables["run"] |= {"threads": threads, **stored.about}
     if job.folder is None:
         sink: Sink = MemorySink()
     else:
@@ -209,7 +212,7 @@ def _begin(job: _Job, engines: dict[str, Engine], tally: "_Tally") -> tuple[str,
         job.folder.write_failure(None)
         sink = FolderSink(job.folder, engine.name, stored.memory, execution.checkpoint_every)
     tally.expect(max(0, plan.rounds - (0 if stored.state is None else stored.state.round)))
-    return engine.name, _live(plan, stored.state, sink, tally), sink
+    return (engine.name, threads), _live(plan, stored.state, sink, tally), sink
 
 
 @dataclass(frozen=True)
@@ -221,12 +224,14 @@ class _Stored:
         memory: the memory at the beginning, once it is made.
         engine: which engine it began with, "" for a new run.
         about: what was stored about that.
+        threads: that the loop engine began with, on which the last bits of a large model depend; 0 where it does not matter.
     """
 
     state: State | None = None
     memory: Memory = field(default_factory=dict)
     engine: Literal["", "loop", "stacked"] = ""
     about: Mapping[str, Any] = field(default_factory=dict)
+    threads: int = 0
 
 
 def _stored_start(job: _Job) -> _Stored:
@@ -236,6 +241,8 @@ def _stored_start(job: _Job) -> _Stored:
         return _Stored()
     stored = folder.config().get("run", {})
     about = {key: stored[key] for key in ("engine_reason", "started") if key in stored}
+    began_with = stored.get("threads", 0) if stored.get("engine") == "loop" else 0
+    threads = began_with if type(began_with) is int and began_with > 0 else 0
     memory = kept_memory(folder.arrays("memory"))
     checkpoint = load_checkpoint(folder, memory)
     # Records that are shorter than the checkpoint says were lost: from the start, the same lines are written again.
@@ -243,12 +250,12 @@ def _stored_start(job: _Job) -> _Stored:
         folder.truncate("rounds.jsonl", 0)
         folder.truncate("timings.jsonl", 0)
         made = bool(memory) or not isinstance(plan.sampler, Remembers)
-        return _Stored(initial_state(plan, memory) if made else None, memory, stored.get("engine", ""), about)
+        return _Stored(initial_state(plan, memory) if made else None, memory, stored.get("engine", ""), about, threads)
     if checkpoint.state.parameters.shape != initial_state(plan, {}).parameters.shape:
         raise OutputError(f"{folder.path / 'checkpoint.npz'} holds another model; remove the run's folder to start it anew")
     folder.truncate("rounds.jsonl", checkpoint.records_bytes)
     folder.truncate("timings.jsonl", checkpoint.timings_bytes)
-    return _Stored(checkpoint.state, memory, checkpoint.engine, about)
+    return _Stored(checkpoint.state, memory, checkpoint.engine, about, threads)
 
 
 def _live(plan: Plan, state: State | None, sink: Sink, tally: "_Tally") -> LiveRun:

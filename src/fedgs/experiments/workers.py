@@ -31,6 +31,7 @@ from fedgs.experiments.preparing import Prepared
 from fedgs.experiments.runner import Finished, Progress, is_finished, run_here
 from fedgs.experiments.transfer import CannotTravelError, pack_runs, pack_variants
 from fedgs.experiments.worker import Order
+from fedgs.machine import physical_cores
 from fedgs.plurals import counted
 from fedgs.records import RunFolder
 from fedgs.registry import loaded_plugins
@@ -48,14 +49,16 @@ def worker_count(prepared: Sequence[Prepared]) -> int:
     """How many processes carry out these runs: `execution.workers`, or a fixed rule.
 
     The rule: one a physical core for images; for vectors, where runs share tensor programs, one a core for grids of at least
-    20,000 run-rounds and one in all below. Never more than there are runs.
+    20,000 run-rounds and one in all below. Never more than there are runs. Where `execution.threads` says how many threads each
+    process has, so many cores count as one.
     """
     asked = max((one.config.execution.workers or 0 for one in prepared), default=0)
     if asked:
         return max(1, min(asked, len(prepared)))
     images = any(len(one.plan.federation.example_shape) > 1 for one in prepared)
     several = images or sum(one.plan.rounds for one in prepared) >= SMALL_GRID
-    return max(1, min(physical_cores(), len(prepared))) if several else 1
+    threads = max((one.config.execution.threads or 1 for one in prepared), default=1)
+    return max(1, min(physical_cores() // threads, len(prepared))) if several else 1
 
 
 @dataclass(eq=False)
@@ -295,13 +298,3 @@ def _note_crash(prepared: Prepared, how: str, out: Path | None) -> None:
             rounds = len(folder.records())
         error = "the worker process crashed"
         folder.write_failure({"round": rounds, "client": None, "error": error, "traceback": f"the worker process {how}"})
-
-
-def physical_cores() -> int:
-    """Cores that this process may use, two threads of one core counted once."""
-    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    siblings = set()
-    for cpu in usable:
-        path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-        siblings.add(path.read_text().strip() if path.is_file() else str(cpu))
-    return max(1, len(siblings))

@@ -9,7 +9,9 @@ from fedgs.data.federation import Federation, Part
 from fedgs.errors import ConfigError
 from fedgs.local.examples import Examples
 from fedgs.local.parameters import FlatModule, build_module
+from fedgs.local.threads import SMALL_MODEL, SMALL_STEP
 from fedgs.requests import Split, Work
+from fedgs.rng import kept_generators
 
 __all__ = ["Bench", "bench_key", "is_convolutional", "part_of", "work_key"]
 
@@ -46,6 +48,27 @@ def is_convolutional(module: nn.Module) -> bool:
     return any(isinstance(part, kinds) for part in module.modules())
 
 
+def _multiplications(module: nn.Module, example_shape: tuple[int, ...], device: torch.device) -> int | None:
+    """Counted on two examples of zeros; no state of the module and no generator is left changed."""
+    if device.type != "cpu" or any(isinstance(part, nn.RNNBase) for part in module.modules()):
+        return None  # the counter does not see into recurrent layers
+    from torch.utils.flop_counter import FlopCounterMode
+
+    training, counter = module.training, FlopCounterMode(display=False)
+    buffers = [buffer.clone() for buffer in module.buffers()]
+    try:
+        with kept_generators(), torch.no_grad(), counter:
+            module.eval()(torch.zeros(2, *example_shape))
+    except Exception:  # a model that takes other batches only, or an operation that the counter does not know
+        return None
+    finally:
+        module.train(training)
+        with torch.no_grad():
+            for buffer, kept in zip(module.buffers(), buffers, strict=True):
+                buffer.copy_(kept)
+    return int(counter.get_total_flops()) // 2 // 2  # a multiplication and an addition each, and two examples
+
+
 class Bench:
     """The module of a kind of work, and the federation's parts as tensors on the device.
 
@@ -53,6 +76,7 @@ class Bench:
         work: federation, model and precision; what else it says is not used here.
         flat: the module, its state in one vector.
         convolutional: whether images are handled in channels-last memory order.
+        multiplications: that a forward pass over one example takes; None where they cannot be counted.
     """
 
     def __init__(self, work: Work, device: torch.device) -> None:
@@ -60,6 +84,7 @@ class Bench:
         self.device = device
         self.flat = FlatModule(build_module(work.model, work.federation), device)
         self.convolutional = is_convolutional(self.flat.module)
+        self.multiplications = _multiplications(self.flat.module, work.federation.example_shape, device)
         self._examples: dict[Split, Examples] = {}
 
     def examples(self, split: Split) -> Examples:
@@ -68,6 +93,15 @@ class Bench:
             part, normalization = part_of(self.work.federation, split), self.work.federation.normalization
             self._examples[split] = Examples.of(part, normalization, self.device, channels_last=self.convolutional)
         return self._examples[split]
+
+    def is_small(self, batch_size: int) -> bool:
+        """Whether one thread trains the model on batches of this size.
+
+        Where the work cannot be counted, the number of parameters stands for it, and only very little counts as small.
+        """
+        if self.multiplications is None:
+            return not self.convolutional and self.flat.layout.size * batch_size < SMALL_STEP
+        return self.multiplications * batch_size < SMALL_MODEL
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(b, ...) inputs -> (b, C) logits, in the work's precision."""

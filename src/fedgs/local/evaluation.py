@@ -71,10 +71,10 @@ def measure(bench: Bench, request: Losses | Evaluate) -> FloatArray | Metrics:
     bench.flat.load(request.parameters)
     module.eval()
     step = block_rows(tuple(examples.x.shape[1:]))
-    small = bench.flat.layout.size * step < SMALL_STEP
+    small = bench.is_small(request.work.batch_size) if bench.convolutional else bench.flat.layout.size * step < SMALL_STEP
     pieces = []
     seed, round_index = request.key
-    with seeded(seed, "evaluate", round_index), torch.no_grad(), one_thread_if(small and not bench.convolutional):
+    with seeded(seed, "evaluate", round_index), torch.no_grad(), one_thread_if(small):
         for rows in torch.split(torch.from_numpy(asked.rows).to(bench.device), step):
             x, y = examples.gather(rows)
             pieces.append(example_losses(bench.forward(x), y))

@@ -12,7 +12,7 @@ from fedgs.local.batches import client_keys, local_batches
 from fedgs.local.bench import Bench, bench_key
 from fedgs.local.evaluation import measure
 from fedgs.local.objective import cross_entropy, proximal_step
-from fedgs.local.threads import SMALL_STEP, one_thread_if
+from fedgs.local.threads import one_thread_if
 from fedgs.requests import Failure, Request, Train, Work
 from fedgs.rng import kept_generators, seed_generators
 
@@ -48,8 +48,7 @@ class LoopEngine:
         try:
             bench = self.bench(request.work)
             if isinstance(request, Train):
-                small = bench.flat.layout.size * request.work.batch_size < SMALL_STEP
-                with one_thread_if(small and not bench.convolutional):
+                with one_thread_if(bench.is_small(request.work.batch_size)):
                     return _train(bench, request)
             return measure(bench, request)
         except ClientError as error:

@@ -1,5 +1,6 @@
 """How work is cut among threads."""
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -7,9 +8,44 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-__all__ = ["SMALL_STEP", "in_threads", "one_thread_if"]
+from fedgs.machine import cpu_quota
 
+__all__ = ["SMALL_MODEL", "SMALL_STEP", "in_threads", "one_thread_if", "threads_of", "usable_threads"]
+
+# Multiplications of a forward pass over one batch below which a model that PyTorch trains alone has one thread: further ones save
+# little, and cost many times as much where other programs use the cores.
+SMALL_MODEL = 1 << 27
 SMALL_STEP = 1 << 21  # multiplications below which a second thread costs more than it brings
+
+
+def usable_threads() -> int:
+    """How many threads PyTorch may use here: its own number, which `OMP_NUM_THREADS` or the program may have set, and no more
+    than a container's share of processor time allows.
+
+    >>> 1 <= usable_threads() <= torch.get_num_threads()
+    True
+    """
+    threads, quota = torch.get_num_threads(), cpu_quota()
+    return threads if quota is None or "OMP_NUM_THREADS" in os.environ else max(1, min(threads, int(quota)))
+
+
+@contextmanager
+def threads_of(count: int) -> Iterator[None]:
+    """Let PyTorch compute in `count` threads within the block.
+
+    >>> with threads_of(1):
+    ...     torch.get_num_threads()
+    1
+    """
+    before = torch.get_num_threads()
+    if count == before:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager
@@ -22,15 +58,8 @@ def one_thread_if(small: bool) -> Iterator[None]:
     ...     torch.get_num_threads()
     1
     """
-    threads = torch.get_num_threads()
-    if not small or threads == 1:
+    with threads_of(1 if small else torch.get_num_threads()):
         yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def in_threads(chunk: Callable[[int, int, int], None], count: int, cost: int) -> None:
