@@ -1,14 +1,16 @@
 """What may name a client."""
 
 import json
+import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedgs import Clients
-from fedgs.client_names import checked_names, clean_name, natural_key
+from fedgs import AvailabilityFile, Clients, Federation
+from fedgs.client_names import checked_names, clean_name, natural_key, warn_of_text_order
 from fedgs.errors import DataError
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -83,3 +85,42 @@ def test_natural_order_compares_digits_as_numbers() -> None:
 def test_the_arrays_of_clients_are_numbers(arrays: dict[str, object], message: str) -> None:
     with pytest.raises(DataError, match=message):
         Clients(("a", "b"), **{"data_sizes": np.array([1, 2]), **arrays})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("names", "row"),
+    [
+        (("client1", "client10", "client2"), 1),
+        (("a", "b10", "b9", "c"), 1),
+        (("client1", "client2", "client10"), None),  # an order that was chosen
+        (("client01", "client02", "client10"), None),
+        (("b", "a"), None),
+        ((1, 2, 10), None),
+        ((10, "c10", "c2"), None),
+    ],
+)
+def test_rows_that_may_be_read_for_other_clients_give_one_warning(
+    names: tuple[str | int, ...], row: int | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_of_text_order.cache_clear()
+    np.save(tmp_path / "who.npy", np.ones((len(names), 2), dtype=bool))
+    clients = Clients(names, np.ones(len(names), dtype=np.int64))
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            AvailabilityFile(path=tmp_path / "who.npy").check(clients, 2)
+    messages = [record.message for record in caplog.records]
+    assert len(messages) == (row is not None)
+    if row is not None:
+        assert messages[0].startswith(
+            f"row {row} of availability.path '{tmp_path}/who.npy' is read for client {names[row]!r}, since "
+        )
+
+
+def test_features_in_text_order_give_the_warning_unless_an_order_was_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_text_order.cache_clear()
+    x, ids = np.eye(3), ["c1", "c10", "c2"]
+    with caplog.at_level(logging.WARNING):
+        for order in ("natural", ["c1", "c10", "c2"], "sorted"):
+            assert not caplog.records
+            Federation.from_arrays(x, [0, 1, 0], client=ids, test=(x, [0, 1, 0]), client_features=x, client_order=order)
+    assert ["row 1 of client_features is read for client 'c10'" in record.message for record in caplog.records] == [True]

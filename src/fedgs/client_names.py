@@ -1,14 +1,18 @@
 """Client names: what may name a client, checked in one place for every way in."""
 
+import logging
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import cast
 
 import numpy as np
 
 from fedgs.errors import DataError
 
-__all__ = ["checked_names", "clean_name", "natural_key"]
+__all__ = ["checked_names", "clean_name", "natural_key", "warn_of_text_order"]
+
+_log = logging.getLogger("fedgs")
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 
@@ -68,6 +72,32 @@ def natural_key(name: str | int) -> tuple[tuple[str | int, ...], str]:
     text = str(name)
     pieces = re.split(r"([0-9]+)", text)  # text, digits, text, ...: equal positions have equal types
     return tuple(int(piece) if place % 2 else piece for place, piece in enumerate(pieces)), text
+
+
+@lru_cache(maxsize=64)
+def warn_of_text_order(names: tuple[str | int, ...], what: str) -> None:
+    """Log a warning, once, where the rows of a matrix are likely to be in another order than the clients.
+
+    That is where texts are sorted character by character and their numbers are not, as in client1, client10, client2.
+
+    Args:
+        names: the clients'.
+        what: the matrix.
+    """
+    if not all(isinstance(name, str) for name in names) or list(names) != sorted(names, key=str):
+        return
+    natural = sorted(names, key=natural_key)
+    row = next((row for row, (name, wanted) in enumerate(zip(names, natural, strict=True)) if name != wanted), None)
+    if row is not None:
+        _log.warning(
+            "row %d of %s is read for client %r, since names are in the order of their characters (%r stands in row %d); "
+            "Federation.from_arrays has client_order='natural'",
+            row,
+            what,
+            names[row],
+            natural[row],
+            names.index(natural[row]),
+        )
 
 
 def _is_text(text: str) -> bool:

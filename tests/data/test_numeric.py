@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from fedgs import Clients, Federation
-from fedgs.data import Part
+from fedgs.data import Iid, Labelled, Part, share_out
 from fedgs.data.numeric import as_examples, as_features, as_labels
 from fedgs.errors import DataError
 
 LARGEST = float(np.finfo(np.float32).max)
 OBJECTS = np.dtype(object)
+Y_OF_FOUR = np.array([0, 1, 0, 1])
 
 
 def objects(*rows: object) -> np.ndarray:
@@ -313,3 +314,44 @@ def test_a_federation_from_parts_is_held_to_the_same(part: str, x: list[object],
             validation=None,
             test=Part(parts["test"], y, np.array([0, 3])),
         )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"x": np.array([[1, None]] * 4, dtype=object)},
+            r"^x must hold numbers or booleans, got a missing value \(None\) in row 0",
+        ),
+        ({"x": [[1.0, 2], [1.0], [1.0, 2], [1.0, 2]]}, "^x must have rows of one shape"),
+        ({"x": np.full((4, 2), np.nan)}, "^x must be finite, got nan in row 0, column 0"),
+        ({"y": ["a", "b", "a", "b"]}, "^y: labels must be integers >= 0, .* got the text 'a' in row 0"),
+        ({"y": [0, 1, 0]}, "^x and y must have one length, got 4 and 3"),
+        ({"test": (np.eye(4, 2), [0, 0.5, 1, 1])}, "^test y: labels must be integers >= 0, .* got 0.5 in row 1"),
+        ({"test": np.eye(4, 2)}, r"^test must be a tuple \(x, y\), got ndarray"),
+        ({"test": (np.eye(4, 2), [0, 1])}, "^test: x and y must have one length, got 4 and 2"),
+        ({"num_labels": 1}, "^num_labels must be an integer above the largest label, which is 1, got 1"),
+        ({"num_labels": 2.5}, "^num_labels must be an integer above the largest label"),
+        ({"normalization": 255}, "^normalization must be a table"),
+    ],
+)
+def test_a_set_to_be_partitioned_is_held_to_the_same(changes: dict[str, object], message: str) -> None:
+    settings: dict[str, object] = {"x": np.eye(4, 2), "y": [0, 1, 0, 1], "test": (np.eye(4, 2), [0, 1, 0, 1]), "num_labels": 2}
+    with pytest.raises(DataError, match=message):
+        Labelled("mine", **{**settings, **changes})  # type: ignore[arg-type]
+
+
+def test_lists_can_be_partitioned_and_types_are_kept() -> None:
+    rows, labels = [[1, 2], [3, 4], [5, 6], [7, 8]], [0.0, 1.0, 0.0, 1.0]
+    federation = share_out(Labelled("mine", rows, labels, (rows, labels), num_labels=2), Iid(), 2)  # type: ignore[arg-type]
+    assert federation.train.x.dtype == np.int64
+    assert federation.train.y.dtype == np.int64
+    wide = Labelled("mine", np.eye(4), Y_OF_FOUR, (np.eye(4), Y_OF_FOUR), num_labels=2)
+    assert wide.x.dtype == np.float64  # not narrowed: the fingerprints of such federations stay what they were
+
+
+@pytest.mark.parametrize("num_labels", [0, 2.5, True, "2", None])
+def test_a_federation_has_a_whole_number_of_labels(num_labels: object) -> None:
+    part = Part(np.eye(2), np.zeros(2, dtype=np.int64), np.array([0, 2]))
+    with pytest.raises(DataError, match="num_labels must be an integer >= 1, got "):
+        Federation("parts", Clients(("a",), np.array([2])), num_labels, part, None, part)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator
 
 from fedgs.arrays import AnyArray, BoolArray, FloatArray
 from fedgs.availability.base import Availability
+from fedgs.client_names import warn_of_text_order
 from fedgs.clients import Clients
 from fedgs.errors import ConfigError, DataError
 from fedgs.registry import register
@@ -47,6 +48,7 @@ class AvailabilityFile(Availability):
     def check(self, clients: Clients, rounds: int) -> None:
         """As every mode, and: one row a client, at least one column a round."""
         columns = self._rows_of(clients).shape[1]
+        warn_of_text_order(clients.names, f"availability.path {self.path!r}")
         if rounds > columns:
             raise ConfigError(
                 f"training.rounds must be at most {columns}, the number of columns of availability.path {self.path!r}, "

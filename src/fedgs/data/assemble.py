@@ -7,7 +7,10 @@ import numpy as np
 
 from fedgs.arrays import AnyArray, IntArray, frozen, read_only
 from fedgs.clients import Clients
+from fedgs.data.classes import class_count
 from fedgs.data.federation import Federation, Normalization, Part
+from fedgs.data.normalization import as_normalization
+from fedgs.data.numeric import as_labels, as_numbers
 from fedgs.data.partition import NO_COLUMNS, Assignment, Partition
 from fedgs.errors import DataError
 from fedgs.registry import table
@@ -22,10 +25,13 @@ class Labelled:
 
     Attributes:
         name: for headings and tables.
-        x, y: (n, ...) training examples and (n,) int64 labels 0..C-1.
+        x, y: (n, ...) training examples and (n,) labels 0..C-1, which are held as int64.
         test: (x, y) of the server's test set.
         num_labels: C.
         normalization: how stored examples become inputs; None: as they are.
+
+    Raises:
+        DataError: the same refusals as those of `Federation.from_arrays`.
     """
 
     name: str
@@ -34,6 +40,19 @@ class Labelled:
     test: tuple[AnyArray, IntArray]
     num_labels: int
     normalization: Normalization | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.test, tuple | list) or len(self.test) != 2:
+            raise DataError(f"test must be a tuple (x, y), got {type(self.test).__name__}")
+        x, y = as_numbers(self.x, "x"), as_labels(self.y, "y")
+        test_x, test_y = as_numbers(self.test[0], "test x"), as_labels(self.test[1], "test y")
+        for where, examples, labels in (("", x, y), ("test: ", test_x, test_y)):
+            if len(examples) != len(labels):
+                raise DataError(f"{where}x and y must have one length, got {len(examples)} and {len(labels)}")
+        num_labels = class_count([y, test_y], self.num_labels, clients=1, setting="num_labels")
+        checked = (x, y, (test_x, test_y), num_labels, as_normalization(self.normalization))
+        for name, value in zip(("x", "y", "test", "num_labels", "normalization"), checked, strict=True):
+            object.__setattr__(self, name, value)
 
 
 def share_out(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedgs.arrays import AnyArray, IntArray, frozen, private
+from fedgs.client_names import warn_of_text_order
 from fedgs.clients import Clients
 from fedgs.data.classes import class_count, given_classes
 from fedgs.data.normalization import Normalization, as_normalization, check_bytes, warn_of_pixels
@@ -90,6 +91,8 @@ class Federation:
             raise DataError("the training part's offsets do not fit the clients' data sizes")
         if self.validation is not None and len(self.validation.offsets) != count + 1:
             raise DataError(f"the validation part must have {count + 1} offsets, got {len(self.validation.offsets)}")
+        if isinstance(self.num_labels, bool) or not isinstance(self.num_labels, int | np.integer) or self.num_labels < 1:
+            raise DataError(f"num_labels must be an integer >= 1, got {self.num_labels!r}")
         if not isinstance(self.normalization, Normalization | None):
             raise DataError(f"normalization must be a Normalization or None, got {self.normalization!r}")
         for label, part in self._parts():
@@ -205,6 +208,8 @@ class Federation:
         all_labels = [labels, test_labels, *([] if held_out is None else [held_out[1]])]
         num_labels = class_count(all_labels, classes, clients=len(names))
         train = _grouped(examples, labels, owner, len(names))
+        if client_features is not None and isinstance(client_order, str) and client_order == "sorted":
+            warn_of_text_order(names, "client_features")
         scaling = as_normalization(normalization)
         if scaling is None:
             warn_of_pixels(train.x, name)
