@@ -1,7 +1,9 @@
 """User code cannot change what runs share: every array that it sees is read-only, or a copy of its own."""
 
+import copy
 import dataclasses
 import json
+import pickle
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -137,6 +139,14 @@ def test_arrays_of_a_stored_federation_cannot_be_written_to(toy_federation: Fede
     opened = open_folder(to_folder(toy_federation, tmp_path / "folder"))
     assert_closed({"npz": File(path=str(stored)).load(), "folder": opened, "drawn": Synthetic(clients=2).load()})
     assert opened.fingerprint == toy_federation.fingerprint
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_arrays_of_a_copied_federation_cannot_be_written_to(toy_federation: Federation, copied: Callable[[Any], Any]) -> None:
+    before = toy_federation.fingerprint
+    other = copied(toy_federation)
+    assert_closed({"copy": other})
+    assert dataclasses.replace(other).fingerprint == before
 
 
 # Each writes to one thing that it is handed.

@@ -87,6 +87,10 @@ class Clients:
             columns = "none" if self.label_counts is None else self.label_counts.shape[1]
             raise DataError(f"classes must be the number of columns of label_counts, which is {columns}, got {self.classes!r}")
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """After a deep copy or from a pickle, whose arrays could be written to."""
+        self.__dict__.update({name: frozen(value) if isinstance(value, np.ndarray) else value for name, value in state.items()})
+
     def __len__(self) -> int:
         return len(self.names)
 

@@ -44,6 +44,10 @@ class Part:
             if array is not None:
                 object.__setattr__(self, name, private(array if isinstance(array, np.ndarray) else np.asarray(array)))
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """After a deep copy or from a pickle, whose arrays could be written to."""
+        self.__dict__.update({name: frozen(value) if isinstance(value, np.ndarray) else value for name, value in state.items()})
+
     def __len__(self) -> int:
         return len(self.y)
 
