@@ -65,7 +65,7 @@ def test_rounds_are_counted_over_a_restart(world: Any, caplog: Any, tmp_path: An
     caplog.clear()
     again.start(world(SITES), model, num_rounds=7)
     ours = lines(caplog, "fedgs.flower")
-    assert "going on after 3 rounds: Flower's ROUND 1/7 is round 4" in ours
+    assert "continuing after 3 rounds: Flower's ROUND 1/7 is round 4" in ours
     assert any(line.startswith("round 4 of 10 (record 3): uniform selects") for line in ours)
 
 

@@ -96,7 +96,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         self._records = DeploymentRecords(own.records, chosen, training={**size, **own.limits(), **aggregation}, seed=own.seed)
         self._metrics: dict[int, dict[str, Any]] = {}
         self._now = InFlight()
-        self._idle = 0  # rounds in a row without a usable reply
+        self._idle = 0  # rounds in a row that were given up
         self._journal = Journal()
         self._evaluation = ClientEvaluation(
             self._inner, self._selector, self._journal, timeout=min(own.evaluate_timeout, own.reply_timeout)
@@ -141,7 +141,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
 
         Raises:
             OutputError: `records` or `state` holds something that is not of this deployment; nothing has been written.
-            RunError: `max_idle_rounds` rounds in a row brought no usable reply, or two live nodes have one client key; records
+            RunError: `max_idle_rounds` rounds in a row were given up, or two live nodes have one client key; records
                 and state have been written.
         """
         before, own = self.round, self._settings
@@ -161,7 +161,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         with self._journal.heard():
             self._open(initial_arrays, rounds=before + num_rounds)
             if before:
-                _logger.info("going on after %d rounds: Flower's ROUND 1/%d is round %d", before, num_rounds, before + 1)
+                _logger.info("continuing after %d rounds: Flower's ROUND 1/%d is round %d", before, num_rounds, before + 1)
             try:
                 result = super().start(
                     asking, initial_arrays, num_rounds, self._reply_timeout, train_config, evaluate_config, observed
@@ -173,7 +173,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
                 raise
             if self._idle:
                 useful = self.round - self._idle
-                _logger.warning("the last %d round(s) brought no usable reply; the model is that of round %d", self._idle, useful)
+                _logger.warning("the last %d round(s) were given up; the model is that of round %d", self._idle, useful)
         if not result.arrays:
             result.arrays = initial_arrays
         self._records.add(Record(round=self.round, **self._metrics.get(self.round, {})), None, self._journal.taken())
@@ -250,7 +250,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         if self._idle and self._idle == self._settings.max_idle_rounds:
             kept = "save_state keeps the model" if self._settings.state is None else "load_state continues after them"
             raise RunError(
-                f"the last {self._idle} rounds brought no usable reply (max_idle_rounds = {self._settings.max_idle_rounds}), the "
+                f"the last {self._idle} rounds were given up (max_idle_rounds = {self._settings.max_idle_rounds}), the "
                 f"last of them: {now.why}; {self.round} rounds are done, and {kept}"
             )
         return arrays, metrics
