@@ -104,7 +104,7 @@ def test_something_else_is_refused(normalization: object) -> None:
 def test_images_of_bytes_need_a_normalization_and_one_of_1_0_1_leaves_them(shape: tuple[int, ...]) -> None:
     x = np.resize(IMAGES, shape)
     with pytest.raises(
-        DataError, match="need a normalization, such as scale 255, .* scale 1, mean 0 and sd 1 leave them as they are"
+        DataError, match="must have a normalization, such as scale 255, .* scale 1, mean 0 and sd 1 leave them as they are"
     ):
         made(x)
     federation = made(x, Normalization(1.0, (0.0,), (1.0,)))
@@ -152,7 +152,7 @@ def test_other_pixels_give_one_line_in_the_log(x: np.ndarray, warned: bool, capl
 
 
 def test_a_partitioned_set_is_held_to_the_same() -> None:
-    with pytest.raises(DataError, match="need a normalization"):
+    with pytest.raises(DataError, match="must have a normalization"):
         share_out(Labelled("mine", IMAGES, Y, (IMAGES, Y), num_labels=2), Iid(), 2)
 
 
@@ -169,7 +169,7 @@ SETTING = {"scale": 255.0, "mean": [0.4, 0.5, 0.6], "sd": [0.1, 0.2, 0.3]}
 
 
 def test_a_file_takes_a_normalization_from_a_configuration(path: Path) -> None:
-    with pytest.raises(DataError, match="need a normalization"):
+    with pytest.raises(DataError, match="must have a normalization"):
         File(path=str(path)).load()
     data = build("data", {"name": "file", "path": str(path), "normalization": SETTING})
     assert isinstance(data, File)

@@ -216,7 +216,8 @@ class Federation:
             warn_of_text_order(names, "client_features")
         scaling = as_normalization(normalization)
         if scaling is None:
-            warn_of_pixels(train.x, name)
+            check_bytes(examples, "x")
+            warn_of_pixels(examples, name)
         return Federation(
             name,
             Clients(

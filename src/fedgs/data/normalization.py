@@ -14,7 +14,7 @@ from fedgs.errors import DataError
 
 __all__ = ["Normalization", "NormalizationSetting", "as_normalization", "check_bytes", "chosen_normalization", "warn_of_pixels"]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("fedgs")
 _LARGEST_SMALL = 15  # bytes up to here may be small integers; images go further
 _HOW = "scale 255, mean 0.5 and sd 0.5"
 
@@ -153,8 +153,8 @@ def check_bytes(x: AnyArray, where: str) -> None:
         largest = int(x[start : start + 1024].max(initial=0))
         if largest > _LARGEST_SMALL:
             raise DataError(
-                f"{where} of type uint8 and shape {x.shape[1:]} need a normalization, such as {_HOW}, got none and values up to "
-                f"{largest}; scale 1, mean 0 and sd 1 leave them as they are"
+                f"{where} of type uint8 and shape {x.shape[1:]} must have a normalization, such as {_HOW}, got none and "
+                f"values up to {largest}; scale 1, mean 0 and sd 1 leave them as they are"
             )
 
 
