@@ -51,6 +51,13 @@ def test_impossible_settings_are_refused_when_they_are_made(settings: tuple[obje
         Normalization(*settings)  # type: ignore[arg-type]
 
 
+def test_examples_can_be_scaled_alone() -> None:
+    assert Normalization(255.0) == Normalization(255.0, (0.0,), (1.0,))
+    assert Normalization(255.0).apply(np.full((1, 1, 1), 51, dtype=np.uint8)).tolist() == [[[np.float32(0.2)]]]
+    data = build("data", {"name": "file", "path": "a.npz", "normalization": {"scale": 255.0}})
+    assert data.normalization == Normalization(255.0)  # type: ignore[attr-defined]
+
+
 def test_numbers_lists_and_arrays_are_the_same_setting() -> None:
     forms = [(0.5, 0.25), ([0.5], [0.25]), (np.array([0.5]), np.array([0.25])), (np.float64(0.5), (np.float64(0.25),))]
     assert {Normalization(255.0, *form) for form in forms} == {Normalization(255.0, (0.5,), (0.25,))}  # type: ignore[arg-type]
@@ -188,7 +195,10 @@ def test_no_normalization_leaves_no_trace_in_a_configuration() -> None:
         assert not {"normalization", "classes"} & set(table(data))
 
 
-@pytest.mark.parametrize("setting", [{"mean": [0.5]}, {"scale": 0.0, "mean": 0.5, "sd": 0.5}, 3, "a", {"mean": 0.5, "sd": 0.0}])
+@pytest.mark.parametrize(
+    "setting",
+    [{"means": [0.5]}, {}, {"mean": [0.5, 0.5]}, {"scale": 0.0, "mean": 0.5, "sd": 0.5}, 3, "a", {"mean": 0.5, "sd": 0.0}],
+)
 def test_a_bad_setting_is_a_user_error_before_anything_is_read(setting: object) -> None:
     with pytest.raises(UserError, match=r"^normalization"):
         build("data", {"name": "file", "path": "nowhere.npz", "normalization": setting})

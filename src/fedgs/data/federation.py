@@ -212,6 +212,9 @@ class Federation:
         all_labels = [labels, test_labels, *([] if held_out is None else [held_out[1]])]
         num_labels = class_count(all_labels, classes, clients=len(names))
         train = _grouped(examples, labels, owner, len(names))
+        features = None if client_features is None else as_features(client_features, "client_features")
+        if features is not None and len(features) != len(names):
+            raise DataError(f"client_features must have {len(names)} rows, one for each client, got {len(features)}")
         if client_features is not None and isinstance(client_order, str) and client_order == "sorted":
             warn_of_text_order(names, "client_features")
         scaling = as_normalization(normalization)
@@ -224,7 +227,7 @@ class Federation:
                 names=names,
                 data_sizes=np.diff(train.offsets),
                 label_counts=train.label_counts(num_labels),
-                features=None if client_features is None else as_features(client_features, "client_features"),
+                features=features,
                 classes=given_classes(all_labels, classes),
             ),
             num_labels,
