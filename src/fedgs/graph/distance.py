@@ -82,10 +82,10 @@ def graph_distance(paths: FloatMatrix, *, normalize: bool = True) -> FloatMatrix
         distance = np.where(finite, 0.0, 1.0) if not finite.all() else np.ones_like(paths)
         np.fill_diagonal(distance, 0.0)
         return np.asarray(distance, dtype=np.float64)
-    distance: FloatMatrix = np.where(finite, paths, largest)
+    filled: FloatMatrix = np.where(finite, paths, largest)
     if normalize:
-        distance /= largest
-    return distance
+        filled /= largest
+    return filled
 
 
 def check_lengths(lengths: FloatMatrix, name: str) -> None:
