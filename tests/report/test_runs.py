@@ -177,6 +177,13 @@ def test_a_copy_of_a_run_counts_once(tmp_path):
     assert problems == [f"copy: left out, the same run as {folder.path.name}"]
 
 
+def test_a_folder_may_be_named_by_a_text_and_nothing_else(tmp_path):
+    folders.write_run(tmp_path, "uniform", 0)
+    assert [run.label for run in read_runs(str(tmp_path))[0]] == ["uniform"]
+    with pytest.raises(OutputError, match="read_runs takes a folder such as 'fedgs-runs'; got None"):
+        read_runs(None)
+
+
 @pytest.mark.parametrize("make", [lambda path: path / "absent", lambda path: path])
 def test_a_folder_without_runs_is_refused(tmp_path, make):
     with pytest.raises(OutputError, match=r"is not a folder|holds no run that can be read"):

@@ -48,7 +48,7 @@ def client_graph(
             raise ConfigError("client_graph takes a round only with a run; give available and cohort with a drawing")
         network = drawn
     else:
-        run = as_run(drawn, "client_graph")
+        run = as_run(drawn, "client_graph", what="one run of fedgs, or a drawing of fedgs.report.network.network")
         network, label_counts = _network(run), _counts(run, label_counts)
         if round is not None:
             available, cohort = _members(run, round)

@@ -29,6 +29,8 @@ def read_runs(folder: str | os.PathLike[str]) -> tuple[list[Run], list[str]]:
     Raises:
         OutputError: there is no such folder, or it holds no run that can be read.
     """
+    if not isinstance(folder, str | os.PathLike):
+        raise OutputError(f"read_runs takes a folder such as 'fedgs-runs'; got {folder!r}")
     folder = Path(folder)
     if not folder.is_dir():
         raise OutputError(f"{folder} is not a folder; give the output folder of a run")

@@ -18,12 +18,17 @@ __all__ = ["as_label_counts", "as_matrix", "as_run", "as_runs", "group_titles", 
 _log = logging.getLogger("fedgs")
 
 
-def as_runs(given: object, function: str) -> list[Run]:
+_RUNS = "runs, such as the list that read_runs gives"
+_ONE_RUN = "one run, such as the first of those that read_runs gives"
+
+
+def as_runs(given: object, function: str, *, what: str = _RUNS) -> list[Run]:
     """The runs of a list, of `fedgs.compare`'s results, or a single one; labelled, one of each group, label and replicate.
 
     Args:
         given: what a user handed over.
         function: whose name errors begin with.
+        what: what it takes, in words.
 
     Raises:
         ConfigError: it is something else, or empty.
@@ -34,7 +39,7 @@ def as_runs(given: object, function: str) -> list[Run]:
     inner = getattr(given, "runs", given)  # what `compare` returns
     runs = [inner] if isinstance(inner, Run) else list(inner) if isinstance(inner, Iterable) else None
     if runs is None or not all(isinstance(run, Run) for run in runs):
-        raise ConfigError(f"{function} takes runs, such as the list that read_runs gives; got {told(given)}")
+        raise ConfigError(f"{function} takes {what}; got {told(given)}")
     if not runs:
         raise ConfigError(f"{function} takes at least one run; got none")
     kept, left_out = latest(runs if all(run.label for run in runs) else labelled(runs))
@@ -43,13 +48,13 @@ def as_runs(given: object, function: str) -> list[Run]:
     return kept
 
 
-def as_run(given: object, function: str) -> Run:
+def as_run(given: object, function: str, *, what: str = _ONE_RUN) -> Run:
     """One run, alone or as the only one of a list.
 
     Raises:
         ConfigError: it is no run, or there are several.
     """
-    runs = as_runs(given, function)
+    runs = as_runs(given, function, what=what)
     if len(runs) > 1:
         raise ConfigError(f"{function} takes one run, such as runs[0]; got {counted(len(runs), 'run')}")
     return runs[0]
@@ -69,7 +74,7 @@ def as_label_counts(given: object, function: str) -> IntArray:
         return clients.label_counts
     if _is_array_like(given):
         return as_matrix(given, function, "(N, C) training examples by client and label", low=0)
-    runs = as_runs(given, function)
+    runs = as_runs(given, function, what="a run, clients with label counts, or (N, C) label counts")
     found = [_known_counts(run) for run in runs]
     if any(not np.array_equal(found[0], other) for other in found[1:]):
         several = f"these {len(runs)} runs have different clients"
