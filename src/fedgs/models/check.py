@@ -7,7 +7,7 @@ import numpy as np
 from fedgs.errors import ConfigError
 from fedgs.models.base import Model, need_torch
 from fedgs.models.fresh import difference, fresh_module
-from fedgs.rng import seeded
+from fedgs.rng import kept_generators, seed_generators
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -28,7 +28,8 @@ def check_model(model: Model, federation: "Federation") -> None:
 
     Raises:
         ConfigError: it is not an `nn.Module`, has nothing to train, has other first parameters when it is built again or cannot
-            take the examples, or its output is not (b, C) finite floating-point logits; the message has the shapes.
+            take the examples, its output is not (b, C) finite floating-point logits (the message has the shapes), or differs
+            between two evaluations.
         MissingExtraError: PyTorch is not installed.
 
     >>> from fedgs.data import Synthetic
@@ -40,9 +41,9 @@ def check_model(model: Model, federation: "Federation") -> None:
 
     module = _built(model, federation)
     x = _two_examples(federation)
-    with seeded(0, "check"), torch.no_grad():
+    with kept_generators(), torch.no_grad():
         try:
-            logits = module.eval()(x)
+            logits, again = (_evaluated(module, x) for _ in range(2))
         except Exception as error:
             raise ConfigError(
                 f"model {model_title(model)} cannot take examples of shape {federation.example_shape} "
@@ -60,6 +61,19 @@ def check_model(model: Model, federation: "Federation") -> None:
         raise ConfigError(
             f"model {model_title(model)} must return finite floating-point logits, got {logits.dtype} with NaN or inf"
         )
+
+    if not torch.allclose(logits, again, rtol=1e-3, atol=1e-4):
+        raise ConfigError(
+            f"model {model_title(model)} must return the same logits when it is evaluated twice with the same seeds; draw random "
+            "numbers from the global generators of PyTorch, NumPy or `random`, which are seeded, and not from one of its own"
+        )
+
+
+def _evaluated(module: "nn.Module", x: "Tensor") -> "Tensor":
+    """The logits in evaluation mode, with the global generators freshly seeded."""
+    seed_generators(0, "check")
+    logits: Tensor = module.eval()(x.clone())
+    return logits
 
 
 def _built(model: Model, federation: "Federation") -> "nn.Module":

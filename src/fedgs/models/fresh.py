@@ -4,6 +4,7 @@ import contextlib
 import copy
 from typing import TYPE_CHECKING, Any
 
+from fedgs.errors import ConfigError
 from fedgs.models.base import Model, need_torch
 from fedgs.rng import seeded
 
@@ -22,21 +23,44 @@ def fresh_module(model: Model, example_shape: tuple[int, ...], num_labels: int, 
         model: any variant, a user's function included.
         example_shape, num_labels: as for `Model.build`.
         seed: the experiment's, >= 0.
+
+    Raises:
+        ConfigError: layers that take their sizes from the first examples, such as `nn.LazyLinear`, do not fit the examples.
     """
     need_torch()
     import torch
 
     started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     with seeded(seed, "init"):
-        built: Any = model.build(example_shape, num_labels)
+        built = _built(model, example_shape, num_labels)
     if torch.cuda.is_initialized() and not started:  # type: ignore[no-untyped-call]
         # The model has started CUDA, whose generators can be seeded only now.
         with seeded(seed, "init"):
-            built = model.build(example_shape, num_labels)
+            built = _built(model, example_shape, num_labels)
     if isinstance(built, torch.nn.Module):
         with contextlib.suppress(Exception):  # some tensors cannot be copied
             return copy.deepcopy(built)
     return built
+
+
+def _built(model: Model, example_shape: tuple[int, ...], num_labels: int) -> Any:
+    """What the model builds; lazy layers get their sizes and first parameters from two examples of zeros."""
+    import torch
+    from torch.nn.parameter import is_lazy
+
+    built: Any = model.build(example_shape, num_labels)
+    if not isinstance(built, torch.nn.Module) or not any(map(is_lazy, [*built.parameters(), *built.buffers()])):
+        return built
+    training = built.training
+    try:
+        with torch.no_grad():
+            built.eval()(torch.zeros(2, *example_shape))
+    except Exception as error:
+        raise ConfigError(
+            f"model {model.name!r} has layers that take their sizes from the first examples, and cannot take examples of shape "
+            f"{example_shape}: {error}"
+        ) from error
+    return built.train(training)
 
 
 def difference(first: "nn.Module", second: "nn.Module") -> str | None:
