@@ -1,13 +1,14 @@
 """What many tests share."""
 
 import os
+import sys
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
-from fedgs import compiling
+from fedgs import compiling, registry
 from fedgs.data import Federation
 
 settings.register_profile("same_every_time", derandomize=True, deadline=None)
@@ -48,6 +49,20 @@ def make_federation(
 def toy_federation() -> Federation:
     """Six clients named site-0 to site-5."""
     return make_federation()
+
+
+@pytest.fixture(autouse=True)
+def plugins_are_forgotten() -> Iterator[None]:
+    """What plug-in files of a test registered is taken back after it: other tests load files with the same names."""
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+    registry._plugins.clear()
+    for variants in registry._variants.values():
+        for name in [name for name, cls in variants.items() if cls.__module__.startswith("fedgs_plugin_")]:
+            del variants[name]
+    for name in [name for name in sys.modules if name.startswith("fedgs_plugin_")]:
+        del sys.modules[name]
 
 
 @pytest.fixture

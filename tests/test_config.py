@@ -1,7 +1,8 @@
 import pytest
 
-from fedgs.config import Config, Training, cohort_limit, fingerprint
+from fedgs.config import Config, Training, cohort_limit
 from fedgs.errors import ConfigError
+from fedgs.fingerprint import fingerprint
 
 
 def config(**settings: object) -> Config:

@@ -8,8 +8,8 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "fedgs"
 LAYERS = [
-    ["arrays", "plurals", "collector", "machine", "errors", "compiling", "rng", "registry"],
-    ["client_names", "clients", "requests", "records", "config"],
+    ["arrays", "plurals", "collector", "machine", "errors", "compiling", "rng", "identity", "plugins", "registry"],
+    ["client_names", "clients", "requests", "records", "config", "fingerprint"],
     ["graph", "solver", "secure", "availability"],
     ["data", "models"],
     ["metrics", "weights", "aggregation", "local", "sampling", "features"],

@@ -16,11 +16,11 @@ def loaded_after(statement: str) -> dict[str, object]:
 
 def test_public_names_are_these() -> None:
     assert sorted(fedgs.__all__) == [
-        "AvailabilityFile", "CIFAR10", "CifarCNN", "Clients", "FashionCNN", "FashionMNIST", "FedGS",
-        "Federation", "File", "Graph", "Ideal", "LabelCycle", "LargeLabelsFirst", "Leaf", "LessDataFirst",
-        "LogNormal", "LogisticRegression", "MD", "MoreDataFirst", "Normalization", "PowerOfChoice", "Sampler",
-        "Selection", "SineLogNormal", "Synthetic", "Training", "Uniform", "View", "__version__", "compare",
-        "model", "sampler", "select",
+        "Availability", "AvailabilityFile", "CIFAR10", "CifarCNN", "Clients", "Data", "FashionCNN", "FashionMNIST",
+        "FedGS", "Federation", "File", "Graph", "Ideal", "LabelCycle", "LargeLabelsFirst", "Leaf", "LessDataFirst",
+        "LogNormal", "LogisticRegression", "MD", "Memory", "Model", "MoreDataFirst", "Normalization", "Outcome",
+        "PowerOfChoice", "Sampler", "Selection", "SineLogNormal", "Synthetic", "Training", "Uniform", "View", "Wish",
+        "__version__", "compare", "model", "register", "sampler", "select",
     ]  # fmt: skip
 
 

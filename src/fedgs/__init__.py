@@ -7,10 +7,12 @@ __version__ = "0.1.0"
 
 # Public name -> the module that defines it; loaded when first used, so that importing the package is quick.
 _PUBLIC = {
+    "Availability": "fedgs.availability",
     "AvailabilityFile": "fedgs.availability",
     "CIFAR10": "fedgs.data",
     "CifarCNN": "fedgs.models",
     "Clients": "fedgs.clients",
+    "Data": "fedgs.data",
     "FashionCNN": "fedgs.models",
     "FashionMNIST": "fedgs.data",
     "FedGS": "fedgs.sampling",
@@ -25,8 +27,11 @@ _PUBLIC = {
     "LogNormal": "fedgs.availability",
     "LogisticRegression": "fedgs.models",
     "MD": "fedgs.sampling",
+    "Memory": "fedgs.clients",
+    "Model": "fedgs.models",
     "MoreDataFirst": "fedgs.availability",
     "Normalization": "fedgs.data",
+    "Outcome": "fedgs.clients",
     "PowerOfChoice": "fedgs.sampling",
     "Sampler": "fedgs.sampling",
     "Selection": "fedgs.clients",
@@ -35,8 +40,10 @@ _PUBLIC = {
     "Training": "fedgs.config",
     "Uniform": "fedgs.sampling",
     "View": "fedgs.clients",
+    "Wish": "fedgs.sampling",
     "compare": "fedgs.experiments.compare",
     "model": "fedgs.models",
+    "register": "fedgs.registry",
     "sampler": "fedgs.sampling",
     "select": "fedgs.solver",
 }

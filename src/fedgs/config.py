@@ -5,8 +5,6 @@ given default to what the data set's table in the paper says. How files, `--set`
 `experiments.grid`.
 """
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
@@ -14,11 +12,9 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_serializer, field_validator
 
 from fedgs.errors import ConfigError
-from fedgs.registry import Variant, build, source_digest, table
+from fedgs.registry import Variant, build, table
 
-__all__ = ["Config", "Evaluation", "Execution", "Training", "cohort_limit", "fingerprint"]
-
-FINGERPRINT_FORMAT = 6  # raise it when the same configuration starts to give other numbers
+__all__ = ["Config", "Evaluation", "Execution", "Training", "cohort_limit"]
 
 
 class Training(Variant):
@@ -180,39 +176,3 @@ def cohort_limit(training: Training, num_clients: int) -> int:
     if chosen > num_clients:
         raise ConfigError(f"training.cohort_limit must be at most {num_clients}, the number of clients; got {chosen}")
     return chosen
-
-
-def fingerprint(config: Config, *, data_fingerprint: str, limit: int) -> str:
-    """A run's identity, 16 hexadecimal digits: what changes its numbers, not how it is executed nor for how many rounds.
-
-    Args:
-        config: resolved.
-        data_fingerprint: hash of the federation's content.
-        limit: M, so that a proportion and the cohort limit it means are the same run.
-    """
-    tables = config.tables()
-    training = {k: v for k, v in tables["training"].items() if k not in ("rounds", "proportion", "cohort_limit")}
-    identity = {
-        "format": FINGERPRINT_FORMAT,
-        "data": data_fingerprint,
-        "training": {**training, "cohort_limit": limit},
-        **{key: tables.get(key) for key in ("availability", "method", "model", "evaluation", "seed")},
-        # The noise batch of functional similarities is drawn with the data's seed, also where the data do not depend on it.
-        "data_seed": getattr(config.data, "seed", None) if _similarity(config) == "functional" else None,
-        "sources": {
-            family: digest
-            for family in ("data", "availability", "method", "model")
-            if (part := getattr(config, family)) is not None and (digest := source_digest(part)) is not None
-        },
-        # A variant that reads a file of its own (an availability matrix, a graph) is known by what is in it.
-        "contents": {
-            family: digest
-            for family in ("availability", "method", "model")
-            if (digest := getattr(getattr(config, family), "content_digest", None)) is not None
-        },
-    }
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _similarity(config: Config) -> str | None:
-    return getattr(getattr(config.method, "graph", None), "similarity", None)

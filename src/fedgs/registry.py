@@ -7,10 +7,8 @@ group `fedgs.plugins`, or by handing the object itself over in Python.
 """
 
 import difflib
-import hashlib
 import importlib
 import importlib.metadata
-import importlib.util
 import inspect
 import re
 import sys
@@ -20,7 +18,8 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fedgs.errors import ConfigError, own_traceback
+from fedgs.errors import ConfigError
+from fedgs.plugins import import_file
 
 __all__ = [
     "Variant",
@@ -30,7 +29,6 @@ __all__ = [
     "nearest",
     "register",
     "sentence",
-    "source_digest",
     "table",
     "variant_class",
     "variant_names",
@@ -63,6 +61,11 @@ class Variant(BaseModel):
 
     family: ClassVar[str] = ""
     name: ClassVar[str] = ""
+
+    @property
+    def numerics(self) -> Mapping[str, int]:
+        """Versions of the package's numerical code that a run with this variant uses, beside those of the training."""
+        return {}
 
     def __init__(self, **settings: Any) -> None:
         try:
@@ -109,6 +112,9 @@ def check_name(name: object, *, decorator: str) -> None:
 
 def register(family: str, name: str) -> Callable[[type[V]], type[V]]:
     """Class decorator that registers a variant under `family` and `name`.
+
+    A class of the same name from the same file replaces the one that was registered before, as when a cell of a notebook is run
+    again or a sampler is made in a loop. Objects and decorated functions that were made before keep their own class.
 
     Raises:
         ConfigError: the name is no name (see `check_name`), stands for a preset, or is taken by a class from another file.
@@ -184,26 +190,13 @@ def build(family: str, value: Any) -> Variant:
 
 
 def load_plugin(path: Path) -> None:
-    """Import a plug-in file, so that what it registers can be named.
+    """Import a plug-in file, so that what it registers can be named; it can import the modules that lie beside it.
 
     Raises:
-        ConfigError: no such file, or it raised while being imported (its own part of the traceback is in the message).
+        ConfigError: see `fedgs.plugins.import_file`.
     """
-    if not path.is_file():
-        raise ConfigError(f"--plugin must be a Python file; there is no file {str(path)!r}")
-    name = f"fedgs_plugin_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"--plugin must be a Python file (.py); got {str(path)!r}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"--plugin {str(path)!r} raised {type(error).__name__}: {error}\n{own_traceback(error)}") from None
-    _plugins[name] = path.resolve()
+    name, file = import_file(path, _plugins)
+    _plugins[name] = file
 
 
 def loaded_plugins() -> dict[str, Path]:
@@ -227,16 +220,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     by_folded = {entry.casefold(): entry for entry in known}
     close = difflib.get_close_matches(str(name).casefold(), by_folded, n=1, cutoff=0.5)
     return f"; did you mean {by_folded[close[0]]!r}?" if close else ""
-
-
-def source_digest(variant: BaseModel) -> str | None:
-    """A hash of the file that defines a variant, or None for the package's own: part of a run's identity."""
-    source = getattr(variant, "defined_in", None) or _source_file(type(variant))
-    if type(variant).__module__.split(".")[0] == "fedgs" and getattr(variant, "defined_in", None) is None:
-        return None
-    if source is None or not Path(source).is_file():
-        return hashlib.sha256(type(variant).__qualname__.encode()).hexdigest()
-    return hashlib.sha256(Path(source).read_bytes()).hexdigest()
 
 
 def sentence(error: ValidationError, *, where: str, model: type[BaseModel] | None = None) -> str:

@@ -145,7 +145,6 @@ def test_a_registered_function_is_named_in_the_configuration() -> None:
 
     assert "registered_by_a_test" in variant_names("model")
     assert table(as_model("registered_by_a_test")) == {"name": "registered_by_a_test"}
-    assert as_model(tiny).defined_in == __file__
     check_model(as_model(tiny), federation((6,)))
 
 

@@ -28,7 +28,7 @@ class _Given(Data):
     """A federation that is already in memory."""
 
     name: ClassVar[str] = "arrays"
-    federation: Federation = Field(exclude=True)
+    federation: Federation = Field(exclude=True, repr=False)
 
     def load(self, data_dir: Path | None = None) -> Federation:
         return self.federation

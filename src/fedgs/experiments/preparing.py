@@ -3,7 +3,7 @@
 import datetime
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,20 @@ import numpy as np
 
 import fedgs
 from fedgs.availability import Attendance
-from fedgs.config import Config, cohort_limit, fingerprint
+from fedgs.config import Config, cohort_limit
 from fedgs.data.base import Data
 from fedgs.data.federation import Federation
-from fedgs.errors import ConfigError, DataError
-from fedgs.local import check_training, make_engine
+from fedgs.errors import ConfigError
+from fedgs.fingerprint import Identity, identity_of
+from fedgs.identity import Digest, Digester
+from fedgs.identity.sources import origin_of
+from fedgs.local import check_training, make_engine, numerics_by_rule
+from fedgs.local.parameters import build_module
 from fedgs.models import Model, as_model, check_model
 from fedgs.requests import Work
 from fedgs.simulation import Plan
 
-__all__ = ["Attendances", "Prepared", "load_federation", "make_plan", "prepare", "prepare_one", "run_tables"]
+__all__ = ["Attendances", "Known", "Prepared", "load_federation", "make_plan", "prepare", "prepare_one", "run_tables"]
 
 Attendances = dict[Any, Attendance]
 
@@ -33,12 +37,17 @@ class Prepared:
     Attributes:
         config: resolved, the model included.
         plan: what the loop needs.
-        fingerprint: identity, see `config.fingerprint`.
+        identity: what makes it another run than others.
     """
 
     config: Config
     plan: Plan
-    fingerprint: str
+    identity: Identity
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits for the identity."""
+        return self.identity.fingerprint
 
     @property
     def folder_name(self) -> str:
@@ -58,26 +67,20 @@ def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[
     """Load the data and check every configuration against it: what cannot run is refused before anything is written.
 
     Raises:
-        UserError: the first thing that is wrong, or more memory is needed than there is.
+        UserError: the first thing that is wrong.
     """
-    try:
-        return _prepared(configs, data_dir)
-    except MemoryError as error:
-        raise DataError(f"the runs cannot be prepared in the memory that this process may use: {error}") from None
-
-
-def _prepared(configs: Sequence[Config], data_dir: Path | None) -> list[Prepared]:
     prepared: list[Prepared] = []
-    checked: set[tuple[int, str]] = set()
-    trained: set[tuple[Any, ...]] = set()
-    loaded: dict[str, Federation] = {}
+    checked: set[Any] = set()
+    trained: set[Any] = set()
+    loaded: dict[Any, Federation] = {}
     shared: Attendances = {}
+    known = Known()
     for config in configs:
-        key = repr(config.data)
+        key = (type(config.data), id(getattr(config.data, "federation", None)), repr(config.data))
         if key not in loaded:
             loaded[key] = load_federation(config, data_dir)
-        one = prepare_one(config, loaded[key], shared)
-        shape_key = (id(loaded[key]), repr(one.config.model))
+        one = prepare_one(config, loaded[key], shared, known)
+        shape_key = (id(loaded[key]), type(one.config.model), repr(one.config.model))
         if shape_key not in checked:
             checked.add(shape_key)
             check_model(one.plan.work.model, loaded[key])
@@ -90,21 +93,41 @@ def _prepared(configs: Sequence[Config], data_dir: Path | None) -> list[Prepared
     return prepared
 
 
-def prepare_one(config: Config, federation: Federation, shared: Attendances | None = None) -> Prepared:
+@dataclass(frozen=True)
+class Known:
+    """What the runs of a study ask for once: digests, and how models are built."""
+
+    digester: Digester = field(default_factory=Digester)
+    starts: dict[Any, tuple[Any, Digest]] = field(default_factory=dict)
+
+
+def prepare_one(
+    config: Config, federation: Federation, shared: Attendances | None = None, known: Known | None = None
+) -> Prepared:
     """One configuration, checked against its federation and this machine.
 
     Args:
         config: what to carry out.
         federation: the one that `config.data` stands for.
         shared: the attendances of the study's other runs: runs that meet the same clients draw them once.
+        known: what the study's other runs have found out already.
     """
+    known = Known() if known is None else known
     if len(federation.test) == 0:
         raise ConfigError(f"the server's test set must hold at least one example; {federation.name} has none")
     model = as_model(config.model) if config.model is not None else _default_model(config.data, federation)
     config = config.model_copy(update={"model": model})
     plan = make_plan(config, federation, shared)
     make_engine(config.execution.engine, config.execution.device, plan.work)  # refuses what this machine cannot do
-    return Prepared(config, plan, fingerprint(config, data_fingerprint=federation.fingerprint, limit=plan.cohort_limit))
+    identity = identity_of(
+        config,
+        data_fingerprint=federation.fingerprint,
+        limit=plan.cohort_limit,
+        numerics=numerics_by_rule(plan.work),
+        start=_start_of(model, federation, known),
+        digester=known.digester,
+    )
+    return Prepared(config, plan, identity)
 
 
 def make_plan(config: Config, federation: Federation, shared: Attendances | None = None) -> Plan:
@@ -125,6 +148,22 @@ def make_plan(config: Config, federation: Federation, shared: Attendances | None
         seed=config.seed,
         data_seed=getattr(config.data, "seed", 0),
     )
+
+
+def _start_of(model: Model, federation: Federation, known: Known) -> Digest | None:
+    """What a user's model builds for seed 0: structure, code and first parameters; None for the package's models."""
+    function = getattr(model, "function", None)
+    if origin_of(type(model).__module__) == "fedgs" and function is None:
+        return None
+    thing = model if function is None else function
+    key = (id(thing), id(federation))
+    if key not in known.starts:
+        modules = [build_module(model, federation) for _ in range(2)]
+        first, second = (Digester().of(module) for module in modules)
+        if first.value != second.value:
+            first = Digest(first.value, (*first.unknown, "a module that differs from build to build"))
+        known.starts[key] = ((thing, federation), first)
+    return known.starts[key][1]
 
 
 def _attendance(config: Config, federation: Federation, shared: Attendances | None) -> Attendance:
@@ -152,6 +191,7 @@ def run_tables(prepared: Prepared, *, engine: str, reason: str) -> dict[str, Any
         **prepared.config.tables(),
         "run": {
             "fingerprint": prepared.fingerprint,
+            "identity": dict(prepared.identity.parts),
             "cohort_limit": prepared.plan.cohort_limit,
             "num_clients": len(federation),
             "num_labels": federation.num_labels,

@@ -117,25 +117,20 @@ class DeploymentRecords:
             return 0
         return sum(record.cohort is not None for record in self._folder.records())
 
-    def begin(self, round: int, run_id: str, *, rounds: int) -> float | None:
-        """Start a folder, or continue in it: lines of rounds from `round` on are cut off, since they are redone.
+    def begin(self, round: int, run_id: str, *, rounds: int) -> None:
+        """Start a folder, or go on in it: lines of rounds from `round` on are cut off, since they are redone.
 
         Args:
             round: t, see `check`, which is called first.
             run_id: of the deployment's state.
             rounds: T, the number of rounds when this start is over.
-
-        Returns:
-            The validation loss of theta^t, if the clients had evaluated it before; it is not evaluated again.
         """
         self._config["training"] = {**self._config["training"], "rounds": rounds}
         if run_id:
             self._config["run"]["fingerprint"] = run_id
         if self._folder is None:
-            return None
-        found = [record.valid_loss for record in self._folder.records() if record.round == round]
-        valid_loss = found[0] if found else None
-        sizes = {name: self._size_before(name, round, evaluated=valid_loss is not None) for name in _LINES}
+            return
+        sizes = {name: self._size_before(name, round) for name in _LINES}
         self._folder.path.mkdir(parents=True, exist_ok=True)
         again = self._rounds_written() - round
         if again > 0:
@@ -144,7 +139,6 @@ class DeploymentRecords:
         self._folder.write_failure(None)
         for name, size in sizes.items():
             self._folder.truncate(name, size)
-        return valid_loss
 
     def add(self, record: Record, seconds: Mapping[str, float] | None, events: Sequence[Event]) -> None:
         """Append one round."""
@@ -187,8 +181,7 @@ class DeploymentRecords:
             self._folder.create(self._config, clients, memory)
             self._written = kept
 
-    def _size_before(self, name: str, round: int, *, evaluated: bool = False) -> int:
-        """Bytes of the lines before a round, with the events of the evaluation of its model where that is kept."""
+    def _size_before(self, name: str, round: int) -> int:
         assert self._folder is not None
         path = self._folder.path / name
         size = 0
@@ -197,11 +190,9 @@ class DeploymentRecords:
                 if not line.endswith(b"\n"):
                     break
                 try:
-                    entry = json.loads(line)
-                    kept = entry["round"] == round and entry.get("request") == "evaluate" and evaluated
-                    if entry["round"] >= round and not kept:
+                    if json.loads(line)["round"] >= round:
                         break
-                except (ValueError, KeyError, TypeError, AttributeError):
+                except (ValueError, KeyError, TypeError):
                     raise OutputError(f"{path} holds a line that is no {name} of a deployment: {line[:60]!r}") from None
                 size += len(line)
         return size

@@ -14,7 +14,7 @@ from fedgs.local.examples import tensor_of
 from fedgs.local.threads import in_threads
 from fedgs.requests import Split, Work
 
-__all__ = ["NUMERICS", "LinearProgram", "is_linear", "suits_kernels"]
+__all__ = ["NUMERICS", "LinearProgram", "is_linear", "suits_kernels", "takes_kernels"]
 
 NUMERICS = 1
 """Version of the numbers that the compiled program for linear models computes, part of a run's identity.
@@ -39,9 +39,14 @@ def is_linear(module: nn.Module) -> bool:
 
 def suits_kernels(work: Work, module: nn.Module) -> bool:
     """Whether the compiled kernels can do this work: logistic regression in float32 on float32 examples taken as they are."""
+    return takes_kernels(work) and is_linear(module)
+
+
+def takes_kernels(work: Work) -> bool:
+    """Whether the compiled kernels can take these examples in this precision, were the model linear."""
     federation = work.federation
     plain = federation.normalization is None and federation.train.x.dtype == np.float32
-    return plain and work.precision == "float32" and is_linear(module)
+    return plain and work.precision == "float32"
 
 
 class LinearProgram:

@@ -41,12 +41,9 @@ class FunctionModel(Model):
         return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
     @property
-    def defined_in(self) -> str | None:
-        """The file that defines the function, part of a run's identity."""
-        try:
-            return inspect.getsourcefile(self.function)
-        except TypeError:
-            return None
+    def content_digest(self) -> str | None:
+        """The function's own `content_digest`, if it has one: what stands for content that cannot be identified."""
+        return getattr(self.function, "content_digest", None)
 
     def build(self, example_shape: tuple[int, ...], num_labels: int) -> "nn.Module":
         module: nn.Module = self.function()

@@ -1,6 +1,5 @@
 """The interface of samplers: a frozen variant with `select`, and the decorator that makes one from a function."""
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
@@ -13,7 +12,7 @@ from fedgs.clients import Clients, Memory, Outcome, Selection, View, Weighting
 from fedgs.registry import Variant, check_name, register
 from fedgs.sampling.signature import setting_fields
 
-__all__ = ["AsksLosses", "LearnsFromModels", "Remembers", "Sampler", "SharesMemory", "Wish", "sampler"]
+__all__ = ["AsksLosses", "LearnsFromModels", "Remembers", "Sampler", "Wish", "sampler"]
 
 
 class Sampler(Variant):
@@ -59,14 +58,6 @@ class Remembers(Protocol):
 
     def observe(self, memory: Memory, view: View, outcome: Outcome) -> Memory:
         """The memory after a round."""
-
-
-@runtime_checkable
-class SharesMemory(Protocol):
-    """A sampler whose memory before round 0 is made once for all runs of a study that name the same key."""
-
-    def memory_key(self, clients: Clients) -> str | None:
-        """Hexadecimal digits that stand for all that `start(clients)` depends on; None: nothing is shared."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +118,6 @@ def sampler(name: str) -> Callable[[SelectFunction], SelectFunction]:
         variant.__doc__ = function.__doc__
         variant.function = staticmethod(function)
         variant.option_names = tuple(fields)
-        variant.defined_in = inspect.getsourcefile(function)
         register("method", name)(variant)
         function.__fedgs_variant__ = variant  # type: ignore[attr-defined]
         return function
@@ -140,7 +130,11 @@ class _FunctionSampler(Sampler):
 
     function: ClassVar[Any] = None
     option_names: ClassVar[tuple[str, ...]] = ()
-    defined_in: ClassVar[str | None] = None
+
+    @property
+    def content_digest(self) -> str | None:
+        """The function's own `content_digest`, if it has one: what stands for content that cannot be identified."""
+        return getattr(type(self).function, "content_digest", None)
 
     def select(self, view: View, rng: np.random.Generator) -> Selection:
         options = {option: getattr(self, option) for option in self.option_names}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, OutputError, require_extra
+from fedgs.experiments.earlier import renewed
 from fedgs.experiments.output import claim
 from fedgs.experiments.paper.asked import Asked
 from fedgs.experiments.paper.catalogue import find
@@ -140,7 +141,7 @@ def _run(
         raise ConfigError(f"{asked.name} needs at least one row, mode and seed; got --methods {','.join(asked.methods)}")
     execution = {} if workers is None else {"workers": workers}
     configs = [one.config.model_copy(update={"execution": one.config.execution.model_copy(update=execution)}) for one in plan]
-    prepared = prepare(configs, data_dir=data_dir)
+    prepared = [renewed(one, out / "runs") for one in prepare(configs, data_dir=data_dir)]
     distinct = list({one.folder_name: one for one in prepared}.values())
     _check_marker(out)
     with claim(out):

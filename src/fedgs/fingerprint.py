@@ -1,0 +1,205 @@
+"""What counts as the same run: a run's identity, in parts, so that a difference can be named.
+
+The settings, the data's content, the code of a user's own variants with what it refers to, the files that their settings name,
+and the numerics version of what carries the run out. How a run is carried out and for how many rounds is no part of it.
+"""
+
+import hashlib
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path, PurePath
+from typing import Any
+
+from pydantic import BaseModel
+
+from fedgs.config import Config
+from fedgs.identity import Digest, Digester
+from fedgs.identity.sources import origin_of
+from fedgs.registry import Variant
+
+__all__ = ["FORMAT", "Identity", "fingerprint", "identity_of"]
+
+FORMAT = 7  # of the scheme; numbers that change have a version of their own, `NUMERICS` beside the code that computes them
+FAMILIES = ("availability", "method", "model")
+_PLAIN = (type(None), bool, int, float, str, bytes, PurePath, Enum)
+_LONGEST_PATH = 4096
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A run's identity.
+
+    Attributes:
+        parts: name -> digest, such as "data", "method" (its code), "method.files"; equal runs have equal parts.
+        unknown: one sentence for each part whose content cannot be identified; such a run is never the same as an earlier one.
+
+    >>> Identity({"data": "d"}).fingerprint == Identity({"data": "e"}).fingerprint
+    False
+    """
+
+    parts: Mapping[str, str] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits."""
+        return _short(json.dumps(dict(self.parts), sort_keys=True))
+
+    def beside(self, reason: str) -> "Identity":
+        """The identity of the same run begun again, where what an earlier version began must not be gone on with."""
+        return Identity({**self.parts, "begun_again": _short(self.parts.get("begun_again", "") + reason)}, self.unknown)
+
+
+def fingerprint(config: Config, *, data_fingerprint: str, limit: int) -> str:
+    """The fingerprint of a configuration without what only a prepared run knows, see `identity_of`."""
+    return identity_of(config, data_fingerprint=data_fingerprint, limit=limit).fingerprint
+
+
+def identity_of(
+    config: Config,
+    *,
+    data_fingerprint: str,
+    limit: int,
+    numerics: Mapping[str, int] | None = None,
+    start: Digest | None = None,
+    digester: Digester | None = None,
+) -> Identity:
+    """A run's identity: what changes its numbers, not how it is executed nor for how many rounds.
+
+    Args:
+        config: resolved.
+        data_fingerprint: hash of the federation's content.
+        limit: M, so that a proportion and the cohort limit it means are the same run.
+        numerics: program -> version, of the program that carries out such a run by rule.
+        start: of the module that a user's model builds for seed 0; None: not asked.
+        digester: of the study; it remembers what it has seen.
+    """
+    digester = Digester() if digester is None else digester
+    training = config.training.model_dump(mode="json", exclude={"rounds", "proportion", "cohort_limit"})
+    variants: dict[str, Variant] = {key: part for key in FAMILIES if (part := getattr(config, key)) is not None}
+    settings = {
+        "training": {**training, "cohort_limit": limit},
+        "evaluation": config.evaluation.model_dump(mode="json"),
+        "seed": config.seed,
+        # The noise batch of functional similarities is drawn with the data's seed, also where the data do not depend on it.
+        "data_seed": getattr(config.data, "seed", None) if _similarity(config) == "functional" else None,
+        **{family: _settings(variant) for family, variant in variants.items()},
+    }
+    parts = {
+        "format": str(FORMAT),
+        "data": data_fingerprint[:16],
+        "settings": _short(json.dumps(settings, sort_keys=True)),
+    }
+    unknown: list[str] = []
+    versions = dict(numerics or {})
+    for family, variant in variants.items():
+        content = getattr(variant, "content_digest", None)
+        code, missing = _code(variant, digester)
+        if family == "model" and start is not None:
+            parts["model.start"] = start.value[:16]
+            missing = tuple(dict.fromkeys([*missing, *start.unknown]))
+        files = _files(variant, digester)
+        parts |= {key: _short(value) for key, value in ((family, code), (f"{family}.files", files)) if value is not None}
+        if content is not None:
+            parts[f"{family}.content"] = _short(str(content))
+        if missing and not _tells_content(variant):
+            unknown.append(_cannot(family, variant, missing))
+        if isinstance(variant.numerics, Mapping):  # a setting may have this name
+            versions |= variant.numerics
+    parts["numerics"] = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
+    if unknown:
+        parts["unique"] = secrets.token_hex(8)
+    return Identity(parts, tuple(unknown))
+
+
+def _settings(variant: Variant) -> dict[str, Any]:
+    """The settings that a table can state; objects such as functions and arrays are known by their content instead."""
+    opaque = {key for key in type(variant).model_fields if not _is_plain(getattr(variant, key))}
+    return {"name": variant.name, **variant.model_dump(mode="json", exclude_none=True, exclude=opaque)}
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_plain(one) for key, one in value.items())
+    if isinstance(value, list | tuple | set | frozenset):
+        return all(_is_plain(one) for one in value)
+    if isinstance(value, BaseModel):
+        return all(_is_plain(getattr(value, key)) for key in type(value).model_fields)
+    return isinstance(value, _PLAIN)
+
+
+def _code(variant: Variant, digester: Digester) -> tuple[str | None, tuple[str, ...]]:
+    """A digest of the user's own class, and of what its fields hold; of the package's own classes only of objects in fields."""
+    if origin_of(type(variant).__module__) != "fedgs":
+        found = [digester.of(type(variant)), *(digester.of(getattr(variant, key)) for key in type(variant).model_fields)]
+    else:
+        values = {key: getattr(variant, key) for key in type(variant).model_fields}
+        found = [digester.of(value) for value in values.values() if not _is_plain(value)]
+    unknown = dict.fromkeys(what for one in found for what in one.unknown)
+    return (json.dumps([one.value for one in found]) if found else None), tuple(unknown)
+
+
+def _files(variant: Variant, digester: Digester) -> str | None:
+    """Hashes of the files that the settings name; variants of the package tell theirs by `content_digest`."""
+    if origin_of(type(variant).__module__) == "fedgs" or _tells_content(variant):
+        return None
+    found = [digester.file(path) for path in _paths({key: getattr(variant, key) for key in type(variant).model_fields})]
+    return json.dumps(found) if found else None
+
+
+def _tells_content(variant: Variant) -> bool:
+    """Whether a class of the user's own defines `content_digest`, or the function that the variant stands for has one."""
+    if getattr(variant, "content_digest", None) is None:
+        return False
+    if getattr(getattr(variant, "function", None), "content_digest", None) is not None:
+        return True
+    owner = next((cls for cls in type(variant).__mro__ if "content_digest" in vars(cls)), None)
+    return owner is not None and origin_of(owner.__module__) != "fedgs"
+
+
+def _paths(value: Any) -> Iterator[Path]:
+    """Regular files that a value names, in order."""
+    if isinstance(value, str | PurePath):
+        text = str(value)
+        if text and len(text) < _LONGEST_PATH and "\0" not in text:
+            try:
+                if Path(text).is_file():
+                    yield Path(text)
+            except OSError:  # a name that the file system cannot have
+                return
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _paths(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _paths(one)
+    elif isinstance(value, set | frozenset):
+        yield from sorted(path for one in value for path in _paths(one))
+    elif isinstance(value, BaseModel):
+        for key in type(value).model_fields:
+            yield from _paths(getattr(value, key))
+
+
+def _cannot(family: str, variant: Variant, unknown: tuple[str, ...]) -> str:
+    named = ", ".join(unknown[:3]) + (f" and {len(unknown) - 3} more" if len(unknown) > 3 else "")
+    return (
+        f"{family} {_title(variant)!r} refers to {named}, whose content cannot be identified: its runs are not reused; "
+        "give it a content_digest"
+    )
+
+
+def _title(variant: Variant) -> str:
+    function = getattr(variant, "function", None)
+    own = getattr(function, "__name__", "") if variant.name == "function" else ""
+    return own or variant.name or type(variant).__name__
+
+
+def _similarity(config: Config) -> str | None:
+    return getattr(getattr(config.method, "graph", None), "similarity", None)
+
+
+def _short(content: str) -> str:
+    return hashlib.sha256(content.encode("utf-8", errors="surrogatepass")).hexdigest()[:16]

@@ -1,0 +1,199 @@
+"""Digests of values, functions and classes by what they hold: equal in every process, other when anything in them is other.
+
+A digest is made in one walk. Values are hashed where they are met. Functions, classes, modules and objects are numbered when they
+are first met and hashed in that order afterwards, so that things which refer to each other need no special case.
+"""
+
+import enum
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from fedgs.identity.code import Names, names_of
+from fedgs.identity.hashing import joined, joined_sorted
+from fedgs.identity.kinds import PLAIN, special
+from fedgs.identity.nodes import class_body, function_body, instance_body, module_body
+from fedgs.identity.sources import Sources
+
+__all__ = ["Digest", "Digester", "Walk"]
+
+
+@dataclass(frozen=True)
+class Digest:
+    """A value's digest.
+
+    Attributes:
+        value: 64 hexadecimal digits.
+        unknown: what in it could not be identified, such as "SOCKET (socket.socket)"; where there is anything, equal values do
+            not mean equal content.
+    """
+
+    value: str
+    unknown: tuple[str, ...] = ()
+
+
+class Digester:
+    """Makes digests and remembers those of functions, classes and objects: one for each preparation of a study.
+
+    Values must not be changed between two questions to the same digester.
+
+    >>> first, second = (lambda x: x + 1), (lambda x: x + 2)
+    >>> digester = Digester()
+    >>> digester.of(first) == digester.of(second), digester.of([1, {"a": 2.0}]) == digester.of([1, {"a": 2.0}])
+    (False, True)
+    >>> digester.of(iter([1])).unknown
+    ('the value (builtins.list_iterator)',)
+    """
+
+    def __init__(self) -> None:
+        self.sources = Sources()
+        self._known: dict[int, tuple[Any, Digest]] = {}
+        self._arrays: dict[int, tuple[Any, bytes]] = {}
+        self._names: dict[int, tuple[Any, Names]] = {}
+        self._files: dict[str, str] = {}
+        self._open: set[int] = set()
+
+    def of(self, value: Any) -> Digest:
+        """The digest of any value."""
+        if type(value) in PLAIN:
+            return Walk(self).digest(value)
+        known = self._known.get(id(value))
+        if known is not None:
+            return known[1]
+        if id(value) in self._open:  # a set that holds a function that looks at the set
+            return Digest(joined("open", type(value).__name__).hex())
+        self._open.add(id(value))
+        try:
+            made = Walk(self).digest(value)
+        finally:
+            self._open.discard(id(value))
+        self._known[id(value)] = (value, made)
+        return made
+
+    def file(self, path: str | Path) -> str:
+        """A hash of a file's bytes; each file is read once."""
+        key = str(Path(path).resolve())
+        if key not in self._files:
+            with Path(key).open("rb") as file:
+                self._files[key] = hashlib.file_digest(file, "sha256").hexdigest()
+        return self._files[key]
+
+    def once(self, value: Any, make: Callable[[], bytes]) -> bytes:
+        """The hash of an array, computed once."""
+        if id(value) not in self._arrays:
+            self._arrays[id(value)] = (value, make())
+        return self._arrays[id(value)][1]
+
+    def names(self, code: Any) -> Names:
+        """What code looks up, found out once."""
+        if id(code) not in self._names:
+            self._names[id(code)] = (code, names_of(code))
+        return self._names[id(code)][1]
+
+
+class Walk:
+    """One walk over everything that a value refers to."""
+
+    def __init__(self, digester: Digester) -> None:
+        self.digester = digester
+        self.sources = digester.sources
+        self.unknown: dict[str, None] = {}
+        self._numbers: dict[Any, int] = {}
+        self._bodies: list[Callable[[], bytes]] = []
+        self._inside: set[int] = set()
+        self._kept: list[Any] = []  # ids stay taken
+
+    def digest(self, value: Any) -> Digest:
+        """The digest of the value and of all that it refers to."""
+        try:
+            parts = [self.value(value, "the value")]
+            for body in self._bodies:  # grows while it is walked
+                parts.append(body())
+        except RecursionError:
+            return Digest(joined("deep").hex(), ("values that are nested too deeply",))
+        return Digest(joined("walk", *parts).hex(), tuple(self.unknown))
+
+    def value(self, value: Any, where: str) -> bytes:
+        """The hash of a value, or the number of what is hashed later.
+
+        Args:
+            where: the name under which it was met, for the message where it cannot be identified.
+        """
+        kind = type(value)
+        if kind in PLAIN:
+            return joined("plain", repr(value))
+        if kind in (list, tuple):
+            return self._sequence(kind.__name__, value, where)
+        if kind is dict:
+            return self._mapping(value, where)
+        if kind in (set, frozenset):
+            return joined_sorted("set", (self.apart(one, where) for one in value))
+        if isinstance(value, enum.Enum):
+            return joined("member", self.value(kind, where), value.name)
+        found = special(self, value, where)
+        if found is not None:
+            return found
+        if isinstance(value, FunctionType):
+            return self.node(value, lambda: function_body(self, value))
+        if isinstance(value, type):
+            return self.node(value, lambda: class_body(self, value))
+        if isinstance(value, ModuleType):
+            return self.node(value, lambda: module_body(self, value))
+        return self.node(value, lambda: instance_body(self, value, where))
+
+    def node(self, thing: Any, body: Callable[[], bytes], key: Any = None) -> bytes:
+        """The number of a thing whose body is hashed later, given when it is first met."""
+        key = id(thing) if key is None else key
+        if key not in self._numbers:
+            self._numbers[key] = len(self._numbers)
+            self._kept.append(thing)
+            self._bodies.append(body)
+        return joined("node", str(self._numbers[key]))
+
+    def apart(self, value: Any, where: str) -> bytes:
+        """The hash of a value by itself, for members of sets, which have no order to be numbered in."""
+        if type(value) in PLAIN:
+            return joined("plain", repr(value))
+        found = self.digester.of(value)
+        for one in found.unknown:
+            self.cannot(one.replace("the value", where, 1))
+        return bytes.fromhex(found.value)
+
+    def cannot(self, what: str) -> None:
+        """Note what cannot be identified."""
+        self.unknown[what] = None
+
+    def named(self, value: Any, where: str) -> bytes:
+        """Note that a value cannot be identified; its type stands for it."""
+        kind = type(value)
+        self.cannot(f"{where} ({kind.__module__}.{kind.__qualname__})")
+        return joined("unknown", kind.__module__, kind.__qualname__)
+
+    def _sequence(self, kind: str, values: Any, where: str) -> bytes:
+        if all(type(one) in PLAIN for one in values):
+            return joined(kind, repr(values))
+        with self._entered(values) as first:
+            if not first:
+                return joined("cycle")
+            return joined(kind, *(self.value(one, where) for one in values))
+
+    def _mapping(self, values: Any, where: str) -> bytes:
+        with self._entered(values) as first:
+            if not first:
+                return joined("cycle")
+            pairs = ((self.value(key, where), self.value(one, f"{where}[{key!r:.40}]")) for key, one in values.items())
+            return joined("dict", *(part for pair in pairs for part in pair))
+
+    @contextmanager
+    def _entered(self, value: Any) -> Iterator[bool]:
+        first = id(value) not in self._inside
+        self._inside.add(id(value))
+        try:
+            yield first
+        finally:
+            if first:
+                self._inside.discard(id(value))

@@ -1,0 +1,154 @@
+"""Kinds of values with a hash of their own: arrays, tensors, paths, descriptors, and what a library offers by name."""
+
+import functools
+import inspect
+import logging
+import random
+import sys
+import threading
+import types
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedgs.identity.hashing import joined
+from fedgs.identity.sources import origin_of, version_of
+
+if TYPE_CHECKING:
+    from fedgs.identity.digest import Walk
+
+__all__ = ["PLAIN", "by_name", "special"]
+
+PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)})
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+_GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
+_SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+_METHODS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)
+
+
+def special(walk: "Walk", value: Any, where: str) -> bytes | None:
+    """The hash of a value of one of these kinds; None for all others."""
+    name = by_name(value)
+    if name is not None:
+        return name
+    if isinstance(value, np.ndarray | np.generic | np.dtype):
+        return _array(walk, value, where)
+    if _is_tensor(value):
+        return _tensor(walk, value, where)
+    if isinstance(value, PurePath):
+        return joined("path", str(value))
+    if isinstance(value, bytearray | memoryview):
+        return joined("bytes", bytes(value))
+    if isinstance(value, types.MappingProxyType):
+        return walk.value(dict(value), where)
+    if isinstance(value, types.CodeType):
+        return joined("code", value.co_code, repr(value.co_names), repr(value.co_varnames))
+    if isinstance(value, _LOCKS):
+        return joined("lock")
+    if isinstance(value, logging.Logger):
+        return joined("logger", value.name)
+    if isinstance(value, types.GenericAlias | types.UnionType) or type(value).__module__ == "typing":
+        return joined("type", repr(value))
+    if isinstance(value, _SLOTS):
+        return joined("slot", value.__name__)
+    if isinstance(value, _METHODS):
+        return joined("method", value.__qualname__)
+    found = _wrapper(walk, value, where)
+    return found if found is not None or not _has_hidden_state(value) else walk.named(value, where)
+
+
+def _wrapper(walk: "Walk", value: Any, where: str) -> bytes | None:
+    """Descriptors, bound methods and functions that a library has wrapped."""
+    if isinstance(value, staticmethod | classmethod):
+        return joined(type(value).__name__, walk.value(value.__func__, where))
+    if isinstance(value, property):
+        return joined("property", *(walk.value(part, where) for part in (value.fget, value.fset, value.fdel)))
+    if isinstance(value, functools.cached_property):
+        return joined("cached_property", walk.value(value.func, where))
+    if isinstance(value, types.MethodType):
+        return joined("bound", walk.value(value.__func__, where), walk.value(value.__self__, where))
+    if isinstance(value, functools._lru_cache_wrapper):
+        return joined("lru_cache", walk.value(value.__wrapped__, where), walk.value(value.cache_parameters(), where))
+    if type(value).__module__.startswith("numba.") and hasattr(value, "py_func"):
+        options = getattr(value, "targetoptions", {})
+        return joined("numba", walk.value(value.py_func, where), walk.value(dict(options), where))
+    return None
+
+
+def by_name(value: Any) -> bytes | None:
+    """The hash of what a library offers under a name, such as `numpy.add` or `torch.nn.Linear`: the name and the version."""
+    found: tuple[Any, Any] = (None, None)
+    if isinstance(value, types.ModuleType):
+        found = value.__name__, ""
+    elif (isinstance(value, type) or callable(value)) and not inspect.ismethod(value):
+        found = getattr(value, "__module__", None), getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    module, name = found
+    if not (isinstance(module, str) and isinstance(name, str)):
+        return None
+    origin = origin_of(module)
+    if origin == "own" or (name and _at(module, name) is not value):
+        return None
+    version = version_of(module.partition(".")[0]) if origin == "installed" else ""
+    return joined("name", module, name, version, _numerics(module) if origin == "fedgs" else "")
+
+
+def _at(module: str, name: str) -> Any:
+    place: Any = sys.modules.get(module)
+    for part in name.split("."):
+        place = getattr(place, part, None)
+    return place
+
+
+def _numerics(module: str) -> str:
+    """The numerics version of the part of this package that a module belongs to."""
+    parts = module.split(".")
+    for count in range(len(parts), 1, -1):
+        version = getattr(sys.modules.get(".".join(parts[:count])), "NUMERICS", None)
+        if isinstance(version, int):
+            return str(version)
+    return ""
+
+
+def _array(walk: "Walk", value: Any, where: str) -> bytes:
+    if isinstance(value, np.dtype):
+        return joined("dtype", repr(np.lib.format.dtype_to_descr(value)) if not value.hasobject else str(value))
+    if value.dtype.hasobject:
+        return joined("objects", repr(value.shape), walk.value(np.asarray(value).ravel().tolist(), where))
+
+    def content() -> bytes:
+        plain = np.ascontiguousarray(np.asarray(value))
+        return joined("array", type(value).__name__, repr(plain.dtype), repr(plain.shape), plain.tobytes())
+
+    if isinstance(value, np.ma.MaskedArray):
+        return joined("masked", walk.value(np.asarray(value.data), where), walk.value(np.ma.getmaskarray(value), where))
+    return walk.digester.once(value, content)
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _tensor(walk: "Walk", value: Any, where: str) -> bytes:
+    import torch
+
+    def content() -> bytes:
+        plain = value.detach().cpu().contiguous()
+        return joined("tensor", str(plain.dtype), repr(tuple(plain.shape)), plain.view(-1).view(torch.uint8).numpy().tobytes())
+
+    try:
+        return walk.digester.once(value, content)
+    except (RuntimeError, TypeError, NotImplementedError):  # sparse, quantised, lazy
+        return walk.named(value, where)
+
+
+def _has_hidden_state(value: Any) -> bool:
+    """Generators of random numbers, iterators, and objects that stand for something outside Python."""
+    if isinstance(value, _GENERATORS):
+        return True
+    kind = type(value)
+    if hasattr(kind, "__next__") or kind.__name__ in ("coroutine", "async_generator", "weakref", "ReferenceType"):
+        return origin_of(kind.__module__) != "own"
+    torch = sys.modules.get("torch")
+    return kind.__module__.partition(".")[0] == "ctypes" or (torch is not None and isinstance(value, torch.Generator))

@@ -1,0 +1,304 @@
+"""A run's identity: what makes another run, what does not, and what is said where that cannot be told."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from pydantic import Field
+from torch import nn
+
+import fedgs
+from fedgs import solver
+from fedgs.config import Config
+from fedgs.data import Federation
+from fedgs.experiments.compare import _Given
+from fedgs.experiments.grid import build_config
+from fedgs.experiments.preparing import Prepared, prepare
+from fedgs.fingerprint import Identity, identity_of
+from fedgs.local import linear, loop, stacked
+from fedgs.models import as_model
+from fedgs.sampling.base import Sampler
+
+
+def identity(**settings: Any) -> Identity:
+    config = Config(**{"data": "synthetic", "availability": "LDF", "method": "fedgs", **settings})
+    return identity_of(config, data_fingerprint="d", limit=6)
+
+
+def prepared(federation: Federation, *, model: Any = None, **settings: Any) -> Prepared:
+    given = {"data": _Given(federation=federation), "availability": "IDL", "method": "uniform", "seed": 0, **settings}
+    (one,) = prepare([build_config({**given, "model": None if model is None else as_model(model)})])
+    return one
+
+
+def fingerprints(federation: Federation, models: list[Callable[[], nn.Module]]) -> list[str]:
+    return [prepared(federation, model=model).fingerprint for model in models]
+
+
+# Models given as functions
+
+
+def test_models_in_a_loop_are_runs_of_their_own(toy_federation: Federation) -> None:
+    """The width comes from a closure, a default, a global, an attribute, a partial; the function's name is the same."""
+
+    def closure(width: int) -> Callable[[], nn.Module]:
+        return lambda: nn.Sequential(nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 3))
+
+    def of_global(width: int) -> Callable[[], nn.Module]:
+        space = {"nn": nn, "W": width, "__name__": "__main__"}
+        exec("def net(): return nn.Sequential(nn.Linear(6, W), nn.Linear(W, 3))", space)
+        return space["net"]
+
+    class Callable_:
+        def __init__(self, width: int) -> None:
+            self.width = width
+
+        def __call__(self) -> nn.Module:
+            return nn.Sequential(nn.Linear(6, self.width), nn.Linear(self.width, 3))
+
+    def default(width: int) -> Callable[[], nn.Module]:
+        return lambda width=width: nn.Sequential(nn.Linear(6, width), nn.Linear(width, 3))
+
+    for make in (closure, of_global, default, Callable_):
+        narrow, wide, again = fingerprints(toy_federation, [make(4), make(5), make(4)])
+        assert narrow == again != wide, make
+
+
+def test_two_lambdas_are_two_runs_and_the_same_structure_with_another_forward_is_another(toy_federation: Federation) -> None:
+    class Net(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x)
+
+    class Other(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return -super().forward(x)
+
+    Other.__name__ = Other.__qualname__ = "Net"
+    models = [lambda: nn.Linear(6, 3), lambda: nn.Linear(6, 3, bias=False), lambda: Net(6, 3), lambda: Other(6, 3)]
+    assert len(set(fingerprints(toy_federation, models))) == 4
+
+
+def test_a_model_that_reads_its_first_parameters_from_a_file_counts_by_them(toy_federation: Federation, tmp_path: Path) -> None:
+    def pretrained() -> nn.Module:
+        module = nn.Linear(6, 3)
+        module.load_state_dict(torch.load(tmp_path / "weights.pt"))
+        return module
+
+    found = []
+    for value in (0.0, 1.0, 0.0):
+        torch.save({"weight": torch.full((3, 6), value), "bias": torch.zeros(3)}, tmp_path / "weights.pt")
+        found.append(prepared(toy_federation, model=pretrained).fingerprint)
+    assert found[0] == found[2] != found[1]
+
+
+def test_a_model_that_is_another_one_each_time_is_not_reused(toy_federation: Federation) -> None:
+    calls: list[int] = []
+
+    def drifting() -> nn.Module:
+        module = nn.Linear(6, 3)
+        module.number = len(calls)
+        calls.append(1)
+        return module
+
+    drifting.__name__ = "drifting"
+    (sentence,) = prepared(toy_federation, model=drifting).identity.unknown
+    assert sentence.startswith("model 'drifting' refers to a module that differs from build to build")
+
+
+# Samplers
+
+
+def made(level: int, thing: Any = None) -> Any:
+    @fedgs.sampler("fingerprint-test")
+    def chosen(view: fedgs.View, rng: np.random.Generator, *, power: float = 1.0) -> fedgs.Selection:
+        return fedgs.Selection(view.available[: level if thing is None else level + 1])
+
+    return chosen
+
+
+def test_samplers_made_in_a_loop_are_methods_of_their_own() -> None:
+    first, second = made(1), made(2)
+    assert identity(method=first).fingerprint != identity(method=second).fingerprint
+    assert identity(method=first).fingerprint == identity(method=made(1)).fingerprint
+    latest = made(3)
+    assert identity(method="fingerprint-test").fingerprint == identity(method=latest).fingerprint
+    named = {"name": "fingerprint-test", "power": 2.0}
+    assert identity(method=named).fingerprint != identity(method=latest).fingerprint
+
+
+def test_what_cannot_be_identified_is_never_the_same_run_and_is_named() -> None:
+    method = made(1, socket.socket())
+    one, other = identity(method=method), identity(method=method)
+    assert one.fingerprint != other.fingerprint
+    assert one.unknown == (
+        "method 'fingerprint-test' refers to thing (socket.socket), whose content cannot be identified: its runs are not "
+        "reused; give it a content_digest",
+    )
+
+
+def test_a_content_digest_stands_for_what_cannot_be_identified() -> None:
+    def with_digest(digest: str, level: int = 1) -> Identity:
+        method = made(level, socket.socket())
+        method.content_digest = digest
+        return identity(method=method)
+
+    assert with_digest("a").unknown == ()
+    assert with_digest("a").fingerprint == with_digest("a").fingerprint != with_digest("b").fingerprint
+    assert with_digest("a").fingerprint != with_digest("a", level=2).fingerprint
+
+    class Own(Sampler):
+        THING: ClassVar[Any] = socket.socket()
+        version: str = "a"
+
+        @property
+        def content_digest(self) -> str:
+            return self.version
+
+    assert identity(method=Own()).unknown == ()
+    assert (
+        identity(method=Own()).fingerprint == identity(method=Own()).fingerprint != identity(method=Own(version="b")).fingerprint
+    )
+
+
+def test_an_inherited_content_digest_does_not_stand_for_a_subclass() -> None:
+    class Mine(fedgs.FedGS):
+        THING: ClassVar[Any] = socket.socket()
+
+    assert len(identity(method=Mine()).unknown) == 1
+
+
+class Reader(Sampler):
+    """A sampler whose settings name files, at every depth."""
+
+    table: str = ""
+    path: Path | None = None
+    several: list[str] = Field(default_factory=list)
+    nested: dict[str, list[dict[str, str]]] = Field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        lambda file: {"table": str(file)},
+        lambda file: {"path": file},
+        lambda file: {"several": ["no file", str(file)]},
+        lambda file: {"nested": {"a": [{"b": str(file)}]}},
+    ],
+)
+def test_files_in_settings_count_by_content(settings: Callable[[Path], dict[str, Any]], tmp_path: Path) -> None:
+    file = tmp_path / "table.csv"
+    file.write_text("1,2")
+    method = Reader(**settings(file))
+    before = identity(method=method).fingerprint
+    assert identity(method=method).fingerprint == before
+    file.write_text("1,3")
+    assert identity(method=method).fingerprint != before
+    file.write_text("1,2")
+    assert identity(method=method).fingerprint == before
+
+
+def test_texts_that_name_no_file_are_texts(tmp_path: Path) -> None:
+    for text in ("", "\0", "x" * 5000, str(tmp_path), "weights/" * 600):
+        assert identity(method=Reader(table=text)).unknown == ()
+
+
+def test_a_files_setting_of_a_class_with_a_content_digest_is_left_to_it(tmp_path: Path) -> None:
+    file = tmp_path / "table.csv"
+    file.write_text("1,2")
+
+    class Told(Reader):
+        content_digest: ClassVar[str] = "always"
+
+    before = identity(method=Told(table=str(file)))
+    file.write_text("1,3")
+    assert identity(method=Told(table=str(file))) == before
+
+
+# Numerics
+
+
+def image_federation() -> Federation:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(12, 1, 4, 4)).astype(np.float32), np.arange(12) % 2
+    return Federation.from_arrays(x, y, client=np.arange(12) // 4, test=(x, y))
+
+
+def kinds(federation: Federation) -> dict[str, Prepared]:
+    def network() -> nn.Module:
+        return nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3))
+
+    def images() -> nn.Module:
+        return nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2))
+
+    def unstackable() -> nn.Module:
+        return nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+
+    return {
+        "logistic": prepared(federation),
+        "linear of one's own": prepared(federation, model=lambda: nn.Linear(6, 3)),
+        "logistic, bf16": prepared(federation, training={"precision": "bf16"}),
+        "network": prepared(federation, model=network),
+        "images": prepared(image_federation(), model=images),
+        "unstackable": prepared(federation, model=unstackable),
+        "logistic, fedgs": prepared(federation, method="fedgs"),
+        "images, fedgs": prepared(image_federation(), model=images, method="fedgs"),
+    }
+
+
+CONCERNED = {
+    "linear": {"logistic", "linear of one's own", "logistic, fedgs"},
+    "stacked": {"network", "logistic, bf16"},
+    "loop": {"images", "images, fedgs", "unstackable"},
+    "solver": {"logistic, fedgs", "images, fedgs"},
+}
+
+
+@pytest.mark.parametrize("part", CONCERNED)
+def test_new_numbers_of_a_part_concern_the_runs_that_it_carries_out_alone(
+    part: str, toy_federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module: Any = {"linear": linear, "stacked": stacked, "loop": loop, "solver": solver}[part]
+    before = {kind: one.fingerprint for kind, one in kinds(toy_federation).items()}
+    assert {kind: one.fingerprint for kind, one in kinds(toy_federation).items()} == before
+    monkeypatch.setattr(module, "NUMERICS", module.NUMERICS + 1)
+    after = {kind: one.fingerprint for kind, one in kinds(toy_federation).items()}
+    assert {kind for kind in before if before[kind] != after[kind]} == CONCERNED[part]
+
+
+def test_the_engine_is_no_part_of_the_identity(toy_federation: Federation) -> None:
+    found = {prepared(toy_federation, execution={"engine": engine}).fingerprint for engine in ("auto", "loop", "stacked")}
+    assert len(found) == 1
+
+
+# Cost
+
+
+def test_a_study_asks_for_each_digest_once(toy_federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedgs.identity import digest
+
+    bodies = 0
+    function_body = digest.function_body
+
+    def counted(*arguments: Any) -> bytes:
+        nonlocal bodies
+        bodies += 1
+        return function_body(*arguments)
+
+    monkeypatch.setattr(digest, "function_body", counted)
+    method, given = made(1), _Given(federation=toy_federation)
+    counts = []
+    for seeds in (1, 20):
+        bodies = 0
+        prepare([build_config({"data": given, "availability": "IDL", "method": method, "seed": seed}) for seed in range(seeds)])
+        counts.append(bodies)
+    assert counts[0] == counts[1] > 0
+
+
+def test_parts_name_what_differs() -> None:
+    one, other = identity(), identity(seed=1)
+    assert {key for key in one.parts if one.parts[key] != other.parts[key]} == {"settings"}
+    assert set(one.parts) == {"format", "data", "settings", "numerics"}
