@@ -23,7 +23,7 @@ def sampler_of(config: Any) -> Any:
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Train; after a restart, go on."""
+    """Train; after a restart, continue."""
     config = context.run_config
     strategy = SampledStrategy(
         FedAvg(fraction_evaluate=float(config["fraction-evaluate"]), min_evaluate_nodes=1),

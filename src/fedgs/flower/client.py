@@ -75,7 +75,7 @@ def describe(
 def client_key(node_config: Any) -> str | int | None:
     """The application's own key of a client: `client-id` of the node's configuration, else `partition-id`, else None.
 
-    An empty text names nobody.
+    An empty text is no key.
 
     >>> client_key({"partition-id": 3, "client-id": "site-a"}), client_key({"partition-id": 3}), client_key({})
     ('site-a', 3, None)

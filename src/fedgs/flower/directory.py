@@ -141,7 +141,7 @@ class Directory:
         return {self._known[node]: node for node in sorted(online) if node in self._known and node not in self._replaced}
 
     def _forget(self, nodes: set[int]) -> None:
-        """A node that is off line may never have received its request: it is asked anew when it comes back."""
+        """A node that is off line may never have received its request: it is asked again when it comes back."""
         self._requests = {node: request for node, request in self._requests.items() if node in nodes}
         self._replaced = {old: new for old, new in self._replaced.items() if old in nodes and new in nodes}
         self._repeats = {node: when for node, when in self._repeats.items() if node in nodes}

@@ -111,7 +111,7 @@ class Patience:
 
 
 def resend(message: Message, *, timeout: float, group: str) -> Message:
-    """The same message with a life that fits the deadline, so that nobody works on it long after the round is over."""
+    """The same message with a life that fits the deadline, so that no node works on it long after the round is over."""
     ttl = min(message.metadata.ttl, timeout + _SPARE_SECONDS)
     return Message(message.content, message.metadata.dst_node_id, message.metadata.message_type, ttl=ttl, group_id=group)
 

@@ -59,7 +59,7 @@ class DeploymentRecords:
         """Refuse a folder whose content is not this deployment's, before anything is written.
 
         Args:
-            round: t, the round that the deployment goes on with.
+            round: t, the round that the deployment continues with.
             run_id: of the deployment's state.
             beside: a file of the deployment's own that may be in the folder.
 

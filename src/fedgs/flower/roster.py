@@ -26,7 +26,7 @@ class Roster:
         answers: (N,) how many of its training replies entered an average.
         sizes: (N,) n_k, NaN where unknown.
         features: row -> feature vector u_k, for the rows that have one; all of one length.
-        revision: raised whenever a client or a feature is new, so that the graph is made anew only then.
+        revision: raised whenever a client or a feature is new, so that the graph is computed again only then.
     """
 
     keys: list[Key] = field(default_factory=list)

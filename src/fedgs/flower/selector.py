@@ -58,7 +58,7 @@ class Selector:
         return self.state.roster
 
     def clients(self) -> Clients:
-        """What the sampler sees of everybody met so far; made anew only when something has changed."""
+        """What the sampler sees of all clients met so far; computed again only when something has changed."""
         version = (self.roster.revision, self.roster.sizes.tobytes())
         if self._clients is None or self._clients[0] != version:
             self._clients = (version, self.roster.clients())
@@ -94,7 +94,7 @@ class Selector:
         return self.sampler.loss_candidates(view, rng.stream(self.state.seed, "candidates", view.round))
 
     def select(self, view: View) -> Selection:
-        """The cohort; its counts rise now, so that a client that never answers is not selected for ever."""
+        """The cohort; its counts rise now, so that a client that never answers is not selected in every round."""
         selection = checked_selection(self.sampler.select(view, rng.stream(self.state.seed, "select", view.round)), view)
         self.roster.counts[selection.clients] += 1
         return selection
@@ -130,11 +130,11 @@ class Selector:
             self.state.memory = self.sampler.observe(self.state.memory, view, Outcome(rows, weights))
 
     def saved_memory(self) -> Memory:
-        """The memory that cannot be made anew from keys and features."""
+        """The memory that cannot be computed from keys and features."""
         return {} if self._graph is not None else self.state.memory
 
     def resume(self, state: DeploymentState) -> None:
-        """Go on from a saved state."""
+        """Continue from a saved state."""
         self.state = state
         self._drawn_up = (len(state.roster), state.roster.revision) if state.memory else None
         self._clients = None

@@ -20,7 +20,7 @@ class Settings(Variant):
             far, at least its `min_train_nodes`.
         min_connected: clients that must be connected before a round selects. None: the inner strategy's `min_available_nodes`.
         sufficient_replies: a round is over as soon as so many good replies have come (the whole cohort's, if it is smaller), and
-            given up if fewer come in time. None: it waits for the whole cohort and makes do with what came in time.
+            given up if fewer come in time. None: it waits for the whole cohort, and averages what came in time.
         connect_timeout: seconds to wait for `min_connected`; then the round is given up and the model kept.
         describe: whether every node is asked once which client it is. False: no node is asked, and a client is known by its
             node's public key or its node id.

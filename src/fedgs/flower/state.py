@@ -1,4 +1,4 @@
-"""What a restarted ServerApp needs to go on, in one .npz written atomically."""
+"""What a restarted ServerApp needs to continue, in one .npz written atomically."""
 
 import io
 import json

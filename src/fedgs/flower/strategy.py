@@ -198,7 +198,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
     # --- one round of training -------------------------------------------------------------------------------------------------
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
-        """Who is there, who is selected, and what `inner` tells them; nobody if the round is given up."""
+        """Requests to the selected clients, as `inner` configures them; none if the round is given up or the cohort is empty."""
         self._now = now = InFlight(sent=arrays_of(arrays))
         nodes = self._connected(grid)
         now.available = sorted(nodes)
@@ -364,7 +364,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         write_state(Path(path), saved, sampler=table(self._selector.sampler))
 
     def load_state(self, path: str | Path) -> ArrayRecord | None:
-        """Go on where `save_state` was called; returns the model of that time for `start`, or None before round 0.
+        """Continue where `save_state` was called; returns the model of that time for `start`, or None before round 0.
 
         Raises:
             OutputError: no such file, not a state, or the state of another sampler or seed.
