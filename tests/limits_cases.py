@@ -192,6 +192,7 @@ case("normalization-sd-zero")(lambda folder: Normalization(255.0, (0.5,), (0.0,)
 case("normalization-scale-zero")(lambda folder: Normalization(0.0, (0.5,), (0.5,)))
 case("normalization-nan")(lambda folder: Normalization(255.0, (float("nan"),), (0.5,)))
 case("normalization-lengths")(lambda folder: Normalization(255.0, (0.5, 0.5, 0.5), (0.5,)))
+npz("npz-bytes", x=np.full((4, 1, 8, 8), 200, dtype=np.uint8))
 npz("normalization-table", settings={"normalization": {"means": [0.5], "sd": [0.5]}})
 
 

@@ -2,8 +2,8 @@
 
 A run's folder holds `config.toml` (resolved), `rounds.jsonl` (deterministic: equal runs have equal files), `timings.jsonl`
 (seconds), `clients.npz` (names, data sizes, label counts: what tables and pages need beside the records) and, where they apply,
-`memory.npz` (the sampler's arrays at the start, such as the distances H), `checkpoint.npz` and `failure.json`. Everything here
-reads and writes without torch and without the data.
+`memory.npz` (the sampler's arrays at the start, such as the distances H; or `memory.json`, the place of a file that runs share),
+`checkpoint.npz` and `failure.json`. Everything here reads and writes without torch and without the data.
 """
 
 import contextlib
@@ -185,19 +185,35 @@ class RunFolder:
             raise OutputError(f"{self.path / 'clients.npz'} is not readable: {error}") from None
 
     def arrays(self, name: str) -> dict[str, AnyArray]:
-        """The arrays of `NAME.npz` in the folder; empty where there is no such file.
+        """The arrays of `NAME.npz` in the folder, or of the file that runs share; empty where there is neither.
 
         Raises:
-            OutputError: the file is damaged.
+            OutputError: the file is damaged, or the shared one is missing.
         """
-        path = self.path / f"{name}.npz"
-        if not path.is_file():
-            return {}
+        shared = self.shared_file(name)
+        path = self.path / f"{name}.npz" if shared is None else shared
+        if shared is not None and not shared.is_file():
+            raise OutputError(f"{shared} is missing, which {self.path} begins with; remove the run's folder to start it anew")
+        return read_arrays(path) if path.is_file() else {}
+
+    def shared_file(self, name: str) -> Path | None:
+        """The file of arrays that several runs share and this one points to, or None.
+
+        Raises:
+            OutputError: the pointer is damaged.
+        """
+        pointer = self.path / f"{name}.json"
+        if not pointer.is_file():
+            return None
         try:
-            with np.load(path, allow_pickle=False) as stored:
-                return {key: stored[key] for key in stored.files}
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise OutputError(f"{path} is damaged ({error}); remove the run's folder to start it anew") from None
+            return self.path / str(json.loads(pointer.read_text(encoding="utf-8"))["file"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise OutputError(f"{pointer} is damaged ({error}); remove the run's folder to start it anew") from None
+
+    def share(self, name: str, file: Path) -> None:
+        """Point to arrays in a file that several runs share, instead of storing them here."""
+        relative = os.path.relpath(file, self.path)
+        write_atomically(self.path / f"{name}.json", json.dumps({"file": Path(relative).as_posix()}).encode())
 
     def failure(self) -> dict[str, Any] | None:
         """Why the run ended early (`round`, `client`, `error`, `traceback`), or None."""
@@ -291,6 +307,19 @@ def _parsed(lines: list[str]) -> list[Record]:
     except (ValueError, TypeError):
         pass
     return [Record.from_json(line) for line in lines]  # raises for the damaged one
+
+
+def read_arrays(path: Path) -> dict[str, AnyArray]:
+    """The arrays of an .npz.
+
+    Raises:
+        OutputError: the file is damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {key: stored[key] for key in stored.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise OutputError(f"{path} is damaged ({error}); remove the run's folder to start it anew") from None
 
 
 def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:

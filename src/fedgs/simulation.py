@@ -34,12 +34,13 @@ from fedgs.features import check_wish, feature_fold, feature_request
 from fedgs.local.parameters import initial_parameters
 from fedgs.records import Record
 from fedgs.requests import Engine, Evaluate, Failure, Fold, Losses, Metrics, Request, Train, Work
-from fedgs.sampling.base import AsksLosses, LearnsFromModels, Remembers, Sampler, Wish
+from fedgs.sampling.base import AsksLosses, LearnsFromModels, Remembers, Sampler, SharesMemory, Wish
 from fedgs.weights import aggregation_weights
 
-__all__ = ["Failed", "LiveRun", "Plan", "drive", "final_record", "initial_state", "run_round", "start_run"]
+__all__ = ["Failed", "LiveRun", "Plan", "drive", "final_record", "initial_state", "memory_key", "run_round", "start_run"]
 
 Asking = Generator[Request, Any, Any]
+Shared = Callable[[str, Callable[[], Memory]], Memory]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,21 +113,44 @@ def initial_state(plan: Plan, memory: Memory) -> State:
     return State(0, parameters, np.zeros(len(plan.federation), dtype=np.int64), memory)
 
 
-def start_run(plan: Plan) -> Generator[Request, Any, State]:
+def start_run(plan: Plan, shared: Shared | None = None) -> Generator[Request, Any, State]:
     """The state before round 0: theta^0, counts of zero and the sampler's memory.
 
     Where the sampler wants features of local models at the start, every client trains once from theta^0; the models are discarded
     and the counts stay 0.
+
+    Args:
+        plan: the run.
+        shared: gives a memory that other runs may have made already, from its key and the function that makes it.
     """
     sampler, clients = plan.sampler, plan.federation.clients
     wish = plan.wish("start")
     if wish is None or not isinstance(sampler, LearnsFromModels):
-        return initial_state(plan, checked_memory(plan.remembers.start(clients), "start") if plan.remembers else {})
+        return initial_state(plan, _first_memory(plan, shared))
     state = initial_state(plan, {})
     rate, seeds = plan.learning_rate, {"seed": plan.seed, "data_seed": plan.data_seed}
     replies = yield feature_request([wish], plan.work, state.parameters, learning_rate=rate, **seeds)
     memory = checked_memory(sampler.start_from(clients, frozen(replies[0])), "start_from")
     return State(0, state.parameters, state.counts, memory)
+
+
+def memory_key(plan: Plan) -> str | None:
+    """What names the memory before round 0 where it is the same for all runs with these clients and settings, else None."""
+    if plan.remembers is None or plan.wish("start") is not None:
+        return None
+    return plan.remembers.memory_key(plan.federation.clients) if isinstance(plan.remembers, SharesMemory) else None
+
+
+def _first_memory(plan: Plan, shared: Shared | None) -> Memory:
+    remembers = plan.remembers
+    if remembers is None:
+        return {}
+    clients, key = plan.federation.clients, None if shared is None else memory_key(plan)
+
+    def make() -> Memory:
+        return checked_memory(remembers.start(clients), "start")
+
+    return make() if shared is None or key is None else shared(key, make)
 
 
 def run_round(plan: Plan, state: State) -> Generator[Request, Any, tuple[State, Record]]:
@@ -260,6 +284,7 @@ class LiveRun:
     Attributes:
         plan, state: what runs, and where it stands; None: at the beginning, the memory still to be made.
         on_start: called with the state before round 0, where the run begins with None.
+        shared: where the memory before round 0 comes from if other runs begin with the same one, see `start_run`.
         on_round: called with (state after the round, record, seconds by phase).
         on_end: called once, with (final state, record T, seconds) or a `Failed`.
     """
@@ -270,6 +295,7 @@ class LiveRun:
     on_end: Callable[[State, Record, dict[str, float]], None]
     on_failure: Callable[[Failed], None]
     on_start: Callable[[State], None] | None = None
+    shared: Shared | None = None
     asking: Asking | None = None
     request: Request | None = None
     seconds: dict[str, float] = field(default_factory=dict)
@@ -304,7 +330,7 @@ def drive(runs: Sequence[LiveRun], engine: Engine) -> None:
 
 def _begin(run: LiveRun) -> None:
     if run.state is None:
-        run.asking = start_run(run.plan)
+        run.asking = start_run(run.plan, run.shared)
     elif run.state.round >= run.plan.rounds:
         run.asking = final_record(run.plan, run.state)
     else:

@@ -132,6 +132,7 @@ def test_a_missing_file_is_named(toy: Clients, tmp_path: Path) -> None:
         (np.full((4, 2), 0.5), "must hold booleans or the numbers 0 and 1 alone"),
         (np.full((4, 2), np.nan), "must hold booleans or the numbers 0 and 1 alone"),
         (np.array([["1"], ["0"]]), "must hold booleans or the numbers 0 and 1 alone"),
+        (np.array([[1], [0]], dtype=object), r"got an array of objects; save it with .astype\(bool\)$"),
     ],
 )
 def test_arrays_that_are_no_boolean_matrix_are_refused(toy: Clients, tmp_path: Path, matrix: np.ndarray, message: str) -> None:

@@ -119,7 +119,7 @@ def test_a_partition_of_own_data_can_be_set_from_the_command_line(tmp_path: Path
 @pytest.mark.parametrize(
     ("arrays", "settings", "message"),
     [
-        ({"x": np.full((4, 1, 2, 2), 200, dtype=np.uint8)}, (), "need a normalization"),
+        ({"x": np.full((4, 1, 2, 2), 200, dtype=np.uint8)}, (), "x of type uint8 and shape .* must have a normalization"),
         (
             {"x": np.full((4, 2, 2, 1), 200, dtype=np.uint8)},
             ("data.normalization={scale=255.0, mean=[0.5], sd=[0]}",),

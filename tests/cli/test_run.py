@@ -163,7 +163,7 @@ def bad_npz(folder: Path) -> None:
         (["--plugin", "missing.py"], "--plugin must be a Python file"),
         (["--set", "data=file", "--set", "data.path=missing.npz"], "missing.npz"),
         (["--set", "data=file", "--set", "data.path=cut.npz"], "cut.npz"),
-        (["--set", "data=file", "--set", "data.path=nan.npz"], "NaN"),
+        (["--set", "data=file", "--set", "data.path=nan.npz"], "nan.npz: x must be finite, got nan"),
         (["--set", "data=file", "--set", "data.path=empty.npz"], "client"),
         (["--set", "data=fashion_mnist", "--data-dir", "here"], "here"),
         (["--set", "availability=file", "--set", "availability.path=short.npy", "--set", "data.clients=6"], "columns"),

@@ -1,5 +1,6 @@
 """A federation that is written loads back identically, whatever it holds; a difference is named."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -220,3 +221,29 @@ def test_the_name_and_where_it_is_from_are_no_difference() -> None:
 def test_a_text_that_is_no_fingerprint_is_refused(reference: str) -> None:
     with pytest.raises(DataError, match=r"verify needs an exported .npz, an exported LEAF folder, or 12 to 64 digits"):
         verify(small(), reference)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"names": [float("nan"), 1]}, "client names must be non-empty texts or 64-bit integers, got nan for client 0"),
+        ({"names": [1, "1"]}, "client names must be distinct as text"),
+        ({"num_labels": 10**12}, "data.classes must leave room for a count by client and class in memory"),
+        ({"num_labels": 0}, "data.classes must be an integer above the largest label"),
+        ({"num_labels": "10"}, "data.classes must be an integer above the largest label"),
+        ({"normalization": {"scale": 1.0, "mean": [0.0], "sd": [0.0]}}, "normalization.sd must be above 0"),
+        ({"normalization": 5}, "normalization must be a table"),
+    ],
+)
+def test_what_an_export_says_about_itself_is_checked(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    with np.load(export(Synthetic(clients=2).load(), tmp_path / "kept.npz")) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    arrays["fedgs"] = np.array(json.dumps({**json.loads(str(arrays["fedgs"])), **changes}))
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(DataError, match=message):
+        File(path=str(tmp_path / "bad.npz")).load()
+
+
+def test_features_of_a_federation_are_finite() -> None:
+    with pytest.raises(DataError, match="client features must be finite numbers of shape .*, got nan in row 1, column 0"):
+        small(clients=Clients(("a", "b"), np.array([2, 1]), features=np.array([[1.0], [np.nan]])))

@@ -54,7 +54,7 @@ def test_examples_stay_with_their_owner_in_their_order(seed: int) -> None:
         ({"x": X * np.nan}, "x must be finite, got nan in row 0, column 0"),
         ({"test": (X + np.inf, Y)}, "test x must be finite, got inf in row 0, column 0"),
         ({"validation": (X, Y, np.array(["a", "b", "c", "a"]))}, "client 'c' has validation examples but no training example"),
-        ({"client_features": np.eye(3)}, r"features must have 2 rows, one a client, got shape \(3, 3\)"),
+        ({"client_features": np.eye(3)}, "client_features must have 2 rows, one for each client, got 3"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(changes: dict[str, object], message: str) -> None:

@@ -51,6 +51,13 @@ def test_impossible_settings_are_refused_when_they_are_made(settings: tuple[obje
         Normalization(*settings)  # type: ignore[arg-type]
 
 
+def test_examples_can_be_scaled_alone() -> None:
+    assert Normalization(255.0) == Normalization(255.0, (0.0,), (1.0,))
+    assert Normalization(255.0).apply(np.full((1, 1, 1), 51, dtype=np.uint8)).tolist() == [[[np.float32(0.2)]]]
+    data = build("data", {"name": "file", "path": "a.npz", "normalization": {"scale": 255.0}})
+    assert data.normalization == Normalization(255.0)  # type: ignore[attr-defined]
+
+
 def test_numbers_lists_and_arrays_are_the_same_setting() -> None:
     forms = [(0.5, 0.25), ([0.5], [0.25]), (np.array([0.5]), np.array([0.25])), (np.float64(0.5), (np.float64(0.25),))]
     assert {Normalization(255.0, *form) for form in forms} == {Normalization(255.0, (0.5,), (0.25,))}  # type: ignore[arg-type]
@@ -104,7 +111,7 @@ def test_something_else_is_refused(normalization: object) -> None:
 def test_images_of_bytes_need_a_normalization_and_one_of_1_0_1_leaves_them(shape: tuple[int, ...]) -> None:
     x = np.resize(IMAGES, shape)
     with pytest.raises(
-        DataError, match="need a normalization, such as scale 255, .* scale 1, mean 0 and sd 1 leave them as they are"
+        DataError, match="must have a normalization, such as scale 255, .* scale 1, mean 0 and sd 1 leave them as they are"
     ):
         made(x)
     federation = made(x, Normalization(1.0, (0.0,), (1.0,)))
@@ -152,7 +159,7 @@ def test_other_pixels_give_one_line_in_the_log(x: np.ndarray, warned: bool, capl
 
 
 def test_a_partitioned_set_is_held_to_the_same() -> None:
-    with pytest.raises(DataError, match="need a normalization"):
+    with pytest.raises(DataError, match="must have a normalization"):
         share_out(Labelled("mine", IMAGES, Y, (IMAGES, Y), num_labels=2), Iid(), 2)
 
 
@@ -169,7 +176,7 @@ SETTING = {"scale": 255.0, "mean": [0.4, 0.5, 0.6], "sd": [0.1, 0.2, 0.3]}
 
 
 def test_a_file_takes_a_normalization_from_a_configuration(path: Path) -> None:
-    with pytest.raises(DataError, match="need a normalization"):
+    with pytest.raises(DataError, match="must have a normalization"):
         File(path=str(path)).load()
     data = build("data", {"name": "file", "path": str(path), "normalization": SETTING})
     assert isinstance(data, File)
@@ -188,7 +195,10 @@ def test_no_normalization_leaves_no_trace_in_a_configuration() -> None:
         assert not {"normalization", "classes"} & set(table(data))
 
 
-@pytest.mark.parametrize("setting", [{"mean": [0.5]}, {"scale": 0.0, "mean": 0.5, "sd": 0.5}, 3, "a", {"mean": 0.5, "sd": 0.0}])
+@pytest.mark.parametrize(
+    "setting",
+    [{"means": [0.5]}, {}, {"mean": [0.5, 0.5]}, {"scale": 0.0, "mean": 0.5, "sd": 0.5}, 3, "a", {"mean": 0.5, "sd": 0.0}],
+)
 def test_a_bad_setting_is_a_user_error_before_anything_is_read(setting: object) -> None:
     with pytest.raises(UserError, match=r"^normalization"):
         build("data", {"name": "file", "path": "nowhere.npz", "normalization": setting})

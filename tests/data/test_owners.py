@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedgs import Federation
+from fedgs.data import ByColumn, Labelled, share_out
 from fedgs.data.owners import as_owners, in_order
 from fedgs.errors import DataError
 
@@ -138,3 +139,25 @@ def test_integers_are_in_natural_order_already() -> None:
 def test_another_order_is_one_sentence(order: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         in_order(as_owners(["b", "a"], "client"), order)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (["a", 1, "a", 1], "must hold either integers or texts, got 'a' in row 0 and 1 in row 1"),
+        (["a", float("nan"), "a", "a"], r"must name the owner of every example, got 1 missing id \(nan\), the first in row 1"),
+        (np.array([None] * 4), r"must name the owner of every example, got 4 missing ids \(None\), the first in row 0"),
+        (np.zeros((4, 1)), r"must have one id for each example, .* got shape \(4, 1\); use .ravel\(\)"),
+        (["a", "b"], "must hold 4 ids, one for each example, got 2"),
+    ],
+)
+def test_a_column_that_names_clients_is_held_to_the_same(column: object, message: str) -> None:
+    x, y = np.eye(4), np.array([0, 1, 0, 1])
+    with pytest.raises(DataError, match=f"^partition.column = 'site' {message}"):
+        share_out(Labelled("mine", x, y, (x, y), 2), ByColumn(column="site"), 2, columns={"site": column})  # type: ignore[dict-item]
+
+
+def test_a_list_names_clients() -> None:
+    x, y = np.eye(4), np.array([0, 1, 0, 1])
+    federation = share_out(Labelled("mine", x, y, (x, y), 2), ByColumn(column="site"), 2, columns={"site": ["b", "a", "b", "b"]})  # type: ignore[dict-item]
+    assert federation.clients.names == ("a", "b")

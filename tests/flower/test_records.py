@@ -175,6 +175,33 @@ def test_replaced_records_are_announced(world: Any, tmp_path: Path, caplog: Any)
 # --- what tells two deployments apart ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("rounds", [3, 5], ids=["ended after the state", "ended later"])
+def test_a_continued_deployment_keeps_the_validation_loss_and_its_events(world: Any, tmp_path: Path, rounds: int) -> None:
+    def muted() -> Any:
+        class Muted(world):  # type: ignore[misc]
+            def _reply(self, message: Any) -> Any:
+                silent = message.metadata.message_type == "evaluate" and message.metadata.dst_node_id == 102
+                return None if silent else super()._reply(message)
+
+        return Muted(SITES)
+
+    def lines(folder: Path, name: str) -> list[Any]:
+        entries = [json.loads(line) for line in (folder / name).read_text().splitlines()]
+        return [{**entry, "detail": ""} if "detail" in entry else entry for entry in entries]
+
+    settings = {"inner": FedAvg(), "reply_timeout": 0.1}
+    strategy(tmp_path / "whole", **settings).start(muted(), world.model(), num_rounds=6)
+    first = strategy(tmp_path / "halves", **settings)
+    first.start(muted(), world.model(), num_rounds=3)
+    first.save_state(tmp_path / "state.npz")
+    if rounds > 3:
+        first.start(muted(), world.model(), num_rounds=rounds - 3)
+    again = strategy(tmp_path / "halves", **settings)
+    again.start(muted(), again.load_state(tmp_path / "state.npz"), num_rounds=3)
+    for name in ("rounds.jsonl", "events.jsonl"):
+        assert lines(tmp_path / "halves", name) == lines(tmp_path / "whole", name)
+
+
 def test_limits_tell_two_deployments_apart(world: Any, tmp_path: Path) -> None:
     for limit in (2, 3):
         strategy(tmp_path / f"limit-{limit}", cohort_limit=limit).start(world(SITES), world.model(), num_rounds=2)

@@ -382,6 +382,11 @@ def test_the_graph_of_a_run_shows_a_round(study):
         client_graph(one(study, "uniform"))
 
 
+def test_panels_need_a_column(study):
+    with pytest.raises(ConfigError, match="columns must be an integer of at least 1; got 0"):
+        active_states(study, columns=0)
+
+
 def test_arrays_of_another_length_are_refused(study):
     drawn = network_of_run(one(study, "fedgs"))
     with pytest.raises(ConfigError, match="cohort must have 30 rows, one a client of the graph; got 3"):

@@ -246,6 +246,7 @@ def test_a_lowest_loss_of_the_untrained_model_is_said():
         ((2.3, 0.4, float("inf")), True),
         ((2.3, 0.4, float("nan")), True),
         ((2.3, 0.4, 0.4), False),
+        ((2.3, 0.001, 0.01), False),  # ten times the lowest, and both nearly 0
     ],
 )
 def test_a_last_loss_far_above_the_lowest_is_said(losses, risen):

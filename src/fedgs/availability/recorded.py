@@ -89,6 +89,11 @@ def _read_npy(path: Path) -> BoolArray:
     try:
         matrix: AnyArray = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
+        if "Object arrays" in str(error):  # an array of objects is a pickle, which is never loaded
+            raise DataError(
+                f"availability.path {str(path)!r} must hold booleans or the numbers 0 and 1, got an array of objects; "
+                "save it with .astype(bool)"
+            ) from None
         raise DataError(f"availability.path {str(path)!r} is not a readable .npy file: {error}") from None
     if matrix.ndim != 2 or matrix.size == 0:
         raise DataError(f"availability.path {str(path)!r} must hold a matrix, clients x rounds, got shape {matrix.shape}")

@@ -91,8 +91,9 @@ def from_archive(
             index = arrays["index"][rows] if "index" in arrays and code < 2 else None
             parts[name] = Part(x[rows], y[rows], offsets, index)
         scaling = chosen_normalization(normalization, meta["normalization"], where)
+        given = meta["num_labels"] if classes is None else classes
+        meta["num_labels"] = class_count([arrays["y"]], given, clients=len(meta["names"]), setting="data.classes")
         if classes is not None:
-            meta["num_labels"] = class_count([arrays["y"]], classes, clients=len(meta["names"]), setting="data.classes")
             meta["classes_given"] = given_classes([arrays["y"]], classes) is not None
         return _assembled(meta, parts, arrays.get("client_features"), scaling)
     except (KeyError, ValueError, TypeError, IndexError) as error:

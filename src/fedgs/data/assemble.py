@@ -85,7 +85,11 @@ def share_out(
     >>> federation.clients.data_sizes, federation.facts["partition"]
     (array([8, 8, 8, 8]), {'name': 'labels_per_client', 'labels': 2})
     """
-    shown = {name: read_only(column) for name, column in columns.items()}
+    # A list keeps its entries as they are: NumPy would make texts of numbers that stand beside texts.
+    held = {
+        name: column if isinstance(column, np.ndarray) else np.array(column, dtype=object) for name, column in columns.items()
+    }
+    shown = {name: read_only(column) for name, column in held.items()}
     assignment = partition.assign(read_only(source.y), clients, stream(seed, "partition"), columns=shown)
     given_out = np.bincount(assignment.order, minlength=len(source.y))
     if len(given_out) != len(source.y) or np.any(given_out != 1) or int(assignment.offsets[-1]) != len(source.y):

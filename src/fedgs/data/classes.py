@@ -8,7 +8,7 @@ import numpy as np
 from fedgs.arrays import IntArray
 from fedgs.errors import DataError
 
-__all__ = ["class_count", "given_classes"]
+__all__ = ["check_counts", "class_count", "given_classes"]
 
 _FEW = 100  # so many classes are never doubted
 _MANY = 1000
@@ -43,12 +43,17 @@ def class_count(labels: Sequence[IntArray], classes: int | None, *, clients: int
             count = -1
         if isinstance(classes, bool | np.bool_) or count <= largest or count < 1:
             raise DataError(f"{setting} must be an integer above the largest label, which is {largest}, got {classes!r}")
-    if clients * count > _MOST_COUNTS:
-        raise DataError(
-            f"{setting} must leave room for a count by client and class in memory, got {count} classes and {clients} clients, "
-            f"{clients * count * 8 / 2**30:.3g} GiB"
-        )
+    check_counts(clients, count, setting)
     return count
+
+
+def check_counts(clients: int, classes: int, setting: str) -> None:
+    """Refuse so many clients and classes that a count for each pair would not fit into memory."""
+    if clients * classes > _MOST_COUNTS:
+        raise DataError(
+            f"{setting} must leave room for a count by client and class in memory, got {classes} classes and {clients} clients, "
+            f"{clients * classes * 8 / 2**30:.3g} GiB"
+        )
 
 
 def given_classes(labels: Sequence[IntArray], classes: int | None) -> int | None:

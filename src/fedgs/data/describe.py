@@ -9,6 +9,7 @@ import numpy as np
 from fedgs.arrays import FloatArray, FloatMatrix, IntArray
 from fedgs.data.federation import Federation
 from fedgs.data.gamma import expected_weights, gamma
+from fedgs.plurals import counted
 
 __all__ = ["Description", "Skew", "describe", "gini", "skew"]
 
@@ -90,8 +91,9 @@ class Description:
         shown = len(self.names) if max_clients is None else min(max_clients, len(self.names))
         shape = "x".join(str(side) for side in self.example_shape)
         lines = [
-            f"{self.name}: {len(self.names)} clients, {sizes.sum()} training, {self.validation_sizes.sum()} validation and "
-            f"{self.test_size} test examples ({shape} {self.example_type}), {self.label_counts.shape[1]} labels",
+            f"{self.name}: {counted(len(self.names), 'client')}, {sizes.sum()} training, "
+            f"{self.validation_sizes.sum()} validation and {self.test_size} test examples "
+            f"({shape} {self.example_type}), {counted(self.label_counts.shape[1], 'label')}",
             f"sizes           {sizes.min()} to {sizes.max()}, median {np.median(sizes):g}, Gini {measures.size_gini:.3f}",
             f"labels          {measures.labels_per_client:.1f} a client, mean entropy {measures.label_entropy:.3f} of "
             f"{measures.global_entropy:.3f} nats",
@@ -210,7 +212,7 @@ def _concentration(facts: Mapping[str, Any]) -> str:
 
 def _listed(names: Sequence[str | int], most: int = 10) -> str:
     text = ", ".join(str(name) for name in names[:most])
-    return f"{len(names)} clients ({text}{', ...' if len(names) > most else ''})"
+    return f"{counted(len(names), 'client')} ({text}{', ...' if len(names) > most else ''})"
 
 
 def _client_lines(description: Description, shown: int) -> list[str]:

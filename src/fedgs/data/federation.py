@@ -11,7 +11,7 @@ import numpy as np
 from fedgs.arrays import AnyArray, IntArray, frozen, private
 from fedgs.client_names import warn_of_text_order
 from fedgs.clients import Clients
-from fedgs.data.classes import class_count, given_classes
+from fedgs.data.classes import check_counts, class_count, given_classes
 from fedgs.data.normalization import Normalization, as_normalization, check_bytes, warn_of_pixels
 from fedgs.data.numeric import as_examples, as_features, as_labels, check_examples
 from fedgs.data.owners import as_owners, in_order
@@ -56,8 +56,13 @@ class Part:
         return slice(int(self.offsets[client]), int(self.offsets[client + 1]))
 
     def label_counts(self, num_labels: int) -> IntArray:
-        """(N, C) examples by client and label."""
+        """(N, C) examples by client and label.
+
+        Raises:
+            DataError: N · C counts would not fit into memory.
+        """
         count = len(self.offsets) - 1
+        check_counts(count, num_labels, "num_labels")
         owner = np.repeat(np.arange(count), np.diff(self.offsets))
         flat = np.bincount(owner * num_labels + self.y, minlength=count * num_labels)
         return flat.reshape(count, num_labels).astype(np.int64)
@@ -101,6 +106,8 @@ class Federation:
             raise DataError(f"normalization must be a Normalization or None, got {self.normalization!r}")
         for label, part in self._parts():
             self._check_part(label, part)
+        if self.clients.features is not None:
+            as_features(self.clients.features, "client features")
         if self.normalization is None:
             check_bytes(self.train.x, "training examples")
         else:
@@ -212,18 +219,22 @@ class Federation:
         all_labels = [labels, test_labels, *([] if held_out is None else [held_out[1]])]
         num_labels = class_count(all_labels, classes, clients=len(names))
         train = _grouped(examples, labels, owner, len(names))
+        features = None if client_features is None else as_features(client_features, "client_features")
+        if features is not None and len(features) != len(names):
+            raise DataError(f"client_features must have {len(names)} rows, one for each client, got {len(features)}")
         if client_features is not None and isinstance(client_order, str) and client_order == "sorted":
             warn_of_text_order(names, "client_features")
         scaling = as_normalization(normalization)
         if scaling is None:
-            warn_of_pixels(train.x, name)
+            check_bytes(examples, "x")
+            warn_of_pixels(examples, name)
         return Federation(
             name,
             Clients(
                 names=names,
                 data_sizes=np.diff(train.offsets),
                 label_counts=train.label_counts(num_labels),
-                features=None if client_features is None else as_features(client_features, "client_features"),
+                features=features,
                 classes=given_classes(all_labels, classes),
             ),
             num_labels,

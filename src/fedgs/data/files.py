@@ -17,7 +17,7 @@ from fedgs.data.assemble import Labelled, kept_clients, server_part, share_out
 from fedgs.data.base import SYNTHETIC_TRAINING, Data, Defaults
 from fedgs.data.classes import class_count, given_classes
 from fedgs.data.federation import Federation, Part
-from fedgs.data.normalization import NormalizationSetting, warn_of_pixels
+from fedgs.data.normalization import NormalizationSetting, check_bytes, warn_of_pixels
 from fedgs.data.numeric import as_examples, as_features, as_labels
 from fedgs.data.partition import Partition, PartitionSetting
 from fedgs.errors import DataError
@@ -156,6 +156,7 @@ class File(Data):
             )
         x = as_examples(arrays["x"], f"{where}: x")
         if self.normalization is None:
+            check_bytes(x, f"{where}: x")
             warn_of_pixels(x, self.title)
         y = as_labels(arrays["y"], f"{where}: y")
         client = _integers(arrays["client"], f"{where}: client", low=-1, high=None)
@@ -192,7 +193,7 @@ def _read_array(archive: Any, key: str, path: Path) -> AnyArray:
         array: AnyArray = archive[key]
         return array
     except ValueError as error:
-        if "object" not in str(error).lower():  # an array of objects is a pickle, which is never loaded
+        if "Object arrays" not in str(error):  # an array of objects is a pickle, which is never loaded
             raise
     raise DataError(
         f"{path}: {key} must be an array of numbers or texts, got an array of objects; save texts with {key}.astype(str) and "

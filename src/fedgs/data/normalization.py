@@ -14,7 +14,7 @@ from fedgs.errors import DataError
 
 __all__ = ["Normalization", "NormalizationSetting", "as_normalization", "check_bytes", "chosen_normalization", "warn_of_pixels"]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("fedgs")
 _LARGEST_SMALL = 15  # bytes up to here may be small integers; images go further
 _HOW = "scale 255, mean 0.5 and sd 0.5"
 
@@ -25,7 +25,8 @@ class Normalization:
 
     Attributes:
         scale: above 0, such as 255 for bytes.
-        mean, sd: one number for each channel, or one for all; sd above 0. A number, a list or an array becomes a tuple.
+        mean, sd: one number for each channel, or one for all; sd above 0. A number, a list or an array becomes a tuple. By
+            default examples are only scaled.
 
     Raises:
         DataError: not finite, not above 0, or lists of different lengths.
@@ -35,8 +36,8 @@ class Normalization:
     """
 
     scale: float
-    mean: tuple[float, ...]
-    sd: tuple[float, ...]
+    mean: tuple[float, ...] = (0.0,)
+    sd: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
         scale = _listed("scale", self.scale)
@@ -99,7 +100,7 @@ class Normalization:
 
 
 def as_normalization(value: Any) -> Normalization | None:
-    """A normalization from the object itself or a table with `mean`, `sd` and optionally `scale` (1); None stays None.
+    """A normalization from the object itself or a table with `scale` (1), `mean` (0) and `sd` (1); None stays None.
 
     Raises:
         DataError: something else, or a table with other keys.
@@ -109,10 +110,10 @@ def as_normalization(value: Any) -> Normalization | None:
     """
     if value is None or isinstance(value, Normalization):
         return value
-    if not isinstance(value, Mapping) or not {"mean", "sd"} <= set(value) <= {"scale", "mean", "sd"}:
+    if not isinstance(value, Mapping) or not value or not set(value) <= {"scale", "mean", "sd"}:
         shown = f"the keys {', '.join(map(str, value)) or 'none'}" if isinstance(value, Mapping) else repr(value)
         raise DataError(f"normalization must be a table with scale, mean and sd, such as {_HOW}, got {shown}")
-    return Normalization(value.get("scale", 1.0), value["mean"], value["sd"])
+    return Normalization(**{"scale": 1.0, **value})
 
 
 def chosen_normalization(setting: Normalization | None, own: Any, where: str) -> Normalization | None:
@@ -153,8 +154,8 @@ def check_bytes(x: AnyArray, where: str) -> None:
         largest = int(x[start : start + 1024].max(initial=0))
         if largest > _LARGEST_SMALL:
             raise DataError(
-                f"{where} of type uint8 and shape {x.shape[1:]} need a normalization, such as {_HOW}, got none and values up to "
-                f"{largest}; scale 1, mean 0 and sd 1 leave them as they are"
+                f"{where} of type uint8 and shape {x.shape[1:]} must have a normalization, such as {_HOW}, got none and "
+                f"values up to {largest}; scale 1, mean 0 and sd 1 leave them as they are"
             )
 
 

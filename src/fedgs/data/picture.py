@@ -6,6 +6,7 @@ import numpy as np
 
 from fedgs.data.describe import Description
 from fedgs.errors import OutputError, require_extra
+from fedgs.plurals import counted
 
 __all__ = ["label_colours", "plot_labels"]
 
@@ -48,7 +49,7 @@ def plot_labels(description: Description, path: Path) -> Path:
     axes.set_xlim(-0.6, count - 0.4)
     axes.set_xlabel("client")
     axes.set_ylabel("training examples")
-    axes.set_title(f"{description.name}, {count} clients")
+    axes.set_title(f"{description.name}, {counted(count, 'client')}")
     if count <= 40:
         axes.set_xticks(np.arange(count), [str(name) for name in description.names], rotation=90 if count > 15 else 0)
     if labels <= 30:

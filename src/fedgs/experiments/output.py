@@ -101,6 +101,7 @@ class FolderSink:
     engine: str
     start_memory: Memory
     checkpoint_every: int | None
+    shared: Path | None = None  # the file of the memory at the start, where other runs begin with the same one
     failure: dict[str, Any] | None = None
     _lines: list[str] = field(default_factory=list)
     _timings: list[str] = field(default_factory=list)
@@ -112,7 +113,9 @@ class FolderSink:
     def on_start(self, state: State) -> None:
         """Write the memory at the start, which a resumed run goes on with."""
         self.start_memory = state.memory
-        if state.memory:
+        if self.shared is not None:
+            self.folder.share("memory", self.shared)
+        elif state.memory:
             save_arrays(self.folder.path / "memory.npz", state.memory)
 
     def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:

@@ -15,7 +15,7 @@ from fedgs.availability import Attendance
 from fedgs.config import Config, cohort_limit
 from fedgs.data.base import Data
 from fedgs.data.federation import Federation
-from fedgs.errors import ConfigError
+from fedgs.errors import ConfigError, DataError
 from fedgs.fingerprint import Identity, identity_of
 from fedgs.identity import Digest, Digester
 from fedgs.identity.sources import origin_of
@@ -67,8 +67,15 @@ def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[
     """Load the data and check every configuration against it: what cannot run is refused before anything is written.
 
     Raises:
-        UserError: the first thing that is wrong.
+        UserError: the first thing that is wrong, or more memory is needed than there is.
     """
+    try:
+        return _prepared(configs, data_dir)
+    except MemoryError as error:
+        raise DataError(f"the runs cannot be prepared in the memory that this process may use: {error}") from None
+
+
+def _prepared(configs: Sequence[Config], data_dir: Path | None) -> list[Prepared]:
     prepared: list[Prepared] = []
     checked: set[Any] = set()
     trained: set[Any] = set()

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedgs.checkpoint import State, load_checkpoint
-from fedgs.clients import Clients, Memory, kept_memory
+from fedgs.clients import Clients, Memory
 from fedgs.errors import ConfigError, OutputError
 from fedgs.experiments.earlier import beside_earlier
+from fedgs.experiments.memories import StartMemories
 from fedgs.experiments.output import FolderSink, MemorySink, Sink, claim
 from fedgs.experiments.preparing import Prepared, run_tables
 from fedgs.local import make_engine, numerics_with
@@ -19,7 +20,7 @@ from fedgs.local.threads import threads_of, usable_threads
 from fedgs.records import Record, RunFolder
 from fedgs.requests import Engine
 from fedgs.sampling.base import Remembers
-from fedgs.simulation import Failed, LiveRun, Plan, drive, initial_state
+from fedgs.simulation import Failed, LiveRun, Plan, drive, initial_state, memory_key
 
 __all__ = ["Finished", "Progress", "is_finished", "run_all", "run_here"]
 
@@ -175,6 +176,7 @@ def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -
     live: dict[tuple[str, int], list[LiveRun]] = {}  # by engine and number of threads
     sinks: dict[int, Sink] = {}
     tally = _Tally(on_progress)
+    memories = StartMemories(next((job.folder.path.parent for job in jobs if job.folder is not None), None))
     kept: dict[int, list[Record]] = {}
     for job, done in zip(jobs, finished, strict=True):
         records = job.stored_records()  # damaged ones are found before anything is written
@@ -182,7 +184,7 @@ def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -
             kept[id(job)] = records
     for job, done in zip(jobs, finished, strict=True):
         if not done:
-            group, run, sink = _begin(job, engines, tally)
+            group, run, sink = _begin(job, engines, tally, memories)
             live.setdefault(group, []).append(run)
             sinks[id(job)] = sink
     try:
@@ -196,9 +198,11 @@ def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -
     return [_result(job, sinks.get(id(job)), kept.get(id(job))) for job in jobs]
 
 
-def _begin(job: _Job, engines: dict[str, Engine], tally: "_Tally") -> tuple[tuple[str, int], LiveRun, Sink]:
+def _begin(
+    job: _Job, engines: dict[str, Engine], tally: "_Tally", memories: StartMemories
+) -> tuple[tuple[str, int], LiveRun, Sink]:
     plan, execution = job.prepared.plan, job.prepared.config.execution
-    stored = _stored_start(job)
+    stored = _stored_start(job, memories)
     engine, reason = make_engine(stored.engine or execution.engine, device=execution.device, work=plan.work)
     engine = engines.setdefault(engine.name, engine)
     job.tables = run_tables(job.prepared, engine=engine.name, reason=reason)
@@ -213,9 +217,11 @@ def _begin(job: _Job, engines: dict[str, Engine], tally: "_Tally") -> tuple[tupl
         else:
             job.folder.write_config(job.tables)
         job.folder.write_failure(None)
-        sink = FolderSink(job.folder, engine.name, stored.memory, execution.checkpoint_every)
+        key = memory_key(plan)
+        shared = None if key is None else memories.file(key)
+        sink = FolderSink(job.folder, engine.name, stored.memory, execution.checkpoint_every, shared)
     tally.expect(max(0, plan.rounds - (0 if stored.state is None else stored.state.round)))
-    return (engine.name, threads), _live(plan, stored.state, sink, tally), sink
+    return (engine.name, threads), _live(plan, stored.state, sink, tally, memories), sink
 
 
 @dataclass(frozen=True)
@@ -237,7 +243,7 @@ class _Stored:
     threads: int = 0
 
 
-def _stored_start(job: _Job) -> _Stored:
+def _stored_start(job: _Job, memories: StartMemories) -> _Stored:
     """Where an earlier start got to, its records cut to its checkpoint; otherwise the beginning."""
     folder, plan = job.folder, job.prepared.plan
     if folder is None or not folder.exists():
@@ -246,7 +252,7 @@ def _stored_start(job: _Job) -> _Stored:
     about = {key: stored[key] for key in ("engine_reason", "started") if key in stored}
     began_with = stored.get("threads", 0) if stored.get("engine") == "loop" else 0
     threads = began_with if type(began_with) is int and began_with > 0 else 0
-    memory = kept_memory(folder.arrays("memory"))
+    memory = memories.of_run(folder)
     checkpoint = load_checkpoint(folder, memory)
     # Records that are shorter than the checkpoint says were lost: from the start, the same lines are written again.
     if checkpoint is None or checkpoint.records_bytes > folder.size("rounds.jsonl"):
@@ -261,7 +267,7 @@ def _stored_start(job: _Job) -> _Stored:
     return _Stored(checkpoint.state, memory, checkpoint.engine, about, threads)
 
 
-def _live(plan: Plan, state: State | None, sink: Sink, tally: "_Tally") -> LiveRun:
+def _live(plan: Plan, state: State | None, sink: Sink, tally: "_Tally", memories: StartMemories) -> LiveRun:
     clients: Clients = plan.federation.clients
 
     def on_round(state: State, record: Record, seconds: Mapping[str, float]) -> None:
@@ -272,7 +278,7 @@ def _live(plan: Plan, state: State | None, sink: Sink, tally: "_Tally") -> LiveR
         sink.on_failure(failed, clients)
         tally.failure(plan.rounds - failed.round)
 
-    return LiveRun(plan, state, on_round, sink.on_end, on_failure, sink.on_start)
+    return LiveRun(plan, state, on_round, sink.on_end, on_failure, sink.on_start, memories.start)
 
 
 class _Tally:

@@ -117,20 +117,25 @@ class DeploymentRecords:
             return 0
         return sum(record.cohort is not None for record in self._folder.records())
 
-    def begin(self, round: int, run_id: str, *, rounds: int) -> None:
-        """Start a folder, or go on in it: lines of rounds from `round` on are cut off, since they are redone.
+    def begin(self, round: int, run_id: str, *, rounds: int) -> float | None:
+        """Start a folder, or continue in it: lines of rounds from `round` on are cut off, since they are redone.
 
         Args:
             round: t, see `check`, which is called first.
             run_id: of the deployment's state.
             rounds: T, the number of rounds when this start is over.
+
+        Returns:
+            The validation loss of theta^t, if the clients had evaluated it before; it is not evaluated again.
         """
         self._config["training"] = {**self._config["training"], "rounds": rounds}
         if run_id:
             self._config["run"]["fingerprint"] = run_id
         if self._folder is None:
-            return
-        sizes = {name: self._size_before(name, round) for name in _LINES}
+            return None
+        found = [record.valid_loss for record in self._folder.records() if record.round == round]
+        valid_loss = found[0] if found else None
+        sizes = {name: self._size_before(name, round, evaluated=valid_loss is not None) for name in _LINES}
         self._folder.path.mkdir(parents=True, exist_ok=True)
         again = self._rounds_written() - round
         if again > 0:
@@ -139,6 +144,7 @@ class DeploymentRecords:
         self._folder.write_failure(None)
         for name, size in sizes.items():
             self._folder.truncate(name, size)
+        return valid_loss
 
     def add(self, record: Record, seconds: Mapping[str, float] | None, events: Sequence[Event]) -> None:
         """Append one round."""
@@ -181,7 +187,8 @@ class DeploymentRecords:
             self._folder.create(self._config, clients, memory)
             self._written = kept
 
-    def _size_before(self, name: str, round: int) -> int:
+    def _size_before(self, name: str, round: int, *, evaluated: bool = False) -> int:
+        """Bytes of the lines before a round, with the events of the evaluation of its model where that is kept."""
         assert self._folder is not None
         path = self._folder.path / name
         size = 0
@@ -190,9 +197,11 @@ class DeploymentRecords:
                 if not line.endswith(b"\n"):
                     break
                 try:
-                    if json.loads(line)["round"] >= round:
+                    entry = json.loads(line)
+                    kept = entry["round"] == round and entry.get("request") == "evaluate" and evaluated
+                    if entry["round"] >= round and not kept:
                         break
-                except (ValueError, KeyError, TypeError):
+                except (ValueError, KeyError, TypeError, AttributeError):
                     raise OutputError(f"{path} holds a line that is no {name} of a deployment: {line[:60]!r}") from None
                 size += len(line)
         return size

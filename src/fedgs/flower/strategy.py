@@ -156,8 +156,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             self._note(done, test_loss=first_metric(metrics, LOSSES), test_accuracy=first_metric(metrics, ACCURACIES))
             return metrics
 
-        asking = DeadlineGrid(grid, self._exchange)
-        observed = evaluate if evaluate_fn is not None else None
+        asking, observed = DeadlineGrid(grid, self._exchange), None if evaluate_fn is None else evaluate
         with self._journal.heard():
             self._open(initial_arrays, rounds=before + num_rounds)
             if before:
@@ -191,9 +190,11 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         try:
             if kept is not None and not kept.exists():
                 self.save_state(kept)  # before the records: a restart finds the run id that they are marked with
-            self._records.begin(self.round, state.run_id, rounds=rounds)
+            valid_loss = self._records.begin(self.round, state.run_id, rounds=rounds)
         except OSError as error:
             raise OutputError(f"records and state must be places that can be written, got {error}") from None
+        if valid_loss is not None:
+            self._note(self.round, valid_loss=valid_loss)
 
     # --- one round of training -------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from fedgs.arrays import FloatMatrix
 from fedgs.errors import GraphError
-from fedgs.graph.similarity import cosines
+from fedgs.graph.similarity import cosines, off_diagonal_range
 
 __all__ = ["complete_edges", "edge_scale", "edge_weights"]
 
@@ -32,8 +32,12 @@ def edge_weights(similarity: FloatMatrix, *, epsilon: float, sigma_squared: floa
     edges = _edges(similarity, epsilon)
     weights = np.full(similarity.shape, np.inf)
     if edges.any():
-        kept = similarity[edges] ** power
-        weights[edges] = np.exp(-(kept - kept.min()) / sigma_squared)
+        kept = similarity[edges]
+        kept **= power
+        kept -= kept.min()
+        np.negative(kept, out=kept)
+        kept /= sigma_squared
+        weights[edges] = np.exp(kept, out=kept)
     np.fill_diagonal(weights, 0.0)
     return weights
 
@@ -58,13 +62,16 @@ def complete_edges(products: FloatMatrix) -> FloatMatrix:
     array([[0., 2.],
            [2., 0.]])
     """
-    weights = 2.0 - 2.0 * cosines(products)
+    weights = cosines(products)
+    weights *= 2.0
+    np.subtract(2.0, weights, out=weights)
     np.fill_diagonal(weights, 0.0)
     return weights
 
 
 def _edges(similarity: FloatMatrix, epsilon: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    off_diagonal = ~np.eye(len(similarity), dtype=bool)
-    if np.isnan(similarity[off_diagonal]).any():
+    if np.isnan(off_diagonal_range(similarity)).any():
         raise GraphError("similarities must be numbers, got NaN")
-    return np.asarray((similarity >= epsilon) & off_diagonal)
+    edges = np.asarray(similarity >= epsilon)
+    np.fill_diagonal(edges, False)
+    return edges

@@ -5,9 +5,10 @@ import numpy as np
 from fedgs.arrays import FloatMatrix
 from fedgs.compiling import load_kernels
 from fedgs.errors import GraphError
+from fedgs.graph.similarity import blocks
 from fedgs.graph.tree import forest_distances, minimum_spanning_forest
 
-__all__ = ["check_lengths", "floyd_warshall", "graph_distance", "shortest_paths"]
+__all__ = ["check_lengths", "first_asymmetry", "floyd_warshall", "graph_distance", "shortest_paths"]
 
 # Sums along a path differ in their last bits when they are taken from its other end.
 _ROUNDING = 1e-9
@@ -81,8 +82,10 @@ def graph_distance(paths: FloatMatrix, *, normalize: bool = True) -> FloatMatrix
         distance = np.where(finite, 0.0, 1.0) if not finite.all() else np.ones_like(paths)
         np.fill_diagonal(distance, 0.0)
         return np.asarray(distance, dtype=np.float64)
-    distance = np.where(finite, paths, largest)
-    return distance / largest if normalize else distance
+    filled: FloatMatrix = np.where(finite, paths, largest)
+    if normalize:
+        filled /= largest
+    return filled
 
 
 def check_lengths(lengths: FloatMatrix, name: str) -> None:
@@ -104,13 +107,29 @@ def check_lengths(lengths: FloatMatrix, name: str) -> None:
     if np.diagonal(lengths).any():
         own = int(np.flatnonzero(np.diagonal(lengths))[0])
         raise GraphError(f"{name} must be 0 on the diagonal; the entry ({own}, {own}) is {lengths[own, own]}")
-    if not np.array_equal(lengths, lengths.T) and not _nearly_symmetric(lengths):
-        row, column = np.argwhere(~np.isclose(lengths, lengths.T, rtol=_ROUNDING, atol=0.0))[0]
+    unlike = first_asymmetry(lengths, rtol=_ROUNDING, atol=0.0)
+    if unlike is not None:
+        row, column = unlike
         raise GraphError(
             f"{name} must be symmetric; the entries ({row}, {column}) and ({column}, {row}) are "
             f"{lengths[row, column]} and {lengths[column, row]}"
         )
 
 
-def _nearly_symmetric(lengths: FloatMatrix) -> bool:
-    return bool(np.isclose(lengths, lengths.T, rtol=_ROUNDING, atol=0.0).all())
+def first_asymmetry(matrix: FloatMatrix, *, rtol: float, atol: float) -> tuple[int, int] | None:
+    """The first (row, column) whose entry is not close to the one across the diagonal, or None; no copy of the matrix is made.
+
+    >>> first_asymmetry(np.array([[0.0, 1.0], [2.0, 0.0]]), rtol=1e-9, atol=0.0)
+    (0, 1)
+    """
+    for rows in blocks(len(matrix)):
+        part, across = matrix[rows], matrix[:, rows].T
+        if np.array_equal(part, across):
+            continue
+        unlike = ~np.isclose(part, across, rtol=rtol, atol=atol)
+        own = np.arange(rows.stop - rows.start)
+        unlike[own, own + rows.start] = False
+        if unlike.any():
+            row, column = np.argwhere(unlike)[0].tolist()
+            return row + rows.start, column
+    return None

@@ -11,9 +11,9 @@ from fedgs.arrays import FloatMatrix
 from fedgs.clients import Clients
 from fedgs.errors import GraphError
 from fedgs.graph.adjacency import complete_edges, edge_scale, edge_weights
-from fedgs.graph.distance import graph_distance, shortest_paths
+from fedgs.graph.distance import first_asymmetry, graph_distance, shortest_paths
 from fedgs.graph.effect import without_effect
-from fedgs.graph.similarity import NormalizeOver, client_features, cosines, feature_products, min_max
+from fedgs.graph.similarity import NormalizeOver, client_features, cosines, feature_products, min_max, off_diagonal_range
 from fedgs.registry import Variant
 
 __all__ = ["ClientGraph", "Graph"]
@@ -152,7 +152,9 @@ class Graph(Variant):
         similarity = cosines(products) if self.normalize_by_norm else products
         if self.normalize_over == "all" and np.isnan(np.diagonal(similarity)).any():
             raise GraphError("graph.normalize_over = 'all' needs every client's own product, unknown here; use 'off_diagonal'")
-        return self._threshold(min_max(similarity, self.normalize_over))
+        similarity = min_max(similarity, self.normalize_over)
+        del products  # a matrix less while the paths are searched
+        return self._threshold(similarity)
 
     def of_similarity(self, similarity: FloatMatrix) -> ClientGraph:
         """The graph from similarities that are in [0, 1] already: `update`, `functional` or the user's own.
@@ -175,14 +177,15 @@ class Graph(Variant):
         paths = weights if self.construction == "complete_direct" else shortest_paths(weights)
         any_path = bool((np.isfinite(paths) & (paths > 0)).any())
         distance = graph_distance(paths, normalize=self.normalize)
-        return ClientGraph(similarity, weights * scale, distance * scale if any_path else distance)
+        if scale != 1.0:
+            weights, distance = weights * scale, distance * scale if any_path else distance
+        return ClientGraph(similarity, weights, distance)
 
 
 def _check(similarity: FloatMatrix) -> None:
     if similarity.ndim != 2 or similarity.shape[0] != similarity.shape[1]:
         raise GraphError(f"similarities must be a square matrix, got shape {similarity.shape}")
-    off_diagonal = similarity[~np.eye(len(similarity), dtype=bool)]
-    if not np.isfinite(off_diagonal).all():
+    if not np.isfinite(off_diagonal_range(similarity)).all() and len(similarity) > 1:
         raise GraphError("similarities between clients must be finite, got NaN or inf")
-    if not np.allclose(off_diagonal, similarity.T[~np.eye(len(similarity), dtype=bool)], rtol=1e-9, atol=1e-12):
+    if first_asymmetry(similarity, rtol=1e-9, atol=1e-12) is not None:
         raise GraphError("similarities must be symmetric")

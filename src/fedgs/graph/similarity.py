@@ -1,5 +1,6 @@
 """How alike clients are: products of their features, brought to [0, 1] (the paper's matrix V)."""
 
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -8,12 +9,13 @@ from fedgs.arrays import FloatArray, FloatMatrix
 from fedgs.clients import Clients
 from fedgs.errors import GraphError
 
-__all__ = ["NormalizeOver", "client_features", "cosines", "feature_products", "min_max"]
+__all__ = ["NormalizeOver", "blocks", "client_features", "cosines", "feature_products", "min_max", "off_diagonal_range"]
 
 NormalizeOver = Literal["off_diagonal", "all", "none"]
 
 # Products of identical vectors differ in their last bits; a range below this share of the largest entry is rounding.
 _ROUNDING = 1e-12
+_BLOCK_ROWS = 256
 
 
 def client_features(clients: Clients) -> FloatMatrix:
@@ -47,7 +49,9 @@ def feature_products(features: FloatMatrix) -> FloatMatrix:
     """
     rows = np.asarray(features, dtype=np.float64)
     products = rows @ rows.T
-    return (products + products.T) / 2
+    doubled: FloatMatrix = products + products.T
+    doubled /= 2
+    return doubled
 
 
 def cosines(products: FloatMatrix) -> FloatMatrix:
@@ -61,8 +65,32 @@ def cosines(products: FloatMatrix) -> FloatMatrix:
     if not np.isfinite(norms).all():
         raise GraphError("normalize_by_norm needs every client's own product on the diagonal; it is missing for at least one")
     scale: FloatArray = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
-    between = products * scale[:, None] * scale[None, :]
-    return np.asarray(np.clip((between + between.T) / 2, -1.0, 1.0))  # exactly symmetric
+    between = products * scale[:, None]
+    between *= scale[None, :]
+    symmetric: FloatMatrix = between + between.T  # exactly symmetric
+    symmetric /= 2
+    return np.asarray(np.clip(symmetric, -1.0, 1.0, out=symmetric))
+
+
+def blocks(count: int) -> Iterator[slice]:
+    """Ranges of at most 256 rows: what is looked at block by block needs no copy of a whole matrix.
+
+    >>> list(blocks(300))
+    [slice(0, 256, None), slice(256, 300, None)]
+    """
+    return (slice(first, min(first + _BLOCK_ROWS, count)) for first in range(0, count, _BLOCK_ROWS))
+
+
+def off_diagonal_range(matrix: FloatMatrix) -> tuple[float, float]:
+    """The smallest and the largest of the entries i≠j; NaN where one is NaN. (inf, -inf) for fewer than two rows."""
+    low, high = np.inf, -np.inf
+    for rows in blocks(len(matrix)):
+        part, own = matrix[rows].copy(), np.arange(rows.stop - rows.start)
+        part[own, own + rows.start] = np.inf
+        low = np.minimum(low, part.min())
+        part[own, own + rows.start] = -np.inf
+        high = np.maximum(high, part.max())
+    return float(low), float(high)
 
 
 def min_max(similarity: FloatMatrix, over: NormalizeOver) -> FloatMatrix:
@@ -83,15 +111,17 @@ def min_max(similarity: FloatMatrix, over: NormalizeOver) -> FloatMatrix:
     """
     if over == "none":
         return similarity
-    count = len(similarity)
-    off_diagonal = ~np.eye(count, dtype=bool)
-    looked_at = similarity[off_diagonal] if over == "off_diagonal" else similarity.ravel()
-    if len(looked_at) == 0:
+    if len(similarity) <= (over == "off_diagonal"):  # no entry is looked at
         return np.ones_like(similarity)
-    low, high = float(looked_at.min()), float(looked_at.max())
+    if over == "off_diagonal":
+        low, high = off_diagonal_range(similarity)
+    else:
+        low, high = float(similarity.min()), float(similarity.max())
     if high - low <= _ROUNDING * max(abs(low), abs(high)):
         return np.ones_like(similarity)
-    scaled = np.clip((similarity - low) / (high - low), 0.0, 1.0)
+    scaled = similarity - low
+    scaled /= high - low
+    np.clip(scaled, 0.0, 1.0, out=scaled)
     if over == "off_diagonal":
         np.fill_diagonal(scaled, 1.0)
     return np.asarray(scaled)

@@ -14,6 +14,7 @@ from fedgs.report.summary import evaluated, is_figure
 __all__ = ["concerns", "has_risen", "is_by_chance", "is_untrained"]
 
 RISEN = 1.5  # times the lowest loss
+LEAST_RISE = 0.01  # smaller differences are noise, whatever their ratio
 NEAR_CHANCE = 0.99  # of ln C
 
 
@@ -33,7 +34,8 @@ def is_untrained(run: Run, figure: str = "test_loss") -> bool:
 def has_risen(run: Run, figure: str = "test_loss") -> bool:
     """Whether the last loss is far above the lowest.
 
-    It is if it is not finite, more than 1.5 times the lowest, or nearer to that of round 0 than to the lowest.
+    It is if it is not finite; or if it is higher by more than .01 and either more than 1.5 times the lowest or nearer to that of
+    round 0 than to the lowest.
 
     >>> from fedgs.records import Record
     >>> has_risen(Run({}, [Record(0, cohort=[1], test_loss=2.3), Record(1, cohort=[1], test_loss=0.4), Record(2, test_loss=0.7)]))
@@ -44,7 +46,11 @@ def has_risen(run: Run, figure: str = "test_loss") -> bool:
     if len(losses) < 2 or not finite:
         return False
     last, lowest = losses[-1][1], min(finite)
-    if not math.isfinite(last) or last > RISEN * lowest:
+    if not math.isfinite(last):
+        return True
+    if last - lowest <= LEAST_RISE:
+        return False
+    if last > RISEN * lowest:
         return True
     first = losses[0][1] if losses[0][0] == 0 else math.nan
     return first > lowest and last - lowest > (first - lowest) / 2

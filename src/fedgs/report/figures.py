@@ -224,6 +224,8 @@ def active_states(subject: Run | Iterable[Run] | Sequence[tuple[str, BoolArray]]
         OutputError: a run's clients are not known.
     """
     shown = _activity(subject)
+    if not isinstance(columns, int) or columns < 1:
+        raise ConfigError(f"columns must be an integer of at least 1; got {columns!r}")
     rows = -(-len(shown) // columns)
     with style():
         drawing = canvas(1.35 * rows + 0.2)

@@ -9,6 +9,7 @@ from scipy.sparse.linalg import eigsh
 from fedgs.arrays import FloatMatrix, IntArray
 from fedgs.errors import FedgsError
 from fedgs.graph.settings import Graph
+from fedgs.plurals import counted
 from fedgs.report.run import Run
 
 __all__ = ["Network", "network", "network_of_run"]
@@ -78,9 +79,9 @@ def network(distance: FloatMatrix, adjacency: FloatMatrix | None = None, *, most
     first, second = np.nonzero(np.triu(np.isfinite(lengths), 1))
     order = np.argsort(lengths[first, second], kind="stable")
     edges = np.stack([first, second], axis=1)[order]
-    caption = f"{len(edges)} edges" if adjacency is not None else f"each client is joined to its {_NEAREST} nearest"
+    caption = counted(len(edges), "edge") if adjacency is not None else f"each client is joined to its {_NEAREST} nearest"
     if len(edges) > most_edges:
-        caption = f"the {most_edges} shortest of {len(edges)} edges"
+        caption = f"the {most_edges} shortest of {counted(len(edges), 'edge')}"
     edges = edges[:most_edges]
     return Network(_spread(_scaled(_by_distance(distance))), edges, caption, distance)
 

@@ -43,7 +43,7 @@ def read_runs(folder: str | os.PathLike[str]) -> tuple[list[Run], list[str]]:
                 problems.append(f"{path.name}: not part of a run")
         elif RunFolder(path).exists():
             _read_into(path, runs, problems)
-        elif not path.name.startswith(".") and path.name != "figures":
+        elif not path.name.startswith(".") and path.name not in ("figures", "graphs"):
             problems.append(f"{path.name}: not a run's folder (no config.toml)")
     if not runs:
         raise OutputError(f"{folder} holds no run that can be read" + "".join(f"; {problem}" for problem in problems[:5]))

@@ -12,7 +12,7 @@ from fedgs.clients import Clients, Memory, Outcome, Selection, View, Weighting
 from fedgs.registry import Variant, check_name, register
 from fedgs.sampling.signature import setting_fields
 
-__all__ = ["AsksLosses", "LearnsFromModels", "Remembers", "Sampler", "Wish", "sampler"]
+__all__ = ["AsksLosses", "LearnsFromModels", "Remembers", "Sampler", "SharesMemory", "Wish", "sampler"]
 
 
 class Sampler(Variant):
@@ -58,6 +58,14 @@ class Remembers(Protocol):
 
     def observe(self, memory: Memory, view: View, outcome: Outcome) -> Memory:
         """The memory after a round."""
+
+
+@runtime_checkable
+class SharesMemory(Protocol):
+    """A sampler whose memory before round 0 is made once for all runs of a study that name the same key."""
+
+    def memory_key(self, clients: Clients) -> str | None:
+        """Hexadecimal digits that stand for all that `start(clients)` depends on; None: nothing is shared."""
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,23 @@
 """FedGS: balanced sampling counts, and clients that are far apart in the graph (Algorithm 1, equations 14 to 17)."""
 
+import contextlib
+import hashlib
 import importlib.util
-from collections.abc import Mapping
+import json
+import math
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from fedgs import solver
+from fedgs import __version__, solver
 from fedgs.arrays import FloatMatrix
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
-from fedgs.errors import ConfigError, SelectionError, require_extra
+from fedgs.errors import ConfigError, GraphError, SelectionError, require_extra
 from fedgs.graph import ClientGraph, Graph, checked_once, client_features
-from fedgs.registry import Variant, register
+from fedgs.machine import memory_limit
+from fedgs.registry import Variant, register, table
 from fedgs.sampling.base import Sampler, Wish
 from fedgs.sampling.growing import grown_by_features, grown_by_products, nobody_seen
 from fedgs.sampling.sources import digest_of, graph_of_features, private_graph, stored_graph
@@ -81,6 +86,7 @@ class FedGS(Sampler):
     def check(self, clients: Clients, cohort_limit: int) -> None:
         """Refuse a graph that these clients cannot have; nothing falls back to the oracle's graph."""
         graph = self.graph
+        _check_memory(len(clients))
         if graph.path is not None:
             if graph.start == "seen":
                 raise ConfigError("method.graph.start must be 'all' where method.graph.path gives the graph, got 'seen'")
@@ -114,14 +120,31 @@ class FedGS(Sampler):
             return Wish("functional", covariance=graph.covariance, layer=graph.layer, **noise)
         return None
 
+    def memory_key(self, clients: Clients) -> str | None:
+        """A hash of what the graph before round 0 is made of; None where it is made of local models, which a seed decides."""
+        graph = self.graph
+        if self.wish("start") is not None:
+            return None
+        made_of = hashlib.sha256(json.dumps([table(graph), len(clients), __version__], sort_keys=True).encode())
+        if graph.path is not None:
+            made_of.update(digest_of(graph.path).encode())
+        elif graph.start == "all":
+            vectors = np.ascontiguousarray(client_features(clients))
+            made_of.update(repr(vectors.shape).encode() + vectors.tobytes())
+        return made_of.hexdigest()[:16]
+
     def start(self, clients: Clients) -> Memory:
         """The graph before round 0, where it needs no local models: see `start_from` for those that do.
 
         Raises:
             ConfigError: the graph is made of local models, or `graph.path` is not a graph of these clients.
-            GraphError: the clients have neither features nor labels, or a feature is not finite.
+            GraphError: the clients have neither features nor labels, a feature is not finite, or there is not enough memory.
         """
         self.check(clients, 1)
+        with _enough_memory(len(clients)):
+            return self._start(clients)
+
+    def _start(self, clients: Clients) -> Memory:
         graph = self.graph
         if graph.path is not None:
             return _kept(stored_graph(graph.path, len(clients)))
@@ -137,7 +160,8 @@ class FedGS(Sampler):
 
     def start_from(self, clients: Clients, features: FloatMatrix) -> Memory:
         """The graph before round 0 from (N, d) features of local models."""
-        return _kept(graph_of_features(self.graph, features))
+        with _enough_memory(len(clients)):
+            return _kept(graph_of_features(self.graph, features))
 
     def observe(self, memory: Memory, view: View, outcome: Outcome) -> Memory:
         """The graph stays as it is, or grows with the cohort where it starts with nobody seen."""
@@ -163,6 +187,33 @@ class FedGS(Sampler):
         )
         solution = solve(problem, effort=self.solver.effort, time_limit=self.solver.time_limit, seed=rng)
         return Selection(solution.cohort, status=solution.status, objective=solution.objective, upper_bound=solution.upper_bound)
+
+
+_MATRICES = 6  # (N, N) in float64 that are held at once while a graph is made
+
+
+@contextlib.contextmanager
+def _enough_memory(count: int) -> Iterator[None]:
+    """One sentence where the system gives less memory than its limits say."""
+    try:
+        yield
+    except MemoryError:
+        raise GraphError(f"{_needed(count)}, and the system gave less; {_INSTEAD}") from None
+
+
+def _needed(count: int) -> str:
+    return f"method 'fedgs' needs about {8e-9 * _MATRICES * count**2:.1f} GB of memory for the graph of {count} clients"
+
+
+_INSTEAD = "use fewer clients, or 'uniform', 'md' or 'power_of_choice', which make no graph"
+
+
+def _check_memory(count: int) -> None:
+    """Refuse more clients than this process can hold a graph of."""
+    needed, limit = 8 * _MATRICES * count**2, memory_limit()
+    if limit is not None and needed > limit:
+        fit = math.isqrt(limit // (8 * _MATRICES))
+        raise ConfigError(f"{_needed(count)}, and this process may use {limit / 1e9:.1f} GB (up to {fit} clients); {_INSTEAD}")
 
 
 # With more clients the graph is kept as its distances alone.

@@ -13,7 +13,7 @@ from fedgs.arrays import FloatMatrix
 from fedgs.clients import Clients
 from fedgs.errors import ConfigError, GraphError
 from fedgs.graph import ClientGraph, Graph, client_features
-from fedgs.graph.distance import check_lengths
+from fedgs.graph.distance import check_lengths, first_asymmetry
 from fedgs.graph.growth import embedded, model_similarity
 from fedgs.secure import PrivateProducts, private_similarity
 
@@ -46,7 +46,7 @@ def stored_graph(path: str, num_clients: int) -> ClientGraph:
     if not np.isfinite(arrays["distance"]).all():
         raise GraphError(f"method.graph.path {path!r}: distance must be finite, got inf")
     similarity = arrays.get("similarity", np.eye(num_clients))
-    if not np.allclose(similarity, similarity.T, rtol=1e-9, atol=1e-12):  # NaN is refused here too
+    if np.isnan(similarity).any() or first_asymmetry(similarity, rtol=1e-9, atol=1e-12) is not None:
         raise GraphError(f"method.graph.path {path!r}: similarity must be finite and symmetric")
     no_edges = np.where(np.eye(num_clients, dtype=bool), 0.0, np.inf)
     return ClientGraph(similarity, arrays.get("adjacency", no_edges), arrays["distance"])

@@ -12,6 +12,7 @@ from fedgs.errors import DataError
 from fedgs.experiments.paper.asked import Asked, Source
 from fedgs.experiments.paper.experiment import Computed, Experiment, Material, Presented, Shown, Unit, data_config
 from fedgs.graph import Graph
+from fedgs.plurals import counted, noun
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.tables import number
 
@@ -72,7 +73,8 @@ def _graph_sentence(kept: Computed) -> str:
     edges, pairs = int(joined.sum()) // 2, len(joined) * (len(joined) - 1) // 2
     with_common = int((joined & common).sum()) // 2
     return (
-        f"{kept.about['data_title']}, {len(joined)} clients: {edges} of {pairs} pairs are joined; {with_common} of the "
+        f"{kept.about['data_title']}, {counted(len(joined), 'client')}: {edges} of {counted(pairs, 'pair')} "
+        f"{noun(pairs, 'is', 'are')} joined; {with_common} of the "
         "joined pairs, and "
         f"{int((~joined & common).sum()) // 2} of the others, have a label in common."
     )
@@ -128,7 +130,7 @@ def _partition_sentence(kept: Computed) -> str:
     sizes, held = counts.sum(axis=1), (counts > 0).sum(axis=1)
     even = "all of one size" if sizes.min() == sizes.max() else f"from {int(sizes.min())} to {int(sizes.max())} training examples"
     labels = f"{int(held.min())}" if held.min() == held.max() else f"{int(held.min())} to {int(held.max())}"
-    return f"{kept.about['data_title']}: {len(counts)} clients, {even}, {labels} labels each."
+    return f"{kept.about['data_title']}: {counted(len(counts), 'client')}, {even}, {labels} labels each."
 
 
 EXPERIMENTS = {

@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
+from fedgs.plurals import counted, noun
 from fedgs.report.tables import number, paired_difference
 
 __all__ = ["Figures", "best_row", "gap_sentence", "listed", "mean", "order_sentence", "standing_sentence"]
@@ -39,7 +40,7 @@ def order_sentence(mode: str, ours: Figures, paper: Mapping[str, float], labels:
     if not pairs:
         return ""
     same = sum(pair.same_order for pair in pairs)
-    text = f"{mode}: {same} of {len(pairs)} pairs of methods are in the paper's order"
+    text = f"{mode}: {same} of {counted(len(pairs), 'pair')} of methods {noun(len(pairs), 'is', 'are')} in the paper's order"
     if same == len(pairs):
         return text + "."
     if max(len(ours[row]) for row in rows) < 2:
