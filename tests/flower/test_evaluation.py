@@ -61,7 +61,7 @@ def strategy(folder: Path, sampler: Any = "uniform", **settings: Any) -> Sampled
 def test_a_client_that_never_evaluates_costs_its_deadline_once(world: Any, tmp_path: Path, caplog: Any) -> None:
     begun = time.monotonic()
     strategy(tmp_path).start(muted(world, 102), world.model(), num_rounds=8)
-    assert DEADLINE <= time.monotonic() - begun < 3 * DEADLINE  # waiting in full in each round takes 8 deadlines
+    assert DEADLINE <= time.monotonic() - begun < 5 * DEADLINE  # waiting in full in each round takes 8 deadlines
     found = [(event["round"], event["event"], event["client"]) for event in events(tmp_path)]
     expected = [(round, *what) for round in range(1, 9) for what in (("silent", "s-2"), ("incomplete", None))]
     assert found == expected
@@ -77,7 +77,7 @@ def test_evaluation_has_a_deadline_of_its_own(world: Any, tmp_path: Path) -> Non
     begun = time.monotonic()
     chosen = strategy(tmp_path, reply_timeout=600.0, evaluate_timeout=0.3)
     chosen.start(muted(world, 100, 101, 102), world.model(), num_rounds=3)
-    assert 0.3 <= time.monotonic() - begun < 3.0
+    assert 0.3 <= time.monotonic() - begun < 10.0
     assert RunFolder(tmp_path).records()[1].valid_loss is None
     assert events(tmp_path)[3]["detail"] == "the validation loss is of 0 of 3 clients; missing: 's-0', 's-1', 's-2'"
     with pytest.raises(ConfigError, match="SampledStrategy.evaluate_timeout"):
@@ -183,7 +183,7 @@ def test_a_silent_client_costs_a_sampler_that_asks_for_losses_one_deadline(world
     inner = FedAvg(fraction_evaluate=0.0)
     chosen = SampledStrategy(inner, PowerOfChoice(), cohort_limit=1, reply_timeout=DEADLINE, records=tmp_path)
     chosen.start(muted(world, 102), world.model(), num_rounds=8)
-    assert DEADLINE <= time.monotonic() - begun < 3 * DEADLINE
+    assert DEADLINE <= time.monotonic() - begun < 5 * DEADLINE
     assert chosen.counts == {"s-0": 0, "s-1": 8, "s-2": 0}
     assert [(event["round"], event["client"], event["event"], event["request"]) for event in events(tmp_path)] == [
         (round, "s-2", "silent", "losses") for round in range(8)
