@@ -262,6 +262,7 @@ def test_a_failed_start_is_written_and_a_later_one_removes_it(world: Any, tmp_pa
     failure = RunFolder(tmp_path).failure()
     assert failure is not None
     assert (failure["round"], failure["error"]) == (2, "RuntimeError: no test set")
+    assert "in evaluate" in failure["traceback"]
     assert [record.round for record in RunFolder(tmp_path).records()] == [0, 1]
     chosen.start(grid, world.model(), num_rounds=1)
     assert RunFolder(tmp_path).failure() is None

@@ -16,7 +16,7 @@ from typing import Any
 
 from fedgs.arrays import AnyArray
 from fedgs.clients import Clients
-from fedgs.errors import OutputError
+from fedgs.errors import OutputError, own_traceback
 from fedgs.records import Record, RunFolder
 from fedgs.registry import table
 from fedgs.sampling.base import Sampler
@@ -164,7 +164,8 @@ class DeploymentRecords:
     def fail(self, round: int, error: Exception) -> None:
         """Write why the deployment ended early; a later start removes it."""
         if self._folder is not None and self._folder.exists():
-            self._folder.write_failure({"round": round, "client": None, "error": f"{type(error).__name__}: {error}"})
+            why = f"{type(error).__name__}: {error}"
+            self._folder.write_failure({"round": round, "client": None, "error": why, "traceback": own_traceback(error)})
 
     def describe(
         self, clients: Clients, memory: Mapping[str, AnyArray], *, cohort_limit: int | None = None, last: bool = False
