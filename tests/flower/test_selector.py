@@ -177,6 +177,12 @@ def test_parameters_that_the_model_does_not_have_are_refused(world: Any, model: 
     assert grid.asked == []
 
 
+@pytest.mark.parametrize("parameters", ["weight", 3, ["weight", 3], b"weight"])
+def test_parameters_are_names_or_a_function(parameters: Any) -> None:
+    with pytest.raises(ConfigError, match="must be names of arrays or a function of a name, got"):
+        Selector(FedGS(graph=Graph(similarity="update")), parameters=parameters)
+
+
 def test_the_strategy_makes_its_graph_from_the_parameters_it_is_given() -> None:
     selector = Selector(FedGS(graph=Graph(similarity="update")), parameters=["conv.weight"])
     for row, local in enumerate((moved(1, 0), moved(1, 0.1, counts=4000), moved(0.2, 1))):

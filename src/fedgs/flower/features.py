@@ -1,6 +1,6 @@
 """The client graph of a deployment: from what clients told once, or from their replies; it grows as they come."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from fedgs.arrays import AnyArray, FloatArray, FloatMatrix
 from fedgs.errors import ConfigError
 from fedgs.graph import Graph, cosines, feature_products
 
-__all__ = ["Parameters", "Responses", "distances", "graph_of", "parameter_names", "reply_feature"]
+__all__ = ["Parameters", "Responses", "checked_parameters", "distances", "graph_of", "parameter_names", "reply_feature"]
 
 Responses = Callable[[Mapping[str, AnyArray]], FloatArray]
 Parameters = Sequence[str] | Callable[[str], bool]
@@ -62,6 +62,21 @@ def distances(graph: Graph, features: Mapping[int, FloatArray], num_clients: int
     distance[np.ix_(known, known)] = block
     np.fill_diagonal(distance, 0.0)
     return distance
+
+
+def checked_parameters(parameters: Any) -> Parameters | None:
+    """What was given as `parameters`, or a `ConfigError` where it is neither names nor a function.
+
+    >>> checked_parameters(("weight", "bias"))
+    ['weight', 'bias']
+    """
+    if parameters is None or callable(parameters):
+        return parameters  # type: ignore[no-any-return]
+    if isinstance(parameters, Iterable) and not isinstance(parameters, str | bytes):
+        names = list(parameters)
+        if all(isinstance(name, str) for name in names):
+            return names
+    raise ConfigError(f"SampledStrategy(parameters=...) must be names of arrays or a function of a name, got {parameters!r}")
 
 
 def parameter_names(model: Mapping[str, AnyArray], parameters: Parameters | None = None) -> list[str]:

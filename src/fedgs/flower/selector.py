@@ -10,7 +10,7 @@ from fedgs import rng
 from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View, checked_selection, kept_memory
 from fedgs.errors import SelectionError
-from fedgs.flower.features import Parameters, Responses, distances, graph_of, parameter_names, reply_feature
+from fedgs.flower.features import Parameters, Responses, checked_parameters, distances, graph_of, parameter_names, reply_feature
 from fedgs.flower.roster import Newcomer, Roster
 from fedgs.flower.state import DeploymentState
 from fedgs.sampling.base import AsksLosses, Remembers, Sampler
@@ -47,7 +47,7 @@ class Selector:
         self.state = DeploymentState(seed, roster=Roster() if clients is None else Roster.of_clients(clients))
         self._newcomer: Newcomer = newcomer
         self._responses = responses
-        self._parameters = parameters
+        self._parameters = checked_parameters(parameters)
         self._graph = graph_of(sampler, responses)
         self._clients: tuple[tuple[int, bytes], Clients] | None = None
         self._drawn_up: tuple[int, int] | None = None  # (clients, revision) that the memory was made for
