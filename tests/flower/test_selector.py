@@ -7,7 +7,8 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from fedgs.clients import Clients, Selection
+from fedgs.arrays import IntArray
+from fedgs.clients import Clients, Selection, View
 from fedgs.errors import ConfigError, SelectionError
 from fedgs.flower.features import distances, graph_of, parameter_names, reply_feature
 from fedgs.flower.selector import Selector
@@ -255,3 +256,17 @@ def test_weights_are_those_of_the_simulator() -> None:
         view = selector.view(np.arange(3), 4)
         ours = selector.weights(view, Selection(np.arange(3), draws=draws), dict(enumerate(sizes.astype(float))))
         assert ours == pytest.approx(aggregation_weights(weighting, sizes, draws, counts))
+
+
+def test_candidates_that_are_no_available_clients_are_refused() -> None:
+    class Asking(Sampler):
+        loss_on: str = "train"
+
+        def loss_candidates(self, view: View, rng: np.random.Generator) -> IntArray:
+            return np.array([5])
+
+    selector = Selector(Asking())
+    for key in ("a", "b"):
+        selector.meet(key, size=3)
+    with pytest.raises(SelectionError, match="loss_candidates must return available clients only; client 5 is not available"):
+        selector.loss_candidates(selector.view(np.arange(2), 1))

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedgs import rng
 from fedgs.arrays import AnyArray, FloatArray, IntArray
-from fedgs.clients import Clients, Memory, Outcome, Selection, View, checked_selection, kept_memory
+from fedgs.clients import Clients, Memory, Outcome, Selection, View, checked_candidates, checked_selection, kept_memory
 from fedgs.errors import SelectionError
 from fedgs.flower.features import Parameters, Responses, checked_parameters, distances, graph_of, parameter_names, reply_feature
 from fedgs.flower.roster import Newcomer, Roster
@@ -91,7 +91,7 @@ class Selector:
         """Whose losses the sampler wants, or None if it wants none."""
         if not isinstance(self.sampler, AsksLosses):
             return None
-        return self.sampler.loss_candidates(view, rng.stream(self.state.seed, "candidates", view.round))
+        return checked_candidates(self.sampler.loss_candidates(view, rng.stream(self.state.seed, "candidates", view.round)), view)
 
     def select(self, view: View) -> Selection:
         """The cohort; its counts rise now, so that a client that never answers is not selected in every round."""
