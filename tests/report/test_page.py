@@ -2,6 +2,7 @@ import html
 import json
 import re
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -221,11 +222,15 @@ def test_a_client_can_be_chosen_or_pointed_at(opened, study):
     note = opened.text("#client-note")
     assert note.startswith(f"Client c007: {run.clients.data_sizes[7]} training examples (label ")
     assert f"selected in {times} " in note
-    opened.evaluate("byId('drawing').scrollIntoView({behavior: 'instant'})")
     box = "document.querySelector('[data-client=\"4\"] .pie').getBoundingClientRect()"
-    middle = opened.evaluate(f"[{box}.x + {box}.width / 2, {box}.y + {box}.height / 2]")
-    opened.call("Input.dispatchMouseEvent", type="mouseMoved", x=middle[0], y=middle[1])
-    opened.wait("byId('client-note').textContent.startsWith('Client c004:')")
+    for _ in range(50):  # charts above are still being drawn, which moves the drawing
+        opened.evaluate("byId('drawing').scrollIntoView({behavior: 'instant'})")
+        middle = opened.evaluate(f"[{box}.x + {box}.width / 2, {box}.y + {box}.height / 2]")
+        opened.call("Input.dispatchMouseEvent", type="mouseMoved", x=middle[0], y=middle[1])
+        if opened.text("#client-note").startswith("Client c004:"):
+            break
+        time.sleep(0.1)
+    assert opened.text("#client-note").startswith("Client c004:")
     assert opened.evaluate("byId('client').value") == "4"
 
 

@@ -68,10 +68,10 @@ def one_config(config: Path | None, overrides: list[str] | None, plugins: list[P
 def command_again(
     command: str,
     config: Path | None,
-    overrides: Sequence[str] | None,
-    plugins: Sequence[Path] | None,
-    data_dir: Path | None,
     *,
+    overrides: Sequence[str] | None = None,
+    plugins: Sequence[Path] | None = None,
+    data_dir: Path | None = None,
     out: Path | None = None,
     also: Sequence[str] = (),
 ) -> str:
@@ -83,7 +83,8 @@ def command_again(
         out: the folder of the records; None: not named.
         also: further `--set` settings; each replaces an earlier one of the same key.
 
-    >>> command_again("fedgs run", None, ["seed=0", "availability=LDF"], [Path("my plug.py")], None, also=["availability=MDF"])
+    >>> given = {"overrides": ["seed=0", "availability=LDF"], "plugins": [Path("my plug.py")]}
+    >>> command_again("fedgs run", None, **given, also=["availability=MDF"])
     "fedgs run --set seed=0 --plugin 'my plug.py' --set availability=MDF"
     """
     replaced = {text.partition("=")[0].strip() for text in also}

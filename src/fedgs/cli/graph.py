@@ -63,7 +63,8 @@ def graph(
         save_graph(out, made)
         # The graph belongs to these clients: the next command has the same configuration.
         kept = [text for text in set_ or [] if not text.strip().startswith("method.graph.")]  # the file stands for them
-        following = command_again("fedgs run", config, kept, plugin, data_dir, also=[f"method.graph.path={out}"])
+        also = [f"method.graph.path={out}"]
+        following = command_again("fedgs run", config, overrides=kept, plugins=plugin, data_dir=data_dir, also=also)
         screen.print(f"Written: {out}    Next: {following}")
 
 

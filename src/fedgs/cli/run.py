@@ -56,7 +56,7 @@ def run(
     if failed:
         report_failures(failed)
         raise SystemExit(1)
-    screen.print(f"Records: {out}/    Next: {next_step(config, set_, plugin, data_dir, out)}")
+    screen.print(f"Records: {out}/    Next: {next_step(config, set_, plugins=plugin, data_dir=data_dir, out=out)}")
 
 
 def reuse(reused: int, total: int) -> str:
@@ -86,11 +86,12 @@ def report_failures(failed: "Sequence[Run]") -> None:
 
 
 def next_step(
-    config: Path | None, overrides: list[str] | None, plugins: list[Path] | None, data_dir: Path | None, out: Path
+    config: Path | None, overrides: list[str] | None, *, plugins: list[Path] | None, data_dir: Path | None, out: Path
 ) -> str:
     """A command worth typing next, which can be pasted into a shell."""
     if config is None and not any(text.strip().startswith("availability") for text in overrides or []):
         where = None if out == OUT else out
-        return command_again("fedgs run", config, overrides, plugins, data_dir, out=where, also=["availability=MDF"])
+        also = ["availability=MDF"]
+        return command_again("fedgs run", config, overrides=overrides, plugins=plugins, data_dir=data_dir, out=where, also=also)
     folder = shlex.quote(str(out))
     return f"fedgs report {folder}, or fedgs table {folder}"
