@@ -5,6 +5,7 @@ that length and plays the rounds since then again, which gives the same lines, s
 """
 
 import json
+import zipfile
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ from fedgs.clients import Memory, kept_memory
 from fedgs.errors import OutputError
 from fedgs.records import RunFolder, save_arrays
 
-__all__ = ["Checkpoint", "State", "load_checkpoint", "save_checkpoint"]
+__all__ = ["Checkpoint", "State", "load_checkpoint", "save_checkpoint", "stored_round"]
 
 FORMAT = 1
 
@@ -90,6 +91,19 @@ def load_checkpoint(folder: RunFolder, start_memory: Memory) -> Checkpoint | Non
         return Checkpoint(state, header["engine"], header["records_bytes"], header["timings_bytes"])
     except KeyError as error:
         raise OutputError(f"{folder.path / 'checkpoint.npz'} lacks {error}; remove the run's folder to start it anew") from None
+
+
+def stored_round(folder: RunFolder) -> int:
+    """The round that a start would resume at: 0 without a checkpoint, or where the records that belong to it were lost.
+
+    Only the checkpoint's header is read; a damaged checkpoint counts as none, and loading it says why.
+    """
+    try:
+        with np.load(folder.path / "checkpoint.npz", allow_pickle=False) as stored:
+            header = json.loads(str(stored["header"]))
+        return int(header["round"]) if header["records_bytes"] <= folder.size("rounds.jsonl") else 0
+    except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile):
+        return 0
 
 
 def equal_states(a: State, b: State) -> bool:

@@ -30,7 +30,7 @@ from fedgs.data import Data
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.preparing import prepare
 from fedgs.experiments.runner import run_all, run_here
-from fedgs.experiments.workers import physical_cores
+from fedgs.machine import physical_cores
 from fedgs.registry import build
 
 with open("starts.txt", "a") as file:

@@ -2,6 +2,7 @@
 
 import contextlib
 import shlex
+import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -19,11 +20,13 @@ __all__ = [
     "DataDirOption",
     "PluginOption",
     "SetOption",
+    "Terminated",
     "command_again",
     "console",
     "exit_codes",
     "one_config",
     "read_grid",
+    "terminated_like_interrupted",
 ]
 
 ConfigArgument = Annotated[
@@ -97,9 +100,36 @@ def command_again(
     return f"{command} {shlex.join(words)}"
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP came; like an interrupt, it saves the runs."""
+
+    def __init__(self, signal: int) -> None:
+        super().__init__()
+        self.signal = signal
+
+
+@contextlib.contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise `Terminated` while the block runs, where they would end the process at once."""
+
+    def terminate(number: int, frame: object) -> None:
+        raise Terminated(number)
+
+    names = ("SIGTERM", "SIGHUP")  # not every system has the second
+    numbers = [number for name in names if (number := getattr(signal, name, None)) is not None]
+    changed = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]  # nohup ignores SIGHUP
+    for number in changed:
+        signal.signal(number, terminate)
+    try:
+        yield
+    finally:
+        for number in changed:
+            signal.signal(number, signal.SIG_DFL)
+
+
 @contextlib.contextmanager
 def exit_codes() -> Iterator[None]:
-    """Errors of the user as one sentence and exit code 2; an interrupt as 130."""
+    """Errors of the user as one sentence and exit code 2; an interrupt as 130, SIGTERM as 143."""
     try:
         yield
     except UserError as error:
@@ -114,9 +144,12 @@ def exit_codes() -> Iterator[None]:
             raise
         console(stderr=True).print(f"fedgs: {missing}")
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        console(stderr=True).print("fedgs: interrupted; the same command goes on where this one stopped")
-        raise SystemExit(130) from None
+    except KeyboardInterrupt as interrupt:
+        number = interrupt.signal if isinstance(interrupt, Terminated) else signal.SIGINT
+        resumes = "; the same command resumes where this one stopped" if interrupt.args else ""  # set where runs are stored
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            console(stderr=True).print(f"fedgs: {'interrupted' if number == signal.SIGINT else 'terminated'}{resumes}")
+        raise SystemExit(128 + number) from None
     except BrokenPipeError:
         raise SystemExit(0) from None
     except OSError as error:

@@ -1,11 +1,13 @@
 """The `fedgs` command: which function carries out which command."""
 
+import functools
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import typer
 
-from fedgs.cli.common import exit_codes
+from fedgs.cli.common import exit_codes, terminated_like_interrupted
 from fedgs.collector import collect_rarely
 
 __all__ = ["app", "main"]
@@ -48,19 +50,30 @@ def _attribute(path: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
+def _guarded(function: Callable[..., None]) -> Callable[..., None]:
+    """The command with `exit_codes` inside: outside, typer would have ended an interrupted command without a word."""
+
+    @functools.wraps(function)
+    def command(*arguments: Any, **options: Any) -> None:
+        with exit_codes():
+            function(*arguments, **options)
+
+    return command
+
+
 def _build() -> typer.Typer:
     for name, path in _COMMANDS.items():
-        app.command(name)(_attribute(path))
+        app.command(name)(_guarded(_attribute(path)))
     for name, (help_text, commands) in _GROUPS.items():
         group = typer.Typer(help=help_text, no_args_is_help=True)
         for command, path in commands.items():
-            group.command(command)(_attribute(path))
+            group.command(command)(_guarded(_attribute(path)))
         app.add_typer(group, name=name)
     return app
 
 
 def main() -> None:
-    """Run the command line; the exit code is 0, 1 (a run failed), 2 (bad input) or 130 (interrupted)."""
+    """Run the command line; the exit code is 0, 1 (a run failed), 2 (bad input), 130 (interrupted) or 143 (SIGTERM)."""
     collect_rarely()
-    with exit_codes():
+    with exit_codes(), terminated_like_interrupted():
         _build()()

@@ -1,6 +1,7 @@
 """Progress of many runs: a bar on a terminal, a plain line now and then elsewhere."""
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -37,12 +38,31 @@ def progress_display(screen: Console, *, runs: int, rounds: int) -> "Iterator[Ca
                 bar.update(task, completed=progress.rounds, total=progress.total, description=text, refresh=True)
 
             told = _Throttled(show, rounds, REFRESH_SECONDS)
-            yield told
+            with _messages(screen):
+                yield told
             told.end()
     else:
         told = _Throttled(lambda progress, text: screen.print(f"{heading}  {text}"), rounds, PLAIN_SECONDS)
-        yield told
+        with _messages(screen):
+            yield told
         told.end()
+
+
+@contextlib.contextmanager
+def _messages(screen: Console) -> Iterator[None]:
+    """Show what the runs tell the logger "fedgs.runs", such as which of them resume."""
+    logger, handler = logging.getLogger("fedgs.runs"), logging.Handler(logging.INFO)
+    handler.emit = lambda record: screen.print(record.getMessage())  # type: ignore[method-assign]
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
 
 
 class _Throttled:

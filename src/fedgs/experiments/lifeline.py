@@ -30,6 +30,7 @@ class Lifeline:
         self._scratch = scratch
         self._study = study
         self._loaded = False
+        self._alone = False
 
     def watch(self) -> None:
         """Look after the study in a thread of its own."""
@@ -39,6 +40,14 @@ class Lifeline:
         """From now on there is something to save."""
         signal.signal(signal.SIGTERM, self._interrupt)
         self._loaded = True
+
+    def clean(self) -> None:
+        """Remove the temporary files of a study that was killed and could not do it."""
+        for _ in range(20 if self._alone else 0):
+            if os.getppid() != self._study:
+                shutil.rmtree(self._scratch, ignore_errors=True)
+                return
+            time.sleep(0.05)  # it closes its files a moment before it is gone
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, lambda number, frame: None)  # saving is not interrupted in its turn
@@ -51,9 +60,9 @@ class Lifeline:
             selector.register(self._channel, selectors.EVENT_READ)
             while not selector.select(LOOK_SECONDS) and os.getppid() == self._study:  # the study sends nothing: it closes
                 pass
+        self._alone = True
         if self._loaded:
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(SAVE_SECONDS)
-        if os.getppid() != self._study:
-            shutil.rmtree(self._scratch, ignore_errors=True)  # the study was killed and could not do it
+        self.clean()
         os._exit(1)

@@ -90,6 +90,25 @@ class MemorySink:
         """Nothing to save."""
 
 
+@dataclass(frozen=True)
+class _Batch:
+    """Lines that are not known to be in the files.
+
+    Attributes:
+        records_bytes, timings_bytes: how long the files are without them.
+        lines: (round, record, timing).
+    """
+
+    records_bytes: int
+    timings_bytes: int
+    lines: list[tuple[int, str, str]] = field(default_factory=list)
+
+    @classmethod
+    def behind(cls, folder: RunFolder) -> "_Batch":
+        """No lines yet, behind what the files hold."""
+        return cls(folder.size("rounds.jsonl"), folder.size("timings.jsonl"))
+
+
 @dataclass(eq=False)
 class FolderSink:
     """Writes a run's records in batches, and a checkpoint every `checkpoint_every` rounds (None: every ten seconds).
@@ -103,12 +122,15 @@ class FolderSink:
     checkpoint_every: int | None
     shared: Path | None = None  # the file of the memory at the start, where other runs begin with the same one
     failure: dict[str, Any] | None = None
-    _lines: list[str] = field(default_factory=list)
-    _timings: list[str] = field(default_factory=list)
+    _batch: "_Batch" = field(init=False)
     _flushed: float = field(default_factory=time.monotonic)
     _saved: float = field(default_factory=time.monotonic)
     _state: State | None = None  # the last one seen
     _kept: State | None = None  # the last one in a checkpoint
+
+    def __post_init__(self) -> None:
+        """The files are those of an earlier start, cut to its checkpoint."""
+        self._batch = _Batch.behind(self.folder)
 
     def on_start(self, state: State) -> None:
         """Write the memory at the start, which a resumed run goes on with."""
@@ -141,19 +163,29 @@ class FolderSink:
         self.folder.write_failure(self.failure)
 
     def interrupt(self) -> None:
-        """Save the last whole round, so that the next start goes on from it."""
-        if self._state is not None and self._state is not self._kept:
-            self._checkpoint(self._state)
+        """Save the last whole round, so that the next start goes on from it.
+
+        The interrupt may have come anywhere, also while lines were written: the files are cut to what was in them before, and
+        the lines of whole rounds are written again.
+        """
+        state, batch = self._state, self._batch
+        if state is None or (self._kept is not None and self._kept.round >= state.round):
+            return
+        self.folder.truncate("rounds.jsonl", batch.records_bytes)
+        self.folder.truncate("timings.jsonl", batch.timings_bytes)
+        lines = [entry for entry in batch.lines if entry[0] < state.round]
+        self._batch = _Batch(batch.records_bytes, batch.timings_bytes, lines)
+        self._checkpoint(state)
 
     def _keep(self, record: Record, seconds: Mapping[str, float]) -> None:
-        self._lines.append(record.to_json())
         phases = "".join(f',"{phase}":{value:.6f}' for phase, value in seconds.items())
-        self._timings.append(f'{{"round":{record.round}{phases}}}')
+        self._batch.lines.append((record.round, record.to_json(), f'{{"round":{record.round}{phases}}}'))
 
     def _flush(self) -> None:
-        self.folder.append("rounds.jsonl", self._lines)
-        self.folder.append("timings.jsonl", self._timings)
-        self._lines, self._timings, self._flushed = [], [], time.monotonic()
+        self.folder.append("rounds.jsonl", [line for _, line, _ in self._batch.lines])
+        self.folder.append("timings.jsonl", [timing for _, _, timing in self._batch.lines])
+        self._batch = _Batch.behind(self.folder)  # one assignment: an interrupt finds the lines unwritten or written
+        self._flushed = time.monotonic()
 
     def _checkpoint(self, state: State) -> None:
         self._flush()

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from fedgs.checkpoint import State, load_checkpoint
+from fedgs.checkpoint import State, load_checkpoint, stored_round
 from fedgs.clients import Clients, Memory
 from fedgs.errors import ConfigError, OutputError
 from fedgs.experiments.earlier import beside_earlier
@@ -17,6 +17,7 @@ from fedgs.experiments.output import FolderSink, MemorySink, Sink, claim
 from fedgs.experiments.preparing import Prepared, run_tables
 from fedgs.local import make_engine, numerics_with
 from fedgs.local.threads import threads_of, usable_threads
+from fedgs.plurals import counted
 from fedgs.records import Record, RunFolder
 from fedgs.requests import Engine
 from fedgs.sampling.base import Remembers
@@ -25,6 +26,7 @@ from fedgs.simulation import Failed, LiveRun, Plan, drive, initial_state, memory
 __all__ = ["Finished", "Progress", "is_finished", "run_all", "run_here"]
 
 _log = logging.getLogger("fedgs")
+_told = logging.getLogger("fedgs.runs")  # at level INFO: what the command line prints
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,8 @@ def run_all(
     """Drive all runs to their end; with `out`, go on where an earlier start stopped and leave finished runs alone.
 
     Runs are spread over `execution.workers` processes; the records do not depend on how many there are. Where a part of a run
-    cannot be sent to another process, all runs stay in this one, and a warning of the logger "fedgs" says why.
+    cannot be sent to another process, all runs stay in this one, and a warning of the logger "fedgs" says why. Runs that resume
+    are told to the logger "fedgs.runs" at level INFO. An interrupt saves the last whole round of every run.
 
     Raises:
         OutputError: `out` belongs to something else or is in use.
@@ -120,11 +123,23 @@ def run_all(
         if workers > 1 and not all(job.is_finished() for job in jobs):
             for job in jobs:
                 job.stored_records()  # damaged ones are found before anything is trained
+            _tell_resumed(jobs)
             try:
                 return run_in_workers(prepared, workers=workers, out=out, on_progress=on_progress)
             except CannotTravelError as reason:
                 _log.warning("all runs stay in this process: %s", reason)
+        else:
+            _tell_resumed(jobs)
         return run_here(prepared, out, on_progress)
+
+
+def _tell_resumed(jobs: "Sequence[_Job]") -> None:
+    unfinished = [job for job in jobs if job.folder is not None and job.folder.exists() and not job.is_finished()]
+    rounds = sorted(round for job in unfinished if job.folder is not None and (round := stored_round(job.folder)) > 0)
+    if rounds:
+        what = f"{len(rounds)} of {counted(len(jobs), 'run')}" + (" resumes" if len(rounds) == 1 else " resume")
+        where = f"round {rounds[0]}" if rounds[0] == rounds[-1] else f"rounds {rounds[0]} to {rounds[-1]}"
+        _told.info("%s at %s", what, where)
 
 
 def run_here(

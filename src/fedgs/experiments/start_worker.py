@@ -38,7 +38,10 @@ def main() -> None:
 
     from fedgs.experiments.worker import carry_out
 
-    carry_out(channel, lifeline, Path(start["order"]))
+    try:
+        carry_out(channel, lifeline, Path(start["order"]))
+    finally:
+        lifeline.clean()
 
 
 if __name__ == "__main__":

@@ -93,7 +93,8 @@ def _drive(channel: Channel, prepared: list[Prepared], out: Path | None) -> None
         done = (progress.rounds, progress.total)
         if time.monotonic() - told > TELL_SECONDS:
             told = time.monotonic()
-            channel.send(("rounds", done))
+            with contextlib.suppress(OSError):  # the study is gone: the lifeline ends this process, once its runs are saved
+                channel.send(("rounds", done))
 
     for position, finished in enumerate(run_here(prepared, out, on_progress)):
         channel.send(("finished", _message(position, finished)))
