@@ -15,6 +15,7 @@ import fedgs
 from fedgs import solver
 from fedgs.config import Config
 from fedgs.data import Federation
+from fedgs.errors import ConfigError
 from fedgs.experiments.compare import _Given
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.preparing import Prepared, prepare
@@ -162,6 +163,24 @@ def test_a_content_digest_stands_for_what_cannot_be_identified() -> None:
     assert (
         identity(method=Own()).fingerprint == identity(method=Own()).fingerprint != identity(method=Own(version="b")).fingerprint
     )
+
+
+def test_a_content_digest_that_raises_is_one_sentence() -> None:
+    class Broken(Sampler):
+        @property
+        def content_digest(self) -> str:
+            raise KeyError("gone")
+
+    with pytest.raises(ConfigError, match="method 'Broken': content_digest raised KeyError: 'gone'"):
+        identity(method=Broken())
+
+
+def test_a_subclass_does_not_take_the_graph_that_its_parent_stored() -> None:
+    class Mine(fedgs.FedGS):
+        pass
+
+    clients = fedgs.Clients(("a", "b"), np.array([1, 1]), label_counts=np.eye(2, dtype=np.int64))
+    assert fedgs.FedGS().memory_key(clients) is not None and Mine().memory_key(clients) is None
 
 
 def test_an_inherited_content_digest_does_not_stand_for_a_subclass() -> None:

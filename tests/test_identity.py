@@ -82,6 +82,10 @@ OTHERS = {
         "import functools\n@functools.cache\ndef f(): return 1",
         "import functools\n@functools.cache\ndef f(): return 2",
     ),
+    "dispatched": (
+        "import functools\n@functools.singledispatch\ndef f(x): return 1\n@f.register\ndef _(x: int): return 1",
+        "import functools\n@functools.singledispatch\ndef f(x): return 1\n@f.register\ndef _(x: int): return 2",
+    ),
     "function attribute": ("def f(): return f.w\nf.w = 1", "def f(): return f.w\nf.w = 2"),
     "recursion": ("def f(n): return f(n - 1) if n else 1", "def f(n): return f(n - 1) if n else 2"),
     "mutual recursion": (
@@ -185,7 +189,7 @@ VALUES: dict[str, Callable[[], list[Any]]] = {
     "modules": lambda: [
         filled(nn.Linear(2, 2)), filled(nn.Linear(2, 2), 0.5), filled(nn.Linear(2, 2, bias=False)), filled(nn.Conv2d(1, 1, 2)),
         nn.Sequential(filled(nn.Linear(2, 2)), nn.ReLU()), nn.Sequential(filled(nn.Linear(2, 2)), nn.Tanh()), nn.Dropout(0.1),
-        nn.Dropout(0.2),
+        nn.Dropout(0.2), filled(nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))),
     ],
     "objects": lambda: [
         Colour.RED, Colour.BLUE, Settings(), Settings(a=2), Settings(b=[1.0]), Pair(1), Pair(2), Pair(1, 2), Pair(Pair(1)),
@@ -277,6 +281,11 @@ def test_what_cannot_be_identified_is_named_wherever_it_is(thing: Any, where: st
 @pytest.mark.parametrize("thing", [threading.Lock(), threading.RLock(), __import__("logging").getLogger("x"), print, np, Any])
 def test_what_changes_no_number_is_no_obstacle(thing: Any) -> None:
     digest(written("def f(): return THING", THING=thing)["f"])
+
+
+def test_an_object_that_makes_up_its_attributes_has_a_digest() -> None:
+    source = "class C:\n def __getattr__(self, name): raise RuntimeError(name)\nf = C()\nf.w = W"
+    assert digest(written(source, W=1)["f"]) == digest(written(source, W=1)["f"]) != digest(written(source, W=2)["f"])
 
 
 def test_an_object_may_tell_its_content_itself() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from fedgs.config import Config
+from fedgs.errors import ConfigError, UserError
 from fedgs.identity import Digest, Digester
 from fedgs.identity.sources import origin_of
 from fedgs.registry import Variant
@@ -96,7 +97,7 @@ def identity_of(
     unknown: list[str] = []
     versions = dict(numerics or {})
     for family, variant in variants.items():
-        content = getattr(variant, "content_digest", None)
+        content = _content(family, variant)
         code, missing = _code(variant, digester)
         if family == "model" and start is not None:
             parts["model.start"] = start.value[:16]
@@ -104,7 +105,7 @@ def identity_of(
         files = _files(variant, digester)
         parts |= {key: _short(value) for key, value in ((family, code), (f"{family}.files", files)) if value is not None}
         if content is not None:
-            parts[f"{family}.content"] = _short(str(content))
+            parts[f"{family}.content"] = _short(content)
         if missing and not _tells_content(variant):
             unknown.append(_cannot(family, variant, missing))
         if isinstance(variant.numerics, Mapping):  # a setting may have this name
@@ -148,6 +149,16 @@ def _files(variant: Variant, digester: Digester) -> str | None:
         return None
     found = [digester.file(path) for path in _paths({key: getattr(variant, key) for key in type(variant).model_fields})]
     return json.dumps(found) if found else None
+
+
+def _content(family: str, variant: Variant) -> str | None:
+    try:
+        given = getattr(variant, "content_digest", None)
+    except UserError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{family} {_title(variant)!r}: content_digest raised {type(error).__name__}: {error}") from error
+    return None if given is None else str(given)
 
 
 def _tells_content(variant: Variant) -> bool:

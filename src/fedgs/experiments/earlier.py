@@ -78,7 +78,8 @@ def _tell(prepared: Sequence[Prepared], out: Path) -> None:
         found = [tables["run"] for tables in stored[start] if _comparable(tables) == wanted]
         if found:
             count += 1
-            reasons |= dict.fromkeys(min((list(_differences(one, run)) for run in found), key=_length))
+            every: list[list[str]] = [list(_differences(one, run)) for run in found]
+            reasons |= dict.fromkeys(sorted(every, key=_length)[0])
     if count:
         runs, them = ("1 run starts", "an earlier one") if count == 1 else (f"{count} runs start", "earlier ones")
         stay = "which stays" if count == 1 else "which stay"

@@ -7,6 +7,7 @@ import random
 import sys
 import threading
 import types
+import weakref
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,11 @@ from fedgs.identity.sources import origin_of, version_of
 if TYPE_CHECKING:
     from fedgs.identity.digest import Walk
 
-__all__ = ["PLAIN", "by_name", "special"]
+__all__ = ["PLAIN", "by_name", "is_module", "special"]
 
 PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)})
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
+_CACHES = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 _GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _METHODS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)
@@ -46,6 +48,8 @@ def special(walk: "Walk", value: Any, where: str) -> bytes | None:
         return joined("code", value.co_code, repr(value.co_names), repr(value.co_varnames))
     if isinstance(value, _LOCKS):
         return joined("lock")
+    if isinstance(value, _CACHES):
+        return joined("cache")
     if isinstance(value, logging.Logger):
         return joined("logger", value.name)
     if isinstance(value, types.GenericAlias | types.UnionType) or type(value).__module__ == "typing":
@@ -82,7 +86,7 @@ def by_name(value: Any) -> bytes | None:
     if isinstance(value, types.ModuleType):
         found = value.__name__, ""
     elif (isinstance(value, type) or callable(value)) and not inspect.ismethod(value):
-        found = getattr(value, "__module__", None), getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+        found = _attribute(value, "__module__"), _attribute(value, "__qualname__") or _attribute(value, "__name__")
     module, name = found
     if not (isinstance(module, str) and isinstance(name, str)):
         return None
@@ -91,6 +95,13 @@ def by_name(value: Any) -> bytes | None:
         return None
     version = version_of(module.partition(".")[0]) if origin == "installed" else ""
     return joined("name", module, name, version, _numerics(module) if origin == "fedgs" else "")
+
+
+def _attribute(value: Any, name: str) -> Any:
+    try:
+        return getattr(value, name, None)
+    except Exception:  # an object that makes up its attributes
+        return None
 
 
 def _at(module: str, name: str) -> Any:
@@ -128,6 +139,12 @@ def _array(walk: "Walk", value: Any, where: str) -> bytes:
 def _is_tensor(value: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
+
+
+def is_module(value: Any) -> bool:
+    """Whether it is a `torch.nn.Module` whose state is all in Python, so not a scripted one."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module) and not isinstance(value, torch.jit.ScriptModule)
 
 
 def _tensor(walk: "Walk", value: Any, where: str) -> bytes:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedgs.identity.code import Names, code_digest
 from fedgs.identity.hashing import joined
+from fedgs.identity.kinds import is_module
 from fedgs.identity.sources import file_of, imported, origin_of, origin_of_place, version_of
 
 if TYPE_CHECKING:
@@ -185,12 +186,17 @@ def instance_body(walk: "Walk", value: Any, where: str) -> bytes:
     """An object: its class, and its state as pickling would take it."""
     cls = type(value)
     parts = [walk.value(cls, where)]
-    given = getattr(value, "content_digest", None)
+    try:
+        given = getattr(value, "content_digest", None)
+    except Exception:
+        given = None
     if isinstance(given, str):
         return joined("object", *parts, joined("given", given))
     if hasattr(cls, "__pydantic_validator__"):
         fields = {name: vars(value).get(name) for name in cls.model_fields}
         return joined("object", *parts, walk.value({**fields, **(getattr(value, "__pydantic_extra__", None) or {})}, where))
+    if is_module(value):
+        return joined("object", *parts, _state(walk, cls, _without_numbers(vars(value)), where))
     try:
         by_copyreg = copyreg.dispatch_table.get(cls)
         reduced = by_copyreg(value) if by_copyreg is not None else value.__reduce_ex__(4)
@@ -206,6 +212,11 @@ def instance_body(walk: "Walk", value: Any, where: str) -> bytes:
     if origin_of(cls.__module__) == "own" and state is not getattr(value, "__dict__", None):
         parts.append(_state(walk, cls, getattr(value, "__dict__", None), where))
     return joined("object", *parts)
+
+
+def _without_numbers(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state of a torch module with its hooks in order; the numbers that they have count all hooks of the process."""
+    return {key: list(part.values()) if "_hooks" in key and isinstance(part, dict) else part for key, part in state.items()}
 
 
 def _state(walk: "Walk", cls: type, state: Any, where: str) -> bytes:

@@ -121,10 +121,10 @@ class FedGS(Sampler):
         return None
 
     def memory_key(self, clients: Clients) -> str | None:
-        """A hash of what the graph before round 0 is made of; None where it is made of local models, which a seed decides."""
+        """A hash of what the graph before round 0 is made of; None where a subclass or local models make it."""
         graph = self.graph
-        if self.wish("start") is not None:
-            return None
+        if type(self) is not FedGS or type(graph) is not Graph or self.wish("start") is not None:
+            return None  # a class of the user's own may make another graph of the same settings
         made_of = hashlib.sha256(json.dumps([table(graph), len(clients), __version__], sort_keys=True).encode())
         if graph.path is not None:
             made_of.update(digest_of(graph.path).encode())
