@@ -116,6 +116,11 @@ class Federation:
                 self.normalization.check_range(part.x, f"{label} examples")
 
     def _check_part(self, label: str, part: Part) -> None:
+        if part.offsets.ndim != 1 or part.offsets.dtype.kind not in "iu" or len(part.offsets) < 2:
+            given = f"{part.offsets.dtype} of shape {part.offsets.shape}"
+            raise DataError(f"the {label} part's offsets must be a 1-d array of at least two integers, got {given}")
+        if int(part.offsets[0]) != 0 or not (part.offsets[1:] >= part.offsets[:-1]).all():
+            raise DataError(f"the {label} part's offsets must begin with 0 and never fall, got {part.offsets.tolist()[:8]}")
         if len(part.x) != len(part.y) or int(part.offsets[-1]) != len(part.y):
             raise DataError(f"the {label} part has {len(part.x)} examples, {len(part.y)} labels, {part.offsets[-1]} rows")
         if part.x.shape[1:] != self.example_shape:

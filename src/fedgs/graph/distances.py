@@ -8,7 +8,7 @@ from math import isinf
 import numpy as np
 
 from fedgs.arrays import FloatMatrix, IntArray, kernel_alias
-from fedgs.graph.distance import check_lengths
+from fedgs.graph.distance import as_lengths, check_lengths
 from fedgs.graph.tree import SpanningForest, minimum_spanning_forest, shortfall
 
 __all__ = ["MatrixDistances", "checked_once"]
@@ -27,7 +27,7 @@ class MatrixDistances:
             where there is none). Kept without a copy where it is finite, float64 and C-ordered: do not write into it.
 
     Raises:
-        GraphError: not square, asymmetric, negative, NaN or a diagonal that is not 0.
+        GraphError: not a matrix of numbers, not square, asymmetric, negative, NaN or a diagonal that is not 0.
 
     >>> distances = MatrixDistances(np.array([[0.0, 2.0, np.inf], [2.0, 0.0, 1.0], [np.inf, 1.0, 0.0]]))
     >>> distances.maximum, distances.rows(np.array([0])).tolist()
@@ -36,7 +36,7 @@ class MatrixDistances:
 
     def __init__(self, matrix: FloatMatrix) -> None:
         usual = type(matrix) is np.ndarray and matrix.dtype == np.float64 and matrix.flags.c_contiguous and matrix.flags.aligned
-        lengths = kernel_alias(matrix if usual else np.require(matrix, dtype=np.float64, requirements=["C", "A"]))
+        lengths = kernel_alias(matrix if usual else as_lengths(matrix, "distance")).view()  # nobody else can change its shape
         largest = _checked_maximum(lengths)
         if isinf(largest):
             finite = np.isfinite(lengths)
@@ -49,7 +49,7 @@ class MatrixDistances:
     def _trusted(cls, matrix: FloatMatrix, maximum: float, tree: SpanningForest | None) -> "MatrixDistances":
         """One that has been checked before."""
         distances = cls.__new__(cls)
-        distances.matrix, distances.maximum, distances.tree = kernel_alias(matrix), maximum, tree
+        distances.matrix, distances.maximum, distances.tree = kernel_alias(matrix).view(), maximum, tree
         return distances
 
     def __len__(self) -> int:

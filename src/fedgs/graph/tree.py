@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedgs.arrays import FloatArray, FloatMatrix, IntArray
+from fedgs.arrays import AnyArray, FloatArray, FloatMatrix, IntArray, kernel_alias, private
 from fedgs.compiling import load_kernels
+from fedgs.errors import GraphError
 
 __all__ = ["Preorder", "SpanningForest", "minimum_spanning_forest", "shortfall"]
 
@@ -35,20 +36,37 @@ class Preorder(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SpanningForest:
-    """A rooted spanning forest of N vertices.
+    """A rooted spanning forest of N vertices. The arrays are private copies and read-only.
 
     Attributes:
         parent: (N,) the vertex above, -1 for a root.
-        above: (N,) length of the edge to the parent, 0 for a root.
+        above: (N,) length >= 0 of the edge to the parent, 0 for a root.
         order: (N,) all vertices, parents before children.
         shortfall: by how much a distance exceeds the forest's own at most (<= 0 where the forest's metric dominates); pairs in
             different trees do not count.
+
+    Raises:
+        GraphError: arrays of different lengths, numbers that are no vertices, an edge that is negative or not finite, or an order
+            in which a vertex comes before its parent.
     """
 
     parent: IntArray
     above: FloatArray
     order: IntArray
     shortfall: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, kind in (("parent", np.int64), ("above", np.float64), ("order", np.int64)):
+            given = np.asarray(getattr(self, name))
+            if given.ndim != 1 or given.dtype.kind not in ("biuf" if name == "above" else "iu"):
+                raise GraphError(f"a forest's {name} must be a 1-d array of numbers, got {given.dtype} of shape {given.shape}")
+            object.__setattr__(self, name, private(given.astype(kind, copy=False)))
+        _check_forest(self.parent, self.above, self.order)
+
+    @property
+    def kernel_arguments(self) -> tuple[AnyArray, ...]:
+        """parent, above and order in the form that kernels are compiled for."""
+        return kernel_alias(self.parent), kernel_alias(self.above), kernel_alias(self.order)
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -85,11 +103,15 @@ class SpanningForest:
 
 
 def minimum_spanning_forest(lengths: FloatMatrix) -> SpanningForest:
-    """The minimum spanning forest of a symmetric matrix of edge lengths, inf for no edge (Prim's algorithm). O(N²).
+    """The minimum spanning forest of a symmetric matrix of edge lengths >= 0, inf for no edge (Prim's algorithm). O(N²).
+
+    Raises:
+        GraphError: not a square matrix of numbers, or a forest with an edge that is negative.
 
     >>> minimum_spanning_forest(np.array([[0.0, 1.0, 5.0], [1.0, 0.0, 2.0], [5.0, 2.0, 0.0]])).parent
     array([-1,  0,  1])
     """
+    lengths = _square(lengths, "lengths")
     kernels = load_kernels("fedgs.graph.kernels") if len(lengths) > _PLAIN else None
     count = len(lengths)
     parent, above, order = np.full(count, -1), np.full(count, np.inf), np.empty(count, dtype=np.int64)
@@ -117,16 +139,47 @@ def shortfall(distance: FloatMatrix, forest: SpanningForest) -> float:
     >>> shortfall(matrix, minimum_spanning_forest(matrix))
     2.0
     """
+    distance = _square(distance, "distance")
+    if len(distance) != len(forest):
+        raise GraphError(f"a forest of {len(forest)} vertices does not fit distances of shape {distance.shape}")
     if len(distance) <= _EDGEWISE:
         most = _edgewise(distance, forest)
         if most <= 1e-12 * float(forest.above.max(initial=0.0)):
             return most
     kernels = load_kernels("fedgs.graph.kernels") if len(distance) > _PLAIN else None
     if kernels is not None:
-        return float(kernels.tree_excess(distance, forest.parent, forest.above, forest.order))
+        return float(kernels.tree_excess(distance, *forest.kernel_arguments))
     over = distance - forest_distances(forest)
     np.fill_diagonal(over, -np.inf)
     return float(over.max(initial=-np.inf))
+
+
+def _square(lengths: FloatMatrix, name: str) -> FloatMatrix:
+    """The matrix in the form that kernels are compiled for."""
+    usual = isinstance(lengths, np.ndarray) and lengths.dtype == np.float64 and lengths.flags.carray
+    matrix = lengths if usual else kernel_alias(np.require(lengths, dtype=np.float64, requirements=["C", "A"]))
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise GraphError(f"{name} must be a square matrix, got shape {matrix.shape}")
+    return matrix
+
+
+def _check_forest(parent: IntArray, above: FloatArray, order: IntArray) -> None:
+    count = len(parent)
+    if not len(above) == len(order) == count:
+        raise GraphError(f"a forest's arrays must have one length, got {count}, {len(above)} and {len(order)}")
+    if count == 0:
+        return
+    if parent.min() < -1 or parent.max() >= count:
+        raise GraphError(f"a forest's parents must be vertices in 0..{count - 1} or -1, got {parent.min()}..{parent.max()}")
+    if order.min() < 0 or order.max() >= count or np.bincount(order).max() > 1:
+        raise GraphError(f"a forest's order must hold every vertex in 0..{count - 1} once")
+    place = np.empty(count, dtype=np.int64)
+    place[order] = np.arange(count)
+    below = parent >= 0
+    if not (place[parent[below]] < place[below]).all():
+        raise GraphError("a forest's order must have parents before their children")
+    if not (np.isfinite(above).all() and above.min() >= 0):
+        raise GraphError("a forest's edges must have finite lengths >= 0")
 
 
 def _edgewise(distance: FloatMatrix, forest: SpanningForest) -> float:
@@ -149,7 +202,7 @@ def forest_distances(forest: SpanningForest) -> FloatMatrix:
     """
     kernels = load_kernels("fedgs.graph.kernels") if len(forest) > _PLAIN else None
     if kernels is not None:
-        return np.asarray(kernels.tree_matrix(forest.parent, forest.above, forest.order))
+        return np.asarray(kernels.tree_matrix(*forest.kernel_arguments))
     matrix = np.full((len(forest), len(forest)), np.inf)
     for place, vertex in enumerate(forest.order):
         earlier = forest.order[:place]

@@ -7,7 +7,9 @@ import torch
 
 from fedgs.aggregation import all_finite
 from fedgs.arrays import FloatArray, IntArray
+from fedgs.errors import DataError
 from fedgs.local.batches import compiled_kernels
+from fedgs.local.bounds import checked_ranges
 
 __all__ = ["weighted_means"]
 
@@ -25,11 +27,21 @@ def weighted_means(
     Returns:
         (R, P) float32 averages, and (R,) bool: whether a range's models and their average are all finite.
 
+    Raises:
+        DataError: models that are no float32 matrix, ranges that are empty or not there, weights of another length.
+
     >>> models = torch.tensor([[0.0], [4.0], [torch.nan]])
     >>> weighted_means(models, np.array([0, 2]), np.array([2, 3]), [np.array([0.25, 0.75]), np.array([1.0])])
     (tensor([[3.],
             [nan]]), tensor([ True, False]))
     """
+    if models.dtype != torch.float32 or models.ndim != 2:
+        raise DataError(f"models must be a float32 matrix, got {models.dtype} of shape {tuple(models.shape)}")
+    models = models.contiguous()
+    begin, end = checked_ranges(begin, end, (len(weights),), len(models))
+    for length, own in zip((end - begin).tolist(), weights, strict=True):
+        if length < 1 or np.shape(own) != (length,):
+            raise DataError(f"each range must hold models and as many weights, got {length} models, weights {np.shape(own)}")
     averages = models.new_empty(len(begin), models.shape[1])
     fine = torch.empty(len(begin), dtype=torch.bool, device=models.device)
     kernels = compiled_kernels()

@@ -23,6 +23,8 @@ import numpy.typing as npt
 
 from fedgs.arrays import IntArray
 from fedgs.compiling import load_kernels
+from fedgs.errors import ConfigError, DataError
+from fedgs.local.bounds import as_integers
 from fedgs.rng import derived_seed
 
 __all__ = ["Batches", "batch_extremes", "client_keys", "compiled_kernels", "local_batches", "stacked_keys"]
@@ -90,16 +92,27 @@ def local_batches(keys: KeyArray, data_sizes: IntArray, *, local_steps: int, bat
     Returns:
         See `Batches`. Cost: O(r·E·B) where n_k is of that order or the compiled kernel is there.
 
+    Raises:
+        DataError: sizes that are no integers >= 1, or not one for each key.
+        ConfigError: a number of steps or a batch size that is no integer >= 1.
+
     >>> keys = client_keys((0, 0), np.array([0]))
     >>> batches = local_batches(keys, np.array([3]), local_steps=2, batch_size=2)
     >>> batches.sizes.tolist(), sorted(np.r_[batches.indices[0, 0], batches.indices[0, 1, :1]].tolist())
     ([[2, 1]], [0, 1, 2])
     """
+    for name, number in (("local_steps", local_steps), ("batch_size", batch_size)):
+        if not (isinstance(number, int | np.integer) and number >= 1):
+            raise ConfigError(f"{name} must be an integer >= 1, got {number!r}")
+    streams = np.ascontiguousarray(as_integers("keys", keys, (np.size(keys),)), dtype=np.uint64)
+    data_sizes = np.ascontiguousarray(as_integers("data_sizes", data_sizes, streams.shape), dtype=np.int64)
+    if len(data_sizes) and data_sizes.min() < 1:
+        raise DataError(f"data_sizes must be >= 1, got {data_sizes.min()}")
     sizes = np.minimum(batch_size, _left_in_pass(data_sizes, local_steps, batch_size))
-    indices = np.zeros((len(keys), local_steps, batch_size), dtype=np.int64)
+    indices = np.zeros((len(streams), local_steps, batch_size), dtype=np.int64)
     kernels = compiled_kernels()
     fill = _fill if kernels is None else kernels.fill_batches
-    fill(keys, np.asarray(data_sizes, dtype=np.int64), indices)
+    fill(streams, data_sizes, indices)
     return Batches(indices, sizes)
 
 

@@ -1,6 +1,6 @@
 """Logistic regression on the CPU, many clients of many runs in one compiled call."""
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -8,8 +8,10 @@ from torch import nn
 
 from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.data.federation import Federation
+from fedgs.errors import DataError
 from fedgs.local.batches import compiled_kernels
 from fedgs.local.bench import part_of
+from fedgs.local.bounds import as_indices, check_shape, checked_ranges
 from fedgs.local.examples import tensor_of
 from fedgs.local.threads import in_threads
 from fedgs.requests import Split, Work
@@ -57,7 +59,7 @@ class LinearProgram:
 
     def __init__(self, work: Work) -> None:
         self.work = work
-        self._parts: dict[Split, tuple[Any, ...]] = {}
+        self._parts: dict[Split, _Part] = {}
 
     def train(self, starts: torch.Tensor, run: IntArray, rates: FloatArray, rows: IntArray, sizes: IntArray) -> torch.Tensor:
         """Local models of r clients.
@@ -70,16 +72,28 @@ class LinearProgram:
 
         Returns:
             (r, P) float32.
+
+        Raises:
+            DataError: arrays that do not fit each other, rows or runs that are not there, parameters of another model.
         """
         part, kernel = self._part("train"), compiled_kernels().train_linear
-        models = np.empty((len(run), starts.shape[1]), dtype=np.float32)
-        vectors, slow, mu = starts.numpy(), rates.astype(np.float32), np.float32(self.work.mu)
-        order = np.argsort(rows[:, 0, 0])  # the same client's examples one run after another
+        vectors = part.vectors("starts", starts)
+        run = as_indices("run", run, np.shape(run)[:1], (0, len(vectors)))
+        rows = np.asarray(rows)
+        if rows.ndim != 3 or len(rows) != len(run):
+            raise DataError(f"rows must have shape ({len(run)}, E, B), got {rows.shape}")
+        rows = as_indices("rows", rows, rows.shape, (0, len(part.x)))
+        sizes = as_indices("sizes", sizes, rows.shape[:2], (1, rows.shape[2] + 1))
+        check_shape("rates", rates, run.shape)
+        models = np.empty((len(run), vectors.shape[1]), dtype=np.float32)
+        slow, mu = np.ascontiguousarray(rates, dtype=np.float32), np.float32(self.work.mu)
+        # The same client's examples one run after another.
+        order = np.argsort(rows[:, 0, 0]) if rows.size else np.arange(len(run))
 
         def chunk(thread: int, a: int, b: int) -> None:
-            kernel(*part, order[a:b], rows, sizes, vectors, run, slow, mu, models)
+            kernel(part.x, part.y, order[a:b], rows, sizes, vectors, run, slow, mu, models)
 
-        in_threads(chunk, len(run), 2 * starts.shape[1] * rows.shape[1] * rows.shape[2])
+        in_threads(chunk, len(run), 2 * vectors.shape[1] * rows.shape[1] * rows.shape[2])
         return torch.from_numpy(models)
 
     def sums(
@@ -91,24 +105,57 @@ class LinearProgram:
             vectors: (R, P) parameters of each run.
             run: (r,) which of them is asked.
             split: the part that begin and end, (r,) each, are rows of.
+
+        Raises:
+            DataError: arrays that do not fit each other, ranges or runs that are not there, parameters of another model.
         """
         part, kernel = self._part(split), compiled_kernels().linear_losses
-        stack, losses, correct = vectors.numpy(), np.empty(len(run)), np.empty(len(run))
+        stack = part.vectors("vectors", vectors)
+        run = as_indices("run", run, np.shape(run)[:1], (0, len(stack)))
+        begin, end = checked_ranges(begin, end, run.shape, len(part.x))
+        losses, correct = np.empty(len(run)), np.empty(len(run))
 
         def chunk(thread: int, a: int, b: int) -> None:
-            kernel(*part, stack, run[a:b], begin[a:b], end[a:b], losses[a:b], correct[a:b])
+            kernel(part.x, part.y, stack, run[a:b], begin[a:b], end[a:b], losses[a:b], correct[a:b])
 
         in_threads(chunk, len(run), vectors.shape[1] * int((end - begin).sum()) // max(1, len(run)))
         return losses, correct
 
-    def _part(self, split: Split) -> tuple[Any, ...]:
+    def _part(self, split: Split) -> "_Part":
         if split not in self._parts:
-            self._parts[split] = _kernel_arguments(self.work.federation, split)
+            self._parts[split] = _Part.of(self.work.federation, split)
         return self._parts[split]
 
 
-def _kernel_arguments(federation: Federation, split: Split) -> tuple[AnyArray, AnyArray]:
-    """(n, d) float32 examples and (n,) labels, without a copy; arrays that are read-only are passed on as if they were not,
-    so that numba compiles one version of a kernel."""
-    part = part_of(federation, split)
-    return tensor_of(part.x).view(len(part), -1).numpy(), tensor_of(part.y).numpy()
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What kernels read of a part.
+
+    Attributes:
+        x: (n, d) float32 examples, without a copy; arrays that are read-only are passed on as if they were not, so that numba
+            compiles one version of a kernel.
+        y: (n,) labels 0..C-1.
+        classes: the least number C of classes that these labels need.
+    """
+
+    x: AnyArray
+    y: AnyArray
+    classes: int
+
+    @staticmethod
+    def of(federation: Federation, split: Split) -> "_Part":
+        part = part_of(federation, split)
+        y = as_indices("labels", tensor_of(part.y).numpy(), (len(part),), (0, federation.num_labels))
+        return _Part(tensor_of(part.x).view(len(part), -1).numpy(), y, int(y.max(initial=-1)) + 1)
+
+    def vectors(self, name: str, vectors: torch.Tensor) -> AnyArray:
+        """(R, P) parameters of models for these examples and labels, as the kernels read them."""
+        d = self.x.shape[1]
+        if vectors.dtype != torch.float32 or vectors.ndim != 2:
+            raise DataError(f"{name} must be a float32 matrix, got {vectors.dtype} of shape {tuple(vectors.shape)}")
+        if vectors.shape[1] % (d + 1) or vectors.shape[1] // (d + 1) < max(1, self.classes):
+            raise DataError(
+                f"{name} must have C·{d + 1} columns, the parameters of C >= {self.classes} classes on {d} inputs, "
+                f"got {vectors.shape[1]}"
+            )
+        return vectors.contiguous().numpy()

@@ -10,6 +10,7 @@ from fedgs.arrays import IntArray
 from fedgs.errors import ClientError, UpdateError
 from fedgs.local.batches import client_keys, local_batches
 from fedgs.local.bench import Bench, bench_key
+from fedgs.local.bounds import training_sizes
 from fedgs.local.evaluation import measure
 from fedgs.local.objective import cross_entropy, proximal_step
 from fedgs.local.threads import one_thread_if
@@ -81,7 +82,7 @@ def _train(bench: Bench, request: Train) -> Any:
     """Train the clients one by one; each local model goes into the folds and is forgotten."""
     work, clients = request.work, request.clients
     start = request.parameters.to(bench.device)
-    sizes = work.federation.clients.data_sizes[clients]
+    sizes = training_sizes(work.federation, clients)
     keys = client_keys(request.key, clients)
     batches = local_batches(keys, sizes, local_steps=work.local_steps, batch_size=work.batch_size)
     kept = [fold.start() for fold in request.folds]

@@ -12,6 +12,7 @@ from fedgs.aggregation import WeightedMean, all_finite
 from fedgs.local.averages import weighted_means
 from fedgs.local.batches import compiled_kernels, local_batches, stacked_keys
 from fedgs.local.bench import work_key
+from fedgs.local.bounds import training_sizes
 from fedgs.local.evaluation import Asked, segment_sums
 from fedgs.local.linear import LinearProgram, suits_kernels
 from fedgs.local.loop import LoopEngine, not_finite
@@ -108,7 +109,7 @@ class StackedEngine:
         lengths = [piece.stop - piece.start for piece in pieces]
         clients = np.concatenate([r.clients[p.start : p.stop] for r, p in zip(members, pieces, strict=True)])
         keys = stacked_keys([request.key for request in members], lengths, clients)
-        sizes = work.federation.clients.data_sizes[clients]
+        sizes = training_sizes(work.federation, clients)
         batches = local_batches(keys, sizes, local_steps=work.local_steps, batch_size=work.batch_size)
         rows = batches.indices + work.federation.train.offsets[clients][:, None, None]
         starts = torch.stack([request.parameters.to(self.device) for request in members])

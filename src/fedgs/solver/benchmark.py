@@ -229,7 +229,7 @@ def brute_force(problem: SelectionProblem) -> IntArray:
     kernels = load_kernels("fedgs.solver.small_kernels") if comb(len(pool), size) > 1000 else None
     if kernels is None:
         return np.asarray(pool[plain.enumerate_all(weights, gains - gains.max(), size)])
-    chosen = np.empty(size, dtype=np.int64)
+    chosen = np.arange(size)
     working = np.empty((1, size), dtype=np.int64), np.empty((1, size))
     kernels.try_all(weights, np.arange(len(pool)), gains - gains.max(), chosen, 0.0, *working)
     return np.asarray(pool[chosen])

@@ -49,7 +49,7 @@ class Few:
 
     def best(self, problem: SelectionProblem, clients: IntArray, gains: FloatArray, size: int) -> IntArray:
         """The positions of the best choice, by trying every one."""
-        chosen, equal = np.empty(size, dtype=np.int64), 1e-12 * size * size * problem.distances.maximum
+        chosen, equal = np.arange(size), 1e-12 * size * size * problem.distances.maximum
         self.small.try_all(_matrix(problem), clients, gains, chosen, equal, self.ints, self.reals)
         return chosen
 

@@ -119,10 +119,13 @@ def search(
             adds[j] = gains[j]
         for place in range(size):
             if place >= given:
-                highest_add = _LOWEST
+                highest_add, pick = _LOWEST, -1
                 for j in range(count):
                     if adds[j] > highest_add and inside[j] == 0:
-                        ins[place], highest_add = j, adds[j]
+                        pick, highest_add = j, adds[j]
+                while pick < 0 or inside[pick] != 0:  # only where all are NaN, since distances were changed after their check
+                    pick += 1
+                ins[place] = pick
             current += adds[ins[place]]
             inside[ins[place]] = 1
             slot[place] = row = ins[place] if kept else place
@@ -191,7 +194,7 @@ def search(
             former, old = ins[leave], slot[leave]
             if enter < 0:
                 enter = 0
-                while open[enter] - near[old, enter] != best_top:
+                while enter < count - 1 and open[enter] - near[old, enter] != best_top:
                     enter += 1
 
             row = enter if kept else spare

@@ -3,15 +3,27 @@
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
-from typing import Any, Literal, Protocol, runtime_checkable
+from numbers import Real
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from fedgs.arrays import FloatArray, FloatMatrix, IntArray
+from fedgs.arrays import AnyArray, FloatArray, FloatMatrix, IntArray
 from fedgs.errors import GraphError, SelectionError
 from fedgs.graph.distances import MatrixDistances
 
-__all__ = ["Distances", "Effort", "SelectionProblem", "Solution", "Status", "block_of", "check_available", "objective"]
+__all__ = [
+    "Distances",
+    "Effort",
+    "SelectionProblem",
+    "Solution",
+    "Status",
+    "as_vector",
+    "block_of",
+    "check_available",
+    "objective",
+    "rows_of",
+]
 
 _HUGE = 1e100  # penalties in units of a pair's weight are then finite numbers
 
@@ -35,6 +47,8 @@ class Distances(Protocol):
 class SelectionProblem:
     """Maximise pair_weight * sum over pairs i<j in S of h_ij - sum over k in S of z_k, S within `available`, |S| = cohort_size.
 
+    Penalties and indices are private copies. A matrix of distances is not copied: do not write into it.
+
     Attributes:
         distance: (N, N) matrix H, symmetric, >= 0, 0 on the diagonal, inf for unreachable (it counts as the largest finite
             distance); or `Distances`. A matrix is checked each time, O(N²): for many rounds, make one `MatrixDistances` of it.
@@ -44,8 +58,8 @@ class SelectionProblem:
         available: distinct indices, or None for all clients.
 
     Raises:
-        SelectionError: one sentence for a matrix that is not square, asymmetric, negative or NaN, counts of the wrong length, an
-            unknown or doubled client, a cohort larger than the pool, a negative weight.
+        SelectionError: one sentence for what is no matrix or vector of numbers, a matrix that is not square, asymmetric, negative
+            or NaN, counts of the wrong length, an unknown or doubled client, a cohort larger than the pool, a negative weight.
 
     >>> SelectionProblem(np.array([[0.0, 1.0], [1.0, 0.0]]), np.zeros(2), cohort_size=1, pair_weight=1.0).pool
     array([0, 1])
@@ -62,16 +76,18 @@ class SelectionProblem:
         """Ascending indices of the clients that can be selected; do not write into it."""
         if self.available is None:
             return np.arange(len(self.balance_penalty))
-        clients = np.asarray(self.available, dtype=np.int64)
+        clients = np.array(self.available, dtype=np.int64)  # a copy: nobody else can change it
         return clients if _ascending(clients) else np.sort(clients)
 
     @cached_property
     def distances(self) -> Distances:
         """The distances behind one interface, without inf."""
-        if not isinstance(self.distance, np.ndarray):
+        if isinstance(self.distance, MatrixDistances):
             return self.distance
+        if callable(getattr(self.distance, "rows", None)):
+            return _checked(cast(Distances, self.distance))
         try:
-            return MatrixDistances(self.distance)
+            return MatrixDistances(cast(FloatMatrix, self.distance))
         except GraphError as error:
             raise SelectionError(str(error)) from None
 
@@ -80,17 +96,18 @@ class SelectionProblem:
         usual = isinstance(available, np.ndarray) and available.ndim == 1 and available.dtype == np.int64 and len(available) > 0
         if not (usual and available[0] >= 0 and available[-1] < count and _ascending(available)):
             return False
-        self.__dict__["pool"] = available
+        self.__dict__["pool"] = available.copy()
         return True
 
     def _convert(self) -> None:
         """Numbers in the one form that kernels are compiled for; in others, sums of float32 and products of int8 go wrong."""
-        penalty = self.balance_penalty
-        if not (isinstance(penalty, np.ndarray) and penalty.dtype == np.float64 and penalty.flags.carray):
-            object.__setattr__(self, "balance_penalty", np.array(penalty, dtype=np.float64))
+        penalty = as_vector(self.balance_penalty, "balance_penalty")
+        object.__setattr__(self, "balance_penalty", np.array(penalty, dtype=np.float64, order="C"))
         if type(self.cohort_size) is not int and isinstance(self.cohort_size, np.integer):
             object.__setattr__(self, "cohort_size", int(self.cohort_size))
         if type(self.pair_weight) is not float:
+            if not isinstance(self.pair_weight, Real):
+                raise SelectionError(f"pair_weight must be a number >= 0, got {self.pair_weight!r}")
             object.__setattr__(self, "pair_weight", float(self.pair_weight))
 
     def __post_init__(self) -> None:
@@ -99,10 +116,13 @@ class SelectionProblem:
         _check_penalty(self.balance_penalty, count)
         if self.available is not None and not self._is_pool(self.available, count):
             check_available(self.available, count)
-        size, present = self.cohort_size, count if self.available is None else len(self.available)
+        size, present = self.cohort_size, len(self.pool)
         if not isinstance(size, int) or not 1 <= size <= present:
             raise SelectionError(f"cohort_size must be in 1..{present} (available clients), got {size}")
-        if not (self.pair_weight >= 0 and isfinite(self.pair_weight * size * size * self.distances.maximum)):
+        total = size * size * self.distances.maximum
+        if not isfinite(total):
+            raise SelectionError(f"distances must be finite, also summed over a cohort, got up to {self.distances.maximum}")
+        if not (self.pair_weight >= 0 and isfinite(self.pair_weight * total)):
             raise SelectionError(f"pair_weight must be >= 0 and finite, also times the distances, got {self.pair_weight}")
         if 0 < self.pair_weight < 1 / _HUGE:
             raise SelectionError(f"pair_weight must be 0 or at least {1 / _HUGE:g}, got {self.pair_weight}")
@@ -145,7 +165,43 @@ def block_of(distances: Distances, rows: IntArray, columns: IntArray) -> FloatMa
     """(k, l) distances between two sets of clients, without copying a matrix's rows."""
     if isinstance(distances, MatrixDistances):
         return distances.block(rows, columns)
-    return np.asarray(distances.rows(rows)[:, columns])
+    return rows_of(distances, rows)[:, columns]
+
+
+def rows_of(distances: Distances, clients: IntArray) -> FloatMatrix:
+    """(k, N) distances from each of k clients, as float64 and checked, since `Distances` of any origin may give them.
+
+    Raises:
+        SelectionError: another shape, or entries that are negative, infinite or NaN.
+    """
+    rows = np.asarray(as_vector(distances.rows(clients), "a row of distances"), dtype=np.float64)
+    if rows.shape != (len(clients), len(distances)):
+        raise SelectionError(f"rows of distances must have shape {(len(clients), len(distances))}, got {rows.shape}")
+    if not (rows.size == 0 or (rows.min() >= 0 and rows.max() < np.inf)):
+        raise SelectionError(f"distances must be finite and >= 0, got rows with {rows.min()}..{rows.max()}")
+    return rows
+
+
+def as_vector(values: Any, name: str) -> AnyArray:
+    """An array of real numbers, without a copy where it is one already. Its shape is not checked.
+
+    Raises:
+        SelectionError: entries of different lengths, or entries that are no numbers.
+
+    >>> as_vector([1, None], "sampling_counts")
+    Traceback (most recent call last):
+    fedgs.errors.SelectionError: sampling_counts must be a 1-d array of numbers, got objects
+    """
+    if type(values) is np.ndarray and values.dtype.kind in "biuf":
+        return values
+    try:
+        vector = np.asarray(values)
+    except (TypeError, ValueError):
+        raise SelectionError(f"{name} must be a 1-d array of numbers, got entries of different lengths") from None
+    if vector.dtype.kind not in "biuf":
+        kind = "objects" if vector.dtype.kind == "O" else vector.dtype
+        raise SelectionError(f"{name} must be a 1-d array of numbers, got {kind}")
+    return vector
 
 
 def check_available(available: IntArray, count: int) -> None:
@@ -155,7 +211,7 @@ def check_available(available: IntArray, count: int) -> None:
     Traceback (most recent call last):
     fedgs.errors.SelectionError: available must hold client indices in 0..2, got 7
     """
-    indices = np.asarray(available)
+    indices = as_vector(available, "available")
     if indices.ndim != 1 or not (indices.dtype.kind in "iu" or len(indices) == 0):
         raise SelectionError(f"available must be a 1-d array of client indices, got {indices.dtype} of shape {indices.shape}")
     if len(indices) == 0:
@@ -171,6 +227,13 @@ def check_available(available: IntArray, count: int) -> None:
 def _ascending(indices: IntArray) -> bool:
     """Whether every index is larger than the one before: then they are distinct, and the ends are the extremes."""
     return int(np.count_nonzero(indices[1:] > indices[:-1])) == len(indices) - 1
+
+
+def _checked(distances: Distances) -> Distances:
+    maximum = getattr(distances, "maximum", None)
+    if not (isinstance(maximum, int | float | np.number) and isfinite(maximum) and maximum >= 0):
+        raise SelectionError(f"distances must have a finite maximum >= 0, got {maximum!r}")
+    return distances
 
 
 def _check_penalty(penalty: FloatArray, count: int) -> None:

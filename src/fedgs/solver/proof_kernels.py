@@ -71,9 +71,7 @@ def branch(
         if at + left <= counts[depth]:
             for a in range(at, at + left):
                 bound += potential[depth, a]
-        else:
-            bound = -np.inf
-        if bound <= best + tolerance:
+        if at + left > counts[depth] or bound <= best + tolerance:
             depth -= 1
             continue
         nexts[depth] += 1

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedgs.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
-from fedgs.solver.problem import Distances
+from fedgs.solver.problem import Distances, rows_of
 from fedgs.solver.residual import Clock, Found
 
 __all__ = ["search_rows"]
@@ -33,7 +33,7 @@ def search_rows(
     """
     tolerance = 1e-9 * distances.maximum
     chosen = _greedy(distances, clients, gains, size) if given is None else given.copy()
-    near: FloatMatrix = distances.rows(clients[chosen])[:, clients]  # (r, p), kept up to date
+    near: FloatMatrix = rows_of(distances, clients[chosen])[:, clients]  # (r, p), kept up to date
     inside = np.zeros(len(clients), dtype=bool)
     inside[chosen] = True
     adds = gains + near.sum(axis=0)
@@ -71,7 +71,7 @@ def _exchange(
     enter: int,
 ) -> None:
     """`enter` takes a place in the choice."""
-    row = distances.rows(clients[enter : enter + 1])[0, clients]
+    row = rows_of(distances, clients[enter : enter + 1])[0, clients]
     adds += row - near[place]
     inside[chosen[place]], inside[enter] = False, True
     chosen[place], near[place] = enter, row
@@ -82,6 +82,6 @@ def _greedy(distances: Distances, clients: IntArray, gains: FloatArray, size: in
     chosen = np.empty(size, dtype=np.int64)
     for step in range(size):
         chosen[step] = best = int(np.argmax(adds))
-        adds += distances.rows(clients[best : best + 1])[0, clients]
+        adds += rows_of(distances, clients[best : best + 1])[0, clients]
         adds[best] = -np.inf
     return chosen

@@ -1,6 +1,7 @@
 """From sampling counts and alpha to the numbers of a selection problem, in both scales (equations 14 to 17)."""
 
 from math import isfinite
+from numbers import Real
 from typing import Literal
 
 import numpy as np
@@ -46,7 +47,7 @@ def pair_weight(alpha: float, scale: Scale, clients: int, cohort_size: int) -> f
     >>> pair_weight(1.0, "paper", 100, 10), pair_weight(1.0, "cohort", 100, 5)
     (0.02, 0.1)
     """
-    if not (alpha >= 0 and isfinite(alpha)):
+    if not (isinstance(alpha, Real) and alpha >= 0 and isfinite(alpha)):
         raise SelectionError(f"alpha must be >= 0 and finite, got {alpha}")
     if scale == "paper":
         return 2.0 * alpha / clients

@@ -54,6 +54,8 @@ def select(
         raise SelectionError(f"sampling_counts must have shape ({total},), one a client, got {counts.shape}")
     if not (total == 0 or np.minimum.reduce(counts) >= 0):
         raise SelectionError(f"sampling_counts must be >= 0, got {counts[~(counts >= 0)][0]}")
+    if counts.dtype.kind == "f" and not np.isfinite(counts).all():
+        raise SelectionError("sampling_counts must be finite, got inf")
     if present.ndim != 1 or len(present) == 0:
         check_available(present, total)
     if not isinstance(cohort_limit, int | np.integer) or cohort_limit < 1:

@@ -1,6 +1,7 @@
 """From a selection problem to a cohort: reduction, a start and a bound from the tree, search, and proof where it is cheap."""
 
-from math import comb, isfinite
+from math import comb, isfinite, isnan
+from operator import index
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from fedgs.arrays import FloatArray, IntArray
 from fedgs.compiling import load_kernels
 from fedgs.errors import SelectionError
 from fedgs.graph.distances import MatrixDistances
+from fedgs.graph.tree import SpanningForest
 from fedgs.rng import stream
 from fedgs.solver import plain
 from fedgs.solver.few import Few, few_of
@@ -39,6 +41,7 @@ __all__ = ["solve"]
 _QUICK = 1000  # pools with no more choices are tried out by kernels, in less time than the search takes
 _SMALL = 600_000  # pools with no more choices, such as 6 of 30, get all the work of a proof at once
 _COPIED = 256  # the distances of pools up to this size are copied together where the matrix is larger
+_CHANGED = "distances were changed after they were checked: they must stay finite, >= 0 and of the same shape"
 _HELD = 4000  # larger pools of distances that are not held as a matrix are searched row by row
 
 
@@ -58,7 +61,8 @@ def solve(
         seed: decides between equals, and draws what the search tries; an integer >= 0 or a generator.
 
     Raises:
-        SelectionError: an unknown effort, or a time limit that is not positive.
+        SelectionError: an unknown effort, a time limit that is not positive, a seed that is none, or distances of another size
+            than their tree.
 
     >>> line = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
     >>> solve(SelectionProblem(line, np.zeros(4), cohort_size=2, pair_weight=1.0)).cohort
@@ -69,7 +73,9 @@ def solve(
         raise SelectionError(f"solver.effort must be 'fast', 'default' or 'thorough', got {effort!r}")
     if time_limit is not None and not time_limit > 0:
         raise SelectionError(f"solver.time_limit must be > 0 seconds or None, got {time_limit}")
-    rng = seed if isinstance(seed, np.random.Generator) else stream(seed, "select")
+    rng = seed if isinstance(seed, np.random.Generator) else stream(_checked_seed(seed), "select")
+    if len(problem.distances) != len(problem.balance_penalty):
+        raise SelectionError(_CHANGED)
     few = few_of(problem)
     answer = _decide(problem, few, effort, Clock(time_limit), rng)
     cohort = answer.cohort
@@ -78,7 +84,19 @@ def solve(
         reached = objective(problem, cohort)
     else:
         reached = few.conclude(problem, cohort)
+    if isnan(reached):
+        raise SelectionError(_CHANGED)
     return Solution(cohort, reached, reached + answer.slack, answer.status, perf_counter() - started)
+
+
+def _checked_seed(seed: Any) -> int:
+    try:
+        number = index(seed)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise SelectionError(f"seed must be an integer >= 0 or a generator, got {seed!r}")
+    return number
 
 
 class _Answer(NamedTuple):
@@ -103,6 +121,8 @@ def _decide(problem: SelectionProblem, few: Few | None, effort: Effort, clock: C
         forced, clients, gains, left = reduced(problem, order)
     else:
         forced, clients, gains, left = few.reduced(problem, state)
+    if not 0 <= left <= len(clients):
+        raise SelectionError(_CHANGED)
     if left in (0, len(clients)):
         return _Answer(np.concatenate([forced, clients[:left]]))
     if left == 1:
@@ -130,6 +150,8 @@ def _found(
     """The search: a start and a bound from the tree, descent, tabu rounds; for "thorough" proofs before and after these."""
     given, bound, tree = None, np.inf, distances.tree
     if tree is not None:
+        if not isinstance(tree, SpanningForest) or len(tree) != len(distances):
+            raise SelectionError(f"the tree of distances must be None or a SpanningForest over all {len(distances)} clients")
         working = few.forest_room if few is not None and len(tree) <= FEW else None
         given, bound = best_on_forest(tree, clients, gains, left, distances.maximum, working)
         bound += tree.shortfall * left * (left - 1) / 2

@@ -53,7 +53,7 @@ def best_on_forest(
     order = forest.preorder
     if len(order.roots) > 1:
         return _shared_out(kernels, order, clients, gains, size, apart, chance)
-    best = np.empty(size, dtype=np.int64)
+    best = np.arange(size)
     if working is None:
         working = room(order.up, order.sizes, size)
     value = kernels.knapsack(order.up, order.above, order.place, clients, gains, chance, 0, len(order.up), best, *working)
@@ -134,7 +134,7 @@ def _shared_out(
     able = np.bincount(tree, minlength=len(roots))
     begins, ends = roots, np.append(roots[1:], len(up))
 
-    chosen = np.empty(size, dtype=np.int64)
+    chosen = np.arange(size)
 
     def best(begin: int, end: int, number: int) -> float:
         """The best of one tree, which `chosen` begins with."""

@@ -31,7 +31,8 @@ def knapsack(
     for i in range(len(clients)):
         a = place[clients[i]] - start
         if 0 <= a < count:
-            own[a], amount[a] = gains[i] + chance * i * i, 1
+            own[a] = gains[i] + chance * i * i
+            amount[a] = 1 if own[a] == own[a] else 0  # not for NaN
     for a in range(count - 1, 0, -1):  # how many can be chosen in each subtree
         amount[up[start + a] - start] += amount[a]
     if amount[0] < size:
@@ -51,7 +52,7 @@ def knapsack(
         low, high = first[a], first[parent]
         longer = min(length[a] + length[parent], size)
         for k in range(longer + 1):
-            merged[k] = -np.inf
+            merged[k], splits[used + k] = -np.inf, max(0, k - length[parent])
         for b in range(length[a] + 1):
             value = stack[low + b] + above[start + a] * b * (size - b)
             for c in range(min(length[parent], size - b) + 1):
@@ -76,7 +77,7 @@ def knapsack(
     found = 0
     for i in range(len(clients)):
         a = place[clients[i]] - start
-        if 0 <= a < count and wanted[a] > 0:
+        if 0 <= a < count and wanted[a] > 0 and found < size:
             chosen[found] = i
             found += 1
     return float(reached)
