@@ -5,6 +5,8 @@ compiled alone and one inlined into its caller, can then round differently, and 
 that use the functions of this module need no such permission. Sums in lanes become vector instructions as they are written, and
 `fma` rounds once on every processor. A processor without that instruction calls the C library, which is slower.
 
+numba's cache does not notice a change in this module: change `kernels.py` with it.
+
 Each function exists twice: as an intrinsic for compiled kernels, and in NumPy for kernels that run as plain Python.
 """
 
