@@ -317,7 +317,7 @@ def test_a_model_that_is_not_finite_never_becomes_the_state(toy_federation: Fede
         (lambda view: Selection(np.array([0]), upper_bound=np.inf), "upper_bound of a Selection must be a finite number"),
         (lambda view: Selection(np.array([0]), upper_bound=True), "upper_bound of a Selection must be a finite number"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_a_sampler_must_not_answer_ends_the_run_with_a_sentence(
     toy_federation: Federation, answer: Callable[[View], Any], message: str

@@ -119,6 +119,17 @@ def stored(**about: Any) -> str:
         ('["host"]', 3600, True),
         (stored(pid=-1), 3600, True),
     ],
+    ids=[
+        "number given again",
+        "another host",
+        "no such process",
+        "alive",
+        "empty, new",
+        "empty, old",
+        "no host name",
+        "a list",
+        "pid below 0",
+    ],
 )
 def test_only_a_lock_file_that_is_known_to_be_left_over_is_replaced(
     content: str, age: int, free: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
