@@ -110,7 +110,42 @@ def test_a_model_that_is_another_one_each_time_is_not_reused(toy_federation: Fed
     assert sentence.startswith("model 'drifting' refers to a module that differs from build to build")
 
 
+def test_a_study_looks_anew_at_a_function_that_builds_another_module_now(toy_federation: Federation) -> None:
+    """The engine, the kernels and the size of an update follow from the module, not from the function that builds it."""
+    width = 0
+
+    def changing() -> nn.Module:
+        if not width:
+            return nn.Linear(6, 3)
+        return nn.Sequential(nn.Linear(6, width), nn.Dropout(), nn.Linear(width, 3))
+
+    def losses(model: Callable[[], nn.Module]) -> tuple[str, list[float | None]]:
+        method = {"name": "fedgs", "graph": {"similarity": "update"}}
+        training = {"rounds": 2, "batch_size": 2}
+        (run,) = fedgs.compare(toy_federation, methods=[method], model=model, training=training).runs
+        assert run.failure is None
+        return run.config["run"]["engine_reason"], [record.test_loss for record in run.records]
+
+    linear = losses(changing)
+    width = 4
+    assert losses(changing) == losses(lambda: changing()) != linear
+    assert "dropout" in losses(changing)[0]
+
+
 # Samplers
+
+
+class Private(Sampler):
+    _level: int = 1
+
+    def select(self, view: fedgs.View, rng: np.random.Generator) -> fedgs.Selection:
+        return fedgs.Selection(view.available[: self._level])
+
+
+def test_private_attributes_of_a_sampler_count() -> None:
+    first, again, other = Private(), Private(), Private()
+    other._level = 2
+    assert identity(method=first).fingerprint == identity(method=again).fingerprint != identity(method=other).fingerprint
 
 
 def made(level: int, thing: Any = None) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import BaseModel
+from pydantic import BaseModel, PrivateAttr
 from torch import nn
 
 import fedgs
@@ -175,6 +175,33 @@ class Pair:
     b: Any = None
 
 
+class Hidden(BaseModel):
+    _a: int = PrivateAttr(1)
+
+
+class Tagged(np.ndarray):
+    tag: int
+
+
+def hidden(value: int) -> Hidden:
+    made = Hidden()
+    made._a = value
+    return made
+
+
+def tagged(value: int) -> Tagged:
+    made = np.arange(3).view(Tagged)
+    made.tag = value
+    return made
+
+
+def with_private_default(value: int) -> type[BaseModel]:
+    class Cls(BaseModel):
+        _a: int = PrivateAttr(value)
+
+    return Cls
+
+
 VALUES: dict[str, Callable[[], list[Any]]] = {
     "plain": lambda: [None, True, 1, 1.0, 2, "1", b"1", 1j, "", [], (), {}, set(), [1], (1,), {1: 1}, {1}, ...],
     "nested": lambda: [[[1], [2]], [[1, 2]], [[1], 2], [1, [2]], {"a": [1]}, {"a": (1,)}, {"b": [1]}, [{"a": 1}]],
@@ -182,6 +209,7 @@ VALUES: dict[str, Callable[[], list[Any]]] = {
         np.arange(4), np.arange(4.0), np.arange(4, dtype=np.int32), np.arange(4).reshape(2, 2), np.arange(4)[::-1],
         np.array([1, 2], dtype=object), np.array([1, 3], dtype=object), np.float32(1), np.float64(1), np.dtype("f4"),
         np.dtype("f8"), np.ma.array([1, 2], mask=[0, 1]), np.ma.array([1, 2], mask=[1, 0]),
+        tagged(1), tagged(2),
     ],
     "tensors": lambda: [
         torch.arange(4), torch.arange(4.0), torch.arange(4).reshape(2, 2), torch.ones(2, dtype=torch.bfloat16), torch.zeros(2),
@@ -190,8 +218,10 @@ VALUES: dict[str, Callable[[], list[Any]]] = {
         filled(nn.Linear(2, 2)), filled(nn.Linear(2, 2), 0.5), filled(nn.Linear(2, 2, bias=False)), filled(nn.Conv2d(1, 1, 2)),
         nn.Sequential(filled(nn.Linear(2, 2)), nn.ReLU()), nn.Sequential(filled(nn.Linear(2, 2)), nn.Tanh()), nn.Dropout(0.1),
         nn.Dropout(0.2), filled(nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))),
+        filled(nn.Linear(2, 2)).requires_grad_(False), filled(nn.LSTM(2, 2)), filled(nn.LSTM(2, 2), 0.5), filled(nn.GRU(2, 2)),
     ],
     "objects": lambda: [
+        hidden(1), hidden(2), with_private_default(1), with_private_default(2),
         Colour.RED, Colour.BLUE, Settings(), Settings(a=2), Settings(b=[1.0]), Pair(1), Pair(2), Pair(1, 2), Pair(Pair(1)),
         Path("a"), Path("b"), re.compile("a"), re.compile("b"), range(3), range(4), slice(1, 2), slice(1, 3),
         types.SimpleNamespace(a=1), types.SimpleNamespace(a=2),

@@ -135,7 +135,8 @@ def _is_plain(value: Any) -> bool:
 def _code(variant: Variant, digester: Digester) -> tuple[str | None, tuple[str, ...]]:
     """A digest of the user's own class, and of what its fields hold; of the package's own classes only of objects in fields."""
     if origin_of(type(variant).__module__) != "fedgs":
-        found = [digester.of(type(variant)), *(digester.of(getattr(variant, key)) for key in type(variant).model_fields)]
+        values = {key: getattr(variant, key) for key in type(variant).model_fields} | (variant.__pydantic_private__ or {})
+        found = [digester.of(type(variant)), *(digester.of(value) for value in values.values())]
     else:
         values = {key: getattr(variant, key) for key in type(variant).model_fields}
         found = [digester.of(value) for value in values.values() if not _is_plain(value)]

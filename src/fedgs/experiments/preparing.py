@@ -19,7 +19,7 @@ from fedgs.errors import ConfigError, DataError
 from fedgs.fingerprint import Identity, identity_of
 from fedgs.identity import Digest, Digester
 from fedgs.identity.sources import origin_of
-from fedgs.local import check_training, make_engine, numerics_by_rule
+from fedgs.local import check_training, forget_models, make_engine, numerics_by_rule
 from fedgs.local.parameters import build_module
 from fedgs.models import Model, as_model, check_model
 from fedgs.requests import Work
@@ -82,6 +82,7 @@ def _prepared(configs: Sequence[Config], data_dir: Path | None) -> list[Prepared
     loaded: dict[Any, Federation] = {}
     shared: Attendances = {}
     known = Known()
+    forget_models()
     for config in configs:
         key = (type(config.data), id(getattr(config.data, "federation", None)), repr(config.data))
         if key not in loaded:

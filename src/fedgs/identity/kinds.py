@@ -48,6 +48,8 @@ def special(walk: "Walk", value: Any, where: str) -> bytes | None:
         return joined("code", value.co_code, repr(value.co_names), repr(value.co_varnames))
     if isinstance(value, _LOCKS):
         return joined("lock")
+    if isinstance(value, weakref.ref):  # such as those of recurrent layers to their own parameters
+        return joined("weak", walk.value(value(), where))
     if isinstance(value, _CACHES):
         return joined("cache")
     if isinstance(value, logging.Logger):
@@ -133,7 +135,7 @@ def _array(walk: "Walk", value: Any, where: str) -> bytes:
 
     if isinstance(value, np.ma.MaskedArray):
         return joined("masked", walk.value(np.asarray(value.data), where), walk.value(np.ma.getmaskarray(value), where))
-    return walk.digester.once(value, content)
+    return _with_attributes(walk, value, walk.digester.once(value, content), where)
 
 
 def _is_tensor(value: Any) -> bool:
@@ -155,9 +157,18 @@ def _tensor(walk: "Walk", value: Any, where: str) -> bytes:
         return joined("tensor", str(plain.dtype), repr(tuple(plain.shape)), plain.view(-1).view(torch.uint8).numpy().tobytes())
 
     try:
-        return walk.digester.once(value, content)
+        found = walk.digester.once(value, content)
     except (RuntimeError, TypeError, NotImplementedError):  # sparse, quantised, lazy
         return walk.named(value, where)
+    if isinstance(value, torch.nn.Parameter) and not value.requires_grad:
+        found = joined("not trained", found)
+    return _with_attributes(walk, value, found, where)
+
+
+def _with_attributes(walk: "Walk", value: Any, found: bytes, where: str) -> bytes:
+    """The hash of an array or a tensor with what its class or the user keeps beside the numbers."""
+    more = getattr(value, "__dict__", None)
+    return joined("with attributes", found, walk.value(dict(more), where)) if more else found
 
 
 def _has_hidden_state(value: Any) -> bool:
@@ -165,7 +176,7 @@ def _has_hidden_state(value: Any) -> bool:
     if isinstance(value, _GENERATORS):
         return True
     kind = type(value)
-    if hasattr(kind, "__next__") or kind.__name__ in ("coroutine", "async_generator", "weakref", "ReferenceType"):
+    if hasattr(kind, "__next__") or kind.__name__ in ("coroutine", "async_generator"):
         return origin_of(kind.__module__) != "own"
     torch = sys.modules.get("torch")
     return kind.__module__.partition(".")[0] == "ctypes" or (torch is not None and isinstance(value, torch.Generator))

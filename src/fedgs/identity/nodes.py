@@ -131,6 +131,9 @@ def class_body(walk: "Walk", cls: type) -> bytes:
         for name, field in cls.model_fields.items():  # type: ignore[attr-defined]
             given = (None,) if field.is_required() else (field.default, field.default_factory)
             parts.append(joined("field", name, walk.value(given, f"{cls.__name__}.{name}")))
+        for name, private in sorted(cls.__private_attributes__.items()):  # type: ignore[attr-defined]
+            given = (private.default, private.default_factory)
+            parts.append(joined("private", name, walk.value(given, f"{cls.__name__}.{name}")))
     parts.append(_namespace(walk, space, cls.__name__))
     return joined("class", *parts, *_home(walk, cls.__module__))
 
@@ -194,7 +197,8 @@ def instance_body(walk: "Walk", value: Any, where: str) -> bytes:
         return joined("object", *parts, joined("given", given))
     if hasattr(cls, "__pydantic_validator__"):
         fields = {name: vars(value).get(name) for name in cls.model_fields}
-        return joined("object", *parts, walk.value({**fields, **(getattr(value, "__pydantic_extra__", None) or {})}, where))
+        more = (getattr(value, f"__pydantic_{kind}__", None) or {} for kind in ("extra", "private"))
+        return joined("object", *parts, *(walk.value(held, where) for held in (fields, *more)))
     if is_module(value):
         return joined("object", *parts, _state(walk, cls, _without_numbers(vars(value)), where))
     try:

@@ -11,7 +11,7 @@ from fedgs.local.bench import is_convolutional
 from fedgs.local.check import check_training
 from fedgs.local.linear import is_linear, takes_kernels
 from fedgs.local.loop import LoopEngine
-from fedgs.local.parameters import initial_parameters, module_for
+from fedgs.local.parameters import forget_counts, initial_parameters, module_for
 from fedgs.local.stacked import StackedEngine
 from fedgs.local.stacking import why_not_stackable
 from fedgs.models import Model
@@ -23,6 +23,7 @@ __all__ = [
     "StackedEngine",
     "check_training",
     "checked_device",
+    "forget_models",
     "initial_parameters",
     "make_engine",
     "numerics_by_rule",
@@ -109,6 +110,12 @@ def _looked_at(model: Model, example_shape: tuple[int, ...], num_labels: int) ->
     """Why a model cannot be stacked (None if it can), whether it is convolutional, whether it is linear; asked once a grid."""
     module = module_for(model, example_shape, num_labels)
     return why_not_stackable(module, example_shape), is_convolutional(module), is_linear(module)
+
+
+def forget_models() -> None:
+    """Look at every model again: what a user's function builds may be another module since the last study."""
+    _looked_at.cache_clear()
+    forget_counts()
 
 
 def checked_device(device: str) -> torch.device:

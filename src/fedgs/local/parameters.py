@@ -20,6 +20,7 @@ __all__ = [
     "Layout",
     "build_module",
     "count_parameters",
+    "forget_counts",
     "initial_parameters",
     "layout_of",
     "module_for",
@@ -127,6 +128,11 @@ def count_parameters(model: "Model", example_shape: tuple[int, ...], num_labels:
 @lru_cache(maxsize=64)
 def _counted(model: "Model", example_shape: tuple[int, ...], num_labels: int) -> int:
     return layout_of(module_for(model, example_shape, num_labels)).num_parameters
+
+
+def forget_counts() -> None:
+    """Count the parameters of every model again when it is next asked for."""
+    _counted.cache_clear()
 
 
 def build_module(model: "Model", federation: Federation, seed: int = 0) -> nn.Module:
