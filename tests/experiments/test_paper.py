@@ -12,12 +12,12 @@ import pytest
 from fedgs.data import export
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, OutputError
-from fedgs.experiments.paper.asked import Asked, Mode, Source, parse_data, parse_modes, parse_seeds
-from fedgs.experiments.paper.carry_out import Outcome, checked, reproduce
 from fedgs.experiments.paper.catalogue import NAMES, find
-from fedgs.experiments.paper.document import document
-from fedgs.experiments.paper.methods import table2_rows
-from fedgs.experiments.paper.store import read_manifests
+from fedgs.experiments.paper.frame.page import document
+from fedgs.experiments.paper.frame.request import Asked, Mode, Source, parse_data, parse_modes, parse_seeds
+from fedgs.experiments.paper.frame.run import Outcome, checked, reproduce
+from fedgs.experiments.paper.frame.store import read_manifests
+from fedgs.experiments.paper.table2 import table2_rows
 
 PARTS = ("table2", "table4", "fig4", "fig5", "tuning")  # those that train
 FAST = (("training.proportion", 0.4), ("training.local_steps", 2), ("evaluation.every", 2))

@@ -10,9 +10,9 @@ from fedgs.cli.common import exit_codes
 from fedgs.cli.reproduce import reproduce
 from fedgs.data import export
 from fedgs.data.federation import Federation
-from fedgs.experiments.paper.asked import Asked, Mode, parse_data
-from fedgs.experiments.paper.carry_out import checked
-from fedgs.experiments.paper.carry_out import reproduce as carry_out
+from fedgs.experiments.paper.frame.request import Asked, Mode, parse_data
+from fedgs.experiments.paper.frame.run import checked
+from fedgs.experiments.paper.frame.run import reproduce as carry_out
 
 FAST = ["--rounds", "3", "--seeds", "2", "--modes", "LDF", "--workers", "1"]
 FAST += ["--set", "training.proportion=0.4", "--set", "training.local_steps=2"]

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from fedgs.experiments.paper import theorem
-from fedgs.experiments.paper.asked import Asked
-from fedgs.experiments.paper.carry_out import checked, reproduce
-from fedgs.experiments.paper.experiment import Unit
-from fedgs.experiments.paper.methods import degradations
-from fedgs.experiments.paper.order import gap_sentence, order_sentence, standing_sentence
-from fedgs.experiments.paper.published import MODES, TABLE2, TABLE4
+from fedgs.experiments.paper import theorem1 as theorem
+from fedgs.experiments.paper.frame.experiment import Unit
+from fedgs.experiments.paper.frame.published import MODES, TABLE2, TABLE4
+from fedgs.experiments.paper.frame.request import Asked
+from fedgs.experiments.paper.frame.run import checked, reproduce
+from fedgs.experiments.paper.frame.sentences import gap_sentence, order_sentence, standing_sentence
+from fedgs.experiments.paper.table2 import degradations
 
 RNG_DIRECTIONS = 20_000
 

@@ -37,9 +37,9 @@ def reproduce(
 
     Finished runs are kept, interrupted ones go on where they stopped.
     """
-    from fedgs.experiments.paper.asked import Asked, parse_data, parse_modes, parse_seeds
-    from fedgs.experiments.paper.carry_out import checked
-    from fedgs.experiments.paper.carry_out import reproduce as carry_out
+    from fedgs.experiments.paper.frame.request import Asked, parse_data, parse_modes, parse_seeds
+    from fedgs.experiments.paper.frame.run import checked
+    from fedgs.experiments.paper.frame.run import reproduce as carry_out
 
     if name == "document":
         _document(out)
@@ -101,7 +101,7 @@ def _command(name: str, context: typer.Context) -> str:
 
 
 def _document(out: Path) -> None:
-    from fedgs.experiments.paper.document import write_document
+    from fedgs.experiments.paper.frame.page import write_document
 
     written, problems = write_document(out)
     for problem in problems:

@@ -1,28 +1,35 @@
-"""The names of `fedgs reproduce` and the experiments behind them."""
+"""The names of `fedgs reproduce` and the experiments behind them, read off the names of the modules."""
 
 import importlib
 
 from fedgs.errors import ConfigError
-from fedgs.experiments.paper.experiment import Experiment
+from fedgs.experiments.paper.frame.experiment import Experiment
 from fedgs.registry import nearest
 
 __all__ = ["NAMES", "find"]
 
-_MODULES = {
-    "table1": "modes",
-    "table2": "methods",
-    "table3": "edges",
-    "table4": "graphs",
-    "fig3": "drawings",
-    "fig4": "curves",
-    "fig5": "curves",
-    "fig7": "drawings",
-    "fig8": "modes",
-    "tuning": "tuning",
-    "gamma": "weights",
-    "theorem1": "theorem",
-}
-NAMES = tuple(_MODULES)
+# A module is named after its experiments, separated by underscores.
+_MODULES = (
+    "table1_fig8",
+    "table2",
+    "table3",
+    "table4",
+    "fig3_fig7",
+    "fig4_fig5",
+    "tuning",
+    "gamma",
+    "theorem1",
+)
+_MODULE_OF = {name: module for module in _MODULES for name in module.split("_")}
+
+
+def _names() -> tuple[str, ...]:
+    """All names: tables, then figures, then the rest."""
+    tables, figures = (sorted(name for name in _MODULE_OF if name.startswith(kind)) for kind in ("table", "fig"))
+    return (*tables, *figures, *(name for name in _MODULE_OF if name not in (*tables, *figures)))
+
+
+NAMES = _names()
 
 
 def find(name: str) -> Experiment:
@@ -34,9 +41,10 @@ def find(name: str) -> Experiment:
     >>> find("table2").name
     'table2'
     """
-    if name not in _MODULES:
-        illustration = "; figures 1, 2 and 6 of the paper are illustrations" if name in ("fig1", "fig2", "fig6") else ""
-        raise ConfigError(f"NAME must be one of {', '.join(NAMES)}; got {name!r}{illustration or nearest(name, NAMES)}")
-    module = importlib.import_module(f"fedgs.experiments.paper.{_MODULES[name]}")
+    if name not in NAMES:
+        illustrations = "; figures 1, 2 and 6 of the paper are illustrations"
+        hint = illustrations if name in ("fig1", "fig2", "fig6") else nearest(name, NAMES)
+        raise ConfigError(f"NAME must be one of {', '.join(NAMES)}; got {name!r}{hint}")
+    module = importlib.import_module(f"fedgs.experiments.paper.{_MODULE_OF[name]}")
     experiment: Experiment = module.EXPERIMENTS[name]
     return experiment

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedgs.experiments.paper.asked import Asked, Mode, Source
-from fedgs.experiments.paper.experiment import (
+from fedgs.experiments.paper.frame.experiment import (
     CellRun,
     Experiment,
     Material,
@@ -16,8 +15,9 @@ from fedgs.experiments.paper.experiment import (
     planned,
     runs_table,
 )
-from fedgs.experiments.paper.order import mean
-from fedgs.experiments.paper.published import TUNED, TUNING_RATES, TUNING_STEPS
+from fedgs.experiments.paper.frame.published import TUNED, TUNING_RATES, TUNING_STEPS
+from fedgs.experiments.paper.frame.request import Asked, Mode, Source
+from fedgs.experiments.paper.frame.sentences import mean
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.summary import is_figure
 from fedgs.report.tables import number

@@ -10,9 +10,9 @@ from fedgs.arrays import AnyArray
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError
 from fedgs.experiments.grid import expand
-from fedgs.experiments.paper.asked import Asked, Source
-from fedgs.experiments.paper.experiment import Computed, Experiment, Material, Presented, Shown, Unit
-from fedgs.experiments.paper.published import TABLE3
+from fedgs.experiments.paper.frame.experiment import Computed, Experiment, Material, Presented, Shown, Unit
+from fedgs.experiments.paper.frame.published import TABLE3
+from fedgs.experiments.paper.frame.request import Asked, Source
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.tables import number
 

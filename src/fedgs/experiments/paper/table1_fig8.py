@@ -11,9 +11,9 @@ from fedgs.availability.base import Availability, checked_rates
 from fedgs.config import cohort_limit
 from fedgs.data.base import Data
 from fedgs.data.federation import Federation
-from fedgs.experiments.paper.asked import Asked, Mode, Source
-from fedgs.experiments.paper.experiment import Computed, Experiment, Material, Presented, Shown, Unit, data_of
-from fedgs.experiments.paper.published import PAPER_BETA
+from fedgs.experiments.paper.frame.experiment import Computed, Experiment, Material, Presented, Shown, Unit, data_of
+from fedgs.experiments.paper.frame.published import PAPER_BETA
+from fedgs.experiments.paper.frame.request import Asked, Mode, Source
 from fedgs.registry import build
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.tables import number

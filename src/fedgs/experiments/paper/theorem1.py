@@ -14,8 +14,8 @@ from scipy.stats import rankdata
 
 from fedgs.arrays import AnyArray, FloatArray, FloatMatrix
 from fedgs.data.federation import Federation
-from fedgs.experiments.paper.asked import Asked
-from fedgs.experiments.paper.experiment import Experiment, Material, Presented, Shown, Unit
+from fedgs.experiments.paper.frame.experiment import Experiment, Material, Presented, Shown, Unit
+from fedgs.experiments.paper.frame.request import Asked
 from fedgs.graph import shortest_paths
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.tables import number

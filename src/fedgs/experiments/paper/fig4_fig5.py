@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedgs.experiments.paper.asked import Asked, Mode, Source
-from fedgs.experiments.paper.experiment import (
+from fedgs.experiments.paper.frame.experiment import (
     CellRun,
     Experiment,
     Material,
@@ -18,8 +17,9 @@ from fedgs.experiments.paper.experiment import (
     planned,
     runs_table,
 )
-from fedgs.experiments.paper.methods import baseline_rows, chosen_rows, fedgs_row
-from fedgs.experiments.paper.order import mean
+from fedgs.experiments.paper.frame.request import Asked, Mode, Source
+from fedgs.experiments.paper.frame.sentences import mean
+from fedgs.experiments.paper.table2 import baseline_rows, chosen_rows, fedgs_row
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.run import Run
 from fedgs.report.style import Look, looks

@@ -10,7 +10,7 @@ from fedgs.data.base import Data
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError
 from fedgs.experiments.grid import expand
-from fedgs.experiments.paper.asked import Asked, Mode, Source
+from fedgs.experiments.paper.frame.request import Asked, Mode, Source
 from fedgs.registry import variant_class
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.run import Run

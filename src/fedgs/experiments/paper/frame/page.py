@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from fedgs.experiments.output import claim
-from fedgs.experiments.paper.asked import Asked, Source
-from fedgs.experiments.paper.carry_out import present
 from fedgs.experiments.paper.catalogue import NAMES, find
-from fedgs.experiments.paper.experiment import Experiment, Material
-from fedgs.experiments.paper.published import MODES
-from fedgs.experiments.paper.store import Manifest, read_manifests, read_material
+from fedgs.experiments.paper.frame.experiment import Experiment, Material
+from fedgs.experiments.paper.frame.published import MODES
+from fedgs.experiments.paper.frame.request import Asked, Source
+from fedgs.experiments.paper.frame.run import present
+from fedgs.experiments.paper.frame.store import Manifest, read_manifests, read_material
 from fedgs.report.files import write_file
 from fedgs.report.run import Run
 

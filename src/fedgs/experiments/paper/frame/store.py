@@ -16,8 +16,8 @@ import numpy as np
 import fedgs
 from fedgs.arrays import AnyArray
 from fedgs.errors import OutputError
-from fedgs.experiments.paper.asked import Asked
-from fedgs.experiments.paper.experiment import CellRun, Computed, Material
+from fedgs.experiments.paper.frame.experiment import CellRun, Computed, Material
+from fedgs.experiments.paper.frame.request import Asked
 from fedgs.records import Record, save_arrays, write_atomically
 from fedgs.report.run import Run
 from fedgs.report.runs import read_runs

@@ -9,8 +9,8 @@ from fedgs.arrays import AnyArray
 from fedgs.data.describe import skew
 from fedgs.data.federation import Federation
 from fedgs.errors import DataError
-from fedgs.experiments.paper.asked import Asked, Source
-from fedgs.experiments.paper.experiment import Computed, Experiment, Material, Presented, Shown, Unit, data_config
+from fedgs.experiments.paper.frame.experiment import Computed, Experiment, Material, Presented, Shown, Unit, data_config
+from fedgs.experiments.paper.frame.request import Asked, Source
 from fedgs.graph import Graph
 from fedgs.plurals import counted, noun
 from fedgs.report.layout import Block, Cell, Column, Table

@@ -8,8 +8,8 @@ from fedgs.arrays import AnyArray
 from fedgs.config import Training, cohort_limit
 from fedgs.data.federation import Federation
 from fedgs.data.gamma import expected_weights, gamma
-from fedgs.experiments.paper.asked import Asked, Source
-from fedgs.experiments.paper.experiment import Computed, Experiment, Material, Presented, Shown, Unit, data_of
+from fedgs.experiments.paper.frame.experiment import Computed, Experiment, Material, Presented, Shown, Unit, data_of
+from fedgs.experiments.paper.frame.request import Asked, Source
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.tables import number
 

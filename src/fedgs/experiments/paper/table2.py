@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedgs.errors import ConfigError
-from fedgs.experiments.paper.asked import Asked, Source
-from fedgs.experiments.paper.experiment import (
+from fedgs.experiments.paper.frame.experiment import (
     CellRun,
     Experiment,
     Material,
@@ -21,8 +20,9 @@ from fedgs.experiments.paper.experiment import (
     planned,
     runs_table,
 )
-from fedgs.experiments.paper.order import gap_sentence, listed, mean, order_sentence, standing_sentence
-from fedgs.experiments.paper.published import ROUNDS, TABLE2
+from fedgs.experiments.paper.frame.published import ROUNDS, TABLE2
+from fedgs.experiments.paper.frame.request import Asked, Source
+from fedgs.experiments.paper.frame.sentences import gap_sentence, listed, mean, order_sentence, standing_sentence
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.tables import ALL_FIGURES, comparison, number
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedgs.experiments.paper.asked import Asked, Source
-from fedgs.experiments.paper.experiment import (
+from fedgs.experiments.paper.frame.experiment import (
     CellRun,
     Experiment,
     Material,
@@ -19,9 +18,10 @@ from fedgs.experiments.paper.experiment import (
     planned,
     runs_table,
 )
-from fedgs.experiments.paper.methods import ALPHAS
-from fedgs.experiments.paper.order import Figures, best_row, mean
-from fedgs.experiments.paper.published import TABLE4
+from fedgs.experiments.paper.frame.published import TABLE4
+from fedgs.experiments.paper.frame.request import Asked, Source
+from fedgs.experiments.paper.frame.sentences import Figures, best_row, mean
+from fedgs.experiments.paper.table2 import ALPHAS
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.tables import Difference, number, paired_difference, signed
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedgs.errors import ConfigError, OutputError
-from fedgs.experiments.paper.published import MODES, PAPER_BETA
+from fedgs.experiments.paper.frame.published import MODES, PAPER_BETA
 from fedgs.registry import nearest
 
 __all__ = ["Asked", "Mode", "Source", "parse_data", "parse_modes", "parse_seeds"]

@@ -12,10 +12,10 @@ from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, OutputError, require_extra
 from fedgs.experiments.earlier import renewed
 from fedgs.experiments.output import claim
-from fedgs.experiments.paper.asked import Asked
 from fedgs.experiments.paper.catalogue import find
-from fedgs.experiments.paper.experiment import Experiment, Material, PlannedRun, Presented, Unit, units_of
-from fedgs.experiments.paper.store import (
+from fedgs.experiments.paper.frame.experiment import Experiment, Material, PlannedRun, Presented, Unit, units_of
+from fedgs.experiments.paper.frame.request import Asked
+from fedgs.experiments.paper.frame.store import (
     Manifest,
     Place,
     computed_name,
