@@ -23,7 +23,7 @@ from fedgs.arrays import AnyArray, BoolArray
 from fedgs.clients import Clients
 from fedgs.errors import OutputError
 
-__all__ = ["Members", "Record", "RunFolder", "write_atomically"]
+__all__ = ["Members", "Record", "RunFolder", "first_rounds", "write_atomically"]
 
 
 _TAIL = 1 << 16  # bytes read at a time from the end of a file of records
@@ -128,6 +128,25 @@ class Record:
     def as_dict(self) -> dict[str, Any]:
         """The record as a plain dictionary."""
         return {**self.__dict__, "available": None if self.available is None else list(self.available)}
+
+
+def first_rounds(records: Sequence[Record], rounds: int) -> list[Record]:
+    """The records that a run of `rounds` rounds has, taken from those of a run of the same or more rounds.
+
+    Args:
+        records: records 0, 1, ..., as far as there are any.
+        rounds: T >= 0.
+
+    >>> records = [Record(0, cohort=["a"]), Record(1, cohort=["b"], test_loss=0.5), Record(2)]
+    >>> shorter = first_rounds(records, 1)
+    >>> len(shorter), shorter[1].test_loss, shorter[1].cohort is None
+    (2, 0.5, True)
+    """
+    if len(records) <= rounds:
+        return list(records)
+    last = records[rounds]
+    final = Record(rounds, test_loss=last.test_loss, test_accuracy=last.test_accuracy, valid_loss=last.valid_loss)
+    return [*records[:rounds], final]
 
 
 @dataclass(frozen=True)

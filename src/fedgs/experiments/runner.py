@@ -18,7 +18,7 @@ from fedgs.experiments.preparing import Prepared, run_tables
 from fedgs.local import make_engine, numerics_with
 from fedgs.local.threads import threads_of, usable_threads
 from fedgs.plurals import counted
-from fedgs.records import Record, RunFolder
+from fedgs.records import Record, RunFolder, first_rounds
 from fedgs.requests import Engine
 from fedgs.sampling.base import Remembers
 from fedgs.simulation import Failed, LiveRun, Plan, drive, initial_state, memory_key
@@ -59,7 +59,7 @@ class Finished:
         at_hand = self.at_hand
         if at_hand is None:
             at_hand = [] if self.folder is None else self.folder.records()
-        return _first_rounds(at_hand, self.prepared.plan.rounds)
+        return first_rounds(at_hand, self.prepared.plan.rounds)
 
 
 @dataclass(frozen=True)
@@ -328,12 +328,3 @@ def _result(job: _Job, sink: Sink | None, kept: list[Record] | None) -> Finished
     tables = {**tables, "training": {**tables.get("training", {}), "rounds": job.prepared.plan.rounds}}
     failure = getattr(sink, "failure", None)
     return Finished(job.prepared, tables, failure, job.folder, reused=sink is None, at_hand=kept)
-
-
-def _first_rounds(records: list[Record], rounds: int) -> list[Record]:
-    """The records of a run of `rounds` rounds, from those of one that may have gone further."""
-    if len(records) <= rounds + 1:
-        return records
-    last = records[rounds]
-    final = Record(rounds, test_loss=last.test_loss, test_accuracy=last.test_accuracy, valid_loss=last.valid_loss)
-    return [*records[:rounds], final]
