@@ -429,7 +429,7 @@ def test_a_start_that_was_cut_off_is_made_again(toy_federation: Federation, tmp_
 
 
 def test_a_graph_from_a_file_gives_the_run_of_the_graph_itself(toy_federation: Federation, tmp_path: Path) -> None:
-    from fedgs.sampling.sources import save_graph
+    from fedgs.graph.files import save_graph
 
     made = Graph(epsilon=0.3).of_clients(toy_federation.clients)
     save_graph(tmp_path / "g.npz", made)
@@ -439,7 +439,7 @@ def test_a_graph_from_a_file_gives_the_run_of_the_graph_itself(toy_federation: F
 
 
 def test_a_graph_file_is_known_by_its_distances(toy_federation: Federation, tmp_path: Path) -> None:
-    from fedgs.sampling.sources import save_graph
+    from fedgs.graph.files import save_graph
 
     names = []
     for epsilon in (0.3, 0.3, 0.6):

@@ -13,10 +13,11 @@ from fedgs.arrays import FloatMatrix
 from fedgs.clients import Outcome
 from fedgs.errors import ConfigError, DataError, GraphError, SelectionError, UserError
 from fedgs.graph import Graph, client_features, feature_products
+from fedgs.graph.files import save_graph
 from fedgs.registry import build, table
 from fedgs.rng import stream
 from fedgs.sampling import FedGS, LearnsFromModels, Remembers, Solver, Wish
-from fedgs.sampling.sources import private_graph, save_graph
+from fedgs.sampling.graph_source import private_graph
 from fedgs.secure import Cost, PartyFailure, PrivateProducts
 
 

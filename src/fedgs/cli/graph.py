@@ -44,7 +44,7 @@ def graph(
         raise ConfigError(f"--out must be an .npz in a folder that exists, got {str(out)!r}")
     from fedgs.experiments.preparing import prepare
     from fedgs.experiments.similarity import made_graph
-    from fedgs.sampling.sources import save_graph
+    from fedgs.graph.files import save_graph
 
     (prepared,) = prepare([chosen], data_dir=data_dir)
     started = time.perf_counter()

@@ -12,6 +12,7 @@ from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError
 from fedgs.features import feature_request
 from fedgs.graph import ClientGraph, client_features, feature_products
+from fedgs.graph.files import stored_graph
 from fedgs.graph.growth import model_similarity
 from fedgs.graph.recovery import (
     EPSILONS,
@@ -27,7 +28,7 @@ from fedgs.local import make_engine
 from fedgs.local.parameters import initial_parameters
 from fedgs.requests import Failure, Work
 from fedgs.sampling import FedGS, Wish
-from fedgs.sampling.sources import graph_of_features, private_graph, private_products, stored_graph
+from fedgs.sampling.graph_source import graph_of_features, private_graph, private_products
 from fedgs.simulation import Plan
 
 __all__ = ["Row", "best_rows", "edge_rows", "made_graph", "model_features", "similarities", "table3", "table3_rows"]

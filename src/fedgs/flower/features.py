@@ -9,6 +9,7 @@ from fedgs import rng
 from fedgs.arrays import AnyArray, FloatArray, FloatMatrix
 from fedgs.errors import ConfigError
 from fedgs.graph import Graph, cosines, feature_products
+from fedgs.sampling.graph_source import graph_source
 
 __all__ = ["Parameters", "Responses", "checked_parameters", "distances", "graph_of", "parameter_names", "reply_feature"]
 
@@ -29,7 +30,7 @@ def graph_of(sampler: Any, responses: Responses | None) -> Graph | None:
         ConfigError: `private` similarities, or `functional` ones without a function that gives a model's responses.
     """
     graph = getattr(sampler, "graph", None)
-    if not isinstance(graph, Graph) or graph.path is not None:
+    if not isinstance(graph, Graph) or graph_source(graph) == "file":
         return None
     if graph.similarity == "private":
         raise ConfigError("method.graph.similarity must be 'oracle', 'update' or 'functional' in a deployment, got 'private'")

@@ -16,7 +16,9 @@ from fedgs.graph.effect import without_effect
 from fedgs.graph.similarity import NormalizeOver, client_features, cosines, feature_products, min_max, off_diagonal_range
 from fedgs.registry import Variant
 
-__all__ = ["ClientGraph", "Graph"]
+__all__ = ["ClientGraph", "Graph", "Similarity"]
+
+Similarity = Literal["oracle", "private", "update", "functional"]
 
 _AUTHORS: dict[str, Any] = {
     "normalize_by_norm": True,
@@ -87,7 +89,7 @@ class Graph(Variant):
     family: ClassVar[str] = "method.graph"
 
     preset: Literal["paper", "authors"] = "paper"
-    similarity: Literal["oracle", "private", "update", "functional"] = "oracle"
+    similarity: Similarity = "oracle"
     normalize_by_norm: bool = False
     normalize_over: NormalizeOver = "off_diagonal"
     rescale: bool = False

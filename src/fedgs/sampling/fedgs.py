@@ -16,11 +16,12 @@ from fedgs.arrays import FloatMatrix
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
 from fedgs.errors import ConfigError, GraphError, SelectionError, require_extra
 from fedgs.graph import ClientGraph, Graph, checked_once, client_features
+from fedgs.graph.files import digest_of, stored_graph
 from fedgs.machine import memory_limit
 from fedgs.registry import Variant, register, table
 from fedgs.sampling.base import Sampler, Wish
+from fedgs.sampling.graph_source import graph_before_round_0, graph_of_features, graph_source
 from fedgs.sampling.growing import grown_by_features, grown_by_products, nobody_seen
-from fedgs.sampling.sources import digest_of, graph_of_features, private_graph, stored_graph
 from fedgs.solver import Effort, Scale, SelectionProblem, balance_penalty, pair_weight, solve
 
 __all__ = ["FedGS", "Solver"]
@@ -111,7 +112,7 @@ class FedGS(Sampler):
     def wish(self, when: Literal["start", "round"]) -> Wish | None:
         """Features of local models: everybody's at the start, or each cohort's where the graph grows."""
         graph = self.graph
-        if graph.path is not None or (when == "start") != (graph.start == "all"):
+        if graph_source(graph) != ("local_models" if when == "start" else "cohorts"):
             return None
         if graph.similarity == "update":
             return Wish("update", sketch=graph.sketch)
@@ -128,7 +129,7 @@ class FedGS(Sampler):
         made_of = hashlib.sha256(json.dumps([table(graph), len(clients), __version__], sort_keys=True).encode())
         if graph.path is not None:
             made_of.update(digest_of(graph.path).encode())
-        elif graph.start == "all":
+        elif graph_source(graph) != "cohorts":
             vectors = np.ascontiguousarray(client_features(clients))
             made_of.update(repr(vectors.shape).encode() + vectors.tobytes())
         return made_of.hexdigest()[:16]
@@ -142,21 +143,8 @@ class FedGS(Sampler):
         """
         self.check(clients, 1)
         with _enough_memory(len(clients)):
-            return self._start(clients)
-
-    def _start(self, clients: Clients) -> Memory:
-        graph = self.graph
-        if graph.path is not None:
-            return _kept(stored_graph(graph.path, len(clients)))
-        if graph.start == "seen":
-            return nobody_seen(len(clients))
-        if graph.similarity == "oracle":
-            return _kept(graph.of_clients(clients))
-        if graph.similarity == "private":
-            return _kept(private_graph(graph, clients))
-        raise ConfigError(
-            f"method.graph.similarity = {graph.similarity!r} is made of local models: the memory comes from start_from(features)"
-        )
+            made = graph_before_round_0(self.graph, clients)
+            return nobody_seen(len(clients)) if made is None else _kept(made)
 
     def start_from(self, clients: Clients, features: FloatMatrix) -> Memory:
         """The graph before round 0 from (N, d) features of local models."""
@@ -165,7 +153,7 @@ class FedGS(Sampler):
 
     def observe(self, memory: Memory, view: View, outcome: Outcome) -> Memory:
         """The graph stays as it is, or grows with the cohort where it starts with nobody seen."""
-        if self.graph.path is not None or self.graph.start == "all":
+        if graph_source(self.graph) != "cohorts":
             return memory
         if self.graph.similarity == "oracle":
             return grown_by_products(self.graph, memory, client_features(view.clients), outcome.clients)

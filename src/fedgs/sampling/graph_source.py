@@ -1,89 +1,97 @@
-"""Where a client graph comes from: a file, the secure scalar product, or features of local models."""
+"""Where a client graph comes from: a file, the clients' vectors, the secure scalar product, local
+models, or the cohorts of the rounds."""
 
-import hashlib
 import logging
-import zipfile
 from functools import lru_cache
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from fedgs.arrays import FloatMatrix
 from fedgs.clients import Clients
-from fedgs.errors import ConfigError, GraphError
+from fedgs.errors import ConfigError
 from fedgs.graph import ClientGraph, Graph, client_features
-from fedgs.graph.distance import check_lengths, first_asymmetry
+from fedgs.graph.files import stored_graph
 from fedgs.graph.growth import embedded, model_similarity
 from fedgs.secure import PrivateProducts, private_similarity
 
-__all__ = ["digest_of", "graph_of_features", "private_graph", "private_products", "save_graph", "stored_graph"]
+__all__ = ["GraphSource", "graph_before_round_0", "graph_of_features", "graph_source", "private_graph", "private_products"]
 
 _log = logging.getLogger("fedgs")
 
+GraphSource = Literal["file", "clients", "secure_product", "local_models", "cohorts"]
 
-def stored_graph(path: str, num_clients: int) -> ClientGraph:
-    """The graph in an .npz: `distance`, and `similarity` and `adjacency` where it has them (else zeros and inf off the diagonal).
+
+def graph_source(graph: Graph) -> GraphSource:
+    """Where the graph comes from, by its settings.
+
+    * "file": `path` gives the graph.
+    * "cohorts": the graph grows with the clients that are selected (`start = "seen"`).
+    * "local_models": features of all clients' local models ("update" and "functional").
+    * "secure_product": products of the clients' vectors by the secure scalar product ("private").
+    * "clients": the clients' features or label proportions ("oracle").
+
+    >>> graph_source(Graph()), graph_source(Graph(similarity="update"))
+    ('clients', 'local_models')
+    >>> graph_source(Graph(similarity="update", start="seen")), graph_source(Graph(path="graph.npz"))
+    ('cohorts', 'file')
+    """
+    if graph.path is not None:
+        return "file"
+    if graph.start == "seen":
+        return "cohorts"
+    if graph.similarity == "private":
+        return "secure_product"
+    return "clients" if graph.similarity == "oracle" else "local_models"
+
+
+def graph_before_round_0(graph: Graph, clients: Clients, *, features: FloatMatrix | None = None) -> ClientGraph | None:
+    """The client graph before round 0, or None if it grows with the cohorts.
 
     Args:
-        path: the file; a relative path starts at the working folder.
-        num_clients: N.
+        graph: the settings.
+        clients: all N clients.
+        features: (N, d) features of local models; the graph is made from them if they are given.
 
     Raises:
-        ConfigError: no such file, or not an .npz with `distance`.
-        GraphError: a matrix that is not (N, N), symmetric, finite where it must be and 0 on the diagonal where it must be.
+        ConfigError: local models are the source and `features` is None, or `graph.path` is not a
+            graph of these clients.
+        GraphError: the clients have neither features nor labels, or a feature is not finite.
+
+    >>> clients = Clients((0, 1), np.array([2, 2]), label_counts=np.array([[2, 0], [0, 2]]))
+    >>> graph_before_round_0(Graph(start="seen"), clients) is None
+    True
     """
-    arrays = _read(path)
-    for name, matrix in arrays.items():
-        if matrix.shape != (num_clients, num_clients):
-            raise GraphError(
-                f"method.graph.path {path!r}: {name} must have shape ({num_clients}, {num_clients}), a row a client, got "
-                f"{matrix.shape}"
-            )
-    for name in ("distance", "adjacency"):
-        if name in arrays:
-            check_lengths(arrays[name], f"method.graph.path {path!r}: {name}")
-    if not np.isfinite(arrays["distance"]).all():
-        raise GraphError(f"method.graph.path {path!r}: distance must be finite, got inf")
-    similarity = arrays.get("similarity", np.eye(num_clients))
-    if np.isnan(similarity).any() or first_asymmetry(similarity, rtol=1e-9, atol=1e-12) is not None:
-        raise GraphError(f"method.graph.path {path!r}: similarity must be finite and symmetric")
-    no_edges = np.where(np.eye(num_clients, dtype=bool), 0.0, np.inf)
-    return ClientGraph(similarity, arrays.get("adjacency", no_edges), arrays["distance"])
+    if features is not None:
+        return graph_of_features(graph, features)
+    source = graph_source(graph)
+    if source == "cohorts":
+        return None
+    if source == "file":
+        assert graph.path is not None
+        return stored_graph(graph.path, len(clients))
+    if source == "secure_product":
+        return private_graph(graph, clients)
+    if source == "clients":
+        return graph.of_clients(clients)
+    raise ConfigError(
+        f"method.graph.similarity = {graph.similarity!r} is made of local models: the memory comes from start_from(features)"
+    )
 
 
-def save_graph(path: Path, graph: ClientGraph) -> None:
-    """Write `similarity`, `adjacency` and `distance` so that `method.graph.path` takes them."""
-    if path.suffix != ".npz":
-        raise ConfigError(f"--out must end in .npz, got {str(path)!r}")
-    np.savez(path, similarity=graph.similarity, adjacency=graph.adjacency, distance=graph.distance)
-
-
-def digest_of(path: str) -> str:
-    """A hash of the distances in the file: what the path stands for, part of a run's identity."""
-    distance = np.ascontiguousarray(_read(path)["distance"])
-    return hashlib.sha256(repr(distance.shape).encode() + distance.tobytes()).hexdigest()
-
-
-def _read(path: str) -> dict[str, FloatMatrix]:
-    if not Path(path).is_file():
-        raise ConfigError(f"method.graph.path must be a file, got {path!r}, which does not exist")
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            names = [name for name in ("similarity", "adjacency", "distance") if name in stored.files]
-            arrays = {name: np.asarray(stored[name], dtype=np.float64) for name in names}
-    except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        raise ConfigError(f"method.graph.path {path!r} is not a readable .npz: {error}") from None
-    if "distance" not in arrays:
-        raise ConfigError(f"method.graph.path {path!r} must hold an array `distance`, got {', '.join(names) or 'none'}")
-    return arrays
+def graph_of_features(graph: Graph, features: FloatMatrix) -> ClientGraph:
+    """The graph of (N, d) features of local models, for "update" and "functional"."""
+    return graph.of_similarity(model_similarity(features))
 
 
 def private_products(graph: Graph, clients: Clients) -> PrivateProducts:
-    """The oracle's products u_i·u_j by the secure scalar product, with cost and failures; once for all runs on these clients.
+    """The oracle's products u_i·u_j by the secure scalar product, with cost and failures.
 
-    Where `value_range` is not given it is 1 for label proportions; for features it is the smallest power of two that holds all
-    entries, which in a deployment has to be agreed on beforehand, since it says something about the largest entry.
+    The result is cached: all runs on these clients with the same settings of the protocol share it.
+
+    The default of `value_range` is 1 for label proportions. For features it is the smallest power of
+    two that holds all entries. A deployment has to agree on it beforehand, since it reveals something
+    about the largest entry.
     """
     return _products(clients, graph.protocol, graph.value_range, graph.dealer)
 
@@ -102,7 +110,15 @@ def _products(
 
 
 def private_graph(graph: Graph, clients: Clients, result: PrivateProducts | None = None) -> ClientGraph:
-    """The graph of `private_products`; a client that went away is warned of by name, and its pairs are unknown."""
+    """The graph of `private_products`.
+
+    The pairs of a client that went away are unknown, and a warning names the client.
+
+    Args:
+        graph: the settings.
+        clients: all N clients.
+        result: the products; None: they are computed.
+    """
     result = private_products(graph, clients) if result is None else result
     gone = sorted({failure.client for failure in result.failures if failure.client is not None})
     if not gone:
@@ -111,8 +127,3 @@ def private_graph(graph: Graph, clients: Clients, result: PrivateProducts | None
         _log.warning("client %r went away during the secure scalar product; its distances are unknown", clients.names[client])
     rest = np.setdiff1d(np.arange(len(clients)), gone)
     return embedded(graph.of_products(result.products[np.ix_(rest, rest)]), rest, len(clients))
-
-
-def graph_of_features(graph: Graph, features: FloatMatrix) -> ClientGraph:
-    """The graph of (N, d) features of local models, for "update" and "functional"."""
-    return graph.of_similarity(model_similarity(features))
