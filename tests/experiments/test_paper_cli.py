@@ -10,7 +10,7 @@ from fedgs.cli.common import exit_codes
 from fedgs.cli.reproduce import reproduce
 from fedgs.data import export
 from fedgs.data.federation import Federation
-from fedgs.experiments.paper.frame.request import Asked, Mode, parse_data
+from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, parse_data
 from fedgs.experiments.paper.frame.run import checked
 from fedgs.experiments.paper.frame.run import reproduce as carry_out
 
@@ -92,7 +92,7 @@ def test_an_interrupted_experiment_goes_on(toy_file: Path, tmp_path: Path) -> No
 
     overrides = (("training.proportion", 0.4), ("training.local_steps", 2), ("execution.checkpoint_every", 1))
     options = {"rounds": 6, "seeds": (0,), "methods": ("uniform", "md"), "overrides": overrides}
-    asked = checked(Asked("table2", parse_data([str(toy_file)]), (Mode("LDF"),), **options))  # type: ignore[arg-type]
+    request = checked(ExperimentRequest("table2", parse_data([str(toy_file)]), (Mode("LDF"),), **options))  # type: ignore[arg-type]
 
     @contextlib.contextmanager
     def stopped_half_way(runs: int, rounds: int) -> "Iterator[Callable[[Progress], None]]":
@@ -103,14 +103,14 @@ def test_an_interrupted_experiment_goes_on(toy_file: Path, tmp_path: Path) -> No
         yield on_progress
 
     with pytest.raises(KeyboardInterrupt):
-        carry_out(asked, out=tmp_path / "stopped", workers=1, display=stopped_half_way)
+        carry_out(request, out=tmp_path / "stopped", workers=1, display=stopped_half_way)
     left: list[int] = []
 
     @contextlib.contextmanager
     def counting(runs: int, rounds: int) -> "Iterator[Callable[[Progress], None]]":
         yield lambda progress: left.append(progress.total)
 
-    gone_on = carry_out(asked, out=tmp_path / "stopped", workers=1, display=counting)
-    unbroken = carry_out(asked, out=tmp_path / "unbroken", workers=1)
+    gone_on = carry_out(request, out=tmp_path / "stopped", workers=1, display=counting)
+    unbroken = carry_out(request, out=tmp_path / "unbroken", workers=1)
     assert 0 < left[0] < 12, "what was done before is not done again"
-    assert gone_on.presented.tables[0].table == unbroken.presented.tables[0].table
+    assert gone_on.rendering.tables[""] == unbroken.rendering.tables[""]

@@ -3,22 +3,23 @@
 import contextlib
 import time
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Optional, get_args
 
 import typer
 
 from fedgs.cli.common import ConfigArgument, DataDirOption, PluginOption, SetOption, command_again, console, read_grid
+from fedgs.clients import Clients
 from fedgs.config import Config
 from fedgs.errors import ConfigError, GraphError
 from fedgs.graph import ClientGraph, Graph, client_features, feature_products
-from fedgs.graph.recovery import EPSILONS as GRID
-from fedgs.graph.recovery import ORACLES, components, density, epsilon_of_density, epsilon_of_histogram, oracle_edges, recovery
+from fedgs.graph.recovery import Recovery, components, density
+from fedgs.graph.settings import Similarity
 from fedgs.plurals import counted
 from fedgs.sampling import FedGS
 
 __all__ = ["graph"]
 
-_SIMILARITIES = ("oracle", "private", "update", "functional")
+_SIMILARITIES: tuple[Similarity, ...] = get_args(Similarity)
 
 
 def graph(
@@ -74,16 +75,17 @@ def _chosen(
     """The first configuration with FedGS, else the first of all with FedGS put in; with the similarity that is asked for."""
     if similarity is None:
         return _with_graph(read_grid(config, overrides, plugins).configs, FedGS())
-    if similarity not in _SIMILARITIES:
+    known = next((name for name in _SIMILARITIES if name == similarity), None)
+    if known is None:
         raise ConfigError(f"--similarity must be one of {', '.join(_SIMILARITIES)}; got {similarity!r}")
-    further = [("method.graph.similarity", similarity), ("method.graph.path", None), ("method.graph.start", "all")]
+    further = [("method.graph.similarity", known), ("method.graph.path", None), ("method.graph.start", "all")]
     try:
         return _with_graph(read_grid(config, overrides, plugins, further=further).configs, FedGS())
     except ConfigError as error:  # as it is where no method has a graph
         with contextlib.suppress(ConfigError):
             configs = read_grid(config, overrides, plugins).configs
             if not any(isinstance(one.method, FedGS) for one in configs):
-                return _with_graph(configs, FedGS(graph=Graph(similarity=similarity)))  # type: ignore[arg-type]
+                return _with_graph(configs, FedGS(graph=Graph(similarity=known)))
         raise error from None
 
 
@@ -94,20 +96,31 @@ def _with_graph(configs: list[Config], otherwise: FedGS) -> tuple[Config, FedGS]
     return configs[0].model_copy(update={"method": otherwise}), otherwise
 
 
-def recovery_lines(made: ClientGraph, clients: Any) -> list[str]:
-    """The table of F1 (precision, recall) against each oracle, a line an epsilon; one sentence where there is no oracle."""
+def recovery_lines(made: ClientGraph, clients: Clients) -> list[str]:
+    """The table of F1 (precision, recall), one line an epsilon and one column an oracle.
+
+    Without an oracle it is one sentence.
+    """
+    from fedgs.experiments.similarity import edge_rows
+
     try:
         products = feature_products(client_features(clients))
     except GraphError:
         return ["  no oracle to compare with: the clients have neither features nor labels"]
     if len(made) < 2:
         return []
-    rules = [("target density 1/3", epsilon_of_density(made.similarity, 1 / 3))]
-    rules.append(("histogram (Otsu)", epsilon_of_histogram(made.similarity)))
+    columns: dict[str, list[tuple[str, Recovery]]] = {}
+    for oracle, rule, row in edge_rows(made.similarity, products):
+        columns.setdefault(oracle, []).append((rule, row))
     lines = ["", "  F1 (precision, recall) against the oracle's edges, epsilon 0.1, by the oracle's products", ""]
-    lines.append(f"  {'epsilon':<28}{'density':>8}" + "".join(f"{oracle:>22}" for oracle in ORACLES))
-    for name, epsilon in [*((f"{epsilon:g}", epsilon) for epsilon in GRID), *((f"{n}: {e:.3f}", e) for n, e in rules)]:
-        found = [recovery(made.similarity, oracle_edges(products, oracle), epsilon=epsilon) for oracle in ORACLES]
-        cells = "".join(f"{f'{row.f1:.3f} ({row.precision:.3f}, {row.recall:.3f})':>22}" for row in found)
-        lines.append(f"  {name:<28}{found[0].density:>8.1%}{cells}")
+    lines.append(f"  {'epsilon':<28}{'density':>8}" + "".join(f"{oracle:>22}" for oracle in columns))
+    for cells in zip(*columns.values(), strict=True):
+        rule, first = cells[0]
+        name = _RULES[rule].format(first.epsilon)
+        figures = (f"{row.f1:.3f} ({row.precision:.3f}, {row.recall:.3f})" for _, row in cells)
+        lines.append(f"  {name:<28}{first.density:>8.1%}" + "".join(f"{text:>22}" for text in figures))
     return lines
+
+
+# Rule of `edge_rows` -> what the table calls it, with its epsilon.
+_RULES = {"grid": "{:g}", "density": "target density 1/3: {:.3f}", "histogram": "histogram (Otsu): {:.3f}"}

@@ -2,13 +2,15 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from fedgs.cli.common import DataDirOption, console
 from fedgs.cli.progress import progress_display
-from fedgs.experiments.grid import parse_override
+
+if TYPE_CHECKING:
+    from fedgs.experiments.paper.frame.run import Outcome
 
 __all__ = ["reproduce"]
 
@@ -37,48 +39,41 @@ def reproduce(
 
     Finished runs are kept, interrupted ones go on where they stopped.
     """
-    from fedgs.experiments.paper.frame.request import Asked, parse_data, parse_modes, parse_seeds
-    from fedgs.experiments.paper.frame.run import checked
-    from fedgs.experiments.paper.frame.run import reproduce as carry_out
-
     if name == "document":
         _document(out)
         return
-    options = {"data": data, "modes": modes, "methods": methods, "rounds": rounds, "seeds": seeds, "scale": scale, "ours": ours}
-    given = [key for key, value in {**options, "workers": workers, "set": set_}.items() if value]
-    asked = Asked(
-        name,
-        data=parse_data(data or [], data_dir),
-        modes=parse_modes(modes or []),
-        methods=tuple(word.strip() for text in methods or [] for word in text.split(",") if word.strip()),
-        rounds=rounds,
-        seeds=parse_seeds(seeds or "3"),
-        scale=scale or "cohort",
-        ours=ours,
-        overrides=tuple(parse_override(text) for text in set_ or []),
-    )
-    asked = checked(asked, given)
+    from fedgs.experiments.paper.frame.request import Options
+    from fedgs.experiments.paper.frame.run import reproduce as carry_out
+    from fedgs.experiments.paper.frame.run import requested
+
+    options = Options(data or (), modes or (), methods or (), rounds, seeds, scale, ours, workers, set_ or ())
+    request = requested(name, options, data_dir=data_dir)
     screen = console()
     outcome = carry_out(
-        asked,
+        request,
         out=out,
         data_dir=data_dir,
         workers=workers,
-        command=_command(asked.name, context),
+        command=_command(name, context),
         display=lambda runs, longest: progress_display(screen, runs=runs, rounds=longest),
     )
+    _print(outcome, out)
+
+
+def _print(outcome: "Outcome", out: Path) -> None:
+    """Print tables, verdict and files; exit with code 1 if a run failed."""
+    screen = console()
     if outcome.reused:
         from fedgs.cli.run import reuse
 
         screen.print(reuse(outcome.reused, outcome.total).partition(";")[0])
-    for shown in outcome.presented.tables:
-        if shown.printed:
-            screen.print(f"\n{shown.table.title}\n\n{shown.table.text()}")
-    screen.print("\n" + "\n".join(outcome.presented.verdict))
+    for table in outcome.rendering.tables.values():
+        screen.print(f"\n{table.title}\n\n{table.text()}")
+    screen.print("\n" + "\n".join(outcome.rendering.verdict))
     for problem in outcome.problems:
         console(stderr=True).print(problem)
     screen.print(f"\nWritten to {out}/: {', '.join(path.name for path in outcome.files)}")
-    failed = [one.run for one in outcome.material.runs if one.run.failure is not None]
+    failed = [loaded.run for loaded in outcome.records.runs if loaded.run.failure is not None]
     if failed:
         from fedgs.cli.run import report_failures
 
@@ -87,23 +82,24 @@ def reproduce(
 
 
 def _command(name: str, context: typer.Context) -> str:
-    """The command line again, without where files lie on this machine."""
+    """The command line, without the folders of this machine."""
     parts = ["fedgs", "reproduce", name]
     for parameter in context.command.params:
         value = context.params.get(parameter.name or "")
         if parameter.name in ("name", "out", "data_dir") or not value:
             continue
         flag = parameter.opts[0]
-        for one in value if isinstance(value, list | tuple) else [value]:
-            word = Path(str(one)).name if parameter.name == "data" and str(one).endswith(".npz") else str(one)
-            parts += [flag] if one is True else [flag, word]
+        for entry in value if isinstance(value, list | tuple) else [value]:
+            is_file = parameter.name == "data" and str(entry).endswith(".npz")
+            word = Path(str(entry)).name if is_file else str(entry)
+            parts += [flag] if entry is True else [flag, word]
     return shlex.join(parts)
 
 
 def _document(out: Path) -> None:
-    from fedgs.experiments.paper.frame.page import write_document
+    from fedgs.experiments.paper.frame.page import write_page
 
-    written, problems = write_document(out)
+    written, problems = write_page(out)
     for problem in problems:
         console(stderr=True).print(problem)
     console().print(f"{written}: the page of every part, run or not")

@@ -9,8 +9,8 @@ from fedgs.arrays import AnyArray
 from fedgs.data.describe import skew
 from fedgs.data.federation import Federation
 from fedgs.errors import DataError
-from fedgs.experiments.paper.frame.experiment import Computed, Experiment, Material, Presented, Shown, Unit, data_config
-from fedgs.experiments.paper.frame.request import Asked, Source
+from fedgs.experiments.paper.frame.experiment import Computation, Computed, Experiment, ExperimentRecords, Rendering, data_config
+from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
 from fedgs.graph import Graph
 from fedgs.plurals import counted, noun
 from fedgs.report.layout import Block, Cell, Column, Table
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 __all__ = ["EXPERIMENTS"]
 
 
-def graph_units(asked: Asked) -> list[Unit]:
+def graph_computations(request: ExperimentRequest) -> list[Computation]:
     """The paper's federation of images: 20 clients of two labels each; --set data.clients and data.partition change it."""
     small = (("data.clients", 20), ("data.partition", {"name": "labels_per_client", "labels": 2}))
-    units = []
-    for source in asked.data:
+    computations = []
+    for source in request.data:
         before = small if source.key in ("cifar10", "fashion_mnist") else ()
-        config = data_config(replace(asked, overrides=(*before, *asked.overrides)), source)
-        units.append(Unit(source.key, config, {}))
-    return units
+        config = data_config(replace(request, overrides=(*before, *request.overrides)), source)
+        computations.append(Computation(source.key, config, {}))
+    return computations
 
 
-def compute_graph(asked: Asked, unit: Unit, federation: Federation | None) -> dict[str, AnyArray]:
+def compute_graph(request: ExperimentRequest, computation: Computation, federation: Federation | None) -> dict[str, AnyArray]:
     """The oracle's graph by the paper's settings, and the clients' labels."""
     assert federation is not None
     graph = Graph().of_clients(federation.clients)
@@ -46,47 +46,47 @@ def _counts(federation: Federation) -> AnyArray:
     return federation.clients.label_counts
 
 
-def present_graph(asked: Asked, material: Material) -> Presented:
+def render_graph(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     """The graph in words and as a drawing."""
-    verdict = [_graph_sentence(kept) for kept in material.computed.values()]
+    verdict = [_graph_sentence(result) for result in records.computed.values()]
 
     def draw() -> "dict[str, Figure]":
         from fedgs.report.figures import client_graph
         from fedgs.report.network import network
 
         return {
-            "" if len(material.computed) == 1 else key: client_graph(
-                network(kept.arrays["distance"], kept.arrays["adjacency"]),
-                kept.arrays["label_counts"],
-                title=str(kept.about["data_title"]),
+            "" if len(records.computed) == 1 else key: client_graph(
+                network(result.arrays["distance"], result.arrays["adjacency"]),
+                result.arrays["label_counts"],
+                title=result.data_title,
             )
-            for key, kept in material.computed.items()
+            for key, result in records.computed.items()
         }
 
-    return Presented((), verdict, draw if material.computed else None)
+    return Rendering(verdict=verdict, draw=draw if records.computed else None)
 
 
-def _graph_sentence(kept: Computed) -> str:
-    joined = np.isfinite(kept.arrays["adjacency"]) & ~np.eye(len(kept.arrays["adjacency"]), dtype=bool)
-    shared = (kept.arrays["label_counts"] > 0).astype(np.int64)
+def _graph_sentence(result: Computed) -> str:
+    joined = np.isfinite(result.arrays["adjacency"]) & ~np.eye(len(result.arrays["adjacency"]), dtype=bool)
+    shared = (result.arrays["label_counts"] > 0).astype(np.int64)
     common = (shared @ shared.T > 0) & ~np.eye(len(shared), dtype=bool)
     edges, pairs = int(joined.sum()) // 2, len(joined) * (len(joined) - 1) // 2
     with_common = int((joined & common).sum()) // 2
     return (
-        f"{kept.about['data_title']}, {counted(len(joined), 'client')}: {edges} of {counted(pairs, 'pair')} "
+        f"{result.data_title}, {counted(len(joined), 'client')}: {edges} of {counted(pairs, 'pair')} "
         f"{noun(pairs, 'is', 'are')} joined; {with_common} of the "
         "joined pairs, and "
         f"{int((~joined & common).sum()) // 2} of the others, have a label in common."
     )
 
 
-def compute_partition(asked: Asked, unit: Unit, federation: Federation | None) -> dict[str, AnyArray]:
+def compute_partition(request: ExperimentRequest, computation: Computation, federation: Federation | None) -> dict[str, AnyArray]:
     """Training examples by client and label."""
     assert federation is not None
     return {"label_counts": _counts(federation)}
 
 
-def present_partition(asked: Asked, material: Material) -> Presented:
+def render_partition(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     """Sizes and skew of the partitions, and the bars."""
     columns = (
         Column("data", ("data",), numeric=False),
@@ -95,26 +95,25 @@ def present_partition(asked: Asked, material: Material) -> Presented:
         Column("Gini of n_k", ("size_gini",)),
         Column("labels a client", ("labels_per_client",)),
     )
-    rows = tuple(_partition_row(kept) for kept in material.computed.values())
-    tables = [Shown("", Table("Figure 7: partitions", columns, (Block((), rows),)))] if rows else []
+    rows = tuple(_partition_row(result) for result in records.computed.values())
+    table = Table("Figure 7: partitions", columns, (Block((), rows),))
 
     def draw() -> "dict[str, Figure]":
         from fedgs.report.figures import partition
 
         return {
-            "" if len(material.computed) == 1 else key: partition(
-                kept.arrays["label_counts"], title=str(kept.about["data_title"])
-            )
-            for key, kept in material.computed.items()
+            "" if len(records.computed) == 1 else key: partition(result.arrays["label_counts"], title=result.data_title)
+            for key, result in records.computed.items()
         }
 
-    return Presented(tables, [_partition_sentence(kept) for kept in material.computed.values()], draw if rows else None)
+    verdict = [_partition_sentence(result) for result in records.computed.values()]
+    return Rendering({"": table}, verdict=verdict, draw=draw) if rows else Rendering(verdict=verdict)
 
 
-def _partition_row(kept: Computed) -> tuple[Cell, ...]:
-    counts = kept.arrays["label_counts"]
+def _partition_row(result: Computed) -> tuple[Cell, ...]:
+    counts = result.arrays["label_counts"]
     sizes, uneven = counts.sum(axis=1), skew(counts)
-    title = str(kept.about["data_title"])
+    title = result.data_title
     ends = [int(sizes.min()), float(np.median(sizes)), int(sizes.max())]
     return (
         Cell(title, (title,)),
@@ -125,12 +124,12 @@ def _partition_row(kept: Computed) -> tuple[Cell, ...]:
     )
 
 
-def _partition_sentence(kept: Computed) -> str:
-    counts = kept.arrays["label_counts"]
+def _partition_sentence(result: Computed) -> str:
+    counts = result.arrays["label_counts"]
     sizes, held = counts.sum(axis=1), (counts > 0).sum(axis=1)
     even = "all of one size" if sizes.min() == sizes.max() else f"from {int(sizes.min())} to {int(sizes.max())} training examples"
     labels = f"{int(held.min())}" if held.min() == held.max() else f"{int(held.min())} to {int(held.max())}"
-    return f"{kept.about['data_title']}: {counted(len(counts), 'client')}, {even}, {labels} labels each."
+    return f"{result.data_title}: {counted(len(counts), 'client')}, {even}, {labels} labels each."
 
 
 EXPERIMENTS = {
@@ -141,8 +140,8 @@ EXPERIMENTS = {
         takes=frozenset({"data", "set"}),
         data=(Source("cifar10"),),
         compute=compute_graph,
-        units=graph_units,
-        present=present_graph,
+        computations=graph_computations,
+        render=render_graph,
         draws=True,
     ),
     "fig7": Experiment(
@@ -152,7 +151,7 @@ EXPERIMENTS = {
         takes=frozenset({"data", "set"}),
         data=(Source("cifar10"), Source("fashion_mnist")),
         compute=compute_partition,
-        present=present_partition,
+        render=render_partition,
         draws=True,
     ),
 }

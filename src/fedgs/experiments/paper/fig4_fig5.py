@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedgs.experiments.paper.frame.experiment import (
-    CellRun,
     Experiment,
-    Material,
+    ExperimentRecords,
+    LoadedRun,
     PlannedRun,
-    Presented,
+    Rendering,
     Row,
-    Shown,
-    planned,
+    planned_runs,
     runs_table,
 )
-from fedgs.experiments.paper.frame.request import Asked, Mode, Source
+from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, Source
 from fedgs.experiments.paper.frame.sentences import mean
 from fedgs.experiments.paper.table2 import baseline_rows, chosen_rows, fedgs_row
 from fedgs.report.layout import Block, Cell, Column, Table
@@ -34,50 +33,48 @@ __all__ = ["EXPERIMENTS"]
 _MODES = {"fashion_mnist": "YMF", "cifar10": "LN"}  # the paper's; LN for other federations
 
 
-def _modes(asked: Asked, source: Source) -> tuple[Mode, ...]:
-    return asked.modes or (Mode(_MODES.get(source.key, "LN")),)
+def _modes(request: ExperimentRequest, source: Source) -> tuple[Mode, ...]:
+    return request.modes or (Mode(_MODES.get(source.key, "LN")),)
 
 
-def _rows(asked: Asked) -> list[Row]:
-    return chosen_rows(asked, [*baseline_rows(), fedgs_row(1.0, asked.scale)])
+def _rows(request: ExperimentRequest) -> list[Row]:
+    return chosen_rows(request, [*baseline_rows(), fedgs_row(1.0, request.scale)])
 
 
-def plan(asked: Asked) -> list[PlannedRun]:
+def plan(request: ExperimentRequest) -> list[PlannedRun]:
     """The baselines and FedGS at alpha 1."""
     return [
-        planned(asked, source, mode, row, seed)
-        for source in asked.data
-        for mode in _modes(asked, source)
-        for row in _rows(asked)
-        for seed in asked.seeds
+        run
+        for source in request.data
+        for run in planned_runs(request, source, modes=_modes(request, source), rows=_rows(request))
     ]
 
 
-_Panel = tuple[str, str, list[CellRun]]  # suffix of the file, title, runs
+_Panel = tuple[str, str, list[LoadedRun]]  # suffix of the file, title, runs
 
 
-def _panels(asked: Asked, material: Material) -> list[_Panel]:
+def _panels(request: ExperimentRequest, records: ExperimentRecords) -> list[_Panel]:
     panels = []
-    for source in asked.data:
-        for mode in _modes(asked, source):
-            runs = [one for one in material.runs if (one.data, one.mode) == (source.key, mode.title) and one.run.failure is None]
+    for source in request.data:
+        for mode in _modes(request, source):
+            runs = [one for one in records.runs if (one.data, one.mode) == (source.key, mode.title) and one.run.failure is None]
             if runs:
                 title = f"{runs[0].run.about.get('data_title', source.title)}, {mode.title}"
-                panels.append((mode.name if len(asked.data) == 1 else f"{source.key}-{mode.name}", title, runs))
+                panels.append((mode.name if len(request.data) == 1 else f"{source.key}-{mode.name}", title, runs))
     return panels
 
 
-def _labelled(asked: Asked, runs: Sequence[CellRun]) -> list[Run]:
-    labels = {row.key: row.label for row in _rows(asked)}
+def _labelled(request: ExperimentRequest, runs: Sequence[LoadedRun]) -> list[Run]:
+    labels = {row.key: row.label for row in _rows(request)}
     return [replace(one.run, label=labels[one.row]) for one in runs]
 
 
-def _styles(asked: Asked, material: Material) -> dict[str, Look]:
+def _styles(request: ExperimentRequest, records: ExperimentRecords) -> dict[str, Look]:
     """One look a method in all panels."""
-    return looks(_labelled(asked, material.runs))
+    return looks(_labelled(request, records.runs))
 
 
-def present_counts(asked: Asked, material: Material) -> Presented:
+def render_counts(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     """How even the final sampling counts are, and the figure of them."""
     columns = (
         Column("method", ("method",), numeric=False),
@@ -86,20 +83,20 @@ def present_counts(asked: Asked, material: Material) -> Presented:
         Column("most", ("most_mean",)),
     )
     blocks, verdict = [], []
-    for _, title, runs in _panels(asked, material):
-        variances = {row.key: _by_replicate(runs, row.key, count_variance) for row in _rows(asked)}
-        blocks.append(Block((("data", title),), tuple(_count_row(row, runs, variances[row.key]) for row in _rows(asked))))
-        verdict.append(_evenness(title, asked, variances))
+    for _, title, runs in _panels(request, records):
+        variances = {row.key: _by_replicate(runs, row.key, count_variance) for row in _rows(request)}
+        blocks.append(Block((("data", title),), tuple(_count_row(row, runs, variances[row.key]) for row in _rows(request))))
+        verdict.append(_evenness(title, request, variances))
     notes = ("Over clients, of the number of rounds in which each was selected; means over seeds.",)
-    tables = [Shown("", Table("Figure 4: final sampling counts", columns, tuple(blocks), notes))] if blocks else []
-    return _with_figures(asked, material, tables, verdict, "sampling_counts")
+    table = Table("Figure 4: final sampling counts", columns, tuple(blocks), notes)
+    return _with_figures(request, records, table=table, verdict=verdict, kind="sampling_counts")
 
 
-def _by_replicate(runs: Sequence[CellRun], row: str, figure: "_Figure") -> dict[object, float]:
+def _by_replicate(runs: Sequence[LoadedRun], row: str, figure: "_Figure") -> dict[object, float]:
     return {one.run.replicate: value for one in runs if one.row == row and (value := figure(one.run)) is not None}
 
 
-def _count_row(row: Row, runs: Sequence[CellRun], variances: Mapping[object, float]) -> tuple[Cell, ...]:
+def _count_row(row: Row, runs: Sequence[LoadedRun], variances: Mapping[object, float]) -> tuple[Cell, ...]:
     counts = [found for one in runs if one.row == row.key and (found := sampling_counts(one.run)) is not None]
     if not counts or not variances:
         return (Cell(row.label, (row.label,)), *(Cell("–") for _ in range(3)))
@@ -114,8 +111,8 @@ def _count_row(row: Row, runs: Sequence[CellRun], variances: Mapping[object, flo
     )
 
 
-def _evenness(title: str, asked: Asked, variances: Mapping[str, Mapping[object, float]]) -> str:
-    means = {row.key: own for row in _rows(asked) if (own := mean(variances[row.key])) is not None}
+def _evenness(title: str, request: ExperimentRequest, variances: Mapping[str, Mapping[object, float]]) -> str:
+    means = {row.key: own for row in _rows(request) if (own := mean(variances[row.key])) is not None}
     if "fedgs-1" not in means or len(means) < 2:
         return f"{title}: nothing to compare FedGS's counts with."
     others = {row: own for row, own in means.items() if row != "fedgs-1"}
@@ -128,7 +125,7 @@ def _evenness(title: str, asked: Asked, variances: Mapping[str, Mapping[object, 
     )
 
 
-def present_losses(asked: Asked, material: Material) -> Presented:
+def render_losses(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     """Lowest and last test loss and how unsteady the curve is, and the figure of the curves."""
     columns = (
         Column("method", ("method",), numeric=False),
@@ -138,18 +135,18 @@ def present_losses(asked: Asked, material: Material) -> Presented:
     )
     figures = (lambda run: summarize(run).test_loss, _last, _unsteadiness)
     blocks, verdict = [], []
-    for _, title, runs in _panels(asked, material):
-        values = {row.key: [_by_replicate(runs, row.key, figure) for figure in figures] for row in _rows(asked)}
-        rows = [(Cell(row.label, (row.label,)), *(_mean_cell(one) for one in values[row.key])) for row in _rows(asked)]
+    for _, title, runs in _panels(request, records):
+        values = {row.key: [_by_replicate(runs, row.key, figure) for figure in figures] for row in _rows(request)}
+        rows = [(Cell(row.label, (row.label,)), *(_mean_cell(one) for one in values[row.key])) for row in _rows(request)]
         blocks.append(Block((("data", title),), tuple(rows)))
-        verdict.append(_steadiness(title, asked, values))
+        verdict.append(_steadiness(title, request, values))
     notes = (
         "Test loss, means over seeds ± standard deviation; unsteadiness: mean absolute change between two evaluations in "
         "the second half of "
         "the rounds.",
     )
-    tables = [Shown("", Table("Figure 5: test loss over rounds", columns, tuple(blocks), notes))] if blocks else []
-    return _with_figures(asked, material, tables, verdict, "loss_curves")
+    table = Table("Figure 5: test loss over rounds", columns, tuple(blocks), notes)
+    return _with_figures(request, records, table=table, verdict=verdict, kind="loss_curves")
 
 
 def _test_losses(run: Run) -> list[tuple[int, float]]:
@@ -174,11 +171,11 @@ def _mean_cell(values: Mapping[object, float]) -> Cell:
     return Cell(number(own, 3) + ("" if spread is None else f" ± {number(spread, 3)}"), (own, spread, len(values)))
 
 
-def _steadiness(title: str, asked: Asked, values: Mapping[str, Sequence[Mapping[object, float]]]) -> str:
+def _steadiness(title: str, request: ExperimentRequest, values: Mapping[str, Sequence[Mapping[object, float]]]) -> str:
     """Does FedGS find a lower loss, with a steadier curve?"""
     words = []
     for place, word in ((0, "lowest test loss"), (2, "unsteadiness")):
-        means = {row.key: own for row in _rows(asked) if (own := mean(values[row.key][place])) is not None}
+        means = {row.key: own for row in _rows(request) if (own := mean(values[row.key][place])) is not None}
         if "fedgs-1" in means and len(means) > 1:
             below = [row for row, own in means.items() if row != "fedgs-1" and means["fedgs-1"] < own]
             others = [row for row in means if row not in (*below, "fedgs-1")]
@@ -187,18 +184,21 @@ def _steadiness(title: str, asked: Asked, values: Mapping[str, Sequence[Mapping[
     return f"{title}: {'; '.join(words)}." if words else f"{title}: nothing to compare FedGS's curve with."
 
 
-def _with_figures(asked: Asked, material: Material, tables: list[Shown], verdict: list[str], kind: str) -> Presented:
-    panels, styles = _panels(asked, material), _styles(asked, material)
+def _with_figures(
+    request: ExperimentRequest, records: ExperimentRecords, *, table: Table, verdict: Sequence[str], kind: str
+) -> Rendering:
+    """The table with the runs and the figures, or nothing without runs."""
+    panels, styles = _panels(request, records), _styles(request, records)
 
     def draw() -> "dict[str, Figure]":
         from fedgs.report import figures
 
         make = getattr(figures, kind)
-        return {suffix: make(_labelled(asked, runs), title=title, styles=styles) for suffix, title, runs in panels}
+        return {suffix: make(_labelled(request, runs), title=title, styles=styles) for suffix, title, runs in panels}
 
-    if panels:
-        tables = [*tables, Shown("runs", runs_table("The runs of the figure", material.runs), printed=False)]
-    return Presented(tables, verdict, draw if panels else None)
+    if not panels:
+        return Rendering(verdict=verdict)
+    return Rendering({"": table}, {"runs": runs_table("The runs of the figure", records.runs)}, verdict, draw)
 
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ EXPERIMENTS = {
         takes=_TAKES,
         data=_DATA,
         plan=plan,
-        present=present_counts,
+        render=render_counts,
         draws=True,
     ),
     "fig5": Experiment(
@@ -230,7 +230,7 @@ EXPERIMENTS = {
         takes=_TAKES,
         data=_DATA,
         plan=plan,
-        present=present_losses,
+        render=render_losses,
         draws=True,
     ),
 }

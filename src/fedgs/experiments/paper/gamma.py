@@ -8,18 +8,18 @@ from fedgs.arrays import AnyArray
 from fedgs.config import Training, cohort_limit
 from fedgs.data.federation import Federation
 from fedgs.data.gamma import expected_weights, gamma
-from fedgs.experiments.paper.frame.experiment import Computed, Experiment, Material, Presented, Shown, Unit, data_of
-from fedgs.experiments.paper.frame.request import Asked, Source
+from fedgs.experiments.paper.frame.experiment import Computation, Computed, Experiment, ExperimentRecords, Rendering, data_of
+from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.tables import number
 
 __all__ = ["EXPERIMENTS"]
 
 
-def compute(asked: Asked, unit: Unit, federation: Federation | None) -> dict[str, AnyArray]:
+def compute(request: ExperimentRequest, computation: Computation, federation: Federation | None) -> dict[str, AnyArray]:
     """Sizes, gamma_k and expected weights for the data set's cohort limit M."""
     assert federation is not None
-    data = data_of(unit)
+    data = data_of(computation)
     limit = cohort_limit(Training().with_defaults(data.defaults_for(federation).training), len(federation))
     sizes = federation.clients.data_sizes
     return {
@@ -27,7 +27,7 @@ def compute(asked: Asked, unit: Unit, federation: Federation | None) -> dict[str
         "sizes": sizes,
         "cohort_limit": np.array(limit),
         "gamma": gamma(sizes, limit),
-        "expected": expected_weights(sizes, limit, seed=asked.seeds[0]),
+        "expected": expected_weights(sizes, limit, seed=request.seeds[0]),
     }
 
 
@@ -42,21 +42,21 @@ _COLUMNS = (
 )
 
 
-def present(asked: Asked, material: Material) -> Presented:
+def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     """The clients at the quartiles of the data size, all clients as CSV, and where gamma is off."""
     short, full, verdict = [], [], []
-    for source in asked.data:
-        kept = material.computed.get(source.key)
-        if kept is None:
+    for source in request.data:
+        result = records.computed.get(source.key)
+        if result is None:
             continue
-        order = np.argsort(kept.arrays["sizes"], kind="stable")
+        order = np.argsort(result.arrays["sizes"], kind="stable")
         quartiles = [int(order[round(q * (len(order) - 1))]) for q in (0, 0.25, 0.5, 0.75, 1)]
-        keys = (("data", str(kept.about["data_title"])),)
-        short.append(Block(keys, tuple(_row(kept.arrays, k) for k in dict.fromkeys(quartiles))))
-        full.append(Block(keys, tuple(_row(kept.arrays, k) for k in order.tolist())))
-        verdict += _verdict(kept)
+        keys = (("data", result.data_title),)
+        short.append(Block(keys, tuple(_row(result.arrays, k) for k in dict.fromkeys(quartiles))))
+        full.append(Block(keys, tuple(_row(result.arrays, k) for k in order.tolist())))
+        verdict += _verdict(result)
     if not short:
-        return Presented()
+        return Rendering()
     title = "Expected aggregation weights of uniform sampling"
     notes = (
         (
@@ -64,11 +64,9 @@ def present(asked: Asked, material: Material) -> Presented:
             "n_k / n."
         ),
     )
-    return Presented(
-        [
-            Shown("", Table(title, _COLUMNS, tuple(short), notes)),
-            Shown("clients", Table(title, _COLUMNS, tuple(full)), printed=False),
-        ],
+    return Rendering(
+        {"": Table(title, _COLUMNS, tuple(short), notes)},
+        {"clients": Table(title, _COLUMNS, tuple(full))},
         verdict,
     )
 
@@ -81,12 +79,12 @@ def _row(arrays: Mapping[str, AnyArray], k: int) -> tuple[Cell, ...]:
     return (Cell(name, (name,)), Cell(str(size), (size,)), *(Cell(number(value, digits), (value,)) for value, digits in figures))
 
 
-def _verdict(kept: Computed) -> list[str]:
-    sizes, factors = kept.arrays["sizes"], kept.arrays["gamma"]
+def _verdict(result: Computed) -> list[str]:
+    sizes, factors = result.arrays["sizes"], result.arrays["gamma"]
     shares = sizes / sizes.sum()
-    true = kept.arrays["expected"] / shares
+    true = result.arrays["expected"] / shares
     smallest, largest = int(sizes.argmin()), int(sizes.argmax())
-    title, limit = kept.about["data_title"], int(kept.arrays["cohort_limit"])
+    title, limit = result.data_title, int(result.arrays["cohort_limit"])
     if sizes.min() == sizes.max():
         return [
             f"{title}, M = {limit}: all clients have the same size, so gamma_k = 1 and the average is unbiased, as in the paper."
@@ -94,7 +92,7 @@ def _verdict(kept: Computed) -> list[str]:
     total = number(float(shares @ factors), 3)
     return [
         f"{title}, M = {limit}: the weights gamma_k n_k / n add up to {total}{', not to 1.000' if total != '1.000' else ''}; the "
-        f"expected weights add up to {number(float(kept.arrays['expected'].sum()), 3)}.",
+        f"expected weights add up to {number(float(result.arrays['expected'].sum()), 3)}.",
         f"The smallest client's true factor is {number(float(true[smallest]), 3)} where gamma says "
         f"{number(float(factors[smallest]), 3)}, the largest client's {number(float(true[largest]), 3)} where gamma says "
         f"{number(float(factors[largest]), 3)}: the step from E[1/(n_k + s)] to 1/(n_k + E[s]) is Jensen's gap.",
@@ -113,7 +111,7 @@ EXPERIMENTS = {
         takes=frozenset({"data", "seeds", "set"}),
         data=(Source("synthetic"),),
         compute=compute,
-        present=present,
+        render=render,
         one_seed=True,
     )
 }

@@ -11,9 +11,9 @@ from fedgs.availability.base import Availability, checked_rates
 from fedgs.config import cohort_limit
 from fedgs.data.base import Data
 from fedgs.data.federation import Federation
-from fedgs.experiments.paper.frame.experiment import Computed, Experiment, Material, Presented, Shown, Unit, data_of
+from fedgs.experiments.paper.frame.experiment import Computation, Computed, Experiment, ExperimentRecords, Rendering, data_of
 from fedgs.experiments.paper.frame.published import PAPER_BETA
-from fedgs.experiments.paper.frame.request import Asked, Mode, Source
+from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, Source
 from fedgs.registry import build
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.tables import number
@@ -35,16 +35,16 @@ _RATES = {
 _FIG8 = {"synthetic": ("IDL", "LDF", "MDF"), "cifar10": ("LN", "SLN"), "fashion_mnist": ("YMF", "YC")}
 
 
-def compute_activity(asked: Asked, unit: Unit, federation: Federation | None) -> dict[str, AnyArray]:
+def compute_activity(request: ExperimentRequest, computation: Computation, federation: Federation | None) -> dict[str, AnyArray]:
     """Mode -> (N, T) rates, activity, and the activity that the rates let expect; M of the federation."""
     assert federation is not None
-    data = data_of(unit)
-    source = next(one for one in asked.data if one.key == unit.key)
+    data = data_of(computation)
+    source = next(one for one in request.data if one.key == computation.key)
     arrays: dict[str, AnyArray] = {"cohort_limit": np.array(_limit(data, federation))}
-    for mode in _modes(asked, source):
-        availability = build("availability", {**mode.table, "seed": asked.seeds[0]})
+    for mode in _modes(request, source):
+        availability = build("availability", {**mode.table, "seed": request.seeds[0]})
         assert isinstance(availability, Availability)
-        rounds = asked.rounds or (200 if asked.name == "fig8" else int(data.defaults_for(federation).training["rounds"]))
+        rounds = request.rounds or (200 if request.name == "fig8" else int(data.defaults_for(federation).training["rounds"]))
         availability.check(federation.clients, rounds)
         rates = np.stack([checked_rates(availability, federation.clients, t) for t in range(rounds)], axis=1)
         arrays[f"{mode.title}/active"] = activity(availability, federation.clients, rounds)
@@ -59,10 +59,10 @@ def _limit(data: Data, federation: Federation) -> int:
     return cohort_limit(Training().with_defaults(data.defaults_for(federation).training), len(federation))
 
 
-def _modes(asked: Asked, source: Source) -> tuple[Mode, ...]:
-    if asked.modes:
-        return asked.modes
-    names = _FIG8.get(source.key, _FIG8["synthetic"]) if asked.name == "fig8" else tuple(PAPER_BETA)
+def _modes(request: ExperimentRequest, source: Source) -> tuple[Mode, ...]:
+    if request.modes:
+        return request.modes
+    names = _FIG8.get(source.key, _FIG8["synthetic"]) if request.name == "fig8" else tuple(PAPER_BETA)
     return tuple(Mode(name) for name in names)
 
 
@@ -77,7 +77,7 @@ def given_somebody(rates: FloatArray) -> FloatArray:
     return np.asarray(np.divide(rates, somebody, out=np.zeros_like(rates), where=somebody > 0))
 
 
-def present_table1(asked: Asked, material: Material) -> Presented:
+def render_table1(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     """Rates and measured activity, mode by mode."""
     columns = (
         Column("mode", ("mode",), numeric=False),
@@ -90,25 +90,26 @@ def present_table1(asked: Asked, material: Material) -> Presented:
         Column("rounds below M", ("rounds_below_limit", "rounds")),
     )
     blocks, verdict = [], []
-    for source in asked.data:
-        kept = material.computed.get(source.key)
-        if kept is not None:
-            modes = [mode for mode in _modes(asked, source) if f"{mode.title}/rates" in kept.arrays]
-            figures = {mode.title: _figures(kept, mode.title) for mode in modes}
+    for source in request.data:
+        result = records.computed.get(source.key)
+        if result is not None:
+            modes = [mode for mode in _modes(request, source) if f"{mode.title}/rates" in result.arrays]
+            figures = {mode.title: _figures(result, mode.title) for mode in modes}
             rows = tuple(_row(mode, figures[mode.title]) for mode in modes)
-            blocks.append(Block((("data", str(kept.about["data_title"])),), rows))
-            verdict.append(_activity_sentence(str(kept.about["data_title"]), figures))
+            blocks.append(Block((("data", result.data_title),), rows))
+            verdict.append(_activity_sentence(result.data_title, figures))
     notes = (
         (
             "lowest, highest: of the clients' rates averaged over rounds; measured: share of (client, round) pairs in which the "
             "client was there."
         ),
     )
-    return Presented([Shown("", Table("Table 1: availability modes", columns, tuple(blocks), notes))] if blocks else [], verdict)
+    table = Table("Table 1: availability modes", columns, tuple(blocks), notes)
+    return Rendering({"": table}, verdict=verdict) if blocks else Rendering(verdict=verdict)
 
 
-def _figures(kept: Computed, title: str) -> dict[str, float]:
-    active, rates, expected = (kept.arrays[f"{title}/{part}"] for part in ("active", "rates", "expected"))
+def _figures(result: Computed, title: str) -> dict[str, float]:
+    active, rates, expected = (result.arrays[f"{title}/{part}"] for part in ("active", "rates", "expected"))
     by_client = rates.mean(axis=1)
     spread = float(np.sqrt((expected * (1 - expected)).sum()))
     gap = float(active.sum() - expected.sum())
@@ -120,7 +121,7 @@ def _figures(kept: Computed, title: str) -> dict[str, float]:
         "measured": float(active.mean()),
         "errors": 0.0 if abs(gap) < 1e-6 else gap / spread if spread > 0 else float("inf"),
         "available": float(sizes.mean()),
-        "below": int((sizes < int(kept.arrays["cohort_limit"])).sum()),
+        "below": int((sizes < int(result.arrays["cohort_limit"])).sum()),
         "rounds": active.shape[1],
     }
 
@@ -147,18 +148,18 @@ def _activity_sentence(title: str, figures: Mapping[str, Mapping[str, float]]) -
     return f"{text}." if not far else f"{title}: more than 3 standard errors from what the rates give: {', '.join(far)}."
 
 
-def present_fig8(asked: Asked, material: Material) -> Presented:
+def render_fig8(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     """Who was there, clients by rounds, a panel a mode."""
     panels: list[tuple[str, Any]] = []
     verdict: list[str] = []
-    for source in asked.data:
-        kept = material.computed.get(source.key)
-        if kept is not None:
-            for mode in _modes(asked, source):
-                active = kept.arrays[f"{mode.title}/active"]
+    for source in request.data:
+        result = records.computed.get(source.key)
+        if result is not None:
+            for mode in _modes(request, source):
+                active = result.arrays[f"{mode.title}/active"]
                 panels.append((f"{source.title.partition('(')[0][:14]}, {mode.title}", active))  # a panel's width
                 verdict.append(
-                    f"{kept.about['data_title']}, {mode.title}: {100 * active.mean():.0f} % of the clients are there on average, "
+                    f"{result.data_title}, {mode.title}: {100 * active.mean():.0f} % of the clients are there on average, "
                     f"{int(active.sum(axis=0).min())} to {int(active.sum(axis=0).max())} in a round."
                 )
 
@@ -167,7 +168,7 @@ def present_fig8(asked: Asked, material: Material) -> Presented:
 
         return {"": active_states(panels)}
 
-    return Presented((), verdict, draw if panels else None)
+    return Rendering(verdict=verdict, draw=draw if panels else None)
 
 
 _TAKES = frozenset({"data", "modes", "rounds", "seeds", "set"})
@@ -182,7 +183,7 @@ EXPERIMENTS = {
         takes=_TAKES,
         data=(Source("synthetic"),),
         compute=compute_activity,
-        present=present_table1,
+        render=render_table1,
         one_seed=True,
     ),
     "fig8": Experiment(
@@ -192,7 +193,7 @@ EXPERIMENTS = {
         takes=_TAKES,
         data=(Source("synthetic"), Source("cifar10"), Source("fashion_mnist")),
         compute=compute_activity,
-        present=present_fig8,
+        render=render_fig8,
         one_seed=True,
         draws=True,
     ),

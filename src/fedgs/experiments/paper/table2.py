@@ -7,21 +7,20 @@ import numpy as np
 
 from fedgs.errors import ConfigError
 from fedgs.experiments.paper.frame.experiment import (
-    CellRun,
     Experiment,
-    Material,
+    ExperimentRecords,
+    LoadedRun,
     PlannedRun,
-    Presented,
+    Rendering,
     Row,
-    Shown,
     check_overrides,
     is_about_fedgs,
     losses,
-    planned,
+    planned_runs,
     runs_table,
 )
 from fedgs.experiments.paper.frame.published import ROUNDS, TABLE2
-from fedgs.experiments.paper.frame.request import Asked, Source
+from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
 from fedgs.experiments.paper.frame.sentences import gap_sentence, listed, mean, order_sentence, standing_sentence
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.tables import ALL_FIGURES, comparison, number
@@ -51,42 +50,36 @@ def _fedgs(alpha: float, scale: str) -> dict[str, object]:
     return {"name": "fedgs", "alpha": alpha, "scale": scale}
 
 
-def table2_rows(asked: Asked) -> list[Row]:
+def table2_rows(request: ExperimentRequest) -> list[Row]:
     """The paper's nine rows, FedGS at alpha 1 in the other scale, and with --ours two rows with inverse participation."""
-    other = "paper" if asked.scale == "cohort" else "cohort"
-    rows = [*baseline_rows(), *(fedgs_row(alpha, asked.scale) for alpha in ALPHAS)]
+    other = "paper" if request.scale == "cohort" else "cohort"
+    rows = [*baseline_rows(), *(fedgs_row(alpha, request.scale) for alpha in ALPHAS)]
     rows.append(Row(f"fedgs-{other}", f"fedgs 1, {other} scale", _fedgs(1.0, other)))
-    if asked.ours:
+    if request.ours:
         rows.append(Row("uniform-inverse", "uniform, inverse p.", {"name": "uniform", "weighting": _INVERSE}))
         rows.append(Row("fedgs-inverse", "fedgs 1, inverse p.", {**_fedgs(1.0, "paper"), "weighting": _INVERSE}))
     return rows
 
 
-def chosen_rows(asked: Asked, rows: Sequence[Row]) -> list[Row]:
+def chosen_rows(request: ExperimentRequest, rows: Sequence[Row]) -> list[Row]:
     """The rows that --methods names, by key or by family; all without it.
 
     Raises:
         ConfigError: a name that is neither.
     """
-    for name in asked.methods:
+    for name in request.methods:
         if all(name not in (row.key, row.family) for row in rows):
             known = dict.fromkeys(word for row in rows for word in (row.family, row.key))
-            raise ConfigError(f"--methods must be of {', '.join(known)} for {asked.name}; got {name!r}")
-    chosen = [row for row in rows if not asked.methods or {row.key, row.family} & set(asked.methods)]
-    check_overrides(asked, chosen)
+            raise ConfigError(f"--methods must be of {', '.join(known)} for {request.name}; got {name!r}")
+    chosen = [row for row in rows if not request.methods or {row.key, row.family} & set(request.methods)]
+    check_overrides(request, chosen)
     return chosen
 
 
-def plan(asked: Asked) -> list[PlannedRun]:
+def plan(request: ExperimentRequest) -> list[PlannedRun]:
     """A run a row, mode and seed."""
-    rows = chosen_rows(asked, table2_rows(asked))
-    return [
-        planned(asked, source, mode, row, seed)
-        for source in asked.data
-        for mode in asked.modes_of(source)
-        for row in rows
-        for seed in asked.seeds
-    ]
+    rows = chosen_rows(request, table2_rows(request))
+    return [run for source in request.data for run in planned_runs(request, source, modes=request.modes_of(source), rows=rows)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,34 +108,36 @@ class Results:
 
 
 def collect(
-    asked: Asked,
+    request: ExperimentRequest,
     source: Source,
     rows: Sequence[Row],
-    runs: Sequence[CellRun],
+    runs: Sequence[LoadedRun],
     published: Mapping[str, Mapping[str, Mapping[str, float]]],
 ) -> Results:
     """The losses of one federation's runs, and the paper's figures that belong beside them."""
     own = [run for run in runs if run.data == source.key]
-    modes = asked.modes_of(source)
+    modes = request.modes_of(source)
     block = source.paper_block(next((one.run.num_clients for one in own), None))
-    ours = {mode.title: {row.key: losses(own, source.key, mode.title, row.key) for row in rows} for mode in modes}
+    ours = {mode.title: {row.key: losses(own, data=source.key, mode=mode.title, row=row.key) for row in rows} for mode in modes}
     paper = {mode.title: published.get(block or "", {}).get(mode.name, {}) if mode.published else {} for mode in modes}
     title = next((str(one.run.about.get("data_title")) for one in own), source.title)
     return Results(source, title, rows, [mode.title for mode in modes], ours, paper, sorted({one.run.rounds_done for one in own}))
 
 
-def present(asked: Asked, material: Material) -> Presented:
+def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     """The table, the degradations, the comparisons with intervals, every run, and what agrees with the paper."""
-    rows = chosen_rows(asked, table2_rows(asked))
-    results = [collect(asked, source, rows, material.runs, TABLE2) for source in asked.data]
-    tables = [Shown("", table_of_losses("Table 2: lowest test loss", results))]
+    rows = chosen_rows(request, table2_rows(request))
+    results = [collect(request, source, rows, records.runs, TABLE2) for source in request.data]
+    tables = {"": table_of_losses("Table 2: lowest test loss", results)}
+    csv_only = {}
     if any("IDL" in one.modes and len(one.modes) > 1 for one in results):
-        tables.append(Shown("degradation", _degradation_table(results)))
-    labelled = [replace(one.run, label=_label(rows, one.row)) for one in material.runs]
+        tables["degradation"] = _degradation_table(results)
+    labelled = [replace(one.run, label=_label(rows, one.row)) for one in records.runs]
     if labelled:
-        tables.append(Shown("comparison", comparison(labelled, figures=ALL_FIGURES), printed=False))
-        tables.append(Shown("runs", runs_table("The runs of Table 2", material.runs), printed=False))
-    return Presented(tables, [sentence for one in results for sentence in _verdict(asked, one)])
+        csv_only["comparison"] = comparison(labelled, figures=ALL_FIGURES)
+        csv_only["runs"] = runs_table("The runs of Table 2", records.runs)
+    verdict = [sentence for result in results for sentence in _verdict(request, result)]
+    return Rendering(tables, csv_only, verdict)
 
 
 def _label(rows: Sequence[Row], key: str) -> str:
@@ -235,7 +230,7 @@ def _percent_cell(ours: float | None, paper: float | None) -> Cell:
     return Cell(f"{'–' if ours is None else percent(ours)}{beside}", (ours, paper))
 
 
-def _verdict(asked: Asked, results: Results) -> list[str]:
+def _verdict(request: ExperimentRequest, results: Results) -> list[str]:
     """Order and gaps against the paper, mode by mode and row by row."""
     labels = results.labels
     fedgs = next((row.key for row in results.rows if row.key == "fedgs-1"), None)
@@ -248,7 +243,7 @@ def _verdict(asked: Asked, results: Results) -> list[str]:
         by_mode = {mode: results.ours[mode][row.key] for mode in results.modes}
         paper = {mode: results.paper[mode][row.key] for mode in results.modes if row.key in results.paper[mode]}
         sentences.append(gap_sentence(row.label, by_mode, paper))
-    sentences += [_losing_sentence(results), _degradation_sentence(results), *(_origin(results)), *_paper_scale(asked)]
+    sentences += [_losing_sentence(results), _degradation_sentence(results), *(_origin(results)), *_paper_scale(request)]
     head = f"{results.title}:"
     return [head, *(f"- {sentence}" for sentence in sentences if sentence)] if any(sentences) else []
 
@@ -317,8 +312,8 @@ def _federation(results: Results) -> list[str]:
     return ["This is another partition than the paper's: order and gaps can be compared, not the third digit."]
 
 
-def _paper_scale(asked: Asked) -> list[str]:
-    if asked.scale == "cohort":
+def _paper_scale(request: ExperimentRequest) -> list[str]:
+    if request.scale == "cohort":
         return []
     return ["In paper scale all alpha > 0 below N/(m-1) have the same optimum: these rows coincide but for ties."]
 
@@ -336,6 +331,6 @@ EXPERIMENTS = {
         takes=frozenset({"data", "modes", "methods", "rounds", "seeds", "scale", "ours", "workers", "set"}),
         data=(Source("synthetic"),),
         plan=plan,
-        present=present,
+        render=render,
     )
 }

@@ -2,79 +2,172 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from fedgs.arrays import AnyArray
+from fedgs.arrays import AnyArray, FloatMatrix
+from fedgs.config import Config
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError
 from fedgs.experiments.grid import expand
-from fedgs.experiments.paper.frame.experiment import Computed, Experiment, Material, Presented, Shown, Unit
+from fedgs.experiments.paper.frame.experiment import (
+    Computation,
+    Computed,
+    Experiment,
+    ExperimentRecords,
+    Rendering,
+)
 from fedgs.experiments.paper.frame.published import TABLE3
-from fedgs.experiments.paper.frame.request import Asked, Source
+from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
+from fedgs.graph import client_features, feature_products
+from fedgs.graph.growth import model_similarity
+from fedgs.models.base import Model
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.tables import number
+from fedgs.requests import Work
+from fedgs.sampling import Wish
 
-__all__ = ["EXPERIMENTS"]
+__all__ = ["EXPERIMENTS", "Recovered", "recovered_edges", "similarities"]
 
 _NAMES = {"functional": "functional", "update": "cosine"}
-_ORACLES = {"raw": "raw products", "off_diagonal": "products scaled over i ≠ j", "all": "products scaled over all i, j"}
+_ORACLES = {
+    "raw": "raw products",
+    "off_diagonal": "products scaled over i ≠ j",
+    "all": "products scaled over all i, j",
+}
 _RULES = {"grid": "best F1", "density": "a third of the pairs", "histogram": "histogram"}
 _FIGURES = ("precision", "recall", "f1")
 _STEPS = "training.local_steps"
+_WISHES = (Wish("functional"), Wish("update", sketch=0))
 
 
-def units(asked: Asked) -> list[Unit]:
-    """One a federation, number of local steps and seed; the seed makes federation, theta^0 and batches.
+@dataclass(frozen=True)
+class Recovered:
+    """One graph against one oracle.
+
+    Attributes:
+        data: name of the data set, or key of the federation.
+        local_steps: E.
+        seed: makes federation, theta^0 and batches.
+        similarity: "functional" or "update".
+        oracle: "raw", "off_diagonal" or "all": the products that are >= 0.1 on an edge of the oracle.
+        rule: how epsilon is chosen: "grid" (given), "density" (1/3 of the pairs are edges) or
+            "histogram" (Otsu's rule). The latter two do not use the oracle.
+        epsilon, precision, recall, f1, density: see `fedgs.graph.recovery.Recovery`.
+    """
+
+    data: str
+    local_steps: int
+    seed: int
+    similarity: str
+    oracle: str
+    rule: str
+    epsilon: float
+    precision: float
+    recall: float
+    f1: float
+    density: float
+
+
+def computations(request: ExperimentRequest) -> list[Computation]:
+    """One computation a federation, number of local steps and seed.
 
     Raises:
-        ConfigError: a setting that plays no part.
+        ConfigError: a setting that has no effect on the table.
     """
-    for key, _ in asked.overrides:
+    for key, _ in request.overrides:
         if key.partition(".")[0] not in ("data", "training", "model", "execution"):
             raise ConfigError(
-                f"--set {key} means nothing for {asked.name}; it takes settings of data, training, model and execution"
+                f"--set {key} means nothing for {request.name}; it takes settings of data, training, model and execution"
             )
-    given = dict(asked.overrides).get(_STEPS)
-    found = []
-    for source in asked.data:
-        for steps in given if isinstance(given, list) else [given]:
-            for seed in asked.seeds:
-                overrides = [(key, value) for key, value in asked.overrides if key != _STEPS]
-                data_seed = [] if any(key == "data.seed" for key, _ in overrides) else [("data.seed", seed)]
-                training = {} if steps is None else {"local_steps": steps}
-                (config,) = expand({"data": source.table, "seed": seed, "training": training}, [*data_seed, *overrides]).configs
-                settings = {"seed": seed, "training": config.training.model_dump(), "data": source.key}
-                found.append(Unit(f"{source.key}/E{config.training.local_steps}/seed{seed}", config, settings))
-    return found
+    given = dict(request.overrides).get(_STEPS)
+    return [
+        _computation(request, source, steps=steps, seed=seed)
+        for source in request.data
+        for steps in (given if isinstance(given, list) else [given])
+        for seed in request.seeds
+    ]
 
 
-def compute(asked: Asked, unit: Unit, federation: Federation | None) -> dict[str, AnyArray]:
+def _computation(request: ExperimentRequest, source: Source, *, steps: object, seed: int) -> Computation:
+    """The seed makes federation, theta^0 and batches, unless the data's seed is given."""
+    overrides = [(key, value) for key, value in request.overrides if key != _STEPS]
+    data_seed = [] if any(key == "data.seed" for key, _ in overrides) else [("data.seed", seed)]
+    training = {} if steps is None else {"local_steps": steps}
+    tables = {"data": source.table, "seed": seed, "training": training}
+    (config,) = expand(tables, [*data_seed, *overrides]).configs
+    settings = {"seed": seed, "training": config.training.model_dump(), "data": source.key}
+    return Computation(f"{source.key}/E{config.training.local_steps}/seed{seed}", config, settings)
+
+
+def compute(request: ExperimentRequest, computation: Computation, federation: Federation | None) -> dict[str, AnyArray]:
     """Every similarity against every oracle for every epsilon."""
     from fedgs.experiments.preparing import prepare_one
-    from fedgs.experiments.similarity import table3_rows
 
     assert federation is not None
-    assert unit.config is not None
-    config = prepare_one(unit.config, federation).config
-    steps = config.training.local_steps
-    rows = [row.table() for row in table3_rows(config, federation, local_steps=steps, device=config.execution.device)]
-    return {"rows": np.array(json.dumps(rows))}
+    assert computation.config is not None
+    config = prepare_one(computation.config, federation).config
+    rows = recovered_edges(config, federation)
+    return {"rows": np.array(json.dumps([asdict(row) for row in rows]))}
 
 
-_Row = Mapping[str, Any]
+def recovered_edges(config: Config, federation: Federation) -> list[Recovered]:
+    """All rows of one federation and one configuration, which gives E and the seed.
+
+    Raises:
+        ConfigError: the configuration has no model.
+        RunError: a client failed; it is named.
+    """
+    from fedgs.experiments.similarity import edge_rows
+
+    found = similarities(config, federation)
+    products = feature_products(client_features(federation.clients))
+    steps, seed = config.training.local_steps, config.seed
+    return [
+        Recovered(config.data.name, steps, seed, kind, oracle, rule, **asdict(recovery))
+        for kind, similarity in found.items()
+        for oracle, rule, recovery in edge_rows(similarity, products)
+    ]
 
 
-def present(asked: Asked, material: Material) -> Presented:
-    """Precision, recall and F1 by similarity, oracle and rule, the paper's beside them, and every epsilon as CSV."""
-    rows = [{**row, "source": key.split("/")[0]} for key, kept in material.computed.items() for row in _rows(kept)]
+def similarities(config: Config, federation: Federation) -> dict[str, FloatMatrix]:
+    """(N, N) V in [0, 1] of "functional" and "update" (exact cosines) after one local training.
+
+    Raises:
+        ConfigError: the configuration has no model.
+        RunError: a client failed; it is named.
+    """
+    from fedgs.experiments.similarity import model_features
+
+    if config.model is None:
+        raise ConfigError("model must be given for Table 3, got none")
+    assert isinstance(config.model, Model)
+    training = config.training
+    work = Work(federation, config.model, 0.0, training.local_steps, training.batch_size)
+    features = model_features(
+        work,
+        _WISHES,
+        learning_rate=training.learning_rate,
+        seed=config.seed,
+        data_seed=getattr(config.data, "seed", 0),
+        device=config.execution.device,
+    )
+    return {wish.kind: model_similarity(own) for wish, own in zip(_WISHES, features, strict=True)}
+
+
+def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
+    """Precision, recall and F1 by similarity, oracle and rule, with the paper's figures.
+
+    Every epsilon is in the CSV file of all rows.
+    """
+    rows = [replace(row, data=key.split("/")[0]) for key, result in records.computed.items() for row in _rows(result)]
     if not rows:
-        return Presented()
+        return Rendering()
     blocks, verdict = [], []
-    for source in asked.data:
-        for steps in sorted({row["local_steps"] for row in rows if row["source"] == source.key}):
-            own = [row for row in rows if row["source"] == source.key and row["local_steps"] == steps]
+    for source in request.data:
+        for steps in sorted({row.local_steps for row in rows if row.data == source.key}):
+            own = [row for row in rows if row.data == source.key and row.local_steps == steps]
             title = f"{source.title}, {steps} local steps"
             paper = TABLE3.get(source.key, {}) if source.path is None and steps == 10 else {}
             blocks.append(_block(title, own, paper))
@@ -84,15 +177,12 @@ def present(asked: Asked, material: Material) -> Presented:
         "chosen by looking at the oracle, as in the paper; the other rules do not look at it. Oracle's edges: products >= .1, "
         "raw or scaled.",
     )
-    tables = [
-        Shown("", Table("Table 3: edges recovered", _COLUMNS, tuple(blocks), notes)),
-        Shown("rows", _all(rows), printed=False),
-    ]
-    return Presented(tables, verdict)
+    table = Table("Table 3: edges recovered", _COLUMNS, tuple(blocks), notes)
+    return Rendering({"": table}, {"rows": _all(rows)}, verdict)
 
 
-def _rows(kept: Computed) -> list[dict[str, Any]]:
-    return list(json.loads(str(kept.arrays["rows"])))
+def _rows(result: Computed) -> list[Recovered]:
+    return [Recovered(**row) for row in json.loads(str(result.arrays["rows"]))]
 
 
 _COLUMNS = (
@@ -106,59 +196,58 @@ _COLUMNS = (
 )
 
 
-def _block(title: str, rows: Sequence[_Row], paper: Mapping[str, tuple[float, float, float]]) -> Block:
+def _block(title: str, rows: Sequence[Recovered], paper: Mapping[str, tuple[float, float, float]]) -> Block:
     lines = []
     for kind, word in _NAMES.items():
         for oracle, oracle_word in _ORACLES.items():
             for rule, rule_word in _RULES.items():
-                best = _best(rows, kind, oracle, rule)
+                best = _best(rows, kind, oracle=oracle, rule=rule)
                 if best:
                     beside = paper.get(kind) if rule == "grid" else None
                     cells = [
-                        _cell([row[key] for row in best], None if beside is None else beside[i]) for i, key in enumerate(_FIGURES)
+                        _cell([getattr(row, key) for row in best], None if beside is None else beside[i])
+                        for i, key in enumerate(_FIGURES)
                     ]
                     words = (Cell(word, (kind,)), Cell(oracle_word, (oracle,)), Cell(rule_word, (rule,)))
                     lines.append((*words, *cells))
     return Block((("data", title),), tuple(lines))
 
 
-def _best(rows: Sequence[_Row], kind: str, oracle: str, rule: str) -> list[_Row]:
+def _best(rows: Sequence[Recovered], kind: str, *, oracle: str, rule: str) -> list[Recovered]:
     """One row a seed: the best F1 of a rule."""
-    best: dict[int, _Row] = {}
+    best: dict[int, Recovered] = {}
     for row in rows:
-        if (row["similarity"], row["oracle"], row["rule"]) == (kind, oracle, rule):
-            seed = int(row["seed"])
-            if seed not in best or row["f1"] > best[seed]["f1"]:
-                best[seed] = row
+        if (row.similarity, row.oracle, row.rule) == (kind, oracle, rule) and (
+            row.seed not in best or row.f1 > best[row.seed].f1
+        ):
+            best[row.seed] = row
     return [best[seed] for seed in sorted(best)]
 
 
 def _cell(values: Sequence[float], paper: float | None) -> Cell:
     own, sd = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
-    text = number(own, 3) + ("" if sd is None else f" ± {number(sd, 3)}") + ("" if paper is None else f" ({number(paper, 3)})")
-    return Cell(text, (own, sd, len(values), paper))
+    text = number(own, 3) + ("" if sd is None else f" ± {number(sd, 3)}")
+    return Cell(text + ("" if paper is None else f" ({number(paper, 3)})"), (own, sd, len(values), paper))
 
 
-def _all(rows: Sequence[_Row]) -> Table:
-    names = ("source", "local_steps", "seed", "similarity", "oracle", "rule", "epsilon", *_FIGURES, "density")
-    columns = tuple(Column(name, (name,)) for name in names)
-    return Table(
-        "Table 3: every row", columns, (Block((), tuple(tuple(Cell(str(row[n]), (row[n],)) for n in names) for row in rows)),)
-    )
+def _all(rows: Sequence[Recovered]) -> Table:
+    fields = asdict(rows[0])
+    columns = tuple(Column("source" if name == "data" else name, ("source" if name == "data" else name,)) for name in fields)
+    lines = tuple(tuple(Cell(str(value), (value,)) for value in asdict(row).values()) for row in rows)
+    return Table("Table 3: every row", columns, (Block((), lines),))
 
 
-def _verdict(title: str, rows: Sequence[_Row], paper: Mapping[str, tuple[float, float, float]]) -> list[str]:
+def _verdict(title: str, rows: Sequence[Recovered], paper: Mapping[str, tuple[float, float, float]]) -> list[str]:
     sentences = []
     for oracle, word in _ORACLES.items():
-        means = {kind: [row["f1"] for row in _best(rows, kind, oracle, "grid")] for kind in _NAMES}
+        means = {kind: [row.f1 for row in _best(rows, kind, oracle=oracle, rule="grid")] for kind in _NAMES}
         if all(means.values()):
             functional, cosine = (float(np.mean(means[kind])) for kind in ("functional", "update"))
             order = "above" if functional > cosine else "not above"
             agrees = "" if not paper else ", as in the paper" if order == "above" else ", against the paper"
             sentences.append(
                 f"{title}, oracle with {word}: F1 of the functional similarity ({number(functional, 3)}) is {order} that of "
-                "the cosine "
-                f"({number(cosine, 3)}){agrees}."
+                f"the cosine ({number(cosine, 3)}){agrees}."
             )
     return sentences
 
@@ -175,7 +264,7 @@ EXPERIMENTS = {
         takes=frozenset({"data", "seeds", "set"}),
         data=(Source("cifar10"), Source("fashion_mnist")),
         compute=compute,
-        units=units,
-        present=present,
+        computations=computations,
+        render=render,
     )
 }

@@ -6,20 +6,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedgs.experiments.paper.frame.experiment import (
-    CellRun,
     Experiment,
-    Material,
+    ExperimentRecords,
+    LoadedRun,
     PlannedRun,
-    Presented,
+    Rendering,
     Row,
-    Shown,
     check_overrides,
     losses,
-    planned,
+    planned_runs,
     runs_table,
 )
 from fedgs.experiments.paper.frame.published import TABLE4
-from fedgs.experiments.paper.frame.request import Asked, Source
+from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
 from fedgs.experiments.paper.frame.sentences import Figures, best_row, mean
 from fedgs.experiments.paper.table2 import ALPHAS
 from fedgs.report.layout import Block, Cell, Column, Table
@@ -30,27 +29,21 @@ __all__ = ["EXPERIMENTS"]
 GRAPHS = {"oracle": "oracle", "functional": "functional", "update": "cosine"}  # similarity -> what the paper calls it
 
 
-def _rows(asked: Asked, graph: str) -> list[Row]:
+def _rows(request: ExperimentRequest, graph: str) -> list[Row]:
     """A row an alpha; at alpha 0 the graph plays no part, so all graphs share the oracle's run."""
     rows = []
     for alpha in ALPHAS:
-        method = {"name": "fedgs", "alpha": alpha, "scale": asked.scale}
+        method = {"name": "fedgs", "alpha": alpha, "scale": request.scale}
         similarity = {} if graph == "oracle" or alpha == 0 else {"graph": {"similarity": graph}}
         rows.append(Row(f"{graph}-{alpha:g}", f"{GRAPHS[graph]} {alpha:g}", {**method, **similarity}))
-    check_overrides(asked, rows)
+    check_overrides(request, rows)
     return rows
 
 
-def plan(asked: Asked) -> list[PlannedRun]:
+def plan(request: ExperimentRequest) -> list[PlannedRun]:
     """A run a graph, alpha, mode and seed."""
-    return [
-        planned(asked, source, mode, row, seed)
-        for source in asked.data
-        for mode in asked.modes_of(source)
-        for graph in GRAPHS
-        for row in _rows(asked, graph)
-        for seed in asked.seeds
-    ]
+    rows = [row for graph in GRAPHS for row in _rows(request, graph)]
+    return [run for source in request.data for run in planned_runs(request, source, modes=request.modes_of(source), rows=rows)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,40 +58,43 @@ class _Best:
         return mean(self.values) or 0.0
 
 
-def present(asked: Asked, material: Material) -> Presented:
+def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     """Each graph at its best alpha beside the paper's, and the paired differences to the oracle's graph."""
     verdict, blocks, everything = [], [], []
-    for source in asked.data:
-        runs = [one for one in material.runs if one.data == source.key]
+    for source in request.data:
+        runs = [one for one in records.runs if one.data == source.key]
         if not runs:
             continue
         block = source.paper_block(runs[0].run.num_clients)
         title = str(runs[0].run.about.get("data_title", source.title))
         best = {
-            mode.title: {graph: _best(runs, source.key, mode.title, graph) for graph in GRAPHS} for mode in asked.modes_of(source)
+            mode.title: {graph: _best(runs, source.key, mode=mode.title, graph=graph) for graph in GRAPHS}
+            for mode in request.modes_of(source)
         }
         paper = {
             mode.title: TABLE4.get(block or "", {}).get(mode.name, {}) if mode.published else {}
-            for mode in asked.modes_of(source)
+            for mode in request.modes_of(source)
         }
         blocks.append(Block((("data", title),), tuple(_row(mode, best[mode], paper[mode]) for mode in best)))
-        everything.append(_alpha_block(title, asked, source, runs))
+        everything.append(_alpha_block(title, request, source, runs))
         verdict += _verdict(title, best, paper)
     if not blocks:
-        return Presented()
+        return Rendering()
     notes = (
         "For each graph the alpha of {0, .5, 1, 2, 5} with the lowest mean over seeds, in brackets the paper's figure; the "
         "differences are of "
         "these runs, paired over seeds, with 95 % intervals. At alpha 0 the graph plays no part: the three share one run.",
     )
-    tables = [Shown("", Table("Table 4: FedGS by the graph it runs on", _COLUMNS, tuple(blocks), notes))]
-    tables.append(Shown("alphas", Table("Table 4: every alpha", _ALPHA_COLUMNS, tuple(everything)), printed=False))
-    tables.append(Shown("runs", runs_table("The runs of Table 4", material.runs), printed=False))
-    return Presented(tables, verdict)
+    csv_only = {
+        "alphas": Table("Table 4: every alpha", _ALPHA_COLUMNS, tuple(everything)),
+        "runs": runs_table("The runs of Table 4", records.runs),
+    }
+    table = Table("Table 4: FedGS by the graph it runs on", _COLUMNS, tuple(blocks), notes)
+    return Rendering({"": table}, csv_only, verdict)
 
 
-def _best(runs: Sequence[CellRun], data: str, mode: str, graph: str) -> _Best | None:
-    figures: Figures = {f"{alpha:g}": losses(runs, data, mode, f"{graph}-{alpha:g}") for alpha in ALPHAS}
+def _best(runs: Sequence[LoadedRun], data: str, *, mode: str, graph: str) -> _Best | None:
+    figures: Figures = {f"{alpha:g}": losses(runs, data=data, mode=mode, row=f"{graph}-{alpha:g}") for alpha in ALPHAS}
     best = best_row(figures)
     return None if best is None else _Best(best, figures[best])
 
@@ -145,13 +141,13 @@ def _difference(one: _Best | None, oracle: _Best | None) -> Difference | None:
     return None if one is None or oracle is None else paired_difference(dict(one.values), dict(oracle.values))
 
 
-def _alpha_block(title: str, asked: Asked, source: Source, runs: Sequence[CellRun]) -> Block:
+def _alpha_block(title: str, request: ExperimentRequest, source: Source, runs: Sequence[LoadedRun]) -> Block:
     rows = []
-    for mode in asked.modes_of(source):
+    for mode in request.modes_of(source):
         for graph, word in GRAPHS.items():
             cells = [Cell(mode.title, (mode.title,)), Cell(word, (word,))]
             for alpha in ALPHAS:
-                values = list(losses(runs, source.key, mode.title, f"{graph}-{alpha:g}").values())
+                values = list(losses(runs, data=source.key, mode=mode.title, row=f"{graph}-{alpha:g}").values())
                 sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
                 own = float(np.mean(values)) if values else None
                 cells.append(Cell("–" if own is None else number(own, 3), (own, sd)))
@@ -201,6 +197,6 @@ EXPERIMENTS = {
         takes=frozenset({"data", "modes", "rounds", "seeds", "scale", "workers", "set"}),
         data=(Source("synthetic"),),
         plan=plan,
-        present=present,
+        render=render,
     )
 }

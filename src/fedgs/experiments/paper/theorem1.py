@@ -14,8 +14,8 @@ from scipy.stats import rankdata
 
 from fedgs.arrays import AnyArray, FloatArray, FloatMatrix
 from fedgs.data.federation import Federation
-from fedgs.experiments.paper.frame.experiment import Experiment, Material, Presented, Shown, Unit
-from fedgs.experiments.paper.frame.request import Asked
+from fedgs.experiments.paper.frame.experiment import Computation, Experiment, ExperimentRecords, Rendering
+from fedgs.experiments.paper.frame.request import ExperimentRequest
 from fedgs.graph import shortest_paths
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.tables import number
@@ -28,11 +28,11 @@ SETS, DIRECTIONS, POINTS = 300, 20_000, 300
 _INSIDE = 1e-9  # a residual below is rounding
 
 
-def compute(asked: Asked, unit: Unit, federation: Federation | None) -> dict[str, AnyArray]:
+def compute(request: ExperimentRequest, computation: Computation, federation: Federation | None) -> dict[str, AnyArray]:
     """Distances, determinants and shares of drawn cohorts: for M = C, M = C + 1 and M = 2 C, and the two counter-examples."""
     arrays: dict[str, AnyArray] = {}
     for labels in LABELS:
-        rng = stream(asked.seeds[0], "theorem1", labels)
+        rng = stream(request.seeds[0], "theorem1", labels)
         directions = np.abs(rng.standard_normal((labels, DIRECTIONS)))
         sets = rng.dirichlet(np.ones(labels), size=(SETS, labels)).transpose(0, 2, 1)  # (S, C, C), a client a column
         arrays[f"{labels}/sets"] = sets
@@ -47,20 +47,20 @@ def compute(asked: Asked, unit: Unit, federation: Federation | None) -> dict[str
             some = drawn[: max(40, SETS // 5)]
             arrays[f"{labels}/larger/{size}/distance"] = np.array([mean_distance(one) for one in some])
             arrays[f"{labels}/larger/{size}/share"] = np.array([cone_share(one, points) for one in some])
-    arrays["further_but_smaller"] = further_but_smaller(asked.seeds[0])
+    arrays["further_but_smaller"] = further_but_smaller(request.seeds[0])
     arrays["arc"] = np.array([[1.0, 0.5, 0.0], [0.0, 0.5, 1.0]])
     return arrays
 
 
 def distances(columns: FloatMatrix) -> FloatMatrix:
-    """(M, M) squared distances of the unit vectors of (C, M) columns.
+    """(M, M) squared distances of the computation vectors of (C, M) columns.
 
     >>> distances(np.array([[1.0, 0.0], [0.0, 1.0]]))
     array([[0., 2.],
            [2., 0.]])
     """
-    unit = columns / np.linalg.norm(columns, axis=0)
-    result = np.maximum(2.0 - 2.0 * unit.T @ unit, 0.0)
+    computation = columns / np.linalg.norm(columns, axis=0)
+    result = np.maximum(2.0 - 2.0 * computation.T @ computation, 0.0)
     np.fill_diagonal(result, 0.0)
     return np.asarray((result + result.T) / 2)
 
@@ -97,8 +97,8 @@ def further_but_smaller(seed: int) -> FloatArray:
     """(2, 3, 3): two cohorts of three clients, the first with the larger mean distance and the smaller determinants."""
     rng = stream(seed, "theorem1 counter-example")
     sets = rng.multinomial(10, rng.dirichlet(np.ones(3), size=(400, 3))).transpose(0, 2, 1) / 10
-    unit = sets / np.linalg.norm(sets, axis=1, keepdims=True)
-    determinant, unit_determinant = _determinants(sets), _determinants(unit)
+    computation = sets / np.linalg.norm(sets, axis=1, keepdims=True)
+    determinant, unit_determinant = _determinants(sets), _determinants(computation)
     distance: FloatArray = np.array([mean_distance(one) for one in sets])
     gain = distance[:, None] - distance[None, :]
     loss = np.minimum(determinant[None, :] - determinant[:, None], unit_determinant[None, :] - unit_determinant[:, None])
@@ -124,19 +124,19 @@ def rank_correlation(first: FloatArray, second: FloatArray) -> float:
     return float(round(float(np.asarray(np.corrcoef(ranks))[0, 1]), 12))
 
 
-def present(asked: Asked, material: Material) -> Presented:
+def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     """Rank correlations for M = C and beyond, and the counter-examples."""
-    kept = material.computed.get("")
-    if kept is None:
-        return Presented()
-    arrays = kept.arrays
+    result = records.computed.get("")
+    if result is None:
+        return Rendering()
+    arrays = result.arrays
     exact = Table(
         "Theorem 1, M = C: rank correlation with the mean distance", _EXACT_COLUMNS, (_exact_block(arrays),), _EXACT_NOTES
     )
     larger = Table(
         "Theorem 1, M >= C: rank correlation with the mean distance", _LARGER_COLUMNS, (_larger_block(arrays),), _LARGER_NOTES
     )
-    return Presented([Shown("equal", exact), Shown("larger", larger)], _verdict(arrays))
+    return Rendering({"equal": exact, "larger": larger}, verdict=_verdict(arrays))
 
 
 _EXACT_COLUMNS = (
@@ -251,7 +251,7 @@ EXPERIMENTS = {
         takes=frozenset({"seeds"}),
         data=(),
         compute=compute,
-        present=present,
+        render=render,
         one_seed=True,
     )
 }

@@ -5,18 +5,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedgs.experiments.paper.frame.experiment import (
-    CellRun,
     Experiment,
-    Material,
+    ExperimentRecords,
+    LoadedRun,
     PlannedRun,
-    Presented,
+    Rendering,
     Row,
-    Shown,
-    planned,
+    planned_runs,
     runs_table,
 )
 from fedgs.experiments.paper.frame.published import TUNED, TUNING_RATES, TUNING_STEPS
-from fedgs.experiments.paper.frame.request import Asked, Mode, Source
+from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, Source
 from fedgs.experiments.paper.frame.sentences import mean
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.summary import is_figure
@@ -34,27 +33,25 @@ def _row(steps: int, rate: float) -> Row:
     return Row(f"E{steps}-eta{rate:g}", f"E = {steps}, eta = {rate:g}", {"name": "uniform"}, training)
 
 
-def plan(asked: Asked) -> list[PlannedRun]:
+def plan(request: ExperimentRequest) -> list[PlannedRun]:
     """FedAvg, which is uniform sampling, at every point of the grid."""
-    return [
-        planned(asked, source, Mode("IDL"), _row(steps, rate), seed)
-        for source in asked.data
-        for steps in TUNING_STEPS
-        for rate in TUNING_RATES[_block(source)]
-        for seed in asked.seeds
-    ]
+    planned = []
+    for source in request.data:
+        rows = [_row(steps, rate) for steps in TUNING_STEPS for rate in TUNING_RATES[_block(source)]]
+        planned += planned_runs(request, source, modes=[Mode("IDL")], rows=rows)
+    return planned
 
 
-def present(asked: Asked, material: Material) -> Presented:
+def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     """Validation loss over the grid, and whether the paper's choice comes out."""
-    rates = list(dict.fromkeys(rate for source in asked.data for rate in TUNING_RATES[_block(source)]))
+    rates = list(dict.fromkeys(rate for source in request.data for rate in TUNING_RATES[_block(source)]))
     columns = (
         Column("E", ("local_steps",), numeric=True),
         *(Column(f"eta {rate:g}", (f"eta {rate:g} mean", f"eta {rate:g} sd", f"eta {rate:g} seeds")) for rate in sorted(rates)),
     )
     blocks, verdict = [], []
-    for source in asked.data:
-        runs = [one for one in material.runs if one.data == source.key]
+    for source in request.data:
+        runs = [one for one in records.runs if one.data == source.key]
         if runs:
             found = {(e, rate): _losses(runs, _row(e, rate).key) for e in TUNING_STEPS for rate in TUNING_RATES[_block(source)]}
             title = str(runs[0].run.about.get("data_title", source.title))
@@ -64,16 +61,16 @@ def present(asked: Asked, material: Material) -> Presented:
     notes = (
         "Lowest validation loss over the rounds, weighted by n_k, mean ± standard deviation over seeds; IDL, uniform sampling.",
     )
-    tables = [Shown("", Table("Grid search", columns, tuple(blocks), notes, ranked="grid"))] if blocks else []
-    if blocks:
-        tables.append(Shown("runs", runs_table("The runs of the grid search", material.runs), printed=False))
-    return Presented(tables, verdict)
+    if not blocks:
+        return Rendering(verdict=verdict)
+    table = Table("Grid search", columns, tuple(blocks), notes, ranked="grid")
+    return Rendering({"": table}, {"runs": runs_table("The runs of the grid search", records.runs)}, verdict)
 
 
 _Found = Mapping[tuple[int, float], Mapping[object, float]]
 
 
-def _losses(runs: Sequence[CellRun], row: str) -> dict[object, float]:
+def _losses(runs: Sequence[LoadedRun], row: str) -> dict[object, float]:
     found: dict[object, float] = {}
     for one in runs:
         if one.row == row and one.run.failure is None:
@@ -122,6 +119,6 @@ EXPERIMENTS = {
         takes=frozenset({"data", "rounds", "seeds", "workers", "set"}),
         data=(Source("synthetic"),),
         plan=plan,
-        present=present,
+        render=render,
     )
 }

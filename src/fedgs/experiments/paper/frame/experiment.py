@@ -1,8 +1,8 @@
-"""What an experiment of the paper is: a claim, runs or a computation, and how their records are shown."""
+"""The parts of an experiment: what it runs or computes, the stored records, and their rendering."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedgs.arrays import AnyArray
 from fedgs.config import Config
@@ -10,7 +10,7 @@ from fedgs.data.base import Data
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError
 from fedgs.experiments.grid import expand
-from fedgs.experiments.paper.frame.request import Asked, Mode, Source
+from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, Source
 from fedgs.registry import variant_class
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.run import Run
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "CellRun",
+    "Computation",
     "Computed",
     "Experiment",
-    "Material",
+    "ExperimentRecords",
+    "LoadedRun",
     "PlannedRun",
-    "Presented",
+    "Rendering",
     "Row",
-    "Shown",
-    "Unit",
+    "StoredRun",
+    "check_overrides",
+    "computations_of",
     "data_config",
     "data_of",
     "is_about_fedgs",
     "losses",
-    "planned",
+    "planned_runs",
     "runs_table",
-    "units_of",
 ]
 
-Overrides = Sequence[tuple[str, Any]]
 _FIXED = ("data", "availability", "method", "model", "seed", "label")
 
 
@@ -47,137 +47,148 @@ class Row:
     """A method of a table.
 
     Attributes:
-        key: short and unique, such as "fedgs-0.5"; what --methods names.
-        label: as shown.
-        method: its table of a configuration.
-        training: training settings of its own.
+        key: short and unique, such as "fedgs-0.5"; `--methods` accepts it.
+        label: the text in tables.
+        method: the method's table of a configuration.
+        training: training settings of this row alone.
     """
 
     key: str
     label: str
-    method: Mapping[str, Any]
-    training: Mapping[str, Any] = field(default_factory=dict)
+    method: Mapping[str, object]
+    training: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def family(self) -> str:
-        """The method's name, which --methods may give for all of its rows."""
+        """The method's name. `--methods` accepts it for all rows of the method."""
         return str(self.method["name"])
 
 
 @dataclass(frozen=True)
-class PlannedRun:
-    """A run of an experiment and its place in the table.
+class _TableCell:
+    """The cell of a table that a run belongs to.
 
     Attributes:
-        data: key of the federation. mode: title of the mode. row: key of the row.
-        config: what is run.
+        data: key of the federation.
+        mode: title of the availability mode.
+        row: key of the row.
     """
 
     data: str
     mode: str
     row: str
+
+
+@dataclass(frozen=True)
+class PlannedRun(_TableCell):
+    """A run that a table needs: its cell and the configuration."""
+
     config: Config
 
 
-@dataclass(frozen=True, eq=False)
-class CellRun:
-    """A stored run and its place in the table, see `PlannedRun`."""
+@dataclass(frozen=True)
+class StoredRun(_TableCell):
+    """A run on disk: its cell, its folder in `runs/`, and how many of its rounds count."""
 
-    data: str
-    mode: str
-    row: str
+    folder: str
+    rounds: int
+
+
+@dataclass(frozen=True)
+class LoadedRun(_TableCell):
+    """A run read from disk: its cell and its records."""
+
     run: Run
 
     @property
     def test_loss(self) -> float | None:
-        """The run's lowest test loss; None where it failed or was not evaluated."""
+        """The run's lowest test loss; None if it failed or was not evaluated."""
         return None if self.run.failure is not None else summarize(self.run).test_loss
 
 
 @dataclass(frozen=True, eq=False)
-class Unit:
-    """One thing to compute and keep.
+class Computation:
+    """Arrays to compute without training a run.
 
     Attributes:
-        key: short and unique: the federation's key, or that with a seed.
-        config: names the federation; None where no data is needed.
-        settings: what its figures follow from, beside the federation.
+        key: short and unique: the federation's key, or the key and a seed.
+        config: names the federation; None if no data is needed.
+        settings: what the arrays depend on besides the federation.
     """
 
     key: str
     config: Config | None
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
 
 
 @dataclass(frozen=True, eq=False)
 class Computed:
-    """What was computed of one unit and kept.
+    """The stored result of one computation.
 
     Attributes:
-        arrays: the figures.
+        arrays: the result.
         about: settings, the data's title and fingerprint, versions.
-        file: where it is stored.
     """
 
     arrays: Mapping[str, AnyArray]
-    about: Mapping[str, Any]
-    file: str = ""
+    about: Mapping[str, object]
+
+    @property
+    def data_title(self) -> str:
+        """The name of the federation."""
+        return str(self.about["data_title"])
+
+    @property
+    def num_clients(self) -> int | None:
+        """N; None without a federation."""
+        count = self.about.get("num_clients")
+        return count if isinstance(count, int) else None
 
 
 @dataclass(frozen=True, eq=False)
-class Material:
-    """The stored records of an experiment: runs, or computed figures by the key of their unit."""
+class ExperimentRecords:
+    """The stored records of an experiment: runs, or results by the key of their computation."""
 
-    runs: Sequence[CellRun] = ()
+    runs: Sequence[LoadedRun] = ()
     computed: Mapping[str, Computed] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A table of an experiment.
-
-    Attributes:
-        suffix: of its file's name.
-        table: itself.
-        printed: whether it is shown as text, or kept as CSV only.
-    """
-
-    suffix: str
-    table: Table
-    printed: bool = True
-
-
 @dataclass(frozen=True, eq=False)
-class Presented:
-    """An experiment as it is shown; equal records give equal ones.
+class Rendering:
+    """An experiment's tables, verdict and figures. Equal records give equal renderings.
 
     Attributes:
-        tables: as far as there are records.
+        tables: by the suffix of their file names, as far as there are records.
+        csv_only: tables that are written as CSV but not shown, by suffix.
         verdict: sentences, each true of the records.
         draw: makes the figures by suffix, or None.
     """
 
-    tables: Sequence[Shown] = ()
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    csv_only: Mapping[str, Table] = field(default_factory=dict)
     verdict: Sequence[str] = ()
     draw: "Callable[[], Mapping[str, Figure]] | None" = None
 
 
+Compute = Callable[[ExperimentRequest, Computation, Federation | None], Mapping[str, AnyArray]]
+
+
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """One NAME of `fedgs reproduce`; either `plan` or `compute` is given.
+    """One NAME of `fedgs reproduce`. Either `plan` or `compute` is given.
 
     Attributes:
         name: on the command line.
         title: in one line.
         claim: what the paper says.
-        takes: the options that mean something for it.
+        takes: the options that the experiment accepts.
         data: default federations.
-        plan: the runs that are asked for.
-        compute: figures of one unit, on its federation (None where it needs no data).
-        units: what is computed one by one; None: one unit a federation.
-        present: tables, verdict and figures, from stored records alone.
+        plan: the runs that the experiment needs.
+        compute: arrays of one computation, from its federation (None if it needs no data).
+        computations: what is computed one by one; None: one computation a federation.
+        render: tables, verdict and figures, from stored records alone.
         draws: whether it needs matplotlib.
-        one_seed: whether it is made from one seed only.
+        one_seed: whether it uses one seed only.
     """
 
     name: str
@@ -185,34 +196,52 @@ class Experiment:
     claim: str
     takes: frozenset[str]
     data: tuple[Source, ...]
-    present: Callable[[Asked, Material], Presented]
-    plan: Callable[[Asked], list[PlannedRun]] | None = None
-    compute: "Callable[[Asked, Unit, Federation | None], Mapping[str, AnyArray]] | None" = None
-    units: Callable[[Asked], list[Unit]] | None = None
+    render: Callable[[ExperimentRequest, ExperimentRecords], Rendering]
+    plan: Callable[[ExperimentRequest], list[PlannedRun]] | None = None
+    compute: Compute | None = None
+    computations: Callable[[ExperimentRequest], list[Computation]] | None = None
     draws: bool = False
     one_seed: bool = False
 
 
-def planned(asked: Asked, source: Source, mode: Mode, row: Row, seed: int) -> PlannedRun:
-    """The run of one row, mode and seed, with the overrides that its method has.
+def planned_runs(request: ExperimentRequest, source: Source, *, modes: Sequence[Mode], rows: Sequence[Row]) -> list[PlannedRun]:
+    """One run for every mode, row and seed on a federation, with the overrides that its method has.
 
     Raises:
-        ConfigError: an override that would change what the table is about, a list, or an unknown setting.
+        ConfigError: an override that would change what the table is about, a list, or an unknown
+            setting.
     """
-    training = dict(row.training) if asked.rounds is None else {**row.training, "rounds": asked.rounds}
-    tables = {"data": source.table, "availability": mode.table, "method": dict(row.method), "seed": seed, "training": training}
-    overrides = [(key, value) for key, value in asked.overrides if _applies(key, row)]
+    return [
+        PlannedRun(source.key, mode.title, row.key, _run_config(request, source, mode=mode, row=row, seed=seed))
+        for mode in modes
+        for row in rows
+        for seed in request.seeds
+    ]
+
+
+def _run_config(request: ExperimentRequest, source: Source, *, mode: Mode, row: Row, seed: int) -> Config:
+    training = dict(row.training) if request.rounds is None else {**row.training, "rounds": request.rounds}
+    tables = {
+        "data": source.table,
+        "availability": mode.table,
+        "method": dict(row.method),
+        "seed": seed,
+        "training": training,
+    }
+    overrides = [(key, value) for key, value in request.overrides if _applies(key, row)]
     for key, value in overrides:
         if key in _FIXED or key.endswith(".name"):
-            raise ConfigError(f"--set {key} would change what {asked.name} is about; use --data, --modes, --methods and --seeds")
+            raise ConfigError(
+                f"--set {key} would change what {request.name} is about; use --data, --modes, --methods and --seeds"
+            )
         if isinstance(value, list):
-            raise ConfigError(f"--set {key} must be one value for every run of {asked.name}, got {value!r}")
+            raise ConfigError(f"--set {key} must be one value for every run of {request.name}, got {value!r}")
     (config,) = expand(tables, overrides).configs
-    return PlannedRun(source.key, mode.title, row.key, config)
+    return config
 
 
 def _applies(key: str, row: Row) -> bool:
-    """Whether an override concerns a row: settings of a method only where the method has them."""
+    """Whether a row has the setting that an override changes. Only a method's settings differ."""
     family, _, setting = key.partition(".")
     if family != "method" or not setting:
         return True
@@ -220,40 +249,45 @@ def _applies(key: str, row: Row) -> bool:
     return setting.split(".")[0] in variant_class("method", name).model_fields
 
 
-def check_overrides(asked: Asked, rows: Sequence[Row]) -> None:
-    """Refuse an override of a method's setting that no row has."""
-    for key, _ in asked.overrides:
+def check_overrides(request: ExperimentRequest, rows: Sequence[Row]) -> None:
+    """Refuse an override of a method's setting that no row has.
+
+    Raises:
+        ConfigError: there is such an override.
+    """
+    for key, _ in request.overrides:
         if not any(_applies(key, row) for row in rows):
-            raise ConfigError(f"--set {key} is not a setting of any of {', '.join(sorted({row.family for row in rows}))}")
+            families = ", ".join(sorted({row.family for row in rows}))
+            raise ConfigError(f"--set {key} is not a setting of any of {families}")
 
 
-def data_config(asked: Asked, source: Source) -> Config:
-    """A configuration that names the federation, with the overrides that concern it.
+def data_config(request: ExperimentRequest, source: Source) -> Config:
+    """A configuration that names the federation, with the overrides of the data.
 
     Raises:
         ConfigError: an override of something else, which would be ignored.
     """
-    other = next((key for key, _ in asked.overrides if not key.startswith("data.")), None)
+    other = next((key for key, _ in request.overrides if not key.startswith("data.")), None)
     if other is not None:
-        raise ConfigError(f"--set {other} means nothing for {asked.name}; it takes settings of data")
-    (config,) = expand({"data": source.table}, asked.overrides).configs
+        raise ConfigError(f"--set {other} means nothing for {request.name}; it takes settings of data")
+    (config,) = expand({"data": source.table}, request.overrides).configs
     return config
 
 
-def units_of(asked: Asked) -> list[Unit]:
-    """One unit a federation, or one without data."""
-    stored = asked.as_json()
+def computations_of(request: ExperimentRequest) -> list[Computation]:
+    """One computation a federation, or one without data."""
+    stored = request.as_json()
     settings = {key: stored[key] for key in ("modes", "rounds", "seeds")}
-    if not asked.data:
-        return [Unit("", None, settings)]
-    return [Unit(source.key, data_config(asked, source), settings) for source in asked.data]
+    if not request.data:
+        return [Computation("", None, settings)]
+    return [Computation(source.key, data_config(request, source), settings) for source in request.data]
 
 
-def data_of(unit: Unit) -> Data:
-    """The data set of a unit that has one."""
-    assert unit.config is not None
-    assert isinstance(unit.config.data, Data)
-    return unit.config.data
+def data_of(computation: Computation) -> Data:
+    """The data set of a computation that has one."""
+    assert computation.config is not None
+    assert isinstance(computation.config.data, Data)
+    return computation.config.data
 
 
 def is_about_fedgs(row: str) -> bool:
@@ -261,21 +295,31 @@ def is_about_fedgs(row: str) -> bool:
     return row.startswith("fedgs-")
 
 
-def losses(runs: Sequence[CellRun], data: str, mode: str, row: str) -> dict[object, float]:
-    """Replicate -> lowest test loss of one cell."""
+def losses(runs: Sequence[LoadedRun], *, data: str, mode: str, row: str) -> dict[object, float]:
+    """Replicate -> lowest test loss, in one cell."""
     return {
-        run.run.replicate: loss
-        for run in runs
-        if (run.data, run.mode, run.row) == (data, mode, row) and (loss := run.test_loss) is not None
+        loaded.run.replicate: loss
+        for loaded in runs
+        if (loaded.data, loaded.mode, loaded.row) == (data, mode, row) and (loss := loaded.test_loss) is not None
     }
 
 
-def runs_table(title: str, runs: Sequence[CellRun]) -> Table:
-    """Every single run with its figure and its folder: where each number of the other tables comes from."""
+def runs_table(title: str, runs: Sequence[LoadedRun]) -> Table:
+    """Every run with its figure and its folder: the origin of each number in the other tables."""
     columns = [Column(name, (name,), numeric=name in ("seed", "rounds", "test_loss")) for name in _RUN_FIELDS]
     rows = []
-    for one in runs:
-        values = (one.data, one.mode, one.row, one.run.seed, one.run.rounds_done, one.test_loss, _standing(one.run), one.run.name)
+    for loaded in runs:
+        run = loaded.run
+        values = (
+            loaded.data,
+            loaded.mode,
+            loaded.row,
+            run.seed,
+            run.rounds_done,
+            loaded.test_loss,
+            _standing(run),
+            run.name,
+        )
         rows.append(tuple(Cell("–" if value is None else str(value), (value,)) for value in values))
     return Table(title, tuple(columns), (Block((), tuple(rows)),))
 

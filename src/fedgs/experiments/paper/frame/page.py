@@ -1,25 +1,24 @@
-"""`docs/reproduction.md` from a folder of records: every part of the paper in a fixed form, and in words what was not run.
+"""`reproduction.md` from a folder of records: every part of the paper, and what was not run.
 
-A section says: claim, data, model, hyper-parameters, hardware, time, command, our figures beside the paper's, verdict.
+A section states claim, data, model, hyper-parameters, hardware, time, command, our figures beside the paper's, verdict.
 """
 
 import glob
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from fedgs.experiments.output import claim
 from fedgs.experiments.paper.catalogue import NAMES, find
-from fedgs.experiments.paper.frame.experiment import Experiment, Material
+from fedgs.experiments.paper.frame.experiment import Experiment, ExperimentRecords
 from fedgs.experiments.paper.frame.published import MODES
-from fedgs.experiments.paper.frame.request import Asked, Source
-from fedgs.experiments.paper.frame.run import present
-from fedgs.experiments.paper.frame.store import Manifest, read_manifests, read_material
+from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
+from fedgs.experiments.paper.frame.run import render
+from fedgs.experiments.paper.frame.store import Manifest, read_manifests, read_records
 from fedgs.report.files import write_file
 from fedgs.report.run import Run
 
-__all__ = ["document", "write_document"]
+__all__ = ["page", "write_page"]
 
 _HEAD = """# What was reproduced
 
@@ -49,19 +48,19 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def write_document(out: Path) -> tuple[Path, list[str]]:
+def write_page(out: Path) -> tuple[Path, list[str]]:
     """Write `reproduction.md` into the folder, and give one line for each record that cannot be read.
 
     Raises:
-        OutputError: there is no such folder, or somebody is writing to it.
+        OutputError: there is no such folder, or another process is writing to it.
     """
-    text, problems = document(out)
+    text, problems = page(out)
     with claim(out):
         write_file(out / "reproduction.md", text.encode())
     return out / "reproduction.md", problems
 
 
-def document(out: Path) -> tuple[str, list[str]]:
+def page(out: Path) -> tuple[str, list[str]]:
     """The page, and one line for each record that cannot be read. Equal records give the same page.
 
     Raises:
@@ -73,12 +72,12 @@ def document(out: Path) -> tuple[str, list[str]]:
         experiment = find(name)
         own = []
         sections.append(f"## {experiment.title}\n\n**Claim.** {experiment.claim}\n")
-        for manifest in (one for one in manifests if one.asked.name == name):
-            material, unread = read_material(out, manifest)
-            own.append((manifest, material))
+        for manifest in (each for each in manifests if each.request.name == name):
+            records, unread = read_records(out, manifest)
+            own.append((manifest, records))
             problems += unread
-            pictures = sorted(path.name for path in out.glob(f"{glob.escape(manifest.asked.stem)}*.png"))
-            sections.append(_section(experiment, manifest, material, pictures))
+            pictures = sorted(path.name for path in out.glob(f"{glob.escape(manifest.request.stem)}*.png"))
+            sections.append(_section(experiment, manifest, records, pictures))
         sections.append(_missing(name, own))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(sections)).rstrip("\n") + "\n", problems
 
@@ -86,7 +85,7 @@ def document(out: Path) -> tuple[str, list[str]]:
 def _overview(manifests: Sequence[Manifest]) -> str:
     lines = ["| part | carried out on |", "|---|---|"]
     for name in NAMES:
-        own = [_where(one.asked) for one in manifests if one.asked.name == name]
+        own = [_where(manifest.request) for manifest in manifests if manifest.request.name == name]
         lines.append(f"| [{name}](#{_anchor(find(name).title)}) | {'; '.join(own) or 'not run'} |")
     return "\n".join(lines) + "\n"
 
@@ -96,49 +95,48 @@ def _anchor(title: str) -> str:
     return kept.replace(" ", "-")
 
 
-def _where(asked: Asked) -> str:
-    changed = [f"{key} = {value}" for key, value in asked.changes]
-    return ", ".join([*(source.title for source in asked.data), *changed]) or "no data needed"
+def _where(request: ExperimentRequest) -> str:
+    changed = [f"{key} = {value}" for key, value in request.changes]
+    return ", ".join([*(source.title for source in request.data), *changed]) or "no data needed"
 
 
-def _section(experiment: Experiment, manifest: Manifest, material: Material, pictures: Sequence[str]) -> str:
-    presented = present(manifest.asked, material)
+def _section(experiment: Experiment, manifest: Manifest, records: ExperimentRecords, pictures: Sequence[str]) -> str:
+    rendering = render(manifest.request, records)
     facts = {
-        "Data": _data(material),
-        "Model": ", ".join(dict.fromkeys(str(one.run.table("model").get("name", "custom")) for one in material.runs)),
-        "Hyper-parameters": _hyper_parameters([one.run for one in material.runs]),
-        "Seeds": ", ".join(map(str, manifest.asked.seeds)) if "seeds" in experiment.takes else "",
+        "Data": _data(records),
+        "Model": ", ".join(dict.fromkeys(str(loaded.run.table("model").get("name", "custom")) for loaded in records.runs)),
+        "Hyper-parameters": _hyper_parameters([loaded.run for loaded in records.runs]),
+        "Seeds": ", ".join(map(str, manifest.request.seeds)) if "seeds" in experiment.takes else "",
         "Hardware": _hardware(manifest.machine),
-        "Time": _time(manifest.seconds) + _recorded([one.run for one in material.runs]),
+        "Time": _time(manifest.seconds) + _recorded([loaded.run for loaded in records.runs]),
         "Command": f"`{manifest.command}`" if manifest.command else "",
-        "Left out": _left_out(manifest, material),
+        "Left out": _left_out(manifest, records),
     }
-    lines = [f"### {_where(manifest.asked)}", ""]
+    lines = [f"### {_where(manifest.request)}", ""]
     lines += [f"* **{name}.** {text}" for name, text in facts.items() if text]
-    for shown in presented.tables:
-        if shown.printed:
-            lines += ["", f"**{shown.table.title}**", "", shown.table.markdown().rstrip("\n")]
+    for table in rendering.tables.values():
+        lines += ["", f"**{table.title}**", "", table.markdown().rstrip("\n")]
     for picture in pictures if experiment.draws else ():
         lines += ["", f"![{experiment.title}]({picture})"]
-    if presented.verdict:
+    if rendering.verdict:
         lines += ["", "**Verdict.**", ""]
-        lines += [sentence if sentence.startswith("- ") else f"{sentence}\n" for sentence in presented.verdict]
+        lines += [sentence if sentence.startswith("- ") else f"{sentence}\n" for sentence in rendering.verdict]
     return "\n".join(lines) + "\n"
 
 
-def _data(material: Material) -> str:
+def _data(records: ExperimentRecords) -> str:
     """Titles, clients and content of the federations."""
     found: dict[str, str] = {}
-    for one in material.runs:
-        about = one.run.about
-        found[one.data] = _title(about.get("data_title"), about.get("num_clients"), about.get("data_fingerprint"))
-    for key, kept in material.computed.items():
-        if "data_title" in kept.about:
-            found[key] = _title(kept.about["data_title"], kept.about["num_clients"], kept.about["data_fingerprint"])
+    for loaded in records.runs:
+        about = loaded.run.about
+        found[loaded.data] = _title(about.get("data_title"), about.get("num_clients"), about.get("data_fingerprint"))
+    for key, result in records.computed.items():
+        if "data_title" in result.about:
+            found[key] = _title(result.data_title, result.num_clients, result.about["data_fingerprint"])
     return "; ".join(dict.fromkeys(found.values()))
 
 
-def _title(title: Any, clients: Any, content: Any) -> str:
+def _title(title: object, clients: object, content: object) -> str:
     return f"{title}, {clients} clients (content {str(content)[:12]})"
 
 
@@ -163,13 +161,14 @@ def _hyper_parameters(runs: Sequence[Run]) -> str:
     return ", ".join(f"{name} {'' if ' ' in name else '= '}{' or '.join(several)}" for name, several in values.items())
 
 
-def _hardware(machine: Mapping[str, Any]) -> str:
+def _hardware(machine: Mapping[str, object]) -> str:
     words = [f"{machine.get('processor')}, {machine.get('cores')} cores"]
     if machine.get("memory_gib"):
         words.append(f"{machine['memory_gib']} GiB")
     if machine.get("gpu"):
         words.append(str(machine["gpu"]))
-    versions = ", ".join(f"{name} {number}" for name, number in machine.get("versions", {}).items())
+    numbers = machine.get("versions")
+    versions = ", ".join(f"{name} {number}" for name, number in numbers.items()) if isinstance(numbers, Mapping) else ""
     return f"{', '.join(words)}; {versions}"
 
 
@@ -188,37 +187,37 @@ def _recorded(runs: Sequence[Run]) -> str:
     return f" from start to tables; the rounds of all runs, added up: {_time(seconds)}" if runs else ""
 
 
-def _left_out(manifest: Manifest, material: Material) -> str:
+def _left_out(manifest: Manifest, records: ExperimentRecords) -> str:
     """Runs that are missing, failed or unfinished, in words."""
-    failed = sum(one.run.failure is not None for one in material.runs)
-    unfinished = sum(one.run.failure is None and not one.run.finished for one in material.runs)
-    missing = len(manifest.places) - len(material.runs)
+    failed = sum(loaded.run.failure is not None for loaded in records.runs)
+    unfinished = sum(loaded.run.failure is None and not loaded.run.finished for loaded in records.runs)
+    missing = len(manifest.runs) - len(records.runs)
     counts = ((missing, "not there"), (failed, "failed"), (unfinished, "unfinished: their figures are those so far"))
-    words = [f"{count} of {len(manifest.places)} runs {word}" for count, word in counts if count]
+    words = [f"{count} of {len(manifest.runs)} runs {word}" for count, word in counts if count]
     return "; ".join(words)
 
 
-def _missing(name: str, carried_out: Sequence[tuple[Manifest, Material]]) -> str:
+def _missing(name: str, carried_out: Sequence[tuple[Manifest, ExperimentRecords]]) -> str:
     """Federations of the paper that the part was not carried out on, and modes and rows that are missing on the others."""
     if not _PARTS[name]:
         return "" if carried_out else "Not run.\n"
-    done = {block for manifest, material in carried_out for block in _blocks(manifest, material)}
+    done = {block for manifest, records in carried_out for block in _blocks(manifest, records)}
     absent = [Source(key).title for key in _PARTS[name] if key not in done]
     lines = [f"Not run: {', '.join(absent)}.\n"] if absent else []
     for manifest, _ in carried_out:
-        asked = manifest.asked
-        given = {mode.name for mode in asked.modes}
-        modes = [mode for source in asked.data for mode in source.modes if given and mode not in given]
+        request = manifest.request
+        given = {mode.name for mode in request.modes}
+        modes = [mode for source in request.data for mode in source.modes if given and mode not in given]
         words = [f"the modes {', '.join(modes)}"] if name in ("table2", "table4") and modes else []
-        if asked.methods:
-            words.append(f"the rows other than {', '.join(asked.methods)}")
+        if request.methods:
+            words.append(f"the rows other than {', '.join(request.methods)}")
         if words:
-            lines.append(f"Not run on {_where(asked)}: {'; '.join(words)}.\n")
+            lines.append(f"Not run on {_where(request)}: {'; '.join(words)}.\n")
     return "\n".join(lines)
 
 
-def _blocks(manifest: Manifest, material: Material) -> list[str | None]:
+def _blocks(manifest: Manifest, records: ExperimentRecords) -> list[str | None]:
     """Which of the paper's federations the records stand for."""
-    sizes = {one.data: one.run.num_clients for one in material.runs}
-    sizes |= {key.split("/")[0]: kept.about.get("num_clients") for key, kept in material.computed.items()}
-    return [source.paper_block(sizes[source.key]) for source in manifest.asked.data if source.key in sizes]
+    sizes = {loaded.data: loaded.run.num_clients for loaded in records.runs}
+    sizes |= {key.split("/")[0]: result.num_clients for key, result in records.computed.items()}
+    return [source.paper_block(sizes[source.key]) for source in manifest.request.data if source.key in sizes]

@@ -1,16 +1,17 @@
-"""What a command line asks of an experiment, checked: data, modes, methods, rounds, seeds, scale."""
+"""The request for an experiment: data, modes, methods, rounds, seeds and scale, parsed and checked."""
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from fedgs.errors import ConfigError, OutputError
+from fedgs.experiments.grid import parse_override
 from fedgs.experiments.paper.frame.published import MODES, PAPER_BETA
 from fedgs.registry import nearest
 
-__all__ = ["Asked", "Mode", "Source", "parse_data", "parse_modes", "parse_seeds"]
+__all__ = ["ExperimentRequest", "Mode", "Options", "Source", "parse_data", "parse_modes", "parse_seeds"]
 
 _BUILT_IN = {"synthetic": "Synthetic(0.5, 0.5)", "cifar10": "CIFAR10", "fashion_mnist": "FashionMNIST"}
 PAPER_CLIENTS = 30  # of the paper's Synthetic federation
@@ -21,7 +22,7 @@ class Source:
     """A federation to experiment on.
 
     Attributes:
-        key: "synthetic", "cifar10", "fashion_mnist", or the stem of a file's name.
+        key: "synthetic", "cifar10", "fashion_mnist", or the stem of a file name.
         path: the file, or None.
 
     >>> Source("cifar10").title
@@ -33,11 +34,11 @@ class Source:
 
     @property
     def title(self) -> str:
-        """What tables call it."""
+        """Its name in tables."""
         return self.key if self.path is not None else _BUILT_IN[self.key]
 
     @property
-    def table(self) -> dict[str, Any]:
+    def table(self) -> dict[str, object]:
         """Its table of a configuration."""
         return {"name": self.key} if self.path is None else {"name": "file", "path": self.path}
 
@@ -47,7 +48,10 @@ class Source:
         return MODES["synthetic" if self.path is not None else self.key]
 
     def paper_block(self, num_clients: int | None) -> str | None:
-        """Whose published figures stand beside it: those of Synthetic for a file of 30 clients, none for other files."""
+        """The data set whose published figures are comparable, or None.
+
+        A file of 30 clients is compared with Synthetic, other files with nothing.
+        """
         if self.path is None:
             return self.key
         return "synthetic" if num_clients == PAPER_CLIENTS else None
@@ -66,12 +70,12 @@ class Mode:
 
     @property
     def title(self) -> str:
-        """What tables call it."""
+        """Its name in tables."""
         beta = PAPER_BETA[self.name] if self.beta is None else self.beta
         return self.name if beta is None else f"{self.name} {beta:g}"
 
     @property
-    def table(self) -> dict[str, Any]:
+    def table(self) -> dict[str, object]:
         """Its table of a configuration."""
         return {"name": self.name} if self.beta is None else {"name": self.name, "beta": self.beta}
 
@@ -82,8 +86,40 @@ class Mode:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One experiment as it was asked for; None or empty: the experiment's own default.
+class Options:
+    """The options of `fedgs reproduce` as they are typed; an empty value means that an option is not given.
+
+    Attributes:
+        data, modes, methods, set: texts, each with one or several values separated by commas
+            (`set`: one KEY=VALUE each).
+        rounds, workers: numbers >= 1.
+        seeds, scale: texts.
+        ours: a flag.
+    """
+
+    data: Sequence[str] = ()
+    modes: Sequence[str] = ()
+    methods: Sequence[str] = ()
+    rounds: int | None = None
+    seeds: str = ""
+    scale: str = ""
+    ours: bool = False
+    workers: int | None = None
+    set: Sequence[str] = ()
+
+    @property
+    def given(self) -> list[str]:
+        """The names of the options that are given.
+
+        >>> Options(rounds=5, set=["data.seed=1"]).given
+        ['rounds', 'set']
+        """
+        return [option.name for option in fields(self) if getattr(self, option.name)]
+
+
+@dataclass(frozen=True)
+class ExperimentRequest:
+    """A request for one experiment. None or empty means the experiment's default.
 
     Attributes:
         name: of the experiment.
@@ -105,49 +141,79 @@ class Asked:
     seeds: tuple[int, ...] = (0, 1, 2)
     scale: str = "cohort"
     ours: bool = False
-    overrides: tuple[tuple[str, Any], ...] = field(default=())
+    overrides: tuple[tuple[str, object], ...] = ()
+
+    @staticmethod
+    def of(name: str, options: Options, *, data_dir: Path | None = None) -> "ExperimentRequest":
+        """The request that the options of a command line make.
+
+        Args:
+            name: of the experiment; it is not looked up here.
+            options: as typed.
+            data_dir: where data files are searched, besides the working folder.
+
+        Raises:
+            ConfigError: a value that cannot be parsed, or a data file that does not exist.
+
+        >>> request = ExperimentRequest.of("table2", Options(modes=["LDF,MDF0.3"], seeds="2"))
+        >>> [mode.title for mode in request.modes], request.seeds, request.scale
+        (['LDF 0.7', 'MDF 0.3'], (0, 1), 'cohort')
+        """
+        return ExperimentRequest(
+            name,
+            data=parse_data(options.data, data_dir),
+            modes=parse_modes(options.modes),
+            methods=tuple(_words(options.methods)),
+            rounds=options.rounds,
+            seeds=parse_seeds(options.seeds or "3"),
+            scale=options.scale or "cohort",
+            ours=options.ours,
+            overrides=tuple(parse_override(text) for text in options.set),
+        )
 
     def modes_of(self, source: Source) -> tuple[Mode, ...]:
         """The modes to run on a federation."""
         return self.modes or tuple(Mode(name) for name in source.modes)
 
     @property
-    def changes(self) -> tuple[tuple[str, Any], ...]:
-        """The overrides that change figures: not those of how runs are carried out."""
+    def changes(self) -> tuple[tuple[str, object], ...]:
+        """The overrides that change figures; those of `execution` do not."""
         return tuple((key, value) for key, value in self.overrides if not key.startswith("execution."))
 
     @property
     def stem(self) -> str:
-        """The name of the files that show it: the experiment, its data, and what was changed by `--set`.
+        """The name of the output files: the experiment, its data, and the changes by `--set`.
 
-        >>> Asked("table2", (Source("synthetic"),), overrides=(("data.seed", 3),)).stem
+        >>> ExperimentRequest("table2", (Source("synthetic"),), overrides=(("data.seed", 3),)).stem
         'table2-synthetic-data.seed=3'
         """
         changed = [f"{key}={value}".translate(str.maketrans("", "", "[] ")) for key, value in self.changes]
         words = "-".join([self.name, *(source.key for source in self.data), *changed])
         return re.sub(r"[^\w.,=+-]", "_", words)[:120]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Plain lists and tables."""
         return asdict(self)
 
     @staticmethod
-    def from_json(stored: Mapping[str, Any]) -> "Asked":
-        """What `as_json` gave.
+    def from_json(stored: Mapping[str, Any]) -> "ExperimentRequest":
+        """The request that `as_json` was called on.
 
         Raises:
-            OutputError: something else.
+            OutputError: the tables are not those of a request.
 
-        >>> asked = Asked("fig4", (Source("cifar10"),), (Mode("LN"),), overrides=(("evaluation.every", 10),))
-        >>> Asked.from_json(asked.as_json()) == asked
+        >>> request = ExperimentRequest(
+        ...     "fig4", (Source("cifar10"),), (Mode("LN"),), overrides=(("evaluation.every", 10),)
+        ... )
+        >>> ExperimentRequest.from_json(request.as_json()) == request
         True
         """
         try:
-            return Asked(
+            return ExperimentRequest(
                 **{
                     **stored,
-                    "data": tuple(Source(**one) for one in stored["data"]),
-                    "modes": tuple(Mode(**one) for one in stored["modes"]),
+                    "data": tuple(Source(**source) for source in stored["data"]),
+                    "modes": tuple(Mode(**mode) for mode in stored["modes"]),
                     "overrides": tuple((str(key), value) for key, value in stored["overrides"]),
                     **{key: tuple(stored[key]) for key in ("methods", "seeds")},
                 }
@@ -157,10 +223,10 @@ class Asked:
 
 
 def parse_data(texts: Sequence[str], data_dir: Path | None = None) -> tuple[Source, ...]:
-    """`--data`: names of data sets, or .npz files; several are separated by commas or given one by one.
+    """Parse `--data`: names of data sets or .npz files, separated by commas or given one by one.
 
     Raises:
-        ConfigError: an unknown name, or a file that is not there.
+        ConfigError: an unknown name, or a file that does not exist.
 
     >>> parse_data(["synthetic,cifar10"])
     (Source(key='synthetic', path=None), Source(key='cifar10', path=None))
@@ -187,7 +253,7 @@ def _file(word: str, data_dir: Path | None) -> Source:
 
 
 def parse_modes(texts: Sequence[str]) -> tuple[Mode, ...]:
-    """`--modes`: names, each with a beta if it is not the paper's.
+    """Parse `--modes`: names, each with a beta unless it is the paper's.
 
     Raises:
         ConfigError: an unknown mode, or a beta for IDL.
@@ -211,10 +277,10 @@ def parse_modes(texts: Sequence[str]) -> tuple[Mode, ...]:
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """`--seeds`: how many, or which, separated by commas.
+    """Parse `--seeds`: how many, or which, separated by commas.
 
     Raises:
-        ConfigError: neither.
+        ConfigError: the text is neither.
 
     >>> parse_seeds("3"), parse_seeds("4,"), parse_seeds("0,7")
     ((0, 1, 2), (4,), (0, 7))

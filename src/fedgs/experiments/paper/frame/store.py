@@ -1,4 +1,4 @@
-"""What is kept of an experiment: a manifest that names its records, runs in `runs/`, computed figures in `computed/`."""
+"""An experiment on disk: a manifest that names its records, runs in `runs/`, results in `computed/`."""
 
 import hashlib
 import json
@@ -6,74 +6,78 @@ import os
 import platform
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import fedgs
 from fedgs.arrays import AnyArray
 from fedgs.errors import OutputError
-from fedgs.experiments.paper.frame.experiment import CellRun, Computed, Material
-from fedgs.experiments.paper.frame.request import Asked
-from fedgs.records import Record, save_arrays, write_atomically
+from fedgs.experiments.paper.frame.experiment import Computed, ExperimentRecords, LoadedRun, StoredRun
+from fedgs.experiments.paper.frame.request import ExperimentRequest
+from fedgs.records import first_rounds, save_arrays, write_atomically
 from fedgs.report.run import Run
 from fedgs.report.runs import read_runs
 
-__all__ = ["Manifest", "Place", "computed_name", "machine", "read_computed", "read_manifests", "read_material", "write_computed"]
+__all__ = ["Manifest", "computed_name", "machine", "read_computed", "read_manifests", "read_records", "write_computed"]
 
-COMPUTED_FORMAT = 1  # raise it when the same settings start to give other figures
-
-
-@dataclass(frozen=True)
-class Place:
-    """A run's folder in `runs/`, its place in the table, and how many of its rounds count."""
-
-    data: str
-    mode: str
-    row: str
-    folder: str
-    rounds: int
+COMPUTED_FORMAT = 1  # to be raised when the same settings give other results than before
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """Which records an experiment is made of, and how it was carried out.
+    """Which records an experiment consists of, and how it was carried out.
 
     Attributes:
-        asked: the experiment.
-        command: the command line. seconds: of wall time, all starts together. machine: see `machine`.
-        places: its runs. computed: federation -> file in `computed/`.
+        request: the experiment.
+        command: the command line.
+        seconds: wall time of all starts together.
+        machine: see `machine`.
+        runs: its runs.
+        computed: key of a computation -> file in `computed/`.
     """
 
-    asked: Asked
+    request: ExperimentRequest
     command: str
     seconds: float
-    machine: Mapping[str, Any]
-    places: Sequence[Place] = ()
-    computed: Mapping[str, str] | None = None
+    machine: Mapping[str, object]
+    runs: Sequence[StoredRun] = ()
+    computed: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, out: Path) -> None:
         """Write STEM.json into the folder."""
-        tables = {**asdict(self), "asked": self.asked.as_json(), "seconds": round(self.seconds, 1)}
-        write_atomically(out / f"{self.asked.stem}.json", (json.dumps(tables, indent=1) + "\n").encode())
+        tables = {
+            "asked": self.request.as_json(),
+            "command": self.command,
+            "seconds": round(self.seconds, 1),
+            "machine": dict(self.machine),
+            "places": [asdict(stored) for stored in self.runs],
+            "computed": dict(self.computed),
+        }
+        write_atomically(out / f"{self.request.stem}.json", (json.dumps(tables, indent=1) + "\n").encode())
 
     @staticmethod
     def read(path: Path) -> "Manifest":
-        """A manifest that was written.
+        """Read what `write` wrote.
 
         Raises:
-            OutputError: it is not one.
+            OutputError: the file is not a manifest.
         """
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
-            places = [Place(**place) for place in stored["places"]]
-            asked = Asked.from_json(stored["asked"])
-            return Manifest(asked, stored["command"], stored["seconds"], stored["machine"], places, stored["computed"])
+            return Manifest(
+                ExperimentRequest.from_json(stored["asked"]),
+                stored["command"],
+                stored["seconds"],
+                stored["machine"],
+                [StoredRun(**run) for run in stored["places"]],
+                stored["computed"] or {},
+            )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise OutputError(f"{path.name}: not the manifest of an experiment ({' '.join(str(error).split())[:120]})") from None
+            reason = " ".join(str(error).split())[:120]
+            raise OutputError(f"{path.name}: not the manifest of an experiment ({reason})") from None
 
 
 def read_manifests(out: Path) -> tuple[list[Manifest], list[str]]:
@@ -94,42 +98,39 @@ def read_manifests(out: Path) -> tuple[list[Manifest], list[str]]:
     return manifests, problems
 
 
-def read_material(out: Path, manifest: Manifest) -> tuple[Material, list[str]]:
-    """The records that a manifest names, as far as they can be read, and one line for each that cannot."""
-    runs: list[CellRun] = []
+def read_records(out: Path, manifest: Manifest) -> tuple[ExperimentRecords, list[str]]:
+    """The records that a manifest names, and one line for each that cannot be read."""
+    runs: list[LoadedRun] = []
     problems: list[str] = []
     read: dict[str, Run | None] = {}
-    for place in manifest.places:
-        if place.folder not in read:
-            read[place.folder] = _read_run(out / "runs" / place.folder, problems)
-        run = read[place.folder]
+    for stored in manifest.runs:
+        if stored.folder not in read:
+            read[stored.folder] = _read_run(out / "runs" / stored.folder, problems)
+        run = read[stored.folder]
         if run is not None:
-            runs.append(CellRun(place.data, place.mode, place.row, first_rounds(run, place.rounds)))
+            runs.append(LoadedRun(stored.data, stored.mode, stored.row, shortened(run, stored.rounds)))
     computed: dict[str, Computed] = {}
-    for key, name in (manifest.computed or {}).items():
+    for key, name in manifest.computed.items():
         try:
             computed[key] = read_computed(out / "computed" / name)
         except OutputError as error:
             problems.append(str(error))
-    return Material(runs, computed), problems
+    return ExperimentRecords(runs, computed), problems
 
 
-def first_rounds(run: Run, rounds: int) -> Run:
-    """The first `rounds` rounds of a run that was asked for more elsewhere; a run of no more rounds as it is.
+def shortened(run: Run, rounds: int) -> Run:
+    """The first `rounds` rounds of a longer run; a run of no more rounds is returned unchanged.
 
-    >>> longer = Run({"training": {"rounds": 2}}, [Record(0, cohort=[1]), Record(1, cohort=[2], test_loss=0.5), Record(2)])
-    >>> shorter = first_rounds(longer, 1)
+    >>> from fedgs.records import Record
+    >>> records = [Record(0, cohort=[1]), Record(1, cohort=[2], test_loss=0.5), Record(2)]
+    >>> shorter = shortened(Run({"training": {"rounds": 2}}, records), 1)
     >>> shorter.rounds_done, shorter.finished, shorter.records[-1].test_loss
     (1, True, 0.5)
     """
     if run.rounds <= rounds:
         return run
-    records = [record for record in run.records if record.round <= rounds]
-    if records and records[-1].round == rounds:
-        last = records[-1]
-        figures = {key: getattr(last, key) for key in ("test_loss", "test_accuracy", "valid_loss")}
-        records[-1] = Record(rounds, **figures)
-    return replace(run, records=records, config={**run.config, "training": {**run.table("training"), "rounds": rounds}})
+    training = {**run.table("training"), "rounds": rounds}
+    return replace(run, records=first_rounds(run.records, rounds), config={**run.config, "training": training})
 
 
 def _read_run(path: Path, problems: list[str]) -> Run | None:
@@ -142,36 +143,36 @@ def _read_run(path: Path, problems: list[str]) -> Run | None:
     return runs[0]
 
 
-def computed_name(name: str, settings: Mapping[str, Any]) -> str:
-    """The file of computed figures: the experiment and a hash of everything that they follow from."""
+def computed_name(name: str, settings: Mapping[str, object]) -> str:
+    """The file name of a result: the experiment and a hash of everything that it depends on."""
     text = json.dumps({"format": COMPUTED_FORMAT, "experiment": name, **settings}, sort_keys=True)
     return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.npz"
 
 
-def write_computed(path: Path, arrays: Mapping[str, AnyArray], about: Mapping[str, Any]) -> None:
-    """Keep computed figures."""
+def write_computed(path: Path, arrays: Mapping[str, AnyArray], about: Mapping[str, object]) -> None:
+    """Store the result of a computation."""
     path.parent.mkdir(parents=True, exist_ok=True)
     save_arrays(path, {**arrays, "about": np.array(json.dumps(about))})
 
 
 def read_computed(path: Path) -> Computed:
-    """Figures that were kept.
+    """Read what `write_computed` wrote.
 
     Raises:
-        OutputError: no such file, or a damaged one.
+        OutputError: there is no such file, or it is damaged.
     """
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {key: stored[key] for key in stored.files}
         about = json.loads(str(arrays.pop("about")))
-        return Computed(arrays, about, path.name)
+        return Computed(arrays, about)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise OutputError(
             f"{path.name}: computed figures that cannot be read ({error}); remove the file to compute anew"
         ) from None
 
 
-def machine(device: str = "cpu") -> dict[str, Any]:
+def machine(device: str = "cpu") -> dict[str, object]:
     """The hardware and the versions, for the page."""
     gpu = None
     if device.startswith("cuda"):
