@@ -11,14 +11,12 @@ from hypothesis import strategies as st
 from fedgs import Clients, View
 from fedgs.arrays import FloatMatrix
 from fedgs.clients import Outcome
-from fedgs.errors import ConfigError, DataError, GraphError, SelectionError, UserError
-from fedgs.graph import Graph, client_features, feature_products
+from fedgs.errors import ConfigError, DataError, GraphError, SelectionError
+from fedgs.graph import Graph
 from fedgs.graph.files import save_graph
 from fedgs.registry import build, table
 from fedgs.rng import stream
 from fedgs.sampling import FedGS, LearnsFromModels, Remembers, Solver, Wish
-from fedgs.sampling.graph_source import private_graph
-from fedgs.secure import Cost, PartyFailure, PrivateProducts
 
 
 def points(count: int, seed: int = 0) -> FloatMatrix:
@@ -212,16 +210,6 @@ def test_the_private_graph_of_features_finds_its_range() -> None:
         narrow.start(clients)
 
 
-def test_a_client_that_goes_away_is_named_and_the_rest_is_kept(caplog: pytest.LogCaptureFixture) -> None:
-    products = feature_products(client_features(LABELS))
-    products[1] = products[:, 1] = np.nan
-    result = PrivateProducts(products, Cost(), (PartyFailure(1, "v_1", OSError("gone")),), None)
-    whole = private_graph(Graph(similarity="private"), LABELS, result)
-    assert "client 1 went away during the secure scalar product" in caplog.text
-    assert np.isfinite(whole.distance).all()
-    assert whole.distance[0, 1] == whole.distance[1, 2] == whole.distance.max()
-
-
 # --- a graph that grows
 
 
@@ -301,38 +289,6 @@ def test_a_stored_graph_round_trips(tmp_path: Path) -> None:
     assert bare.start(LABELS)["distance"].tolist() == (1 - np.eye(3)).tolist()
     assert FedGS().content_digest is None
     assert bare.content_digest != sampler.content_digest != None  # noqa: E711
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"similarity": np.eye(3)}, "must hold an array `distance`, got similarity"),
-        ({"distance": np.zeros((2, 2))}, r"distance must have shape \(3, 3\), a row a client, got \(2, 2\)"),
-        ({"distance": 1 - np.eye(3), "adjacency": np.ones((3, 3))}, "adjacency must be 0 on the diagonal"),
-        ({"distance": np.triu(np.ones((3, 3)), 1)}, "distance must be symmetric"),
-        ({"distance": np.eye(3) - 1}, "distance must be >= 0"),
-        ({"distance": np.where(np.eye(3) > 0, 0, np.inf)}, "distance must be finite, got inf"),
-        ({"distance": 1 - np.eye(3), "similarity": np.full((3, 3), np.nan)}, "similarity must be finite and symmetric"),
-        ({"distance": np.full((3, 3), "a")}, "is not a readable .npz"),
-    ],
-)
-def test_a_stored_graph_that_does_not_fit_is_refused(arrays: dict[str, object], message: str, tmp_path: Path) -> None:
-    sampler = FedGS(graph=Graph(path=write(tmp_path / "g.npz", **arrays)))
-    with pytest.raises(UserError, match=rf"^method\.graph\.path '.*g\.npz'.*{message}"):
-        sampler.check(LABELS, 1)
-
-
-def test_a_file_that_is_no_graph_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^method\.graph\.path must be a file, got 'nowhere\.npz', which does not exist$"):
-        FedGS(graph=Graph(path="nowhere.npz")).check(LABELS, 1)
-    (tmp_path / "g.npz").write_text("no zip")
-    with pytest.raises(ConfigError, match="is not a readable .npz"):
-        FedGS(graph=Graph(path=str(tmp_path / "g.npz"))).check(LABELS, 1)
-    np.save(tmp_path / "one.npy", np.zeros(3))
-    with pytest.raises(ConfigError, match="is not a readable .npz"):
-        FedGS(graph=Graph(path=str(tmp_path / "one.npy"))).check(LABELS, 1)
-    with pytest.raises(ConfigError, match=r"^--out must end in \.npz, got"):
-        save_graph(tmp_path / "g.csv", Graph().of_clients(LABELS))
 
 
 @pytest.mark.parametrize(

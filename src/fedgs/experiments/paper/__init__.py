@@ -1,5 +1,25 @@
 """The paper's tables and figures, each from one command: `fedgs reproduce NAME`.
 
-`published` holds the paper's figures, `request` what a command line asks for, `store` what is kept of an experiment, `carry_out`
-the way from the one to the other; the other modules declare a group of experiments each. Tables are functions of stored records.
+A module is named after the tables and figures that it makes; `catalogue` finds it by NAME. Each
+declares an `Experiment`: what it runs or computes, and how the stored records are rendered. `frame`
+does the rest, for all experiments alike:
+
+    Options                              the command line                   frame.request
+       | ExperimentRequest.of
+    ExperimentRequest                    data, modes, rows, rounds, seeds   frame.request
+       | Experiment.plan, or             | Experiment.computations
+    PlannedRun                           Computation                        frame.experiment
+       | trained, unless it is stored    | computed, unless it is stored    frame.run
+    StoredRun, in runs/                  a file in computed/                frame.store
+       | read_records                    | read_records
+    LoadedRun                            Computed                           frame.experiment
+       |_________________________________|
+    ExperimentRecords
+       | Experiment.render
+    Rendering                            tables, verdict, figures           frame.experiment
+
+A planned, stored and loaded run share their cell of the table: data, mode and `Row`. The `Manifest`
+(NAME-DATA.json) holds the request and the names of the stored runs and results, so that a rendering
+is a function of the folder alone. `frame.page` renders all manifests of a folder as one page,
+`frame.sentences` makes the verdicts, and `frame.published` holds the paper's figures.
 """

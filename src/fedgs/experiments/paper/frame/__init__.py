@@ -1,1 +1,1 @@
-"""The framework of the paper's experiments: requests, plans, stored records, sentences and the page."""
+"""What all of the paper's experiments share; see `fedgs.experiments.paper` for an overview."""

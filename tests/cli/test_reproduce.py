@@ -10,9 +10,6 @@ from fedgs.cli.common import exit_codes
 from fedgs.cli.reproduce import reproduce
 from fedgs.data import export
 from fedgs.data.federation import Federation
-from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, parse_data
-from fedgs.experiments.paper.frame.run import checked
-from fedgs.experiments.paper.frame.run import reproduce as carry_out
 
 FAST = ["--rounds", "3", "--seeds", "2", "--modes", "LDF", "--workers", "1"]
 FAST += ["--set", "training.proportion=0.4", "--set", "training.local_steps=2"]
@@ -82,35 +79,3 @@ def test_missing_images_are_one_sentence_and_nothing_is_written(tmp_path: Path, 
         done = fedgs(name, "--data", "fashion_mnist", "--data-dir", tmp_path)
         assert done.exit_code == 2 and "train-images-idx3-ubyte.gz" in done.output, done.output
     assert sorted(path.name for path in tmp_path.iterdir()) == before
-
-
-def test_an_interrupted_experiment_goes_on(toy_file: Path, tmp_path: Path) -> None:
-    import contextlib
-    from collections.abc import Callable, Iterator
-
-    from fedgs.experiments.runner import Progress
-
-    overrides = (("training.proportion", 0.4), ("training.local_steps", 2), ("execution.checkpoint_every", 1))
-    options = {"rounds": 6, "seeds": (0,), "methods": ("uniform", "md"), "overrides": overrides}
-    request = checked(ExperimentRequest("table2", parse_data([str(toy_file)]), (Mode("LDF"),), **options))  # type: ignore[arg-type]
-
-    @contextlib.contextmanager
-    def stopped_half_way(runs: int, rounds: int) -> "Iterator[Callable[[Progress], None]]":
-        def on_progress(progress: Progress) -> None:
-            if progress.rounds == progress.total // 2:
-                raise KeyboardInterrupt
-
-        yield on_progress
-
-    with pytest.raises(KeyboardInterrupt):
-        carry_out(request, out=tmp_path / "stopped", workers=1, display=stopped_half_way)
-    left: list[int] = []
-
-    @contextlib.contextmanager
-    def counting(runs: int, rounds: int) -> "Iterator[Callable[[Progress], None]]":
-        yield lambda progress: left.append(progress.total)
-
-    gone_on = carry_out(request, out=tmp_path / "stopped", workers=1, display=counting)
-    unbroken = carry_out(request, out=tmp_path / "unbroken", workers=1)
-    assert 0 < left[0] < 12, "what was done before is not done again"
-    assert gone_on.rendering.tables[""] == unbroken.rendering.tables[""]

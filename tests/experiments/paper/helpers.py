@@ -1,0 +1,36 @@
+"""Requests of the paper's experiments on a small federation, and their files."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from fedgs.experiments.paper.catalogue import find
+from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, parse_data
+from fedgs.experiments.paper.frame.run import Outcome, checked, reproduce
+
+TRAINED = ("table2", "table4", "fig4", "fig5", "tuning")
+FAST = (("training.proportion", 0.4), ("training.local_steps", 2), ("evaluation.every", 2))
+LDF = (Mode("LDF"),)
+
+CarriedOut = tuple[ExperimentRequest, Path, Outcome]  # the request, its folder, the result
+
+
+def request_of(name: str, file: Path | None, **options: Any) -> ExperimentRequest:
+    values: dict[str, Any] = {"seeds": (0, 1), "overrides": FAST, **options}
+    if name == "tuning":
+        values["overrides"] = tuple((key, value) for key, value in FAST if key != "training.local_steps")
+    if name not in TRAINED:
+        values["overrides"] = options.get("overrides", ())
+        values["seeds"] = (0,)
+    if "rounds" in find(name).takes:
+        values.setdefault("rounds", 4)
+    return checked(ExperimentRequest(name, () if file is None else parse_data([str(file)]), **values))
+
+
+def carry_out(request: ExperimentRequest, out: Path) -> Outcome:
+    return reproduce(request, out=out, workers=1, command=f"fedgs reproduce {request.name}")
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
