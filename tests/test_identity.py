@@ -42,6 +42,8 @@ def written(source: str, **names: Any) -> dict[str, Any]:
     return space
 
 
+POINT = "from pydantic.dataclasses import dataclass\n@dataclass\nclass Point:\n x: int\n"
+
 # Functions: each pair of programs does something else, though names, files and lines are the same.
 OTHERS = {
     "code": ("def f(x): return x + 1", "def f(x): return x - 1"),
@@ -56,6 +58,11 @@ OTHERS = {
     "closure of a closure": (
         "def m(w):\n def g(): return w\n return lambda: g()\nf = m(1)",
         "def m(w):\n def g(): return w\n return lambda: g()\nf = m(2)",
+    ),
+    "pydantic dataclass": (f"{POINT}P = Point(1)\ndef f(): return P.x", f"{POINT}P = Point(2)\ndef f(): return P.x"),
+    "cached function": (
+        "import functools\n@functools.lru_cache\ndef g(): return 1\ndef f(): return g()",
+        "import functools\n@functools.lru_cache\ndef g(): return 2\ndef f(): return g()",
     ),
     "global": ("W = 1\ndef f(): return W", "W = 2\ndef f(): return W"),
     "global in an inner function": ("W = 1\ndef f(): return [lambda: W]", "W = 2\ndef f(): return [lambda: W]"),

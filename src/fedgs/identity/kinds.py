@@ -25,6 +25,7 @@ PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellip
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _CACHES = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 _GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
+_CACHED = type(functools.lru_cache(len))
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _METHODS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)
 
@@ -74,7 +75,7 @@ def _wrapper(walk: "Walk", value: Any, where: str) -> bytes | None:
         return joined("cached_property", walk.value(value.func, where))
     if isinstance(value, types.MethodType):
         return joined("bound", walk.value(value.__func__, where), walk.value(value.__self__, where))
-    if isinstance(value, functools._lru_cache_wrapper):
+    if isinstance(value, _CACHED):
         return joined("lru_cache", walk.value(value.__wrapped__, where), walk.value(value.cache_parameters(), where))
     if type(value).__module__.startswith("numba.") and hasattr(value, "py_func"):
         options = getattr(value, "targetoptions", {})

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel
+
 from fedgs.identity.code import Names, code_digest
 from fedgs.identity.hashing import joined
 from fedgs.identity.kinds import is_module
@@ -127,11 +129,11 @@ def class_body(walk: "Walk", cls: type) -> bytes:
     if isinstance(members, Mapping):  # an enumeration
         parts.append(walk.value([(name, one.value) for name, one in members.items()], cls.__name__))
         space = {key: value for key, value in space.items() if key not in members}
-    if hasattr(cls, "__pydantic_validator__"):
-        for name, field in cls.model_fields.items():  # type: ignore[attr-defined]
+    if issubclass(cls, BaseModel):
+        for name, field in cls.model_fields.items():
             given = (None,) if field.is_required() else (field.default, field.default_factory)
             parts.append(joined("field", name, walk.value(given, f"{cls.__name__}.{name}")))
-        for name, private in sorted(cls.__private_attributes__.items()):  # type: ignore[attr-defined]
+        for name, private in sorted(cls.__private_attributes__.items()):
             given = (private.default, private.default_factory)
             parts.append(joined("private", name, walk.value(given, f"{cls.__name__}.{name}")))
     parts.append(_namespace(walk, space, cls.__name__))
@@ -195,7 +197,7 @@ def instance_body(walk: "Walk", value: Any, where: str) -> bytes:
         given = None
     if isinstance(given, str):
         return joined("object", *parts, joined("given", given))
-    if hasattr(cls, "__pydantic_validator__"):
+    if isinstance(value, BaseModel):
         fields = {name: vars(value).get(name) for name in cls.model_fields}
         more = (getattr(value, f"__pydantic_{kind}__", None) or {} for kind in ("extra", "private"))
         return joined("object", *parts, *(walk.value(held, where) for held in (fields, *more)))
