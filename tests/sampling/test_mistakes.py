@@ -62,7 +62,7 @@ def test_the_name_of_a_preset_cannot_be_taken() -> None:
 
 def no_rng(view: Any) -> Any: ...
 def nothing() -> Any: ...
-def three(view: Any, rng: Any, power: float = 1.0) -> Any: ...
+def three(view: Any, rng: Any, power: float) -> Any: ...
 def only_keywords(*, view: Any, rng: Any) -> Any: ...
 def untyped(view: Any, rng: Any, *, power=1.0) -> Any: ...  # type: ignore[no-untyped-def]
 def two_untyped(view: Any, rng: Any, *, power=1.0, skip) -> Any: ...  # type: ignore[no-untyped-def]
@@ -281,3 +281,15 @@ def test_a_memory_that_cannot_be_saved_fails_the_run(
 def test_numbers_and_lists_in_a_memory_become_arrays(toy_federation: Federation) -> None:
     run, _ = one_run(toy_federation, keeping({"mean": 0.5}, {"mean": 1, "last": [1, 2], "by": "a"})).runs
     assert run.failure is None
+
+
+def test_a_default_behind_view_and_rng_is_bound_and_no_setting() -> None:
+    def select(view: Any, rng: Any, most: int = 2) -> Selection:
+        return Selection(view.available[:most])
+
+    fedgs.sampler("bound")(select)
+    clients = Clients(tuple("abc"), np.ones(3, dtype=np.int64))
+    view = View(0, clients, np.arange(3), np.zeros(3, dtype=np.int64), cohort_limit=3)
+    assert build("method", "bound").select(view, np.random.default_rng(0)).clients.tolist() == [0, 1]
+    with pytest.raises(ConfigError, match=r"most"):
+        build("method", {"name": "bound", "most": 1})

@@ -69,8 +69,9 @@ def _check_kind(name: str, function: Any) -> None:
 
 
 def _check_positional(name: str, parameters: list[inspect.Parameter]) -> None:
-    """It is called with (view, rng), by position."""
-    positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+    """It is called with (view, rng), by position; further parameters keep their defaults, as in `def choose(view, rng, k=k)`."""
+    every = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+    positional = every[:2] + [parameter for parameter in every[2:] if parameter.default is inspect.Parameter.empty]
     starred = any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters)
     if len(positional) == 2 or (starred and len(positional) < 2):
         return
