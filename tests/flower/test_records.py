@@ -40,7 +40,7 @@ def refused(chosen: SampledStrategy, world: Any, match: str) -> Any:
 def test_a_second_start_does_not_replace_the_records_of_the_first(world: Any, tmp_path: Path) -> None:
     strategy(tmp_path).start(world(SITES), world.model(), num_rounds=9)
     before = content(tmp_path)
-    why = r"records must be a new or empty folder, got .*, which holds 9 round\(s\) of another deployment; choose another"
+    why = r"records must be a new or empty folder, got .*, which holds 9 rounds of another deployment; choose another"
     assert refused(strategy(tmp_path), world, why) == []
     assert content(tmp_path) == before
     assert issubclass(OutputError, UserError)
@@ -56,7 +56,7 @@ def test_records_and_state_continue_together_only(world: Any, tmp_path: Path) ->
         chosen.load_state(state)
         return chosen
 
-    refused(continued(second), world, r"which holds 5 round\(s\) of another deployment")
+    refused(continued(second), world, r"which holds 5 rounds of another deployment")
     refused(
         continued(tmp_path / "new"), world, r"records must be the folder with the records of the 3 rounds before the state .* 0"
     )
@@ -169,7 +169,7 @@ def test_replaced_records_are_announced(world: Any, tmp_path: Path, caplog: Any)
     again = strategy(tmp_path / "records")
     again.load_state(tmp_path / "kept.npz")
     again.start(world(SITES), world.model(), num_rounds=1)
-    assert "3 record(s) from round 2 on are replaced in" in caplog.text
+    assert "rounds from 2 on are repeated: 3 records replaced in" in caplog.text
 
 
 # --- what tells two deployments apart ------------------------------------------------------------------------------------------

@@ -315,7 +315,7 @@ def test_fewer_than_sufficient_replies_give_the_round_up(world: Any, tmp_path: P
     grid.faults = {101: "silent", 102: "silent"}
     result = chosen.start(grid, world.model(4.0, 5.0), num_rounds=1)
     assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
-    assert events(tmp_path)[-1]["detail"] == "2 good replies are needed, 1 came; missing: ['site-1', 'site-2']"
+    assert events(tmp_path)[-1]["detail"] == "good replies: 1 came, 2 needed; missing: ['site-1', 'site-2']"
     assert chosen.counts["site-1"] == 1
 
 
@@ -326,7 +326,7 @@ def test_a_deployment_without_usable_replies_ends_with_an_error(world: Any, tmp_
     chosen = strategy(**settings)
     chosen._connected(grid)
     grid.script = lambda: grid.faults.update(dict.fromkeys(grid.keys, fault) if chosen.round >= 2 else {}) or list(grid.keys)
-    why = r"the last 3 rounds were given up \(max_idle_rounds = 3\), the last of them: 1 good replies are needed, 0 came"
+    why = r"the last 3 rounds were given up \(max_idle_rounds = 3\), the last of them: good replies: 0 came, 1 needed"
     with pytest.raises(RunError, match=why):
         chosen.start(grid, world.model(), num_rounds=50)
     assert [record.round for record in RunFolder(tmp_path / "records").records()] == [0, 1, 2, 3, 4]

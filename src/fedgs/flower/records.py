@@ -17,6 +17,7 @@ from typing import Any
 from fedgs.arrays import AnyArray
 from fedgs.clients import Clients
 from fedgs.errors import OutputError, own_traceback
+from fedgs.plurals import counted
 from fedgs.records import Record, RunFolder
 from fedgs.registry import table
 from fedgs.sampling.base import Sampler
@@ -105,9 +106,10 @@ class DeploymentRecords:
                 f"records must be a new or empty folder, got {path}, which holds a simulated run; choose another folder"
             )
         if owner != run_id:
+            written = counted(self._rounds_written(), "round")
             raise OutputError(
-                f"records must be a new or empty folder, got {path}, which holds {self._rounds_written()} round(s) of another "
-                "deployment; choose another folder, or continue that deployment with load_state(...)"
+                f"records must be a new or empty folder, got {path}, which holds {written} of another deployment; choose "
+                "another folder, or continue that deployment with load_state(...)"
             )
 
     def _rounds_written(self) -> int:
@@ -139,7 +141,9 @@ class DeploymentRecords:
         self._folder.path.mkdir(parents=True, exist_ok=True)
         again = self._rounds_written() - round
         if again > 0:
-            _logger.warning("%d record(s) from round %d on are replaced in %s: they are redone", again, round, self._folder.path)
+            _logger.warning(
+                "rounds from %d on are repeated: %s replaced in %s", round, counted(again, "record"), self._folder.path
+            )
         self._folder.write_config(self._config)
         self._folder.write_failure(None)
         for name, size in sizes.items():

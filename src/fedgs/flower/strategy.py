@@ -172,7 +172,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
                 raise
             if self._idle:
                 useful = self.round - self._idle
-                _logger.warning("the last %d round(s) were given up; the model is that of round %d", self._idle, useful)
+                _logger.warning("rounds given up at the end: %d; the model is that of round %d", self._idle, useful)
         if not result.arrays:
             result.arrays = initial_arrays
         self._records.add(Record(round=self.round, **self._metrics.get(self.round, {})), None, self._journal.taken())
@@ -241,7 +241,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         chosen = now.selection is not None and len(now.selection.clients) > 0
         if chosen and len(good) < needed:
             silent = self._names(row for row in now.messages if row not in good)
-            self._give_up(f"{needed} good replies are needed, {len(good)} came; missing: {silent}", clients=silent)
+            self._give_up(f"good replies: {len(good)} came, {needed} needed; missing: {silent}", clients=silent)
         elif chosen:
             arrays, metrics, weights = self._average(good)
         if chosen:

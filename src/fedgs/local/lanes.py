@@ -52,7 +52,7 @@ def _plain_total(lanes: Any) -> Any:
 def _intrinsics() -> tuple[Any, ...]:
     """The five functions above for compiled kernels."""
     from llvmlite import ir  # type: ignore[import-untyped]
-    from numba.core import types
+    from numba import types
     from numba.extending import intrinsic, models, register_model
 
     class Lanes(types.Type):
