@@ -7,11 +7,13 @@ one on the page.
 import json
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 
 import fedgs
 from fedgs.data import ByColumn, Labelled, Normalization, share_out
+from fedgs.sampling import FedGS
 
 CASES: dict[str, Callable[[Path], object]] = {}
 X, Y, OWNER = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1]), np.array(["a", "b", "a", "b"])
@@ -220,6 +222,46 @@ def _leaf_two_files(folder: Path) -> object:
         content = {"users": ["anna"], "num_samples": [1], "user_data": {"anna": user}}
         (folder / part / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     return fedgs.Leaf(path=str(folder)).load()
+
+
+# --- sizes ---------------------------------------------------------------------------------------------------------------------
+
+
+def sizes(name: str, **training: object) -> None:
+    """Register a case of `compare` with a cohort that does not suit four clients."""
+
+    def run(folder: Path) -> object:
+        federation = fedgs.Federation.from_arrays(X, Y, client=["a", "b", "c", "d"], test=(X, Y))
+        return fedgs.compare(federation, methods=["uniform"], model="logistic", training={"rounds": 1, **training})
+
+    case(name)(run)
+
+
+sizes("cohort-above-clients", cohort_limit=5)
+sizes("cohort-zero", cohort_limit=0)
+sizes("cohort-twice", cohort_limit=3, proportion=0.5)
+
+
+@case("graph-memory")
+def _graph_memory(folder: Path) -> object:
+    count = 100_000
+    clients = fedgs.Clients(tuple(range(count)), np.ones(count, dtype=np.int64), label_counts=np.ones((count, 1), dtype=np.int64))
+    with patch("fedgs.sampling.fedgs.memory_limit", return_value=64 * 10**9):
+        return FedGS().check(clients, cohort_limit=10)
+
+
+@case("batch-of-one")
+def _batch_of_one(folder: Path) -> object:
+    owner = np.repeat(np.arange(3), [4, 4, 3])
+    federation = fedgs.Federation.from_arrays(np.ones((11, 2)), owner % 2, client=owner, test=(np.ones((2, 2)), [0, 1]))
+    return fedgs.compare(federation, methods=["uniform"], model=normalised, training={"rounds": 1, "batch_size": 2})
+
+
+def normalised() -> object:
+    """A module with batch norm."""
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
 
 
 # --- availability --------------------------------------------------------------------------------------------------------------
