@@ -15,6 +15,7 @@ import fedgs
 from fedgs.availability import Attendance, LessDataFirst
 from fedgs.data import Federation
 from fedgs.data.federation import Normalization
+from fedgs.driver import LiveRun, drive
 from fedgs.errors import ClientError, ConfigError
 from fedgs.experiments.compare import compare
 from fedgs.features import Responses, UpdateSketch, check_wish, feature_fold, feature_request, noise_batch
@@ -26,7 +27,7 @@ from fedgs.local.parameters import FlatModule, initial_parameters
 from fedgs.models import LogisticRegression, as_model
 from fedgs.requests import Engine, Failure, Train, Work
 from fedgs.sampling import FedGS, Wish
-from fedgs.simulation import LiveRun, Plan, drive
+from fedgs.simulation import Plan
 
 
 def deep() -> torch.nn.Module:

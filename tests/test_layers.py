@@ -13,7 +13,7 @@ LAYERS = [
     ["graph", "solver", "secure", "availability"],
     ["data", "models"],
     ["metrics", "weights", "aggregation", "local", "sampling", "features"],
-    ["checkpoint", "simulation"],
+    ["checkpoint", "simulation", "driver"],
     ["report", "experiments", "flower"],
     ["cli"],
 ]

@@ -12,13 +12,14 @@ import torch
 from fedgs.arrays import IntArray
 from fedgs.availability import Attendance, Ideal
 from fedgs.data import Federation
+from fedgs.driver import LiveRun, drive
 from fedgs.experiments.compare import compare
 from fedgs.local import LoopEngine
 from fedgs.local.parameters import initial_parameters
 from fedgs.models import LogisticRegression
 from fedgs.requests import Train, Work
 from fedgs.sampling import Uniform
-from fedgs.simulation import LiveRun, Plan, drive
+from fedgs.simulation import Plan
 
 
 class Keep:

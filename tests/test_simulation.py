@@ -1,94 +1,27 @@
-"""The round as a transaction, the driver of many runs, and what a failure does."""
+"""The round as a transaction: what it asks for, and what it gives."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tests.driving import Kept, Memorising, driven, make_plan
 
-from fedgs.availability import Attendance, Availability, Ideal, LessDataFirst, LogNormal
-from fedgs.checkpoint import State, equal_states
-from fedgs.clients import Clients, Memory, Outcome, Selection, View
+from fedgs.availability import Availability, Ideal
+from fedgs.checkpoint import State
+from fedgs.clients import Clients, Selection, View
 from fedgs.data import Federation
-from fedgs.errors import ConfigError, SelectionError, UpdateError
+from fedgs.driver import drive
+from fedgs.errors import ConfigError, SelectionError
 from fedgs.local import LoopEngine, StackedEngine
 from fedgs.models import LogisticRegression, as_model
 from fedgs.records import Record
-from fedgs.requests import Evaluate, Failure, Losses, Request, Train, Work
+from fedgs.requests import Evaluate, Failure, Losses, Train, Work
 from fedgs.sampling import MD, FedGS, PowerOfChoice, Sampler, Uniform
-from fedgs.simulation import Failed, LiveRun, Plan, drive, final_record, initial_state, run_round
-
-
-def make_plan(federation: Federation, sampler: Sampler | None = None, **settings: Any) -> Plan:
-    work = settings.pop("work", None) or Work(federation, settings.pop("model", LogisticRegression()), 0.0, 2, 4)
-    values: dict[str, Any] = {
-        "rounds": 6,
-        "cohort_limit": 2,
-        "learning_rate": 0.1,
-        "decay": 0.998,
-        "evaluate_every": 2,
-        "seed": 0,
-    }
-    availability = settings.pop("availability", LessDataFirst(beta=0.7, seed=1))
-    attendance = Attendance(availability, federation.clients)
-    return Plan(federation=federation, attendance=attendance, sampler=sampler or Uniform(), work=work, **{**values, **settings})
-
-
-class Kept:
-    """A run whose records and end are kept."""
-
-    def __init__(self, plan: Plan, state: State | None = None) -> None:
-        self.records: list[Record] = []
-        self.seconds: list[dict[str, float]] = []
-        self.failed: Failed | None = None
-        self.final: State | None = None
-        self.live = LiveRun(plan, state, self._on_round, self._on_end, self._on_failure)
-
-    def _on_round(self, state: State, record: Record, seconds: dict[str, float]) -> None:
-        self.records.append(record)
-        self.seconds.append(dict(seconds))
-
-    def _on_end(self, state: State, record: Record, seconds: dict[str, float]) -> None:
-        self.records.append(record)
-        self.final = state
-
-    def _on_failure(self, failed: Failed) -> None:
-        self.failed = failed
-
-
-def driven(*plans: Plan) -> list[Kept]:
-    kept = [Kept(plan) for plan in plans]
-    drive([one.live for one in kept], LoopEngine())
-    return kept
-
-
-class Refusing(Sampler):
-    """Fails when its round comes."""
-
-    at: int = 3
-
-    def select(self, view: View, rng: np.random.Generator) -> Selection:
-        if view.round == self.at:
-            raise ZeroDivisionError("my sampler is broken")
-        return Selection(view.available[:1])
-
-
-class Memorising(Sampler):
-    """Remembers how often it was asked."""
-
-    def start(self, clients: Clients) -> Memory:
-        return {"asked": np.zeros(1, dtype=np.int64)}
-
-    def observe(self, memory: Memory, view: View, outcome: Outcome) -> Memory:
-        assert outcome.weights.sum() == pytest.approx(1)
-        return {"asked": memory["asked"] + 1}
-
-    def select(self, view: View, rng: np.random.Generator) -> Selection:
-        assert view.memory["asked"][0] == view.round
-        return Selection(view.available[:1])
+from fedgs.simulation import final_record, initial_state, run_round
 
 
 def test_records_hold_the_clients_own_keys_and_only_planned_rounds_are_evaluated(toy_federation: Federation) -> None:
@@ -126,29 +59,6 @@ def test_counts_are_the_rounds_in_which_a_client_was_selected(toy_federation: Fe
         for name in record.cohort:
             expected[toy_federation.clients.names.index(name)] += 1
     assert run.final is not None and run.final.counts.tolist() == expected.tolist()
-
-
-@pytest.mark.parametrize("sampler", [Uniform(), MD(), PowerOfChoice(), FedGS(), FedGS(alpha=0.0), Memorising()])
-def test_alone_and_in_a_batch_a_run_is_the_same_to_the_last_bit(toy_federation: Federation, sampler: Sampler) -> None:
-    plan = make_plan(toy_federation, sampler)
-    (alone,) = driven(plan)
-    others = [make_plan(toy_federation, Uniform(), seed=9), make_plan(toy_federation, PowerOfChoice(), seed=8)]
-    _, together, _ = driven(others[0], make_plan(toy_federation, sampler), others[1])
-    assert alone.records == together.records
-    assert alone.final is not None and together.final is not None and equal_states(alone.final, together.final)
-
-
-def test_a_run_can_be_continued_from_any_state(toy_federation: Federation) -> None:
-    plan = make_plan(toy_federation, FedGS())
-    states: list[State] = []
-    whole = Kept(plan)
-    keep = whole.live.on_round
-    whole.live.on_round = lambda state, record, seconds: (states.append(state), keep(state, record, seconds))[-1]
-    drive([whole.live], LoopEngine())
-    for state in states:
-        rest = Kept(plan, state)
-        drive([rest.live], LoopEngine())
-        assert rest.records == whole.records[state.round :]
 
 
 def test_availability_and_first_model_are_the_same_for_every_method(toy_federation: Federation) -> None:
@@ -220,60 +130,6 @@ def test_figures_of_any_number_type_can_be_stored(toy_federation: Federation) ->
     (run,) = driven(make_plan(toy_federation, Scored(), availability=Ideal()))
     record = Record.from_json(run.records[0].to_json())
     assert (record.selection_objective, record.selection_upper_bound) == (0.5, 2.0)
-
-
-def test_a_failing_sampler_ends_its_own_run_and_no_other(toy_federation: Federation) -> None:
-    bad, good = driven(make_plan(toy_federation, Refusing()), make_plan(toy_federation))
-    assert bad.failed is not None and (bad.failed.round, bad.failed.client) == (3, None)
-    assert isinstance(bad.failed.exception, ZeroDivisionError)
-    assert [record.round for record in bad.records] == [0, 1, 2]
-    assert good.failed is None and len(good.records) == 7
-
-
-def test_a_failing_model_names_round_and_client(toy_federation: Federation) -> None:
-    class Breaking(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = torch.nn.Linear(6, 3)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            if self.training and any(torch.equal(row, poison) for row in x):
-                raise ValueError("my model is broken")
-            return self.linear(x)
-
-    poisoned = 4
-    poison = torch.from_numpy(toy_federation.train.x[toy_federation.train.rows(poisoned)][0])
-    plan = make_plan(toy_federation, Uniform(), model=as_model(Breaking), rounds=40, availability=Ideal())
-    bad, good = driven(plan, make_plan(toy_federation))
-    assert bad.failed is not None and bad.failed.client == poisoned
-    assert isinstance(bad.failed.exception.__cause__, ValueError)
-    assert len(bad.records) == bad.failed.round
-    assert good.failed is None
-
-
-def test_a_diverging_client_is_named(toy_federation: Federation) -> None:
-    (run,) = driven(make_plan(toy_federation, learning_rate=1e38, rounds=10))
-    assert run.failed is not None and run.failed.client is not None
-    assert all(np.isfinite(record.weights).all() for record in run.records if record.weights is not None)
-
-
-class NanMean:
-    """An engine whose average of round 1 is not finite."""
-
-    name = "nan"
-
-    def answer(self, requests: Sequence[Request]) -> Iterator[tuple[int, Any]]:
-        for position, reply in LoopEngine().answer(requests):
-            request = requests[position]
-            broken = isinstance(request, Train) and request.key[1] == 1
-            yield position, (torch.full_like(reply[0], torch.nan),) if broken else reply
-
-
-def test_a_model_that_is_not_finite_never_becomes_the_state(toy_federation: Federation) -> None:
-    run = Kept(make_plan(toy_federation))
-    drive([run.live], NanMean())
-    assert run.failed is not None and isinstance(run.failed.exception, UpdateError) and run.failed.round == 1
-    assert len(run.records) == 1 and torch.isfinite(run.live.state.parameters).all()
 
 
 @pytest.mark.parametrize(
@@ -361,23 +217,6 @@ def test_validation_losses_without_a_validation_part_are_refused(toy_federation:
     (run,) = driven(make_plan(bare, PowerOfChoice()))
     assert all(record.valid_loss is None for record in run.records)
     assert run.records[0].test_loss is not None
-
-
-def test_two_modes_in_one_process_do_not_touch_each_other(toy_federation: Federation) -> None:
-    modes = [LogNormal(beta=0.5, seed=3), LessDataFirst(beta=0.7, seed=3)]
-    alone = [driven(make_plan(toy_federation, availability=mode))[0] for mode in modes]
-    together = driven(*(make_plan(toy_federation, availability=mode) for mode in modes))
-    assert [run.records for run in alone] == [run.records for run in together]
-
-
-def test_extending_replaces_the_last_record(toy_federation: Federation) -> None:
-    short = make_plan(toy_federation, rounds=3)
-    (first,) = driven(short)
-    assert first.final is not None
-    longer = Kept(make_plan(toy_federation, rounds=6), first.final)
-    drive([longer.live], LoopEngine())
-    (whole,) = driven(make_plan(toy_federation, rounds=6))
-    assert first.records[:-1] + longer.records == whole.records
 
 
 def test_final_record_of_a_plan_without_a_round_left(toy_federation: Federation) -> None:

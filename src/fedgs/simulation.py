@@ -1,12 +1,13 @@
-"""The loop: one round of federated learning as a generator that asks, and a driver that has many runs answered at once.
+"""One round of federated learning, as a generator that yields requests.
 
-`run_round` is Algorithm 1 of the paper. It yields requests (`fedgs.requests`) and receives the replies, so it knows nothing of
-engines, devices or processes. A round is a transaction: state in, (state, record) out; if it fails, the old state stands.
+`run_round` is Algorithm 1 of the paper. It yields requests (`fedgs.requests`) and receives the
+replies, so it does not depend on engines, devices or processes; `fedgs.driver` answers the requests
+of many runs together. A round is a transaction: it takes a state and returns (state, record). If it
+fails, the run keeps the state from before the round.
 """
 
-import time
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 
 from fedgs import rng
-from fedgs.aggregation import WeightedMean, is_finite
+from fedgs.aggregation import WeightedMean
 from fedgs.arrays import FloatArray, IntArray, frozen
 from fedgs.availability import Attendance, Present
 from fedgs.checkpoint import State
@@ -29,17 +30,19 @@ from fedgs.clients import (
     checked_selection,
 )
 from fedgs.data.federation import Federation
-from fedgs.errors import ConfigError, UpdateError
+from fedgs.errors import ConfigError
 from fedgs.features import check_wish, feature_fold, feature_request
 from fedgs.local.parameters import initial_parameters
 from fedgs.records import Record
-from fedgs.requests import Engine, Evaluate, Failure, Fold, Losses, Metrics, Request, Train, Work
+from fedgs.requests import Evaluate, Fold, Losses, Metrics, Request, Train, Work
 from fedgs.sampling.base import AsksLosses, LearnsFromModels, Remembers, Sampler, SharesMemory, Wish
 from fedgs.weights import aggregation_weights
 
-__all__ = ["Failed", "LiveRun", "Plan", "drive", "final_record", "initial_state", "memory_key", "run_round", "start_run"]
+__all__ = ["Plan", "Requesting", "Shared", "final_record", "initial_state", "memory_key", "run_round", "start_run"]
 
-Asking = Generator[Request, Any, Any]
+# A round, or the start of a run: it yields requests and receives their replies.
+Requesting = Generator[Request, Any, Any]
+# A memory that other runs may have made already, from its key and the function that makes it.
 Shared = Callable[[str, Callable[[], Memory]], Memory]
 
 
@@ -266,129 +269,3 @@ def _losses(metrics: tuple[Metrics, Metrics | None] | None) -> dict[str, Any]:
         "test_accuracy": test.accuracy,
         "valid_loss": None if valid is None else valid.loss,
     }
-
-
-@dataclass(frozen=True)
-class Failed:
-    """Why a run ended early: the round, the client to blame (index) if there is one, and the exception."""
-
-    round: int
-    client: int | None
-    exception: Exception
-
-
-@dataclass(eq=False)
-class LiveRun:
-    """A run in a driver's hands.
-
-    Attributes:
-        plan, state: what runs, and where it stands; None: at the beginning, the memory still to be made.
-        on_start: called with the state before round 0, where the run begins with None.
-        shared: where the memory before round 0 comes from if other runs begin with the same one, see `start_run`.
-        on_round: called with (state after the round, record, seconds by phase).
-        on_end: called once, with (final state, record T, seconds) or a `Failed`.
-    """
-
-    plan: Plan
-    state: State | None
-    on_round: Callable[[State, Record, dict[str, float]], None]
-    on_end: Callable[[State, Record, dict[str, float]], None]
-    on_failure: Callable[[Failed], None]
-    on_start: Callable[[State], None] | None = None
-    shared: Shared | None = None
-    asking: Asking | None = None
-    request: Request | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is asked any more."""
-        return self.request is None
-
-
-def drive(runs: Sequence[LiveRun], engine: Engine) -> None:
-    """Bring all runs to their end, each engine call holding the requests of every run that waits for the same kind.
-
-    A run that fails is reported and left; the others go on. Evaluations and losses are answered before any training, so that
-    the training requests of all runs meet in one call.
-    """
-    for run in runs:
-        _begin(run)
-        _step(run, None)
-    while live := [run for run in runs if not run.finished]:
-        waiting = [run for run in live if not isinstance(run.request, Train)] or live
-        started = time.perf_counter()
-        requests = [run.request for run in waiting if run.request is not None]
-        replies = list(engine.answer(requests))
-        share = (time.perf_counter() - started) / len(waiting)
-        for position, reply in replies:
-            run = waiting[position]
-            phase = "train" if isinstance(run.request, Train) else "evaluate"
-            run.seconds[phase] = run.seconds.get(phase, 0.0) + share
-            _step(run, reply)
-
-
-def _begin(run: LiveRun) -> None:
-    if run.state is None:
-        run.asking = start_run(run.plan, run.shared)
-    elif run.state.round >= run.plan.rounds:
-        run.asking = final_record(run.plan, run.state)
-    else:
-        run.asking = run_round(run.plan, run.state)
-    run.seconds = {}
-
-
-def _step(run: LiveRun, reply: Any) -> None:
-    """Hand a reply to the run and take its next request, over the ends of rounds."""
-    blamed = reply.client if isinstance(reply, Failure) else None
-    while True:
-        trained = isinstance(run.request, Train)
-        started = time.perf_counter()
-        run.request = None
-        try:
-            assert run.asking is not None
-            if isinstance(reply, Failure):
-                run.request = run.asking.throw(reply.exception)
-            else:
-                run.request = run.asking.send(reply)
-        except StopIteration as stop:
-            _add_seconds(run, "aggregate" if trained else "select", started)
-            if not _finish_round(run, stop.value):
-                return
-            reply = blamed = None
-            continue
-        except Exception as exception:
-            run.on_failure(Failed(_round(run), blamed, exception))
-            return
-        _add_seconds(run, "select", started)
-        return
-
-
-def _finish_round(run: LiveRun, result: Any) -> bool:
-    """Report what a round, or the start, gave; whether another one begins."""
-    if isinstance(result, State):
-        if run.on_start is not None:
-            run.on_start(result)
-        run.state = result
-        _begin(run)
-        return True
-    if isinstance(result, Record):
-        assert run.state is not None
-        run.on_end(run.state, result, run.seconds)
-        return False
-    state, record = result
-    if not is_finite(state.parameters):
-        run.on_failure(Failed(_round(run), None, UpdateError("the average of the updates is not finite")))
-        return False
-    run.on_round(state, record, run.seconds)
-    run.state = state
-    _begin(run)
-    return True
-
-
-def _round(run: LiveRun) -> int:
-    return 0 if run.state is None else run.state.round
-
-
-def _add_seconds(run: LiveRun, phase: str, started: float) -> None:
-    run.seconds[phase] = run.seconds.get(phase, 0.0) + time.perf_counter() - started

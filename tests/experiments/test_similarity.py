@@ -8,6 +8,7 @@ import pytest
 import fedgs
 from fedgs.availability import Attendance
 from fedgs.data import Federation
+from fedgs.driver import LiveRun, drive
 from fedgs.errors import ConfigError, RunError
 from fedgs.experiments.similarity import edge_rows, made_graph, model_features
 from fedgs.graph import Graph
@@ -15,7 +16,7 @@ from fedgs.local import LoopEngine
 from fedgs.models import LogisticRegression
 from fedgs.requests import Work
 from fedgs.sampling import FedGS, Wish
-from fedgs.simulation import LiveRun, Plan, drive
+from fedgs.simulation import Plan
 
 
 def test_relabelled_clients_have_the_same_rows() -> None:

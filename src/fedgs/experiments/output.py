@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 from fedgs.checkpoint import State, save_checkpoint
 from fedgs.clients import Clients, Memory
+from fedgs.driver import Failed
 from fedgs.errors import OutputError, own_traceback
 from fedgs.experiments.locks import only_writer
 from fedgs.records import Record, RunFolder, save_arrays, write_atomically
-from fedgs.simulation import Failed
 
 __all__ = ["FolderSink", "MemorySink", "Sink", "claim"]
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from fedgs.checkpoint import State, load_checkpoint, stored_round
 from fedgs.clients import Clients, Memory
+from fedgs.driver import Failed, LiveRun, drive
 from fedgs.errors import ConfigError, OutputError
 from fedgs.experiments.earlier import beside_earlier
 from fedgs.experiments.memories import StartMemories
@@ -21,7 +22,7 @@ from fedgs.plurals import counted
 from fedgs.records import Record, RunFolder, first_rounds
 from fedgs.requests import Engine
 from fedgs.sampling.base import Remembers
-from fedgs.simulation import Failed, LiveRun, Plan, drive, initial_state, memory_key
+from fedgs.simulation import Plan, initial_state, memory_key
 
 __all__ = ["Finished", "Progress", "is_finished", "run_all", "run_here"]
 

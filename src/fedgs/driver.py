@@ -1,0 +1,170 @@
+"""The driver: it answers the requests of many runs together, until each run has ended."""
+
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from fedgs.aggregation import is_finite
+from fedgs.checkpoint import State
+from fedgs.errors import UpdateError
+from fedgs.records import Record
+from fedgs.requests import Engine, Failure, Request, Train
+from fedgs.simulation import Plan, Requesting, Shared, final_record, run_round, start_run
+
+__all__ = ["Failed", "LiveRun", "drive", "steps"]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why a run ended early.
+
+    Attributes:
+        round: the round that failed.
+        client: index of the client whose work failed, or None.
+        exception: what was raised.
+    """
+
+    round: int
+    client: int | None
+    exception: Exception
+
+
+@dataclass(eq=False)
+class LiveRun:
+    """A run that is being driven.
+
+    Attributes:
+        plan: the run.
+        state: the state after the last round; None: the run begins, and its memory is still to be
+            made.
+        on_round: called with (state after the round, record, seconds by phase).
+        on_end: called once, with (final state, record T, seconds).
+        on_failure: called once instead of `on_end`, where the run fails.
+        on_start: called with the state before round 0, where the run begins with None.
+        shared: where the memory before round 0 comes from if other runs begin with the same one, see
+            `fedgs.simulation.start_run`.
+        requesting: the current round, or the start.
+        request: the request that waits for a reply; None: the run has ended.
+        seconds: of the current round, by phase.
+    """
+
+    plan: Plan
+    state: State | None
+    on_round: Callable[[State, Record, dict[str, float]], None]
+    on_end: Callable[[State, Record, dict[str, float]], None]
+    on_failure: Callable[[Failed], None]
+    on_start: Callable[[State], None] | None = None
+    shared: Shared | None = None
+    requesting: Requesting | None = None
+    request: Request | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def round(self) -> int:
+        """The round to come."""
+        return 0 if self.state is None else self.state.round
+
+    @property
+    def finished(self) -> bool:
+        """Whether no request is left."""
+        return self.request is None
+
+
+def drive(runs: Sequence[LiveRun], engine: Engine) -> None:
+    """Drive all runs to their end, see `steps`."""
+    for _ in steps(runs, engine):
+        pass
+
+
+def steps(runs: Sequence[LiveRun], engine: Engine) -> Iterator[LiveRun]:
+    """Drive all runs to their end; yields a run after each of its rounds, and when it has failed.
+
+    Each call of the engine holds the requests of every run that waits for the same kind. Evaluations
+    and losses are answered before any training, so that the training requests of all runs meet in
+    one call. A run that fails is reported by `on_failure`, and the others continue.
+
+    Args:
+        runs: none of them was driven before.
+        engine: answers the requests.
+    """
+    for run in runs:
+        _begin(run)
+        yield from _step(run, None)
+    while live := [run for run in runs if not run.finished]:
+        waiting = [run for run in live if not isinstance(run.request, Train)] or live
+        started = time.perf_counter()
+        requests = [run.request for run in waiting if run.request is not None]
+        replies = list(engine.answer(requests))
+        share = (time.perf_counter() - started) / len(waiting)
+        for position, reply in replies:
+            run = waiting[position]
+            phase = "train" if isinstance(run.request, Train) else "evaluate"
+            run.seconds[phase] = run.seconds.get(phase, 0.0) + share
+            yield from _step(run, reply)
+
+
+def _begin(run: LiveRun) -> None:
+    """Begin what follows from the run's state: the start, a round or record T."""
+    if run.state is None:
+        run.requesting = start_run(run.plan, run.shared)
+    elif run.state.round >= run.plan.rounds:
+        run.requesting = final_record(run.plan, run.state)
+    else:
+        run.requesting = run_round(run.plan, run.state)
+    run.seconds = {}
+
+
+def _step(run: LiveRun, reply: object) -> Iterator[LiveRun]:
+    """Give a reply to the run and take its next request; yields the run after each round that ends."""
+    blamed = reply.client if isinstance(reply, Failure) else None
+    while True:
+        trained = isinstance(run.request, Train)
+        started = time.perf_counter()
+        run.request = None
+        try:
+            assert run.requesting is not None
+            if isinstance(reply, Failure):
+                run.request = run.requesting.throw(reply.exception)
+            else:
+                run.request = run.requesting.send(reply)
+        except StopIteration as stop:
+            _add_seconds(run, "aggregate" if trained else "select", started)
+            if not (yield from _finish(run, stop.value)):
+                return
+            reply = blamed = None
+            continue
+        except Exception as exception:
+            run.on_failure(Failed(run.round, blamed, exception))
+            yield run
+            return
+        _add_seconds(run, "select", started)
+        return
+
+
+def _finish(run: LiveRun, result: State | Record | tuple[State, Record]) -> Generator[LiveRun, None, bool]:
+    """Report the result of a start, a round or record T; returns whether the run continues."""
+    if isinstance(result, Record):
+        assert run.state is not None
+        run.on_end(run.state, result, run.seconds)
+        return False
+    if isinstance(result, State):
+        if run.on_start is not None:
+            run.on_start(result)
+        run.state = result
+        _begin(run)
+        return True
+    state, record = result
+    if not is_finite(state.parameters):
+        error = UpdateError("the average of the updates is not finite")
+        run.on_failure(Failed(run.round, None, error))
+        yield run
+        return False
+    run.on_round(state, record, run.seconds)
+    run.state = state
+    _begin(run)
+    yield run
+    return True
+
+
+def _add_seconds(run: LiveRun, phase: str, started: float) -> None:
+    run.seconds[phase] = run.seconds.get(phase, 0.0) + time.perf_counter() - started

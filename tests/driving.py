@@ -1,0 +1,76 @@
+"""Plans on small federations, and runs whose records are kept."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedgs.availability import Attendance, LessDataFirst
+from fedgs.checkpoint import State
+from fedgs.clients import Clients, Memory, Outcome, Selection, View
+from fedgs.data import Federation
+from fedgs.driver import Failed, LiveRun, drive
+from fedgs.local import LoopEngine
+from fedgs.models import LogisticRegression
+from fedgs.records import Record
+from fedgs.requests import Work
+from fedgs.sampling import Sampler, Uniform
+from fedgs.simulation import Plan
+
+
+def make_plan(federation: Federation, sampler: Sampler | None = None, **settings: Any) -> Plan:
+    work = settings.pop("work", None) or Work(federation, settings.pop("model", LogisticRegression()), 0.0, 2, 4)
+    values: dict[str, Any] = {
+        "rounds": 6,
+        "cohort_limit": 2,
+        "learning_rate": 0.1,
+        "decay": 0.998,
+        "evaluate_every": 2,
+        "seed": 0,
+    }
+    availability = settings.pop("availability", LessDataFirst(beta=0.7, seed=1))
+    attendance = Attendance(availability, federation.clients)
+    return Plan(federation=federation, attendance=attendance, sampler=sampler or Uniform(), work=work, **{**values, **settings})
+
+
+class Kept:
+    """A run whose records and end are kept."""
+
+    def __init__(self, plan: Plan, state: State | None = None) -> None:
+        self.records: list[Record] = []
+        self.seconds: list[dict[str, float]] = []
+        self.failed: Failed | None = None
+        self.final: State | None = None
+        self.live = LiveRun(plan, state, self._on_round, self._on_end, self._on_failure)
+
+    def _on_round(self, state: State, record: Record, seconds: dict[str, float]) -> None:
+        self.records.append(record)
+        self.seconds.append(dict(seconds))
+
+    def _on_end(self, state: State, record: Record, seconds: dict[str, float]) -> None:
+        self.records.append(record)
+        self.final = state
+
+    def _on_failure(self, failed: Failed) -> None:
+        self.failed = failed
+
+
+def driven(*plans: Plan) -> list[Kept]:
+    kept = [Kept(plan) for plan in plans]
+    drive([one.live for one in kept], LoopEngine())
+    return kept
+
+
+class Memorising(Sampler):
+    """Remembers how often it was asked."""
+
+    def start(self, clients: Clients) -> Memory:
+        return {"asked": np.zeros(1, dtype=np.int64)}
+
+    def observe(self, memory: Memory, view: View, outcome: Outcome) -> Memory:
+        assert outcome.weights.sum() == pytest.approx(1)
+        return {"asked": memory["asked"] + 1}
+
+    def select(self, view: View, rng: np.random.Generator) -> Selection:
+        assert view.memory["asked"][0] == view.round
+        return Selection(view.available[:1])
