@@ -1,11 +1,86 @@
-"""fedgs: client sampling for federated learning under arbitrary availability."""
+"""fedgs: client sampling for federated learning under arbitrary availability.
+
+The names of `__all__` are stable. `docs/reference/api.md` lists them, and the public modules beside them.
+"""
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedgs import errors
+    from fedgs.availability import (
+        Availability,
+        AvailabilityFile,
+        Ideal,
+        LabelCycle,
+        LargeLabelsFirst,
+        LessDataFirst,
+        LogNormal,
+        MoreDataFirst,
+        SineLogNormal,
+    )
+    from fedgs.clients import Clients, Memory, Outcome, Selection, View
+    from fedgs.config import Evaluation, Execution, Training
+    from fedgs.data import CIFAR10, Data, FashionMNIST, Federation, File, Leaf, Normalization, Synthetic
+    from fedgs.experiments.compare import Results, compare
+    from fedgs.graph import Graph
+    from fedgs.models import CifarCNN, FashionCNN, LogisticRegression, Model, model
+    from fedgs.registry import register
+    from fedgs.sampling import MD, FedGS, PowerOfChoice, Sampler, Solver, Uniform, Wish, sampler
+    from fedgs.solver import select
 
 __version__ = "0.1.0"
 
-# Public name -> the module that defines it; loaded when first used, so that importing the package is quick.
+__all__ = [
+    "__version__",
+    "Availability",
+    "AvailabilityFile",
+    "CIFAR10",
+    "CifarCNN",
+    "Clients",
+    "Data",
+    "Evaluation",
+    "Execution",
+    "FashionCNN",
+    "FashionMNIST",
+    "FedGS",
+    "Federation",
+    "File",
+    "Graph",
+    "Ideal",
+    "LabelCycle",
+    "LargeLabelsFirst",
+    "Leaf",
+    "LessDataFirst",
+    "LogNormal",
+    "LogisticRegression",
+    "MD",
+    "Memory",
+    "Model",
+    "MoreDataFirst",
+    "Normalization",
+    "Outcome",
+    "PowerOfChoice",
+    "Results",
+    "Sampler",
+    "Selection",
+    "SineLogNormal",
+    "Solver",
+    "Synthetic",
+    "Training",
+    "Uniform",
+    "View",
+    "Wish",
+    "compare",
+    "errors",
+    "model",
+    "register",
+    "sampler",
+    "select",
+]
+
+# Public name -> the module that defines it. It is loaded on first use, so that `import fedgs` is quick.
+# Type checkers read the imports above instead.
 _PUBLIC = {
     "Availability": "fedgs.availability",
     "AvailabilityFile": "fedgs.availability",
@@ -13,6 +88,8 @@ _PUBLIC = {
     "CifarCNN": "fedgs.models",
     "Clients": "fedgs.clients",
     "Data": "fedgs.data",
+    "Evaluation": "fedgs.config",
+    "Execution": "fedgs.config",
     "FashionCNN": "fedgs.models",
     "FashionMNIST": "fedgs.data",
     "FedGS": "fedgs.sampling",
@@ -33,9 +110,11 @@ _PUBLIC = {
     "Normalization": "fedgs.data",
     "Outcome": "fedgs.clients",
     "PowerOfChoice": "fedgs.sampling",
+    "Results": "fedgs.experiments.compare",
     "Sampler": "fedgs.sampling",
     "Selection": "fedgs.clients",
     "SineLogNormal": "fedgs.availability",
+    "Solver": "fedgs.sampling",
     "Synthetic": "fedgs.data",
     "Training": "fedgs.config",
     "Uniform": "fedgs.sampling",
@@ -47,19 +126,22 @@ _PUBLIC = {
     "sampler": "fedgs.sampling",
     "select": "fedgs.solver",
 }
+_MODULES = ("errors",)  # public names that are modules
 
-__all__ = ["__version__", *_PUBLIC]
 
+if not TYPE_CHECKING:  # a type checker that saw this function would accept every name
 
-def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        try:
-            return getattr(importlib.import_module(_PUBLIC[name]), name)
-        except ModuleNotFoundError as error:
-            from fedgs.errors import missing_extra
+    def __getattr__(name: str) -> object:
+        if name in _MODULES:
+            return importlib.import_module(f"fedgs.{name}")
+        if name in _PUBLIC:
+            try:
+                return getattr(importlib.import_module(_PUBLIC[name]), name)
+            except ModuleNotFoundError as error:
+                from fedgs.errors import missing_extra
 
-            raise missing_extra(error) or error from None
-    raise AttributeError(f"module 'fedgs' has no attribute {name!r}")
+                raise missing_extra(error) or error from None
+        raise AttributeError(f"module 'fedgs' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -121,6 +121,11 @@ class View:
         cohort_limit: M >= 1; the cohort has at most min(M, a) clients.
         losses: (N,) local losses of the clients the sampler asked for, NaN elsewhere; None if it asked for none.
         memory: the sampler's memory, empty if it keeps none.
+
+    >>> clients = Clients(("a", "b", "c"), np.array([3, 5, 4]))
+    >>> view = View(0, clients, available=np.array([0, 2]), counts=np.zeros(3, dtype=np.int64), cohort_limit=5)
+    >>> view.cohort_size, view.clients.data_sizes[view.available].tolist()
+    (2, [3, 4])
     """
 
     round: int
@@ -158,6 +163,9 @@ class Selection:
         status: how the answer was found ("optimal", "bounded", "feasible", "time_limit"), where a solver ran; the record of an
             empty selection always says "empty".
         objective, upper_bound: the solver's figures, where one ran; finite.
+
+    >>> Selection(np.array([4, 1]), weighting="equal").clients
+    array([4, 1])
     """
 
     clients: IntArray
@@ -178,6 +186,9 @@ class Outcome:
         clients: (m,) ascending indices.
         weights: (m,) aggregation weights, sum 1.
         features: what the sampler's own fold returned (for graphs that grow with the replies), or None.
+
+    >>> Outcome(np.array([1, 4]), np.array([0.25, 0.75])).weights
+    array([0.25, 0.75])
     """
 
     clients: IntArray

@@ -60,6 +60,9 @@ class Evaluation(Variant):
 
     Attributes:
         every: rounds divisible by it, and the last model, are evaluated.
+
+    >>> Evaluation(every=10).every
+    10
     """
 
     family = "evaluation"
@@ -76,6 +79,9 @@ class Execution(Variant):
             least 20,000 run-rounds, else one.
         threads: that each process computes in on the CPU; None: all cores that it may use for large models, one for small ones.
         checkpoint_every: rounds between two checkpoints; None: one every ten seconds.
+
+    >>> Execution(workers=2).engine
+    'auto'
     """
 
     family = "execution"

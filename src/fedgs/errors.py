@@ -2,6 +2,13 @@
 
 All derive from `FedgsError`; the message is one sentence for the user that names the setting, what is allowed and what came.
 The command line turns `UserError` into exit code 2 and `RunError` into exit code 1, without a traceback.
+
+>>> import fedgs
+>>> try:
+...     fedgs.Evaluation(every=0)
+... except fedgs.errors.UserError as error:
+...     print(error)
+evaluation.every should be greater than or equal to 1, got 0
 """
 
 import os

@@ -22,6 +22,13 @@ class Availability(Variant):
         steady: whether the rates are the same in every round; then they are asked for once.
         seed: of everything that the mode draws, >= 0; None: the run's seed (0 when used alone).
         empty_round: nobody is available: "redraw" until someone is, or "skip" the round and keep the model.
+
+    >>> class Weekdays(Availability):
+    ...     rate: float = 0.5
+    ...     def rates(self, round: int, clients: Clients) -> FloatArray:
+    ...         return np.full(len(clients), self.rate if round % 7 < 5 else 0.1)
+    >>> Weekdays(rate=0.8).rates(6, Clients(("a", "b"), np.array([3, 5])))
+    array([0.1, 0.1])
     """
 
     family: ClassVar[str] = "availability"

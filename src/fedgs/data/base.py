@@ -35,6 +35,14 @@ class Data(Variant):
 
     Attributes:
         seed: of the federation: partition, split and generated examples, >= 0.
+
+    >>> import numpy as np
+    >>> class Squares(Data):
+    ...     def load(self, data_dir: Path | None = None) -> Federation:
+    ...         x, y = np.eye(4, dtype=np.float32), np.arange(4) % 2
+    ...         return Federation.from_arrays(x, y, client=np.array([0, 0, 1, 1]), test=(x, y))
+    >>> len(Squares().load())
+    2
     """
 
     family: ClassVar[str] = "data"

@@ -83,6 +83,11 @@ class Federation:
 
     Raises:
         DataError: parts that do not fit the clients, labels out of range, examples with NaN or inf.
+
+    >>> x, y = np.eye(4, dtype=np.float32), np.arange(4) % 2
+    >>> federation = Federation.from_arrays(x, y, client=np.array([7, 7, 7, 9]), test=(x, y))
+    >>> federation.clients.names, federation.clients.data_sizes.tolist(), federation.num_labels
+    ((7, 9), [3, 1], 2)
     """
 
     name: str

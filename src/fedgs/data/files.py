@@ -47,6 +47,14 @@ class File(Data):
         partition: by name, as a table or as an object; None: the file says who owns what.
         clients: N >= 1, for `partition`.
         validation_fraction: share of each client's examples that is its validation part, in [0, 1), for `partition`.
+
+    >>> import tempfile
+    >>> x, y = np.eye(4, dtype=np.float32), np.arange(4) % 2
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(Path(folder) / "mine.npz", x=x, y=y, client=np.array([0, 0, 1, -1]))
+    ...     federation = File(path="mine.npz").load(Path(folder))
+    >>> federation.clients.data_sizes.tolist(), len(federation.test)
+    ([2, 1], 1)
     """
 
     path: str

@@ -44,6 +44,16 @@ class Leaf(Data):
         normalization: how stored examples become inputs, a table with `scale`, `mean` and `sd`; None: as they are.
         classes: C, above the largest label; None: the largest label + 1.
         drop_empty: leave users without a training example out instead of refusing them.
+
+    >>> import tempfile
+    >>> text = '{"users": ["ann"], "num_samples": [2], "user_data": {"ann": {"x": [[0.5], [1]], "y": [0, 1]}}}'
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for part in ("train", "test"):
+    ...         (Path(folder) / part).mkdir()
+    ...         _ = (Path(folder) / part / "all.json").write_text(text)
+    ...     federation = Leaf(path=folder).load()
+    >>> federation.clients.names, federation.train.x.tolist()
+    (('ann',), [[0.5], [1.0]])
     """
 
     path: str

@@ -44,6 +44,10 @@ class Results:
 
     Attributes:
         runs: one `Run` a method and seed, failed ones included (`run.failure` says why).
+
+    >>> results = compare("synthetic", methods=["uniform"], training={"rounds": 1, "local_steps": 1})
+    >>> [column.title for column in results.table().columns[:2]]
+    ['method', 'lowest test loss']
     """
 
     runs: list[Run]

@@ -17,7 +17,15 @@ __all__ = ["FunctionModel", "Model", "as_model", "model", "need_torch"]
 
 
 class Model(Variant):
-    """Base of all models; torch is imported in `build`, not before."""
+    """Base of all models; torch is imported in `build`, not before.
+
+    >>> class OneLayer(Model):
+    ...     def build(self, example_shape: tuple[int, ...], num_labels: int) -> "nn.Module":
+    ...         from torch import nn
+    ...         return nn.Linear(example_shape[0], num_labels)
+    >>> OneLayer().build((4,), 2)
+    Linear(in_features=4, out_features=2, bias=True)
+    """
 
     family: ClassVar[str] = "model"
 

@@ -21,6 +21,14 @@ class Sampler(Variant):
     Attributes:
         weighting: the rule for the aggregation weights. "data_size": n_k / sum over the cohort of n_i. "draws": how often
             each client was drawn / all draws. "equal": 1/m. "inverse_participation": proportional to n_k / (v_k + 1).
+
+    >>> class Oldest(Sampler):
+    ...     skip: int = 0
+    ...     def select(self, view: View, rng: np.random.Generator) -> Selection:
+    ...         return Selection(view.available[self.skip :][: view.cohort_size])
+    >>> view = View(0, Clients((0, 1, 2), np.ones(3, dtype=np.int64)), np.array([0, 2]), np.zeros(3, dtype=np.int64), 2)
+    >>> Oldest(skip=1, weighting="equal").select(view, np.random.default_rng(0)).clients
+    array([2])
     """
 
     family: ClassVar[str] = "method"
