@@ -14,7 +14,7 @@ from torch import nn
 import fedgs
 from fedgs import solver
 from fedgs.config import Config
-from fedgs.data import Federation
+from fedgs.data import Data, Federation
 from fedgs.errors import ConfigError
 from fedgs.experiments.compare import _Given
 from fedgs.experiments.grid import build_config
@@ -356,3 +356,27 @@ def test_parts_name_what_differs() -> None:
     one, other = identity(), identity(seed=1)
     assert {key for key in one.parts if one.parts[key] != other.parts[key]} == {"settings"}
     assert set(one.parts) == {"format", "data", "settings", "numerics"}
+
+
+# Data
+
+
+class Given(Data):
+    x: Any
+    hidden: Any = Field(default=None, repr=False)
+
+    def load(self, data_dir: Path | None = None) -> Federation:
+        y = np.arange(len(self.x)) % 2
+        return Federation.from_arrays(self.x, y, client=np.arange(len(self.x)) % 4, test=(self.x, y))
+
+
+def test_data_sets_that_look_the_same_as_text_are_loaded_apart() -> None:
+    first = np.zeros((3000, 4), np.float32)
+    second = first.copy()
+    second[1000:2000] = 7.0  # what NumPy prints as "..."
+    given = [Given(x=x) for x in (first, second, first.copy())]
+    common = {"availability": "IDL", "method": "uniform", "model": "logistic"}
+    runs = prepare([build_config({**common, "data": data, "seed": seed}) for seed, data in enumerate(given)])
+    one, other, same = (run.plan.federation for run in runs)
+    assert one is same and one is not other
+    assert one.fingerprint != other.fingerprint

@@ -1,4 +1,9 @@
 import json
+import re
+import resource
+import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -18,6 +23,30 @@ def folder(tmp_path: Path) -> RunFolder:
     clients = Clients(("a", 7), np.array([3, 4]), np.array([[1, 2], [4, 0]]), np.array([[0.5], [1.5]]))
     made.create({"seed": 3, "method": {"name": "uniform"}}, clients, {"distance": np.eye(2)})
     return made
+
+
+def full_disk() -> None:
+    """Files of this process can have 100 bytes."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "write_atomically(path, bytes(200))",
+        "save_arrays(path, {'a': np.ones(9999)})",
+        "RunFolder(path.parent).append('x', ['a' * 200])",
+    ],
+)
+def test_a_full_disk_names_the_file(write: str, tmp_path: Path) -> None:
+    imports = "from pathlib import Path\nimport numpy as np\nfrom fedgs.records import RunFolder, save_arrays, write_atomically"
+    code = f"{imports}\npath = Path('x').resolve()\n{write}"
+    process = subprocess.run(  # preexec_fn: no other thread runs here
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, preexec_fn=full_disk
+    )
+    assert process.returncode == 1
+    assert re.search(r"OSError: \[Errno \d+\] .+: '" + str(tmp_path / "x"), process.stderr.splitlines()[-1])
 
 
 def test_what_is_created_is_read_back(folder: RunFolder) -> None:

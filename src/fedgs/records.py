@@ -7,6 +7,7 @@ A run's folder holds `config.toml` (resolved), `rounds.jsonl` (deterministic: eq
 """
 
 import contextlib
+import errno
 import json
 import os
 import tomllib
@@ -307,7 +308,7 @@ class RunFolder:
 
     def append(self, name: str, lines: Sequence[str]) -> None:
         """Append lines to `rounds.jsonl` or `timings.jsonl`."""
-        with (self.path / name).open("a", encoding="utf-8") as file:
+        with _errors_named(self.path / name), (self.path / name).open("a", encoding="utf-8") as file:
             file.write("".join(line + "\n" for line in lines))
 
     def _lines(self, name: str) -> Iterator[str]:
@@ -344,7 +345,7 @@ def read_arrays(path: Path) -> dict[str, AnyArray]:
 def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     """Write an uncompressed .npz atomically."""
     temporary = path.with_name(path.name + ".part")
-    with temporary.open("wb") as file:
+    with _errors_named(path), temporary.open("wb") as file:
         np.savez(file, **dict(arrays))
         file.flush()
         os.fsync(file.fileno())
@@ -354,8 +355,18 @@ def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a whole file or nothing: to a temporary name, to the disk, then renamed."""
     temporary = path.with_name(path.name + ".part")
-    with temporary.open("wb") as file:
+    with _errors_named(path), temporary.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+
+
+@contextlib.contextmanager
+def _errors_named(path: Path) -> Iterator[None]:
+    """Let an error of the file system, such as a full disk, name the file."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or "the file could not be written completely, the disk may be full"
+        raise OSError(error.errno or errno.EIO, reason, str(path)) from error

@@ -14,6 +14,7 @@ import torch
 
 import fedgs
 from fedgs.data import Federation
+from fedgs.experiments import workers
 from fedgs.experiments.compare import compare
 
 # Every kind of part, defined in the main module of a script without a guard.
@@ -240,3 +241,17 @@ def test_runs_with_a_part_that_cannot_be_sent_stay_in_this_process(
     assert processes == {os.getpid()}
     (warning,) = [record.getMessage() for record in caplog.records if "stay in this process" in record.getMessage()]
     assert f"{part} '" in warning and "cannot pickle '_thread.lock' object" in warning
+
+
+def test_runs_stay_in_this_process_where_the_temporary_folder_is_full(
+    toy_federation: Federation, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: object) -> None:
+        raise OSError("296280 requested and 718 written")  # as NumPy says it
+
+    monkeypatch.setattr(workers, "to_folder", full)
+    with caplog.at_level(logging.WARNING, logger="fedgs"):
+        runs = compare(toy_federation, methods=["uniform", "md"], training={"rounds": 2}, execution={"workers": 2}).runs
+    assert [len(run.records) for run in runs] == [3, 3]
+    assert "the disk may be full" in caplog.text
+    assert "TMPDIR" in caplog.text

@@ -84,11 +84,12 @@ def _prepared(configs: Sequence[Config], data_dir: Path | None) -> list[Prepared
     known = Known()
     forget_models()
     for config in configs:
-        key = (type(config.data), id(getattr(config.data, "federation", None)), repr(config.data))
+        key = _data_key(config.data, known)
         if key not in loaded:
             loaded[key] = load_federation(config, data_dir)
         one = prepare_one(config, loaded[key], shared, known)
-        shape_key = (id(loaded[key]), type(one.config.model), repr(one.config.model))
+        code, start = (one.identity.parts.get(part) for part in ("model", "model.start"))
+        shape_key = (id(loaded[key]), type(one.config.model), repr(one.config.model), code, start)
         if shape_key not in checked:
             checked.add(shape_key)
             check_model(one.plan.work.model, loaded[key])
@@ -107,6 +108,14 @@ class Known:
 
     digester: Digester = field(default_factory=Digester)
     starts: dict[Any, tuple[Any, Digest]] = field(default_factory=dict)
+
+
+def _data_key(data: Any, known: Known) -> Any:
+    """Equal for configurations whose data are the same; a text of the settings can leave out the middle of an array."""
+    if origin_of(type(data).__module__) == "fedgs":
+        return type(data), id(getattr(data, "federation", None)), repr(data)
+    found = known.digester.of(data)
+    return type(data), id(data) if found.unknown else found.value
 
 
 def prepare_one(

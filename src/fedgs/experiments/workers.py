@@ -22,7 +22,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from fedgs.data import to_folder
+from fedgs.data import Federation, to_folder
 from fedgs.errors import OutputError, WorkerError
 from fedgs.experiments import start_worker
 from fedgs.experiments.channel import Channel
@@ -95,7 +95,7 @@ def run_in_workers(
     variants = pack_variants()
     with tempfile.TemporaryDirectory(prefix="fedgs-", ignore_cleanup_errors=True) as name:
         scratch = Path(name)
-        shared = [to_folder(federation, scratch / str(number)) for number, federation in enumerate(federations)]
+        shared = _laid_out(federations, scratch)
         threads = max(1, physical_cores() // workers)
 
         def start(worker: _Worker) -> None:
@@ -108,6 +108,18 @@ def run_in_workers(
         finally:
             _end_all(crew)
         return _results(crew, prepared, out)
+
+
+def _laid_out(federations: Sequence[Federation], scratch: Path) -> list[Path]:
+    """A folder for each federation, which workers map into memory."""
+    try:
+        return [to_folder(federation, scratch / str(number)) for number, federation in enumerate(federations)]
+    except OSError as error:
+        reason = error.strerror or "the disk may be full"
+        raise CannotTravelError(
+            f"the data cannot be written to the temporary folder {str(scratch.parent)!r} ({reason}); "
+            "the environment variable TMPDIR names another one"
+        ) from None
 
 
 def _check_system() -> None:
