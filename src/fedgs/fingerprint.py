@@ -50,7 +50,7 @@ class Identity:
         return _short(json.dumps(dict(self.parts), sort_keys=True))
 
     def beside(self, reason: str) -> "Identity":
-        """The identity of the same run begun again, where what an earlier version began must not be gone on with."""
+        """The identity of the same run started anew, where the stored run of an earlier version must not be resumed."""
         return Identity({**self.parts, "begun_again": _short(self.parts.get("begun_again", "") + reason)}, self.unknown)
 
 
@@ -74,7 +74,7 @@ def identity_of(
         config: resolved.
         data_fingerprint: hash of the federation's content.
         limit: M, so that a proportion and the cohort limit it means are the same run.
-        numerics: program -> version, of the program that carries out such a run by rule.
+        numerics: program -> version, of the program that `numerics_by_rule` names for such a run.
         start: of the module that a user's model builds for seed 0; None: not asked.
         digester: of the study; it remembers what it has seen.
     """

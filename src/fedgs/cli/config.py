@@ -110,7 +110,7 @@ def _source(dotted: str, grid: Grid) -> str:
 
 
 def _follows_from_a_preset(dotted: str, grid: Grid) -> bool:
-    """Whether a setting of the training that nobody set has another value than the data set's default."""
+    """Whether a training setting that was not given differs from the data set's default."""
     first, key = grid.configs[0], dotted.partition(".")[2]
     defaults = getattr(first.data, "defaults", None)
     default = type(first.training)().with_defaults({} if defaults is None else defaults.training)

@@ -51,7 +51,7 @@ def _attribute(path: str) -> Any:
 
 
 def _guarded(function: Callable[..., None]) -> Callable[..., None]:
-    """The command with `exit_codes` inside: outside, typer would have ended an interrupted command without a word."""
+    """The command with `exit_codes` inside: outside, typer would end an interrupted command without a message."""
 
     @functools.wraps(function)
     def command(*arguments: Any, **options: Any) -> None:

@@ -65,7 +65,7 @@ class Journal:
         self.events.append(entry if request == "train" else {**entry, "request": request})
 
     def gave_up(self, record: int, why: str, clients: Sequence[Key]) -> None:
-        """A round keeps the model for want of clients or replies."""
+        """A round keeps the model because clients or replies are missing."""
         LOGGER.warning("%s: gave up, the model stays: %s", self.place(record), why)
         self.events.append({"round": record, "client": None, "event": "gave_up", "detail": why, "clients": list(clients)})
 

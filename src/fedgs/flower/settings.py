@@ -29,8 +29,8 @@ class Settings(Variant):
         reply_timeout: seconds to wait for replies (`start(timeout=...)` may shorten it).
         evaluate_timeout: seconds to wait for the clients' evaluation, and for the losses that a sampler asks for, at most
             `reply_timeout`. A client that did not answer is waited for only shortly until it answers again.
-        max_idle_rounds: the deployment ends with an error after so many rounds in a row that were given up, for want of clients
-            or of usable replies. None: never.
+        max_idle_rounds: the deployment ends with an error after so many rounds in a row that were given up, because clients
+            or usable replies were missing. None: never.
         newcomer_count: the count a newcomer starts with: the "mean" of the others, rounded, or "zero".
         seed: of the selection, >= 0: the same seed and the same availability give the same cohorts as the simulator.
         records: folder for records that `fedgs table` and `fedgs report` read, or None. It must be new or empty, or hold the

@@ -29,7 +29,7 @@ class Names:
 def code_digest(code: CodeType, sources: Sources) -> bytes:
     """The same for functions that do the same: name, file, line numbers and comments do not count.
 
-    Defaults and decorators are left out, as the caller knows what they came to.
+    Defaults and decorators are left out: the caller hashes the values that they gave.
     """
     node = sources.definition(code)
     if node is None:
