@@ -1,4 +1,4 @@
-"""`fedgs graph`: make the client graph, say how well it recovers the oracle's edges and what it cost, and write it."""
+"""`fedgs graph`: make the client graph, compare it with the oracle's edges, and write it."""
 
 import contextlib
 import time
@@ -63,7 +63,8 @@ def graph(
     if out is not None:
         save_graph(out, made)
         # The graph belongs to these clients: the next command has the same configuration.
-        kept = [text for text in set_ or [] if not text.strip().startswith("method.graph.")]  # the file stands for them
+        # The file stands for the settings of the graph.
+        kept = [text for text in set_ or [] if not text.strip().startswith("method.graph.")]
         also = [f"method.graph.path={out}"]
         following = command_again("fedgs run", config, overrides=kept, plugins=plugin, data_dir=data_dir, also=also)
         screen.print(f"Written: {out}    Next: {following}")
@@ -72,7 +73,10 @@ def graph(
 def _chosen(
     config: Path | None, overrides: list[str] | None, plugins: list[Path] | None, similarity: str | None
 ) -> tuple[Config, FedGS]:
-    """The first configuration with FedGS, else the first of all with FedGS put in; with the similarity that is asked for."""
+    """The first configuration with FedGS, with the similarity that is given.
+
+    Without one, it is the first configuration, with FedGS in place of its method.
+    """
     if similarity is None:
         return _with_graph(read_grid(config, overrides, plugins).configs, FedGS())
     known = next((name for name in _SIMILARITIES if name == similarity), None)
@@ -84,15 +88,15 @@ def _chosen(
     except ConfigError as error:  # as it is where no method has a graph
         with contextlib.suppress(ConfigError):
             configs = read_grid(config, overrides, plugins).configs
-            if not any(isinstance(one.method, FedGS) for one in configs):
+            if not any(isinstance(config.method, FedGS) for config in configs):
                 return _with_graph(configs, FedGS(graph=Graph(similarity=known)))
         raise error from None
 
 
 def _with_graph(configs: list[Config], otherwise: FedGS) -> tuple[Config, FedGS]:
-    for one in configs:
-        if isinstance(one.method, FedGS):
-            return one, one.method
+    for config in configs:
+        if isinstance(config.method, FedGS):
+            return config, config.method
     return configs[0].model_copy(update={"method": otherwise}), otherwise
 
 

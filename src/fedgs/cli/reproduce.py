@@ -1,4 +1,4 @@
-"""`fedgs reproduce`: a table or figure of the paper from stored or fresh runs, the paper's figures beside ours."""
+"""`fedgs reproduce`: a table or figure of the paper, made from stored or new runs."""
 
 import shlex
 from pathlib import Path
@@ -35,9 +35,9 @@ def reproduce(
     data_dir: DataDirOption = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of records, tables, figures.")] = Path("fedgs-paper"),
 ) -> None:
-    """Make a table or figure of the paper, set its figures beside ours, and say where the order of methods agrees.
+    """Make a table or figure of the paper, and compare our figures with the published ones.
 
-    Finished runs are kept, interrupted ones go on where they stopped.
+    Finished runs are reused, and interrupted runs are resumed.
     """
     if name == "document":
         _document(out)
@@ -46,7 +46,17 @@ def reproduce(
     from fedgs.experiments.paper.frame.run import reproduce as carry_out
     from fedgs.experiments.paper.frame.run import requested
 
-    options = Options(data or (), modes or (), methods or (), rounds, seeds, scale, ours, workers, set_ or ())
+    options = Options(
+        data=data or (),
+        modes=modes or (),
+        methods=methods or (),
+        rounds=rounds,
+        seeds=seeds,
+        scale=scale,
+        ours=ours,
+        workers=workers,
+        set=set_ or (),
+    )
     request = requested(name, options, data_dir=data_dir)
     screen = console()
     outcome = carry_out(

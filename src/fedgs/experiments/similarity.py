@@ -1,4 +1,4 @@
-"""The client graph that a run begins with, made on its own, and how well it recovers the oracle's edges."""
+"""The client graph that a run begins with, and how well it recovers the oracle's edges."""
 
 from collections.abc import Iterator, Sequence
 
@@ -54,7 +54,7 @@ def model_features(
 
 
 def made_graph(plan: Plan, *, device: str = "cpu") -> tuple[ClientGraph, str | None]:
-    """The client graph that a run of the plan begins with, and the cost of the secure scalar product.
+    """The client graph that a run of the plan begins with.
 
     Args:
         plan: a run with FedGS.
@@ -109,7 +109,8 @@ def edge_rows(
 
     >>> import numpy as np
     >>> truth = np.array([[0.5, 0.4, 0.0], [0.4, 0.5, 0.0], [0.0, 0.0, 0.5]])
-    >>> rows = list(edge_rows(np.array([[1.0, 0.9, 0.2], [0.9, 1.0, 0.1], [0.2, 0.1, 1.0]]), truth, epsilons=(0.5,)))
+    >>> similarity = np.array([[1.0, 0.9, 0.2], [0.9, 1.0, 0.1], [0.2, 0.1, 1.0]])
+    >>> rows = list(edge_rows(similarity, truth, epsilons=(0.5,)))
     >>> [(oracle, rule, row.f1) for oracle, rule, row in rows[:3]]
     [('raw', 'grid', 1.0), ('raw', 'density', 1.0), ('raw', 'histogram', 1.0)]
     """

@@ -32,8 +32,8 @@ def stored_graph(path: str, num_clients: int) -> ClientGraph:
     for name, matrix in arrays.items():
         if matrix.shape != (num_clients, num_clients):
             raise GraphError(
-                f"method.graph.path {path!r}: {name} must have shape ({num_clients}, {num_clients}), a row a client, got "
-                f"{matrix.shape}"
+                f"method.graph.path {path!r}: {name} must have shape ({num_clients}, "
+                f"{num_clients}), a row a client, got {matrix.shape}"
             )
     for name in ("distance", "adjacency"):
         if name in arrays:

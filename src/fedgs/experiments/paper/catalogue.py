@@ -1,4 +1,4 @@
-"""The names of `fedgs reproduce` and the experiments behind them, read off the names of the modules."""
+"""The names of `fedgs reproduce` and their experiments, by the names of the modules."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""Figures 3 and 7: the oracle's client graph with label pies, and the partitions as stacked bars."""
+"""Figures 3 and 7: the oracle's client graph with label pies, and the partitions as bars."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -23,7 +23,10 @@ __all__ = ["EXPERIMENTS"]
 
 
 def graph_computations(request: ExperimentRequest) -> list[Computation]:
-    """The paper's federation of images: 20 clients of two labels each; --set data.clients and data.partition change it."""
+    """One computation a federation.
+
+    Images have the paper's 20 clients of two labels each, unless `--set` changes them.
+    """
     small = (("data.clients", 20), ("data.partition", {"name": "labels_per_client", "labels": 2}))
     computations = []
     for source in request.data:
@@ -34,7 +37,7 @@ def graph_computations(request: ExperimentRequest) -> list[Computation]:
 
 
 def compute_graph(request: ExperimentRequest, computation: Computation, federation: Federation | None) -> dict[str, AnyArray]:
-    """The oracle's graph by the paper's settings, and the clients' labels."""
+    """The oracle's graph with the paper's settings, and the clients' labels."""
     assert federation is not None
     graph = Graph().of_clients(federation.clients)
     return {"label_counts": _counts(federation), **{key: getattr(graph, key) for key in ("similarity", "adjacency", "distance")}}
@@ -73,10 +76,9 @@ def _graph_sentence(result: Computed) -> str:
     edges, pairs = int(joined.sum()) // 2, len(joined) * (len(joined) - 1) // 2
     with_common = int((joined & common).sum()) // 2
     return (
-        f"{result.data_title}, {counted(len(joined), 'client')}: {edges} of {counted(pairs, 'pair')} "
-        f"{noun(pairs, 'is', 'are')} joined; {with_common} of the "
-        "joined pairs, and "
-        f"{int((~joined & common).sum()) // 2} of the others, have a label in common."
+        f"{result.data_title}, {counted(len(joined), 'client')}: {edges} of "
+        f"{counted(pairs, 'pair')} {noun(pairs, 'is', 'are')} joined; {with_common} of the joined "
+        f"pairs, and {int((~joined & common).sum()) // 2} of the others, have a label in common."
     )
 
 
@@ -87,7 +89,7 @@ def compute_partition(request: ExperimentRequest, computation: Computation, fede
 
 
 def render_partition(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
-    """Sizes and skew of the partitions, and the bars."""
+    """Sizes and label skew of the partitions, as a table and as bars."""
     columns = (
         Column("data", ("data",), numeric=False),
         Column("clients", ("clients",)),

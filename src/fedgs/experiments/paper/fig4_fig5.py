@@ -57,7 +57,11 @@ def _panels(request: ExperimentRequest, records: ExperimentRecords) -> list[_Pan
     panels = []
     for source in request.data:
         for mode in _modes(request, source):
-            runs = [one for one in records.runs if (one.data, one.mode) == (source.key, mode.title) and one.run.failure is None]
+            runs = [
+                loaded
+                for loaded in records.runs
+                if (loaded.data, loaded.mode) == (source.key, mode.title) and loaded.run.failure is None
+            ]
             if runs:
                 title = f"{runs[0].run.about.get('data_title', source.title)}, {mode.title}"
                 panels.append((mode.name if len(request.data) == 1 else f"{source.key}-{mode.name}", title, runs))
@@ -66,16 +70,16 @@ def _panels(request: ExperimentRequest, records: ExperimentRecords) -> list[_Pan
 
 def _labelled(request: ExperimentRequest, runs: Sequence[LoadedRun]) -> list[Run]:
     labels = {row.key: row.label for row in _rows(request)}
-    return [replace(one.run, label=labels[one.row]) for one in runs]
+    return [replace(loaded.run, label=labels[loaded.row]) for loaded in runs]
 
 
 def _styles(request: ExperimentRequest, records: ExperimentRecords) -> dict[str, Look]:
-    """One look a method in all panels."""
+    """One style a method, the same in all panels."""
     return looks(_labelled(request, records.runs))
 
 
 def render_counts(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
-    """How even the final sampling counts are, and the figure of them."""
+    """The variance of the final sampling counts, and their figure."""
     columns = (
         Column("method", ("method",), numeric=False),
         Column("count variance", ("count_variance_mean", "count_variance_sd", "count_variance_seeds")),
@@ -93,40 +97,40 @@ def render_counts(request: ExperimentRequest, records: ExperimentRecords) -> Ren
 
 
 def _by_replicate(runs: Sequence[LoadedRun], row: str, figure: "_Figure") -> dict[object, float]:
-    return {one.run.replicate: value for one in runs if one.row == row and (value := figure(one.run)) is not None}
+    return {loaded.run.replicate: value for loaded in runs if loaded.row == row and (value := figure(loaded.run)) is not None}
 
 
 def _count_row(row: Row, runs: Sequence[LoadedRun], variances: Mapping[object, float]) -> tuple[Cell, ...]:
-    counts = [found for one in runs if one.row == row.key and (found := sampling_counts(one.run)) is not None]
+    counts = [of_run for loaded in runs if loaded.row == row.key and (of_run := sampling_counts(loaded.run)) is not None]
     if not counts or not variances:
         return (Cell(row.label, (row.label,)), *(Cell("–") for _ in range(3)))
     values = list(variances.values())
-    own, spread = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
-    fewest, most = (float(np.mean([end(one) for one in counts])) for end in (np.min, np.max))
+    average, spread = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
+    fewest, most = (float(np.mean([end(of_run) for of_run in counts])) for end in (np.min, np.max))
     return (
         Cell(row.label, (row.label,)),
-        Cell(number(own, 1) + ("" if spread is None else f" ± {number(spread, 1)}"), (own, spread, len(values))),
+        Cell(number(average, 1) + ("" if spread is None else f" ± {number(spread, 1)}"), (average, spread, len(values))),
         Cell(number(fewest, 1), (fewest,)),
         Cell(number(most, 1), (most,)),
     )
 
 
 def _evenness(title: str, request: ExperimentRequest, variances: Mapping[str, Mapping[object, float]]) -> str:
-    means = {row.key: own for row in _rows(request) if (own := mean(variances[row.key])) is not None}
+    means = {row.key: average for row in _rows(request) if (average := mean(variances[row.key])) is not None}
     if "fedgs-1" not in means or len(means) < 2:
         return f"{title}: nothing to compare FedGS's counts with."
-    others = {row: own for row, own in means.items() if row != "fedgs-1"}
+    others = {row: average for row, average in means.items() if row != "fedgs-1"}
     lowest = min(others, key=lambda row: others[row])
     word = "below" if means["fedgs-1"] < others[lowest] else "not below"
     agrees = "as the paper says" if word == "below" else "against what the paper says"
     return (
-        f"{title}: the count variance of fedgs 1 is {number(means['fedgs-1'], 1)}, {word} that of every other method "
-        f"(the lowest of them: {lowest}, {number(others[lowest], 1)}), {agrees}."
+        f"{title}: the count variance of fedgs 1 is {number(means['fedgs-1'], 1)}, {word} that of "
+        f"every other method (the lowest of them: {lowest}, {number(others[lowest], 1)}), {agrees}."
     )
 
 
 def render_losses(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
-    """Lowest and last test loss and how unsteady the curve is, and the figure of the curves."""
+    """Lowest and last test loss and the unsteadiness of the curve, and the figure of the curves."""
     columns = (
         Column("method", ("method",), numeric=False),
         Column("lowest", ("lowest_mean", "lowest_sd", "lowest_seeds")),
@@ -137,20 +141,21 @@ def render_losses(request: ExperimentRequest, records: ExperimentRecords) -> Ren
     blocks, verdict = [], []
     for _, title, runs in _panels(request, records):
         values = {row.key: [_by_replicate(runs, row.key, figure) for figure in figures] for row in _rows(request)}
-        rows = [(Cell(row.label, (row.label,)), *(_mean_cell(one) for one in values[row.key])) for row in _rows(request)]
+        rows = [(Cell(row.label, (row.label,)), *(_mean_cell(figure) for figure in values[row.key])) for row in _rows(request)]
         blocks.append(Block((("data", title),), tuple(rows)))
         verdict.append(_steadiness(title, request, values))
     notes = (
-        "Test loss, means over seeds ± standard deviation; unsteadiness: mean absolute change between two evaluations in "
-        "the second half of "
-        "the rounds.",
+        "Test loss, means over seeds ± standard deviation; unsteadiness: mean absolute change "
+        "between two evaluations in the second half of the rounds.",
     )
     table = Table("Figure 5: test loss over rounds", columns, tuple(blocks), notes)
     return _with_figures(request, records, table=table, verdict=verdict, kind="loss_curves")
 
 
 def _test_losses(run: Run) -> list[tuple[int, float]]:
-    return [(one.round, one.test_loss) for one in run.records if one.test_loss is not None and is_figure(one.test_loss)]
+    return [
+        (record.round, record.test_loss) for record in run.records if record.test_loss is not None and is_figure(record.test_loss)
+    ]
 
 
 def _last(run: Run) -> float | None:
@@ -164,23 +169,23 @@ def _unsteadiness(run: Run) -> float | None:
 
 
 def _mean_cell(values: Mapping[object, float]) -> Cell:
-    own = mean(values)
-    if own is None:
+    average = mean(values)
+    if average is None:
         return Cell("–", (None, None, 0))
     spread = float(np.std(list(values.values()), ddof=1)) if len(values) > 1 else None
-    return Cell(number(own, 3) + ("" if spread is None else f" ± {number(spread, 3)}"), (own, spread, len(values)))
+    return Cell(number(average, 3) + ("" if spread is None else f" ± {number(spread, 3)}"), (average, spread, len(values)))
 
 
 def _steadiness(title: str, request: ExperimentRequest, values: Mapping[str, Sequence[Mapping[object, float]]]) -> str:
-    """Does FedGS find a lower loss, with a steadier curve?"""
+    """Whether FedGS has a lower loss and a steadier curve."""
     words = []
     for place, word in ((0, "lowest test loss"), (2, "unsteadiness")):
-        means = {row.key: own for row in _rows(request) if (own := mean(values[row.key][place])) is not None}
+        means = {row.key: average for row in _rows(request) if (average := mean(values[row.key][place])) is not None}
         if "fedgs-1" in means and len(means) > 1:
-            below = [row for row, own in means.items() if row != "fedgs-1" and means["fedgs-1"] < own]
+            below = [row for row, average in means.items() if row != "fedgs-1" and means["fedgs-1"] < average]
             others = [row for row in means if row not in (*below, "fedgs-1")]
-            told = f"below that of {', '.join(below)}" if below else "below that of no other method"
-            words.append(f"the {word} of fedgs 1 is {told}" + (f", not of {', '.join(others)}" if below and others else ""))
+            relation = f"below that of {', '.join(below)}" if below else "below that of no other method"
+            words.append(f"the {word} of fedgs 1 is {relation}" + (f", not of {', '.join(others)}" if below and others else ""))
     return f"{title}: {'; '.join(words)}." if words else f"{title}: nothing to compare FedGS's curve with."
 
 

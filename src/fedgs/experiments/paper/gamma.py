@@ -1,4 +1,4 @@
-"""The aggregation analysis (equations 18 to 23): gamma_k beside the exact expected weights of uniform sampling."""
+"""The aggregation analysis (equations 18 to 23): gamma_k and the exact expected weights."""
 
 from collections.abc import Mapping
 
@@ -43,7 +43,7 @@ _COLUMNS = (
 
 
 def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
-    """The clients at the quartiles of the data size, all clients as CSV, and where gamma is off."""
+    """The clients at the quartiles of the data size, all clients as CSV, the errors of gamma."""
     short, full, verdict = [], [], []
     for source in request.data:
         result = records.computed.get(source.key)
@@ -60,8 +60,8 @@ def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     title = "Expected aggregation weights of uniform sampling"
     notes = (
         (
-            "The clients with the smallest data size, at its quartiles and with the largest; true factor: expected weight over "
-            "n_k / n."
+            "The clients with the smallest data size, at its quartiles and with the largest; true "
+            "factor: expected weight over n_k / n."
         ),
     )
     return Rendering(
@@ -73,8 +73,8 @@ def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
 
 def _row(arrays: Mapping[str, AnyArray], k: int) -> tuple[Cell, ...]:
     share = float(arrays["sizes"][k] / arrays["sizes"].sum())
-    own, expected = float(arrays["gamma"][k]), float(arrays["expected"][k])
-    figures = ((share, 4), (own, 3), (share * own, 4), (expected, 4), (expected / share, 3))
+    factor, expected = float(arrays["gamma"][k]), float(arrays["expected"][k])
+    figures = ((share, 4), (factor, 3), (share * factor, 4), (expected, 4), (expected / share, 3))
     name, size = str(arrays["names"][k]), int(arrays["sizes"][k])
     return (Cell(name, (name,)), Cell(str(size), (size,)), *(Cell(number(value, digits), (value,)) for value, digits in figures))
 
@@ -91,11 +91,13 @@ def _verdict(result: Computed) -> list[str]:
         ]
     total = number(float(shares @ factors), 3)
     return [
-        f"{title}, M = {limit}: the weights gamma_k n_k / n add up to {total}{', not to 1.000' if total != '1.000' else ''}; the "
-        f"expected weights add up to {number(float(result.arrays['expected'].sum()), 3)}.",
+        f"{title}, M = {limit}: the weights gamma_k n_k / n add up to "
+        f"{total}{', not to 1.000' if total != '1.000' else ''}; the expected weights add up to "
+        f"{number(float(result.arrays['expected'].sum()), 3)}.",
         f"The smallest client's true factor is {number(float(true[smallest]), 3)} where gamma says "
-        f"{number(float(factors[smallest]), 3)}, the largest client's {number(float(true[largest]), 3)} where gamma says "
-        f"{number(float(factors[largest]), 3)}: the step from E[1/(n_k + s)] to 1/(n_k + E[s]) is Jensen's gap.",
+        f"{number(float(factors[smallest]), 3)}, the largest client's "
+        f"{number(float(true[largest]), 3)} where gamma says {number(float(factors[largest]), 3)}: "
+        "the step from E[1/(n_k + s)] to 1/(n_k + E[s]) is Jensen's gap.",
     ]
 
 
@@ -104,9 +106,9 @@ EXPERIMENTS = {
         name="gamma",
         title="The aggregation analysis: gamma_k and the exact expected weights",
         claim=(
-            "With uniform sampling without replacement the expected weight of client k is (n_k / n) gamma_k: unbiased where "
-            "sizes are "
-            "equal, and closer to it the larger M (equations 18 to 23)."
+            "With uniform sampling without replacement the expected weight of client k is (n_k / "
+            "n) gamma_k: unbiased where sizes are equal, and closer to it the larger M (equations "
+            "18 to 23)."
         ),
         takes=frozenset({"data", "seeds", "set"}),
         data=(Source("synthetic"),),

@@ -1,14 +1,14 @@
-"""Table 1 and Figure 8: the availability modes, their rates, and who was really there."""
+"""Table 1 and Figure 8: the availability modes, their rates, and the clients that are available."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedgs.arrays import AnyArray, FloatArray
 from fedgs.availability import activity
 from fedgs.availability.base import Availability, checked_rates
-from fedgs.config import cohort_limit
+from fedgs.config import Training, cohort_limit
 from fedgs.data.base import Data
 from fedgs.data.federation import Federation
 from fedgs.experiments.paper.frame.experiment import Computation, Computed, Experiment, ExperimentRecords, Rendering, data_of
@@ -36,10 +36,10 @@ _FIG8 = {"synthetic": ("IDL", "LDF", "MDF"), "cifar10": ("LN", "SLN"), "fashion_
 
 
 def compute_activity(request: ExperimentRequest, computation: Computation, federation: Federation | None) -> dict[str, AnyArray]:
-    """Mode -> (N, T) rates, activity, and the activity that the rates let expect; M of the federation."""
+    """By mode, (N, T) rates, activity and expected activity; and M of the federation."""
     assert federation is not None
     data = data_of(computation)
-    source = next(one for one in request.data if one.key == computation.key)
+    source = next(source for source in request.data if source.key == computation.key)
     arrays: dict[str, AnyArray] = {"cohort_limit": np.array(_limit(data, federation))}
     for mode in _modes(request, source):
         availability = build("availability", {**mode.table, "seed": request.seeds[0]})
@@ -49,13 +49,11 @@ def compute_activity(request: ExperimentRequest, computation: Computation, feder
         rates = np.stack([checked_rates(availability, federation.clients, t) for t in range(rounds)], axis=1)
         arrays[f"{mode.title}/active"] = activity(availability, federation.clients, rounds)
         arrays[f"{mode.title}/rates"] = rates
-        arrays[f"{mode.title}/expected"] = given_somebody(rates)
+        arrays[f"{mode.title}/expected"] = given_any_available(rates)
     return arrays
 
 
 def _limit(data: Data, federation: Federation) -> int:
-    from fedgs.config import Training
-
     return cohort_limit(Training().with_defaults(data.defaults_for(federation).training), len(federation))
 
 
@@ -66,15 +64,17 @@ def _modes(request: ExperimentRequest, source: Source) -> tuple[Mode, ...]:
     return tuple(Mode(name) for name in names)
 
 
-def given_somebody(rates: FloatArray) -> FloatArray:
-    """(N, T) probabilities of being available in a round that is drawn until somebody is: p_k / (1 - prod(1 - p_i)).
+def given_any_available(rates: FloatArray) -> FloatArray:
+    """(N, T) probabilities of being available, given that at least one client is.
 
-    >>> given_somebody(np.array([[0.5, 1.0], [0.5, 0.0]])).round(3)
+    They are p_k / (1 - prod(1 - p_i)).
+
+    >>> given_any_available(np.array([[0.5, 1.0], [0.5, 0.0]])).round(3)
     array([[0.667, 1.   ],
            [0.667, 0.   ]])
     """
-    somebody = 1 - np.prod(1 - rates, axis=0)
-    return np.asarray(np.divide(rates, somebody, out=np.zeros_like(rates), where=somebody > 0))
+    any_available = 1 - np.prod(1 - rates, axis=0)
+    return np.asarray(np.divide(rates, any_available, out=np.zeros_like(rates), where=any_available > 0))
 
 
 def render_table1(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
@@ -100,8 +100,8 @@ def render_table1(request: ExperimentRequest, records: ExperimentRecords) -> Ren
             verdict.append(_activity_sentence(result.data_title, figures))
     notes = (
         (
-            "lowest, highest: of the clients' rates averaged over rounds; measured: share of (client, round) pairs in which the "
-            "client was there."
+            "lowest, highest: of the clients' rates averaged over rounds; measured: share of "
+            "(client, round) pairs in which the client was there."
         ),
     )
     table = Table("Table 1: availability modes", columns, tuple(blocks), notes)
@@ -140,17 +140,17 @@ def _row(mode: Mode, figures: Mapping[str, float]) -> tuple[Cell, ...]:
 
 def _activity_sentence(title: str, figures: Mapping[str, Mapping[str, float]]) -> str:
     worst = max(figures, key=lambda mode: abs(figures[mode]["errors"]))
-    far = [mode for mode, own in figures.items() if abs(own["errors"]) > 3]
+    far = [mode for mode, figure in figures.items() if abs(figure["errors"]) > 3]
     text = (
-        f"{title}: the measured activity lies within {abs(figures[worst]['errors']):.1f} standard errors of what the "
-        f"rates give in all {len(figures)} modes"
+        f"{title}: the measured activity lies within {abs(figures[worst]['errors']):.1f} standard "
+        f"errors of what the rates give in all {len(figures)} modes"
     )
     return f"{text}." if not far else f"{title}: more than 3 standard errors from what the rates give: {', '.join(far)}."
 
 
 def render_fig8(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
-    """Who was there, clients by rounds, a panel a mode."""
-    panels: list[tuple[str, Any]] = []
+    """The available clients in each round, one panel a mode."""
+    panels: list[tuple[str, AnyArray]] = []
     verdict: list[str] = []
     for source in request.data:
         result = records.computed.get(source.key)
@@ -159,8 +159,9 @@ def render_fig8(request: ExperimentRequest, records: ExperimentRecords) -> Rende
                 active = result.arrays[f"{mode.title}/active"]
                 panels.append((f"{source.title.partition('(')[0][:14]}, {mode.title}", active))  # a panel's width
                 verdict.append(
-                    f"{result.data_title}, {mode.title}: {100 * active.mean():.0f} % of the clients are there on average, "
-                    f"{int(active.sum(axis=0).min())} to {int(active.sum(axis=0).max())} in a round."
+                    f"{result.data_title}, {mode.title}: {100 * active.mean():.0f} % of the "
+                    f"clients are there on average, {int(active.sum(axis=0).min())} to "
+                    f"{int(active.sum(axis=0).max())} in a round."
                 )
 
     def draw() -> "dict[str, Figure]":
@@ -177,8 +178,8 @@ EXPERIMENTS = {
         name="table1",
         title="Table 1: availability modes, their rates and the measured activity",
         claim=(
-            "Seven modes that depend on time, on data size, on labels or on none of them say how probable it is that a "
-            "client is there."
+            "Seven modes that depend on time, on data size, on labels or on none of them say how "
+            "probable it is that a client is there."
         ),
         takes=_TAKES,
         data=(Source("synthetic"),),

@@ -1,4 +1,4 @@
-"""Table 2: the lowest test loss of every method under every mode, and what each method loses against IDL."""
+"""Table 2: the lowest test loss of every method under every mode, and its increase over IDL."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ _INVERSE = "inverse_participation"
 
 
 def baseline_rows() -> list[Row]:
-    """The paper's baselines; power of choice on validation losses, which its published figures need."""
+    """The paper's baselines. Power of choice uses validation losses, as its figures imply."""
     return [
         Row("uniform", "uniform", {"name": "uniform"}),
         Row("md", "md", {"name": "md"}),
@@ -51,7 +51,11 @@ def _fedgs(alpha: float, scale: str) -> dict[str, object]:
 
 
 def table2_rows(request: ExperimentRequest) -> list[Row]:
-    """The paper's nine rows, FedGS at alpha 1 in the other scale, and with --ours two rows with inverse participation."""
+    """The rows of the table.
+
+    These are the paper's nine rows, FedGS at alpha 1 in the other scale, and with `--ours` two rows
+    with inverse participation.
+    """
     other = "paper" if request.scale == "cohort" else "cohort"
     rows = [*baseline_rows(), *(fedgs_row(alpha, request.scale) for alpha in ALPHAS)]
     rows.append(Row(f"fedgs-{other}", f"fedgs 1, {other} scale", _fedgs(1.0, other)))
@@ -62,7 +66,7 @@ def table2_rows(request: ExperimentRequest) -> list[Row]:
 
 
 def chosen_rows(request: ExperimentRequest, rows: Sequence[Row]) -> list[Row]:
-    """The rows that --methods names, by key or by family; all without it.
+    """The rows that `--methods` names, by key or by family; without it, all rows.
 
     Raises:
         ConfigError: a name that is neither.
@@ -77,20 +81,23 @@ def chosen_rows(request: ExperimentRequest, rows: Sequence[Row]) -> list[Row]:
 
 
 def plan(request: ExperimentRequest) -> list[PlannedRun]:
-    """A run a row, mode and seed."""
+    """One run for every row, mode and seed."""
     rows = chosen_rows(request, table2_rows(request))
     return [run for source in request.data for run in planned_runs(request, source, modes=request.modes_of(source), rows=rows)]
 
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """One federation's losses beside the paper's.
+    """The losses of one federation and the paper's.
 
     Attributes:
-        source: the federation; title: what the records call it.
-        rows: with their labels. modes: titles in order.
-        ours: mode -> row -> replicate -> loss. paper: the same without replicates, {} where nothing is published.
-        rounds: how many the runs have passed, each number once.
+        source: the federation.
+        title: its name in the records.
+        rows: the table's rows.
+        modes: titles in order.
+        ours: mode -> row -> replicate -> loss.
+        paper: mode -> row -> loss; {} for a mode without published figures.
+        rounds: the numbers of rounds that the runs have, each once.
     """
 
     source: Source
@@ -110,29 +117,33 @@ class Results:
 def collect(
     request: ExperimentRequest,
     source: Source,
+    *,
     rows: Sequence[Row],
     runs: Sequence[LoadedRun],
     published: Mapping[str, Mapping[str, Mapping[str, float]]],
 ) -> Results:
-    """The losses of one federation's runs, and the paper's figures that belong beside them."""
-    own = [run for run in runs if run.data == source.key]
+    """The losses of one federation's runs, and the published figures that are comparable."""
+    loaded = [run for run in runs if run.data == source.key]
     modes = request.modes_of(source)
-    block = source.paper_block(next((one.run.num_clients for one in own), None))
-    ours = {mode.title: {row.key: losses(own, data=source.key, mode=mode.title, row=row.key) for row in rows} for mode in modes}
+    block = source.paper_block(next((run.run.num_clients for run in loaded), None))
+    ours = {
+        mode.title: {row.key: losses(loaded, data=source.key, mode=mode.title, row=row.key) for row in rows} for mode in modes
+    }
     paper = {mode.title: published.get(block or "", {}).get(mode.name, {}) if mode.published else {} for mode in modes}
-    title = next((str(one.run.about.get("data_title")) for one in own), source.title)
-    return Results(source, title, rows, [mode.title for mode in modes], ours, paper, sorted({one.run.rounds_done for one in own}))
+    title = next((str(run.run.about.get("data_title")) for run in loaded), source.title)
+    rounds = sorted({run.run.rounds_done for run in loaded})
+    return Results(source, title, rows, [mode.title for mode in modes], ours, paper, rounds)
 
 
 def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
-    """The table, the degradations, the comparisons with intervals, every run, and what agrees with the paper."""
+    """Losses, degradations, paired comparisons, every run, and the agreement with the paper."""
     rows = chosen_rows(request, table2_rows(request))
-    results = [collect(request, source, rows, records.runs, TABLE2) for source in request.data]
+    results = [collect(request, source, rows=rows, runs=records.runs, published=TABLE2) for source in request.data]
     tables = {"": table_of_losses("Table 2: lowest test loss", results)}
     csv_only = {}
-    if any("IDL" in one.modes and len(one.modes) > 1 for one in results):
+    if any("IDL" in result.modes and len(result.modes) > 1 for result in results):
         tables["degradation"] = _degradation_table(results)
-    labelled = [replace(one.run, label=_label(rows, one.row)) for one in records.runs]
+    labelled = [replace(loaded.run, label=_label(rows, loaded.row)) for loaded in records.runs]
     if labelled:
         csv_only["comparison"] = comparison(labelled, figures=ALL_FIGURES)
         csv_only["runs"] = runs_table("The runs of Table 2", records.runs)
@@ -145,20 +156,20 @@ def _label(rows: Sequence[Row], key: str) -> str:
 
 
 def table_of_losses(title: str, results: Sequence[Results]) -> Table:
-    """One row a method, one column a mode: mean ± sd over seeds, and the paper's figure in brackets."""
-    modes = list(dict.fromkeys(mode for one in results for mode in one.modes))
+    """One row a method, one column a mode: mean ± sd over seeds, and the paper's figure."""
+    modes = list(dict.fromkeys(mode for result in results for mode in result.modes))
     columns = [Column("method", ("method",), numeric=False)]
     columns += [Column(mode, tuple(f"{mode} {part}" for part in ("mean", "sd", "seeds", "paper"))) for mode in modes]
     blocks = []
-    for one in results:
+    for result in results:
         rows = [
             (
                 Cell(row.label, (row.label,)),
-                *(_loss_cell(one, mode, row.key) if mode in one.modes else _NOTHING for mode in modes),
+                *(_loss_cell(result, mode, row.key) if mode in result.modes else _NOTHING for mode in modes),
             )
-            for row in one.rows
+            for row in result.rows
         ]
-        blocks.append(Block((("data", one.title),), tuple(rows)))
+        blocks.append(Block((("data", result.title),), tuple(rows)))
     notes = ["Mean ± standard deviation over seeds; in brackets the paper's figure, where there is one."]
     return Table(f"{title}, {blocks[0].title}" if len(blocks) == 1 else title, tuple(columns), tuple(blocks), tuple(notes))
 
@@ -172,45 +183,45 @@ def _loss_cell(results: Results, mode: str, row: str) -> Cell:
     beside = "" if paper is None else f" ({number(paper, 3)})"
     if not values:
         return Cell(f"not run{beside}", (None, None, 0, paper))
-    own = float(np.mean(values))
+    average = float(np.mean(values))
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
     spread = "" if deviation is None else f" ± {number(deviation, 3)}"
     means = sorted({m for other in results.ours[mode].values() if (m := mean(other)) is not None})
-    mark = "" if len(means) < 2 else "best" if own == means[0] else "second" if own == means[1] and len(means) > 2 else ""
-    return Cell(f"{number(own, 3)}{spread}{beside}", (own, deviation, len(values), paper), mark)
+    mark = "" if len(means) < 2 else "best" if average == means[0] else "second" if average == means[1] and len(means) > 2 else ""
+    return Cell(f"{number(average, 3)}{spread}{beside}", (average, deviation, len(values), paper), mark)
 
 
 def degradations(means: Mapping[str, float]) -> dict[str, float]:
-    """Mode -> by how much the loss is above that of IDL, as a share; {} without IDL.
+    """Mode -> relative increase of the loss over IDL; {} without IDL.
 
     >>> degradations({"IDL": 0.302, "MDF 0.7": 0.362})
     {'MDF 0.7': 0.198...}
     """
     ideal = means.get("IDL")
-    return {} if ideal is None else {mode: own / ideal - 1 for mode, own in means.items() if mode != "IDL"}
+    return {} if ideal is None else {mode: average / ideal - 1 for mode, average in means.items() if mode != "IDL"}
 
 
 def _degradation_table(results: Sequence[Results]) -> Table:
-    modes = list(dict.fromkeys(mode for one in results for mode in one.modes if mode != "IDL"))
+    modes = list(dict.fromkeys(mode for result in results for mode in result.modes if mode != "IDL"))
     columns = [Column("method", ("method",), numeric=False)]
     columns += [Column(mode, (mode, f"{mode} paper")) for mode in modes]
     columns.append(Column("worst", ("worst", "worst paper")))
     blocks = []
-    for one in results:
+    for result in results:
         rows = []
-        for row in one.rows:
-            ours, paper = _degraded(one, row.key)
+        for row in result.rows:
+            ours, paper = _degraded(result, row.key)
             cells = [_percent_cell(ours.get(mode), paper.get(mode)) for mode in modes]
             worst = _percent_cell(max(ours.values(), default=None), max(paper.values(), default=None))
             rows.append((Cell(row.label, (row.label,)), *cells, worst))
-        blocks.append(Block((("data", one.title),), tuple(rows)))
+        blocks.append(Block((("data", result.title),), tuple(rows)))
     title = "Loss above that of IDL"
     notes = ("Ratio of the means over seeds; in brackets the same of the paper's figures. Negative: lower than under IDL.",)
     return Table(f"{title}, {blocks[0].title}" if len(blocks) == 1 else title, tuple(columns), tuple(blocks), notes)
 
 
 def _degraded(results: Results, row: str) -> tuple[dict[str, float], dict[str, float]]:
-    means = {mode: own for mode in results.modes if (own := mean(results.ours[mode][row])) is not None}
+    means = {mode: average for mode in results.modes if (average := mean(results.ours[mode][row])) is not None}
     paper = {mode: results.paper[mode][row] for mode in results.modes if row in results.paper[mode]}
     return degradations(means), degradations(paper)
 
@@ -231,14 +242,17 @@ def _percent_cell(ours: float | None, paper: float | None) -> Cell:
 
 
 def _verdict(request: ExperimentRequest, results: Results) -> list[str]:
-    """Order and gaps against the paper, mode by mode and row by row."""
+    """Order and gaps compared with the paper, by mode and by row."""
     labels = results.labels
     fedgs = next((row.key for row in results.rows if row.key == "fedgs-1"), None)
     others = [row.key for row in results.rows if not is_about_fedgs(row.key) and "inverse" not in row.key]
     sentences = []
     if fedgs is not None:
-        sentences += [standing_sentence(m, fedgs, others, results.ours[m], results.paper[m], labels) for m in results.modes]
-    sentences += [order_sentence(mode, results.ours[mode], results.paper[mode], labels) for mode in results.modes]
+        sentences += [
+            standing_sentence(mode, fedgs, others, ours=results.ours[mode], paper=results.paper[mode], labels=labels)
+            for mode in results.modes
+        ]
+    sentences += [order_sentence(mode, results.ours[mode], paper=results.paper[mode], labels=labels) for mode in results.modes]
     for row in results.rows:
         by_mode = {mode: results.ours[mode][row.key] for mode in results.modes}
         paper = {mode: results.paper[mode][row.key] for mode in results.modes if row.key in results.paper[mode]}
@@ -249,12 +263,12 @@ def _verdict(request: ExperimentRequest, results: Results) -> list[str]:
 
 
 def _losing_sentence(results: Results) -> str:
-    """Where a baseline's mean is below that of every row of FedGS."""
+    """The modes in which a baseline's mean is below that of every row of FedGS."""
     losing, compared = [], 0
     for mode in results.modes:
-        means = {row.key: own for row in results.rows if (own := mean(results.ours[mode][row.key])) is not None}
-        fedgs = {row: own for row, own in means.items() if is_about_fedgs(row)}
-        others = {row: own for row, own in means.items() if not is_about_fedgs(row) and "inverse" not in row}
+        means = {row.key: average for row in results.rows if (average := mean(results.ours[mode][row.key])) is not None}
+        fedgs = {row: average for row, average in means.items() if is_about_fedgs(row)}
+        others = {row: average for row, average in means.items() if not is_about_fedgs(row) and "inverse" not in row}
         if fedgs and others:
             compared += 1
             best, other = min(fedgs, key=lambda row: fedgs[row]), min(others, key=lambda row: others[row])
@@ -279,8 +293,8 @@ def _degradation_sentence(results: Results) -> str:
             groups.setdefault("FedGS at most" if is_about_fedgs(row.key) else row.label, []).append(row.key)
     for label, keys in groups.items():
         pairs = [_degraded(results, key) for key in keys]
-        ours = max(((own, mode) for degraded, _ in pairs for mode, own in degraded.items()), default=None)
-        paper = max(((own, mode) for _, degraded in pairs for mode, own in degraded.items()), default=None)
+        ours = max(((average, mode) for degraded, _ in pairs for mode, average in degraded.items()), default=None)
+        paper = max(((average, mode) for _, degraded in pairs for mode, average in degraded.items()), default=None)
         if ours is not None:
             beside = "" if paper is None else f"; paper {percent(paper[0])}, {paper[1]}"
             parts.append(f"{label} {percent(ours[0])} ({ours[1]}{beside})")
@@ -288,7 +302,7 @@ def _degradation_sentence(results: Results) -> str:
 
 
 def _origin(results: Results) -> list[str]:
-    """What has to be known to read the paper's figures beside these."""
+    """Limits of the comparison with the paper's figures."""
     if not any(results.paper.values()):
         return ["The paper has no figures for this federation."]
     theirs = ROUNDS["synthetic" if results.source.path is not None else results.source.key]
@@ -303,8 +317,8 @@ def _federation(results: Results) -> list[str]:
     if results.source.path is not None:
         return [
             (
-                "The paper's Synthetic figures stand beside a file of 30 clients: levels can be compared if it is the paper's "
-                "own federation."
+                "The paper's Synthetic figures stand beside a file of 30 clients: levels can be "
+                "compared if it is the paper's own federation."
             )
         ]
     if results.source.key == "synthetic":
@@ -323,10 +337,10 @@ EXPERIMENTS = {
         name="table2",
         title="Table 2: lowest test loss of every method under every availability mode",
         claim=(
-            "The lowest test loss depends on the availability mode for every method. FedGS is best in all modes but IDL and, on "
-            "Synthetic, MDF, where power of choice is best but unstable elsewhere. Against IDL, uniform sampling loses up "
-            "to 19.8 %, "
-            "MDSample up to 8.6 % and FedGS at most 5 % on Synthetic."
+            "The lowest test loss depends on the availability mode for every method. FedGS is best "
+            "in all modes but IDL and, on Synthetic, MDF, where power of choice is best but "
+            "unstable elsewhere. Against IDL, uniform sampling loses up to 19.8 %, MDSample up to "
+            "8.6 % and FedGS at most 5 % on Synthetic."
         ),
         takes=frozenset({"data", "modes", "methods", "rounds", "seeds", "scale", "ours", "workers", "set"}),
         data=(Source("synthetic"),),

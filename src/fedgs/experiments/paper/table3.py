@@ -51,7 +51,8 @@ class Recovered:
         local_steps: E.
         seed: makes federation, theta^0 and batches.
         similarity: "functional" or "update".
-        oracle: "raw", "off_diagonal" or "all": the products that are >= 0.1 on an edge of the oracle.
+        oracle: "raw", "off_diagonal" or "all": the scale of the products that are >= 0.1 on the
+            oracle's edges.
         rule: how epsilon is chosen: "grid" (given), "density" (1/3 of the pairs are edges) or
             "histogram" (Otsu's rule). The latter two do not use the oracle.
         epsilon, precision, recall, f1, density: see `fedgs.graph.recovery.Recovery`.
@@ -121,12 +122,12 @@ def recovered_edges(config: Config, federation: Federation) -> list[Recovered]:
     """
     from fedgs.experiments.similarity import edge_rows
 
-    found = similarities(config, federation)
+    by_kind = similarities(config, federation)
     products = feature_products(client_features(federation.clients))
     steps, seed = config.training.local_steps, config.seed
     return [
         Recovered(config.data.name, steps, seed, kind, oracle, rule, **asdict(recovery))
-        for kind, similarity in found.items()
+        for kind, similarity in by_kind.items()
         for oracle, rule, recovery in edge_rows(similarity, products)
     ]
 
@@ -153,7 +154,7 @@ def similarities(config: Config, federation: Federation) -> dict[str, FloatMatri
         data_seed=getattr(config.data, "seed", 0),
         device=config.execution.device,
     )
-    return {wish.kind: model_similarity(own) for wish, own in zip(_WISHES, features, strict=True)}
+    return {wish.kind: model_similarity(vectors) for wish, vectors in zip(_WISHES, features, strict=True)}
 
 
 def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
@@ -167,15 +168,15 @@ def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     blocks, verdict = [], []
     for source in request.data:
         for steps in sorted({row.local_steps for row in rows if row.data == source.key}):
-            own = [row for row in rows if row.data == source.key and row.local_steps == steps]
+            here = [row for row in rows if row.data == source.key and row.local_steps == steps]
             title = f"{source.title}, {steps} local steps"
             paper = TABLE3.get(source.key, {}) if source.path is None and steps == 10 else {}
-            blocks.append(_block(title, own, paper))
-            verdict += _verdict(title, own, paper)
+            blocks.append(_block(title, here, paper))
+            verdict += _verdict(title, here, paper)
     notes = (
-        "Mean ± standard deviation over seeds; in brackets the paper's figure. Best F1: of epsilon in {0, .01, .05, .1, .5}, "
-        "chosen by looking at the oracle, as in the paper; the other rules do not look at it. Oracle's edges: products >= .1, "
-        "raw or scaled.",
+        "Mean ± standard deviation over seeds; in brackets the paper's figure. Best F1: of epsilon "
+        "in {0, .01, .05, .1, .5}, chosen by looking at the oracle, as in the paper; the other "
+        "rules do not look at it. Oracle's edges: products >= .1, raw or scaled.",
     )
     table = Table("Table 3: edges recovered", _COLUMNS, tuple(blocks), notes)
     return Rendering({"": table}, {"rows": _all(rows)}, verdict)
@@ -225,9 +226,9 @@ def _best(rows: Sequence[Recovered], kind: str, *, oracle: str, rule: str) -> li
 
 
 def _cell(values: Sequence[float], paper: float | None) -> Cell:
-    own, sd = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
-    text = number(own, 3) + ("" if sd is None else f" ± {number(sd, 3)}")
-    return Cell(text + ("" if paper is None else f" ({number(paper, 3)})"), (own, sd, len(values), paper))
+    average, sd = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
+    text = number(average, 3) + ("" if sd is None else f" ± {number(sd, 3)}")
+    return Cell(text + ("" if paper is None else f" ({number(paper, 3)})"), (average, sd, len(values), paper))
 
 
 def _all(rows: Sequence[Recovered]) -> Table:
@@ -246,8 +247,9 @@ def _verdict(title: str, rows: Sequence[Recovered], paper: Mapping[str, tuple[fl
             order = "above" if functional > cosine else "not above"
             agrees = "" if not paper else ", as in the paper" if order == "above" else ", against the paper"
             sentences.append(
-                f"{title}, oracle with {word}: F1 of the functional similarity ({number(functional, 3)}) is {order} that of "
-                f"the cosine ({number(cosine, 3)}){agrees}."
+                f"{title}, oracle with {word}: F1 of the functional similarity "
+                f"({number(functional, 3)}) is {order} that of the cosine "
+                f"({number(cosine, 3)}){agrees}."
             )
     return sentences
 
@@ -257,9 +259,9 @@ EXPERIMENTS = {
         name="table3",
         title="Table 3: edges of the constructed graph against the oracle's",
         claim=(
-            "The functional similarity of local models recovers the oracle's edges better than the cosine of their "
-            "parameters: F1 .874 "
-            "against .233 on CIFAR10 and .822 against .545 on FashionMNIST."
+            "The functional similarity of local models recovers the oracle's edges better than the "
+            "cosine of their parameters: F1 .874 against .233 on CIFAR10 and .822 against .545 on "
+            "FashionMNIST."
         ),
         takes=frozenset({"data", "seeds", "set"}),
         data=(Source("cifar10"), Source("fashion_mnist")),

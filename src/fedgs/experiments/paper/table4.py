@@ -26,11 +26,12 @@ from fedgs.report.tables import Difference, number, paired_difference, signed
 
 __all__ = ["EXPERIMENTS"]
 
-GRAPHS = {"oracle": "oracle", "functional": "functional", "update": "cosine"}  # similarity -> what the paper calls it
+# Similarity -> its name in the paper.
+GRAPHS = {"oracle": "oracle", "functional": "functional", "update": "cosine"}
 
 
 def _rows(request: ExperimentRequest, graph: str) -> list[Row]:
-    """A row an alpha; at alpha 0 the graph plays no part, so all graphs share the oracle's run."""
+    """One row an alpha. At alpha 0 the graph has no effect; all graphs share the oracle's run."""
     rows = []
     for alpha in ALPHAS:
         method = {"name": "fedgs", "alpha": alpha, "scale": request.scale}
@@ -41,14 +42,14 @@ def _rows(request: ExperimentRequest, graph: str) -> list[Row]:
 
 
 def plan(request: ExperimentRequest) -> list[PlannedRun]:
-    """A run a graph, alpha, mode and seed."""
+    """One run for every graph, alpha, mode and seed."""
     rows = [row for graph in GRAPHS for row in _rows(request, graph)]
     return [run for source in request.data for run in planned_runs(request, source, modes=request.modes_of(source), rows=rows)]
 
 
 @dataclass(frozen=True, eq=False)
 class _Best:
-    """A graph's best alpha in one mode: by the mean over seeds."""
+    """The best alpha of a graph in one mode, by the mean over seeds."""
 
     alpha: str
     values: Mapping[object, float]
@@ -59,10 +60,10 @@ class _Best:
 
 
 def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
-    """Each graph at its best alpha beside the paper's, and the paired differences to the oracle's graph."""
+    """Each graph at its best alpha, the paper's figures, and paired differences to the oracle."""
     verdict, blocks, everything = [], [], []
     for source in request.data:
-        runs = [one for one in records.runs if one.data == source.key]
+        runs = [loaded for loaded in records.runs if loaded.data == source.key]
         if not runs:
             continue
         block = source.paper_block(runs[0].run.num_clients)
@@ -81,9 +82,9 @@ def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     if not blocks:
         return Rendering()
     notes = (
-        "For each graph the alpha of {0, .5, 1, 2, 5} with the lowest mean over seeds, in brackets the paper's figure; the "
-        "differences are of "
-        "these runs, paired over seeds, with 95 % intervals. At alpha 0 the graph plays no part: the three share one run.",
+        "For each graph the alpha of {0, .5, 1, 2, 5} with the lowest mean over seeds, in brackets "
+        "the paper's figure; the differences are of these runs, paired over seeds, with 95 % "
+        "intervals. At alpha 0 the graph plays no part: the three share one run.",
     )
     csv_only = {
         "alphas": Table("Table 4: every alpha", _ALPHA_COLUMNS, tuple(everything)),
@@ -116,15 +117,15 @@ _ALPHA_COLUMNS = (
 
 def _row(mode: str, best: Mapping[str, _Best | None], paper: Mapping[str, float]) -> tuple[Cell, ...]:
     cells = [Cell(mode, (mode,))]
-    lowest = min((one.mean for one in best.values() if one is not None), default=None)
+    lowest = min((choice.mean for choice in best.values() if choice is not None), default=None)
     for graph in GRAPHS:
-        one, beside = best[graph], f" ({number(paper[graph], 3)})" if graph in paper else ""
-        if one is None:
+        choice, beside = best[graph], f" ({number(paper[graph], 3)})" if graph in paper else ""
+        if choice is None:
             cells.append(Cell(f"not run{beside}", (None, 0, None, paper.get(graph))))
         else:
-            text = f"{number(one.mean, 3)} at {number(float(one.alpha), 1) if one.alpha == '0.5' else one.alpha}{beside}"
-            mark = "best" if one.mean == lowest else ""
-            cells.append(Cell(text, (one.mean, len(one.values), one.alpha, paper.get(graph)), mark))
+            text = f"{number(choice.mean, 3)} at {_alpha(choice.alpha)}{beside}"
+            mark = "best" if choice.mean == lowest else ""
+            cells.append(Cell(text, (choice.mean, len(choice.values), choice.alpha, paper.get(graph)), mark))
     for graph in ("functional", "update"):
         gap = _difference(best[graph], best["oracle"])
         if gap is None:
@@ -137,8 +138,15 @@ def _row(mode: str, best: Mapping[str, _Best | None], paper: Mapping[str, float]
     return tuple(cells)
 
 
-def _difference(one: _Best | None, oracle: _Best | None) -> Difference | None:
-    return None if one is None or oracle is None else paired_difference(dict(one.values), dict(oracle.values))
+def _alpha(alpha: str) -> str:
+    """The text of an alpha: without the zero before the point, as other figures."""
+    return number(float(alpha), 1) if alpha == "0.5" else alpha
+
+
+def _difference(choice: _Best | None, oracle: _Best | None) -> Difference | None:
+    if choice is None or oracle is None:
+        return None
+    return paired_difference(dict(choice.values), dict(oracle.values))
 
 
 def _alpha_block(title: str, request: ExperimentRequest, source: Source, runs: Sequence[LoadedRun]) -> Block:
@@ -149,8 +157,8 @@ def _alpha_block(title: str, request: ExperimentRequest, source: Source, runs: S
             for alpha in ALPHAS:
                 values = list(losses(runs, data=source.key, mode=mode.title, row=f"{graph}-{alpha:g}").values())
                 sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
-                own = float(np.mean(values)) if values else None
-                cells.append(Cell("–" if own is None else number(own, 3), (own, sd)))
+                average = float(np.mean(values)) if values else None
+                cells.append(Cell("–" if average is None else number(average, 3), (average, sd)))
             rows.append(tuple(cells))
     return Block((("data", title),), tuple(rows))
 
@@ -161,11 +169,11 @@ _TOLERANCE = 0.005
 def _verdict(title: str, best: Mapping[str, Mapping[str, _Best | None]], paper: Mapping[str, Mapping[str, float]]) -> list[str]:
     sentences = []
     for mode, graphs in best.items():
-        there = {graph: one for graph, one in graphs.items() if one is not None}
-        if len(there) < 2:
+        by_graph = {graph: choice for graph, choice in graphs.items() if choice is not None}
+        if len(by_graph) < 2:
             continue
-        lowest, highest = min(there, key=lambda g: there[g].mean), max(there, key=lambda g: there[g].mean)
-        spread = there[highest].mean - there[lowest].mean
+        lowest, highest = min(by_graph, key=lambda g: by_graph[g].mean), max(by_graph, key=lambda g: by_graph[g].mean)
+        spread = by_graph[highest].mean - by_graph[lowest].mean
         text = f"- {mode}: the graphs' means lie within {number(spread, 3)} of each other"
         text += "" if spread == 0 else f", {GRAPHS[lowest]} lowest, {GRAPHS[highest]} highest"
         if len(paper[mode]) == len(GRAPHS):
@@ -177,11 +185,11 @@ def _verdict(title: str, best: Mapping[str, Mapping[str, _Best | None]], paper: 
     wide = [
         mode
         for mode, graphs in best.items()
-        if (means := [one.mean for one in graphs.values() if one is not None]) and max(means) - min(means) > _TOLERANCE
+        if (means := [choice.mean for choice in graphs.values() if choice is not None]) and max(means) - min(means) > _TOLERANCE
     ]
     if sentences:
-        told = "in every mode" if not wide else f"in all modes but {', '.join(wide)}"
-        sentences.append(f"- The three graphs give means within {number(_TOLERANCE, 3)} of each other {told}.")
+        where = "in every mode" if not wide else f"in all modes but {', '.join(wide)}"
+        sentences.append(f"- The three graphs give means within {number(_TOLERANCE, 3)} of each other {where}.")
     return [f"{title}:", *sentences] if sentences else []
 
 
@@ -190,9 +198,9 @@ EXPERIMENTS = {
         name="table4",
         title="Table 4: FedGS on the oracle's and on constructed graphs",
         claim=(
-            "FedGS on a graph made from the models' functional similarity, or from the cosine of their updates, is about as "
-            "good as on "
-            "the oracle's graph; each at the best alpha of {0, .5, 1, 2, 5}."
+            "FedGS on a graph made from the models' functional similarity, or from the cosine of "
+            "their updates, is about as good as on the oracle's graph; each at the best alpha of "
+            "{0, .5, 1, 2, 5}."
         ),
         takes=frozenset({"data", "modes", "rounds", "seeds", "scale", "workers", "set"}),
         data=(Source("synthetic"),),

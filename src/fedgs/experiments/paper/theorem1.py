@@ -1,9 +1,10 @@
-"""Theorem 1 put to the test: does a larger distance between the selected clients mean a better chance to recover the full update?
+"""Theorem 1: the distance between the selected clients and the chance to recover the full update.
 
-Clients are label distributions p_k in the simplex of R^C, e_k = p_k / |p_k|, R_ij = |e_i - e_j|². A cohort recovers the full
-update if the global distribution p* lies in the cone of its p_k. For M = C clients the probability is exactly |det[p_1 .. p_C]|
-if p* is uniform on the simplex, and the cone's solid angle over that of the orthant if p*'s direction is uniform on the sphere:
-not the same. For M > C membership in the cone is decided by non-negative least squares.
+Clients are label distributions p_k in the simplex of R^C, e_k = p_k / |p_k|, R_ij = |e_i - e_j|².
+A cohort recovers the full update if the global distribution p* lies in the cone of its p_k. For
+M = C clients the probability is |det[p_1 .. p_C]| if p* is uniform on the simplex. If the direction
+of p* is uniform on the sphere, it is the cone's solid angle as a share of the orthant's, which is a
+different number. For M > C, non-negative least squares decides whether p* lies in the cone.
 """
 
 from collections.abc import Mapping
@@ -25,58 +26,65 @@ __all__ = ["EXPERIMENTS", "compute", "cone_share", "mean_distance", "solid_angle
 
 LABELS = (2, 3, 5)
 SETS, DIRECTIONS, POINTS = 300, 20_000, 300
-_INSIDE = 1e-9  # a residual below is rounding
+_INSIDE = 1e-9  # smaller residuals are rounding errors
 
 
 def compute(request: ExperimentRequest, computation: Computation, federation: Federation | None) -> dict[str, AnyArray]:
-    """Distances, determinants and shares of drawn cohorts: for M = C, M = C + 1 and M = 2 C, and the two counter-examples."""
+    """Distances, determinants and shares of drawn cohorts for M = C, C + 1 and 2 C.
+
+    Two counter-examples are added.
+    """
     arrays: dict[str, AnyArray] = {}
     for labels in LABELS:
         rng = stream(request.seeds[0], "theorem1", labels)
         directions = np.abs(rng.standard_normal((labels, DIRECTIONS)))
-        sets = rng.dirichlet(np.ones(labels), size=(SETS, labels)).transpose(0, 2, 1)  # (S, C, C), a client a column
+        # (S, C, C), one client a column
+        sets = rng.dirichlet(np.ones(labels), size=(SETS, labels)).transpose(0, 2, 1)
         arrays[f"{labels}/sets"] = sets
-        arrays[f"{labels}/distance"] = np.array([mean_distance(one) for one in sets])
-        arrays[f"{labels}/paths"] = np.array([mean_distance(one, paths=True) for one in sets])
+        arrays[f"{labels}/distance"] = np.array([mean_distance(cohort) for cohort in sets])
+        arrays[f"{labels}/paths"] = np.array([mean_distance(cohort, paths=True) for cohort in sets])
         arrays[f"{labels}/determinant"] = np.abs(np.linalg.det(sets))
         arrays[f"{labels}/unit_determinant"] = np.abs(np.linalg.det(sets / np.linalg.norm(sets, axis=1, keepdims=True)))
-        arrays[f"{labels}/solid_angle"] = np.array([solid_angle(one, directions) for one in sets])
+        arrays[f"{labels}/solid_angle"] = np.array([solid_angle(cohort, directions) for cohort in sets])
         points = rng.dirichlet(np.ones(labels), size=POINTS).T
         for size in (labels, labels + 1, 2 * labels):
             drawn = sets if size == labels else rng.dirichlet(np.ones(labels), size=(SETS, size)).transpose(0, 2, 1)
             some = drawn[: max(40, SETS // 5)]
-            arrays[f"{labels}/larger/{size}/distance"] = np.array([mean_distance(one) for one in some])
-            arrays[f"{labels}/larger/{size}/share"] = np.array([cone_share(one, points) for one in some])
+            arrays[f"{labels}/larger/{size}/distance"] = np.array([mean_distance(cohort) for cohort in some])
+            arrays[f"{labels}/larger/{size}/share"] = np.array([cone_share(cohort, points) for cohort in some])
     arrays["further_but_smaller"] = further_but_smaller(request.seeds[0])
     arrays["arc"] = np.array([[1.0, 0.5, 0.0], [0.0, 0.5, 1.0]])
     return arrays
 
 
 def distances(columns: FloatMatrix) -> FloatMatrix:
-    """(M, M) squared distances of the computation vectors of (C, M) columns.
+    """(M, M) squared distances of (C, M) columns that are scaled to length 1.
 
     >>> distances(np.array([[1.0, 0.0], [0.0, 1.0]]))
     array([[0., 2.],
            [2., 0.]])
     """
-    computation = columns / np.linalg.norm(columns, axis=0)
-    result = np.maximum(2.0 - 2.0 * computation.T @ computation, 0.0)
+    unit = columns / np.linalg.norm(columns, axis=0)
+    result = np.maximum(2.0 - 2.0 * unit.T @ unit, 0.0)
     np.fill_diagonal(result, 0.0)
     return np.asarray((result + result.T) / 2)
 
 
 def mean_distance(columns: FloatMatrix, *, paths: bool = False) -> float:
-    """f(S) of equation 24: mean of R over ordered pairs, or of the shortest paths H on R."""
+    """f(S) of equation 24: the mean of R over ordered pairs, or of the shortest paths H on R."""
     matrix = distances(columns)
     size = len(matrix)
     return float((shortest_paths(matrix) if paths else matrix).sum() / (size * (size - 1)))
 
 
 def solid_angle(columns: FloatMatrix, directions: FloatMatrix) -> float:
-    """Share of the orthant's directions (C, D) that lie in the cone of (C, C) columns: Monte Carlo, se at most .5/sqrt(D).
+    """Share of (C, D) directions of the orthant that lie in the cone of (C, C) columns.
+
+    The Monte Carlo standard error is at most .5/sqrt(D).
 
     >>> directions = np.abs(np.random.default_rng(0).standard_normal((2, 1000)))
-    >>> solid_angle(np.eye(2), directions), round(solid_angle(np.array([[1.0, 0.5], [0.0, 0.5]]), directions), 1)
+    >>> half = np.array([[1.0, 0.5], [0.0, 0.5]])
+    >>> solid_angle(np.eye(2), directions), round(solid_angle(half, directions), 1)
     (1.0, 0.5)
     """
     if abs(np.linalg.det(columns)) < 1e-14:
@@ -94,15 +102,19 @@ def cone_share(columns: FloatMatrix, points: FloatMatrix) -> float:
 
 
 def further_but_smaller(seed: int) -> FloatArray:
-    """(2, 3, 3): two cohorts of three clients, the first with the larger mean distance and the smaller determinants."""
+    """(2, 3, 3): two cohorts of three clients.
+
+    The first has the larger mean distance and the smaller determinants.
+    """
     rng = stream(seed, "theorem1 counter-example")
     sets = rng.multinomial(10, rng.dirichlet(np.ones(3), size=(400, 3))).transpose(0, 2, 1) / 10
-    computation = sets / np.linalg.norm(sets, axis=1, keepdims=True)
-    determinant, unit_determinant = _determinants(sets), _determinants(computation)
-    distance: FloatArray = np.array([mean_distance(one) for one in sets])
+    unit = sets / np.linalg.norm(sets, axis=1, keepdims=True)
+    determinant, unit_determinant = _determinants(sets), _determinants(unit)
+    distance: FloatArray = np.array([mean_distance(cohort) for cohort in sets])
     gain = distance[:, None] - distance[None, :]
     loss = np.minimum(determinant[None, :] - determinant[:, None], unit_determinant[None, :] - unit_determinant[:, None])
-    worth = np.where(determinant[:, None] > 0.02, np.minimum(gain, loss), -np.inf)  # no cohort of equal clients
+    # Cohorts of equal clients are left out.
+    worth = np.where(determinant[:, None] > 0.02, np.minimum(gain, loss), -np.inf)
     first, second = divmod(int(np.argmax(worth)), len(sets))
     return np.stack([sets[first], sets[second]])
 
@@ -113,7 +125,7 @@ def _determinants(sets: AnyArray) -> FloatArray:
 
 
 def rank_correlation(first: FloatArray, second: FloatArray) -> float:
-    """Spearman's rank correlation; NaN where one of them is constant.
+    """Spearman's rank correlation; NaN if one of them is constant.
 
     >>> rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([1.0, 4.0, 9.0]))
     1.0
@@ -151,9 +163,9 @@ _EXACT_COLUMNS = (
     Column("H differs from R", ("shortcut_share",)),
 )
 _EXACT_NOTES = (
-    f"{SETS} cohorts of C clients uniform on the simplex; distance |e_i - e_j|²; by H: its shortest paths. "
-    "|det| of p is the exact probability for p* uniform on the "
-    f"simplex; the solid angle over the orthant's is that for a uniform direction, from {DIRECTIONS} directions.",
+    f"{SETS} cohorts of C clients uniform on the simplex; distance |e_i - e_j|²; by H: its "
+    "shortest paths. |det| of p is the exact probability for p* uniform on the simplex; the solid "
+    f"angle over the orthant's is that for a uniform direction, from {DIRECTIONS} directions.",
 )
 _LARGER_COLUMNS = (
     Column("C", ("labels",)),
@@ -200,23 +212,24 @@ def _larger_block(arrays: Mapping[str, AnyArray]) -> Block:
 def _verdict(arrays: Mapping[str, AnyArray]) -> list[str]:
     first, second = arrays["further_but_smaller"]
     sentences = []
-    found = {labels: rank_correlation(arrays[f"{labels}/distance"], arrays[f"{labels}/determinant"]) for labels in LABELS}
-    told = ", ".join(f"{number(value, 3)} at C = {labels}" for labels, value in found.items())
-    sign = "on the whole, as the paper says" if min(found.values()) > 0 else "not always, against what the paper says"
-    sentences.append(f"A larger mean distance goes with a larger probability |det[p_1 .. p_C]| {sign}: rank correlation {told}.")
+    correlations = {labels: rank_correlation(arrays[f"{labels}/distance"], arrays[f"{labels}/determinant"]) for labels in LABELS}
+    listed = ", ".join(f"{number(value, 3)} at C = {labels}" for labels, value in correlations.items())
+    sign = "on the whole, as the paper says" if min(correlations.values()) > 0 else "not always, against what the paper says"
+    sentences.append(
+        f"A larger mean distance goes with a larger probability |det[p_1 .. p_C]| {sign}: rank correlation {listed}."
+    )
     sentences.append(_counter_sentence(first, second))
     arc = distances(arrays["arc"])
     paths = shortest_paths(arc)
     sentences.append(
-        f"H = R does not hold: for p = (1, 0), (.5, .5), (0, 1) the edge between the ends is {number(arc[0, 2], 3)} long, "
-        "the way over the "
-        f"middle {number(paths[0, 2], 3)}."
+        "H = R does not hold: for p = (1, 0), (.5, .5), (0, 1) the edge between the ends is "
+        f"{number(arc[0, 2], 3)} long, the way over the middle {number(paths[0, 2], 3)}."
     )
     worst = max(LABELS, key=lambda labels: _disagreement(arrays, labels))
     sentences.append(
-        f"p* uniform on the simplex and uniform in direction are not the same: the two probabilities differ by up to "
-        f"{number(_disagreement(arrays, worst), 3)} (C = {worst}; Monte Carlo error of one at most "
-        f"{number(1.5 / DIRECTIONS**0.5, 3)})."
+        "p* uniform on the simplex and uniform in direction are not the same: the two "
+        f"probabilities differ by up to {number(_disagreement(arrays, worst), 3)} (C = {worst}; "
+        f"Monte Carlo error of one at most {number(1.5 / DIRECTIONS**0.5, 3)})."
     )
     return sentences
 
@@ -226,7 +239,7 @@ def _disagreement(arrays: Mapping[str, AnyArray], labels: int) -> float:
 
 
 def _counter_sentence(first: FloatMatrix, second: FloatMatrix) -> str:
-    one, two = (
+    first_cohort, second_cohort = (
         f"p = {', '.join('(' + ', '.join(f'{value:.1f}' for value in column) + ')' for column in columns.T)}"
         for columns in (first, second)
     )
@@ -235,9 +248,9 @@ def _counter_sentence(first: FloatMatrix, second: FloatMatrix) -> str:
     if not (far > near and small < large):
         return "Among 400 drawn cohorts of C = 3 none has a larger mean distance and a smaller probability than another."
     return (
-        f"But not always, at C = 3: {one} has mean distance {number(far, 3)} and probability {number(small, 3)}; {two} has "
-        "the smaller "
-        f"mean distance {number(near, 3)} and the larger probability {number(large, 3)}."
+        f"But not always, at C = 3: {first_cohort} has mean distance {number(far, 3)} and "
+        f"probability {number(small, 3)}; {second_cohort} has the smaller mean distance "
+        f"{number(near, 3)} and the larger probability {number(large, 3)}."
     )
 
 

@@ -43,7 +43,7 @@ def plan(request: ExperimentRequest) -> list[PlannedRun]:
 
 
 def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
-    """Validation loss over the grid, and whether the paper's choice comes out."""
+    """Validation loss over the grid, and whether the best point is the paper's choice."""
     rates = list(dict.fromkeys(rate for source in request.data for rate in TUNING_RATES[_block(source)]))
     columns = (
         Column("E", ("local_steps",), numeric=True),
@@ -51,13 +51,13 @@ def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     )
     blocks, verdict = [], []
     for source in request.data:
-        runs = [one for one in records.runs if one.data == source.key]
+        runs = [loaded for loaded in records.runs if loaded.data == source.key]
         if runs:
-            found = {(e, rate): _losses(runs, _row(e, rate).key) for e in TUNING_STEPS for rate in TUNING_RATES[_block(source)]}
+            grid = {(e, rate): _losses(runs, _row(e, rate).key) for e in TUNING_STEPS for rate in TUNING_RATES[_block(source)]}
             title = str(runs[0].run.about.get("data_title", source.title))
-            rows = [(Cell(str(e), (e,)), *(_cell(found, e, rate) for rate in sorted(rates))) for e in TUNING_STEPS]
+            rows = [(Cell(str(e), (e,)), *(_cell(grid, e, rate) for rate in sorted(rates))) for e in TUNING_STEPS]
             blocks.append(Block((("data", title),), tuple(rows)))
-            verdict.append(_verdict(title, found, TUNED[_block(source)]))
+            verdict.append(_verdict(title, grid, TUNED[_block(source)]))
     notes = (
         "Lowest validation loss over the rounds, weighted by n_k, mean ± standard deviation over seeds; IDL, uniform sampling.",
     )
@@ -67,31 +67,31 @@ def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     return Rendering({"": table}, {"runs": runs_table("The runs of the grid search", records.runs)}, verdict)
 
 
-_Found = Mapping[tuple[int, float], Mapping[object, float]]
+_GridLosses = Mapping[tuple[int, float], Mapping[object, float]]
 
 
 def _losses(runs: Sequence[LoadedRun], row: str) -> dict[object, float]:
-    found: dict[object, float] = {}
-    for one in runs:
-        if one.row == row and one.run.failure is None:
-            values = [record.valid_loss for record in one.run.records if is_figure(record.valid_loss)]
+    lowest: dict[object, float] = {}
+    for loaded in runs:
+        if loaded.row == row and loaded.run.failure is None:
+            values = [record.valid_loss for record in loaded.run.records if is_figure(record.valid_loss)]
             if values:
-                found[one.run.replicate] = min(value for value in values if value is not None)
-    return found
+                lowest[loaded.run.replicate] = min(value for value in values if value is not None)
+    return lowest
 
 
-def _cell(found: _Found, steps: int, rate: float) -> Cell:
-    values = list(found.get((steps, rate), {}).values())
+def _cell(grid: _GridLosses, steps: int, rate: float) -> Cell:
+    values = list(grid.get((steps, rate), {}).values())
     if not values:
-        return Cell("–" if (steps, rate) not in found else "not run", (None, None, 0))
-    own, sd = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
-    means = sorted({m for other in found.values() if (m := mean(other)) is not None})
-    mark = "" if len(means) < 2 else "best" if own == means[0] else "second" if own == means[1] and len(means) > 2 else ""
-    return Cell(number(own, 3) + ("" if sd is None else f" ± {number(sd, 3)}"), (own, sd, len(values)), mark)
+        return Cell("–" if (steps, rate) not in grid else "not run", (None, None, 0))
+    average, sd = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
+    means = sorted({m for other in grid.values() if (m := mean(other)) is not None})
+    mark = "" if len(means) < 2 else "best" if average == means[0] else "second" if average == means[1] and len(means) > 2 else ""
+    return Cell(number(average, 3) + ("" if sd is None else f" ± {number(sd, 3)}"), (average, sd, len(values)), mark)
 
 
-def _verdict(title: str, found: _Found, paper: tuple[int, float]) -> str:
-    means = {point: own for point, values in found.items() if (own := mean(values)) is not None}
+def _verdict(title: str, grid: _GridLosses, paper: tuple[int, float]) -> str:
+    means = {point: average for point, values in grid.items() if (average := mean(values)) is not None}
     if not means:
         return f"{title}: no run has a validation loss (the federation needs validation parts)."
     best = min(means, key=lambda point: means[point])
@@ -102,9 +102,8 @@ def _verdict(title: str, found: _Found, paper: tuple[int, float]) -> str:
         return f"{text}; the paper's choice, E = {paper[0]}, eta = {paper[1]:g}, was not run."
     rank = sorted(means.values()).index(means[paper]) + 1
     return (
-        f"{text} ({number(means[best], 3)}); the paper's choice, E = {paper[0]}, eta = {paper[1]:g}, is number {rank} of "
-        f"{len(means)} "
-        f"({number(means[paper], 3)})."
+        f"{text} ({number(means[best], 3)}); the paper's choice, E = {paper[0]}, eta = "
+        f"{paper[1]:g}, is number {rank} of {len(means)} ({number(means[paper], 3)})."
     )
 
 
@@ -113,8 +112,8 @@ EXPERIMENTS = {
         name="tuning",
         title="Appendix C: grid search of the hyper-parameters with FedAvg",
         claim=(
-            "The best point of the grid is E = 10 with eta = .1 on Synthetic and FashionMNIST, and E = 10 with eta = .03 "
-            "on CIFAR10."
+            "The best point of the grid is E = 10 with eta = .1 on Synthetic and FashionMNIST, and "
+            "E = 10 with eta = .03 on CIFAR10."
         ),
         takes=frozenset({"data", "rounds", "seeds", "workers", "set"}),
         data=(Source("synthetic"),),

@@ -11,16 +11,16 @@ def test_sentences_are_true_of_their_figures() -> None:
         "u": {0: 0.330, 1: 0.331, 2: 0.333},
         "p": {0: 0.350, 1: 0.351, 2: 0.352},
     }
-    assert order_sentence("LN", ours, paper, labels) == (
+    assert order_sentence("LN", ours, paper=paper, labels=labels) == (
         "LN: 1 of 3 pairs of methods are in the paper's order; reversed with a 95 % interval that leaves out 0: fedgs below poc, "
         "uniform below poc."
     )
-    assert standing_sentence("LN", "g", ["u", "p"], ours, paper, labels) == (
+    assert standing_sentence("LN", "g", ["u", "p"], ours=ours, paper=paper, labels=labels) == (
         "LN: fedgs is below uniform and poc; in the paper it is below uniform, above poc."
     )
     one_seed: dict[str, dict[object, float]] = {row: {0: values[0]} for row, values in ours.items()}
-    assert "one seed" in order_sentence("LN", one_seed, paper, labels)
+    assert "one seed" in order_sentence("LN", one_seed, paper=paper, labels=labels)
     close: dict[str, dict[object, float]] = {"g": {0: 0.30, 1: 0.31}, "u": {0: 0.31, 1: 0.30}}
-    assert "includes 0 for uniform" in standing_sentence("LN", "g", ["u"], close, {}, labels)
-    assert order_sentence("LN", {"g": ours["g"]}, paper, labels) == ""
+    assert "includes 0 for uniform" in standing_sentence("LN", "g", ["u"], ours=close, paper={}, labels=labels)
+    assert order_sentence("LN", {"g": ours["g"]}, paper=paper, labels=labels) == ""
     assert gap_sentence("fedgs", {"LN": {}}, {"LN": 0.3}) == ""

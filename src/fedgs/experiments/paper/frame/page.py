@@ -1,6 +1,7 @@
 """`reproduction.md` from a folder of records: every part of the paper, and what was not run.
 
-A section states claim, data, model, hyper-parameters, hardware, time, command, our figures beside the paper's, verdict.
+A section states claim, data, model, hyper-parameters, hardware, time, command, figures (ours and the
+paper's) and verdict.
 """
 
 import glob
@@ -31,7 +32,7 @@ Where FedGS does not win by the paper's own figures: on Synthetic under IDL, whe
 .306 to .328), and under MDF, where power of choice is lowest (.301 against .310). Where it does not win here, the verdict of
 Table 2 says.
 """
-# Name -> the federations that the paper has the part for; none where no data is needed.
+# Name -> the federations of the paper; none if no data is needed.
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "table1": ("synthetic",),
     "table2": tuple(MODES),
@@ -49,7 +50,10 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 
 
 def write_page(out: Path) -> tuple[Path, list[str]]:
-    """Write `reproduction.md` into the folder, and give one line for each record that cannot be read.
+    """Write `reproduction.md` into the folder.
+
+    Returns:
+        The file, and one line for each record that cannot be read.
 
     Raises:
         OutputError: there is no such folder, or another process is writing to it.
@@ -61,7 +65,9 @@ def write_page(out: Path) -> tuple[Path, list[str]]:
 
 
 def page(out: Path) -> tuple[str, list[str]]:
-    """The page, and one line for each record that cannot be read. Equal records give the same page.
+    """The text of the page, and one line for each record that cannot be read.
+
+    Equal records give the same page.
 
     Raises:
         OutputError: there is no such folder.
@@ -70,23 +76,23 @@ def page(out: Path) -> tuple[str, list[str]]:
     sections = [_HEAD, _overview(manifests)]
     for name in NAMES:
         experiment = find(name)
-        own = []
+        carried_out = []
         sections.append(f"## {experiment.title}\n\n**Claim.** {experiment.claim}\n")
         for manifest in (each for each in manifests if each.request.name == name):
             records, unread = read_records(out, manifest)
-            own.append((manifest, records))
+            carried_out.append((manifest, records))
             problems += unread
             pictures = sorted(path.name for path in out.glob(f"{glob.escape(manifest.request.stem)}*.png"))
             sections.append(_section(experiment, manifest, records, pictures))
-        sections.append(_missing(name, own))
+        sections.append(_missing(name, carried_out))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(sections)).rstrip("\n") + "\n", problems
 
 
 def _overview(manifests: Sequence[Manifest]) -> str:
     lines = ["| part | carried out on |", "|---|---|"]
     for name in NAMES:
-        own = [_where(manifest.request) for manifest in manifests if manifest.request.name == name]
-        lines.append(f"| [{name}](#{_anchor(find(name).title)}) | {'; '.join(own) or 'not run'} |")
+        places = [_where(manifest.request) for manifest in manifests if manifest.request.name == name]
+        lines.append(f"| [{name}](#{_anchor(find(name).title)}) | {'; '.join(places) or 'not run'} |")
     return "\n".join(lines) + "\n"
 
 
@@ -126,14 +132,14 @@ def _section(experiment: Experiment, manifest: Manifest, records: ExperimentReco
 
 def _data(records: ExperimentRecords) -> str:
     """Titles, clients and content of the federations."""
-    found: dict[str, str] = {}
+    titles: dict[str, str] = {}
     for loaded in records.runs:
         about = loaded.run.about
-        found[loaded.data] = _title(about.get("data_title"), about.get("num_clients"), about.get("data_fingerprint"))
+        titles[loaded.data] = _title(about.get("data_title"), about.get("num_clients"), about.get("data_fingerprint"))
     for key, result in records.computed.items():
         if "data_title" in result.about:
-            found[key] = _title(result.data_title, result.num_clients, result.about["data_fingerprint"])
-    return "; ".join(dict.fromkeys(found.values()))
+            titles[key] = _title(result.data_title, result.num_clients, result.about["data_fingerprint"])
+    return "; ".join(dict.fromkeys(titles.values()))
 
 
 def _title(title: object, clients: object, content: object) -> str:
@@ -141,11 +147,11 @@ def _title(title: object, clients: object, content: object) -> str:
 
 
 def _hyper_parameters(runs: Sequence[Run]) -> str:
-    """Every setting once; where runs differ, all of its values."""
+    """Every setting once, with all of its values if runs differ."""
     values: dict[str, dict[str, None]] = {}
     for run in runs:
         training, about = run.table("training"), run.about
-        own = {
+        settings = {
             "T": training.get("rounds"),
             "M": about.get("cohort_limit"),
             "E": training.get("local_steps"),
@@ -154,7 +160,7 @@ def _hyper_parameters(runs: Sequence[Run]) -> str:
             "mu": training.get("mu", 0),
             "evaluated every": run.table("evaluation").get("every"),
         }
-        for name, value in own.items():
+        for name, value in settings.items():
             values.setdefault(name, {})[f"{value:g}" if isinstance(value, float) else str(value)] = None
     if list(values.get("mu", {})) == ["0"]:
         del values["mu"]
@@ -182,7 +188,10 @@ def _time(seconds: float) -> str:
 
 
 def _recorded(runs: Sequence[Run]) -> str:
-    """What the rounds took by their own records: the command's time leaves out the runs that it found finished."""
+    """The time of the rounds by their records.
+
+    The command's time leaves out runs that were finished before.
+    """
     seconds = sum(sum(timing.values()) - timing.get("round", 0) for run in runs for timing in run.timings)
     return f" from start to tables; the rounds of all runs, added up: {_time(seconds)}" if runs else ""
 
@@ -198,7 +207,7 @@ def _left_out(manifest: Manifest, records: ExperimentRecords) -> str:
 
 
 def _missing(name: str, carried_out: Sequence[tuple[Manifest, ExperimentRecords]]) -> str:
-    """Federations of the paper that the part was not carried out on, and modes and rows that are missing on the others."""
+    """The paper's federations without records, and the missing modes and rows of the others."""
     if not _PARTS[name]:
         return "" if carried_out else "Not run.\n"
     done = {block for manifest, records in carried_out for block in _blocks(manifest, records)}
@@ -217,7 +226,7 @@ def _missing(name: str, carried_out: Sequence[tuple[Manifest, ExperimentRecords]
 
 
 def _blocks(manifest: Manifest, records: ExperimentRecords) -> list[str | None]:
-    """Which of the paper's federations the records stand for."""
+    """The federations of the paper that the records correspond to."""
     sizes = {loaded.data: loaded.run.num_clients for loaded in records.runs}
     sizes |= {key.split("/")[0]: result.num_clients for key, result in records.computed.items()}
     return [source.paper_block(sizes[source.key]) for source in manifest.request.data if source.key in sizes]

@@ -1,8 +1,9 @@
-"""The paper's own figures, to be set beside ours.
+"""The paper's figures.
 
-Source: Z. Wang, X. Fan, J. Qi, H. Jin, P. Yang, S. Shen, C. Wang, "FedGS: Federated Graph-based Sampling with Arbitrary Client
-Availability", AAAI 2023: Tables 2, 3 and 4, the text beside them, and appendix C. `synthetic` stands for the paper's
-Synthetic(0.5, 0.5) federation of 30 clients, `cifar10` and `fashion_mnist` for its partitions over 100 clients.
+Source: Z. Wang, X. Fan, J. Qi, H. Jin, P. Yang, S. Shen, C. Wang, "FedGS: Federated Graph-based
+Sampling with Arbitrary Client Availability", AAAI 2023: Tables 2, 3 and 4, their text, and appendix C.
+`synthetic` is the paper's Synthetic(0.5, 0.5) federation of 30 clients; `cifar10` and `fashion_mnist`
+are its partitions over 100 clients.
 """
 
 from collections.abc import Mapping
@@ -50,13 +51,15 @@ def _blocks(rows: Mapping[str, tuple[float, ...]]) -> dict[str, dict[str, dict[s
 # Optimal testing loss, mean of three seeds: data -> mode -> row -> loss.
 TABLE2: Mapping[str, Mapping[str, Mapping[str, float]]] = _blocks(_TABLE2_ROWS)
 
-# Data -> similarity -> (precision, recall, F1), best over epsilon in {0, .01, .05, .1, .5}; "update" is the paper's cosine.
+# Data -> similarity -> (precision, recall, F1), best over epsilon in {0, .01, .05, .1, .5}.
+# "update" is the paper's cosine.
 TABLE3: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
     "cifar10": {"functional": (0.8789, 0.8700, 0.8744), "update": (1.0000, 0.1316, 0.2327)},
     "fashion_mnist": {"functional": (0.9761, 0.7097, 0.8218), "update": (0.3765, 0.9853, 0.5448)},
 }
 
-# Optimal testing loss of FedGS at the best alpha of {0, .5, 1, 2, 5}, by the graph it runs on: data -> mode -> graph -> loss.
+# Optimal testing loss of FedGS at the best alpha of {0, .5, 1, 2, 5}, by the client graph:
+# data -> mode -> graph -> loss.
 _TABLE4_ROWS = {
     "oracle": (0.306, 0.305, 0.318, 0.308, 0.310, 0.968, 0.972, 0.996, 0.966, 0.963, 0.299, 0.303, 0.307),
     "functional": (0.304, 0.306, 0.319, 0.306, 0.310, 0.963, 0.972, 0.991, 0.975, 0.962, 0.305, 0.307, 0.314),
@@ -64,7 +67,8 @@ _TABLE4_ROWS = {
 }
 TABLE4: Mapping[str, Mapping[str, Mapping[str, float]]] = _blocks(_TABLE4_ROWS)
 
-# Appendix C: the grid of the hyper-parameters, and what was found with FedAvg under IDL: data -> (local steps, learning rate).
+# Appendix C: the grid of the hyper-parameters, and the best point with FedAvg under IDL:
+# data -> (local steps, learning rate).
 TUNING_STEPS = (10, 50, 100)
 TUNING_RATES: Mapping[str, tuple[float, ...]] = {
     "synthetic": (0.01, 0.05, 0.1, 0.3),

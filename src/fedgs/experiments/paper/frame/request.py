@@ -1,4 +1,4 @@
-"""The request for an experiment: data, modes, methods, rounds, seeds and scale, parsed and checked."""
+"""The request for an experiment: data, modes, methods, rounds, seeds and scale."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -87,7 +87,9 @@ class Mode:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of `fedgs reproduce` as they are typed; an empty value means that an option is not given.
+    """The options of `fedgs reproduce` as they are typed.
+
+    An empty value means that an option is not given.
 
     Attributes:
         data, modes, methods, set: texts, each with one or several values separated by commas

@@ -1,4 +1,4 @@
-"""Words for comparisons with the paper: each sentence is true of the figures it is made from."""
+"""Sentences that compare figures with the paper's. Each is made from the figures alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,19 +21,22 @@ def mean(values: Mapping[object, float]) -> float | None:
 
 @dataclass(frozen=True)
 class _Pair:
-    first: str  # the one that is lower in the paper
+    first: str  # lower than `second` in the paper
     second: str
     same_order: bool
-    told_apart: bool  # the 95 % interval of the paired difference leaves out 0
+    distinguished: bool  # the 95 % interval of the paired difference leaves out 0
 
 
-def order_sentence(mode: str, ours: Figures, paper: Mapping[str, float], labels: Mapping[str, str]) -> str:
-    """How many pairs of rows stand in the paper's order, and which are clearly reversed; "" with fewer than two rows.
+def order_sentence(mode: str, ours: Figures, *, paper: Mapping[str, float], labels: Mapping[str, str]) -> str:
+    """How many pairs of rows are in the paper's order, and which are clearly reversed.
+
+    The sentence is "" with fewer than two rows.
 
     >>> ours = {"a": {0: 0.3, 1: 0.31}, "b": {0: 0.4, 1: 0.41}, "c": {0: 0.2, 1: 0.21}}
-    >>> print(order_sentence("LN", ours, {"a": 0.1, "b": 0.2, "c": 0.3}, {"a": "A", "b": "B", "c": "C"}))
-    LN: 1 of 3 pairs of methods are in the paper's order; reversed with a 95 % interval that leaves out 0:
-    C below A, C below B.
+    >>> paper, labels = {"a": 0.1, "b": 0.2, "c": 0.3}, {"a": "A", "b": "B", "c": "C"}
+    >>> print(order_sentence("LN", ours, paper=paper, labels=labels))
+    LN: 1 of 3 pairs of methods are in the paper's order; reversed with a 95 % interval that leaves
+    out 0: C below A, C below B.
     """
     rows = [row for row in paper if ours.get(row)]
     pairs = [_pair(a, b, ours, paper) for a, b in combinations(rows, 2) if paper[a] != paper[b]]
@@ -45,7 +48,7 @@ def order_sentence(mode: str, ours: Figures, paper: Mapping[str, float], labels:
         return text + "."
     if max(len(ours[row]) for row in rows) < 2:
         return text + " (one seed: no interval says which of the others are clearly reversed)."
-    clear = [f"{labels[pair.second]} below {labels[pair.first]}" for pair in pairs if not pair.same_order and pair.told_apart]
+    clear = [f"{labels[pair.second]} below {labels[pair.first]}" for pair in pairs if not pair.same_order and pair.distinguished]
     if not clear:
         return text + "; of the others, none is reversed with a 95 % interval that leaves out 0."
     more = f" and {len(clear) - 6} more" if len(clear) > 6 else ""
@@ -56,31 +59,41 @@ def _pair(a: str, b: str, ours: Figures, paper: Mapping[str, float]) -> _Pair:
     first, second = (a, b) if paper[a] < paper[b] else (b, a)
     gap = (mean(ours[second]) or 0.0) - (mean(ours[first]) or 0.0)
     difference = paired_difference(dict(ours[first]), dict(ours[second]))
-    told = difference is not None and difference.low is not None and not difference.covers_zero
-    return _Pair(first, second, gap > 0, told)
+    distinguished = difference is not None and difference.low is not None and not difference.covers_zero
+    return _Pair(first, second, gap > 0, distinguished)
 
 
 def standing_sentence(
-    mode: str, row: str, others: Sequence[str], ours: Figures, paper: Mapping[str, float], labels: Mapping[str, str]
+    mode: str,
+    row: str,
+    others: Sequence[str],
+    *,
+    ours: Figures,
+    paper: Mapping[str, float],
+    labels: Mapping[str, str],
 ) -> str:
-    """Which of the others a row is below and above, here and in the paper; "" where there is nothing to compare.
+    """The rows that a row is below and above, here and in the paper.
+
+    The sentence is "" if there is nothing to compare.
 
     >>> ours = {"g": {0: 0.30, 1: 0.31}, "u": {0: 0.34, 1: 0.36}}
-    >>> standing_sentence("LN", "g", ["u"], ours, {"g": 0.3, "u": 0.32}, {"g": "fedgs 1", "u": "uniform"})
-    'LN: fedgs 1 is below uniform, as in the paper. The 95 % interval of the paired difference includes 0 for uniform.'
+    >>> paper, labels = {"g": 0.3, "u": 0.32}, {"g": "fedgs 1", "u": "uniform"}
+    >>> standing_sentence("LN", "g", ["u"], ours=ours, paper=paper, labels=labels)
+    'LN: fedgs 1 is below uniform, as in the paper. The 95 % interval of the paired difference
+    includes 0 for uniform.'
     """
-    there = [other for other in others if ours.get(other) and ours.get(row)]
-    if not there:
+    compared = [other for other in others if ours.get(other) and ours.get(row)]
+    if not compared:
         return ""
-    own = mean(ours[row]) or 0.0
-    here = {other: np.sign((mean(ours[other]) or 0.0) - own) for other in there}
+    average = mean(ours[row]) or 0.0
+    here = {other: np.sign((mean(ours[other]) or 0.0) - average) for other in compared}
     text = f"{mode}: {labels[row]} is {_below_above(here, labels)}"
-    if row in paper and all(other in paper for other in there):
-        published = {other: np.sign(paper[other] - paper[row]) for other in there}
+    if row in paper and all(other in paper for other in compared):
+        published = {other: np.sign(paper[other] - paper[row]) for other in compared}
         text += ", as in the paper." if published == here else f"; in the paper it is {_below_above(published, labels)}."
     else:
         text += "."
-    unsure = [labels[other] for other in there if _covers_zero(ours[row], ours[other])]
+    unsure = [labels[other] for other in compared if _covers_zero(ours[row], ours[other])]
     if unsure:
         text += f" The 95 % interval of the paired difference includes 0 for {listed(unsure)}."
     return text
@@ -94,19 +107,23 @@ def _covers_zero(first: Mapping[object, float], second: Mapping[object, float]) 
 def _below_above(signs: Mapping[str, float], labels: Mapping[str, str]) -> str:
     words = []
     for sign, word in ((1, "below"), (-1, "above"), (0, "equal to")):
-        names = [labels[other] for other, own in signs.items() if own == sign]
+        names = [labels[other] for other, value in signs.items() if value == sign]
         if names:
             words.append(f"{word} {listed(names)}")
     return ", ".join(words)
 
 
 def gap_sentence(row: str, ours: Mapping[str, Mapping[object, float]], paper: Mapping[str, float]) -> str:
-    """How far a row's means are from the paper's, over modes; "" without a published mode.
+    """The largest gap between a row's means and the paper's, over modes.
+
+    The sentence is "" without a published mode.
 
     >>> gap_sentence("uniform", {"IDL": {0: 0.300}, "LN": {0: 0.331}}, {"IDL": 0.302, "LN": 0.320})
     'uniform: at most .011 from the paper (LN: .331 against .320).'
     """
-    gaps = {mode: own - paper[mode] for mode, values in ours.items() if mode in paper and (own := mean(values)) is not None}
+    gaps = {
+        mode: average - paper[mode] for mode, values in ours.items() if mode in paper and (average := mean(values)) is not None
+    }
     if not gaps:
         return ""
     worst = max(gaps, key=lambda mode: abs(gaps[mode]))
@@ -115,8 +132,8 @@ def gap_sentence(row: str, ours: Mapping[str, Mapping[object, float]], paper: Ma
 
 
 def best_row(figures: Figures) -> str | None:
-    """The row with the lowest mean, the first of several; None without any."""
-    means = {row: own for row, values in figures.items() if (own := mean(values)) is not None}
+    """The row with the lowest mean (the first of equal ones), or None without figures."""
+    means = {row: average for row, values in figures.items() if (average := mean(values)) is not None}
     return min(means, key=lambda row: means[row]) if means else None
 
 

@@ -1,4 +1,4 @@
-"""An experiment on disk: a manifest that names its records, runs in `runs/`, results in `computed/`."""
+"""An experiment on disk: a manifest, runs in `runs/`, and results in `computed/`."""
 
 import hashlib
 import json
@@ -81,7 +81,7 @@ class Manifest:
 
 
 def read_manifests(out: Path) -> tuple[list[Manifest], list[str]]:
-    """The manifests in a folder, by name, and one line for each file that looks like one and is not.
+    """The manifests in a folder, by name, and one line for each other JSON file.
 
     Raises:
         OutputError: there is no such folder.
@@ -205,10 +205,10 @@ def _memory() -> int | None:
 
 
 def _versions(*names: str) -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in names:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
