@@ -79,3 +79,18 @@ def test_missing_images_are_one_sentence_and_nothing_is_written(tmp_path: Path, 
         done = fedgs(name, "--data", "fashion_mnist", "--data-dir", tmp_path)
         assert done.exit_code == 2 and "train-images-idx3-ubyte.gz" in done.output, done.output
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_failed_run_ends_the_command_with_code_1_after_the_tables(toy_file: Path, tmp_path: Path) -> None:
+    options = ["--rounds", "2", "--seeds", "1", "--modes", "LDF", "--workers", "1", "--methods", "md"]
+    done = fedgs("table2", "--data", toy_file, *options, "--set", "training.learning_rate=1e38", "--out", tmp_path / "out")
+    assert done.exit_code == 1, done.output
+    assert "Table 2: lowest test loss, toy" in done.output and "Written to " in done.output
+    assert "seed 0 failed in round 0, client 'site-" in done.output
+
+
+def test_records_that_cannot_be_read_are_named(toy_file: Path, tmp_path: Path) -> None:
+    assert fedgs("gamma", "--data", toy_file, "--out", tmp_path / "out").exit_code == 0
+    (tmp_path / "out" / "notes.json").write_text("{}")
+    done = fedgs("document", "--out", tmp_path / "out")
+    assert done.exit_code == 0 and "notes.json: not the manifest of an experiment" in done.output

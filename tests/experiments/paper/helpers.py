@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from fedgs.experiments.paper.catalogue import find
+from fedgs.experiments.paper.frame.experiment import LoadedRun
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, parse_data
 from fedgs.experiments.paper.frame.run import Outcome, checked, reproduce
+from fedgs.records import Record
+from fedgs.report.run import Run
 
 TRAINED = ("table2", "table4", "fig4", "fig5", "tuning")
 FAST = (("training.proportion", 0.4), ("training.local_steps", 2), ("evaluation.every", 2))
@@ -34,3 +37,14 @@ def carry_out(request: ExperimentRequest, out: Path) -> Outcome:
 def rows(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def run_with(row: str, mode: str, *, seed: int = 0, loss: float, data: str = "synthetic", clients: int = 30) -> LoadedRun:
+    """A finished run of one round with a validation and a test loss."""
+    config = {
+        "seed": seed,
+        "training": {"rounds": 1},
+        "run": {"num_clients": clients, "data_title": "Synthetic", "data_fingerprint": "f"},
+    }
+    records = [Record(0, cohort=[0], test_loss=loss, valid_loss=loss), Record(1)]
+    return LoadedRun(data, mode, row, Run(config, records))

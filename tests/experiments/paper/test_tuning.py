@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from tests.experiments.paper.helpers import carry_out, request_of, rows
+from tests.experiments.paper.helpers import carry_out, request_of, rows, run_with
+
+from fedgs.experiments.paper.frame.experiment import ExperimentRecords
+from fedgs.experiments.paper.tuning import render
 
 
 def test_tuning_names_its_best_point(toy_file: Path, tmp_path: Path) -> None:
@@ -16,3 +19,22 @@ def test_tuning_names_its_best_point(toy_file: Path, tmp_path: Path) -> None:
     steps, rate = min(table, key=lambda point: table[point])
     assert f"E = {steps}, eta = {rate}" in outcome.rendering.verdict[0]
     assert {one.run.table("method")["name"] for one in outcome.records.runs} == {"uniform"}
+
+
+def test_the_verdict_names_the_papers_choice_and_its_rank() -> None:
+    request = request_of("tuning", None, seeds=(0,))
+    paper, other = run_with("E10-eta0.1", "IDL", loss=0.3), run_with("E50-eta0.01", "IDL", loss=0.4)
+    assert render(request, ExperimentRecords([paper, other])).verdict == [
+        "Synthetic: the lowest validation loss is at E = 10, eta = 0.1, the paper's choice."
+    ]
+    better = run_with("E50-eta0.01", "IDL", loss=0.2)
+    rendering = render(request, ExperimentRecords([paper, better]))
+    assert rendering.verdict == [
+        "Synthetic: the lowest validation loss is at E = 50, eta = 0.01 (.200); the paper's choice, E = 10, eta = 0.1, is "
+        "number 2 of 2 (.300)."
+    ]
+    marks = {cell.text: cell.mark for row in rendering.tables[""].rows for cell in row}
+    assert (marks[".200"], marks[".300"], marks["not run"]) == ("best", "", "")
+    assert render(request, ExperimentRecords([better])).verdict == [
+        "Synthetic: the lowest validation loss is at E = 50, eta = 0.01; the paper's choice, E = 10, eta = 0.1, was not run."
+    ]

@@ -43,7 +43,7 @@ def baseline_rows() -> list[Row]:
 
 def fedgs_row(alpha: float, scale: str) -> Row:
     """FedGS at a diversity weight."""
-    return Row(f"fedgs-{alpha:g}", f"fedgs {number(alpha, 1) if alpha == 0.5 else f'{alpha:g}'}", _fedgs(alpha, scale))
+    return Row(f"fedgs-{alpha:g}", f"fedgs {alpha:g}", _fedgs(alpha, scale))
 
 
 def _fedgs(alpha: float, scale: str) -> dict[str, object]:

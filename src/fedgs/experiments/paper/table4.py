@@ -123,7 +123,7 @@ def _row(mode: str, best: Mapping[str, _Best | None], paper: Mapping[str, float]
         if choice is None:
             cells.append(Cell(f"not run{beside}", (None, 0, None, paper.get(graph))))
         else:
-            text = f"{number(choice.mean, 3)} at {_alpha(choice.alpha)}{beside}"
+            text = f"{number(choice.mean, 3)} at {choice.alpha}{beside}"
             mark = "best" if choice.mean == lowest else ""
             cells.append(Cell(text, (choice.mean, len(choice.values), choice.alpha, paper.get(graph)), mark))
     for graph in ("functional", "update"):
@@ -136,11 +136,6 @@ def _row(mode: str, best: Mapping[str, _Best | None], paper: Mapping[str, float]
                 text += f" [{signed(gap.low)}, {signed(gap.high)}]"
             cells.append(Cell(text, (gap.mean, gap.low, gap.high, gap.pairs)))
     return tuple(cells)
-
-
-def _alpha(alpha: str) -> str:
-    """The text of an alpha: without the zero before the point, as other figures."""
-    return number(float(alpha), 1) if alpha == "0.5" else alpha
 
 
 def _difference(choice: _Best | None, oracle: _Best | None) -> Difference | None:

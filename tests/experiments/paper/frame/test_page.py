@@ -62,3 +62,12 @@ def test_a_failed_run_is_left_out_and_said(toy_file: Path, tmp_path: Path) -> No
     )
     text, _ = page(tmp_path)
     assert "1 of 4 runs failed" in text
+
+
+def test_figures_and_federations_without_runs_are_on_the_page(toy_file: Path, tmp_path: Path) -> None:
+    request = request_of("fig7", toy_file)
+    carry_out(request, tmp_path)
+    text, problems = page(tmp_path)
+    assert problems == []
+    assert f"![Figure 7: the partitions of CIFAR10 and FashionMNIST]({request.stem}.png)" in text
+    assert "* **Data.** toy, 6 clients (content " in text

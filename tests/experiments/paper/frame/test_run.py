@@ -12,6 +12,7 @@ from tests.experiments.paper.helpers import FAST, LDF, CarriedOut, carry_out, re
 from fedgs.errors import ConfigError, OutputError
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, Options, Source
 from fedgs.experiments.paper.frame.run import checked, reproduce, requested
+from fedgs.experiments.paper.frame.store import read_manifests, read_records
 from fedgs.experiments.runner import Progress
 
 
@@ -153,3 +154,32 @@ def test_an_interrupted_experiment_is_resumed(toy_file: Path, tmp_path: Path) ->
     unbroken = reproduce(request, out=tmp_path / "unbroken", workers=1)
     assert 0 < left[0] < 12, "what was done before is not done again"
     assert resumed.rendering.tables[""] == unbroken.rendering.tables[""]
+
+
+def test_results_of_some_federations_are_reused(toy_file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.npz"
+    shutil.copy(toy_file, other)
+    request = checked(ExperimentRequest("gamma", (Source("toy", str(toy_file)), Source("other", str(other)))))
+    out = tmp_path / "out"
+    first = carry_out(request, out)
+    # Equal federations share one result.
+    assert (first.reused, first.total, len(list((out / "computed").iterdir()))) == (1, 2, 1)
+    assert set(first.records.computed) == {"toy", "other"}
+    assert carry_out(request, out).reused == 2
+
+
+def test_a_plan_without_runs_is_refused(toy_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="table2 needs at least one row, mode and seed"):
+        carry_out(request_of("table2", toy_file, seeds=()), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_result_that_is_missing_is_a_problem_of_the_records(toy_file: Path, tmp_path: Path) -> None:
+    request = request_of("gamma", toy_file)
+    carry_out(request, tmp_path)
+    (stored,) = (tmp_path / "computed").iterdir()
+    stored.unlink()
+    ((manifest,), _) = read_manifests(tmp_path)
+    records, problems = read_records(tmp_path, manifest)
+    assert dict(records.computed) == {}
+    assert len(problems) == 1 and problems[0].startswith(f"{stored.name}: computed figures that cannot be read")
