@@ -293,3 +293,10 @@ def test_a_default_behind_view_and_rng_is_bound_and_no_setting() -> None:
     assert build("method", "bound").select(view, np.random.default_rng(0)).clients.tolist() == [0, 1]
     with pytest.raises(ConfigError, match=r"most"):
         build("method", {"name": "bound", "most": 1})
+
+
+def test_a_module_that_is_built_is_no_model(toy_federation: Federation) -> None:
+    from torch import nn
+
+    with pytest.raises(ConfigError, match="model must be a function or a class that builds an nn.Module, got a Linear"):
+        compare(toy_federation, methods=["uniform"], model=nn.Linear(6, 3), training={"rounds": 1})

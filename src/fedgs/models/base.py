@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -116,11 +117,20 @@ def need_torch() -> None:
 def as_model(value: Any) -> Model:
     """A model from a name, a table, a variant, or a function that returns an `nn.Module`.
 
+    Raises:
+        ConfigError: it is none of these; a module that is built already is none.
+
     >>> as_model("logistic").name
     'logistic'
     """
     is_variant = isinstance(value, Variant) or (isinstance(value, type) and issubclass(value, Variant))
     if callable(value) and not is_variant and not hasattr(value, "__fedgs_variant__"):
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.nn.Module):
+            raise ConfigError(
+                f"model must be a function or a class that builds an nn.Module, got a {type(value).__name__} that is built; "
+                "each run builds its own from its seed, for instance with lambda: nn.Linear(60, 10)"
+            )
         return FunctionModel(function=value)
     built = build("model", value)
     if not isinstance(built, Model):
