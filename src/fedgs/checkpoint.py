@@ -7,7 +7,7 @@ that length and plays the rounds since then again, which gives the same lines, s
 import json
 import zipfile
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,7 +48,7 @@ class Checkpoint:
     """A stored state, and how many bytes of records belong to the rounds before it."""
 
     state: State
-    engine: Literal["loop", "stacked"]
+    engine: str
     records_bytes: int
     timings_bytes: int
 

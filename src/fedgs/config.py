@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_serializer, field_validator
 
 from fedgs.errors import ConfigError
-from fedgs.registry import Variant, build, table
+from fedgs.registry import Variant, build, check_registered, table
 
 __all__ = ["Config", "Evaluation", "Execution", "Training", "cohort_limit"]
 
@@ -73,7 +73,8 @@ class Execution(Variant):
     """How a run is carried out; no part of its identity.
 
     Attributes:
-        engine: "auto" is a fixed rule of model and device; what it chose is stored with the run.
+        engine: "auto", a fixed rule of model and device, or the name of a registered engine; what
+            was chosen is stored with the run.
         device: where tensors live: "cpu", "cuda" or "cuda:0".
         workers: processes that share a grid; None: one a physical core for image models and for grids of small ones with at
             least 20,000 run-rounds, else one.
@@ -85,11 +86,18 @@ class Execution(Variant):
     """
 
     family = "execution"
-    engine: Literal["auto", "loop", "stacked"] = "auto"
+    engine: str = "auto"
     device: str = "cpu"
     workers: int | None = Field(default=None, ge=1)
     threads: int | None = Field(default=None, ge=1)
     checkpoint_every: int | None = Field(default=None, ge=1)
+
+    @field_validator("engine", mode="before")
+    @classmethod
+    def _known_engine(cls, value: object) -> object:
+        if value != "auto":
+            check_registered("engine", value, setting="execution.engine", also=["auto"])
+        return value
 
     @field_validator("device")
     @classmethod

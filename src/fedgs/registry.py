@@ -12,7 +12,7 @@ import importlib.metadata
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -24,6 +24,7 @@ from fedgs.plugins import import_file
 __all__ = [
     "Variant",
     "build",
+    "check_registered",
     "load_plugin",
     "loaded_plugins",
     "nearest",
@@ -41,6 +42,7 @@ _BUILT_IN = {
     "partition": ("fedgs.data",),
     "model": ("fedgs.models",),
     "method": ("fedgs.sampling",),
+    "engine": ("fedgs.local.engines",),
 }
 _PRESETS = {"method": ("fedprox",)}  # names that stand for other variants with settings, see `experiments.grid`
 _variants: dict[str, dict[str, type["Variant"]]] = {}
@@ -163,6 +165,30 @@ def variant_class(family: str, name: str) -> type[Variant]:
         known = variant_names(family)
         raise ConfigError(f"{family}.name must be one of {', '.join(known)}; got {name!r}{nearest(name, known)}")
     return _variants[family][name]
+
+
+def check_registered(family: str, name: object, *, setting: str, also: Sequence[str] = ()) -> None:
+    """Refuse what is not the name of a registered variant.
+
+    Args:
+        family: of the variants.
+        name: what was given.
+        setting: where it was given, for the message.
+        also: further values that are allowed.
+
+    Raises:
+        ValueError: no such name; the message lists what is allowed.
+
+    >>> check_registered("engine", "lop", setting="execution.engine", also=["auto"])
+    Traceback (most recent call last):
+    ValueError: execution.engine should be 'auto', 'loop' or 'stacked', got 'lop'
+    """
+    if name not in variant_names(family):
+        _load_entry_points()
+    known = variant_names(family)
+    if name not in known:
+        *first, last = map(repr, [*also, *known])
+        raise ValueError(f"{setting} should be {', '.join(first)} or {last}, got {name!r}")
 
 
 def build(family: str, value: Any) -> Variant:

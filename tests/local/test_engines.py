@@ -1,8 +1,10 @@
 """The contract of engines: each agrees with the loop, and a reply depends on its request alone."""
 
 import copy
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,14 +17,18 @@ from tests.local.test_loop import Picky, dropout, poisoned
 from torch import nn
 
 from fedgs.aggregation import WeightedMean
+from fedgs.config import Execution
 from fedgs.data.federation import Federation
 from fedgs.errors import ClientError, ConfigError, UpdateError
-from fedgs.local import LoopEngine, StackedEngine, checked_device, initial_parameters, make_engine
+from fedgs.experiments.compare import compare
+from fedgs.local import LoopEngine, StackedEngine, checked_device, initial_parameters
 from fedgs.local import stacked as stacked_module
+from fedgs.local.engines import make_engine
 from fedgs.local.linear import LinearProgram, is_linear
 from fedgs.local.stacked import _stacks
 from fedgs.local.stacking import PERIOD, StackedProgram
 from fedgs.models import CifarCNN, FashionCNN, LogisticRegression, Model
+from fedgs.registry import load_plugin
 from fedgs.requests import Engine, Evaluate, Failure, Losses, Train, Work
 
 
@@ -389,3 +395,49 @@ def test_cut_request_that_fails_in_its_first_stack_says_nothing_of_the_others(
     (found,) = replies(StackedEngine(), Train(request.work, request.parameters, request.clients, 0.1, (0, 0), folds))
     assert isinstance(found, Failure) and "not these" in str(found.exception)
     assert caplog.text == ""
+
+
+def test_a_plug_in_engine_can_be_named_and_says_what_it_cannot_do(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "from fedgs.local import LoopEngine\n"
+        "from fedgs.local.engines import EngineVariant\n"
+        "from fedgs.registry import register\n"
+        "class Slow(LoopEngine):\n"
+        "    name = 'own-engine'\n"
+        "@register('engine', 'own-engine')\n"
+        "class Own(EngineVariant):\n"
+        "    def can(self, work):\n"
+        "        return 'is too large' if work.batch_size > 11 else None\n"
+        "    def make(self, device):\n"
+        "        return Slow(device)\n"
+        "    def versions(self):\n"
+        "        return {'own-engine': 7}\n"
+    )
+    with pytest.raises(ConfigError, match=r"^execution.engine should be 'auto', .*'loop'.* got 'own-engine'$"):
+        Execution(engine="own-engine")
+    load_plugin(tmp_path / "own.py")
+    execution = {"engine": "own-engine", "workers": 1}
+    training = {"rounds": 2, "local_steps": 1}
+    mixed = make_federation((3, 2, 4))
+    results = compare(mixed, methods=["uniform"], training=training, execution=execution, out=tmp_path / "out")
+    about = results.runs[0].about
+    assert (about["engine"], about["engine_reason"]) == ("own-engine", "own-engine: execution.engine asks for it")
+    assert about["numerics"] == {"own-engine": 7}
+    loop = compare(mixed, methods=["uniform"], training=training, execution={"engine": "loop"})
+    assert list(results.runs[0].records) == list(loop.runs[0].records)
+    longer = compare(mixed, methods=["uniform"], training={**training, "rounds": 3}, out=tmp_path / "out")
+    assert longer.runs[0].about["engine"] == "own-engine" and longer.runs[0].finished  # resumed with the same engine
+    with pytest.raises(ConfigError, match=r"^execution.engine is 'own-engine', but this model is too large; use 'auto' or"):
+        compare(mixed, methods=["uniform"], training={**training, "batch_size": 12}, execution=execution)
+
+
+@pytest.mark.parametrize("value", [3, None, ["loop"], "Loop"])
+def test_what_names_no_engine_is_refused_with_the_known_ones(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"^execution.engine should be 'auto', 'loop'.* or '.*', got " + re.escape(repr(value))):
+        Execution(engine=value)
+
+
+def test_engines_are_named_without_torch() -> None:
+    code = "import sys; from fedgs.config import Execution; Execution(engine='stacked'); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "False\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedgs.errors import OutputError
 from fedgs.experiments.preparing import Prepared, run_tables
-from fedgs.local import numerics_of
+from fedgs.local.engines import numerics_of
 from fedgs.records import RunFolder
 
 __all__ = ["beside_earlier", "renewed"]

@@ -19,7 +19,9 @@ from fedgs.errors import ConfigError, DataError
 from fedgs.fingerprint import Identity, identity_of
 from fedgs.identity import Digest, Digester
 from fedgs.identity.sources import origin_of
-from fedgs.local import check_training, forget_models, make_engine, numerics_by_rule
+from fedgs.local import check_training
+from fedgs.local.engines import EngineChoice, choose_engine, numerics_by_rule
+from fedgs.local.model_facts import forget_models
 from fedgs.local.parameters import build_module
 from fedgs.models import Model, as_model, check_model
 from fedgs.requests import Work
@@ -38,11 +40,13 @@ class Prepared:
         config: resolved, the model included.
         plan: what the loop needs.
         identity: what makes it another run than others.
+        engine: by which a new run is carried out, and why; a resumed run keeps the one it began with.
     """
 
     config: Config
     plan: Plan
     identity: Identity
+    engine: EngineChoice
 
     @property
     def fingerprint(self) -> str:
@@ -135,7 +139,8 @@ def prepare_one(
     model = as_model(config.model) if config.model is not None else _default_model(config.data, federation)
     config = config.model_copy(update={"model": model})
     plan = make_plan(config, federation, shared)
-    make_engine(config.execution.engine, config.execution.device, plan.work)  # refuses what this machine cannot do
+    execution = config.execution
+    engine = choose_engine(execution.engine, device=execution.device, work=plan.work)  # refuses what this machine cannot do
     identity = identity_of(
         config,
         data_fingerprint=federation.fingerprint,
@@ -144,7 +149,7 @@ def prepare_one(
         start=_start_of(model, federation, known),
         digester=known.digester,
     )
-    return Prepared(config, plan, identity)
+    return Prepared(config, plan, identity, engine)
 
 
 def make_plan(config: Config, federation: Federation, shared: Attendances | None = None) -> Plan:

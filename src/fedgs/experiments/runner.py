@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from fedgs.checkpoint import State, load_checkpoint, stored_round
 from fedgs.clients import Clients, Memory
@@ -16,7 +16,7 @@ from fedgs.experiments.earlier import beside_earlier
 from fedgs.experiments.memories import StartMemories
 from fedgs.experiments.output import FolderSink, MemorySink, Sink, claim
 from fedgs.experiments.preparing import Prepared, run_tables
-from fedgs.local import make_engine, numerics_with
+from fedgs.local.engines import choose_engine, new_engine, numerics_with
 from fedgs.local.threads import threads_of, usable_threads
 from fedgs.plurals import counted
 from fedgs.records import Record, RunFolder, first_rounds
@@ -188,8 +188,8 @@ class _Job:
 
 def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -> list[Finished]:
     finished = [job.is_finished() for job in jobs]
-    engines: dict[str, Engine] = {}
-    live: dict[tuple[str, int], list[LiveRun]] = {}  # by engine and number of threads
+    engines: dict[tuple[str, str], Engine] = {}  # by name and device
+    live: dict[tuple[str, str, int], list[LiveRun]] = {}  # by engine, device and number of threads
     sinks: dict[int, Sink] = {}
     tally = _Tally(on_progress)
     memories = StartMemories(next((job.folder.path.parent for job in jobs if job.folder is not None), None))
@@ -204,9 +204,9 @@ def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -
             live.setdefault(group, []).append(run)
             sinks[id(job)] = sink
     try:
-        for (name, threads), runs in live.items():
+        for (name, device, threads), runs in live.items():
             with threads_of(threads):
-                drive(runs, engines[name])
+                drive(runs, engines[name, device])
     except BaseException:
         for sink in sinks.values():
             sink.interrupt()
@@ -215,15 +215,18 @@ def _run(jobs: Sequence[_Job], on_progress: Callable[[Progress], None] | None) -
 
 
 def _begin(
-    job: _Job, engines: dict[str, Engine], tally: "_Tally", memories: StartMemories
-) -> tuple[tuple[str, int], LiveRun, Sink]:
+    job: _Job, engines: dict[tuple[str, str], Engine], tally: "_Tally", memories: StartMemories
+) -> tuple[tuple[str, str, int], LiveRun, Sink]:
     plan, execution = job.prepared.plan, job.prepared.config.execution
     stored = _stored_start(job, memories)
-    engine, reason = make_engine(stored.engine or execution.engine, device=execution.device, work=plan.work)
-    engine = engines.setdefault(engine.name, engine)
-    job.tables = run_tables(job.prepared, engine=engine.name, reason=reason)
+    name, reason = job.prepared.engine
+    if stored.engine and stored.engine != name:
+        name, reason = choose_engine(stored.engine, device=execution.device, work=plan.work)
+    if (name, execution.device) not in engines:
+        engines[name, execution.device] = new_engine(name, execution.device)
+    job.tables = run_tables(job.prepared, engine=name, reason=reason)
     threads = execution.threads or stored.threads or usable_threads()
-    numerics = numerics_with(engine.name, execution.device, plan.work)
+    numerics = numerics_with(name, device=execution.device, work=plan.work)
     job.tables["run"] |= {"threads": threads, "numerics": numerics, **stored.about}
     if job.folder is None:
         sink: Sink = MemorySink()
@@ -235,9 +238,9 @@ def _begin(
         job.folder.write_failure(None)
         key = memory_key(plan)
         shared = None if key is None else memories.file(key)
-        sink = FolderSink(job.folder, engine.name, stored.memory, execution.checkpoint_every, shared)
+        sink = FolderSink(job.folder, name, stored.memory, execution.checkpoint_every, shared)
     tally.expect(max(0, plan.rounds - (0 if stored.state is None else stored.state.round)))
-    return (engine.name, threads), _live(plan, stored.state, sink, tally, memories), sink
+    return (name, execution.device, threads), _live(plan, stored.state, sink, tally, memories), sink
 
 
 @dataclass(frozen=True)
@@ -254,7 +257,7 @@ class _Stored:
 
     state: State | None = None
     memory: Memory = field(default_factory=dict)
-    engine: Literal["", "loop", "stacked"] = ""
+    engine: str = ""
     about: Mapping[str, Any] = field(default_factory=dict)
     threads: int = 0
 

@@ -16,7 +16,7 @@ from fedgs.graph.recovery import (
     recovery,
     recovery_grid,
 )
-from fedgs.local import make_engine
+from fedgs.local.engines import make_engine
 from fedgs.local.parameters import initial_parameters
 from fedgs.requests import Failure, Work
 from fedgs.sampling import FedGS, Wish

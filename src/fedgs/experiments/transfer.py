@@ -27,7 +27,7 @@ from fedgs.registry import Variant, loaded_plugins, register, table, variant_cla
 __all__ = ["CannotTravelError", "pack_runs", "pack_variants", "register_variants", "unpack_runs"]
 
 _PARTS = ("availability", "method", "model")
-_FAMILIES = (*_PARTS, "data", "partition")
+_FAMILIES = (*_PARTS, "data", "partition", "engine")
 
 
 class CannotTravelError(Exception):

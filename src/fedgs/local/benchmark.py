@@ -15,7 +15,7 @@ from torch.nn import functional
 from fedgs.aggregation import WeightedMean
 from fedgs.data.federation import Federation, Normalization
 from fedgs.errors import ConfigError
-from fedgs.local import EngineName, make_engine
+from fedgs.local.engines import make_engine
 from fedgs.local.parameters import build_module, initial_parameters
 from fedgs.models import CifarCNN, FashionCNN, LogisticRegression, Model
 from fedgs.registry import nearest
@@ -83,7 +83,7 @@ class Measured:
 
 
 def measure_setting(
-    name: str, *, engine: EngineName = "auto", device: str = "cpu", precision: Precision = "float32", repeats: int = 5
+    name: str, *, engine: str = "auto", device: str = "cpu", precision: Precision = "float32", repeats: int = 5
 ) -> Measured:
     """Measure one of `SETTINGS`; floor and engine take turns, so that a busy machine slows both.
 
