@@ -279,6 +279,7 @@ def test_a_killed_run_of_a_model_that_draws_goes_on_to_the_same_records(tmp_path
     assert records("broken") == records("unbroken")
 
 
+@pytest.mark.long
 def test_workers_draw_what_one_process_draws(tmp_path: Path) -> None:
     (tmp_path / "plug.py").write_text(PLUGIN)
     load_plugin(tmp_path / "plug.py")

@@ -71,6 +71,7 @@ def test_the_two_first_commands_are_the_installation_and_the_tests() -> None:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not images_are_here(), reason="the FashionMNIST files are not on this machine")
 def test_the_same_command_trains_on_fashion_mnist(tmp_path: Path) -> None:
     command = (

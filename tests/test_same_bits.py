@@ -121,6 +121,7 @@ def printed(process: "subprocess.Popen[str]") -> list[str]:
     return output.splitlines()
 
 
+@pytest.mark.long
 def test_every_kernel_has_the_same_bits_compiled_cached_or_neither(tmp_path: Path) -> None:
     def begin(how: str, cache: str) -> "subprocess.Popen[str]":
         return started(KERNELS, tmp_path, ",".join(MODULES), how, NUMBA_CACHE_DIR=str(tmp_path / cache))
@@ -154,6 +155,7 @@ def test_records_of_the_process_that_compiles_are_those_of_one_that_loads(tmp_pa
     assert records[0] == records[1]
 
 
+@pytest.mark.long
 def test_training_has_the_same_bits_compiled_for_a_simple_processor(tmp_path: Path) -> None:
     code = KERNELS.replace("linear(), graph(), solver()", "linear()")
     simple = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}

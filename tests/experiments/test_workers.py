@@ -115,6 +115,7 @@ def test_a_worker_that_always_crashes_is_an_error_and_what_the_others_gave_is_ke
         study(toy_federation, 2, methods=[method, "uniform"], seeds=(0,))  # no folder: no table without the others
 
 
+@pytest.mark.long
 def test_the_command_line_says_that_a_worker_crashed_and_exits_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,6 +139,7 @@ def test_the_command_line_says_that_a_worker_crashed_and_exits_with_1(
     assert "SIGSEGV" in errors and 'crashing.py", line 13 in crashing' in errors  # where it crashed
 
 
+@pytest.mark.long
 def test_a_run_that_was_finished_before_its_worker_crashed_with_others_counts_as_finished(
     toy_federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,7 +189,7 @@ def test_what_workers_log_reaches_the_handlers_of_the_study(toy_federation: Fede
     assert "round 5 in another process" in [record.getMessage() for record in caplog.records]
 
 
-@pytest.mark.parametrize("engine", ["loop", "stacked"])
+@pytest.mark.parametrize("engine", ["stacked", pytest.param("loop", marks=pytest.mark.long)])
 def test_rounds_with_an_empty_selection_are_stored_resumed_and_shown(
     toy_federation: Federation, tmp_path: Path, engine: str
 ) -> None:
