@@ -104,7 +104,8 @@ def test_a_function_that_returns_a_module_fits() -> None:
     [
         (
             own(nn.Linear(6, 5)),
-            r"model 'mine' must map a batch \(2, 6\) to logits \(2, 4\), one for each of the 4 labels; got \(2, 5\)",
+            r"model 'mine' must map a batch \(2, 6\) to logits \(2, 4\), one for each of the 4 labels; got \(2, 5\); "
+            r"where the data lack the last labels, give them classes = 5$",
         ),
         (
             own(nn.Linear(7, 4)),

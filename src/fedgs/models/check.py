@@ -53,9 +53,11 @@ def check_model(model: Model, federation: "Federation") -> None:
     if not isinstance(logits, torch.Tensor):
         raise ConfigError(f"model {model_title(model)} must return a tensor of shape {expected}, got {type(logits).__name__}")
     if tuple(logits.shape) != expected:
+        more = logits.ndim == 2 and len(logits) == len(x) and logits.shape[1] > federation.num_labels
+        hint = f"; where the data lack the last labels, give them classes = {logits.shape[1]}" if more else ""
         raise ConfigError(
             f"model {model_title(model)} must map a batch {tuple(x.shape)} to logits {expected}, one for each of the "
-            f"{federation.num_labels} labels; got {tuple(logits.shape)}"
+            f"{federation.num_labels} labels; got {tuple(logits.shape)}{hint}"
         )
     if not logits.is_floating_point() or not bool(torch.isfinite(logits).all()):
         raise ConfigError(
