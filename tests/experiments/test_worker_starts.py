@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import types
 from pathlib import Path
 
@@ -258,3 +259,20 @@ def test_runs_stay_in_this_process_where_the_temporary_folder_is_full(
     assert [len(run.records) for run in runs] == [3, 3]
     assert "the disk may be full" in caplog.text
     assert "TMPDIR" in caplog.text
+
+
+def test_a_thread_of_the_users_that_does_not_end_is_not_waited_for(
+    toy_federation: Federation, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "EXIT_SECONDS", 0.5)
+
+    @fedgs.sampler("threaded")
+    def threaded(view: fedgs.View, rng: object) -> fedgs.Selection:
+        threading.Thread(target=time.sleep, args=(60,)).start()
+        return fedgs.Selection(view.available[: view.cohort_limit])
+
+    begun = time.monotonic()
+    runs = compare(toy_federation, methods=[threaded, "md"], training={"rounds": 1}, execution={"workers": 2}).runs
+    assert time.monotonic() - begun < 50
+    assert [len(run.records) for run in runs] == [2, 2]
+    assert caplog.text == ""

@@ -4,6 +4,7 @@ Arguments: the descriptor of a socket to the study, and a JSON file with its `sy
 Only the standard library is imported before `sys.path` is that of the study.
 """
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -41,6 +42,8 @@ def main() -> None:
     try:
         carry_out(channel, lifeline, Path(start["order"]))
     finally:
+        with contextlib.suppress(OSError):
+            channel.end_sending()  # the study must not wait for threads that user code started and that do not end
         lifeline.clean()
 
 

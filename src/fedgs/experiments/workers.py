@@ -212,13 +212,13 @@ def _listen(worker: _Worker) -> bool:
 def _after_end(worker: _Worker, start: Callable[[_Worker], None]) -> None:
     """A process has ended: start what it left undone again, unless it raised an error, which it would do again."""
     assert worker.channel is not None and worker.process is not None
-    worker.channel.close()
-    worker.channel = None
     try:
         worker.process.wait(EXIT_SECONDS)
     except subprocess.TimeoutExpired:  # such as a thread of the user's that does not end
         worker.process.kill()
         worker.process.wait()
+    worker.channel.close()  # not before: it would interrupt what the process does when it exits
+    worker.channel = None
     worker.runs = [run for run in worker.runs if run not in worker.results]
     if worker.runs and worker.error is None:
         again = worker.starts < STARTS
