@@ -80,6 +80,36 @@ def test_module_imports_only_from_below_or_its_left(path: Path) -> None:
         )
 
 
+def test_no_module_imports_itself_through_others() -> None:
+    """Neither at the top nor lazily inside a function; imports for type checkers are left out."""
+    files = {
+        ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in SOURCE.rglob("*.py")
+    }
+    graph = {name: {found for found, _ in imported_modules(path) if found in files} - {name} for name, path in files.items()}
+    assert len(graph) > 150 and sum(map(len, graph.values())) > 500
+    while leaves := [name for name, below in graph.items() if not below & graph.keys()]:
+        for name in leaves:
+            del graph[name]
+    assert graph == {}, f"modules in circles, or above one: {sorted(graph)}"
+
+
+def imported_modules(path: Path) -> Iterator[tuple[str, int]]:
+    """As `imports`, and the modules of a package that are imported by `from package import module`."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    named = {
+        (node.module, node.lineno): [alias.name for alias in node.names]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+    }
+    for module, line in imports(path):
+        names = named.get((module, line), [])
+        below = [name for name in names if (SOURCE.parent / module.replace(".", "/") / f"{name}.py").is_file()]
+        yield from ((f"{module}.{name}", line) for name in below)
+        if len(below) < len(names) or not names:
+            yield module, line
+
+
 @pytest.mark.parametrize("path", [p for p in modules() if room(p) in WITHOUT_TORCH], ids=lambda p: str(p.relative_to(SOURCE)))
 def test_module_does_not_import_torch_at_the_top(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))

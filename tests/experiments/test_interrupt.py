@@ -24,7 +24,7 @@ from fedgs.experiments.compare import compare
 from fedgs.experiments.grid import expand, parse_override
 from fedgs.experiments.output import FolderSink
 from fedgs.experiments.preparing import prepare
-from fedgs.experiments.runner import Progress, run_here
+from fedgs.experiments.this_process import Progress, run_here
 from fedgs.records import Record, RunFolder
 from fedgs.registry import load_plugin
 

@@ -14,7 +14,7 @@ from fedgs.experiments.compare import Results, _Given, compare
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.output import claim
 from fedgs.experiments.preparing import prepare
-from fedgs.experiments.runner import Progress
+from fedgs.experiments.this_process import Progress
 from fedgs.records import RunFolder
 
 

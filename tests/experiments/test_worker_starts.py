@@ -31,7 +31,8 @@ from fedgs.availability import Availability
 from fedgs.data import Data
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.preparing import prepare
-from fedgs.experiments.runner import run_all, run_here
+from fedgs.experiments.runner import run_all
+from fedgs.experiments.this_process import run_here
 from fedgs.machine import physical_cores
 from fedgs.registry import build
 

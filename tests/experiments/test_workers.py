@@ -14,7 +14,7 @@ from fedgs.data import Federation
 from fedgs.errors import OutputError, WorkerError
 from fedgs.experiments import workers
 from fedgs.experiments.compare import Results, compare
-from fedgs.experiments.runner import Progress
+from fedgs.experiments.this_process import Progress
 from fedgs.records import RunFolder
 from fedgs.registry import load_plugin
 from fedgs.report.history import participation

@@ -13,7 +13,8 @@ from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.preparing import Prepared, prepare, run_tables
-from fedgs.experiments.runner import Finished, Progress, run_all
+from fedgs.experiments.runner import run_all
+from fedgs.experiments.this_process import Progress, RunResult
 from fedgs.models import as_model
 from fedgs.plurals import counted
 from fedgs.registry import Variant
@@ -123,12 +124,12 @@ def compare(
     return Results(as_runs(finished))
 
 
-def as_runs(finished: Iterable[Finished]) -> list[Run]:
-    """Finished runs in the form that tables and pages read, labelled."""
+def as_runs(finished: Iterable[RunResult]) -> list[Run]:
+    """RunResult runs in the form that tables and pages read, labelled."""
     return labelled([_as_run(one) for one in finished])
 
 
-def _as_run(one: Finished) -> Run:
+def _as_run(one: RunResult) -> Run:
     clients = one.prepared.plan.federation.clients
     path = None if one.folder is None else one.folder.path
     timings = () if one.folder is None else one.folder.timings()

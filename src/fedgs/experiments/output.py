@@ -55,7 +55,13 @@ def claim(folder: Path) -> Iterator[None]:
 
 
 class Sink(Protocol):
-    """Takes what a run gives."""
+    """Takes what a run gives.
+
+    Attributes:
+        failure: why the run ended early, or None.
+    """
+
+    failure: dict[str, Any] | None
 
     def on_start(self, state: State) -> None: ...
     def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None: ...

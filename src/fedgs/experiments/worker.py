@@ -16,7 +16,7 @@ from fedgs.data import open_folder
 from fedgs.experiments.channel import Channel
 from fedgs.experiments.lifeline import Lifeline
 from fedgs.experiments.preparing import Prepared
-from fedgs.experiments.runner import Finished, Progress, run_here
+from fedgs.experiments.this_process import Progress, RunResult, run_here
 from fedgs.experiments.transfer import register_variants, unpack_runs
 from fedgs.registry import load_plugin
 
@@ -102,7 +102,7 @@ def _drive(channel: Channel, prepared: list[Prepared], out: Path | None) -> None
     channel.send(("end", None))
 
 
-def _message(position: int, one: Finished) -> dict[str, Any]:
+def _message(position: int, one: RunResult) -> dict[str, Any]:
     return {
         "position": position,
         "tables": one.tables,

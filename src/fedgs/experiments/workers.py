@@ -28,7 +28,7 @@ from fedgs.experiments import start_worker
 from fedgs.experiments.channel import Channel
 from fedgs.experiments.lifeline import SAVE_SECONDS
 from fedgs.experiments.preparing import Prepared
-from fedgs.experiments.runner import Finished, Progress, is_finished, run_here
+from fedgs.experiments.this_process import Progress, RunResult, is_finished, run_here
 from fedgs.experiments.transfer import CannotTravelError, pack_runs, pack_variants
 from fedgs.experiments.worker import Order
 from fedgs.machine import physical_cores
@@ -77,7 +77,7 @@ class _Worker:
 
 def run_in_workers(
     prepared: Sequence[Prepared], *, workers: int, out: Path | None, on_progress: Callable[[Progress], None] | None
-) -> list[Finished]:
+) -> list[RunResult]:
     """Carry out runs in `workers` processes; the records are those of one process.
 
     Raises:
@@ -272,17 +272,17 @@ def _reacts(worker: _Worker, deadline: float) -> bool:
     return False
 
 
-def _results(crew: Sequence[_Worker], prepared: Sequence[Prepared], out: Path | None) -> list[Finished]:
+def _results(crew: Sequence[_Worker], prepared: Sequence[Prepared], out: Path | None) -> list[RunResult]:
     """What the workers sent, in the order of the runs.
 
     A run that was finished before its worker crashed with others counts as finished; the folders of the rest say why they ended.
     """
-    results: dict[int, Finished] = {}
+    results: dict[int, RunResult] = {}
     lost = 0
     crashed = ""
     for worker in crew:
         for run, message in worker.results.items():
-            results[run] = Finished(prepared[run], **{key: value for key, value in message.items() if key != "position"})
+            results[run] = RunResult(prepared[run], **{key: value for key, value in message.items() if key != "position"})
         for run in worker.runs:
             if out is not None and is_finished(prepared[run], out):
                 results[run] = run_here([prepared[run]], out)[0]

@@ -13,7 +13,7 @@ from fedgs.errors import ConfigError, OutputError
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, Options, Source
 from fedgs.experiments.paper.frame.run import checked, reproduce, requested
 from fedgs.experiments.paper.frame.store import read_manifests, read_records
-from fedgs.experiments.runner import Progress
+from fedgs.experiments.this_process import Progress
 
 
 def test_a_table_made_twice_is_the_same_file_and_trains_nothing(table2: CarriedOut) -> None:

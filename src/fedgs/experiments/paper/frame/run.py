@@ -32,7 +32,8 @@ from fedgs.experiments.paper.frame.store import (
     write_computed,
 )
 from fedgs.experiments.preparing import load_federation, prepare
-from fedgs.experiments.runner import Progress, run_all
+from fedgs.experiments.runner import run_all
+from fedgs.experiments.this_process import Progress
 from fedgs.report.files import write_file
 
 __all__ = ["Outcome", "checked", "render", "reproduce", "requested", "write_rendering"]
