@@ -1,4 +1,3 @@
-import gc
 import logging
 import os
 import platform
@@ -39,21 +38,6 @@ def test_the_first_compilation_is_announced_in_one_line(tmp_path: Path) -> None:
     assert first.stdout == "8 10 12\n"
     assert first.stderr == "compiling kern, and what else is needed, with numba: some seconds, once\n"
     assert run(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache")).stderr == ""
-
-
-def test_kernels_that_make_no_arrays_are_loaded_without_what_counts_references(tmp_path: Path) -> None:
-    pytest.importorskip("numba")
-    (tmp_path / "kern.py").write_text(FUNCTION.replace("compiled", "compiled_bare").replace("2 * x", "2 * x[1]"))
-    code = """
-import numpy as np
-from fedgs.compiling import load_kernels
-kernel = load_kernels("kern").double
-from numba.core.runtime import rtsys
-print(kernel(np.arange(3.0)), sum(kernel.stats.cache_hits.values()), rtsys._init)
-"""
-    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    assert run(code, tmp_path, **environment).stdout.split()[:2] == ["2.0", "0"]
-    assert run(code, tmp_path, **environment).stdout.split() == ["2.0", "1", "False"]
 
 
 def test_nowhere_to_write_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,61 +85,12 @@ def test_without_numba_a_kernel_is_plain_python(without_numba: None, caplog: pyt
     assert not caplog.records
 
 
-def test_a_cached_kernel_is_loaded_without_the_compiler(tmp_path: Path) -> None:
-    (tmp_path / "kern.py").write_text(FUNCTION)
-    # What numba imports to compile, and needs not to load: SciPy's linear algebra is the slowest part of it.
-    code = "import sys, kern; print(kern.double(4), 'scipy.linalg' in sys.modules)"
-    cache = str(tmp_path / "cache")
-    assert run(code, tmp_path, NUMBA_CACHE_DIR=cache).stdout == "8 True\n"
-    assert run(code, tmp_path, NUMBA_CACHE_DIR=cache).stdout == "8 False\n"
-
-
-@pytest.mark.parametrize("change", ["del own._load_overload", "own._load_overload = broken"])
-def test_where_numba_is_built_differently_its_own_way_is_taken(tmp_path: Path, change: str) -> None:
-    (tmp_path / "kern.py").write_text(FUNCTION)
-    code = f"""
-import numba.core.caching as caching
-own, asked = caching.Cache, []
-def broken(*_):
-    raise AttributeError("renamed")
-own.load_overload = lambda *_: asked.append("numba")
-{change}
-import kern
-print(kern.double(4), asked)
-"""
-    done = run(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
-    assert done.stdout == "8 ['numba']\n", done.stderr
-
-
-def test_garbage_is_collected_again_after_compiling() -> None:
-    pytest.importorskip("numba")
-
-    def double(x: float) -> float:
-        return 2 * x
-
-    def wrong(x: float) -> float:
-        return x + "a"  # type: ignore[operator, no-any-return]
-
-    assert gc.isenabled()
-    assert module.compiled(double)(3.0) == 6.0
-    assert gc.isenabled()
-    with pytest.raises(Exception, match="add"):
-        module.compiled(wrong)(3.0)
-    assert gc.isenabled()
-    gc.disable()
-    try:
-        module.compiled(double)(3)
-        assert not gc.isenabled()
-    finally:
-        gc.enable()
-
-
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="looks for instructions of one kind of processor")
 def test_the_largest_of_many_is_found_with_vector_instructions() -> None:
     numba = pytest.importorskip("numba")
     from fedgs.solver import kernels
 
-    again = numba.njit(kernels.highest.py_func, nogil=True, error_model="numpy", _nrt=False)
+    again = numba.njit(kernels.highest.py_func, nogil=True, error_model="numpy")
     assert again(np.array([1.0, 5.0, -np.inf]), np.zeros((1, 3)), 0, 3) == 5.0
     assert "maxpd" in next(iter(again.inspect_asm().values()))
 

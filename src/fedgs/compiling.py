@@ -1,6 +1,8 @@
-"""Compiling kernels with numba where it is installed: lazily, cached on disk where that is possible."""
+"""Compiling kernels with numba, where it is installed: when first called, and kept in numba's cache.
 
-import gc
+Only numba's documented interface is used: `njit`, `extending`, and the statistics of a compiled function.
+"""
+
 import logging
 import threading
 import warnings
@@ -10,20 +12,20 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
-__all__ = ["compiled", "compiled_bare", "compiles", "inlined", "larger_of_two", "load_kernels", "numba_installed"]
+__all__ = ["compiled", "compiles", "larger_of_two", "load_kernels", "numba_installed"]
 
 _log = logging.getLogger("fedgs")
 _lock = threading.RLock()
 _warned: list[bool] = []
 _announced: list[bool] = []
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 @cache
 def numba_installed() -> bool:
-    """Whether kernels can be compiled; without numba the NumPy routines do the work.
+    """Whether numba is installed; without it, NumPy implementations are used.
 
     >>> isinstance(numba_installed(), bool)
     True
@@ -31,132 +33,77 @@ def numba_installed() -> bool:
     return find_spec("numba") is not None
 
 
-def compiled(function: F, **options: Any) -> F:
-    """Compile a kernel when it is first called (numba's nopython mode), and keep the result in numba's cache.
+def compiled(function: F, *, inline: Literal["never", "always"] = "never") -> F:
+    """Compile a kernel with numba when it is first called, and keep the machine code in numba's cache.
 
-    A cache folder that cannot be written is survived: one warning, and the kernel is compiled in every process. Without numba the
-    function stays plain Python.
+    If no cache folder can be written, one warning is given and every process compiles the kernel. Without
+    numba the function stays plain Python.
+
+    Args:
+        function: a kernel that numba can compile without Python objects.
+        inline: "always" compiles the function into its callers only, which saves time if it has one caller.
     """
     if not numba_installed():
         return function
     import numba
 
-    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}  # nobody calls kernels from C
     with _lock:
         try:
-            kernel = numba.njit(function, cache=True, **options)
-            _load_quickly(kernel, counts_references=options.get("_nrt", True))
-        except RuntimeError as error:  # "no locator available": nowhere to write
+            kernel = numba.njit(function, cache=True, nogil=True, error_model="numpy", inline=inline)
+        except RuntimeError as error:  # "no locator available": no cache folder can be written
             if "cannot cache" not in str(error):
                 raise
             if not _warned:
                 _warned.append(True)
                 warnings.warn(
-                    "numba finds no writable cache folder, so kernels are compiled again in every process (some seconds); "
-                    "set NUMBA_CACHE_DIR to a writable folder",
+                    "numba finds no writable cache folder, so kernels are compiled again in every process "
+                    "(some seconds); set NUMBA_CACHE_DIR to a writable folder",
                     RuntimeWarning,
                 )
-            kernel = numba.njit(function, **options)
-    _compile_uncollected(kernel)
-    return kernel  # type: ignore[no-any-return]
-
-
-def _load_quickly(kernel: Any, counts_references: bool) -> None:
-    """Let a kernel that lies in the cache be loaded without all that numba imports for compiling, SciPy's linear algebra too.
-
-    numba prepares its compiler before it looks into the cache, which takes half a second; a kernel that is not there prepares
-    it anyway. The code that counts references is compiled anew in every process; a kernel that counts none does without. Where
-    numba is built differently, its own way is taken.
-    """
-    cache = getattr(kernel, "_cache", None)
-    names = ("load_overload", "_load_overload", "_guard_against_spurious_io_errors")
-    slow, load, guard = (getattr(cache, name, None) for name in names)
-    if cache is None or slow is None or load is None or guard is None:
-        return
-
-    def quick(signature: Any, context: Any) -> Any:
-        try:
-            if counts_references:
-                from numba.core.runtime.nrt import rtsys
-
-                rtsys.initialize(context)
-            with guard():
-                return load(signature, context)
-        except Exception:  # another version of numba: its own way says what is wrong, if anything
-            return slow(signature, context)
-        return None  # what could not be read is compiled
-
-    cache.load_overload = quick
-
-
-def _compile_uncollected(kernel: Any) -> None:
-    """Let no garbage be collected while a kernel is compiled or loaded: numba makes a million objects, and a tenth of the time
-    would go into looking through them.
-    """
-    compile_or_load = getattr(kernel, "compile", None)
-    if compile_or_load is None:  # numba is told to compile nothing
-        return
-
-    def uncollected(signature: Any) -> Any:
-        enabled = gc.isenabled()
-        gc.disable()
-        try:
-            return compile_or_load(signature)
-        finally:
-            if enabled:
-                gc.enable()
-
-    kernel.compile = uncollected
-
-
-def compiled_bare(function: F, **options: Any) -> F:
-    """Compile a kernel that makes no arrays, without counting references: a fifth less time to compile, half the time to load."""
-    return compiled(function, _nrt=False, **options)
+            kernel = numba.njit(function, nogil=True, error_model="numpy", inline=inline)
+    return cast(F, kernel)
 
 
 def compiles() -> bool:
-    """Whether kernels are compiled, and not run as plain Python: without numba, or where `NUMBA_DISABLE_JIT` is set.
+    """Whether kernels are compiled. False without numba, and where `NUMBA_DISABLE_JIT` is set.
 
     >>> numba_installed() or not compiles()
     True
     """
     if not numba_installed():
         return False
-    from numba.core import config
+    import numba
 
-    return not getattr(config, "DISABLE_JIT", False)
+    return not getattr(numba.config, "DISABLE_JIT", False)
 
 
-def larger_of_two() -> Any:
-    """A function for kernels: the larger of two floats, neither of them NaN, from which loops become vector instructions.
+def larger_of_two() -> Callable[[float, float], float]:
+    """The larger of two floats that are not NaN, as a function for kernels whose loops become vector instructions.
 
-    A comparison written in Python does not: numba says only of the comparison, not of the choice, that nothing is NaN.
+    A comparison written in Python does not: numba can declare only the comparison, not the selection that
+    follows it, to be free of NaN.
     """
     if not compiles():
         return max
-    from numba.core import types
+    from numba import types
     from numba.extending import intrinsic
 
-    def larger(typing_context: Any, a: Any, b: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def larger(typing_context: object, a: object, b: object) -> tuple[object, Callable[..., object]]:
+        def generate(context: object, builder: Any, signature: object, values: tuple[object, ...]) -> object:
             flags = ("nnan", "nsz")
             return builder.select(builder.fcmp_ordered(">", *values, flags=flags), *values, flags=flags)
 
         return types.float64(types.float64, types.float64), generate
 
-    return intrinsic(larger)
-
-
-def inlined(function: F) -> F:
-    """A part of one other kernel, compiled with it and not by itself, which saves time."""
-    return compiled(function, inline="always")
+    return cast("Callable[[float, float], float]", intrinsic(larger))
 
 
 @cache
 def load_kernels(name: str) -> ModuleType | None:
-    """The module of kernels `name`, or None where numba is not there or does not work.
+    """The module of kernels `name`, or None where numba is not installed or does not work.
 
-    Says, once in a process, that compiling takes seconds.
+    The first module of a process with kernels that are not in numba's cache is announced by a log message,
+    because compiling takes seconds.
 
     >>> load_kernels("fedgs.graph.kernels") is None or numba_installed()
     True
@@ -175,9 +122,9 @@ def load_kernels(name: str) -> ModuleType | None:
 
 
 def _in_cache(kernels: ModuleType) -> bool:
-    """Whether numba has compiled any kernel of the module before. A guess where numba does not say where its cache is."""
+    """Whether numba's cache holds a kernel of the module."""
     for kernel in vars(kernels).values():
-        folder = getattr(getattr(kernel, "_cache", None), "cache_path", None)
+        folder = getattr(getattr(kernel, "stats", None), "cache_path", None)
         if folder and getattr(kernel, "__module__", "") == kernels.__name__:
             return any(Path(folder).glob(f"{Path(str(kernels.__file__)).stem}.*.nbi"))
     return False

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.compiling import compiled, compiled_bare
+from fedgs.compiling import compiled
 
 _BLOCK = 64
 
 
-@compiled_bare
+@compiled
 def prim(lengths: Any, parent: Any, above: Any, order: Any, waiting: Any) -> None:
     """Minimum spanning forest of a dense matrix: parents (-1 for roots), lengths of the edges above, parents before children.
 

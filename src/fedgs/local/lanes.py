@@ -10,9 +10,11 @@ numba's cache does not notice a change in this module: change `kernels.py` with 
 Each function exists twice: as an intrinsic for compiled kernels, and in NumPy for kernels that run as plain Python.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedgs.compiling import compiles
 
@@ -20,39 +22,47 @@ __all__ = ["LANES", "fma", "fma_lanes", "load", "total", "zero_lanes"]
 
 LANES = 16
 
+Vector = npt.NDArray[np.float32]
+Typed = tuple[object, Callable[..., object]]  # an intrinsic's signature, and the function that generates its code
 
-def _plain_fma(a: Any, b: Any, c: Any) -> Any:
+
+def _plain_fma(a: np.float32, b: np.float32, c: np.float32) -> np.float32:
     """a·b + c, rounded once (in NumPy twice, of which the first is to float64)."""
     return np.float32(np.float64(a) * np.float64(b) + np.float64(c))
 
 
-def _plain_fma_lanes(a: Any, b: Any, c: Any) -> Any:
+def _plain_fma_lanes(a: Vector, b: Vector, c: Vector) -> Vector:
     """`fma`, lane by lane."""
     return (a.astype(np.float64) * b + c).astype(np.float32)
 
 
-def _plain_zero_lanes() -> Any:
+def _plain_zero_lanes() -> Vector:
     """Sixteen zeros."""
     return np.zeros(LANES, dtype=np.float32)
 
 
-def _plain_load(row: Any, start: int) -> Any:
-    """row[start : start + 16] of a contiguous float32 vector that has so many entries."""
+def _plain_load(row: Vector, start: int) -> Vector:
+    """row[start : start + 16] of a contiguous float32 vector with at least that many entries."""
     return row[start : start + LANES].copy()
 
 
-def _plain_total(lanes: Any) -> Any:
+def _plain_total(lanes: Vector) -> np.float32:
     """The sum of the lanes: the upper half is added to the lower half, until one lane is left."""
     while len(lanes) > 1:
         half = len(lanes) // 2
         lanes = lanes[:half] + lanes[half:]
-    return lanes[0]
+    return np.float32(lanes[0])
 
 
-def _intrinsics() -> tuple[Any, ...]:
-    """The five functions above for compiled kernels."""
+def _intrinsics() -> tuple[Callable[..., Any], ...]:
+    """The five functions above for compiled kernels.
+
+    They use numba's documented low-level extension interface (`numba.extending`, `cgutils.create_struct_proxy`)
+    and llvmlite's IR builder.
+    """
     from llvmlite import ir  # type: ignore[import-untyped]
     from numba import types
+    from numba.core import cgutils
     from numba.extending import intrinsic, models, register_model
 
     class Lanes(types.Type):
@@ -60,43 +70,47 @@ def _intrinsics() -> tuple[Any, ...]:
             super().__init__(name=f"Lanes({LANES})")
 
     lanes, vector, index = Lanes(), ir.VectorType(ir.FloatType(), LANES), ir.IntType(32)
+    struct_of: Callable[..., Any] = cgutils.create_struct_proxy
 
     @register_model(Lanes)
     class LanesModel(models.PrimitiveModel):
-        def __init__(self, manager: Any, numba_type: Any) -> None:
+        def __init__(self, manager: object, numba_type: object) -> None:
             super().__init__(manager, numba_type, vector)  # type: ignore[no-untyped-call]
 
-    def fma(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def fma(typing_context: object, a: object, b: object, c: object) -> Typed:
+        def generate(context: object, builder: Any, signature: object, values: tuple[object, ...]) -> object:
             return builder.fma(*values)
 
         return types.float32(types.float32, types.float32, types.float32), generate
 
-    def fma_lanes(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def fma_lanes(typing_context: object, a: object, b: object, c: object) -> Typed:
+        def generate(context: object, builder: Any, signature: object, values: tuple[object, ...]) -> object:
             of_vectors = ir.FunctionType(vector, [vector] * 3)  # `builder.fma` accepts no vectors
-            return builder.call(builder.module.declare_intrinsic(f"llvm.fma.v{LANES}f32", fnty=of_vectors), values)
+            function = builder.module.declare_intrinsic(f"llvm.fma.v{LANES}f32", fnty=of_vectors)
+            return builder.call(function, values)
 
         return lanes(lanes, lanes, lanes), generate
 
-    def zero_lanes(typing_context: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def zero_lanes(typing_context: object) -> Typed:
+        def generate(context: object, builder: object, signature: object, values: tuple[object, ...]) -> object:
             return ir.Constant(vector, None)
 
         return lanes(), generate
 
-    def load(typing_context: Any, row: Any, start: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            data = context.make_helper(builder, signature.args[0], values[0]).data
+    def load(typing_context: object, row: object, start: object) -> Typed | None:
+        def generate(context: object, builder: Any, signature: Any, values: tuple[object, ...]) -> object:
+            data = struct_of(signature.args[0])(context, builder, values[0]).data
             place = builder.bitcast(builder.gep(data, [values[1]]), vector.as_pointer())
             return builder.load(place, align=4)
 
-        if isinstance(row, types.Array) and row.dtype == types.float32 and row.ndim == 1 and row.is_c_contig:
-            return lanes(row, types.intp), generate
-        return None  # numba then says that no signature fits
+        if not (isinstance(row, types.Array) and row.dtype == types.float32):
+            return None  # numba then reports that no signature fits
+        if not (row.ndim == 1 and row.is_c_contig):
+            return None
+        return lanes(row, types.intp), generate
 
-    def total(typing_context: Any, summands: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def total(typing_context: object, summands: object) -> Typed:
+        def generate(context: object, builder: Any, signature: object, values: tuple[object, ...]) -> object:
             left, half = values[0], LANES // 2
             while half > 0:
                 lower, upper = (ir.Constant(ir.VectorType(index, half), list(range(first, first + half))) for first in (0, half))

@@ -4,22 +4,22 @@ A residual problem is (H, ids, gains, r): choose r of p positions; position i is
 a pair i, j adds H[ids[i], ids[j]]. `adds[i]` is what position i has with the current choice: gains[i] + its distances to the
 chosen. Positions are in an order drawn by the caller, so that "the first among equals" favours nobody.
 
-Loops are written out, and the search is one long kernel, because of the time numba takes: seconds for array expressions, for
-functions that hand arrays to each other (what a kernel calls is compiled again into it), a fifth more for inner functions, and
-as much for arrays of their own: kernels work in what the caller gives them.
+Loops are written out, and the search is one long kernel, because of numba's compile time: array expressions take
+seconds to compile, a kernel is compiled again into each kernel that calls it, and inner functions cost a fifth more.
+Kernels create no arrays. They work in arrays that the caller passes.
 """
 
 from typing import Any
 
 import numpy as np
 
-from fedgs.compiling import compiled_bare, larger_of_two
+from fedgs.compiling import compiled, larger_of_two
 
 _MEMBER = 1 << 62  # held out until that move: chosen
 _LOWEST, _HIGHEST = -np.inf, np.inf
 
 
-@compiled_bare
+@compiled
 def below(state: Any, bound: int) -> int:
     """A random integer in 0..bound-1 (xorshift64), the same on every platform."""
     x = state[0]
@@ -33,7 +33,7 @@ def below(state: Any, bound: int) -> int:
 larger = larger_of_two()
 
 
-@compiled_bare
+@compiled
 def highest(open: Any, near: Any, place: int, count: int) -> float:
     """The largest open[j] - near[place, j], j < count."""
     most = _LOWEST
@@ -42,7 +42,7 @@ def highest(open: Any, near: Any, place: int, count: int) -> float:
     return most
 
 
-@compiled_bare
+@compiled
 def search(
     H: Any,
     ids: Any,
@@ -216,7 +216,7 @@ def search(
     return value, looked
 
 
-@compiled_bare
+@compiled
 def shuffle_ties(H: Any, ids: Any, gains: Any, chosen: Any, state: Any, tie: float, ints: Any, reals: Any) -> None:
     """Exchange each chosen position, twice, with one drawn from those that leave the value as it is (to `tie`). O(p·r).
 

@@ -3,11 +3,12 @@
 W is a (p, p) matrix of distances between positions.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from fedgs.compiling import compiled, inlined
+from fedgs.compiling import compiled
 from fedgs.solver.small_kernels import insert
 
 
@@ -26,7 +27,7 @@ def longest_pairs(W: Any, halves: Any) -> None:
             halves[k + 1, i] = halves[k, i] + top[k] / 2
 
 
-@inlined
+@partial(compiled, inline="always")
 def rank(members: Any, adds: Any, potential: Any, count: int, half: Any) -> None:
     """Potentials adds + half the longest pairs, for the open positions of a node, which are put in descending order."""
     for a in range(count):

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.compiling import compiled_bare
+from fedgs.compiling import compiled
 from fedgs.solver.kernels import below
 
 
-@compiled_bare
+@compiled
 def insert(value: float, top: Any, kept: int) -> None:
     """Put `value` among top[:kept], the largest so far in descending order, if it is one of them."""
     if value > top[kept - 1]:
@@ -22,7 +22,7 @@ def insert(value: float, top: Any, kept: int) -> None:
         top[place] = value
 
 
-@compiled_bare
+@compiled
 def begin(clients: Any, penalty: Any, weight: float, spread: float, state: Any, gains: Any) -> bool:
     """Put the clients in an order drawn by chance; `gains`: their negative penalties. Whether these differ by more than `spread`.
 
@@ -44,7 +44,7 @@ def begin(clients: Any, penalty: Any, weight: float, spread: float, state: Any, 
     return False
 
 
-@compiled_bare
+@compiled
 def narrow(H: Any, clients: Any, gains: Any, weight: float, largest: float, cohort: Any, reals: Any) -> tuple[int, int]:
     """Decide what `reduction.reduced` decides: how many clients are in for certain, and how many remain open.
 
@@ -90,7 +90,7 @@ def narrow(H: Any, clients: Any, gains: Any, weight: float, largest: float, coho
     return taken, count
 
 
-@compiled_bare
+@compiled
 def row_bound(H: Any, clients: Any, gains: Any, size: int, reals: Any, longest: Any) -> float:
     """A value that no choice exceeds: each position counts half of its r-1 longest pairs, r >= 2. O(p²·r) in vectors.
 
@@ -120,7 +120,7 @@ def row_bound(H: Any, clients: Any, gains: Any, size: int, reals: Any, longest: 
     return bound
 
 
-@compiled_bare
+@compiled
 def conclude(H: Any, penalty: Any, weight: float, cohort: Any) -> float:
     """Put the cohort in ascending order; its objective."""
     for a in range(len(cohort)):
@@ -137,7 +137,7 @@ def conclude(H: Any, penalty: Any, weight: float, cohort: Any) -> float:
     return weight * pairs - prices
 
 
-@compiled_bare
+@compiled
 def try_all(H: Any, clients: Any, gains: Any, chosen: Any, tolerance: float, ints: Any, reals: Any) -> float:
     """The best of all choices by trying every one, the first of those within `tolerance`: without any bound. O(comb(p, r)·r).
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.compiling import compiled_bare
+from fedgs.compiling import compiled
 
 
-@compiled_bare
+@compiled
 def knapsack(
     up: Any, above: Any, place: Any, clients: Any, gains: Any, chance: float, start: int, stop: int, chosen: Any,
     ints: Any, reals: Any, splits: Any,
