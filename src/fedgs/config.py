@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_serializer, field_validator
 
 from fedgs.errors import ConfigError
-from fedgs.registry import Variant, build, check_registered, table
+from fedgs.registry import Variant, build, check_registered, table, text_keys
 
 __all__ = ["Config", "Evaluation", "Execution", "Training", "cohort_limit"]
 
@@ -138,7 +138,7 @@ class Config(Variant):
     @classmethod
     def _settings(cls, value: Any, info: Any) -> Any:
         if isinstance(value, Mapping):
-            return cls.model_fields[info.field_name].annotation(**value)  # type: ignore[misc]
+            return cls.model_fields[info.field_name].annotation(**text_keys(value, info.field_name))  # type: ignore[misc]
         return value
 
     @field_serializer("data", "availability", "method", "model")

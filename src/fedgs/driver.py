@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fedgs.aggregation import is_finite
 from fedgs.checkpoint import State
-from fedgs.errors import UpdateError
+from fedgs.errors import RunError, UpdateError
 from fedgs.records import Record
 from fedgs.requests import Engine, Failure, Request, Train
 from fedgs.simulation import Plan, Requesting, Shared, final_record, run_round, start_run
@@ -133,6 +133,11 @@ def _step(run: LiveRun, reply: object) -> Iterator[LiveRun]:
                 return
             reply = blamed = None
             continue
+        except SystemExit as exit:  # sys.exit in a sampler ends its run and no other
+            error = RunError(f"the code of this run called sys.exit({exit.code!r})").with_traceback(exit.__traceback__)
+            run.on_failure(Failed(run.round, blamed, error))
+            yield run
+            return
         except Exception as exception:
             run.on_failure(Failed(run.round, blamed, exception))
             yield run

@@ -11,9 +11,12 @@ The command line turns `UserError` into exit code 2 and `RunError` into exit cod
 evaluation.every should be greater than or equal to 1, got 0
 """
 
+import contextlib
 import os
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 _PACKAGE = str(Path(__file__).resolve().parent)
 _EXTRAS = {
@@ -102,9 +105,61 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
     return require_extra(module, _EXTRAS[module]) if module in _EXTRAS else None
 
 
-def own_traceback(exception: BaseException) -> str:
-    """The traceback without the frames of this package and of installed libraries, where any others are left."""
+def shown(value: Any, limit: int = 100) -> str:
+    """A value in one line, as messages show it: long ones are cut.
+
+    >>> shown("uniform"), shown([[0] * 9] * 9, limit=16)
+    ("'uniform'", '[[0, 0, 0, 0,...')
+    """
+    text = " ".join(repr(value).split())
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+@contextlib.contextmanager
+def user_code(what: str) -> Iterator[None]:
+    """Errors of code that users write, as a `ConfigError` with that code's own part of the traceback.
+
+    Errors of this package pass as they are, and so do a lack of memory and a missing extra.
+
+    Args:
+        what: the code, as the beginning of a sentence.
+
+    >>> with user_code("model 'mine'"):
+    ...     len(5)
+    Traceback (most recent call last):
+    fedgs.errors.ConfigError: model 'mine' raised TypeError: object of type 'int' has no len()
+    """
+    try:
+        yield
+    except (FedgsError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and missing_extra(error) is not None:
+            raise
+        raise ConfigError(f"{what} raised {type(error).__name__}: {error}{_below(error)}") from error
+
+
+def _below(error: BaseException) -> str:
+    """The user's part of a traceback as further lines of a message, if there is any."""
+    frames = _own_frames(error)
+    return f"\n{own_traceback(error)}" if frames or isinstance(error, SyntaxError) else ""
+
+
+def _own_frames(exception: BaseException) -> list[traceback.FrameSummary]:
+    """The frames of a traceback outside this package, installed libraries and the import system."""
+    others = (_PACKAGE, "<frozen ", "<doctest ")
     frames = traceback.extract_tb(exception.__traceback__)
-    own = [f for f in frames if not f.filename.startswith(_PACKAGE) and f"{os.sep}site-packages{os.sep}" not in f.filename]
+    return [f for f in frames if not f.filename.startswith(others) and f"{os.sep}site-packages{os.sep}" not in f.filename]
+
+
+def own_traceback(exception: BaseException) -> str:
+    """The traceback without the frames of this package and of installed libraries, where any others are left.
+
+    An error of this package, or of a file that is not Python, without any other frame is shown without frames.
+    """
+    own = _own_frames(exception)
+    if not own and isinstance(exception, FedgsError | SyntaxError):
+        return "".join(traceback.format_exception_only(exception))
+    frames = traceback.extract_tb(exception.__traceback__)
     shown = traceback.StackSummary.from_list(own or frames)
     return "".join(["Traceback (most recent call last):\n", *shown.format(), *traceback.format_exception_only(exception)])

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from fedgs.errors import ConfigError, own_traceback
+from fedgs.errors import ConfigError, user_code
 from fedgs.identity.sources import Sources
 
 __all__ = ["import_file"]
@@ -41,12 +41,11 @@ def import_file(path: Path, taken: dict[str, Path]) -> tuple[str, Path]:
     before, added = sys.modules.get(name), _reach(file.parent)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
-    except BaseException as error:
+        with user_code(f"--plugin {str(path)!r}"):
+            spec.loader.exec_module(module)
+    except BaseException:
         _undo(name, before, file.parent if added else None)
-        if isinstance(error, ConfigError) or not isinstance(error, Exception):
-            raise
-        raise ConfigError(f"--plugin {str(path)!r} raised {type(error).__name__}: {error}\n{own_traceback(error)}") from None
+        raise
     return name, file
 
 

@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from fedgs.errors import ConfigError
+from fedgs.errors import ConfigError, shown
 from fedgs.plugins import import_file
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "register",
     "sentence",
     "table",
+    "text_keys",
     "variant_class",
     "variant_names",
 ]
@@ -53,6 +55,8 @@ _plugins: dict[str, Path] = {}
 class Variant(BaseModel):
     """Base of all variants: frozen, strictly typed, unknown keys refused with a sentence.
 
+    NumPy's numbers and booleans are taken as Python's own.
+
     >>> class Shouting(Variant):
     ...     volume: float = 1.0
     >>> Shouting(volume=2).volume
@@ -70,6 +74,7 @@ class Variant(BaseModel):
         return {}
 
     def __init__(self, **settings: Any) -> None:
+        settings = {key: _plain(value) for key, value in settings.items()}
         try:
             super().__init__(**settings)
         except ValidationError as error:
@@ -133,6 +138,9 @@ def register(family: str, name: str) -> Callable[[type[V]], type[V]]:
         raise ConfigError(f"{family} {name!r} is the name of a preset; choose another one")
 
     def add(cls: type[V]) -> type[V]:
+        if not (isinstance(cls, type) and issubclass(cls, Variant)):
+            base = {"method": "fedgs.Sampler", "model": "fedgs.models.Model", "data": "fedgs.data.Data"}.get(family, "Variant")
+            raise ConfigError(f"register({family!r}, {name!r}) takes a subclass of {base}, got {shown(cls)}")
         taken = _variants.setdefault(family, {}).get(name)
         if taken is not None and (taken.__qualname__ != cls.__qualname__ or _source_file(taken) != _source_file(cls)):
             raise ConfigError(f"{family} {name!r} is already registered by {taken.__module__}.{taken.__qualname__}")
@@ -159,6 +167,8 @@ def variant_class(family: str, name: str) -> type[Variant]:
     >>> variant_class("availability", "LDF").__name__
     'LessDataFirst'
     """
+    if not isinstance(name, str):
+        raise ConfigError(f"{family}.name must be one of {', '.join(variant_names(family))}; got {shown(name)}")
     if name not in variant_names(family):
         _load_entry_points()
     if name not in _variants.get(family, {}):
@@ -201,18 +211,31 @@ def build(family: str, value: Any) -> Variant:
     0.5
     """
     value = getattr(value, "__fedgs_variant__", value)  # a decorated function stands for its variant
-    if isinstance(value, Variant):
-        return value
-    if isinstance(value, type) and issubclass(value, Variant):
-        return value()
+    if isinstance(value, Variant) or (isinstance(value, type) and issubclass(value, Variant)):
+        if value.family not in ("", family):
+            raise ConfigError(f"{family} must be a name, a table with `name` or a variant object of {family}; got {shown(value)}")
+        return value() if isinstance(value, type) else value
     if isinstance(value, str):
         return variant_class(family, value)()
     if isinstance(value, Mapping):
         if "name" not in value:
             raise ConfigError(f"{family}.name is missing; it must be one of {', '.join(variant_names(family))}")
         settings = {key: item for key, item in value.items() if key != "name"}
-        return variant_class(family, value["name"])(**settings)
-    raise ConfigError(f"{family} must be a name, a table with `name` or a variant object; got {value!r}")
+        return variant_class(family, value["name"])(**text_keys(settings, family))
+    hint = '; decorate a function with @fedgs.sampler("my-own")' if family == "method" and callable(value) else ""
+    raise ConfigError(f"{family} must be a name, a table with `name` or a variant object; got {shown(value)}{hint}")
+
+
+def text_keys(settings: Mapping[Any, Any], where: str) -> dict[str, Any]:
+    """The settings of a table as keyword arguments.
+
+    Raises:
+        ConfigError: a key is no text.
+    """
+    wrong = next((key for key in settings if not isinstance(key, str)), None)
+    if wrong is not None:
+        raise ConfigError(f"{where} must be a table whose keys are texts, got the key {shown(wrong)}")
+    return dict(settings)
 
 
 def load_plugin(path: Path) -> None:
@@ -263,7 +286,12 @@ def sentence(error: ValidationError, *, where: str, model: type[BaseModel] | Non
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
     allowed = first["msg"][0].lower() + first["msg"][1:]
-    return f"{path} {allowed.replace('input should', 'should')}, got {came!r}"
+    return f"{path} {allowed.replace('input should', 'should')}, got {shown(came)}"
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and booleans as Python's own; anything else as it is."""
+    return value.item() if isinstance(value, np.number | np.bool_) and not isinstance(value, np.timedelta64) else value
 
 
 def _inside(key: str, path: str, model: type[BaseModel] | None) -> str:

@@ -30,7 +30,7 @@ from fedgs.clients import (
     checked_selection,
 )
 from fedgs.data.federation import Federation
-from fedgs.errors import ConfigError
+from fedgs.errors import ConfigError, user_code
 from fedgs.features import check_wish, feature_fold, feature_request
 from fedgs.local.parameters import initial_parameters
 from fedgs.records import Record
@@ -73,9 +73,14 @@ class Plan:
     data_seed: int = 0
 
     def __post_init__(self) -> None:
-        self.attendance.availability.check(self.federation.clients, self.rounds)
+        mode, sampler = self.attendance.availability, self.sampler
+        with user_code(f"availability {mode.name or type(mode).__name__!r}"):
+            mode.check(self.federation.clients, self.rounds)
         check_weighting(self.sampler.weighting, "method.weighting")
-        self.sampler.check(self.federation.clients, self.cohort_limit)
+        if type(self.sampler).select is Sampler.select:
+            raise ConfigError(f"method {sampler.name or type(sampler).__name__!r} must define select(view, rng)")
+        with user_code(f"check of method {sampler.name or type(sampler).__name__!r}"):
+            self.sampler.check(self.federation.clients, self.cohort_limit)
         for wish in (self.wish("start"), self.wish("round")):
             if wish is not None:
                 check_wish(wish, self.work)

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from fedgs.arrays import FloatArray
 from fedgs.clients import Clients
-from fedgs.errors import ConfigError
+from fedgs.errors import ConfigError, shown
 from fedgs.registry import Variant
 
 __all__ = ["Availability", "EmptyRound", "checked_rates"]
@@ -67,7 +67,14 @@ def checked_rates(availability: Availability, clients: Clients, round: int) -> F
     Raises:
         ConfigError: a wrong shape, or a rate that is NaN or outside [0, 1]; the sentence names the client and the round.
     """
-    rates = np.array(availability.rates(round, clients), dtype=np.float64)  # a copy, since the mode may write to its own
+    given = availability.rates(round, clients)
+    try:
+        rates = np.array(given, dtype=np.float64)  # a copy, since the mode may write to its own
+    except (TypeError, ValueError, RuntimeError):
+        raise ConfigError(
+            f"availability {availability.name!r} must give {len(clients)} rates, one a client, got {shown(given)} "
+            f"in round {round}"
+        ) from None
     if rates.shape != (len(clients),):
         raise ConfigError(
             f"availability {availability.name!r} must give {len(clients)} rates, one a client, got shape {rates.shape} "

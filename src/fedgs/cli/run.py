@@ -80,7 +80,8 @@ def report_failures(failed: "Sequence[Run]") -> None:
         client = "" if failure["client"] is None else f", client {failure['client']!r}"
         where = f"round {failure['round']}{client}"
         screen.print(f"fedgs: {run.label}, seed {run.seed} failed in {where}: {failure['error']}")
-        if failure["traceback"] not in shown:
+        is_shown = failure["traceback"].startswith("Traceback")  # otherwise it says no more than the error
+        if is_shown and failure["traceback"] not in shown:
             shown.add(failure["traceback"])
             screen.print(failure["traceback"].rstrip())
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from fedgs.config import Evaluation, Execution, Training
 from fedgs.data.base import Data, Defaults
 from fedgs.data.federation import Federation
-from fedgs.errors import ConfigError
+from fedgs.errors import ConfigError, shown
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.preparing import Prepared, prepare, run_tables
 from fedgs.experiments.runner import run_all
@@ -99,29 +99,57 @@ def compare(
     >>> [run.label for run in results.runs]
     ['uniform', 'md']
     """
+    if not isinstance(federation, Federation | Data | str | Mapping) and not _is_data_class(federation):
+        raise ConfigError(f"federation must be a Federation, a data set or the name of one, got {shown(federation)}")
     data = _Given(federation=federation) if isinstance(federation, Federation) else federation
-    labelled_methods = methods.items() if isinstance(methods, Mapping) else ((None, method) for method in methods)
+    labelled_methods = _labelled(methods)
+    seeds = _listed("seeds", seeds, "integers, such as range(3)")
+    if on_progress is not None and not callable(on_progress):
+        raise ConfigError(f"on_progress must be a function of a Progress or None, got {shown(on_progress)}")
+    folders = {name: _folder(name, value) for name, value in (("out", out), ("data_dir", data_dir))}
     common: dict[str, Any] = {
         "data": data,
         "availability": availability,
         "model": None if model is None else as_model(model),
-        "training": training or Training(),
-        "evaluation": evaluation or Evaluation(),
-        "execution": execution or Execution(),
+        "training": Training() if training is None else training,
+        "evaluation": Evaluation() if evaluation is None else evaluation,
+        "execution": Execution() if execution is None else execution,
     }
-    if isinstance(seeds, int):
-        raise ConfigError(f"seeds must be a collection of integers, such as range({seeds}); got {seeds}")
-    seeds = list(seeds)
     configs = [
         build_config({"method": method, "seed": seed, "label": label, **common})
         for label, method in labelled_methods
         for seed in seeds
     ]
     if not configs:
-        raise ConfigError(f"compare needs at least one method and one seed, got {len(seeds)} seeds")
-    prepared = prepare(configs, data_dir=None if data_dir is None else Path(data_dir))
-    finished = run_all(prepared, out=None if out is None else Path(out), on_progress=on_progress)
+        counts = f"{counted(len(labelled_methods), 'method')} and {counted(len(seeds), 'seed')}"
+        raise ConfigError(f"compare needs at least one method and one seed, got {counts}")
+    prepared = prepare(configs, data_dir=folders["data_dir"])
+    finished = run_all(prepared, out=folders["out"], on_progress=on_progress)
     return Results(as_runs(finished))
+
+
+def _labelled(methods: Any) -> list[tuple[str | None, Any]]:
+    """(label or None, method) of all methods."""
+    if isinstance(methods, Mapping):
+        return list(methods.items())
+    return [(None, method) for method in _listed("methods", methods, "samplers, such as ['uniform', 'fedgs']")]
+
+
+def _listed(name: str, value: Any, wanted: str) -> list[Any]:
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise ConfigError(f"{name} must be a collection of {wanted}; got {shown(value)}")
+    return list(value)
+
+
+def _folder(name: str, value: Any) -> Path | None:
+    try:
+        return None if value is None else Path(value)
+    except TypeError:
+        raise ConfigError(f"{name} must be the path of a folder or None, got {shown(value)}") from None
+
+
+def _is_data_class(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, Data)
 
 
 def as_runs(finished: Iterable[RunResult]) -> list[Run]:

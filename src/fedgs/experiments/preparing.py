@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 import fedgs
-from fedgs.availability import Attendance
+from fedgs.availability import Attendance, Availability
 from fedgs.config import Config, cohort_limit
 from fedgs.data.base import Data
 from fedgs.data.federation import Federation
-from fedgs.errors import ConfigError, DataError
+from fedgs.errors import ConfigError, DataError, shown, user_code
 from fedgs.fingerprint import Identity, identity_of
 from fedgs.identity import Digest, Digester
 from fedgs.identity.sources import origin_of
@@ -25,6 +25,7 @@ from fedgs.local.model_facts import forget_models
 from fedgs.local.parameters import build_module
 from fedgs.models import Model, as_model, check_model
 from fedgs.requests import Work
+from fedgs.sampling.base import Sampler
 from fedgs.simulation import Plan
 
 __all__ = ["Attendances", "Known", "Prepared", "load_federation", "make_plan", "prepare", "prepare_one", "run_tables"]
@@ -63,8 +64,16 @@ class Prepared:
 
 def load_federation(config: Config, data_dir: Path | None = None) -> Federation:
     """The federation that a configuration names."""
-    assert isinstance(config.data, Data)
-    return config.data.load(data_dir)
+    data = config.data
+    if not isinstance(data, Data):
+        raise ConfigError(f"data must be a data set, a subclass of fedgs.data.Data; got {shown(data)}")
+    if origin_of(type(data).__module__) == "fedgs":
+        return data.load(data_dir)
+    with user_code(f"data {data.name or type(data).__name__!r}"):
+        federation = data.load(data_dir)
+    if not isinstance(federation, Federation):
+        raise DataError(f"data {data.name or type(data).__name__!r} must load a Federation, got {shown(federation)}")
+    return federation
 
 
 def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[Prepared]:
@@ -156,6 +165,8 @@ def make_plan(config: Config, federation: Federation, shared: Attendances | None
     """What the loop needs for a configuration whose model is resolved."""
     training = config.training
     assert isinstance(config.model, Model)
+    _check_kind("method", config.method, Sampler, "fedgs.Sampler")
+    _check_kind("availability", config.availability, Availability, "fedgs.availability.Availability")
     work = Work(federation, config.model, training.mu, training.local_steps, training.batch_size, training.precision)
     return Plan(
         federation=federation,
@@ -170,6 +181,11 @@ def make_plan(config: Config, federation: Federation, shared: Attendances | None
         seed=config.seed,
         data_seed=getattr(config.data, "seed", 0),
     )
+
+
+def _check_kind(family: str, value: object, base: type, title: str) -> None:
+    if not isinstance(value, base):
+        raise ConfigError(f"{family} must be a subclass of {title}, got {shown(value)}")
 
 
 def _start_of(model: Model, federation: Federation, known: Known) -> Digest | None:

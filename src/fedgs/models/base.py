@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import Field, field_serializer
 
-from fedgs.errors import ConfigError, require_extra
+from fedgs.errors import ConfigError, require_extra, shown
 from fedgs.registry import Variant, build, check_name, register
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["FunctionModel", "Model", "as_model", "model", "need_torch"]
+__all__ = ["FunctionModel", "Model", "as_model", "model", "model_title", "need_torch"]
 
 
 class Model(Variant):
@@ -108,6 +108,12 @@ def _check_function(name: str, function: Any) -> None:
         raise ConfigError(f"fedgs.model({name!r}) takes a function without arguments; this one needs {', '.join(needed)}")
 
 
+def model_title(model: Model) -> str:
+    """What messages call a model: its name, or that of the user's function, in quotes."""
+    function = getattr(model, "function", None)
+    return repr(model.name if function is None or model.name != "function" else getattr(function, "__name__", "function"))
+
+
 def need_torch() -> None:
     """Raise `MissingExtraError` where PyTorch is not installed."""
     if importlib.util.find_spec("torch") is None:
@@ -134,5 +140,5 @@ def as_model(value: Any) -> Model:
         return FunctionModel(function=value)
     built = build("model", value)
     if not isinstance(built, Model):
-        raise ConfigError(f"model must be a model, got {built!r}")
+        raise ConfigError(f"model must be a model, got {shown(built)}")
     return built

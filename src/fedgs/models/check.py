@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedgs.errors import ConfigError
-from fedgs.models.base import Model, need_torch
+from fedgs.models.base import Model, model_title, need_torch
 from fedgs.models.fresh import difference, fresh_module
 from fedgs.rng import kept_generators, seed_generators
 
@@ -103,12 +103,6 @@ def _two_examples(federation: "Federation") -> "Tensor":
     rows = federation.train.x[np.array([0, len(federation.train) - 1])]
     inputs = rows.astype(np.float32) if federation.normalization is None else federation.normalization.apply(rows)
     return torch.from_numpy(np.ascontiguousarray(inputs))
-
-
-def model_title(model: Model) -> str:
-    """What messages call a model: its name, or that of the user's function, in quotes."""
-    function = getattr(model, "function", None)
-    return repr(model.name if function is None or model.name != "function" else getattr(function, "__name__", "function"))
 
 
 def _first_line(error: Exception) -> str:

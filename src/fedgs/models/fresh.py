@@ -4,8 +4,8 @@ import contextlib
 import copy
 from typing import TYPE_CHECKING, Any
 
-from fedgs.errors import ConfigError
-from fedgs.models.base import Model, need_torch
+from fedgs.errors import ConfigError, user_code
+from fedgs.models.base import Model, model_title, need_torch
 from fedgs.rng import seeded
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ def fresh_module(model: Model, example_shape: tuple[int, ...], num_labels: int, 
         seed: the experiment's, >= 0.
 
     Raises:
-        ConfigError: layers that take their sizes from the first examples, such as `nn.LazyLinear`, do not fit the examples.
+        ConfigError: the model cannot be built, or layers that take their sizes from the first examples, such as
+            `nn.LazyLinear`, do not fit the examples.
     """
     need_torch()
     import torch
@@ -38,9 +39,15 @@ def fresh_module(model: Model, example_shape: tuple[int, ...], num_labels: int, 
         with seeded(seed, "init"):
             built = _built(model, example_shape, num_labels)
     if isinstance(built, torch.nn.Module):
+        _refuse_meta(built, model)
         with contextlib.suppress(Exception):  # some tensors cannot be copied
             return copy.deepcopy(built)
     return built
+
+
+def _refuse_meta(module: "nn.Module", model: Model) -> None:
+    if any(tensor.is_meta for tensor in [*module.parameters(), *module.buffers()]):
+        raise ConfigError(f"model {model_title(model)} must have parameters with values, got some on the device 'meta'")
 
 
 def _built(model: Model, example_shape: tuple[int, ...], num_labels: int) -> Any:
@@ -48,7 +55,8 @@ def _built(model: Model, example_shape: tuple[int, ...], num_labels: int) -> Any
     import torch
     from torch.nn.parameter import is_lazy
 
-    built: Any = model.build(example_shape, num_labels)
+    with user_code(f"model {model_title(model)}"):
+        built: Any = model.build(example_shape, num_labels)
     if not isinstance(built, torch.nn.Module) or not any(map(is_lazy, [*built.parameters(), *built.buffers()])):
         return built
     training = built.training
