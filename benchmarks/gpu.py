@@ -10,8 +10,8 @@ import time
 import numpy as np
 import torch
 
+from fedgs.bench.engines import SETTINGS, measure_setting, random_work, training_requests
 from fedgs.local import LoopEngine, StackedEngine, initial_parameters
-from fedgs.local.benchmark import SETTINGS, measure_setting, random_work, training_requests
 from fedgs.requests import Evaluate, Losses
 
 

@@ -88,7 +88,7 @@ def test_without_numba_a_kernel_is_plain_python(without_numba: None, caplog: pyt
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="looks for instructions of one kind of processor")
 def test_the_largest_of_many_is_found_with_vector_instructions() -> None:
     numba = pytest.importorskip("numba")
-    from fedgs.solver import kernels
+    from fedgs.solver.kernels import search as kernels
 
     again = numba.njit(kernels.highest.py_func, nogil=True, error_model="numpy")
     assert again(np.array([1.0, 5.0, -np.inf]), np.zeros((1, 3)), 0, 3) == 5.0
@@ -115,7 +115,7 @@ def test_kernels_run_as_plain_python_for_whoever_looks_for_a_fault(tmp_path: Pat
 def test_compiling_is_announced_only_where_something_is_compiled(tmp_path: Path) -> None:
     pytest.importorskip("numba")
     code, cache = SELECT.replace("CLIENTS", "12").replace("SIZE", "4"), str(tmp_path / "cache")  # 495 choices: no search
-    assert "compiling fedgs.solver.small_kernels" in run(code, tmp_path, NUMBA_CACHE_DIR=cache).stderr
+    assert "compiling fedgs.solver.kernels.small" in run(code, tmp_path, NUMBA_CACHE_DIR=cache).stderr
     assert run(code, tmp_path, NUMBA_CACHE_DIR=cache).stderr == ""
     rows = """
 import sys

@@ -14,7 +14,7 @@ LAYERS = [
     ["data", "models"],
     ["metrics", "weights", "aggregation", "local", "sampling", "features"],
     ["checkpoint", "simulation", "driver"],
-    ["report", "experiments", "flower"],
+    ["report", "experiments", "flower", "bench"],
     ["cli"],
 ]
 PLACE = {name: (row, column) for row, names in enumerate(LAYERS) for column, name in enumerate(names)}

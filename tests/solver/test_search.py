@@ -8,7 +8,7 @@ from tests.solver.conftest import distance_of
 
 from fedgs.compiling import load_kernels
 from fedgs.solver import plain
-from fedgs.solver.residual import room, style_of
+from fedgs.solver.search import room, style_of
 
 ALL = 1 << 62  # rows
 
@@ -40,7 +40,7 @@ def whole_number_problem(seed: int) -> tuple[np.ndarray, np.ndarray, int]:
 
 @pytest.fixture
 def kernels() -> object:
-    return load_kernels("fedgs.solver.kernels") or pytest.skip("numba is not installed")
+    return load_kernels("fedgs.solver.kernels.search") or pytest.skip("numba is not installed")
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -104,7 +104,7 @@ def test_descent_is_a_local_optimum_not_below_greedy(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_row_bound_is_never_below_the_best(seed: int) -> None:
-    kernels = load_kernels("fedgs.solver.proof_kernels") or pytest.skip("numba is not installed")
+    kernels = load_kernels("fedgs.solver.kernels.proof") or pytest.skip("numba is not installed")
     W, gains, size = whole_number_problem(seed)
     W, gains = W[:9, :9], gains[:9]
     size = min(size, len(gains) - 1)

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from tests.oracles.selection import brute_force, value
 from tests.solver.conftest import KINDS, distance_of, problem_of, problems
 
+from fedgs.bench.referee import milp_cohort
 from fedgs.errors import SelectionError
 from fedgs.graph import MatrixDistances
 from fedgs.graph.tree import SpanningForest
 from fedgs.solver import SelectionProblem, Solution, objective, plain, solve
-from fedgs.solver.referee import milp_cohort
 
 
 def assert_feasible(problem: SelectionProblem, solution: Solution) -> None:

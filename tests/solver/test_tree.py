@@ -95,7 +95,7 @@ def test_ten_thousand_lone_clients_take_the_largest_gains() -> None:
 @pytest.mark.parametrize("cut", [0.0, 0.2])
 @pytest.mark.parametrize("forest_work", [0, 10_000_000])
 def test_the_knapsack_stays_in_the_room_it_is_given(cut: float, forest_work: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    load_kernels("fedgs.solver.tree_kernels") or pytest.skip("numba is not installed")
+    load_kernels("fedgs.solver.kernels.tree") or pytest.skip("numba is not installed")
     given: list[tuple[np.ndarray, ...]] = []
 
     def marked(up: np.ndarray, sizes: np.ndarray, size: int) -> tuple[np.ndarray, ...]:

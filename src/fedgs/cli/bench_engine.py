@@ -21,7 +21,7 @@ def engine(
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="How often each is timed; the median counts.")] = 5,
 ) -> None:
     """Time a round of each of the paper's settings beside a bare PyTorch loop over the same steps."""
-    from fedgs.local.benchmark import SETTINGS, machine, measure_setting
+    from fedgs.bench.engines import SETTINGS, machine, measure_setting
 
     table = Table(box=None, pad_edge=False)
     for column in ("setting", "engine", "round ms", "eval ms", "floor ms", "ratio", "run-rounds/s", "MB"):

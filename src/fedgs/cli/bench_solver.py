@@ -15,6 +15,6 @@ def solver(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the federations.")] = 0,
 ) -> None:
     """Solve selection problems of many federations and print quality and time as a table."""
-    from fedgs.solver.benchmark import markdown, run
+    from fedgs.bench.solver import markdown, run
 
     print(markdown(run(tuple(clients or (30, 100, 200, 1000)), rounds=rounds, seed=seed)))

@@ -14,10 +14,10 @@ from fedgs.graph.distances import MatrixDistances
 from fedgs.graph.tree import SpanningForest
 from fedgs.rng import stream
 from fedgs.solver import plain
-from fedgs.solver.few import Few, few_of
+from fedgs.solver.on_demand import search_rows
 from fedgs.solver.problem import Distances, Effort, SelectionProblem, Solution, Status, block_of, objective
 from fedgs.solver.reduction import TINY, reduced
-from fedgs.solver.residual import (
+from fedgs.solver.search import (
     DESCENT,
     EQUAL,
     FEW,
@@ -33,7 +33,7 @@ from fedgs.solver.residual import (
     settle_ties,
     tighten,
 )
-from fedgs.solver.rows import search_rows
+from fedgs.solver.small_pools import Few, few_of
 from fedgs.solver.tree import best_on_forest
 
 __all__ = ["solve"]
@@ -158,7 +158,7 @@ def _found(
     if not isinstance(distances, MatrixDistances) and len(clients) > _HELD:
         return search_rows(distances, clients, gains, left, given, bound, clock, rng)
     at_once = effort != "thorough" and clock.limit is None
-    plan = planned(effort, len(clients), left, plain_numpy=load_kernels("fedgs.solver.kernels") is None)
+    plan = planned(effort, len(clients), left, plain_numpy=load_kernels("fedgs.solver.kernels.search") is None)
     if few is not None and at_once and isinstance(distances, MatrixDistances) and len(distances) <= _COPIED:
         return few.found(distances, clients, gains, given, bound, plan, left, state)
     residual = _residual(distances, clients, gains, left)

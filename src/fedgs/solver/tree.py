@@ -44,7 +44,7 @@ def best_on_forest(
     ([0, 2], 3.0)
     """
     chance = 1e-10 * apart / (size * len(clients) ** 2)
-    kernels = load_kernels("fedgs.solver.tree_kernels")
+    kernels = load_kernels("fedgs.solver.kernels.tree")
     if kernels is None:
         every = np.full(len(forest), np.nan)
         every[clients] = gains + chance * np.arange(len(clients)) ** 2

@@ -3,10 +3,10 @@ import pytest
 from tests.oracles.selection import brute_force as slow
 from tests.solver.conftest import problem_of
 
+from fedgs.bench.referee import milp_cohort
+from fedgs.bench.solver import FEDERATIONS, brute_force, features, instances, markdown, run, tree_instances
 from fedgs.errors import SelectionError
 from fedgs.solver import objective
-from fedgs.solver.benchmark import FEDERATIONS, brute_force, features, instances, markdown, run, tree_instances
-from fedgs.solver.referee import milp_cohort
 
 
 @pytest.mark.parametrize("name", FEDERATIONS)

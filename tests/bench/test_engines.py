@@ -1,7 +1,7 @@
 import pytest
 
+from fedgs.bench.engines import SETTINGS, Setting, bare_loop, machine, measure_setting, random_work
 from fedgs.errors import ConfigError
-from fedgs.local.benchmark import SETTINGS, Setting, bare_loop, machine, measure_setting, random_work
 from fedgs.models import FashionCNN, LogisticRegression
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedgs.compiling import compiled
-from fedgs.solver.kernels import below
+from fedgs.solver.kernels.search import below
 
 
 @compiled

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedgs.compiling import compiled
-from fedgs.solver.small_kernels import insert
+from fedgs.solver.kernels.small import insert
 
 
 @compiled

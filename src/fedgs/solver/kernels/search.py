@@ -1,4 +1,4 @@
-"""Compiled loops of the search. Loaded by `load_kernels`; references in NumPy are in `plain`, proofs in `proof_kernels`.
+"""Compiled loops of the search. Loaded by `load_kernels`; references in NumPy are in `solver.plain`, proofs in `proof`.
 
 A residual problem is (H, ids, gains, r): choose r of p positions; position i is the client ids[i] with linear gain gains[i], and
 a pair i, j adds H[ids[i], ids[j]]. `adds[i]` is what position i has with the current choice: gains[i] + its distances to the
@@ -66,7 +66,7 @@ def search(
     The starts: `chosen` as it comes, where `value` is -inf and chosen[0] >= 0; then, with starts = 3, greedy choices that begin
     with the largest gain, with the position farthest from that (starts = 2 leaves this out), and with any. `chosen` gets the
     best, in any order; its value is returned, and how many rows were looked at; once that is `enough`, nothing more is begun.
-    To go on later, call with that value and starts = 0. For `style` see `residual.Plan`, for the last three `residual.room`.
+    To go on later, call with that value and starts = 0. For `style` see `search.Plan`, for the last three `search.room`.
     """
     count, size = len(ids), len(chosen)
     inside, outside, hold, known = ints[0], ints[1], ints[2], ints[3]

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from fedgs.arrays import FloatMatrix, IntArray
+from fedgs.bench.referee import milp_cohort
 from fedgs.compiling import load_kernels
 from fedgs.errors import SelectionError
 from fedgs.graph import Graph, MatrixDistances, feature_products
@@ -17,7 +18,6 @@ from fedgs.graph.tree import SpanningForest, forest_distances
 from fedgs.rng import stream
 from fedgs.solver import plain
 from fedgs.solver.problem import SelectionProblem, Solution, block_of, objective
-from fedgs.solver.referee import milp_cohort
 from fedgs.solver.scales import Scale, balance_penalty, pair_weight
 from fedgs.solver.solve import solve
 
@@ -226,7 +226,7 @@ def brute_force(problem: SelectionProblem) -> IntArray:
     pool, size = problem.pool, problem.cohort_size
     weights = problem.pair_weight * block_of(problem.distances, pool, pool)
     gains = -problem.balance_penalty[pool]
-    kernels = load_kernels("fedgs.solver.small_kernels") if comb(len(pool), size) > 1000 else None
+    kernels = load_kernels("fedgs.solver.kernels.small") if comb(len(pool), size) > 1000 else None
     if kernels is None:
         return np.asarray(pool[plain.enumerate_all(weights, gains - gains.max(), size)])
     chosen = np.arange(size)

@@ -4,7 +4,7 @@ import numpy as np
 
 from fedgs.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from fedgs.solver.problem import Distances, rows_of
-from fedgs.solver.residual import Clock, Found
+from fedgs.solver.search import Clock, Found
 
 __all__ = ["search_rows"]
 

@@ -157,7 +157,7 @@ def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan,
         found = Found(given, float(residual.matrix[places[:, None], places].sum() / 2 + residual.gains[given].sum()), bound)
         if found.proven(residual.tolerance):
             return found
-    kernels, starts = load_kernels("fedgs.solver.kernels"), 3 if len(residual) < _MANY else 2
+    kernels, starts = load_kernels("fedgs.solver.kernels.search"), 3 if len(residual) < _MANY else 2
     if kernels is None:
         begun, firsts = [] if given is None else [given], [*(-1, -2)[: starts - 1], plain.Xorshift(state).below(len(residual))]
         found = Found(*plain.descend(residual.block(), residual.gains, residual.size, begun, firsts, residual.tolerance), bound)
@@ -218,7 +218,7 @@ def improve(residual: Residual, found: Found, plan: Plan, clock: Clock, state: A
 
 
 def _rounds(residual: Residual, found: Found, plan: Plan, state: Any) -> int:
-    kernels = load_kernels("fedgs.solver.kernels")
+    kernels = load_kernels("fedgs.solver.kernels.search")
     if kernels is None:
         found.chosen, found.value = plain.iterate(
             residual.block(), residual.gains, found.chosen, found.value, rounds=plan.rounds, idle=plan.idle, style=plan.style,
@@ -234,7 +234,7 @@ def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
     count, size = len(residual), residual.size
     if found.proven(residual.tolerance):
         return
-    kernels = load_kernels("fedgs.solver.proof_kernels")
+    kernels = load_kernels("fedgs.solver.kernels.proof")
     if kernels is None or count > _PROOF_POOL or size < 3:
         if count <= _LARGE and comb(count, size) * min(size, count - size) ** 2 <= _TRIED:
             found.chosen = plain.enumerate_all(residual.block(), residual.gains, size)
@@ -264,7 +264,7 @@ def tighten(residual: Residual, found: Found, *, always: bool) -> None:
     """
     if found.proven(residual.tolerance) or (len(residual) > _BOUND_POOL and not always):
         return
-    kernels = load_kernels("fedgs.solver.small_kernels") if len(residual) <= FEW else None
+    kernels = load_kernels("fedgs.solver.kernels.small") if len(residual) <= FEW else None
     if kernels is None:
         bound = plain.row_bound(residual.rows(), residual.gains, residual.size)
     else:
@@ -275,7 +275,7 @@ def tighten(residual: Residual, found: Found, *, always: bool) -> None:
 
 def settle_ties(residual: Residual, found: Found, state: Any) -> None:
     """Let chance decide between choices of the same value."""
-    kernels, count = load_kernels("fedgs.solver.kernels"), len(residual)
+    kernels, count = load_kernels("fedgs.solver.kernels.search"), len(residual)
     if kernels is None:
         found.chosen = plain.shuffle_ties(residual.block(), residual.gains, found.chosen, state, residual.tie)
         return

@@ -1,4 +1,4 @@
-"""Pools of a few clients: what `reduction` and `residual` do, kernel by kernel.
+"""Pools of a few clients: what `reduction` and `search` do, kernel by kernel.
 
 There a dozen calls of NumPy, and even new arrays to work in, cost more than the search. So the kernels are called without the
 layers between, and each thread keeps what they work in.
@@ -16,7 +16,7 @@ from fedgs.graph.distances import MatrixDistances
 from fedgs.solver import tree
 from fedgs.solver.problem import SelectionProblem
 from fedgs.solver.reduction import TINY
-from fedgs.solver.residual import EQUAL, FEW, TIE, Found, Plan, room
+from fedgs.solver.search import EQUAL, FEW, TIE, Found, Plan, room
 
 __all__ = ["Few", "few_of"]
 
@@ -27,8 +27,8 @@ class Few:
     """The steps for pools of up to 64 clients, and what their kernels work in, which no two threads share.
 
     Attributes:
-        small: the module `small_kernels`.
-        ints, reals, near: see `residual.room`.
+        small: the module `kernels.small`.
+        ints, reals, near: see `search.room`.
         forest_room: see `tree.room`.
     """
 
@@ -57,8 +57,8 @@ class Few:
         self, distances: MatrixDistances, clients: IntArray, gains: FloatArray, given: IntArray | None, bound: float, plan: Plan,
         size: int, state: Any,
     ) -> Found:  # fmt: skip
-        """What `search`, `tighten` and `settle_ties` of `residual` find."""
-        kernels, matrix, tolerance = load_kernels("fedgs.solver.kernels"), distances.matrix, EQUAL * distances.maximum
+        """What `search`, `tighten` and `settle_ties` of the module `search` find."""
+        kernels, matrix, tolerance = load_kernels("fedgs.solver.kernels.search"), distances.matrix, EQUAL * distances.maximum
         assert kernels is not None  # as the small ones are there
         chosen = np.full(size, -1) if given is None else given
         value, _ = kernels.search(
@@ -85,7 +85,7 @@ def few_of(problem: SelectionProblem) -> Few | None:
     count, distances = len(problem.pool), problem.distances
     if count > FEW or not isinstance(distances, MatrixDistances) or comb(count, problem.cohort_size) <= TINY:
         return None
-    small = load_kernels("fedgs.solver.small_kernels") if problem.pair_weight * distances.maximum > 0 else None
+    small = load_kernels("fedgs.solver.kernels.small") if problem.pair_weight * distances.maximum > 0 else None
     if small is None:
         return None
     if not hasattr(_threads, "few"):
