@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path, PurePath
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -116,13 +115,13 @@ def identity_of(
     return Identity(parts, tuple(unknown))
 
 
-def _settings(variant: Variant) -> dict[str, Any]:
+def _settings(variant: Variant) -> dict[str, object]:
     """The settings that a table can state; objects such as functions and arrays are known by their content instead."""
     opaque = {key for key in type(variant).model_fields if not _is_plain(getattr(variant, key))}
     return {"name": variant.name, **variant.model_dump(mode="json", exclude_none=True, exclude=opaque)}
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, Mapping):
         return all(isinstance(key, str) and _is_plain(one) for key, one in value.items())
     if isinstance(value, list | tuple | set | frozenset):
@@ -172,7 +171,7 @@ def _tells_content(variant: Variant) -> bool:
     return owner is not None and origin_of(owner.__module__) != "fedgs"
 
 
-def _paths(value: Any) -> Iterator[Path]:
+def _paths(value: object) -> Iterator[Path]:
     """Regular files that a value names, in order."""
     if isinstance(value, str | PurePath):
         text = str(value)

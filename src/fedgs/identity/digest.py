@@ -6,12 +6,11 @@ are first met and hashed in that order afterwards, so that things which refer to
 
 import enum
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType, ModuleType
-from typing import Any
+from types import CodeType, FunctionType, ModuleType
 
 from fedgs.identity.code import Names, names_of
 from fedgs.identity.hashing import joined, joined_sorted
@@ -51,13 +50,13 @@ class Digester:
 
     def __init__(self) -> None:
         self.sources = Sources()
-        self._known: dict[int, tuple[Any, Digest]] = {}
-        self._arrays: dict[int, tuple[Any, bytes]] = {}
-        self._names: dict[int, tuple[Any, Names]] = {}
+        self._known: dict[int, tuple[object, Digest]] = {}
+        self._arrays: dict[int, tuple[object, bytes]] = {}
+        self._names: dict[int, tuple[object, Names]] = {}
         self._files: dict[str, str] = {}
         self._open: set[int] = set()
 
-    def of(self, value: Any) -> Digest:
+    def of(self, value: object) -> Digest:
         """The digest of any value."""
         if type(value) in PLAIN:
             return Walk(self).digest(value)
@@ -82,13 +81,13 @@ class Digester:
                 self._files[key] = hashlib.file_digest(file, "sha256").hexdigest()
         return self._files[key]
 
-    def once(self, value: Any, make: Callable[[], bytes]) -> bytes:
+    def once(self, value: object, make: Callable[[], bytes]) -> bytes:
         """The hash of an array, computed once."""
         if id(value) not in self._arrays:
             self._arrays[id(value)] = (value, make())
         return self._arrays[id(value)][1]
 
-    def names(self, code: Any) -> Names:
+    def names(self, code: CodeType) -> Names:
         """What code looks up, found out once."""
         if id(code) not in self._names:
             self._names[id(code)] = (code, names_of(code))
@@ -102,12 +101,12 @@ class Walk:
         self.digester = digester
         self.sources = digester.sources
         self.unknown: dict[str, None] = {}
-        self._numbers: dict[Any, int] = {}
+        self._numbers: dict[object, int] = {}
         self._bodies: list[Callable[[], bytes]] = []
         self._inside: set[int] = set()
-        self._kept: list[Any] = []  # ids stay taken
+        self._kept: list[object] = []  # ids stay taken
 
-    def digest(self, value: Any) -> Digest:
+    def digest(self, value: object) -> Digest:
         """The digest of the value and of all that it refers to."""
         try:
             parts = [self.value(value, "the value")]
@@ -117,7 +116,7 @@ class Walk:
             return Digest(joined("deep").hex(), ("values that are nested too deeply",))
         return Digest(joined("walk", *parts).hex(), tuple(self.unknown))
 
-    def value(self, value: Any, where: str) -> bytes:
+    def value(self, value: object, where: str) -> bytes:
         """The hash of a value, or the number of what is hashed later.
 
         Args:
@@ -126,11 +125,11 @@ class Walk:
         kind = type(value)
         if kind in PLAIN:
             return joined("plain", repr(value))
-        if kind in (list, tuple):
+        if type(value) is list or type(value) is tuple:
             return self._sequence(kind.__name__, value, where)
-        if kind is dict:
+        if type(value) is dict:
             return self._mapping(value, where)
-        if kind in (set, frozenset):
+        if type(value) is set or type(value) is frozenset:
             return joined_sorted("set", (self.apart(one, where) for one in value))
         if isinstance(value, enum.Enum):
             return joined("member", self.value(kind, where), value.name)
@@ -145,7 +144,7 @@ class Walk:
             return self.node(value, lambda: module_body(self, value))
         return self.node(value, lambda: instance_body(self, value, where))
 
-    def node(self, thing: Any, body: Callable[[], bytes], key: Any = None) -> bytes:
+    def node(self, thing: object, body: Callable[[], bytes], key: object = None) -> bytes:
         """The number of a thing whose body is hashed later, given when it is first met."""
         key = id(thing) if key is None else key
         if key not in self._numbers:
@@ -154,7 +153,7 @@ class Walk:
             self._bodies.append(body)
         return joined("node", str(self._numbers[key]))
 
-    def apart(self, value: Any, where: str) -> bytes:
+    def apart(self, value: object, where: str) -> bytes:
         """The hash of a value by itself, for members of sets, which have no order to be numbered in."""
         if type(value) in PLAIN:
             return joined("plain", repr(value))
@@ -167,13 +166,13 @@ class Walk:
         """Note what cannot be identified."""
         self.unknown[what] = None
 
-    def named(self, value: Any, where: str) -> bytes:
+    def named(self, value: object, where: str) -> bytes:
         """Note that a value cannot be identified; its type stands for it."""
         kind = type(value)
         self.cannot(f"{where} ({kind.__module__}.{kind.__qualname__})")
         return joined("unknown", kind.__module__, kind.__qualname__)
 
-    def _sequence(self, kind: str, values: Any, where: str) -> bytes:
+    def _sequence(self, kind: str, values: Sequence[object], where: str) -> bytes:
         if all(type(one) in PLAIN for one in values):
             return joined(kind, repr(values))
         with self._entered(values) as first:
@@ -181,7 +180,7 @@ class Walk:
                 return joined("cycle")
             return joined(kind, *(self.value(one, where) for one in values))
 
-    def _mapping(self, values: Any, where: str) -> bytes:
+    def _mapping(self, values: Mapping[object, object], where: str) -> bytes:
         with self._entered(values) as first:
             if not first:
                 return joined("cycle")
@@ -189,7 +188,7 @@ class Walk:
             return joined("dict", *(part for pair in pairs for part in pair))
 
     @contextmanager
-    def _entered(self, value: Any) -> Iterator[bool]:
+    def _entered(self, value: object) -> Iterator[bool]:
         first = id(value) not in self._inside
         self._inside.add(id(value))
         try:

@@ -9,14 +9,17 @@ import threading
 import types
 import weakref
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
+from fedgs.arrays import AnyArray
 from fedgs.identity.hashing import joined
 from fedgs.identity.sources import origin_of, version_of
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from fedgs.identity.digest import Walk
 
 __all__ = ["PLAIN", "by_name", "is_module", "special"]
@@ -30,7 +33,7 @@ _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _METHODS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)
 
 
-def special(walk: "Walk", value: Any, where: str) -> bytes | None:
+def special(walk: "Walk", value: object, where: str) -> bytes | None:
     """The hash of a value of one of these kinds; None for all others."""
     name = by_name(value)
     if name is not None:
@@ -65,7 +68,7 @@ def special(walk: "Walk", value: Any, where: str) -> bytes | None:
     return found if found is not None or not _has_hidden_state(value) else walk.named(value, where)
 
 
-def _wrapper(walk: "Walk", value: Any, where: str) -> bytes | None:
+def _wrapper(walk: "Walk", value: object, where: str) -> bytes | None:
     """Descriptors, bound methods and functions that a library has wrapped."""
     if isinstance(value, staticmethod | classmethod):
         return joined(type(value).__name__, walk.value(value.__func__, where))
@@ -83,9 +86,9 @@ def _wrapper(walk: "Walk", value: Any, where: str) -> bytes | None:
     return None
 
 
-def by_name(value: Any) -> bytes | None:
+def by_name(value: object) -> bytes | None:
     """The hash of what a library offers under a name, such as `numpy.add` or `torch.nn.Linear`: the name and the version."""
-    found: tuple[Any, Any] = (None, None)
+    found: tuple[object, object] = (None, None)
     if isinstance(value, types.ModuleType):
         found = value.__name__, ""
     elif (isinstance(value, type) or callable(value)) and not inspect.ismethod(value):
@@ -100,15 +103,15 @@ def by_name(value: Any) -> bytes | None:
     return joined("name", module, name, version, _numerics(module) if origin == "fedgs" else "")
 
 
-def _attribute(value: Any, name: str) -> Any:
+def _attribute(value: object, name: str) -> object:
     try:
         return getattr(value, name, None)
     except Exception:  # an object that makes up its attributes
         return None
 
 
-def _at(module: str, name: str) -> Any:
-    place: Any = sys.modules.get(module)
+def _at(module: str, name: str) -> object:
+    place: object = sys.modules.get(module)
     for part in name.split("."):
         place = getattr(place, part, None)
     return place
@@ -124,7 +127,7 @@ def _numerics(module: str) -> str:
     return ""
 
 
-def _array(walk: "Walk", value: Any, where: str) -> bytes:
+def _array(walk: "Walk", value: AnyArray | np.generic | np.dtype[np.generic], where: str) -> bytes:
     if isinstance(value, np.dtype):
         return joined("dtype", repr(np.lib.format.dtype_to_descr(value)) if not value.hasobject else str(value))
     if value.dtype.hasobject:
@@ -139,18 +142,18 @@ def _array(walk: "Walk", value: Any, where: str) -> bytes:
     return _with_attributes(walk, value, walk.digester.once(value, content), where)
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> "TypeGuard[Tensor]":
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def is_module(value: Any) -> bool:
+def is_module(value: object) -> bool:
     """Whether it is a `torch.nn.Module` whose state is all in Python, so not a scripted one."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.nn.Module) and not isinstance(value, torch.jit.ScriptModule)
 
 
-def _tensor(walk: "Walk", value: Any, where: str) -> bytes:
+def _tensor(walk: "Walk", value: "Tensor", where: str) -> bytes:
     import torch
 
     def content() -> bytes:
@@ -166,13 +169,13 @@ def _tensor(walk: "Walk", value: Any, where: str) -> bytes:
     return _with_attributes(walk, value, found, where)
 
 
-def _with_attributes(walk: "Walk", value: Any, found: bytes, where: str) -> bytes:
+def _with_attributes(walk: "Walk", value: object, found: bytes, where: str) -> bytes:
     """The hash of an array or a tensor with what its class or the user keeps beside the numbers."""
     more = getattr(value, "__dict__", None)
     return joined("with attributes", found, walk.value(dict(more), where)) if more else found
 
 
-def _has_hidden_state(value: Any) -> bool:
+def _has_hidden_state(value: object) -> bool:
     """Generators of random numbers, iterators, and objects that stand for something outside Python."""
     if isinstance(value, _GENERATORS):
         return True

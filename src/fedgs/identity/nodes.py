@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["class_body", "function_body", "instance_body", "module_body"]
 
-_MISSING: Any = object()
+_MISSING = object()
 _NOT_CONTENT = {
     *("__dict__", "__weakref__", "__module__", "__qualname__", "__name__", "__doc__", "__firstlineno__", "__signature__"),
     *("__static_attributes__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
@@ -64,7 +64,7 @@ def function_body(walk: "Walk", function: FunctionType) -> bytes:
     return joined("function", *parts)
 
 
-def _looked_up(walk: "Walk", space: Mapping[str, Any], names: Names) -> Iterable[bytes]:
+def _looked_up(walk: "Walk", space: Mapping[str, object], names: Names) -> Iterable[bytes]:
     for name in names.globals:
         value = space.get(name, _MISSING)
         if value is not _MISSING and not (name.startswith("__") and name.endswith("__")):
@@ -88,7 +88,7 @@ def _loaded(name: str) -> ModuleType | None:
         return None
 
 
-def _reference(walk: "Walk", value: Any, where: str, names: Names) -> Iterable[bytes]:
+def _reference(walk: "Walk", value: object, where: str, names: Names) -> Iterable[bytes]:
     """A value that code refers to; of a user's module also what is looked up in it, which may have been set since."""
     yield walk.value(value, where)
     waiting, seen = [(value, where)], {id(value)}
@@ -114,9 +114,11 @@ def _of_the_package(walk: "Walk", package: ModuleType, names: Names) -> Iterable
         yield joined("attribute", name, walk.value(getattr(package, name), name))
 
 
-def _home(walk: "Walk", name: Any) -> Iterable[bytes]:
+def _home(walk: "Walk", name: object) -> Iterable[bytes]:
     """The module that a function or a class was defined in, except the program itself."""
-    module = sys.modules.get(name) if isinstance(name, str) and name != "__main__" else None
+    if not isinstance(name, str) or name == "__main__":
+        return
+    module = sys.modules.get(name)
     if module is not None and origin_of(name) == "own" and file_of(module) is not None:
         yield walk.value(module, name)
 
@@ -140,7 +142,7 @@ def class_body(walk: "Walk", cls: type) -> bytes:
     return joined("class", *parts, *_home(walk, cls.__module__))
 
 
-def _namespace(walk: "Walk", space: Mapping[str, Any], owner: str) -> bytes:
+def _namespace(walk: "Walk", space: Mapping[str, object], owner: str) -> bytes:
     names = sorted(key for key in space if isinstance(key, str) and key not in _NOT_CONTENT)
     return joined("namespace", *(part for n in names for part in (n.encode(), walk.value(space[n], f"{owner}.{n}"))))
 
@@ -187,7 +189,7 @@ def _modules_of(walk: "Walk", statement: tuple[str, str, int], package: str, fol
             yield joined("installed", root, version_of(root))
 
 
-def instance_body(walk: "Walk", value: Any, where: str) -> bytes:
+def instance_body(walk: "Walk", value: object, where: str) -> bytes:
     """An object: its class, and its state as pickling would take it."""
     cls = type(value)
     parts = [walk.value(cls, where)]
@@ -198,7 +200,7 @@ def instance_body(walk: "Walk", value: Any, where: str) -> bytes:
     if isinstance(given, str):
         return joined("object", *parts, joined("given", given))
     if isinstance(value, BaseModel):
-        fields = {name: vars(value).get(name) for name in cls.model_fields}
+        fields = {name: vars(value).get(name) for name in type(value).model_fields}
         more = (getattr(value, f"__pydantic_{kind}__", None) or {} for kind in ("extra", "private"))
         return joined("object", *parts, *(walk.value(held, where) for held in (fields, *more)))
     if is_module(value):
@@ -220,12 +222,12 @@ def instance_body(walk: "Walk", value: Any, where: str) -> bytes:
     return joined("object", *parts)
 
 
-def _without_numbers(state: Mapping[str, Any]) -> dict[str, Any]:
+def _without_numbers(state: Mapping[str, object]) -> dict[str, object]:
     """The state of a torch module with its hooks in order; the numbers that they have count all hooks of the process."""
     return {key: list(part.values()) if "_hooks" in key and isinstance(part, dict) else part for key, part in state.items()}
 
 
-def _state(walk: "Walk", cls: type, state: Any, where: str) -> bytes:
+def _state(walk: "Walk", cls: type, state: object, where: str) -> bytes:
     """The state of an object without the values of its cached properties, which follow from the rest."""
     if isinstance(state, tuple) and len(state) == 2:
         return joined("state", *(_state(walk, cls, part, where) for part in state))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Literal
+from typing import Literal
 
 from fedgs.identity.hashing import joined
 
@@ -143,7 +143,7 @@ def _parsed(path: Path, content: bytes) -> Source:
     return Source(digest, tuple(dict.fromkeys(_imports(tree))), definitions, frozenset(_codes(whole)))
 
 
-def canonical(node: Any) -> str:
+def canonical(node: object) -> str:
     """A syntax tree as text: without positions, and alike in every version of Python that can parse it.
 
     >>> canonical(ast.parse("x = 1  # one")) == canonical(ast.parse("x=1"))
