@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +13,7 @@ __all__ = ["WeightedMean", "all_finite", "is_finite"]
 
 
 _IN_CACHE = 1 << 16  # numbers
+_Sum = tuple[int, torch.Tensor | None, torch.Tensor | None]  # models so far, the first one, the sum of differences to it
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,28 +33,28 @@ class WeightedMean:
 
     weights: FloatArray
 
-    def start(self) -> Any:
+    def start(self) -> _Sum:
         """Nothing gathered yet: how many models came, the first one, and the weighted sum of differences to it."""
         return (0, None, None)
 
-    def add(self, kept: Any, clients: IntArray, models: torch.Tensor) -> Any:
+    def add(self, kept: _Sum, clients: IntArray, models: torch.Tensor) -> _Sum:
         """Add the (b, P) models of the next b clients."""
         done, first, total = kept
-        if first is None:
+        if first is None or total is None:
             first = models[0].clone()
             total = torch.zeros_like(first, dtype=torch.float64)
         for row, weight in zip(models, self.weights[done : done + len(clients)].tolist(), strict=True):
             _add_difference(total, row, first, weight)
         return (done + len(clients), first, total)
 
-    def finish(self, kept: Any) -> torch.Tensor:
+    def finish(self, kept: _Sum) -> torch.Tensor:
         """The (P,) float32 average.
 
         Raises:
             UpdateError: a model was missing, or the average is not finite.
         """
         done, first, total = kept
-        if done != len(self.weights) or first is None:
+        if done != len(self.weights) or first is None or total is None:
             raise UpdateError(f"the average needs {len(self.weights)} local models, got {done}")
         average: torch.Tensor = (first + total).float()
         if not is_finite(average):

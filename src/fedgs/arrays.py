@@ -55,7 +55,7 @@ def frozen(array: Array) -> Array:
     """
     if is_frozen(array):
         return array
-    owner: Any = array
+    owner: object = array
     while isinstance(owner, np.ndarray):
         owner.flags.writeable = False
         owner = owner.base
@@ -81,7 +81,7 @@ def is_frozen(array: AnyArray) -> bool:
     """
     if array.flags.writeable or array.base is None:
         return False
-    base: Any = array.base
+    base: object = array.base
     while isinstance(base, np.ndarray):
         if base.flags.writeable:
             return False

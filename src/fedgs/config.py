@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_serializer, field_validator
+from pydantic import Field, ValidationInfo, field_serializer, field_validator
 
 from fedgs.errors import ConfigError
 from fedgs.registry import Variant, build, check_registered, table, text_keys
@@ -46,7 +46,7 @@ class Training(Variant):
     mu: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     precision: Literal["float32", "bf16"] = "float32"
 
-    def with_defaults(self, defaults: Mapping[str, Any]) -> Self:
+    def with_defaults(self, defaults: Mapping[str, object]) -> Self:
         """The same settings with `defaults` where nothing was given."""
         given = {key: getattr(self, key) for key in self.model_fields_set}
         rest = dict(defaults)
@@ -131,21 +131,21 @@ class Config(Variant):
 
     @field_validator("data", "availability", "method", "model", mode="before")
     @classmethod
-    def _variant(cls, value: Any, info: Any) -> Any:
-        return None if value is None else build(info.field_name, value)
+    def _variant(cls, value: object, info: ValidationInfo) -> object:
+        return None if value is None else build(str(info.field_name), value)
 
     @field_validator("training", "evaluation", "execution", mode="before")
     @classmethod
-    def _settings(cls, value: Any, info: Any) -> Any:
-        if isinstance(value, Mapping):
-            return cls.model_fields[info.field_name].annotation(**text_keys(value, info.field_name))  # type: ignore[misc]
-        return value
+    def _settings(cls, value: object, info: ValidationInfo) -> object:
+        name = str(info.field_name)
+        settings = cls.model_fields[name].annotation
+        return settings(**text_keys(value, name)) if isinstance(value, Mapping) and settings is not None else value
 
     @field_serializer("data", "availability", "method", "model")
-    def _as_table(self, value: Variant | None) -> dict[str, Any] | None:
+    def _as_table(self, value: Variant | None) -> dict[str, object] | None:
         return None if value is None else table(value)
 
-    def model_post_init(self, context: Any) -> None:
+    def model_post_init(self, context: object) -> None:
         """Fill in what follows from other values: the availability's seed, the data set's training row and model."""
         if getattr(self.availability, "seed", 0) is None:
             self._fill(availability=self.availability.model_copy(update={"seed": self.seed}))
@@ -155,7 +155,7 @@ class Config(Variant):
             if self.model is None and defaults.model is not None:
                 self._fill(model=build("model", defaults.model))
 
-    def _fill(self, **values: Any) -> None:
+    def _fill(self, **values: object) -> None:
         self.__dict__.update(values)
 
     def tables(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import tomli_w
@@ -26,6 +26,8 @@ from fedgs.errors import OutputError
 
 __all__ = ["Members", "Record", "RunFolder", "first_rounds", "write_atomically"]
 
+
+T = TypeVar("T")
 
 _TAIL = 1 << 16  # bytes read at a time from the end of a file of records
 
@@ -65,8 +67,6 @@ class Members(Sequence[str | int]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and not isinstance(other, str) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"Members({list(self)!r})"
@@ -240,10 +240,10 @@ class RunFolder:
         path = self.path / "failure.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
-    def create(self, config: Mapping[str, Any], clients: Clients, memory: Mapping[str, AnyArray]) -> None:
+    def create(self, config: Mapping[str, object], clients: Clients, memory: Mapping[str, AnyArray]) -> None:
         """Write what does not change during the run; `config.toml` last, since it marks the folder as a run's."""
         self.path.mkdir(parents=True, exist_ok=True)
-        arrays: dict[str, Any] = {"names": json.dumps(list(clients.names)), "data_sizes": clients.data_sizes}
+        arrays: dict[str, object] = {"names": json.dumps(list(clients.names)), "data_sizes": clients.data_sizes}
         if clients.label_counts is not None:
             arrays["label_counts"] = clients.label_counts
         if clients.features is not None:
@@ -253,11 +253,11 @@ class RunFolder:
             save_arrays(self.path / "memory.npz", memory)
         self.write_config(config)
 
-    def write_config(self, config: Mapping[str, Any]) -> None:
+    def write_config(self, config: Mapping[str, object]) -> None:
         """Write `config.toml`."""
         write_atomically(self.path / "config.toml", tomli_w.dumps(dict(config)).encode())
 
-    def write_failure(self, failure: Mapping[str, Any] | None) -> None:
+    def write_failure(self, failure: Mapping[str, object] | None) -> None:
         """Write `failure.json`, or remove it."""
         path = self.path / "failure.json"
         if failure is None:
@@ -289,7 +289,7 @@ class RunFolder:
             raise OutputError(f"not a record of a round: {line[:80]!r}, in {self.path / 'rounds.jsonl'}")
         return record
 
-    def _named(self, read: Callable[[], Any]) -> Any:
+    def _named(self, read: Callable[[], T]) -> T:
         """What `read` gives; an error names the file, which can be removed with the run's folder."""
         try:
             return read()

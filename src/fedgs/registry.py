@@ -31,6 +31,7 @@ __all__ = [
     "nearest",
     "register",
     "sentence",
+    "stand_for",
     "table",
     "text_keys",
     "variant_class",
@@ -83,7 +84,7 @@ class Variant(BaseModel):
             raise ConfigError(reason)
 
     @classmethod
-    def without_effect(cls, settings: Mapping[str, Any]) -> dict[str, str]:
+    def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
         """The given settings that change nothing beside the others, dotted -> the sentence that refuses them.
 
         A grid leaves such a setting out where others of its runs use it, as it does with a setting that a variant does not have.
@@ -201,7 +202,7 @@ def check_registered(family: str, name: object, *, setting: str, also: Sequence[
         raise ValueError(f"{setting} should be {', '.join(first)} or {last}, got {name!r}")
 
 
-def build(family: str, value: Any) -> Variant:
+def build(family: str, value: object) -> Variant:
     """A variant from what a user may write: its name, a table with `name`, a class, or the object itself.
 
     Raises:
@@ -236,6 +237,11 @@ def text_keys(settings: Mapping[Any, Any], where: str) -> dict[str, Any]:
     if wrong is not None:
         raise ConfigError(f"{where} must be a table whose keys are texts, got the key {shown(wrong)}")
     return dict(settings)
+
+
+def stand_for(function: Callable[..., object], variant: type[Variant]) -> None:
+    """Let a decorated function stand for its variant wherever a variant is wanted."""
+    vars(function)["__fedgs_variant__"] = variant
 
 
 def load_plugin(path: Path) -> None:

@@ -15,7 +15,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["derived_seed", "generator_states", "kept_generators", "seed_generators", "seeded", "stream"]
+__all__ = [
+    "cuda_is_started",
+    "derived_seed",
+    "generator_states",
+    "kept_generators",
+    "seed_generators",
+    "seeded",
+    "stream",
+]
 
 _global: Any = np.random  # NumPy's global generator; the type stubs leave out two of its functions
 
@@ -82,7 +90,7 @@ def kept_generators() -> Iterator[None]:
     import torch
 
     own, state, python = _global.get_bit_generator(), _global.get_state(legacy=False), random.getstate()
-    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    started = cuda_is_started()
     with torch.random.fork_rng(devices=list(range(torch.cuda.device_count())) if started else []):
         try:
             yield
@@ -90,9 +98,16 @@ def kept_generators() -> Iterator[None]:
             random.setstate(python)
             _global.set_bit_generator(own)
             _global.set_state(state)
-            if torch.cuda.is_initialized() and not started:  # type: ignore[no-untyped-call]
+            if cuda_is_started() and not started:
                 for generator in torch.cuda.default_generators:
                     generator.manual_seed(generator.initial_seed())
+
+
+def cuda_is_started() -> bool:
+    """Whether this process uses CUDA already; asking does not start it."""
+    import torch
+
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
 def seed_generators(seed: int, purpose: str, *keys: int) -> None:
@@ -111,7 +126,7 @@ def seed_generators(seed: int, purpose: str, *keys: int) -> None:
         _global.set_bit_generator(np.random.MT19937())
     _global.seed(np.array(_words(derived)))
     torch.default_generator.manual_seed(derived)
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if cuda_is_started():
         torch.cuda.manual_seed_all(derived)
 
 

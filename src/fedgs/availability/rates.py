@@ -6,7 +6,7 @@ Every mode is a pure function of (settings, seed, clients, round): any round can
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -61,7 +61,7 @@ class Ideal(Availability):
     steady = True
 
     @classmethod
-    def without_effect(cls, settings: Mapping[str, Any]) -> dict[str, str]:
+    def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
         """`empty_round`: all clients are available in every round."""
         if settings.get("empty_round", "redraw") == "redraw" or cls.rates is not Ideal.rates:
             return {}

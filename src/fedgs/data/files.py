@@ -66,7 +66,7 @@ class File(Data):
     validation_fraction: float = Field(default=0.2, ge=0, lt=1)
 
     @classmethod
-    def without_effect(cls, settings: Mapping[str, Any]) -> dict[str, str]:
+    def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
         """`clients` and `validation_fraction`, where no partition shares the examples out."""
         if settings.get("partition") is not None:
             return {}

@@ -117,7 +117,7 @@ class Graph(Variant):
         return {**_AUTHORS, **given} if isinstance(given, dict) and given.get("preset") == "authors" else given
 
     @classmethod
-    def without_effect(cls, settings: Mapping[str, Any]) -> dict[str, str]:
+    def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
         """The given settings that change nothing beside the others -> the sentence that says so.
 
         >>> Graph.without_effect({"noise_samples": 9})

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from pydantic import Field, field_serializer
 
 from fedgs.errors import ConfigError, require_extra, shown
-from fedgs.registry import Variant, build, check_name, register
+from fedgs.registry import Variant, build, check_name, register, stand_for
 
 if TYPE_CHECKING:
     from torch import nn
 
 __all__ = ["FunctionModel", "Model", "as_model", "model", "model_title", "need_torch"]
+
+ModuleFunction = Callable[[], Any]  # returns an `nn.Module`, which `check_model` makes sure of
 
 
 class Model(Variant):
@@ -43,10 +45,10 @@ class FunctionModel(Model):
     """A user's function without arguments that returns an `nn.Module`."""
 
     name: ClassVar[str] = "function"
-    function: Callable[[], Any]
+    function: ModuleFunction
 
     @field_serializer("function")
-    def _qualified_name(self, function: Callable[[], Any]) -> str:
+    def _qualified_name(self, function: ModuleFunction) -> str:
         return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
     @property
@@ -59,7 +61,7 @@ class FunctionModel(Model):
         return module
 
 
-ModelFunction = TypeVar("ModelFunction", bound=Callable[[], Any])
+ModelFunction = TypeVar("ModelFunction", bound=ModuleFunction)
 
 
 def model(name: str) -> Callable[[ModelFunction], ModelFunction]:
@@ -83,18 +85,18 @@ def model(name: str) -> Callable[[ModelFunction], ModelFunction]:
         given = function
 
         class Registered(FunctionModel):
-            function: Callable[[], Any] = Field(default=given, exclude=True)  # its name stands for it
+            function: ModuleFunction = Field(default=given, exclude=True)  # its name stands for it
 
         Registered.__name__ = Registered.__qualname__ = function.__name__
         Registered.__module__ = function.__module__
         register("model", name)(Registered)
-        function.__fedgs_variant__ = Registered  # type: ignore[attr-defined]
+        stand_for(function, Registered)
         return function
 
     return add
 
 
-def _check_function(name: str, function: Any) -> None:
+def _check_function(name: str, function: object) -> None:
     """Refuse what cannot be called without arguments; a class or a built module is no function."""
     if not inspect.isfunction(function):
         raise ConfigError(
@@ -120,7 +122,7 @@ def need_torch() -> None:
         raise require_extra("torch", "sim")
 
 
-def as_model(value: Any) -> Model:
+def as_model(value: object) -> Model:
     """A model from a name, a table, a variant, or a function that returns an `nn.Module`.
 
     Raises:

@@ -81,9 +81,12 @@ def _evaluated(module: "nn.Module", x: "Tensor") -> "Tensor":
 def _built(model: Model, federation: "Federation") -> "nn.Module":
     from torch import nn
 
-    module, again = (fresh_module(model, federation.example_shape, federation.num_labels, 0) for _ in range(2))
-    if not isinstance(module, nn.Module):
-        raise ConfigError(f"model {model_title(model)} must build a torch.nn.Module, got {type(module).__name__}")
+    built = [fresh_module(model, federation.example_shape, federation.num_labels, 0) for _ in range(2)]
+    modules = [module for module in built if isinstance(module, nn.Module)]
+    if len(modules) < 2:
+        other = next(module for module in built if not isinstance(module, nn.Module))
+        raise ConfigError(f"model {model_title(model)} must build a torch.nn.Module, got {type(other).__name__}")
+    module, again = modules
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise ConfigError(f"model {model_title(model)} has no parameter to train")
     name = difference(module, again)

@@ -2,11 +2,11 @@
 
 import contextlib
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedgs.errors import ConfigError, user_code
 from fedgs.models.base import Model, model_title, need_torch
-from fedgs.rng import seeded
+from fedgs.rng import cuda_is_started, seeded
 
 if TYPE_CHECKING:
     from torch import nn
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["difference", "fresh_module"]
 
 
-def fresh_module(model: Model, example_shape: tuple[int, ...], num_labels: int, seed: int) -> Any:
+def fresh_module(model: Model, example_shape: tuple[int, ...], num_labels: int, seed: int) -> object:
     """What the model builds while the global generators of PyTorch, NumPy and `random` are seeded; they are left as they were.
 
     A module is copied where it can be, so that a function that always returns the same module gives it away unchanged.
@@ -31,10 +31,10 @@ def fresh_module(model: Model, example_shape: tuple[int, ...], num_labels: int, 
     need_torch()
     import torch
 
-    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    started = cuda_is_started()
     with seeded(seed, "init"):
         built = _built(model, example_shape, num_labels)
-    if torch.cuda.is_initialized() and not started:  # type: ignore[no-untyped-call]
+    if cuda_is_started() and not started:
         # The model has started CUDA, whose generators can be seeded only now.
         with seeded(seed, "init"):
             built = _built(model, example_shape, num_labels)
@@ -50,13 +50,13 @@ def _refuse_meta(module: "nn.Module", model: Model) -> None:
         raise ConfigError(f"model {model_title(model)} must have parameters with values, got some on the device 'meta'")
 
 
-def _built(model: Model, example_shape: tuple[int, ...], num_labels: int) -> Any:
+def _built(model: Model, example_shape: tuple[int, ...], num_labels: int) -> object:
     """What the model builds; lazy layers get their sizes and first parameters from two examples of zeros."""
     import torch
     from torch.nn.parameter import is_lazy
 
     with user_code(f"model {model_title(model)}"):
-        built: Any = model.build(example_shape, num_labels)
+        built: object = model.build(example_shape, num_labels)
     if not isinstance(built, torch.nn.Module) or not any(map(is_lazy, [*built.parameters(), *built.buffers()])):
         return built
     training = built.training

@@ -9,7 +9,7 @@ from pydantic import create_model
 
 from fedgs.arrays import FloatMatrix, IntArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View, Weighting
-from fedgs.registry import Variant, check_name, register
+from fedgs.registry import Variant, check_name, register, stand_for
 from fedgs.sampling.signature import setting_fields
 
 __all__ = ["AsksLosses", "LearnsFromModels", "Remembers", "Sampler", "SharesMemory", "Wish", "sampler"]
@@ -135,7 +135,7 @@ def sampler(name: str) -> Callable[[SelectFunction], SelectFunction]:
         variant.function = staticmethod(function)
         variant.option_names = tuple(fields)
         register("method", name)(variant)
-        function.__fedgs_variant__ = variant  # type: ignore[attr-defined]
+        stand_for(function, variant)
         return function
 
     return add

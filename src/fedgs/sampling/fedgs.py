@@ -6,7 +6,7 @@ import importlib.util
 import json
 import math
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -78,7 +78,7 @@ class FedGS(Sampler):
     solver: Solver = Solver()
 
     @classmethod
-    def without_effect(cls, settings: Mapping[str, Any]) -> dict[str, str]:
+    def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
         """The graph's settings that change nothing, under their dotted names."""
         graph = settings.get("graph")
         found = Graph.without_effect(graph) if isinstance(graph, Mapping) else {}

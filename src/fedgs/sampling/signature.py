@@ -20,7 +20,7 @@ class _Checked(BaseModel):
     model_config = ConfigDict(strict=True, arbitrary_types_allowed=True, validate_default=True)
 
 
-def setting_fields(name: str, function: Callable[..., Any], *, taken: type) -> dict[str, Any]:
+def setting_fields(name: str, function: Callable[..., object], *, taken: type) -> dict[str, Any]:
     """The settings of a sampler made from a function: keyword-only parameter -> (type, default), as pydantic takes fields.
 
     Args:
@@ -56,7 +56,7 @@ def setting_fields(name: str, function: Callable[..., Any], *, taken: type) -> d
     return fields
 
 
-def _check_kind(name: str, function: Any) -> None:
+def _check_kind(name: str, function: object) -> None:
     if isinstance(function, type):
         raise ConfigError(
             f"fedgs.sampler({name!r}) makes a sampler from a function, got the class {function.__name__}; a subclass of "
