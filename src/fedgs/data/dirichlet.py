@@ -7,7 +7,6 @@ Dirichlet(concentration, ..., concentration) over the C classes, so it compares 
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -165,7 +164,7 @@ def draw_proportions(alpha: FloatArray, rng: np.random.Generator) -> FloatArray:
     return certain
 
 
-def over_classes(alpha: FloatArray, present: IntArray) -> dict[str, Any]:
+def over_classes(alpha: FloatArray, present: IntArray) -> dict[str, object]:
     """What is told about Dirichlet parameters over classes."""
     per_class = {str(label): float(value) for label, value in zip(present, alpha, strict=True)}
     return {"over": "classes, for each client", "total": float(alpha.sum()), "of_each_class": per_class}

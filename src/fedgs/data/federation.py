@@ -44,7 +44,7 @@ class Part:
             if array is not None:
                 object.__setattr__(self, name, private(array if isinstance(array, np.ndarray) else np.asarray(array)))
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         """After a deep copy or from a pickle, whose arrays could be written to."""
         self.__dict__.update({name: frozen(value) if isinstance(value, np.ndarray) else value for name, value in state.items()})
 
@@ -255,7 +255,7 @@ class Federation:
         )
 
 
-def _entries(setting: str, value: Any, *names: str) -> tuple[Any, ...]:
+def _entries(setting: str, value: object, *names: str) -> tuple[object, ...]:
     if not isinstance(value, tuple | list) or len(value) != len(names):
         count = f" with {len(value)} entries" if hasattr(value, "__len__") else ""
         raise DataError(f"{setting} must be a tuple ({', '.join(names)}), got {type(value).__name__}{count}")

@@ -99,7 +99,7 @@ class Normalization:
                 )
 
 
-def as_normalization(value: Any) -> Normalization | None:
+def as_normalization(value: object) -> Normalization | None:
     """A normalization from the object itself or a table with `scale` (1), `mean` (0) and `sd` (1); None stays None.
 
     Raises:
@@ -116,7 +116,7 @@ def as_normalization(value: Any) -> Normalization | None:
     return Normalization(**{"scale": 1.0, **value})
 
 
-def chosen_normalization(setting: Normalization | None, own: Any, where: str) -> Normalization | None:
+def chosen_normalization(setting: Normalization | None, own: object, where: str) -> Normalization | None:
     """The normalization of a file that may carry one of its own.
 
     Raises:
@@ -128,7 +128,7 @@ def chosen_normalization(setting: Normalization | None, own: Any, where: str) ->
     return setting or stored
 
 
-def _table(value: Normalization | None) -> dict[str, Any] | None:
+def _table(value: Normalization | None) -> dict[str, object] | None:
     if value is None:
         return None
     return {key: list(part) if isinstance(part, tuple) else part for key, part in asdict(value).items()}
@@ -138,7 +138,7 @@ def _table(value: Normalization | None) -> dict[str, Any] | None:
 NormalizationSetting = Annotated[
     InstanceOf[Normalization] | None,
     BeforeValidator(as_normalization),
-    PlainSerializer(_table, return_type=dict[str, Any] | None),
+    PlainSerializer(_table, return_type=dict[str, object] | None),
 ]
 
 
@@ -187,7 +187,7 @@ def warn_of_pixels(x: AnyArray, name: str) -> None:
         )
 
 
-def _listed(key: str, value: Any) -> tuple[Any, ...]:
+def _listed(key: str, value: object) -> tuple[Any, ...]:
     """Finite numbers as a tuple of Python's own, integers kept as integers."""
     plain = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
     entries = tuple(plain) if isinstance(plain, Iterable) and not isinstance(plain, str | bytes | Mapping) else (plain,)

@@ -17,7 +17,7 @@ _BLOCK = 1 << 20  # entries looked at in one go
 _KINDS = {"U": "texts", "S": "bytes", "T": "texts", "M": "dates", "m": "durations", "c": "complex numbers", "V": "records"}
 
 
-def plain_array(value: Any, where: str) -> AnyArray:
+def plain_array(value: object, where: str) -> AnyArray:
     """Whatever `np.asarray` accepts as an ordinary array: lists, tensors, data frames.
 
     Raises:
@@ -43,7 +43,7 @@ def plain_array(value: Any, where: str) -> AnyArray:
     raise DataError(f"{where} must be an array or a list, got {type(value).__name__}")
 
 
-def as_examples(value: Any, where: str, *, copy: bool = False) -> AnyArray:
+def as_examples(value: object, where: str, *, copy: bool = False) -> AnyArray:
     """(n, ...) examples in the form in which they are held: floats and tables of objects as float32, others as they are.
 
     Args:
@@ -64,7 +64,7 @@ def as_examples(value: Any, where: str, *, copy: bool = False) -> AnyArray:
     return array.astype(kind, copy=copy)
 
 
-def as_numbers(value: Any, where: str) -> AnyArray:
+def as_numbers(value: object, where: str) -> AnyArray:
     """(n, ...) examples in NumPy's own type for them; an array of objects becomes float64. See `as_examples`."""
     array = plain_array(value, where)
     if array.dtype.kind == "O" and array.ndim:
@@ -106,7 +106,7 @@ def check_examples(array: AnyArray, where: str, locate: Callable[[int], str] = "
             )
 
 
-def as_labels(value: Any, where: str) -> IntArray:
+def as_labels(value: object, where: str) -> IntArray:
     """(n,) int64 labels from integers, booleans or floats that are whole numbers.
 
     Raises:
@@ -143,7 +143,7 @@ def as_labels(value: Any, where: str) -> IntArray:
     return array.astype(np.int64)
 
 
-def as_features(value: Any, where: str) -> FloatMatrix:
+def as_features(value: object, where: str) -> FloatMatrix:
     """(N, d) float64 vectors, all finite.
 
     Raises:
@@ -220,7 +220,7 @@ def _numbers(array: AnyArray, where: str) -> AnyArray:
     return floats
 
 
-def _stacked(rows: list[Any], where: str) -> AnyArray:
+def _stacked(rows: list[object], where: str) -> AnyArray:
     """Rows of one shape as one array."""
     arrays = [plain_array(row, f"{where}, row {place}") for place, row in enumerate(rows)]
     _refuse_other_shapes([array.shape for array in arrays], where)
@@ -257,7 +257,7 @@ def _as_floats(array: AnyArray, where: str) -> AnyArray:
         ) from None
 
 
-def _first_of(entries: list[Any], is_wrong: Callable[[type], bool]) -> int | None:
+def _first_of(entries: list[object], is_wrong: Callable[[type], bool]) -> int | None:
     """The place of the first entry whose type is wrong; each type is asked about once."""
     wrong = {kind for kind in set(map(type, entries)) if is_wrong(kind)}
     return next(place for place, entry in enumerate(entries) if type(entry) in wrong) if wrong else None
@@ -267,11 +267,11 @@ def _is_number(kind: type) -> bool:
     return issubclass(kind, numbers.Real | np.bool_ | decimal.Decimal) and not issubclass(kind, np.timedelta64)
 
 
-def _is_row(entry: Any) -> bool:
+def _is_row(entry: object) -> bool:
     return isinstance(entry, list | tuple | np.ndarray) or (hasattr(entry, "__array__") and getattr(entry, "ndim", 0) > 0)
 
 
-def _named(entry: Any) -> str:
+def _named(entry: object) -> str:
     """An entry as messages show it.
 
     >>> _named(None), _named("red"), _named({})
@@ -291,7 +291,7 @@ def _at(place: int, array: AnyArray) -> str:
     return position(tuple(int(part) for part in np.unravel_index(place, array.shape)))
 
 
-def _no_label(entry: Any, row: int, where: str) -> DataError:
+def _no_label(entry: object, row: int, where: str) -> DataError:
     hint = ""
     if isinstance(entry, str | bytes):
         hint = "; encode classes with np.unique(labels, return_inverse=True)[1]"

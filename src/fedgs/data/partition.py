@@ -77,13 +77,13 @@ class Partition(Variant):
         raise TypeError(f"{type(self).__name__} must define assign(labels, clients, rng, columns=)")
 
 
-def as_partition(value: Any) -> Any:
+def as_partition(value: object) -> Any:
     """A partition from its name, a table or the object itself; None stays None."""
     return None if value is None else build("partition", value)
 
 
 # The type of a setting that holds a partition: in a configuration it is a name or a table with `name`.
-PartitionSetting = Annotated[Partition, BeforeValidator(as_partition), PlainSerializer(table, return_type=dict[str, Any])]
+PartitionSetting = Annotated[Partition, BeforeValidator(as_partition), PlainSerializer(table, return_type=dict[str, object])]
 
 
 @register("partition", "iid")

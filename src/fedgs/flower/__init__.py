@@ -5,7 +5,7 @@ The server changes two lines, `strategy = SampledStrategy(FedAvg(), sampler=FedG
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedgs.errors import require_extra
 
@@ -24,7 +24,7 @@ _PUBLIC = {"SampledStrategy": "fedgs.flower.strategy", "describe": "fedgs.flower
 __all__ = ["SampledStrategy", "describe"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _PUBLIC:
         return getattr(importlib.import_module(_PUBLIC[name]), name)
     raise AttributeError(f"module 'fedgs.flower' has no attribute {name!r}")

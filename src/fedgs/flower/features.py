@@ -23,7 +23,7 @@ _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 _LONGEST, _SKETCH, _BLOCK = 65536, 4096, 1 << 20
 
 
-def graph_of(sampler: Any, responses: Responses | None) -> Graph | None:
+def graph_of(sampler: object, responses: Responses | None) -> Graph | None:
     """The settings of the graph that a sampler selects on, or None where it uses none or brings its own from a file.
 
     Raises:

@@ -88,7 +88,7 @@ def refuse_unlike(replies: Sequence[Reply]) -> None:
             reply.refused = f"its metrics {names} are not those of the others {others}, or differ in length"
 
 
-def _shape(metrics: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+def _shape(metrics: Mapping[str, object]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((name, len(value) if isinstance(value, list) else -1) for name, value in metrics.items()))
 
 
@@ -106,7 +106,7 @@ def finite(array: AnyArray) -> bool:
     return not np.issubdtype(array.dtype, np.inexact) or bool(np.isfinite(array).all())
 
 
-def first_metric(metrics: Mapping[str, Any] | None, names: Sequence[str]) -> float | None:
+def first_metric(metrics: Mapping[str, object] | None, names: Sequence[str]) -> float | None:
     """The first of `names` that is a finite number among the metrics.
 
     >>> first_metric({"eval_loss": 0.5}, ("loss", "eval_loss"))
@@ -119,7 +119,7 @@ def first_metric(metrics: Mapping[str, Any] | None, names: Sequence[str]) -> flo
     return None
 
 
-def loss_problem(metrics: Mapping[str, Any]) -> str | None:
+def loss_problem(metrics: Mapping[str, object]) -> str | None:
     """Why a reply's loss would spoil an average: it is NaN or inf. None where it is a number, or where there is none.
 
     >>> loss_problem({"eval_loss": float("nan")}), loss_problem({"eval_loss": 0.5})

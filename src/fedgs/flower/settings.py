@@ -1,7 +1,7 @@
 """What a deployment can be told, checked when the strategy is made."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -56,7 +56,7 @@ class Settings(Variant):
     records: str | Path | None = None
     state: str | Path | None = None
 
-    def limits(self) -> dict[str, Any]:
+    def limits(self) -> dict[str, object]:
         """The settings that a record of the deployment names: everything but the seed and the places.
 
         >>> "reply_timeout" in Settings().limits(), "state" in Settings().limits()

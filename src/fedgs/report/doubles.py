@@ -1,7 +1,6 @@
 """Runs with equal label and replicate: one of them is shown, and a sentence names the others."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from fedgs.plurals import noun
 from fedgs.report.run import Run
@@ -24,7 +23,7 @@ def latest(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
     >>> kept[0].name, notes
     ('2', ['md: 1 run is left out, since a run that was started later has the same label and seed: 1 (shown: 2).'])
     """
-    alike: dict[Any, list[Run]] = {}
+    alike: dict[object, list[Run]] = {}
     for run in runs:
         alike.setdefault((run.group, run.label, repr(run.replicate)), []).append(run)
     chosen = {id(max(several, key=_order)) for several in alike.values()}

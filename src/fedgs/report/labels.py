@@ -5,7 +5,6 @@ Both name the settings in which runs differ and nothing else, so they depend on 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from fedgs.report.run import Run
 
@@ -27,7 +26,7 @@ def labelled(runs: Iterable[Run]) -> list[Run]:
     """
     grouped = _grouped(list(runs))
     settings = [_settings(run, ("method", "training", "model", "evaluation", "deployment")) for run in grouped]
-    alike: dict[tuple[str, tuple[str, str]], list[Mapping[str, Any]]] = {}
+    alike: dict[tuple[str, tuple[str, str]], list[Mapping[str, object]]] = {}
     for run, own in zip(grouped, settings, strict=True):
         alike.setdefault((_name(run), run.group), []).append(own)
     differing: dict[str, set[str]] = {}
@@ -40,7 +39,7 @@ def labelled(runs: Iterable[Run]) -> list[Run]:
 
 def _deployments_apart(runs: list[Run]) -> list[Run]:
     """The runs, deployments of one label and replicate told apart by their run ids: each is a run of its own, not another try."""
-    alike: dict[Any, set[str]] = {}
+    alike: dict[object, set[str]] = {}
     for run in runs:
         alike.setdefault((run.group, run.label, repr(run.replicate)), set()).add(run.name)
     return [
@@ -86,9 +85,9 @@ def _availability_title(run: Run) -> str:
     return name if beta is None else f"{name} {beta:g}"
 
 
-def _told_apart(titles: list[str], settings: Sequence[Mapping[str, Any]], identities: list[str]) -> list[str]:
+def _told_apart(titles: list[str], settings: Sequence[Mapping[str, object]], identities: list[str]) -> list[str]:
     """Titles with the differing settings added where one title stands for several things."""
-    things: dict[str, dict[str, Mapping[str, Any]]] = {}
+    things: dict[str, dict[str, Mapping[str, object]]] = {}
     for title, own, identity in zip(titles, settings, identities, strict=True):
         things.setdefault(title, {}).setdefault(identity, own)
     told = []
@@ -101,9 +100,9 @@ def _told_apart(titles: list[str], settings: Sequence[Mapping[str, Any]], identi
     return told
 
 
-def _settings(run: Run, parts: Sequence[str]) -> dict[str, Any]:
+def _settings(run: Run, parts: Sequence[str]) -> dict[str, object]:
     """Dotted settings of the parts; for the training, M in place of what M was asked for by, where M is known."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     for part in parts:
         flat.update(_flat(run.table(part), f"{part}."))
     flat = {key: value for key, value in flat.items() if key not in _NO_DIFFERENCE}
@@ -113,8 +112,8 @@ def _settings(run: Run, parts: Sequence[str]) -> dict[str, Any]:
     return flat
 
 
-def _flat(table: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat(table: Mapping[str, object], prefix: str) -> dict[str, object]:
+    flat: dict[str, object] = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
             flat.update(_flat(value, f"{prefix}{key}."))
@@ -123,7 +122,7 @@ def _flat(table: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return flat
 
 
-def _differences(settings: Sequence[Mapping[str, Any]]) -> set[str]:
+def _differences(settings: Sequence[Mapping[str, object]]) -> set[str]:
     """The keys whose values differ, without those that a `preset` of the same table decides."""
     keys = sorted({key for own in settings for key in own})
     differing = {key for key in keys if len({repr(own.get(key)) for own in settings}) > 1}
@@ -136,14 +135,14 @@ def _differences(settings: Sequence[Mapping[str, Any]]) -> set[str]:
     return differing
 
 
-def _words(name: str, own: Mapping[str, Any], differing: set[str]) -> str:
+def _words(name: str, own: Mapping[str, object], differing: set[str]) -> str:
     """The name and the differing settings: by the last part of their key, where that is enough."""
     last = [key.removesuffix(".name").rpartition(".")[2] for key in sorted(differing)]
     words = {key: word if last.count(word) == 1 else key for key, word in zip(sorted(differing), last, strict=True)}
     return " ".join([name, *(f"{words[key]}={_value(own[key])}" for key in sorted(differing) if key in own)])
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):

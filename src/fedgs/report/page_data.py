@@ -45,7 +45,7 @@ class _Store:
         return self.index[key]
 
 
-def page_data(runs: Sequence[Run], problems: Sequence[str]) -> dict[str, Any]:
+def page_data(runs: Sequence[Run], problems: Sequence[str]) -> dict[str, object]:
     """Everything the page's script reads; the same runs give the same data. Of runs with one label and seed, the latest is shown.
 
     Args:
@@ -55,10 +55,10 @@ def page_data(runs: Sequence[Run], problems: Sequence[str]) -> dict[str, Any]:
     ordered = sorted(latest(runs)[0], key=lambda run: (run.group, run.label, run.seed, run.name))
     styles = looks(ordered)
     store = _Store()
-    federations: list[dict[str, Any]] = []
-    networks: list[dict[str, Any]] = []
+    federations: list[dict[str, object]] = []
+    networks: list[dict[str, object]] = []
     groups = sorted({run.group for run in ordered})
-    made: list[dict[str, Any]] = []
+    made: list[dict[str, object]] = []
     for group in groups:
         inside = [run for run in ordered if run.group == group]
         made += _group_runs(inside, groups.index(group), store, federations, networks)
@@ -74,9 +74,9 @@ def page_data(runs: Sequence[Run], problems: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _curves(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
+def _curves(runs: Sequence[Run]) -> dict[str, dict[str, object]]:
     """metric -> label -> rounds, mean, spread; at most MOST_POINTS rounds, evenly picked; failed runs only where all failed."""
-    curves: dict[str, dict[str, Any]] = {}
+    curves: dict[str, dict[str, object]] = {}
     for metric in METRICS:
         for label in sorted({run.label for run in runs}):
             own, failed = standing([run for run in runs if run.label == label])
@@ -94,8 +94,8 @@ def _curves(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
 
 
 def _group_runs(
-    runs: Sequence[Run], group: int, store: _Store, federations: list[dict[str, Any]], networks: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+    runs: Sequence[Run], group: int, store: _Store, federations: list[dict[str, object]], networks: list[dict[str, object]]
+) -> list[dict[str, object]]:
     drawings = _drawings(runs)
     common = next((drawn for drawn in drawings if drawn is not None), None)
     made = []
@@ -109,7 +109,7 @@ def _group_runs(
 
 def _drawings(runs: Sequence[Run]) -> list[Network | None]:
     """Each run's client graph, drawn once for all runs that share federation and distances."""
-    known: dict[Any, Network | None] = {}
+    known: dict[object, Network | None] = {}
     drawings: list[Network | None] = []
     for run in runs:
         distance = run.memory().get("distance") if run.clients is not None and len(run.clients) <= MOST_CLIENTS else None
@@ -124,9 +124,14 @@ def _drawings(runs: Sequence[Run]) -> list[Network | None]:
 
 
 def _run(
-    run: Run, group: int, drawn: Network | None, store: _Store, federations: list[dict[str, Any]], networks: list[dict[str, Any]]
-) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    run: Run,
+    group: int,
+    drawn: Network | None,
+    store: _Store,
+    federations: list[dict[str, object]],
+    networks: list[dict[str, object]],
+) -> dict[str, object]:
+    made: dict[str, object] = {
         "name": run.name,
         "group": group,
         "label": run.label,
@@ -162,7 +167,7 @@ def _failure(run: Run) -> str:
     return f"{where}: {run.failure.get('error')}"
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """The configuration without None, so that it can be written as TOML."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items() if inner is not None}
@@ -194,13 +199,13 @@ def _seconds(timings: Iterable[Mapping[str, float]]) -> dict[str, float | None]:
     return {phase: _number(1000 * float(np.median(values)) * len(values) / rounds) for phase, values in sorted(found.items())}
 
 
-def _events(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _events(events: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """How many of each kind, and the last ones as (round, client, event, detail)."""
     counts = Counter(str(event.get("event")) for event in events)
     return {"counts": dict(sorted(counts.items())), "last": [_event(event) for event in events[-MOST_EVENTS:]]}
 
 
-def _event(event: Mapping[str, Any]) -> list[Any]:
+def _event(event: Mapping[str, object]) -> list[object]:
     client, clients, request = event.get("client"), event.get("clients"), event.get("request")
     told = client if client is not None else ", ".join(map(str, clients)) if isinstance(clients, list) else ""
     kind = str(event.get("event")) + ("" if request is None else f" ({request})")
@@ -215,7 +220,7 @@ def _picked(clients: Clients) -> np.ndarray:
     return np.sort(by_size[np.linspace(0, len(clients) - 1, MOST_CLIENTS).round().astype(np.int64)])
 
 
-def _federation(clients: Clients, picked: np.ndarray) -> dict[str, Any]:
+def _federation(clients: Clients, picked: np.ndarray) -> dict[str, object]:
     counts = clients.label_counts
     labels = 0 if counts is None else counts.shape[1]
     return {
@@ -227,7 +232,7 @@ def _federation(clients: Clients, picked: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _network(drawn: Network, picked: np.ndarray) -> dict[str, Any]:
+def _network(drawn: Network, picked: np.ndarray) -> dict[str, object]:
     assert len(picked) == len(drawn.positions)
     return {
         "positions": [_numbers(xy) for xy in drawn.positions],
@@ -236,16 +241,16 @@ def _network(drawn: Network, picked: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _series(history: Participation, distance: FloatMatrix | None) -> dict[str, Any]:
+def _series(history: Participation, distance: FloatMatrix | None) -> dict[str, object]:
     at, variance = binned(count_variances(history.selected), MOST_POINTS)
-    made: dict[str, Any] = {"at": at.tolist(), "variance": _numbers(variance)}
+    made: dict[str, object] = {"at": at.tolist(), "variance": _numbers(variance)}
     if distance is not None:
         at, diversity = binned(cohort_diversity(history.selected, distance), FEW_POINTS)
         made.update(diversity_at=at.tolist(), diversity=_numbers(diversity))
     return made
 
 
-def _maps(history: Participation, picked: np.ndarray, store: _Store) -> dict[str, Any]:
+def _maps(history: Participation, picked: np.ndarray, store: _Store) -> dict[str, object]:
     """Two bits a client and round: positions in the store, and every how many rounds."""
     cells = len(picked) * history.available.shape[1]
     stride = max(1, math.ceil(cells / MOST_CELLS))
@@ -275,7 +280,7 @@ def _keep_within(runs: Sequence[dict[str, Any]], store: _Store) -> None:
         run["available"], run["selected"] = map(store.put, wanted)
 
 
-def _put(things: list[dict[str, Any]], thing: dict[str, Any]) -> int:
+def _put(things: list[dict[str, object]], thing: dict[str, object]) -> int:
     if thing not in things:
         things.append(thing)
     return things.index(thing)
