@@ -136,20 +136,24 @@ class ForwardingGrid(Grid):  # type: ignore[misc, unused-ignore]
         return self._grid.create_message(*arguments, **named)
 
     def get_node_ids(self) -> Iterable[int]:
-        return self._grid.get_node_ids()  # type: ignore[no-any-return, unused-ignore]
+        nodes: Iterable[int] = self._grid.get_node_ids()
+        return nodes
 
     def get_nodes(self) -> Iterable[Any]:
         """What Flower tells of its nodes; nothing before 1.38."""
         return self._grid.get_nodes() if hasattr(self._grid, "get_nodes") else ()
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        return self._grid.push_messages(messages)  # type: ignore[no-any-return, unused-ignore]
+        ids: Iterable[str] = self._grid.push_messages(messages)
+        return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        return self._grid.pull_messages(message_ids)  # type: ignore[no-any-return, unused-ignore]
+        replies: Iterable[Message] = self._grid.pull_messages(message_ids)
+        return replies
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        return self._grid.send_and_receive(messages, timeout=timeout)  # type: ignore[no-any-return, unused-ignore]
+        replies: Iterable[Message] = self._grid.send_and_receive(messages, timeout=timeout)
+        return replies
 
 
 class CohortGrid(ForwardingGrid):

@@ -1,7 +1,6 @@
 """The client graph of a deployment: from what clients told once, or from their replies; it grows as they come."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -65,14 +64,14 @@ def distances(graph: Graph, features: Mapping[int, FloatArray], num_clients: int
     return distance
 
 
-def checked_parameters(parameters: Any) -> Parameters | None:
+def checked_parameters(parameters: Parameters | None) -> Parameters | None:
     """What was given as `parameters`, or a `ConfigError` where it is neither names nor a function.
 
     >>> checked_parameters(("weight", "bias"))
     ['weight', 'bias']
     """
     if parameters is None or callable(parameters):
-        return parameters  # type: ignore[no-any-return]
+        return parameters
     if isinstance(parameters, Iterable) and not isinstance(parameters, str | bytes):
         names = list(parameters)
         if all(isinstance(name, str) for name in names):

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 
@@ -40,7 +41,7 @@ class Summary:
     finished: bool
 
 
-def is_figure(value: float | None) -> bool:
+def is_figure(value: float | None) -> TypeGuard[float]:
     """Whether a stored figure is there and finite."""
     return value is not None and math.isfinite(value)
 
@@ -54,14 +55,14 @@ def summarize(run: Run) -> Summary:
     (0.8, 0.9, 0.333)
     """
     losses, valid = evaluated(run, "test_loss"), evaluated(run, "valid_loss")
-    accuracies = [record.test_accuracy for record in run.records if is_figure(record.test_accuracy)]
+    accuracies = [accuracy for record in run.records if is_figure(accuracy := record.test_accuracy)]
     return Summary(
         test_loss=_lowest(losses),
         last_test_loss=_last(losses),
         valid_loss=_lowest(valid),
         last_valid_loss=_last(valid),
         loss_at_best_valid=_at_best_valid(run.records),
-        best_accuracy=max(accuracies, default=None),  # type: ignore[type-var]
+        best_accuracy=max(accuracies, default=None),
         final_accuracy=accuracies[-1] if accuracies else None,
         count_variance=count_variance(run),
         rounds_done=run.rounds_done,
