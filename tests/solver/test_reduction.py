@@ -4,8 +4,7 @@ from hypothesis import given, settings
 from tests.oracles.selection import brute_force
 from tests.solver.conftest import problems
 
-from fedgs.solver import SelectionProblem
-from fedgs.solver import reduction as module
+from fedgs.solver import SelectionProblem, limits
 from fedgs.solver.reduction import reduce
 
 
@@ -34,8 +33,8 @@ def test_sorting_and_partition_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(4)
     for _ in range(20):
         gains, size, largest = rng.integers(-6, 7, 40).astype(float), int(rng.integers(1, 40)), float(rng.uniform(0, 1))
-        monkeypatch.setattr(module, "_SORTED", 500)
+        monkeypatch.setattr(limits, "MAX_CLIENTS_SORTED", 500)
         by_sorting = reduce(gains, size, largest)
-        monkeypatch.setattr(module, "_SORTED", 0)
+        monkeypatch.setattr(limits, "MAX_CLIENTS_SORTED", 0)
         always, opened = reduce(gains, size, largest)
         assert (always.tolist(), opened.tolist()) == (by_sorting[0].tolist(), by_sorting[1].tolist())

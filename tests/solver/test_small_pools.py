@@ -1,6 +1,5 @@
 """The compiled steps for pools of a few clients against what they stand in for."""
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Literal
@@ -11,7 +10,7 @@ from tests.solver.conftest import KINDS, distance_of, problem_of
 
 from fedgs.compiling import load_kernels
 from fedgs.graph import MatrixDistances
-from fedgs.solver import SelectionProblem, objective, plain, solve
+from fedgs.solver import SelectionProblem, limits, objective, plain, solve
 from fedgs.solver.reduction import reduced
 from fedgs.solver.small_pools import few_of
 
@@ -129,8 +128,7 @@ def test_few_and_many_clients_are_decided_alike(kind: str, monkeypatch: pytest.M
         problem = problem_of(kind, 20, seed, scale="cohort" if seed % 2 else "paper")
         with_kernels = solve(problem, effort="thorough")
         with monkeypatch.context() as patched:
-            patched.setattr("fedgs.solver.search.FEW", 0)
-            patched.setattr("fedgs.solver.small_pools.FEW", 0)
+            patched.setattr(limits, "MAX_CLIENTS_SMALL_POOL", 0)
             assert few_of(problem) is None
             without = solve(problem, effort="thorough")
         close = 1e-9 * problem.pair_weight * problem.distances.maximum
@@ -146,7 +144,7 @@ def test_the_direct_way_is_the_same_search(
     problems = [problem_of(kind, 12 + 10 * seed, seed, scale="cohort" if seed % 2 else "paper") for seed in range(6)]
     direct = [solve(problem, effort=effort, seed=7) for problem in problems]
     monkeypatch.setattr("fedgs.solver.small_pools.Few.found", None)
-    monkeypatch.setattr(sys.modules["fedgs.solver.solve"], "_COPIED", 0)
+    monkeypatch.setattr(limits, "MAX_CLIENTS_COPIED", 0)
     for problem, expected in zip(problems, direct, strict=True):
         answer = solve(problem, effort=effort, seed=7)
         assert answer.cohort.tolist() == expected.cohort.tolist()

@@ -1,4 +1,3 @@
-import sys
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from fedgs.bench.referee import milp_cohort
 from fedgs.errors import SelectionError
 from fedgs.graph import MatrixDistances
 from fedgs.graph.tree import SpanningForest
-from fedgs.solver import SelectionProblem, Solution, objective, plain, solve
+from fedgs.solver import SelectionProblem, Solution, limits, objective, plain, solve
 
 
 def assert_feasible(problem: SelectionProblem, solution: Solution) -> None:
@@ -305,8 +304,7 @@ def test_distances_by_rows_equal_the_matrix(count: int) -> None:
 
 
 def test_large_pools_are_searched_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules["fedgs.solver.solve"]
-    monkeypatch.setattr(module, "_HELD", 10)
+    monkeypatch.setattr(limits, "MAX_CLIENTS_HELD", 10)
     matrix = distance_of("paper graph", 60, np.random.default_rng(1))
 
     class ByRows:
@@ -330,7 +328,7 @@ def test_large_pools_are_searched_row_by_row(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_ties_by_rows_favour_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     # Twelve equal clients, choose three, 400 times: each is chosen 100 times, standard deviation 8.7.
-    monkeypatch.setattr(sys.modules["fedgs.solver.solve"], "_HELD", 10)
+    monkeypatch.setattr(limits, "MAX_CLIENTS_HELD", 10)
 
     class Equal:
         maximum, tree = 1.0, SpanningForest(np.full(12, -1), np.zeros(12), np.arange(12))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedgs.compiling import load_kernels
 from fedgs.graph.tree import SpanningForest, forest_distances
-from fedgs.solver import tree as tree_module
+from fedgs.solver import limits
 from fedgs.solver.tree import best_on_forest, linked, plain_best_on_forest, room
 
 
@@ -77,7 +77,7 @@ def test_linking_dominates() -> None:
 def test_forest_too_dear_is_bounded_by_the_linked_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     forest = random_forest(12, 4, cut=0.5)
     _, exact = best_on_forest(forest, np.arange(12), np.zeros(12), 4, 30.0)
-    monkeypatch.setattr(tree_module, "_FOREST_WORK", 0)
+    monkeypatch.setattr(limits, "MAX_FOREST_TABLE_ENTRIES", 0)
     chosen, bound = best_on_forest(forest, np.arange(12), np.zeros(12), 4, 30.0)
     assert len(chosen) == 4
     assert bound >= exact
@@ -104,8 +104,8 @@ def test_the_knapsack_stays_in_the_room_it_is_given(cut: float, forest_work: int
         given.append(tuple(walls))
         return tuple(wall[:-50].reshape(made.shape) for wall, made in zip(walls, room(up, sizes, size), strict=True))
 
-    monkeypatch.setattr(tree_module, "room", marked)
-    monkeypatch.setattr(tree_module, "_FOREST_WORK", forest_work)
+    monkeypatch.setattr("fedgs.solver.tree.room", marked)
+    monkeypatch.setattr(limits, "MAX_FOREST_TABLE_ENTRIES", forest_work)
     for seed in range(60):
         rng = np.random.default_rng(seed)
         count = int(rng.integers(2, 120))

@@ -3,12 +3,11 @@
 import numpy as np
 
 from fedgs.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
+from fedgs.solver import limits
 from fedgs.solver.problem import Distances, rows_of
 from fedgs.solver.search import Clock, Found
 
 __all__ = ["search_rows"]
-
-_SWAPS = 2  # at most this many swaps a cohort member
 
 
 def search_rows(
@@ -37,7 +36,7 @@ def search_rows(
     inside = np.zeros(len(clients), dtype=bool)
     inside[chosen] = True
     adds = gains + near.sum(axis=0)
-    for _ in range(_SWAPS * size):
+    for _ in range(limits.MAX_SWAPS_PER_MEMBER * size):
         if clock.over():
             break
         outside = np.flatnonzero(~inside)

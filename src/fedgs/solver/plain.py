@@ -12,6 +12,7 @@ from math import comb
 import numpy as np
 
 from fedgs.arrays import FloatArray, FloatMatrix, IntArray
+from fedgs.solver import limits
 
 __all__ = [
     "Xorshift",
@@ -25,8 +26,6 @@ __all__ = [
     "shuffle_ties",
     "value",
 ]
-
-_KEPT = 300  # tables of so many choices are kept
 
 
 class Xorshift:
@@ -163,9 +162,13 @@ def enumerate_all(W: FloatMatrix, gains: FloatArray, size: int) -> IntArray:
     if 2 * size > len(gains):  # choose who is left out: leaving i costs its gain and its pairs, and two of them share one
         out = enumerate_all(W, -(gains + W.sum(axis=1)), len(gains) - size)
         return np.delete(np.arange(len(gains)), out)
-    choices = _choices(len(gains), size) if comb(len(gains), size) <= _KEPT else _choices.__wrapped__(len(gains), size)
+    choices = (
+        _choices(len(gains), size)
+        if comb(len(gains), size) <= limits.MAX_CHOICES_TABULATED
+        else _choices.__wrapped__(len(gains), size)
+    )
     values = gains[choices].sum(axis=1)
-    if len(choices) <= _KEPT:
+    if len(choices) <= limits.MAX_CHOICES_TABULATED:
         values += W[choices[:, :, None], choices[:, None, :]].sum(axis=(1, 2)) / 2
     else:  # pair by pair, to save memory
         for left in range(size):

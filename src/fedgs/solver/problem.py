@@ -11,6 +11,7 @@ import numpy as np
 from fedgs.arrays import AnyArray, FloatArray, FloatMatrix, IntArray
 from fedgs.errors import GraphError, SelectionError
 from fedgs.graph.distances import MatrixDistances
+from fedgs.solver import limits
 
 __all__ = [
     "Distances",
@@ -25,7 +26,6 @@ __all__ = [
     "rows_of",
 ]
 
-_HUGE = 1e100  # penalties in units of a pair's weight are then finite numbers
 
 Effort = Literal["fast", "default", "thorough"]
 Status = Literal["optimal", "bounded", "feasible", "time_limit"]
@@ -124,8 +124,8 @@ class SelectionProblem:
             raise SelectionError(f"distances must be finite, also summed over a cohort, got up to {self.distances.maximum}")
         if not (self.pair_weight >= 0 and isfinite(self.pair_weight * total)):
             raise SelectionError(f"pair_weight must be >= 0 and finite, also times the distances, got {self.pair_weight}")
-        if 0 < self.pair_weight < 1 / _HUGE:
-            raise SelectionError(f"pair_weight must be 0 or at least {1 / _HUGE:g}, got {self.pair_weight}")
+        if 0 < self.pair_weight < 1 / limits.MAX_PENALTY:
+            raise SelectionError(f"pair_weight must be 0 or at least {1 / limits.MAX_PENALTY:g}, got {self.pair_weight}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,6 +239,6 @@ def _checked(distances: Distances) -> Distances:
 def _check_penalty(penalty: FloatArray, count: int) -> None:
     if np.shape(penalty) != (count,):
         raise SelectionError(f"balance_penalty must have shape ({count},), one a client, got {np.shape(penalty)}")
-    if np.count_nonzero(np.abs(penalty) <= _HUGE) < count:
-        wrong = penalty[~(np.abs(penalty) <= _HUGE)][0]
-        raise SelectionError(f"balance_penalty must be finite, and at most {_HUGE:g} in size, got {wrong}")
+    if np.count_nonzero(np.abs(penalty) <= limits.MAX_PENALTY) < count:
+        wrong = penalty[~(np.abs(penalty) <= limits.MAX_PENALTY)][0]
+        raise SelectionError(f"balance_penalty must be finite, and at most {limits.MAX_PENALTY:g} in size, got {wrong}")

@@ -3,12 +3,10 @@
 import numpy as np
 
 from fedgs.arrays import FloatArray, IntArray
+from fedgs.solver import limits
 from fedgs.solver.problem import SelectionProblem, block_of
 
-__all__ = ["TINY", "decides", "reduce", "reduced"]
-
-TINY = 200  # pools with no more choices are tried out in NumPy: nothing is compiled for them
-_SORTED = 500  # up to here sorting is faster than looking for four numbers
+__all__ = ["decides", "reduce", "reduced"]
 
 
 def decides(gains: FloatArray, size: int, largest: float) -> bool:
@@ -35,7 +33,7 @@ def reduce(gains: FloatArray, size: int, largest: float) -> tuple[IntArray, IntA
     (array([0]), array([1, 2]))
     """
     count = len(gains)
-    if count <= _SORTED:
+    if count <= limits.MAX_CLIENTS_SORTED:
         ordered = gains.copy()
         ordered.sort()
         low, high = float(ordered[0]), float(ordered[-1])

@@ -11,16 +11,11 @@ import numpy as np
 
 from fedgs.arrays import FloatArray, FloatMatrix, IntArray
 from fedgs.compiling import load_kernels
-from fedgs.solver import plain
+from fedgs.solver import limits, plain
 from fedgs.solver.problem import Effort
 
 __all__ = [
     "DESCENT",
-    "EQUAL",
-    "FEW",
-    "FIRST_PROOF_WORK",
-    "PROOF_WORK",
-    "TIE",
     "Clock",
     "Found",
     "Plan",
@@ -35,25 +30,12 @@ __all__ = [
     "tighten",
 ]
 
-FEW = 64  # up to so many positions the calls of NumPy cost more than the work: kernels do all of it
-EQUAL = 1e-9  # differences within so much of the largest distance count as none
-TIE = 1e-3  # of that: what counts as none when chance decides, since many exchanges add up
-_KEPT = 512  # up to so many positions the search keeps every row of distances that it has needed
-FIRST_PROOF_WORK, PROOF_WORK = 30_000_000, 1_000_000_000  # distances looked at by branch and bound
-_PROOF_POOL = 300  # branch and bound keeps r tables of this many positions
-_BOUND_POOL = 300  # the row bound costs more than the search above
-_LARGE = 1000  # positions
-_PIECE = 4_000_000  # distances copied at once
-_TRIED = 5_000_000  # pairs looked at when all choices are tried in NumPy: some tenths of a second
-_THOROUGH = 2_100_000_000  # distances looked at by the search
-_SLICE = 20_000_000  # distances looked at between two looks at the clock
-
 
 @dataclass(eq=False)
 class Residual:
     """Choose `size` = r of p positions; position i is row ids[i] of `matrix`, with linear gain gains[i] in units of distance.
 
-    Differences within `tolerance` (`EQUAL` of the largest distance) count as none.
+    Differences within `tolerance` (`limits.TOLERANCE_OF_LARGEST_DISTANCE` of the largest distance) count as none.
     """
 
     matrix: FloatMatrix
@@ -71,11 +53,11 @@ class Residual:
 
         It stays above the rounding of a sum over the choice.
         """
-        return self.tolerance * TIE * max(1.0, self.size / 1000)
+        return self.tolerance * limits.TIE_OF_TOLERANCE * max(1.0, self.size / 1000)
 
     def block(self) -> FloatMatrix:
         """(p, p) distances between positions, C-ordered; do not write into them."""
-        if len(self.ids) <= FEW:
+        if len(self.ids) <= limits.MAX_CLIENTS_SMALL_POOL:
             return self.matrix.take(self.ids, axis=0).take(self.ids, axis=1)
         if len(self.ids) == len(self.matrix) and np.array_equal(self.ids, np.arange(len(self.ids))):
             return self.matrix
@@ -83,10 +65,10 @@ class Residual:
 
     def rows(self) -> Iterator[FloatMatrix]:
         """Distances between positions, in pieces of bounded size between rows: copies to write into."""
-        if len(self.ids) <= FEW:
+        if len(self.ids) <= limits.MAX_CLIENTS_SMALL_POOL:
             yield self.block()
             return
-        step = max(1, _PIECE // len(self.ids))
+        step = max(1, limits.MAX_DISTANCES_COPIED // len(self.ids))
         for first in range(0, len(self.ids), step):
             yield self.matrix[np.ix_(self.ids[first : first + step], self.ids)]
 
@@ -133,18 +115,7 @@ class Plan:
     style: IntArray
 
 
-_MANY = 500  # positions, from which on starts and rounds are fewer and perturbations weaker
-# In pools up to this size, for choices up to that size: rounds, idle moves.
-_SHORT = {
-    (16, 16): (12, 3),
-    (40, 6): (16, 3),
-    (40, 40): (24, 6),
-    (80, 80): (22, 25),
-    (170, 170): (12, 25),
-    (_MANY - 1, _MANY - 1): (9, 25),
-}
-_ALL = 1 << 62  # rows
-DESCENT = Plan(0, 0, _ALL, np.array([0, 1, 0, 1, 0, 1]))
+DESCENT = Plan(0, 0, limits.MAX_ROWS, np.array([0, 1, 0, 1, 0, 1]))
 
 
 def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan, state: Any) -> Found:
@@ -152,12 +123,13 @@ def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan,
 
     The greedy choices begin with the largest gain, in pools below 500 also with who is farthest from that, and with anybody.
     """
-    if given is not None and len(residual) > _LARGE:  # what each client adds costs O(p·r): look first whether it is needed
+    # What each client adds costs O(p·r): in large pools, find out first whether it is needed.
+    if given is not None and len(residual) > limits.MAX_CLIENTS_ANY_ORDER:
         places = np.sort(residual.ids[given])
         found = Found(given, float(residual.matrix[places[:, None], places].sum() / 2 + residual.gains[given].sum()), bound)
         if found.proven(residual.tolerance):
             return found
-    kernels, starts = load_kernels("fedgs.solver.kernels.search"), 3 if len(residual) < _MANY else 2
+    kernels, starts = load_kernels("fedgs.solver.kernels.search"), 3 if len(residual) < limits.MANY_CLIENTS else 2
     if kernels is None:
         begun, firsts = [] if given is None else [given], [*(-1, -2)[: starts - 1], plain.Xorshift(state).below(len(residual))]
         found = Found(*plain.descend(residual.block(), residual.gains, residual.size, begun, firsts, residual.tolerance), bound)
@@ -179,21 +151,24 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
     """
     swaps = max(2, min(size, count - size) // 2)
     if effort != "thorough":
-        rounds, idle = next((ways for (pool, most), ways in _SHORT.items() if count <= pool and size <= most), (4, 25))
+        rounds, idle = next(
+            (ways for (pool, most), ways in limits.SHORT_ROUNDS.items() if count <= pool and size <= most),
+            limits.SHORT_ROUNDS_ELSE,
+        )
         if plain_numpy:
             rounds = min(rounds, 16 if count <= 40 else 4)
         least, most = max(2, swaps // 2), 2 * swaps  # from afar
-        if count >= _MANY:  # that would take long
+        if count >= limits.MANY_CLIENTS:  # that would take long
             least, most = 2, swaps
         tenures = (2, 3, 0, 1) if count <= 40 else (5, 10, 2, 3)
-        return Plan(0 if effort == "fast" else rounds, idle, _ALL, style_of(tenures, least, most, count, size))
+        return Plan(0 if effort == "fast" else rounds, idle, limits.MAX_ROWS, style_of(tenures, least, most, count, size))
     idle = min(max(30 * min(size, count - size), 100), 1500)
     stay = min(size // 10, 5)
-    rounds = max(10, 130_000_000 // ((count + 100) * idle))
+    rounds = max(10, limits.THOROUGH_ROUNDS_DISTANCES // ((count + 100) * idle))
     style = style_of((15, 10, 1 + stay, 1 + stay), 1, swaps, count, size)
     if plain_numpy:
-        return Plan(rounds // 10, idle, _ALL, style)
-    return Plan(10 * rounds, idle, int(_THOROUGH // (count + 100)), style)
+        return Plan(rounds // 10, idle, limits.MAX_ROWS, style)
+    return Plan(10 * rounds, idle, int(limits.THOROUGH_DISTANCES // (count + 100)), style)
 
 
 def style_of(tenures: tuple[int, int, int, int], least: int, most: int, count: int, size: int) -> IntArray:
@@ -210,7 +185,7 @@ def style_of(tenures: tuple[int, int, int, int], least: int, most: int, count: i
 def improve(residual: Residual, found: Found, plan: Plan, clock: Clock, state: Any) -> None:
     """The plan's rounds from the best choice so far, until the bound is met or the time is over."""
     rounds, rows = plan.rounds, plan.rows
-    at_once = rounds if clock.limit is None else max(1, _SLICE // (8 * plan.idle * len(residual)))
+    at_once = rounds if clock.limit is None else max(1, limits.DISTANCES_PER_CLOCK // (8 * plan.idle * len(residual)))
     while rounds > 0 and rows > 0 and not found.proven(residual.tolerance) and not clock.over():
         now = replace(plan, rounds=min(rounds, at_once), rows=rows)
         rows -= _rounds(residual, found, now, state)
@@ -235,8 +210,11 @@ def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
     if found.proven(residual.tolerance):
         return
     kernels = load_kernels("fedgs.solver.kernels.proof")
-    if kernels is None or count > _PROOF_POOL or size < 3:
-        if count <= _LARGE and comb(count, size) * min(size, count - size) ** 2 <= _TRIED:
+    if kernels is None or count > limits.MAX_CLIENTS_PROVEN or size < 3:
+        if (
+            count <= limits.MAX_CLIENTS_ANY_ORDER
+            and comb(count, size) * min(size, count - size) ** 2 <= limits.MAX_PAIRS_ENUMERATED
+        ):
             found.chosen = plain.enumerate_all(residual.block(), residual.gains, size)
             found.value = found.bound = plain.value(residual.block(), residual.gains, found.chosen)
         return
@@ -248,7 +226,7 @@ def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
     counts, nexts, path = np.full(size, count), np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     values, meta = np.zeros(size), np.array([found.value, residual.tolerance, 0.0])
     while work > 0 and meta[2] >= 0 and not clock.over():
-        step = min(work, _SLICE)
+        step = min(work, limits.DISTANCES_PER_CLOCK)
         found.value = kernels.branch(
             block, halves, members, adds, potential, counts, nexts, values, path, found.chosen, meta, step
         )  # fmt: skip
@@ -262,9 +240,9 @@ def tighten(residual: Residual, found: Found, *, always: bool) -> None:
 
     Pools for which that is dear compared to the search are left as they are, if not `always`.
     """
-    if found.proven(residual.tolerance) or (len(residual) > _BOUND_POOL and not always):
+    if found.proven(residual.tolerance) or (len(residual) > limits.MAX_CLIENTS_ROW_BOUND and not always):
         return
-    kernels = load_kernels("fedgs.solver.kernels.small") if len(residual) <= FEW else None
+    kernels = load_kernels("fedgs.solver.kernels.small") if len(residual) <= limits.MAX_CLIENTS_SMALL_POOL else None
     if kernels is None:
         bound = plain.row_bound(residual.rows(), residual.gains, residual.size)
     else:
@@ -280,7 +258,7 @@ def settle_ties(residual: Residual, found: Found, state: Any) -> None:
         found.chosen = plain.shuffle_ties(residual.block(), residual.gains, found.chosen, state, residual.tie)
         return
     working = np.empty((1, count), dtype=np.int64), np.empty((1, count))
-    if count <= _LARGE:
+    if count <= limits.MAX_CLIENTS_ANY_ORDER:
         kernels.shuffle_ties(residual.matrix, residual.ids, residual.gains, found.chosen, state, residual.tie, *working)
     else:  # rows of a large matrix are read far faster in their own order
         order = np.argsort(residual.ids)
@@ -296,7 +274,7 @@ def room(count: int, size: int) -> tuple[IntArray, FloatMatrix, FloatMatrix]:
 
     Rows are kept of every position once it is needed, in large pools of the choice only, and one to spare; the last: zeros.
     """
-    rows = count if count <= _KEPT else size + 1
+    rows = count if count <= limits.MAX_CLIENTS_ALL_ROWS else size + 1
     return np.empty((8, count), dtype=np.int64), np.empty((2, count)), np.empty((rows + 1, count))
 
 

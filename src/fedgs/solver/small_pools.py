@@ -13,10 +13,9 @@ import numpy as np
 from fedgs.arrays import FloatArray, FloatMatrix, IntArray
 from fedgs.compiling import load_kernels
 from fedgs.graph.distances import MatrixDistances
-from fedgs.solver import tree
+from fedgs.solver import limits, tree
 from fedgs.solver.problem import SelectionProblem
-from fedgs.solver.reduction import TINY
-from fedgs.solver.search import EQUAL, FEW, TIE, Found, Plan, room
+from fedgs.solver.search import Found, Plan, room
 
 __all__ = ["Few", "few_of"]
 
@@ -34,8 +33,9 @@ class Few:
 
     def __init__(self, small: Any) -> None:
         self.small = small
-        self.ints, self.reals, self.near = room(FEW, FEW)
-        self.forest_room = tree.room(np.zeros(FEW, dtype=np.int64), np.full(FEW, FEW), FEW)
+        most = limits.MAX_CLIENTS_SMALL_POOL
+        self.ints, self.reals, self.near = room(most, most)
+        self.forest_room = tree.room(np.zeros(most, dtype=np.int64), np.full(most, most), most)
 
     def reduced(self, problem: SelectionProblem, state: Any) -> tuple[IntArray, IntArray, FloatArray, int]:
         """What `reduction.reduced` answers, for an order of the clients that is drawn here."""
@@ -58,7 +58,8 @@ class Few:
         size: int, state: Any,
     ) -> Found:  # fmt: skip
         """What `search`, `tighten` and `settle_ties` of the module `search` find."""
-        kernels, matrix, tolerance = load_kernels("fedgs.solver.kernels.search"), distances.matrix, EQUAL * distances.maximum
+        kernels, matrix = load_kernels("fedgs.solver.kernels.search"), distances.matrix
+        tolerance = limits.TOLERANCE_OF_LARGEST_DISTANCE * distances.maximum
         assert kernels is not None  # as the small ones are there
         chosen = np.full(size, -1) if given is None else given
         value, _ = kernels.search(
@@ -68,7 +69,7 @@ class Few:
         found = Found(chosen, value, bound)
         if not found.proven(tolerance):
             found.bound = min(bound, self.small.row_bound(matrix, clients, gains, size, self.reals, self.near))
-        kernels.shuffle_ties(matrix, clients, gains, chosen, state, TIE * tolerance, self.ints, self.reals)
+        kernels.shuffle_ties(matrix, clients, gains, chosen, state, limits.TIE_OF_TOLERANCE * tolerance, self.ints, self.reals)
         return found
 
     def conclude(self, problem: SelectionProblem, cohort: IntArray) -> float:
@@ -83,7 +84,11 @@ def _matrix(problem: SelectionProblem) -> FloatMatrix:
 def few_of(problem: SelectionProblem) -> Few | None:
     """None where the pool is larger, has so few choices that nothing need be compiled, or numba is not there."""
     count, distances = len(problem.pool), problem.distances
-    if count > FEW or not isinstance(distances, MatrixDistances) or comb(count, problem.cohort_size) <= TINY:
+    if (
+        count > limits.MAX_CLIENTS_SMALL_POOL
+        or not isinstance(distances, MatrixDistances)
+        or comb(count, problem.cohort_size) <= limits.MAX_CHOICES_ENUMERATED
+    ):
         return None
     small = load_kernels("fedgs.solver.kernels.small") if problem.pair_weight * distances.maximum > 0 else None
     if small is None:

@@ -13,16 +13,12 @@ from fedgs.errors import SelectionError
 from fedgs.graph.distances import MatrixDistances
 from fedgs.graph.tree import SpanningForest
 from fedgs.rng import stream
-from fedgs.solver import plain
+from fedgs.solver import limits, plain
 from fedgs.solver.on_demand import search_rows
 from fedgs.solver.problem import Distances, Effort, SelectionProblem, Solution, Status, block_of, objective
-from fedgs.solver.reduction import TINY, reduced
+from fedgs.solver.reduction import reduced
 from fedgs.solver.search import (
     DESCENT,
-    EQUAL,
-    FEW,
-    FIRST_PROOF_WORK,
-    PROOF_WORK,
     Clock,
     Found,
     Residual,
@@ -38,11 +34,7 @@ from fedgs.solver.tree import best_on_forest
 
 __all__ = ["solve"]
 
-_QUICK = 1000  # pools with no more choices are tried out by kernels, in less time than the search takes
-_SMALL = 600_000  # pools with no more choices, such as 6 of 30, get all the work of a proof at once
-_COPIED = 256  # the distances of pools up to this size are copied together where the matrix is larger
 _CHANGED = "distances were changed after they were checked: they must stay finite, >= 0 and of the same shape"
-_HELD = 4000  # larger pools of distances that are not held as a matrix are searched row by row
 
 
 def solve(
@@ -128,9 +120,9 @@ def _decide(problem: SelectionProblem, few: Few | None, effort: Effort, clock: C
     if left == 1:
         return _Answer(np.concatenate([forced, clients[np.argmax(gains)][None]]))
     choices = comb(len(clients), left)
-    if few is not None and choices <= _QUICK:
+    if few is not None and choices <= limits.MAX_CHOICES_ENUMERATED_COMPILED:
         return _Answer(np.concatenate([forced, clients[few.best(problem, clients, gains, left)]]))
-    if choices <= TINY:
+    if choices <= limits.MAX_CHOICES_ENUMERATED:
         block = block_of(problem.distances, clients, clients)
         return _Answer(np.concatenate([forced, clients[plain.enumerate_all(block, gains, left)]]))
     found = _found(problem.distances, few, clients, gains, left, effort, clock, state, rng)
@@ -138,7 +130,7 @@ def _decide(problem: SelectionProblem, few: Few | None, effort: Effort, clock: C
     status: Status = "time_limit" if clock.fired else "bounded" if isfinite(found.bound) else "feasible"
     if not isfinite(found.bound):
         found.bound = float(np.sort(gains)[-left:].sum()) + largest * left * (left - 1) / 2
-    if found.proven(EQUAL * largest):
+    if found.proven(limits.TOLERANCE_OF_LARGEST_DISTANCE * largest):
         return _Answer(cohort)
     return _Answer(cohort, weight * max(found.bound - found.value, 0.0), status)
 
@@ -152,24 +144,31 @@ def _found(
     if tree is not None:
         if not isinstance(tree, SpanningForest) or len(tree) != len(distances):
             raise SelectionError(f"the tree of distances must be None or a SpanningForest over all {len(distances)} clients")
-        working = few.forest_room if few is not None and len(tree) <= FEW else None
+        working = few.forest_room if few is not None and len(tree) <= limits.MAX_CLIENTS_SMALL_POOL else None
         given, bound = best_on_forest(tree, clients, gains, left, distances.maximum, working)
         bound += tree.shortfall * left * (left - 1) / 2
-    if not isinstance(distances, MatrixDistances) and len(clients) > _HELD:
+    if not isinstance(distances, MatrixDistances) and len(clients) > limits.MAX_CLIENTS_HELD:
         return search_rows(distances, clients, gains, left, given, bound, clock, rng)
     at_once = effort != "thorough" and clock.limit is None
     plan = planned(effort, len(clients), left, plain_numpy=load_kernels("fedgs.solver.kernels.search") is None)
-    if few is not None and at_once and isinstance(distances, MatrixDistances) and len(distances) <= _COPIED:
+    if few is not None and at_once and isinstance(distances, MatrixDistances) and len(distances) <= limits.MAX_CLIENTS_COPIED:
         return few.found(distances, clients, gains, given, bound, plan, left, state)
     residual = _residual(distances, clients, gains, left)
     found = search(residual, given, bound, plan if at_once else DESCENT, state)
     if effort == "thorough":
         tighten(residual, found, always=True)
-        prove(residual, found, PROOF_WORK if comb(len(clients), left) <= _SMALL else FIRST_PROOF_WORK, clock)
+        prove(
+            residual,
+            found,
+            limits.PROOF_DISTANCES
+            if comb(len(clients), left) <= limits.MAX_CHOICES_PROVEN_AT_ONCE
+            else limits.FIRST_PROOF_DISTANCES,
+            clock,
+        )
     if not at_once:
         improve(residual, found, plan, clock, state)
     if effort == "thorough":
-        prove(residual, found, PROOF_WORK, clock)
+        prove(residual, found, limits.PROOF_DISTANCES, clock)
     else:
         tighten(residual, found, always=False)
     if not clock.over():
@@ -178,7 +177,9 @@ def _found(
 
 
 def _residual(distances: Distances, clients: IntArray, gains: FloatArray, left: int) -> Residual:
-    tolerance = EQUAL * distances.maximum
-    if isinstance(distances, MatrixDistances) and (len(clients) > _COPIED or len(distances) <= _COPIED):
+    tolerance = limits.TOLERANCE_OF_LARGEST_DISTANCE * distances.maximum
+    if isinstance(distances, MatrixDistances) and (
+        len(clients) > limits.MAX_CLIENTS_COPIED or len(distances) <= limits.MAX_CLIENTS_COPIED
+    ):
         return Residual(distances.matrix, clients, gains, left, tolerance)
     return Residual(np.ascontiguousarray(block_of(distances, clients, clients)), np.arange(len(clients)), gains, left, tolerance)

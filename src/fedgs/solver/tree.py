@@ -11,12 +11,11 @@ import numpy as np
 from fedgs.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from fedgs.compiling import load_kernels
 from fedgs.graph.tree import Preorder, SpanningForest
+from fedgs.solver import limits
 
 __all__ = ["Room", "best_on_forest", "linked", "plain_best_on_forest", "room"]
 
 Room = tuple[IntArray, FloatMatrix, IntArray]
-
-_FOREST_WORK = 10_000_000  # above this sum of n·r² over the trees, trees are joined by edges of the largest distance instead
 
 
 def best_on_forest(
@@ -145,7 +144,7 @@ def _shared_out(
         only = int(tree[0])
         value = best(int(begins[only]), int(ends[only]), size)
         return chosen, value
-    if _work((ends - begins)[able > 0], size) > _FOREST_WORK:  # as in `linked`
+    if _work((ends - begins)[able > 0], size) > limits.MAX_FOREST_TABLE_ENTRIES:  # as in `linked`
         up, above = np.where(up < 0, 0, up), np.where(up < 0, apart, above)
         sizes = np.append(len(up), sizes[1:])
         working = room(up, sizes, size)
