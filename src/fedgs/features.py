@@ -154,11 +154,11 @@ class Responses:
     noise: torch.Tensor
     layer: str | None = None
 
-    def start(self) -> Any:
+    def start(self) -> "_Heard":
         """No module yet, no response."""
         return None, []
 
-    def add(self, kept: Any, clients: IntArray, models: torch.Tensor) -> Any:
+    def add(self, kept: "_Heard", clients: IntArray, models: torch.Tensor) -> "_Heard":
         """Add the responses of the (b, P) models of the next b clients.
 
         Raises:
@@ -174,7 +174,7 @@ class Responses:
             rows.append(response)
         return probe, found + rows
 
-    def finish(self, kept: Any) -> FloatMatrix:
+    def finish(self, kept: "_Heard") -> FloatMatrix:
         """(m, d) responses, d the size of the layer's output."""
         return np.stack(kept[1])
 
@@ -203,6 +203,9 @@ class _Probe:
         if not isinstance(output, torch.Tensor) or output.shape[:1] != self._noise.shape[:1]:
             raise ConfigError(f"method.graph.layer {self._layer!r} must give one output an example, got {type(output).__name__}")
         return np.asarray(output.flatten(1).double().mean(dim=0).cpu().numpy())  # (n, d) -> (d,)
+
+
+_Heard = tuple[_Probe | None, list[FloatArray]]  # the module, once there is one, and the responses so far
 
 
 def noise_batch(

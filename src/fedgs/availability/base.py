@@ -1,6 +1,6 @@
 """The interface of availability modes: a frozen variant with `rates`, a pure function of the round."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -37,7 +37,7 @@ class Availability(Variant):
     empty_round: EmptyRound = "redraw"
 
     @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+    def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         if "rates" in cls.__dict__ and "steady" not in cls.__dict__:
             cls.steady = False  # other rates than the parent's: nothing is known of them

@@ -4,6 +4,7 @@ import io
 import os
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,7 @@ def _targets(figure: object, stem: object) -> list[Path]:
     return [path.with_name(path.name + suffix) for suffix in _OPTIONS]
 
 
-def style() -> Any:
+def style() -> AbstractContextManager[None]:
     """A context with the house's fonts, which leaves matplotlib's settings as they were."""
     try:
         import matplotlib as mpl

@@ -74,7 +74,7 @@ class Run:
         return int(self.config.get("seed", 0))
 
     @property
-    def replicate(self) -> tuple[Any, ...]:
+    def replicate(self) -> tuple[object, ...]:
         """What two runs of different methods share when they are a pair: all seeds and the federation."""
         seed = self.seed
         return (seed, self.table("availability").get("seed", seed), self.about.get("data_fingerprint"))

@@ -10,7 +10,8 @@ import os
 import struct
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from fedgs.errors import ProtocolError, require_extra
 from fedgs.secure.wire import HEADER_BYTES, Kind, Message, describe, header, party_name
@@ -18,6 +19,8 @@ from fedgs.secure.wire import HEADER_BYTES, Kind, Message, describe, header, par
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 __all__ = ["KEY_BYTES", "SEAL_BYTES", "Channel", "KeyPair", "open_channel"]
 
@@ -28,7 +31,7 @@ _MASK = struct.Struct(">IIIIII")  # batch, dealer, client, pair, entries
 
 
 @cache
-def _primitives() -> tuple[Any, Any, Any]:
+def _primitives() -> "tuple[type[ChaCha20Poly1305], type[HKDF], type[SHA256]]":
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -36,7 +39,7 @@ def _primitives() -> tuple[Any, Any, Any]:
     return ChaCha20Poly1305, HKDF, SHA256
 
 
-def _x25519() -> Any:
+def _x25519() -> ModuleType:
     try:
         from cryptography.hazmat.primitives.asymmetric import x25519
     except ImportError as error:
