@@ -8,13 +8,13 @@ from tests.solver.conftest import distance_of
 
 from fedgs.compiling import load_kernels
 from fedgs.solver import plain
-from fedgs.solver.search import room, style_of
+from fedgs.solver.search import tenure_of, workspace
 
 ALL = 1 << 62  # rows
 
 
-def style(count: int, size: int) -> np.ndarray:
-    return style_of((5, 10, 2, 3), 2, 5, count, size)
+def tenure(count: int, size: int) -> plain.Tenure:
+    return tenure_of((5, 10, 2, 3), least=2, most=5, ways=min(size, count - size))
 
 
 def search(
@@ -22,7 +22,7 @@ def search(
     starts: int = 0, rounds: int = 0, enough: int = ALL,
 ) -> tuple[float, int]:  # fmt: skip
     """The compiled search: descents from `starts`, or rounds of 20 idle moves."""
-    walk, working = style(len(ids), len(chosen)), room(len(ids), len(chosen))
+    walk, working = np.array(tenure(len(ids), len(chosen))), workspace(len(ids), len(chosen))
     value, looked = kernels.search(H, ids, gains, chosen, value, starts, rounds, 20, enough, walk, state, np.inf, 1e-9, *working)
     return value, looked
 
@@ -55,7 +55,7 @@ def test_compiled_search_makes_the_same_moves(seed: int, kernels: object) -> Non
     assert (value, chosen.tolist()) == (reached, expected.tolist())
     value, _ = search(kernels, W, np.arange(count), gains, chosen, value, states[0], rounds=5)
     expected, reached = plain.iterate(
-        W, gains, expected, reached, rounds=5, idle=20, style=style(count, size), state=states[1], target=np.inf, tolerance=1e-9
+        W, gains, expected, reached, rounds=5, idle=20, tenure=tenure(count, size), state=states[1], target=np.inf, tolerance=1e-9
     )
     assert (value, chosen.tolist()) == (reached, expected.tolist())
     assert states[0] == states[1]
@@ -75,7 +75,7 @@ def test_compiled_search_makes_the_same_moves_among_scattered_clients(count: int
     expected = chosen.copy()  # in the same order
     value, looked = search(kernels, H, ids, gains, chosen, value, states[0], rounds=3)
     expected, reached = plain.iterate(
-        W, gains, expected, reached, rounds=3, idle=20, style=style(count, size), state=states[1], target=np.inf, tolerance=1e-9
+        W, gains, expected, reached, rounds=3, idle=20, tenure=tenure(count, size), state=states[1], target=np.inf, tolerance=1e-9
     )
     assert (value, sorted(chosen.tolist())) == (reached, sorted(expected.tolist()))
     assert states[0] == states[1]

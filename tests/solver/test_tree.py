@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fedgs.compiling import load_kernels
 from fedgs.graph.tree import SpanningForest, forest_distances
 from fedgs.solver import limits
-from fedgs.solver.tree import best_on_forest, linked, plain_best_on_forest, room
+from fedgs.solver.tree import best_on_forest, linked, plain_best_on_forest, workspace
 
 
 def random_forest(count: int, seed: int, *, cut: float) -> SpanningForest:
@@ -94,17 +94,17 @@ def test_ten_thousand_lone_clients_take_the_largest_gains() -> None:
 
 @pytest.mark.parametrize("cut", [0.0, 0.2])
 @pytest.mark.parametrize("forest_work", [0, 10_000_000])
-def test_the_knapsack_stays_in_the_room_it_is_given(cut: float, forest_work: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_knapsack_stays_in_the_workspace_it_is_given(cut: float, forest_work: int, monkeypatch: pytest.MonkeyPatch) -> None:
     load_kernels("fedgs.solver.kernels.tree") or pytest.skip("numba is not installed")
     given: list[tuple[np.ndarray, ...]] = []
 
     def marked(up: np.ndarray, sizes: np.ndarray, size: int) -> tuple[np.ndarray, ...]:
-        """A room with walls: numbers behind each array that nobody may overwrite."""
-        walls = [np.full(made.size + 50, -77, dtype=made.dtype) for made in room(up, sizes, size)]
+        """A workspace with walls: numbers behind each array that nobody may overwrite."""
+        walls = [np.full(made.size + 50, -77, dtype=made.dtype) for made in workspace(up, sizes, size)]
         given.append(tuple(walls))
-        return tuple(wall[:-50].reshape(made.shape) for wall, made in zip(walls, room(up, sizes, size), strict=True))
+        return tuple(wall[:-50].reshape(made.shape) for wall, made in zip(walls, workspace(up, sizes, size), strict=True))
 
-    monkeypatch.setattr("fedgs.solver.tree.room", marked)
+    monkeypatch.setattr("fedgs.solver.tree.workspace", marked)
     monkeypatch.setattr(limits, "MAX_FOREST_TABLE_ENTRIES", forest_work)
     for seed in range(60):
         rng = np.random.default_rng(seed)
@@ -116,6 +116,6 @@ def test_the_knapsack_stays_in_the_room_it_is_given(cut: float, forest_work: int
     assert all((wall[-50:] == -77).all() for walls in given for wall in walls)
 
 
-def test_the_room_for_many_small_trees_is_small() -> None:
+def test_the_workspace_for_many_small_trees_is_small() -> None:
     order = random_forest(5000, 0, cut=0.3).preorder
-    assert room(order.up, order.sizes, 1000)[2].size < 0.05 * 5000 * 1000
+    assert workspace(order.up, order.sizes, 1000)[2].size < 0.05 * 5000 * 1000

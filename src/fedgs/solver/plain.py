@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain, combinations
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from fedgs.arrays import FloatArray, FloatMatrix, IntArray
 from fedgs.solver import limits
 
 __all__ = [
+    "Tenure",
     "Xorshift",
     "best_swap",
     "best_swaps",
@@ -26,6 +28,25 @@ __all__ = [
     "shuffle_ties",
     "value",
 ]
+
+
+class Tenure(NamedTuple):
+    """How long clients are held after a move of the tabu search, and how strong a perturbation is.
+
+    Each number is drawn from `span` integers that begin with `least`.
+
+    Attributes:
+        out_least, out_span: moves for which a client that left stays out.
+        stay_least, stay_span: moves for which a client that entered stays in.
+        exchange_least, exchange_span: clients that a perturbation exchanges.
+    """
+
+    out_least: int
+    out_span: int
+    stay_least: int
+    stay_span: int
+    exchange_least: int
+    exchange_span: int
 
 
 class Xorshift:
@@ -110,22 +131,22 @@ def iterate(
     *,
     rounds: int,
     idle: int,
-    style: IntArray,
+    tenure: Tenure,
     state: np.ndarray[tuple[int], np.dtype[np.uint64]],
     target: float,
     tolerance: float,
 ) -> tuple[IntArray, float]:
-    """Rounds of (perturbation, tabu walk) from the best choice so far; the best choice and its value. `style`: see `Plan`."""
+    """Rounds of (perturbation, tabu walk) from the best choice so far; the best choice and its value."""
     count, size, chance = len(gains), len(chosen), Xorshift(state)
     for _ in range(rounds):
         if reached >= target - tolerance:
             break
         inside, outside = chosen.copy(), np.setdiff1d(np.arange(count), chosen)
-        for step in range(int(style[4]) + chance.below(int(style[5]))):
+        for step in range(tenure.exchange_least + chance.below(tenure.exchange_span)):
             a, b = step + chance.below(size - step), step + chance.below(count - size - step)
             inside[a], outside[b], inside[step], outside[step] = inside[step], outside[step], outside[b], inside[a]
-        out = min(count - size - 1, int(style[0]) + chance.below(int(style[1])))
-        tenures = (out, min(size - 1, int(style[2]) + chance.below(int(style[3]))))
+        out = min(count - size - 1, tenure.out_least + chance.below(tenure.out_span))
+        tenures = (out, min(size - 1, tenure.stay_least + chance.below(tenure.stay_span)))
         found, its_value = _walk(W, gains, inside, idle=idle, tenures=tenures, tolerance=tolerance)
         if its_value > reached + tolerance:
             chosen, reached = found, its_value

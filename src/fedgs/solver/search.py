@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import comb
 from time import perf_counter
 from typing import Any
@@ -23,10 +23,10 @@ __all__ = [
     "improve",
     "planned",
     "prove",
-    "room",
+    "workspace",
     "search",
     "settle_ties",
-    "style_of",
+    "tenure_of",
     "tighten",
 ]
 
@@ -105,17 +105,21 @@ class Plan:
         rounds: of perturbation and tabu search, at most.
         idle: moves without improvement that end a round.
         rows: of distances looked at by compiled code, after which no further round begins.
-        style: for how many moves a client that left stays out (least, number of values), for how many one that came stays in
-            (least, number of values), how many clients a perturbation exchanges (least, number of values).
+        tenure: how long clients are held after a move, and how strong perturbations are.
     """
 
     rounds: int
     idle: int
     rows: int
-    style: IntArray
+    tenure: plain.Tenure
+
+    @cached_property
+    def numbers(self) -> IntArray:
+        """The tenure as the array that kernels read."""
+        return np.array(self.tenure)
 
 
-DESCENT = Plan(0, 0, limits.MAX_ROWS, np.array([0, 1, 0, 1, 0, 1]))
+DESCENT = Plan(0, 0, limits.MAX_ROWS, plain.Tenure(0, 1, 0, 1, 0, 1))
 
 
 def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan, state: Any) -> Found:
@@ -149,10 +153,11 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
     >>> planned("default", 100, 10, plain_numpy=False).rounds
     12
     """
-    swaps = max(2, min(size, count - size) // 2)
+    ways = min(size, count - size)
+    swaps = max(2, ways // 2)
     if effort != "thorough":
         rounds, idle = next(
-            (ways for (pool, most), ways in limits.SHORT_ROUNDS.items() if count <= pool and size <= most),
+            (short for (pool, most), short in limits.SHORT_ROUNDS.items() if count <= pool and size <= most),
             limits.SHORT_ROUNDS_ELSE,
         )
         if plain_numpy:
@@ -160,26 +165,26 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
         least, most = max(2, swaps // 2), 2 * swaps  # from afar
         if count >= limits.MANY_CLIENTS:  # that would take long
             least, most = 2, swaps
-        tenures = (2, 3, 0, 1) if count <= 40 else (5, 10, 2, 3)
-        return Plan(0 if effort == "fast" else rounds, idle, limits.MAX_ROWS, style_of(tenures, least, most, count, size))
+        moves = (2, 3, 0, 1) if count <= 40 else (5, 10, 2, 3)
+        tenure = tenure_of(moves, least=least, most=most, ways=ways)
+        return Plan(0 if effort == "fast" else rounds, idle, limits.MAX_ROWS, tenure)
     idle = min(max(30 * min(size, count - size), 100), 1500)
     stay = min(size // 10, 5)
     rounds = max(10, limits.THOROUGH_ROUNDS_DISTANCES // ((count + 100) * idle))
-    style = style_of((15, 10, 1 + stay, 1 + stay), 1, swaps, count, size)
+    tenure = tenure_of((15, 10, 1 + stay, 1 + stay), least=1, most=swaps, ways=ways)
     if plain_numpy:
-        return Plan(rounds // 10, idle, limits.MAX_ROWS, style)
-    return Plan(10 * rounds, idle, int(limits.THOROUGH_DISTANCES // (count + 100)), style)
+        return Plan(rounds // 10, idle, limits.MAX_ROWS, tenure)
+    return Plan(10 * rounds, idle, int(limits.THOROUGH_DISTANCES // (count + 100)), tenure)
 
 
-def style_of(tenures: tuple[int, int, int, int], least: int, most: int, count: int, size: int) -> IntArray:
-    """`Plan.style`, with no more exchanges than there are clients to exchange.
+def tenure_of(moves: tuple[int, int, int, int], *, least: int, most: int, ways: int) -> plain.Tenure:
+    """A tenure whose perturbations exchange `least` to `most` clients, and at most `ways`: as many as can change.
 
-    >>> style_of((5, 10, 2, 3), 2, 5, 9, 6).tolist()
-    [5, 10, 2, 3, 2, 2]
+    >>> tenure_of((5, 10, 2, 3), least=2, most=5, ways=3)[4:]
+    (2, 2)
     """
-    ways = min(size, count - size)
     least = min(least, ways)
-    return np.array([*tenures, least, max(least, min(most, ways)) - least + 1])
+    return plain.Tenure(*moves, least, max(least, min(most, ways)) - least + 1)
 
 
 def improve(residual: Residual, found: Found, plan: Plan, clock: Clock, state: Any) -> None:
@@ -196,7 +201,7 @@ def _rounds(residual: Residual, found: Found, plan: Plan, state: Any) -> int:
     kernels = load_kernels("fedgs.solver.kernels.search")
     if kernels is None:
         found.chosen, found.value = plain.iterate(
-            residual.block(), residual.gains, found.chosen, found.value, rounds=plan.rounds, idle=plan.idle, style=plan.style,
+            residual.block(), residual.gains, found.chosen, found.value, rounds=plan.rounds, idle=plan.idle, tenure=plan.tenure,
             state=state, target=found.bound, tolerance=residual.tolerance,
         )  # fmt: skip
         return 0
@@ -269,7 +274,7 @@ def settle_ties(residual: Residual, found: Found, state: Any) -> None:
         found.chosen = order[chosen]
 
 
-def room(count: int, size: int) -> tuple[IntArray, FloatMatrix, FloatMatrix]:
+def workspace(count: int, size: int) -> tuple[IntArray, FloatMatrix, FloatMatrix]:
     """What the compiled search works in, for `size` = r of `count` = p positions, r < p: (8, p), (2, p), and rows of distances.
 
     Rows are kept of every position once it is needed, in large pools of the choice only, and one to spare; the last: zeros.
@@ -283,7 +288,7 @@ def _search(
 ) -> tuple[float, int]:
     """The value of what is now `chosen`, and how many rows were looked at."""
     value, looked = kernels.search(
-        residual.matrix, residual.ids, residual.gains, chosen, value, starts, plan.rounds, plan.idle, plan.rows, plan.style,
-        state, target, residual.tolerance, *room(len(residual), residual.size),
+        residual.matrix, residual.ids, residual.gains, chosen, value, starts, plan.rounds, plan.idle, plan.rows, plan.numbers,
+        state, target, residual.tolerance, *workspace(len(residual), residual.size),
     )  # fmt: skip
     return value, looked

@@ -15,7 +15,7 @@ from fedgs.compiling import load_kernels
 from fedgs.graph.distances import MatrixDistances
 from fedgs.solver import limits, tree
 from fedgs.solver.problem import SelectionProblem
-from fedgs.solver.search import Found, Plan, room
+from fedgs.solver.search import Found, Plan, workspace
 
 __all__ = ["Few", "few_of"]
 
@@ -27,15 +27,15 @@ class Few:
 
     Attributes:
         small: the module `kernels.small`.
-        ints, reals, near: see `search.room`.
-        forest_room: see `tree.room`.
+        ints, reals, near: see `search.workspace`.
+        forest_workspace: see `tree.workspace`.
     """
 
     def __init__(self, small: Any) -> None:
         self.small = small
         most = limits.MAX_CLIENTS_SMALL_POOL
-        self.ints, self.reals, self.near = room(most, most)
-        self.forest_room = tree.room(np.zeros(most, dtype=np.int64), np.full(most, most), most)
+        self.ints, self.reals, self.near = workspace(most, most)
+        self.forest_workspace = tree.workspace(np.zeros(most, dtype=np.int64), np.full(most, most), most)
 
     def reduced(self, problem: SelectionProblem, state: Any) -> tuple[IntArray, IntArray, FloatArray, int]:
         """What `reduction.reduced` answers, for an order of the clients that is drawn here."""
@@ -63,7 +63,7 @@ class Few:
         assert kernels is not None  # as the small ones are there
         chosen = np.full(size, -1) if given is None else given
         value, _ = kernels.search(
-            matrix, clients, gains, chosen, -np.inf, 3, plan.rounds, plan.idle, plan.rows, plan.style, state, bound, tolerance,
+            matrix, clients, gains, chosen, -np.inf, 3, plan.rounds, plan.idle, plan.rows, plan.numbers, state, bound, tolerance,
             self.ints, self.reals, self.near,
         )  # fmt: skip
         found = Found(chosen, value, bound)

@@ -13,13 +13,13 @@ from fedgs.compiling import load_kernels
 from fedgs.graph.tree import Preorder, SpanningForest
 from fedgs.solver import limits
 
-__all__ = ["Room", "best_on_forest", "linked", "plain_best_on_forest", "room"]
+__all__ = ["Workspace", "best_on_forest", "linked", "plain_best_on_forest", "workspace"]
 
-Room = tuple[IntArray, FloatMatrix, IntArray]
+Workspace = tuple[IntArray, FloatMatrix, IntArray]
 
 
 def best_on_forest(
-    forest: SpanningForest, clients: IntArray, gains: FloatArray, size: int, apart: float, working: Room | None = None
+    forest: SpanningForest, clients: IntArray, gains: FloatArray, size: int, apart: float, working: Workspace | None = None
 ) -> tuple[IntArray, float]:
     """The best choice by the forest's own distances, and a value that none exceeds. O(N·r) on one tree, O(N·r²) on a forest.
 
@@ -32,7 +32,7 @@ def best_on_forest(
         gains: (p,) linear gains, in units of distance.
         size: r >= 1, how many are chosen.
         apart: the distance between different trees, the largest of all.
-        working: for one tree, what `room` makes for at least these numbers, where there is one already.
+        working: for one tree, what `workspace` makes for at least these numbers, where there is one already.
 
     Returns:
         (r,) positions in `clients`, ascending; the value by forest distances.
@@ -54,12 +54,12 @@ def best_on_forest(
         return _shared_out(kernels, order, clients, gains, size, apart, chance)
     best = np.arange(size)
     if working is None:
-        working = room(order.up, order.sizes, size)
+        working = workspace(order.up, order.sizes, size)
     value = kernels.knapsack(order.up, order.above, order.place, clients, gains, chance, 0, len(order.up), best, *working)
     return best, value
 
 
-def room(up: IntArray, sizes: IntArray, size: int) -> Room:
+def workspace(up: IntArray, sizes: IntArray, size: int) -> Workspace:
     """What `knapsack` works in, for trees in preorder: numbers by vertex, tables, and where the tables of children were split.
 
     Where a child is merged, its parent's table has at most as many numbers as the parent's subtree has vertices.
@@ -139,7 +139,7 @@ def _shared_out(
         """The best of one tree, which `chosen` begins with."""
         return float(kernels.knapsack(up, above, place, clients, gains, chance, begin, end, chosen[:number], *working))
 
-    working = room(up, sizes, size)
+    working = workspace(up, sizes, size)
     if np.count_nonzero(able) == 1:
         only = int(tree[0])
         value = best(int(begins[only]), int(ends[only]), size)
@@ -147,7 +147,7 @@ def _shared_out(
     if _work((ends - begins)[able > 0], size) > limits.MAX_FOREST_TABLE_ENTRIES:  # as in `linked`
         up, above = np.where(up < 0, 0, up), np.where(up < 0, apart, above)
         sizes = np.append(len(up), sizes[1:])
-        working = room(up, sizes, size)
+        working = workspace(up, sizes, size)
         value = best(0, len(up), size)
         return chosen, value
     alone = np.flatnonzero(able[tree] == 1)

@@ -53,7 +53,7 @@ def search(
     rounds: int,
     idle: int,
     enough: int,
-    style: Any,
+    tenure: Any,
     state: Any,
     target: float,
     tolerance: float,
@@ -66,12 +66,14 @@ def search(
     The starts: `chosen` as it comes, where `value` is -inf and chosen[0] >= 0; then, with starts = 3, greedy choices that begin
     with the largest gain, with the position farthest from that (starts = 2 leaves this out), and with any. `chosen` gets the
     best, in any order; its value is returned, and how many rows were looked at; once that is `enough`, nothing more is begun.
-    To go on later, call with that value and starts = 0. For `style` see `search.Plan`, for the last three `search.room`.
+    To continue later, call with that value and starts = 0. `tenure` is a `plain.Tenure`; `search.workspace` makes the last three.
     """
     count, size = len(ids), len(chosen)
     inside, outside, hold, known = ints[0], ints[1], ints[2], ints[3]
     ins, stay, slot, queue = ints[4], ints[5], ints[6], ints[7]
     adds, open = reals[0], reals[1]
+    out_least, out_span, stay_least, stay_span = tenure[0], tenure[1], tenure[2], tenure[3]
+    exchange_least, exchange_span = tenure[4], tenure[5]
     kept, rows = len(near) > count, len(near) - 1  # of every position, or of the choice; then one of zeros
     for j in range(count):
         near[rows, j] = 0.0
@@ -100,7 +102,7 @@ def search(
                 if inside[j] == 0:
                     outside[others] = j
                     others += 1
-            for step in range(style[4] + below(state, style[5])):
+            for step in range(exchange_least + below(state, exchange_span)):
                 # Without replacement: whoever was moved lies before `step`.
                 a = step + below(state, size - step)
                 b = step + below(state, others - step)
@@ -108,8 +110,8 @@ def search(
                 ins[a], outside[b] = ins[step], outside[step]
                 ins[step], outside[step] = enters, leaves
             moves = idle
-            out = min(others - 1, style[0] + below(state, style[1]))
-            remain = min(size - 1, style[2] + below(state, style[3]))
+            out = min(others - 1, out_least + below(state, out_span))
+            remain = min(size - 1, stay_least + below(state, stay_span))
         patience = moves if moves > 0 else 1
 
         # Take one after the other; who is not given, greedily: always who adds most. O(p·r).

@@ -21,7 +21,7 @@ def knapsack(
     f_v(k), the most that k choices below v give, gains above·k·(size-k) on the edge to the parent; children merge by max-plus
     convolution, the last first. The tables of what is not yet finished lie on a stack. Between equals decide bonuses of `chance`
     times the square of the position, which are part of the value. -inf where the tree has fewer to choose. O(n·size + p).
-    For the last three arrays see `tree.room`.
+    For the last three arrays see `tree.workspace`.
     """
     count, size = stop - start, len(chosen)
     amount, first, length, offset = ints[0], ints[1], ints[2], ints[3]
