@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from fedgs import Clients
-from fedgs.experiments.compare import as_runs
 from fedgs.experiments.grid import expand, parse_override, read_config
-from fedgs.experiments.preparing import prepare
-from fedgs.experiments.runner import run_all
+from fedgs.experiments.study import prepare_study
 from fedgs.records import Record
 from fedgs.report.run import Run
 
@@ -46,7 +44,7 @@ def test_the_grid_runs_and_the_summary_pairs_the_weightings(summary: ModuleType)
     few = ['data=[{name="synthetic", seed=1, clients=6}]', "training.rounds=3", 'availability=["LN"]', "seed=[0,1]"]
     grid = expand(read_config(FOLDER / "study.toml"), [parse_override(one) for one in few])
     assert len(grid.configs) == 12  # six methods, two seeds
-    lines = summary.table(as_runs(run_all(prepare(grid.configs)))).splitlines()
+    lines = summary.table(prepare_study(grid.configs).run().runs).splitlines()
     assert lines[0].startswith("**Synthetic(0.5, 0.5) (")
     assert [line.split(" | ")[:2] for line in lines[4:]] == [["| LN", "uniform"], ["| LN", "md"], ["| LN", "fedgs"]]
 

@@ -18,7 +18,8 @@ from fedgs.data import Data, Federation
 from fedgs.errors import ConfigError
 from fedgs.experiments.compare import _Given
 from fedgs.experiments.grid import build_config
-from fedgs.experiments.preparing import Prepared, prepare
+from fedgs.experiments.prepared import PreparedRun
+from fedgs.experiments.preparing import prepare
 from fedgs.fingerprint import Identity, identity_of
 from fedgs.local import linear, loop, stacked
 from fedgs.models import as_model
@@ -30,7 +31,7 @@ def identity(**settings: Any) -> Identity:
     return identity_of(config, data_fingerprint="d", limit=6)
 
 
-def prepared(federation: Federation, *, model: Any = None, **settings: Any) -> Prepared:
+def prepared(federation: Federation, *, model: Any = None, **settings: Any) -> PreparedRun:
     given = {"data": _Given(federation=federation), "availability": "IDL", "method": "uniform", "seed": 0, **settings}
     (one,) = prepare([build_config({**given, "model": None if model is None else as_model(model)})])
     return one
@@ -281,7 +282,7 @@ def image_federation() -> Federation:
     return Federation.from_arrays(x, y, client=np.arange(12) // 4, test=(x, y))
 
 
-def kinds(federation: Federation) -> dict[str, Prepared]:
+def kinds(federation: Federation) -> dict[str, PreparedRun]:
     def network() -> nn.Module:
         return nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3))
 

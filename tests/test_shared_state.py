@@ -21,7 +21,8 @@ from fedgs.clients import Memory, Outcome, kept_memory
 from fedgs.data import open_folder, to_folder
 from fedgs.data.assemble import Labelled, share_out
 from fedgs.data.partition import Assignment, Partition
-from fedgs.experiments.compare import Results, compare
+from fedgs.experiments.compare import compare
+from fedgs.experiments.study import Results
 from fedgs.graph.distances import checked_once
 from fedgs.sampling import MD, FedGS, Sampler
 from fedgs.sampling.base import Wish

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from fedgs.clients import Clients, Memory, Outcome, Selection, View
     from fedgs.config import Evaluation, Execution, Training
     from fedgs.data import CIFAR10, Data, FashionMNIST, Federation, File, Leaf, Normalization, Synthetic
-    from fedgs.experiments.compare import Results, compare
+    from fedgs.experiments.compare import compare
+    from fedgs.experiments.study import Results
     from fedgs.graph import Graph
     from fedgs.models import CifarCNN, FashionCNN, LogisticRegression, Model, model
     from fedgs.registry import register
@@ -110,7 +111,7 @@ _PUBLIC = {
     "Normalization": "fedgs.data",
     "Outcome": "fedgs.clients",
     "PowerOfChoice": "fedgs.sampling",
-    "Results": "fedgs.experiments.compare",
+    "Results": "fedgs.experiments.study",
     "Sampler": "fedgs.sampling",
     "Selection": "fedgs.clients",
     "SineLogNormal": "fedgs.availability",

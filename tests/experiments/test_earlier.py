@@ -13,7 +13,8 @@ from torch import nn
 import fedgs
 from fedgs import solver
 from fedgs.data import Federation
-from fedgs.experiments.compare import Results, compare
+from fedgs.experiments.compare import compare
+from fedgs.experiments.study import Results
 from fedgs.local import linear, loop
 from fedgs.report.runs import read_runs
 

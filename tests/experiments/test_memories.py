@@ -11,8 +11,9 @@ import fedgs
 from fedgs.clients import Clients, Memory
 from fedgs.data import Federation
 from fedgs.errors import ConfigError, DataError, GraphError, OutputError
-from fedgs.experiments.compare import Results, compare
+from fedgs.experiments.compare import compare
 from fedgs.experiments.memories import StartMemories
+from fedgs.experiments.study import Results
 from fedgs.graph import Graph
 from fedgs.records import RunFolder, read_arrays, save_arrays
 from fedgs.report.network import network_of_run

@@ -10,10 +10,11 @@ import pytest
 import fedgs
 from fedgs.data import Federation
 from fedgs.errors import ConfigError, OutputError
-from fedgs.experiments.compare import Results, _Given, compare
+from fedgs.experiments.compare import _Given, compare
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.output import claim
 from fedgs.experiments.preparing import prepare
+from fedgs.experiments.study import Results
 from fedgs.experiments.this_process import Progress
 from fedgs.records import RunFolder
 

@@ -13,7 +13,8 @@ from fedgs.cli.main import main
 from fedgs.data import Federation
 from fedgs.errors import OutputError, WorkerError
 from fedgs.experiments import workers
-from fedgs.experiments.compare import Results, compare
+from fedgs.experiments.compare import compare
+from fedgs.experiments.study import Results
 from fedgs.experiments.this_process import Progress
 from fedgs.records import RunFolder
 from fedgs.registry import load_plugin

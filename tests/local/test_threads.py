@@ -14,9 +14,10 @@ from fedgs.aggregation import WeightedMean
 from fedgs.config import Execution
 from fedgs.data import Federation
 from fedgs.errors import ConfigError
-from fedgs.experiments.compare import Results, compare
+from fedgs.experiments.compare import compare
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.preparing import prepare_one
+from fedgs.experiments.study import Results
 from fedgs.experiments.workers import worker_count
 from fedgs.local import LoopEngine, initial_parameters, threads
 from fedgs.models import as_model

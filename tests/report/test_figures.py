@@ -313,7 +313,7 @@ def test_every_function_takes_a_run_of_a_folder(make, study, tmp_path):
 
 @pytest.mark.parametrize("make", RUNS, ids=lambda make: make.__name__)
 def test_functions_of_runs_take_all_of_a_folder_and_the_results_of_compare(make, study):
-    from fedgs.experiments.compare import Results
+    from fedgs.experiments.study import Results
 
     assert make(study).axes
     assert make(iter(study)).axes

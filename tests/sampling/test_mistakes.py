@@ -12,7 +12,8 @@ from fedgs import Clients, Selection, View
 from fedgs.clients import Memory, Outcome
 from fedgs.data import Federation
 from fedgs.errors import ConfigError
-from fedgs.experiments.compare import Results, compare
+from fedgs.experiments.compare import compare
+from fedgs.experiments.study import Results
 from fedgs.registry import build, check_name
 from fedgs.sampling import Sampler
 

@@ -33,26 +33,20 @@ def run(
     Finished runs are kept, interrupted ones go on where they stopped.
     """
     grid = read_grid(config, set_, plugin)
-    from fedgs.experiments.compare import as_runs, heading, labels
-    from fedgs.experiments.preparing import prepare
-    from fedgs.experiments.runner import run_all
+    from fedgs.experiments.study import prepare_study
 
-    prepared = prepare(grid.configs, data_dir=data_dir)
-    if against and against not in labels(prepared):
-        raise ConfigError(f"--against must be one of {', '.join(labels(prepared))}; got {against!r}")
+    study = prepare_study(grid.configs, data_dir=data_dir)
+    if against and against not in study.labels:
+        raise ConfigError(f"--against must be one of {', '.join(study.labels)}; got {against!r}")
     screen = console()
-    screen.print(heading(prepared))
-    with progress_display(screen, runs=len(prepared), rounds=max(one.plan.rounds for one in prepared)) as on_progress:
-        finished = run_all(prepared, out=out, on_progress=on_progress)
-    reused = sum(one.reused for one in finished)
-    if reused:
-        screen.print(reuse(reused, len(finished)))
-    from fedgs.report.tables import comparison  # brings SciPy, which the rounds do not wait for
-
-    runs = as_runs(finished)
+    screen.print(study.heading)
+    with progress_display(screen, runs=len(study.runs), rounds=study.rounds) as on_progress:
+        results = study.run(out=out, on_progress=on_progress)
+    if results.reused:
+        screen.print(reuse(results.reused, len(results.runs)))
     screen.print()
-    screen.print(comparison(runs, against=against or None).text())
-    failed = [one for one in runs if one.failure is not None]
+    screen.print(results.table(against=against or None).text())
+    failed = [run for run in results.runs if run.failure is not None]
     if failed:
         report_failures(failed)
         raise SystemExit(1)

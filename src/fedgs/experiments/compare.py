@@ -1,7 +1,6 @@
 """`fedgs.compare`: methods side by side on one federation, from Python."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,17 +11,12 @@ from fedgs.data.base import Data, Defaults
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, shown
 from fedgs.experiments.grid import build_config
-from fedgs.experiments.preparing import Prepared, prepare, run_tables
-from fedgs.experiments.runner import run_all
-from fedgs.experiments.this_process import Progress, RunResult
+from fedgs.experiments.study import Results, prepare_study
+from fedgs.experiments.this_process import Progress
 from fedgs.models import as_model
 from fedgs.plurals import counted
-from fedgs.registry import Variant
-from fedgs.report.labels import labelled
-from fedgs.report.run import Run
-from fedgs.report.tables import Table, comparison
 
-__all__ = ["Results", "compare"]
+__all__ = ["compare"]
 
 
 class _Given(Data):
@@ -37,28 +31,6 @@ class _Given(Data):
     def defaults_for(self, federation: Federation) -> Defaults:
         vectors = len(federation.example_shape) == 1
         return Defaults("logistic" if vectors else None, self.defaults.training)
-
-
-@dataclass(frozen=True)
-class Results:
-    """What `compare` returns.
-
-    Attributes:
-        runs: one `Run` a method and seed, failed ones included (`run.failure` says why).
-
-    >>> results = compare("synthetic", methods=["uniform"], training={"rounds": 1, "local_steps": 1})
-    >>> [column.title for column in results.table().columns[:2]]
-    ['method', 'lowest test loss']
-    """
-
-    runs: list[Run]
-
-    def table(self, against: str | None = None) -> Table:
-        """Mean and spread over seeds, and the paired difference to the method `against`."""
-        return comparison(self.runs, against=against)
-
-    def __str__(self) -> str:
-        return str(self.table())
 
 
 def compare(
@@ -123,9 +95,8 @@ def compare(
     if not configs:
         counts = f"{counted(len(labelled_methods), 'method')} and {counted(len(seeds), 'seed')}"
         raise ConfigError(f"compare needs at least one method and one seed, got {counts}")
-    prepared = prepare(configs, data_dir=folders["data_dir"])
-    finished = run_all(prepared, out=folders["out"], on_progress=on_progress)
-    return Results(as_runs(finished))
+    study = prepare_study(configs, data_dir=folders["data_dir"])
+    return study.run(out=folders["out"], on_progress=on_progress)
 
 
 def _labelled(methods: Any) -> list[tuple[str | None, Any]]:
@@ -150,41 +121,3 @@ def _folder(name: str, value: Any) -> Path | None:
 
 def _is_data_class(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, Data)
-
-
-def as_runs(finished: Iterable[RunResult]) -> list[Run]:
-    """RunResult runs in the form that tables and pages read, labelled."""
-    return labelled([_as_run(one) for one in finished])
-
-
-def _as_run(one: RunResult) -> Run:
-    clients = one.prepared.plan.federation.clients
-    path = None if one.folder is None else one.folder.path
-    timings = () if one.folder is None else one.folder.timings()
-    return Run(one.tables, one.records, clients, one.failure, path, timings=timings)
-
-
-def labels(prepared: Iterable[Prepared]) -> list[str]:
-    """What tables will call the methods, in the order of the runs."""
-    planned = labelled([Run(run_tables(one, engine="", reason=""), ()) for one in prepared])
-    return list(dict.fromkeys(run.label for run in planned))
-
-
-def heading(prepared: Sequence[Prepared]) -> str:
-    """One line that says what is compared: data, clients, availability, methods, seeds, rounds."""
-    data = _one_or_count({one.plan.federation.name for one in prepared}, "federations")
-    clients = _one_or_count({counted(len(one.plan.federation), "client") for one in prepared}, "sizes")
-    modes = _one_or_count({_mode_title(one.config.availability) for one in prepared}, "modes")
-    seeds = len({one.config.seed for one in prepared})
-    rounds = _one_or_count({counted(one.plan.rounds, "round") for one in prepared}, "numbers of rounds")
-    variants = {repr((one.config.method, one.config.training)) for one in prepared}
-    return f"{data}, {clients}, {modes}: {counted(len(variants), 'method')} x {counted(seeds, 'seed')} x {rounds}"
-
-
-def _mode_title(mode: Variant) -> str:
-    beta = getattr(mode, "beta", None)
-    return (mode.name or "custom") + ("" if beta is None else f" {beta:g}")
-
-
-def _one_or_count(values: set[str], word: str) -> str:
-    return next(iter(values)) if len(values) == 1 else f"{len(values)} {word}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedgs.errors import OutputError
-from fedgs.experiments.preparing import Prepared, run_tables
+from fedgs.experiments.prepared import PreparedRun
 from fedgs.local.engines import numerics_of
 from fedgs.records import RunFolder
 
@@ -22,7 +22,7 @@ _PARTS = {
 }
 
 
-def beside_earlier(prepared: Sequence[Prepared], out: Path) -> list[Prepared]:
+def beside_earlier(prepared: Sequence[PreparedRun], out: Path) -> list[PreparedRun]:
     """The runs, each with the identity under which its folder is its own.
 
     A stored run whose program computes other numbers in this version is neither resumed nor reused: the run gets another identity
@@ -41,7 +41,7 @@ def beside_earlier(prepared: Sequence[Prepared], out: Path) -> list[Prepared]:
     return settled
 
 
-def renewed(one: Prepared, out: Path) -> Prepared:
+def renewed(one: PreparedRun, out: Path) -> PreparedRun:
     """The run, under another identity where its stored run was begun by a program whose numbers are others in this version."""
     while (began := _numerics(out / one.folder_name)) and any(numerics_of(name) != {name: v} for name, v in began.items()):
         one = replace(one, identity=one.identity.beside(repr(sorted(began.items()))))
@@ -62,7 +62,7 @@ def _tables(path: Path) -> Mapping[str, Any]:
         return {}
 
 
-def _tell(prepared: Sequence[Prepared], out: Path) -> None:
+def _tell(prepared: Sequence[PreparedRun], out: Path) -> None:
     """One sentence, where there is something to say."""
     new = [one for one in prepared if not one.identity.unknown and not RunFolder(out / one.folder_name).exists()]
     own = {one.folder_name for one in prepared}
@@ -74,7 +74,7 @@ def _tell(prepared: Sequence[Prepared], out: Path) -> None:
         if start not in stored:
             paths = [path for path in sorted(out.iterdir()) if path.name.startswith(start) and path.name not in own]
             stored[start] = [_tables(path) for path in paths if path.is_dir()]
-        wanted = _comparable(run_tables(one, engine="", reason=""))
+        wanted = _comparable(one.tables())
         found = [tables["run"] for tables in stored[start] if _comparable(tables) == wanted]
         if found:
             count += 1
@@ -97,7 +97,7 @@ def _comparable(tables: Mapping[str, Any]) -> Any:
     return rest, training, tables.get("run", {}).get("cohort_limit")
 
 
-def _differences(one: Prepared, run: Mapping[str, Any]) -> Iterator[str]:
+def _differences(one: PreparedRun, run: Mapping[str, Any]) -> Iterator[str]:
     """Why a stored run is another one."""
     parts, stored = one.identity.parts, run.get("identity")
     if not isinstance(stored, Mapping):
@@ -113,7 +113,7 @@ def _differences(one: Prepared, run: Mapping[str, Any]) -> Iterator[str]:
         yield "its content could not be identified then"
 
 
-def _difference(one: Prepared, key: str, now: str | None, then: str | None) -> str:
+def _difference(one: PreparedRun, key: str, now: str | None, then: str | None) -> str:
     if key == "numerics":
         return f"the version of the numerics changed from {then or 'none'!r} to {now or 'none'!r}"
     if key in _PARTS:

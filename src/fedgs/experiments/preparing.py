@@ -1,65 +1,25 @@
 """Prepare runs: load the data, check every configuration against it, and resolve what a run needs."""
 
-import datetime
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-import fedgs
-from fedgs.availability import Attendance, Availability
-from fedgs.config import Config, cohort_limit
+from fedgs.config import Config
 from fedgs.data.base import Data
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, DataError, shown, user_code
-from fedgs.fingerprint import Identity, identity_of
+from fedgs.experiments.prepared import Attendances, PreparedRun, make_plan
+from fedgs.fingerprint import identity_of
 from fedgs.identity import Digest, Digester
 from fedgs.identity.sources import origin_of
 from fedgs.local import check_training
-from fedgs.local.engines import EngineChoice, choose_engine, numerics_by_rule
+from fedgs.local.engines import choose_engine, numerics_by_rule
 from fedgs.local.model_facts import forget_models
 from fedgs.local.parameters import build_module
 from fedgs.models import Model, as_model, check_model
-from fedgs.requests import Work
-from fedgs.sampling.base import Sampler
-from fedgs.simulation import Plan
 
-__all__ = ["Attendances", "Known", "Prepared", "load_federation", "make_plan", "prepare", "prepare_one", "run_tables"]
-
-Attendances = dict[Any, Attendance]
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A run that has been checked and can begin.
-
-    Attributes:
-        config: resolved, the model included.
-        plan: what the loop needs.
-        identity: what makes it another run than others.
-        engine: by which a new run is carried out, and why; a resumed run keeps the one it began with.
-    """
-
-    config: Config
-    plan: Plan
-    identity: Identity
-    engine: EngineChoice
-
-    @property
-    def fingerprint(self) -> str:
-        """16 hexadecimal digits for the identity."""
-        return self.identity.fingerprint
-
-    @property
-    def folder_name(self) -> str:
-        """The run's folder: words for people, the fingerprint for truth."""
-        config = self.config
-        words = (config.data.name, config.availability.name, config.method.name, f"seed{config.seed}")
-        return "-".join([*(word or "custom" for word in words), self.fingerprint])
+__all__ = ["Known", "load_federation", "prepare", "prepare_one"]
 
 
 def load_federation(config: Config, data_dir: Path | None = None) -> Federation:
@@ -76,7 +36,7 @@ def load_federation(config: Config, data_dir: Path | None = None) -> Federation:
     return federation
 
 
-def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[Prepared]:
+def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[PreparedRun]:
     """Load the data and check every configuration against it: what cannot run is refused before anything is written.
 
     Raises:
@@ -88,8 +48,8 @@ def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[
         raise DataError(f"the runs cannot be prepared in the memory that this process may use: {error}") from None
 
 
-def _prepared(configs: Sequence[Config], data_dir: Path | None) -> list[Prepared]:
-    prepared: list[Prepared] = []
+def _prepared(configs: Sequence[Config], data_dir: Path | None) -> list[PreparedRun]:
+    prepared: list[PreparedRun] = []
     checked: set[Any] = set()
     trained: set[Any] = set()
     loaded: dict[Any, Federation] = {}
@@ -133,7 +93,7 @@ def _data_key(data: Any, known: Known) -> Any:
 
 def prepare_one(
     config: Config, federation: Federation, shared: Attendances | None = None, known: Known | None = None
-) -> Prepared:
+) -> PreparedRun:
     """One configuration, checked against its federation and this machine.
 
     Args:
@@ -158,34 +118,7 @@ def prepare_one(
         start=_start_of(model, federation, known),
         digester=known.digester,
     )
-    return Prepared(config, plan, identity, engine)
-
-
-def make_plan(config: Config, federation: Federation, shared: Attendances | None = None) -> Plan:
-    """What the loop needs for a configuration whose model is resolved."""
-    training = config.training
-    assert isinstance(config.model, Model)
-    _check_kind("method", config.method, Sampler, "fedgs.Sampler")
-    _check_kind("availability", config.availability, Availability, "fedgs.availability.Availability")
-    work = Work(federation, config.model, training.mu, training.local_steps, training.batch_size, training.precision)
-    return Plan(
-        federation=federation,
-        attendance=_attendance(config, federation, shared),
-        sampler=config.method,  # type: ignore[arg-type]
-        work=work,
-        rounds=training.rounds,
-        cohort_limit=cohort_limit(training, len(federation)),
-        learning_rate=training.learning_rate,
-        decay=training.decay,
-        evaluate_every=config.evaluation.every,
-        seed=config.seed,
-        data_seed=getattr(config.data, "seed", 0),
-    )
-
-
-def _check_kind(family: str, value: object, base: type, title: str) -> None:
-    if not isinstance(value, base):
-        raise ConfigError(f"{family} must be a subclass of {title}, got {shown(value)}")
+    return PreparedRun(config, plan, identity, engine)
 
 
 def _start_of(model: Model, federation: Federation, known: Known) -> Digest | None:
@@ -204,15 +137,6 @@ def _start_of(model: Model, federation: Federation, known: Known) -> Digest | No
     return known.starts[key][1]
 
 
-def _attendance(config: Config, federation: Federation, shared: Attendances | None) -> Attendance:
-    availability: Any = config.availability
-    made = Attendance(availability, federation.clients)
-    try:
-        return made if shared is None else shared.setdefault((availability, federation.clients), made)
-    except (TypeError, ValueError):  # settings that cannot be compared, such as a matrix
-        return made
-
-
 def _default_model(data: Any, federation: Federation) -> Model:
     name = data.defaults_for(federation).model
     if name is None:
@@ -220,29 +144,3 @@ def _default_model(data: Any, federation: Federation) -> Model:
             f"model must be given for examples of shape {federation.example_shape}; only vectors have a default (logistic)"
         )
     return as_model(name)
-
-
-def run_tables(prepared: Prepared, *, engine: str, reason: str) -> dict[str, Any]:
-    """What `config.toml` holds: the resolved configuration and a table `run` that says how it was carried out."""
-    federation = prepared.plan.federation
-    return {
-        **prepared.config.tables(),
-        "run": {
-            "fingerprint": prepared.fingerprint,
-            "identity": dict(prepared.identity.parts),
-            "cohort_limit": prepared.plan.cohort_limit,
-            "num_clients": len(federation),
-            "num_labels": federation.num_labels,
-            "data_title": federation.name,
-            "data_fingerprint": federation.fingerprint,
-            "engine": engine,
-            "engine_reason": reason,
-            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "versions": {
-                "fedgs": fedgs.__version__,
-                "python": platform.python_version(),
-                "numpy": np.__version__,
-                "torch": version("torch"),
-            },
-        },
-    }

@@ -9,7 +9,7 @@ from fedgs.checkpoint import stored_round
 from fedgs.errors import ConfigError
 from fedgs.experiments.earlier import beside_earlier
 from fedgs.experiments.output import claim
-from fedgs.experiments.preparing import Prepared
+from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.this_process import Job, Progress, RunResult, jobs_of, run_here
 from fedgs.experiments.transfer import CannotTravelError
 from fedgs.experiments.workers import run_in_workers, worker_count
@@ -22,7 +22,7 @@ _told = logging.getLogger("fedgs.runs")  # at level INFO: what the command line 
 
 
 def run_all(
-    prepared: Sequence[Prepared],
+    prepared: Sequence[PreparedRun],
     *,
     out: Path | None = None,
     on_progress: Callable[[Progress], None] | None = None,
@@ -56,13 +56,13 @@ def run_all(
         return run_here(prepared, out, on_progress)
 
 
-def _distinct(prepared: Sequence[Prepared]) -> list[Prepared]:
+def _distinct(prepared: Sequence[PreparedRun]) -> list[PreparedRun]:
     """One of each run: those that differ in rounds or execution only are the same run, and the longest stands for it.
 
     Raises:
         ConfigError: the same run is asked for under two labels.
     """
-    kept: dict[str, Prepared] = {}
+    kept: dict[str, PreparedRun] = {}
     for one in prepared:
         other = kept.get(one.folder_name)
         if other is not None and other.config.label != one.config.label:

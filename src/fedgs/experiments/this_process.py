@@ -15,7 +15,7 @@ from fedgs.driver import Failed, LiveRun, drive
 from fedgs.errors import OutputError
 from fedgs.experiments.memories import StartMemories
 from fedgs.experiments.output import FolderSink, MemorySink, Sink
-from fedgs.experiments.preparing import Prepared, run_tables
+from fedgs.experiments.prepared import PreparedRun
 from fedgs.local.engines import choose_engine, new_engine, numerics_with
 from fedgs.local.threads import threads_of, usable_threads
 from fedgs.records import Record, RunFolder, first_rounds
@@ -39,7 +39,7 @@ class RunResult:
         at_hand: the records, where they are; None: in the folder.
     """
 
-    prepared: Prepared
+    prepared: PreparedRun
     tables: dict[str, Any]
     failure: dict[str, Any] | None
     folder: RunFolder | None
@@ -75,13 +75,13 @@ class Progress:
 
 
 def run_here(
-    prepared: Sequence[Prepared], out: Path | None, on_progress: Callable[[Progress], None] | None = None
+    prepared: Sequence[PreparedRun], out: Path | None, on_progress: Callable[[Progress], None] | None = None
 ) -> list[RunResult]:
     """Drive all runs in this process; `out` is ours already."""
     return _run(jobs_of(prepared, out), on_progress)
 
 
-def is_finished(prepared: Prepared, out: Path) -> bool:
+def is_finished(prepared: PreparedRun, out: Path) -> bool:
     """Whether the run has passed all its rounds in this output folder; False for records that cannot be read."""
     try:
         return jobs_of([prepared], out)[0].is_finished()
@@ -89,7 +89,7 @@ def is_finished(prepared: Prepared, out: Path) -> bool:
         return False
 
 
-def jobs_of(prepared: Sequence[Prepared], out: Path | None) -> "list[Job]":
+def jobs_of(prepared: Sequence[PreparedRun], out: Path | None) -> "list[Job]":
     """The runs with the folders where they are stored."""
     return [Job(one, None if out is None else RunFolder(out / one.folder_name)) for one in prepared]
 
@@ -106,7 +106,7 @@ class Job:
         records: of a run that was finished before.
     """
 
-    prepared: Prepared
+    prepared: PreparedRun
     folder: RunFolder | None
     tables: dict[str, Any] = field(default_factory=dict)
     sink: Sink | None = None
@@ -164,7 +164,7 @@ def _begin(
         name, reason = choose_engine(stored.engine, device=execution.device, work=plan.work)
     if (name, execution.device) not in engines:
         engines[name, execution.device] = new_engine(name, execution.device)
-    job.tables = run_tables(job.prepared, engine=name, reason=reason)
+    job.tables = job.prepared.tables(name, reason)
     threads = execution.threads or stored.threads or usable_threads()
     numerics = numerics_with(name, device=execution.device, work=plan.work)
     job.tables["run"] |= {"threads": threads, "numerics": numerics, **stored.about}

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fedgs.data import Data, Federation
 from fedgs.errors import missing_extra
-from fedgs.experiments.preparing import Attendances, Prepared, make_plan
+from fedgs.experiments.prepared import Attendances, PreparedRun, make_plan
 from fedgs.registry import Variant, loaded_plugins, register, table, variant_class, variant_names
 
 __all__ = ["CannotTravelError", "pack_runs", "pack_variants", "register_variants", "unpack_runs"]
@@ -34,7 +34,7 @@ class CannotTravelError(Exception):
     """Runs that worker processes cannot carry out; the message is the reason, without a full stop."""
 
 
-def pack_runs(prepared: Sequence[Prepared], federations: Sequence[Federation]) -> bytes:
+def pack_runs(prepared: Sequence[PreparedRun], federations: Sequence[Federation]) -> bytes:
     """The runs as bytes for `unpack_runs`.
 
     Args:
@@ -53,7 +53,7 @@ def pack_runs(prepared: Sequence[Prepared], federations: Sequence[Federation]) -
         raise CannotTravelError(_culprit(prepared, numbers) or _reason(error)) from None
 
 
-def unpack_runs(content: bytes, federations: Sequence[Federation]) -> list[Prepared]:
+def unpack_runs(content: bytes, federations: Sequence[Federation]) -> list[PreparedRun]:
     """The runs in this process; nothing about them is computed again but the plan."""
     shared: Attendances = {}
     return [one.prepared(federations, shared) for one in _loads(content, federations)]
@@ -91,7 +91,7 @@ class _Travelling:
     """A run without its plan and its data.
 
     Attributes:
-        known: the fields of `Prepared` other than the plan; the configuration's data set is replaced by its settings.
+        known: the fields of `PreparedRun` other than the plan; the configuration's data set is replaced by its settings.
         federation: its number.
     """
 
@@ -99,14 +99,14 @@ class _Travelling:
     federation: int
 
     @classmethod
-    def of(cls, one: Prepared, numbers: Mapping[int, int]) -> "_Travelling":
+    def of(cls, one: PreparedRun, numbers: Mapping[int, int]) -> "_Travelling":
         known = {field.name: getattr(one, field.name) for field in fields(one) if field.name != "plan"}
         known["config"] = one.config.model_copy(update={"data": _settings_only(table(one.config.data))})
         return cls(known, numbers[id(one.plan.federation)])
 
-    def prepared(self, federations: Sequence[Federation], shared: Attendances) -> Prepared:
+    def prepared(self, federations: Sequence[Federation], shared: Attendances) -> PreparedRun:
         plan = make_plan(self.known["config"], federations[self.federation], shared)
-        return Prepared(**{**self.known, "plan": plan})
+        return PreparedRun(**{**self.known, "plan": plan})
 
 
 class _SettingsOnly(Data):
@@ -124,7 +124,7 @@ def _settings_only(settings: Mapping[str, Any]) -> Data:
     return stand_in(**{key: value for key, value in settings.items() if key != "name"})
 
 
-def _culprit(prepared: Sequence[Prepared], numbers: Mapping[int, int]) -> str | None:
+def _culprit(prepared: Sequence[PreparedRun], numbers: Mapping[int, int]) -> str | None:
     """Which part of which run cannot be pickled, and why."""
     for one in prepared:
         for family in _PARTS:

@@ -15,7 +15,7 @@ from typing import Any
 from fedgs.data import open_folder
 from fedgs.experiments.channel import Channel
 from fedgs.experiments.lifeline import Lifeline
-from fedgs.experiments.preparing import Prepared
+from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.this_process import Progress, RunResult, run_here
 from fedgs.experiments.transfer import register_variants, unpack_runs
 from fedgs.registry import load_plugin
@@ -74,7 +74,7 @@ def carry_out(channel: Channel, lifeline: Lifeline, file: Path) -> None:
         channel.send(("error", (_portable(error), traceback.format_exc())))
 
 
-def _load(order: Order) -> list[Prepared]:
+def _load(order: Order) -> list[PreparedRun]:
     import torch
 
     torch.set_num_threads(order.threads)
@@ -84,7 +84,7 @@ def _load(order: Order) -> list[Prepared]:
     return unpack_runs(order.runs, [open_folder(folder) for folder in order.federations])
 
 
-def _drive(channel: Channel, prepared: list[Prepared], out: Path | None) -> None:
+def _drive(channel: Channel, prepared: list[PreparedRun], out: Path | None) -> None:
     told = time.monotonic()
     done = (0, 0)
 

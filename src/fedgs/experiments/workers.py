@@ -27,7 +27,7 @@ from fedgs.errors import OutputError, WorkerError
 from fedgs.experiments import start_worker
 from fedgs.experiments.channel import Channel
 from fedgs.experiments.lifeline import SAVE_SECONDS
-from fedgs.experiments.preparing import Prepared
+from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.this_process import Progress, RunResult, is_finished, run_here
 from fedgs.experiments.transfer import CannotTravelError, pack_runs, pack_variants
 from fedgs.experiments.worker import Order
@@ -45,7 +45,7 @@ EXIT_SECONDS = 10.0  # what a worker is given to exit after its last message
 SMALL_GRID = 20_000  # run-rounds below which stacked runs share one tensor program rather than two processes
 
 
-def worker_count(prepared: Sequence[Prepared]) -> int:
+def worker_count(prepared: Sequence[PreparedRun]) -> int:
     """How many processes carry out these runs: `execution.workers`, or a fixed rule.
 
     The rule: one a physical core for images; for vectors, where runs share tensor programs, one a core for grids of at least
@@ -76,7 +76,7 @@ class _Worker:
 
 
 def run_in_workers(
-    prepared: Sequence[Prepared], *, workers: int, out: Path | None, on_progress: Callable[[Progress], None] | None
+    prepared: Sequence[PreparedRun], *, workers: int, out: Path | None, on_progress: Callable[[Progress], None] | None
 ) -> list[RunResult]:
     """Carry out runs in `workers` processes; the records are those of one process.
 
@@ -272,7 +272,7 @@ def _reacts(worker: _Worker, deadline: float) -> bool:
     return False
 
 
-def _results(crew: Sequence[_Worker], prepared: Sequence[Prepared], out: Path | None) -> list[RunResult]:
+def _results(crew: Sequence[_Worker], prepared: Sequence[PreparedRun], out: Path | None) -> list[RunResult]:
     """What the workers sent, in the order of the runs.
 
     A run that was finished before its worker crashed with others counts as finished; the folders of the rest say why they ended.
@@ -302,7 +302,7 @@ def _results(crew: Sequence[_Worker], prepared: Sequence[Prepared], out: Path | 
     return [results[number] for number in range(len(prepared))]
 
 
-def _note_crash(prepared: Prepared, how: str, out: Path | None) -> None:
+def _note_crash(prepared: PreparedRun, how: str, out: Path | None) -> None:
     folder = None if out is None else RunFolder(out / prepared.folder_name)
     if folder is not None and folder.exists():
         rounds = 0

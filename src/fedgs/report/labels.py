@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from fedgs.report.run import Run
 
-__all__ = ["base_name", "labelled"]
+__all__ = ["base_name", "labelled", "labels_of"]
 
 _NO_DIFFERENCE = {"training.rounds"}  # rounds extend a run
 _COHORT = ("training.proportion", "training.cohort_limit")  # two ways to ask for M
@@ -35,6 +35,15 @@ def labelled(runs: Iterable[Run]) -> list[Run]:
     return _deployments_apart(
         [replace(run, label=_words(_name(run), own, differing[_name(run)])) for run, own in zip(grouped, settings, strict=True)]
     )
+
+
+def labels_of(configs: Iterable[Mapping[str, object]]) -> list[str]:
+    """What tables will call runs with these resolved tables, each label once.
+
+    >>> labels_of([{"method": {"name": "md"}, "seed": 0}, {"method": {"name": "md"}, "seed": 1}])
+    ['md']
+    """
+    return list(dict.fromkeys(run.label for run in labelled(Run(tables, ()) for tables in configs)))
 
 
 def _deployments_apart(runs: list[Run]) -> list[Run]:

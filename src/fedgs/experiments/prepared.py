@@ -1,0 +1,122 @@
+"""The form of a run between its configuration and its first round: checked against the data, and ready to begin."""
+
+import datetime
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+import fedgs
+from fedgs.availability import Attendance, Availability
+from fedgs.config import Config, cohort_limit
+from fedgs.data.federation import Federation
+from fedgs.errors import ConfigError, shown
+from fedgs.fingerprint import Identity
+from fedgs.local.engines import EngineChoice
+from fedgs.models import Model
+from fedgs.registry import V
+from fedgs.requests import Work
+from fedgs.sampling.base import Sampler
+from fedgs.simulation import Plan
+
+__all__ = ["Attendances", "PreparedRun", "make_plan"]
+
+Attendances = dict[Any, Attendance]
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A run that has been checked and can begin.
+
+    Attributes:
+        config: resolved, the model included.
+        plan: what the loop needs.
+        identity: what makes it another run than others.
+        engine: by which a new run is carried out, and why; a resumed run keeps the one it began with.
+    """
+
+    config: Config
+    plan: Plan
+    identity: Identity
+    engine: EngineChoice
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits for the identity."""
+        return self.identity.fingerprint
+
+    @property
+    def folder_name(self) -> str:
+        """The run's folder: words for people, the fingerprint for truth."""
+        config = self.config
+        words = (config.data.name, config.availability.name, config.method.name, f"seed{config.seed}")
+        return "-".join([*(word or "custom" for word in words), self.fingerprint])
+
+    def tables(self, engine: str = "", reason: str = "") -> dict[str, Any]:
+        """What `config.toml` holds: the resolved configuration, and a table `run` about how it was carried out.
+
+        Args:
+            engine: that carries out the run, as registered.
+            reason: one sentence that says which engine and why.
+        """
+        federation = self.plan.federation
+        return {
+            **self.config.tables(),
+            "run": {
+                "fingerprint": self.fingerprint,
+                "identity": dict(self.identity.parts),
+                "cohort_limit": self.plan.cohort_limit,
+                "num_clients": len(federation),
+                "num_labels": federation.num_labels,
+                "data_title": federation.name,
+                "data_fingerprint": federation.fingerprint,
+                "engine": engine,
+                "engine_reason": reason,
+                "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                "versions": {
+                    "fedgs": fedgs.__version__,
+                    "python": platform.python_version(),
+                    "numpy": np.__version__,
+                    "torch": version("torch"),
+                },
+            },
+        }
+
+
+def make_plan(config: Config, federation: Federation, shared: Attendances | None = None) -> Plan:
+    """What the loop needs for a configuration whose model is resolved."""
+    training = config.training
+    assert isinstance(config.model, Model)
+    sampler = _checked("method", config.method, Sampler, "fedgs.Sampler")
+    _checked("availability", config.availability, Availability, "fedgs.availability.Availability")
+    work = Work(federation, config.model, training.mu, training.local_steps, training.batch_size, training.precision)
+    return Plan(
+        federation=federation,
+        attendance=_attendance(config, federation, shared),
+        sampler=sampler,
+        work=work,
+        rounds=training.rounds,
+        cohort_limit=cohort_limit(training, len(federation)),
+        learning_rate=training.learning_rate,
+        decay=training.decay,
+        evaluate_every=config.evaluation.every,
+        seed=config.seed,
+        data_seed=getattr(config.data, "seed", 0),
+    )
+
+
+def _checked(family: str, value: object, base: type[V], title: str) -> V:
+    if not isinstance(value, base):
+        raise ConfigError(f"{family} must be a subclass of {title}, got {shown(value)}")
+    return value
+
+
+def _attendance(config: Config, federation: Federation, shared: Attendances | None) -> Attendance:
+    availability: Any = config.availability
+    made = Attendance(availability, federation.clients)
+    try:
+        return made if shared is None else shared.setdefault((availability, federation.clients), made)
+    except (TypeError, ValueError):  # settings that cannot be compared, such as a matrix
+        return made

@@ -1,0 +1,136 @@
+"""A study: runs that are prepared together, carried out together and compared in one table.
+
+The command line and `fedgs.compare` both use it: `prepare_study(configs).run(out=folder).table()`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedgs.config import Config
+from fedgs.experiments.prepared import PreparedRun
+from fedgs.experiments.preparing import prepare
+from fedgs.experiments.runner import run_all
+from fedgs.experiments.this_process import Progress, RunResult
+from fedgs.plurals import counted
+from fedgs.registry import Variant
+from fedgs.report.labels import labelled, labels_of
+from fedgs.report.run import Run
+
+if TYPE_CHECKING:
+    from fedgs.report.tables import Table
+
+__all__ = ["Results", "Study", "prepare_study"]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The runs of a study after it was carried out.
+
+    Attributes:
+        runs: one `Run` a method and seed, failed ones included (`run.failure` says why).
+        reused: how many of them were finished before.
+
+    >>> import fedgs
+    >>> training = {"rounds": 1, "local_steps": 1}
+    >>> results = fedgs.compare("synthetic", methods=["uniform"], training=training)
+    >>> [column.title for column in results.table().columns[:2]]
+    ['method', 'lowest test loss']
+    """
+
+    runs: list[Run]
+    reused: int = 0
+
+    def table(self, against: str | None = None) -> "Table":
+        """Mean and spread over seeds, and the paired difference to the method `against`."""
+        from fedgs.report.tables import comparison  # imports SciPy, which no round needs
+
+        return comparison(self.runs, against=against)
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Runs that are ready to begin.
+
+    Attributes:
+        runs: one for each configuration, in their order.
+    """
+
+    runs: Sequence[PreparedRun]
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of the longest run."""
+        return max(run.plan.rounds for run in self.runs)
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """What tables will call the methods, in the order of the runs."""
+        return labels_of(run.tables() for run in self.runs)
+
+    @cached_property
+    def heading(self) -> str:
+        """One line that says what is compared: data, clients, availability, methods, seeds, rounds."""
+        runs = self.runs
+        data = _one_or_count({run.plan.federation.name for run in runs}, "federations")
+        clients = _one_or_count({counted(len(run.plan.federation), "client") for run in runs}, "sizes")
+        modes = _one_or_count({_mode_title(run.config.availability) for run in runs}, "modes")
+        methods = counted(len({repr((run.config.method, run.config.training)) for run in runs}), "method")
+        seeds = counted(len({run.config.seed for run in runs}), "seed")
+        rounds = _one_or_count({counted(run.plan.rounds, "round") for run in runs}, "numbers of rounds")
+        return f"{data}, {clients}, {modes}: {methods} x {seeds} x {rounds}"
+
+    def run(self, *, out: Path | None = None, on_progress: Callable[[Progress], None] | None = None) -> Results:
+        """Carry out all runs, see `fedgs.experiments.runner.run_all`.
+
+        Args:
+            out: a folder for the records; None: nothing is written.
+            on_progress: called after every round of every run.
+
+        Raises:
+            UserError: the folder cannot be used, or one run has two labels.
+            WorkerError: a worker process crashed three times.
+        """
+        results = run_all(self.runs, out=out, on_progress=on_progress)
+        runs = labelled(_as_run(result) for result in results)
+        return Results(runs, reused=sum(result.reused for result in results))
+
+
+def prepare_study(configs: Sequence[Config], *, data_dir: Path | None = None) -> Study:
+    """Load the data and check every configuration against it; nothing is written.
+
+    Args:
+        configs: one for each run, at least one.
+        data_dir: where files are searched first.
+
+    Raises:
+        UserError: the first thing that cannot run.
+
+    >>> from fedgs.experiments.grid import build_config
+    >>> settings = {"data": "synthetic", "availability": "IDL", "training": {"rounds": 2}}
+    >>> study = prepare_study([build_config({"method": method, **settings}) for method in ("md", "uniform")])
+    >>> study.heading, study.labels
+    ('Synthetic(0.5, 0.5), 30 clients, IDL: 2 methods x 1 seed x 2 rounds', ['md', 'uniform'])
+    """
+    return Study(prepare(configs, data_dir=data_dir))
+
+
+def _as_run(result: RunResult) -> Run:
+    clients = result.prepared.plan.federation.clients
+    path = None if result.folder is None else result.folder.path
+    timings = () if result.folder is None else result.folder.timings()
+    return Run(result.tables, result.records, clients, result.failure, path, timings=timings)
+
+
+def _mode_title(mode: Variant) -> str:
+    beta = getattr(mode, "beta", None)
+    return (mode.name or "custom") + ("" if beta is None else f" {beta:g}")
+
+
+def _one_or_count(values: set[str], word: str) -> str:
+    return next(iter(values)) if len(values) == 1 else f"{len(values)} {word}"
