@@ -13,6 +13,7 @@ __all__ = ["search_rows"]
 def search_rows(
     distances: Distances,
     clients: IntArray,
+    *,
     gains: FloatArray,
     size: int,
     given: IntArray | None,
@@ -48,13 +49,15 @@ def search_rows(
         change_, place, enter = best
         if change_ <= tolerance:
             break
-        _exchange(distances, clients, chosen, near, adds, inside, place, enter)
+        _exchange(distances, clients, chosen=chosen, near=near, adds=adds, inside=inside, place=place, enter=enter)
     for place in range(0 if clock.over() else size):
         same = np.abs(adds - adds[chosen[place]] - near[place]) <= 1e-3 * tolerance
         equals = np.flatnonzero(same & ~inside)
         drawn = int(rng.integers(len(equals) + 1))
         if drawn < len(equals):
-            _exchange(distances, clients, chosen, near, adds, inside, place, int(equals[drawn]))
+            _exchange(
+                distances, clients, chosen=chosen, near=near, adds=adds, inside=inside, place=place, enter=int(equals[drawn])
+            )
     value = float((adds[chosen] + gains[chosen]).sum() / 2)
     return Found(np.sort(chosen), value, bound)
 
@@ -62,6 +65,7 @@ def search_rows(
 def _exchange(
     distances: Distances,
     clients: IntArray,
+    *,
     chosen: IntArray,
     near: FloatMatrix,
     adds: FloatArray,

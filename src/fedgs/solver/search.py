@@ -122,7 +122,7 @@ class Plan:
 DESCENT = Plan(0, 0, limits.MAX_ROWS, plain.Tenure(0, 1, 0, 1, 0, 1))
 
 
-def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan, state: Any) -> Found:
+def search(residual: Residual, given: IntArray | None, *, bound: float, plan: Plan, state: Any) -> Found:
     """Best-swap descent from a given choice and, unless that meets the bound, from greedy ones; then the plan's rounds.
 
     The greedy choices begin with the largest gain, in pools below 500 also with who is farthest from that, and with anybody.
@@ -140,7 +140,11 @@ def search(residual: Residual, given: IntArray | None, bound: float, plan: Plan,
         _rounds(residual, found, plan, state)
     else:
         chosen = np.full(residual.size, -1) if given is None else given
-        found = Found(chosen, _search(kernels, residual, chosen, -np.inf, plan, state, bound, starts)[0], bound)
+        found = Found(
+            chosen,
+            _search(kernels, residual, chosen=chosen, value=-np.inf, plan=plan, state=state, target=bound, starts=starts)[0],
+            bound,
+        )
     return found
 
 
@@ -187,7 +191,7 @@ def tenure_of(moves: tuple[int, int, int, int], *, least: int, most: int, ways: 
     return plain.Tenure(*moves, least, max(least, min(most, ways)) - least + 1)
 
 
-def improve(residual: Residual, found: Found, plan: Plan, clock: Clock, state: Any) -> None:
+def improve(residual: Residual, found: Found, plan: Plan, *, clock: Clock, state: Any) -> None:
     """The plan's rounds from the best choice so far, until the bound is met or the time is over."""
     rounds, rows = plan.rounds, plan.rows
     at_once = rounds if clock.limit is None else max(1, limits.DISTANCES_PER_CLOCK // (8 * plan.idle * len(residual)))
@@ -205,7 +209,9 @@ def _rounds(residual: Residual, found: Found, plan: Plan, state: Any) -> int:
             state=state, target=found.bound, tolerance=residual.tolerance,
         )  # fmt: skip
         return 0
-    found.value, looked = _search(kernels, residual, found.chosen, found.value, plan, state, found.bound)
+    found.value, looked = _search(
+        kernels, residual, chosen=found.chosen, value=found.value, plan=plan, state=state, target=found.bound
+    )
     return looked
 
 
@@ -284,7 +290,7 @@ def workspace(count: int, size: int) -> tuple[IntArray, FloatMatrix, FloatMatrix
 
 
 def _search(
-    kernels: Any, residual: Residual, chosen: IntArray, value: float, plan: Plan, state: Any, target: float, starts: int = 0
+    kernels: Any, residual: Residual, *, chosen: IntArray, value: float, plan: Plan, state: Any, target: float, starts: int = 0
 ) -> tuple[float, int]:
     """The value of what is now `chosen`, and how many rows were looked at."""
     value, looked = kernels.search(

@@ -54,8 +54,8 @@ class Few:
         return chosen
 
     def found(
-        self, distances: MatrixDistances, clients: IntArray, gains: FloatArray, given: IntArray | None, bound: float, plan: Plan,
-        size: int, state: Any,
+        self, distances: MatrixDistances, clients: IntArray, *, gains: FloatArray, size: int,
+        given: IntArray | None, bound: float, plan: Plan, state: Any,
     ) -> Found:  # fmt: skip
         """What `search`, `tighten` and `settle_ties` of the module `search` find."""
         kernels, matrix = load_kernels("fedgs.solver.kernels.search"), distances.matrix

@@ -69,7 +69,7 @@ def solve(
     if len(problem.distances) != len(problem.balance_penalty):
         raise SelectionError(_CHANGED)
     few = few_of(problem)
-    answer = _decide(problem, few, effort, Clock(time_limit), rng)
+    answer = _decide(problem, few, effort=effort, clock=Clock(time_limit), rng=rng)
     cohort = answer.cohort
     if few is None:
         cohort.sort()
@@ -99,7 +99,7 @@ class _Answer(NamedTuple):
     status: Status = "optimal"
 
 
-def _decide(problem: SelectionProblem, few: Few | None, effort: Effort, clock: Clock, rng: np.random.Generator) -> _Answer:
+def _decide(problem: SelectionProblem, few: Few | None, *, effort: Effort, clock: Clock, rng: np.random.Generator) -> _Answer:
     """Everything that needs no search. Clients are put in an order drawn by chance, which decides between equals."""
     size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
     state = np.empty(1, dtype=np.uint64)
@@ -125,7 +125,9 @@ def _decide(problem: SelectionProblem, few: Few | None, effort: Effort, clock: C
     if choices <= limits.MAX_CHOICES_ENUMERATED:
         block = block_of(problem.distances, clients, clients)
         return _Answer(np.concatenate([forced, clients[plain.enumerate_all(block, gains, left)]]))
-    found = _found(problem.distances, few, clients, gains, left, effort, clock, state, rng)
+    found = _found(
+        problem.distances, few, clients=clients, gains=gains, left=left, effort=effort, clock=clock, state=state, rng=rng
+    )
     cohort = clients[found.chosen] if len(forced) == 0 else np.concatenate([forced, clients[found.chosen]])
     status: Status = "time_limit" if clock.fired else "bounded" if isfinite(found.bound) else "feasible"
     if not isfinite(found.bound):
@@ -136,7 +138,7 @@ def _decide(problem: SelectionProblem, few: Few | None, effort: Effort, clock: C
 
 
 def _found(
-    distances: Distances, few: Few | None, clients: IntArray, gains: FloatArray, left: int, effort: Effort, clock: Clock,
+    distances: Distances, few: Few | None, *, clients: IntArray, gains: FloatArray, left: int, effort: Effort, clock: Clock,
     state: Any, rng: np.random.Generator,
 ) -> Found:  # fmt: skip
     """The search: a start and a bound from the tree, descent, tabu rounds; for "thorough" proofs before and after these."""
@@ -148,13 +150,13 @@ def _found(
         given, bound = best_on_forest(tree, clients, gains, left, distances.maximum, working)
         bound += tree.shortfall * left * (left - 1) / 2
     if not isinstance(distances, MatrixDistances) and len(clients) > limits.MAX_CLIENTS_HELD:
-        return search_rows(distances, clients, gains, left, given, bound, clock, rng)
+        return search_rows(distances, clients, gains=gains, size=left, given=given, bound=bound, clock=clock, rng=rng)
     at_once = effort != "thorough" and clock.limit is None
     plan = planned(effort, len(clients), left, plain_numpy=load_kernels("fedgs.solver.kernels.search") is None)
     if few is not None and at_once and isinstance(distances, MatrixDistances) and len(distances) <= limits.MAX_CLIENTS_COPIED:
-        return few.found(distances, clients, gains, given, bound, plan, left, state)
+        return few.found(distances, clients, gains=gains, size=left, given=given, bound=bound, plan=plan, state=state)
     residual = _residual(distances, clients, gains, left)
-    found = search(residual, given, bound, plan if at_once else DESCENT, state)
+    found = search(residual, given, bound=bound, plan=plan if at_once else DESCENT, state=state)
     if effort == "thorough":
         tighten(residual, found, always=True)
         prove(
@@ -166,7 +168,7 @@ def _found(
             clock,
         )
     if not at_once:
-        improve(residual, found, plan, clock, state)
+        improve(residual, found, plan, clock=clock, state=state)
     if effort == "thorough":
         prove(residual, found, limits.PROOF_DISTANCES, clock)
     else:

@@ -51,7 +51,7 @@ def best_on_forest(
         return chosen[clients].nonzero()[0], value
     order = forest.preorder
     if len(order.roots) > 1:
-        return _shared_out(kernels, order, clients, gains, size, apart, chance)
+        return _shared_out(kernels, order, clients=clients, gains=gains, size=size, apart=apart, chance=chance)
     best = np.arange(size)
     if working is None:
         working = workspace(order.up, order.sizes, size)
@@ -117,6 +117,7 @@ def plain_best_on_forest(tree: SpanningForest, gains: FloatArray, size: int) -> 
 def _shared_out(
     kernels: Any,
     forest: Preorder,
+    *,
     clients: IntArray,
     gains: FloatArray,
     size: int,
