@@ -132,13 +132,26 @@ def test_figures_of_any_number_type_can_be_stored(toy_federation: Federation) ->
     assert (record.selection_objective, record.selection_upper_bound) == (0.5, 2.0)
 
 
+@pytest.mark.parametrize("kind", [np.array, list, tuple, lambda chosen: np.array(chosen, dtype=np.uint8)])
+def test_a_class_may_answer_with_the_indices_alone(toy_federation: Federation, kind: Any) -> None:
+    class Bare(Sampler):
+        def select(self, view: View, rng: np.random.Generator) -> Any:
+            return kind(view.available[[1, 0]].tolist())
+
+    (run,) = driven(make_plan(toy_federation, Bare(weighting="equal"), availability=Ideal()))
+    assert run.final.counts.tolist() == [6, 6, 0, 0, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
         (lambda view: None, "must return a fedgs.Selection, got None"),
         (lambda view: {1, 2}, r"must return a fedgs.Selection, got set \{1, 2\}"),
         (lambda view: (k for k in [1]), "must return a fedgs.Selection, got generator"),
-        (lambda view: np.array([0]), r"must return a fedgs.Selection, got array\(\[0\]\)"),
+        (lambda view: [0.5], r"1-d array of integers, got an array of float64 with shape \(1,\)"),
+        (lambda view: [0, 0], "distinct"),
+        (lambda view: np.arange(6) < 2, r"got an array of bool .*np.flatnonzero\(mask\)"),
+        (lambda view: ["site-0"], "got an array of <U6 .*names of clients are in view.clients.names"),
         (lambda view: Selection(np.array([0, 0])), "distinct"),
         (lambda view: Selection(np.array([0, 1, 2])), r"at most 2 clients \(cohort_limit\), got 3"),
         (lambda view: Selection(np.array([99])), r"client 99 is not available \(the 6 clients have the indices 0 to 5\)"),

@@ -205,10 +205,12 @@ class Outcome:
 def checked_selection(selection: object, view: View) -> Selection:
     """The sampler's answer in ascending client order.
 
-    An empty selection is valid: no client trains, and its status is "empty".
+    An array, a list or a tuple of indices stands for a `Selection` of these clients. An empty selection is valid: no client
+    trains, and its status is "empty".
 
     Raises:
-        SelectionError: the answer is not a `Selection` of distinct available clients, or one of its fields has a wrong value.
+        SelectionError: the answer is neither a `Selection` nor indices, its clients are not distinct and available, or one of its
+            fields has a wrong value.
 
     >>> view = View(0, Clients((0, 1, 2), np.ones(3, dtype=np.int64)), np.array([0, 2]), np.zeros(3, dtype=np.int64), 2)
     >>> checked_selection(Selection(np.array([2, 0])), view).clients
@@ -216,6 +218,8 @@ def checked_selection(selection: object, view: View) -> Selection:
     >>> checked_selection(Selection(view.available[:0]), view).status
     'empty'
     """
+    if isinstance(selection, np.ndarray | list | tuple):
+        selection = Selection(selection)  # type: ignore[arg-type]
     if not isinstance(selection, Selection):
         raise SelectionError(f"a sampler must return a fedgs.Selection, got {_described(selection)}")
     chosen = _client_indices(selection.clients, "a sampler must return the indices of clients")

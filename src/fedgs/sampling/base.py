@@ -43,6 +43,9 @@ class Sampler(Variant):
         Args:
             view: the available clients (at least one) with counts, sizes and memory.
             rng: the generator of this run, purpose and round; the only source of chance.
+
+        Returns:
+            The selection. Where there is nothing to say but the clients, their indices suffice, as an array, a list or a tuple.
         """
         raise TypeError(f"{type(self).__name__} must define select(view, rng)")
 
@@ -154,5 +157,5 @@ class _FunctionSampler(Sampler):
 
     def select(self, view: View, rng: np.random.Generator) -> Selection:
         options = {option: getattr(self, option) for option in self.option_names}
-        answer = type(self).function(view, rng, **options)
-        return Selection(answer) if isinstance(answer, np.ndarray | list | tuple) else answer  # type: ignore[arg-type]
+        answer: Selection = type(self).function(view, rng, **options)
+        return answer
