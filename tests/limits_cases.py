@@ -39,9 +39,9 @@ def made(**changes: object) -> object:
     return fedgs.Federation.from_arrays(settings.pop("x"), settings.pop("y"), **settings)  # type: ignore[arg-type]
 
 
-def from_arrays(name: str, **changes: object) -> None:
+def from_arrays(row: str, **changes: object) -> None:
     """Register a case of `from_arrays`."""
-    case(name)(lambda folder: made(**changes))
+    case(row)(lambda folder: made(**changes))
 
 
 def npz(name: str, settings: dict[str, object] | None = None, **changes: object) -> None:
@@ -179,7 +179,11 @@ from_arrays("test-shape", test=(X[:, :3], Y))
 from_arrays("test-type", test=(X.astype(int), Y))
 from_arrays("test-tuple", test=X)
 from_arrays("features-nan", client_features=[[1.0], [np.nan]])
+from_arrays("features-none", client_features=np.empty((2, 0)))
+from_arrays("features-long", client_features=[[1e200], [1.0]])
 from_arrays("features-rows", client_features=np.eye(3))
+from_arrays("name-number", name=5)
+from_arrays("name-empty", name="")
 
 
 # --- normalization -------------------------------------------------------------------------------------------------------------
@@ -248,6 +252,12 @@ def _graph_memory(folder: Path) -> object:
     clients = fedgs.Clients(tuple(range(count)), np.ones(count, dtype=np.int64), label_counts=np.ones((count, 1), dtype=np.int64))
     with patch("fedgs.sampling.fedgs.memory_limit", return_value=64 * 10**9):
         return FedGS().check(clients, cohort_limit=10)
+
+
+@case("synthetic-memory")
+def _synthetic_memory(folder: Path) -> object:
+    with patch("fedgs.data.synthetic.memory_limit", return_value=16 * 10**9):
+        return fedgs.Synthetic(clients=10**9).load()
 
 
 @case("batch-of-one")

@@ -128,3 +128,49 @@ def test_the_papers_settings(name: str, model: str, row: tuple[float, ...]) -> N
 def test_a_data_set_without_load_says_so() -> None:
     with pytest.raises(TypeError, match=r"Data must define load\(data_dir\)"):
         Data().load()
+
+
+@pytest.mark.parametrize("empty", [(X[:0], Y[:0], OWNER[:0]), ([], [], []), (np.zeros((0, 7)), [], np.array([], dtype=object))])
+def test_an_empty_validation_part_is_none(empty: tuple[object, object, object]) -> None:
+    federation = made(validation=empty)
+    assert federation.validation is None
+    assert federation.fingerprint == made().fingerprint
+    part = Part(X[:0], Y[:0], np.zeros(3, dtype=np.int64))
+    assert replace(federation, validation=part).validation is None
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "validation", "held"),
+    [
+        ("int64", "int32", "int8", "int64"),
+        ("int32", "int64", "int32", "int64"),
+        ("bool", "uint8", "bool", "uint8"),
+        ("uint8", "bool", "int16", "int16"),
+        ("int64", "uint64", "int64", "float32"),
+        ("float64", "float32", "float16", "float32"),
+        (">i4", "int32", "int32", "int32"),
+    ],
+)
+def test_parts_that_differ_in_width_alone_are_held_in_one_type(train: str, test: str, validation: str, held: str) -> None:
+    scaling = Normalization(1.0, (0.0,), (1.0,))
+    federation = made(
+        x=X.astype(train), test=(X.astype(test), Y), validation=(X.astype(validation), Y, OWNER), normalization=scaling
+    )
+    assert federation.validation is not None
+    for part in (federation.train, federation.test, federation.validation):
+        assert part.x.dtype == np.dtype(held)
+        assert sorted(part.x.tolist()) == sorted(X.tolist())
+
+
+def test_bytes_are_refused_without_a_normalization_beside_wider_integers_too() -> None:
+    images = np.full((4, 1, 4, 4), 200, dtype=np.uint8)
+    with pytest.raises(DataError, match="x of type uint8 .* must have a normalization"):
+        made(x=images, test=(images.astype(np.int64), Y))
+
+
+@pytest.mark.parametrize("name", [5, "", "  ", None, b"mine"])
+def test_a_name_is_a_text(name: object) -> None:
+    with pytest.raises(DataError, match="name must be a text that is not empty, got "):
+        made(name=name)
+    with pytest.raises(DataError, match="name must be a text that is not empty, got "):
+        replace(made(), name=name)  # type: ignore[arg-type]

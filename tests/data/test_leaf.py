@@ -319,3 +319,8 @@ def test_test_users_without_examples_are_no_test_set(folder: Path) -> None:
     write(folder, "test", {"anna": {"x": [], "y": []}})
     with pytest.raises(DataError, match=r"must have at least one test example, got none in test/\*.json"):
         Leaf(path=str(folder)).load()
+
+
+def test_the_folder_of_the_process_has_a_name_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert Leaf(path=".").load().name == folder.name

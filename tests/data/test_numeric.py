@@ -277,8 +277,13 @@ def test_features_are_float64(value: object) -> None:
         ([[1], [None]], r"got a missing value \(None\) in row 1, column 0"),
         ([[1], [1, 2]], "must have rows of one shape"),
         ([[1j]], "complex128"),
+        (np.empty((3, 0)), r"must have at least one number for each client, got shape \(3, 0\)"),
+        ([[1.0], [1e200]], "of length at most 1e\\+150, .* number 1e\\+200 in row 1"),
+        ([[-1e155, 1.0], [1.0, 1.0]], "number 1e\\+155 in row 0"),
+        ([[0.8e150, 0.8e150]], "number 8e\\+149 in row 0"),
     ],
 )
+@pytest.mark.filterwarnings("error")
 def test_other_features_are_one_sentence(value: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         as_features(value, "client_features")

@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import kstest
 
 from fedgs.data import Synthetic
-from fedgs.errors import ConfigError
+from fedgs.data.synthetic import _CLIENT_BYTES
+from fedgs.errors import ConfigError, DataError
 
 
 def test_shapes_sizes_and_split() -> None:
@@ -76,3 +77,19 @@ def test_negative_spread_is_refused() -> None:
 def test_the_documented_fingerprint_is_the_default_federations() -> None:
     documented = (Path(__file__).parents[2] / "docs" / "reference" / "data.md").read_text(encoding="utf-8")
     assert Synthetic().load().fingerprint in documented
+
+
+def test_more_clients_than_memory_holds_are_refused_before_any_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedgs.data.synthetic.memory_limit", lambda: 10**9)
+    monkeypatch.setattr("fedgs.data.synthetic.stream", None)
+    with pytest.raises(DataError, match=r"data.clients must be at most \d+ for synthetic data, .* 1.0 GB .*, got 1000000000"):
+        Synthetic(clients=10**9).load()
+
+
+def test_the_estimate_of_memory_is_about_what_is_held() -> None:
+    federation = Synthetic(clients=400).load()
+    features = federation.clients.features
+    assert federation.validation is not None and features is not None
+    parts = (federation.train, federation.validation, federation.test)
+    held = sum(part.x.nbytes + part.y.nbytes for part in parts) + features.nbytes
+    assert 0.5 < 2 * held / (400 * _CLIENT_BYTES) < 2

@@ -66,3 +66,24 @@ def test_equal_pairs_become_one(over: str) -> None:
 
 def test_one_client_is_like_itself() -> None:
     assert min_max(np.array([[7.0]]), "off_diagonal").tolist() == [[1.0]]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (np.empty((2, 0)), r"at least one number for each client, got shape \(2, 0\)"),
+        (np.array([[1.0], [-1e200]]), "length at most 1e\\+150, .* client 'b' is longer"),
+    ],
+)
+def test_features_without_finite_products_are_refused(features: np.ndarray, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        client_features(Clients(("a", "b"), np.array([1, 1]), features=features))
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_largest_features_have_finite_similarities() -> None:
+    features = client_features(Clients((0, 1, 2), np.ones(3, dtype=np.int64), features=np.array([[1e150], [-1e150], [1.0]])))
+    products = feature_products(features)
+    assert np.isfinite(min_max(products, "off_diagonal")).all()
+    assert cosines(products)[0].tolist() == pytest.approx([1, -1, 1])

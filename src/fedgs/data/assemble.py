@@ -10,7 +10,7 @@ from fedgs.clients import Clients
 from fedgs.data.classes import class_count
 from fedgs.data.federation import Federation, Normalization, Part
 from fedgs.data.normalization import as_normalization
-from fedgs.data.numeric import as_labels, as_numbers
+from fedgs.data.numeric import as_labels, as_numbers, of_one_type
 from fedgs.data.partition import NO_COLUMNS, Assignment, Partition
 from fedgs.errors import DataError
 from fedgs.registry import table
@@ -49,6 +49,7 @@ class Labelled:
         for where, examples, labels in (("", x, y), ("test: ", test_x, test_y)):
             if len(examples) != len(labels):
                 raise DataError(f"{where}x and y must have one length, got {len(examples)} and {len(labels)}")
+        x, test_x = of_one_type([x, test_x])
         num_labels = class_count([y, test_y], self.num_labels, clients=1, setting="num_labels")
         checked = (x, y, (test_x, test_y), num_labels, as_normalization(self.normalization))
         for name, value in zip(("x", "y", "test", "num_labels", "normalization"), checked, strict=True):

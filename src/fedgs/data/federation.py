@@ -13,7 +13,7 @@ from fedgs.client_names import warn_of_text_order
 from fedgs.clients import Clients
 from fedgs.data.classes import check_counts, class_count, given_classes
 from fedgs.data.normalization import Normalization, as_normalization, check_bytes, warn_of_pixels
-from fedgs.data.numeric import as_examples, as_features, as_labels, check_examples
+from fedgs.data.numeric import as_examples, as_features, as_labels, check_examples, of_one_type
 from fedgs.data.owners import as_owners, in_order
 from fedgs.errors import DataError
 
@@ -73,16 +73,16 @@ class Federation:
     """Clients with their training and validation parts, and the server's test set.
 
     Attributes:
-        name: what the user calls it, such as "Synthetic(0.5, 0.5)".
+        name: what the user calls it, such as "Synthetic(0.5, 0.5)"; not empty.
         clients: names, training sizes, label counts and features.
         num_labels: C, the number of classes.
         train, test: see `Part`.
-        validation: the clients' validation parts, or None where there are none.
+        validation: the clients' validation parts; None where there are none, also where a part without examples was given.
         normalization: None where x is fed to the model as it is.
         facts: how the federation came about (partition, clients left out, ...), JSON-like; no part of the fingerprint.
 
     Raises:
-        DataError: parts that do not fit the clients, labels out of range, examples with NaN or inf.
+        DataError: an empty name, parts that do not fit the clients, labels out of range, examples with NaN or inf.
 
     >>> x, y = np.eye(4, dtype=np.float32), np.arange(4) % 2
     >>> federation = Federation.from_arrays(x, y, client=np.array([7, 7, 7, 9]), test=(x, y))
@@ -100,6 +100,8 @@ class Federation:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise DataError(f"name must be a text that is not empty, got {self.name!r}")
         count = len(self.clients)
         if len(self.train.offsets) != count + 1 or np.any(np.diff(self.train.offsets) != self.clients.data_sizes):
             raise DataError("the training part's offsets do not fit the clients' data sizes")
@@ -111,6 +113,8 @@ class Federation:
             raise DataError(f"normalization must be a Normalization or None, got {self.normalization!r}")
         for label, part in self._parts():
             self._check_part(label, part)
+        if self.validation is not None and len(self.validation) == 0:
+            object.__setattr__(self, "validation", None)
         if self.clients.features is not None:
             as_features(self.clients.features, "client features")
         if self.normalization is None:
@@ -193,19 +197,20 @@ class Federation:
 
         Args:
             x: (n, ...) training examples, numbers or booleans. Models receive them as float32. Floats are held as float32, other
-                types as they are, and tables of objects are converted to float32.
+                types as they are, and tables of objects are converted to float32. Where the parts have different types of
+                integers or booleans, all are held in the one that has room for them.
             y: (n,) labels 0..C-1: integers, booleans or floats that are whole numbers.
             client: (n,) the owner of each example, integers or texts; owners become the clients' names. Floats that are whole
                 numbers become integers.
             test: (x, y) of the server's test set.
-            validation: (x, y, client) of the clients' validation parts, or None.
+            validation: (x, y, client) of the clients' validation parts; None or empty arrays: there are none.
             client_features: (N, d) finite vectors u_k for the graph, in the order of the clients.
             normalization: how stored examples become inputs; None: as they are, which images of type uint8 are refused with.
             classes: C, above the largest label; None: the largest label + 1.
             client_order: "sorted" (integers by value, texts character by character, so "c10" comes before "c2"), "natural"
                 (digits in texts compared as numbers, so "c2" comes before "c10"), or all names in the order that is wanted. It
                 is the order of every matrix with a row for each client.
-            name: for tables.
+            name: for tables; not empty.
 
         Raises:
             DataError: what cannot be trained on: lengths that differ, labels that are no classes, unknown or missing owners,
@@ -228,7 +233,9 @@ class Federation:
         held_out = None if validation is None else _held_out(validation, names)
         all_labels = [labels, test_labels, *([] if held_out is None else [held_out[1]])]
         num_labels = class_count(all_labels, classes, clients=len(names))
-        train = _grouped(examples, labels, owner, len(names))
+        held, tested, *rest = of_one_type([examples, tested, *([] if held_out is None else held_out[:1])])
+        train = _grouped(held, labels, owner, len(names))
+        validated = None if held_out is None else _grouped(rest[0], *held_out[1:], len(names))
         features = None if client_features is None else as_features(client_features, "client_features")
         if features is not None and len(features) != len(names):
             raise DataError(f"client_features must have {len(names)} rows, one for each client, got {len(features)}")
@@ -249,7 +256,7 @@ class Federation:
             ),
             num_labels,
             train,
-            None if held_out is None else _grouped(*held_out, len(names)),
+            validated,
             Part(frozen(tested), test_labels, np.array([0, len(test_labels)], dtype=np.int64)),
             scaling,
         )
@@ -262,9 +269,11 @@ def _entries(setting: str, value: object, *names: str) -> tuple[object, ...]:
     return tuple(value)
 
 
-def _held_out(validation: Any, names: tuple[str | int, ...]) -> tuple[AnyArray, IntArray, IntArray]:
-    """Examples, labels and owners (indices into `names`) of the validation parts."""
+def _held_out(validation: Any, names: tuple[str | int, ...]) -> tuple[AnyArray, IntArray, IntArray] | None:
+    """Examples, labels and owners (indices into `names`) of the validation parts; None where they are empty."""
     given_x, given_y, given_client = _entries("validation", validation, "x", "y", "client")
+    if all(map(_is_empty, (given_x, given_y, given_client))):
+        return None
     x, y = as_examples(given_x, "validation x"), as_labels(given_y, "validation y")
     held, owner = as_owners(given_client, "validation client")
     _refuse_lengths("validation: ", x=x, y=y, client=owner)
@@ -273,6 +282,13 @@ def _held_out(validation: Any, names: tuple[str | int, ...]) -> tuple[AnyArray, 
     if strangers:
         raise DataError(f"client {strangers[0]!r} has validation examples but no training example")
     return x, y, np.array([place[name] for name in held], dtype=np.int64)[owner]
+
+
+def _is_empty(value: Any) -> bool:
+    try:
+        return len(value) == 0
+    except TypeError:  # not a sequence, which the checks of the entries say
+        return False
 
 
 def _refuse_lengths(where: str, **columns: AnyArray) -> None:

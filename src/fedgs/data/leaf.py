@@ -64,7 +64,7 @@ class Leaf(Data):
     @property
     def title(self) -> str:
         """The folder's name."""
-        return Path(self.path).name
+        return Path(self.path).name or Path(self.path).resolve().name or "leaf"  # "." has no name of its own
 
     def defaults_for(self, federation: Federation) -> Defaults:
         """Logistic regression where examples are vectors; for images the model must be named."""

@@ -10,10 +10,11 @@ import numpy as np
 from fedgs.arrays import AnyArray, FloatMatrix, IntArray
 from fedgs.errors import DataError
 
-__all__ = ["as_examples", "as_features", "as_labels", "as_numbers", "check_examples", "plain_array", "position"]
+__all__ = ["as_examples", "as_features", "as_labels", "as_numbers", "check_examples", "of_one_type", "plain_array", "position"]
 
 _EXACT = 2**24  # every integer up to here is a float32
 _BLOCK = 1 << 20  # entries looked at in one go
+_LONGEST = 1e150  # squares, and sums and differences of many of them, are finite in float64
 _KINDS = {"U": "texts", "S": "bytes", "T": "texts", "M": "dates", "m": "durations", "c": "complex numbers", "V": "records"}
 
 
@@ -62,6 +63,25 @@ def as_examples(value: object, where: str, *, copy: bool = False) -> AnyArray:
     array = as_numbers(value, where)
     kind = array.dtype.newbyteorder("=") if array.dtype.kind != "f" else np.dtype(np.float32)
     return array.astype(kind, copy=copy)
+
+
+def of_one_type(parts: Sequence[AnyArray]) -> list[AnyArray]:
+    """Checked examples of several parts in one type, where they differ in no more than the number of bits.
+
+    Integers of several types and booleans come in the smallest type that has room for all, or in float32 if there is none; floats
+    in the largest type. Integers beside floats stay as they are, since such a difference is often one of scale.
+
+    >>> [part.dtype.name for part in of_one_type([np.ones((1, 1), np.int32), np.ones((1, 1), np.int64)])]
+    ['int64', 'int64']
+    >>> [part.dtype.name for part in of_one_type([np.ones((1, 1), np.int32), np.ones((1, 1), np.float32)])]
+    ['int32', 'float32']
+    """
+    if len({part.dtype for part in parts}) == 1 or len({part.dtype.kind == "f" for part in parts}) > 1:
+        return list(parts)
+    common = np.result_type(*(part.dtype for part in parts))
+    if common.kind == "f" and parts[0].dtype.kind != "f":
+        common = np.dtype(np.float32)  # which represents them exactly, see `check_examples`
+    return [part.astype(common, copy=False) for part in parts]
 
 
 def as_numbers(value: object, where: str) -> AnyArray:
@@ -144,21 +164,32 @@ def as_labels(value: object, where: str) -> IntArray:
 
 
 def as_features(value: object, where: str) -> FloatMatrix:
-    """(N, d) float64 vectors, all finite.
+    """(N, d) float64 vectors, d >= 1, all finite and of a length whose square is within float64's range.
 
     Raises:
-        DataError: another shape, no numbers, NaN or inf.
+        DataError: another shape, no numbers, NaN or inf, a vector longer than 1e150.
     """
     array = plain_array(value, where)
     if array.dtype.kind == "O" and array.ndim:
         array = _numbers(array, where)
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         raise DataError(f"{where} must be finite numbers of shape (N, d), got {array.dtype} {array.shape}")
+    if array.shape[1] == 0:
+        raise DataError(f"{where} must have at least one number for each client, got shape {array.shape}")
     features = array.astype(np.float64)
     bad = np.argwhere(~np.isfinite(features))
     if len(bad):
         at = tuple(bad[0].tolist())
         raise DataError(f"{where} must be finite numbers of shape (N, d), got {features[at]} in {position(at)}")
+    with np.errstate(over="ignore"):
+        lengths = np.sqrt(np.einsum("kj,kj->k", features, features))
+    long = np.flatnonzero(lengths > _LONGEST)
+    if len(long):
+        largest = np.abs(features[long[0]]).max()
+        raise DataError(
+            f"{where} must be vectors of length at most {_LONGEST:g}, since the graph multiplies them, got a vector with the "
+            f"number {largest:g} in {position((int(long[0]),))}; divide all of them by one number"
+        )
     return features
 
 

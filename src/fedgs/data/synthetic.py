@@ -12,6 +12,8 @@ from fedgs.arrays import AnyArray, FloatArray, IntArray, frozen
 from fedgs.clients import Clients
 from fedgs.data.base import SYNTHETIC_TRAINING, Data, Defaults
 from fedgs.data.federation import Federation, Part
+from fedgs.errors import DataError
+from fedgs.machine import memory_limit
 from fedgs.registry import register
 from fedgs.rng import stream
 
@@ -20,6 +22,9 @@ __all__ = ["Synthetic"]
 _DIMENSION, _LABELS = 60, 10
 # sd of the i-th input, (i^-1.2)^(1/2); in decimal arithmetic, so that it is the same number on every platform.
 _INPUT_SD = np.array([float(Decimal(i) ** Decimal("-0.6")) for i in range(1, _DIMENSION + 1)])
+
+# What an average client takes while the federation is made: exp(4 + 2²/2) + 50 examples and an optimum, each held twice.
+_CLIENT_BYTES = 2 * (453 * (4 * _DIMENSION + 8) + 8 * _LABELS * (_DIMENSION + 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +63,12 @@ class Synthetic(Data):
         return f"Synthetic({self.a:g}, {self.b:g})"
 
     def load(self, data_dir: Path | None = None) -> Federation:
-        """The federation; no file is read."""
+        """The federation; no file is read.
+
+        Raises:
+            DataError: the clients' data would not fit into the memory of the machine or the container.
+        """
+        self._check_memory()
         drawn = [self._client(client) for client in range(self.clients)]
         cuts = [(int(0.75 * len(data.y)), int(0.9 * len(data.y))) for data in drawn]
         train = _part([(data.x[:end], data.y[:end]) for data, (end, _) in zip(drawn, cuts, strict=True)])
@@ -72,6 +82,15 @@ class Synthetic(Data):
         )
         server = Part(test.x, test.y, np.array([0, len(test)], dtype=np.int64))
         return Federation(self.title, clients, _LABELS, train, validation, server)
+
+    def _check_memory(self) -> None:
+        """Refuse more clients than this process can hold; the average client stands for all."""
+        limit = memory_limit()
+        if limit is not None and self.clients > limit // _CLIENT_BYTES:
+            raise DataError(
+                f"data.clients must be at most {limit // _CLIENT_BYTES} for synthetic data, since this process may use "
+                f"{limit / 1e9:.1f} GB and a client takes about {_CLIENT_BYTES / 1e3:.0f} kB, got {self.clients}"
+            )
 
     def _client(self, client: int) -> _ClientData:
         rng = stream(self.seed, "synthetic", client)

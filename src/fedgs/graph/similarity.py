@@ -17,12 +17,15 @@ NormalizeOver = Literal["off_diagonal", "all", "none"]
 _ROUNDING = 1e-12
 _BLOCK_ROWS = 256
 
+_LARGEST_SQUARE = 1e300  # sums and differences of many products are finite in float64
+
 
 def client_features(clients: Clients) -> FloatMatrix:
     """(N, d) vectors u_k of the oracle: the clients' features where they have them, else the label proportions.
 
     Raises:
-        GraphError: there are neither features nor labels, or a feature is not finite.
+        GraphError: there are neither features nor labels, the features have no column, or one is not finite or too large to be
+            multiplied.
 
     >>> client_features(Clients((0,), np.array([4]), label_counts=np.array([[1, 3]])))
     array([[0.25, 0.75]])
@@ -37,6 +40,15 @@ def client_features(clients: Clients) -> FloatMatrix:
     bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
     if len(bad):
         raise GraphError(f"client features must be finite; those of client {clients.names[int(bad[0])]!r} are not")
+    if features.shape[1] == 0:
+        raise GraphError(f"client features must have at least one number for each client, got shape {features.shape}")
+    with np.errstate(over="ignore"):
+        long = np.flatnonzero(np.einsum("kj,kj->k", features, features) > _LARGEST_SQUARE)
+    if len(long):
+        raise GraphError(
+            f"client features must be vectors of length at most {_LARGEST_SQUARE**0.5:g}, since the graph multiplies them; that "
+            f"of client {clients.names[int(long[0])]!r} is longer"
+        )
     return features
 
 
