@@ -51,7 +51,7 @@ def test_compiled_search_makes_the_same_moves(seed: int, kernels: object) -> Non
     starts = 2 + seed % 3 % 2
     firsts = [*(-1, -2)[: starts - 1], plain.Xorshift(states[1]).below(count)]
     value, _ = search(kernels, W, np.arange(count), gains, chosen, -np.inf, states[0], starts=starts)
-    expected, reached = plain.descend(W, gains, size, [], firsts, 1e-9)
+    expected, reached = plain.descend(W, gains, size, starts=[], firsts=firsts, tolerance=1e-9)
     assert (value, chosen.tolist()) == (reached, expected.tolist())
     value, _ = search(kernels, W, np.arange(count), gains, chosen, value, states[0], rounds=5)
     expected, reached = plain.iterate(
@@ -70,7 +70,7 @@ def test_compiled_search_makes_the_same_moves_among_scattered_clients(count: int
     W, chosen, states = H[np.ix_(ids, ids)], given.copy(), [np.array([2**63 + count], dtype=np.uint64) for _ in range(2)]
     value, _ = search(kernels, H, ids, gains, chosen, -np.inf, states[0], starts=3)
     firsts = [-1, -2, plain.Xorshift(states[1]).below(count)]
-    expected, reached = plain.descend(W, gains, size, [given], firsts, 1e-9)
+    expected, reached = plain.descend(W, gains, size, starts=[given], firsts=firsts, tolerance=1e-9)
     assert (value, sorted(chosen.tolist())) == (reached, sorted(expected.tolist()))
     expected = chosen.copy()  # in the same order
     value, looked = search(kernels, H, ids, gains, chosen, value, states[0], rounds=3)
@@ -125,7 +125,7 @@ def test_walks_do_not_exchange_twins() -> None:
     points = np.array([0.0, 0.0, 1.0, 2.0, 2.0])
     W = np.abs(points[:, None] - points)
     for ins in (np.array([0, 3]), np.array([3, 0])):  # the order decides nothing
-        assert plain.best_swap(W, W[ins].sum(axis=0), np.sort(ins), np.array([1, 2, 4]), 1e-9) == (0, 2, -1.0)
+        assert plain.best_swap(W, W[ins].sum(axis=0), np.sort(ins), np.array([1, 2, 4]), tolerance=1e-9) == (0, 2, -1.0)
 
 
 def settle(kernels: Any, W: np.ndarray, gains: np.ndarray, chosen: np.ndarray, state: np.ndarray) -> None:
@@ -144,7 +144,7 @@ def test_ties_keep_the_value_and_favour_nobody(kernels: object) -> None:
             order = rng.permutation(8)  # callers number the clients at random
             chosen = np.sort(np.argsort(order)[:2])  # always clients 0 and 1
             if shuffle == "plain":
-                chosen = plain.shuffle_ties(W, gains, chosen, state, 1e-12)
+                chosen = plain.shuffle_ties(W, gains, chosen, state, tie=1e-12)
             else:
                 settle(kernels, W, gains, chosen, state)
             assert len(set(chosen.tolist())) == 2
@@ -157,7 +157,7 @@ def test_ties_leave_better_choices_alone(kernels: object) -> None:
     chosen, state = np.array([0, 5]), np.array([5], dtype=np.uint64)
     settle(kernels, W, gains, chosen, state)
     assert chosen.tolist() == [0, 5]
-    assert plain.shuffle_ties(W, gains, chosen, state, 1e-12).tolist() == [0, 5]
+    assert plain.shuffle_ties(W, gains, chosen, state, tie=1e-12).tolist() == [0, 5]
 
 
 def test_generator_is_the_same_in_both(kernels: object) -> None:

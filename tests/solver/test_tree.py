@@ -36,7 +36,7 @@ def test_equals_trying_everything(count: int, cut: float, seed: int) -> None:
     clients = rng.permutation(count)[: rng.integers(1, count + 1)]
     gains = rng.integers(-20, 20, len(clients)).astype(float)
     size = int(rng.integers(1, len(clients) + 1))
-    chosen, value = best_on_forest(forest, clients, gains, size, 30.0)
+    chosen, value = best_on_forest(forest, clients, gains, size, apart=30.0)
     assert len(set(chosen.tolist())) == size
     # Whole numbers: the choice is exactly the best; the value may exceed it by what draws between equals, and is never below it.
     best = best_by_trying(metric, clients, gains, size)
@@ -48,7 +48,7 @@ def test_equals_trying_everything(count: int, cut: float, seed: int) -> None:
 def test_plain_and_compiled_agree(count: int) -> None:
     forest = random_forest(count, count, cut=0.0)
     gains = np.random.default_rng(0).integers(-9, 9, count).astype(float)
-    chosen, value = best_on_forest(forest, np.arange(count), gains, count // 5, 1.0)
+    chosen, value = best_on_forest(forest, np.arange(count), gains, count // 5, apart=1.0)
     picked, plain = plain_best_on_forest(forest, gains, count // 5)
     assert gains[chosen].sum() + forest_distances(forest)[np.ix_(chosen, chosen)].sum() / 2 == plain
     assert plain <= value <= plain + 1e-10
@@ -63,7 +63,7 @@ def test_the_order_of_clients_draws_between_equals() -> None:
         times = np.zeros(13)
         for _ in range(240):
             clients = 1 + rng.permutation(12)
-            chosen, _ = best_on_forest(forest, clients, np.zeros(12), 2, 2.0)
+            chosen, _ = best_on_forest(forest, clients, np.zeros(12), 2, apart=2.0)
             times[clients[chosen]] += 1
         assert np.abs(times[1:] - 40).max() < 6 * 5.8  # each of twelve 40 times, standard deviation 5.8
 
@@ -76,9 +76,9 @@ def test_linking_dominates() -> None:
 
 def test_forest_too_dear_is_bounded_by_the_linked_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     forest = random_forest(12, 4, cut=0.5)
-    _, exact = best_on_forest(forest, np.arange(12), np.zeros(12), 4, 30.0)
+    _, exact = best_on_forest(forest, np.arange(12), np.zeros(12), 4, apart=30.0)
     monkeypatch.setattr(limits, "MAX_FOREST_TABLE_ENTRIES", 0)
-    chosen, bound = best_on_forest(forest, np.arange(12), np.zeros(12), 4, 30.0)
+    chosen, bound = best_on_forest(forest, np.arange(12), np.zeros(12), 4, apart=30.0)
     assert len(chosen) == 4
     assert bound >= exact
 
@@ -87,7 +87,7 @@ def test_ten_thousand_lone_clients_take_the_largest_gains() -> None:
     count = 10_000
     forest = SpanningForest(np.full(count, -1), np.zeros(count), np.arange(count))
     gains = np.random.default_rng(0).random(count)
-    chosen, value = best_on_forest(forest, np.arange(count), gains, 100, 1.0)
+    chosen, value = best_on_forest(forest, np.arange(count), gains, 100, apart=1.0)
     assert set(chosen.tolist()) == set(np.argsort(gains)[-100:].tolist())
     assert value == pytest.approx(np.sort(gains)[-100:].sum() + 100 * 99 / 2)
 
@@ -111,7 +111,7 @@ def test_the_knapsack_stays_in_the_workspace_it_is_given(cut: float, forest_work
         count = int(rng.integers(2, 120))
         clients = rng.permutation(count)[: rng.integers(1, count + 1)]
         size = int(rng.integers(1, len(clients) + 1))
-        best_on_forest(random_forest(count, seed, cut=cut), clients, rng.normal(size=len(clients)), size, 30.0)
+        best_on_forest(random_forest(count, seed, cut=cut), clients, rng.normal(size=len(clients)), size, apart=30.0)
     assert given
     assert all((wall[-50:] == -77).all() for walls in given for wall in walls)
 

@@ -145,13 +145,15 @@ def run(clients: tuple[int, ...] = (30, 100, 200, 1000), *, rounds: int = 8, see
     for count in clients:
         cohort = _SIZES[count]
         if count >= 10_000:
-            rows.append(_measure(count, cohort, "tree", "cohort", list(tree_instances(count, cohort, seed=seed)), referee))
+            rows.append(
+                _measure(count, cohort, "tree", "cohort", batch=list(tree_instances(count, cohort, seed=seed)), referee=referee)
+            )
             continue
         used = max(1, rounds // 4) if count >= 1000 else rounds
         for graph in ("paper", "authors"):
             for scale in ("paper", "cohort"):
                 batch = list(instances(count, cohort, graph=graph, scale=scale, rounds=used, seed=seed))
-                rows.append(_measure(count, cohort, graph, scale, batch, referee))
+                rows.append(_measure(count, cohort, graph, scale, batch=batch, referee=referee))
     return rows
 
 
@@ -170,7 +172,7 @@ def markdown(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def _measure(clients: int, cohort: int, graph: str, scale: str, batch: list[Instance], referee: float) -> Row:
+def _measure(clients: int, cohort: int, graph: str, scale: str, *, batch: list[Instance], referee: float) -> Row:
     for instance in batch[:2]:  # warm
         solve(instance.problem, seed=1)
     answers, seconds = [], []

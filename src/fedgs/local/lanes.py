@@ -86,8 +86,7 @@ def _intrinsics() -> tuple[Callable[..., Any], ...]:
     def fma_lanes(typing_context: object, a: object, b: object, c: object) -> Typed:
         def generate(context: object, builder: Any, signature: object, values: tuple[object, ...]) -> object:
             of_vectors = ir.FunctionType(vector, [vector] * 3)  # `builder.fma` accepts no vectors
-            function = builder.module.declare_intrinsic(f"llvm.fma.v{LANES}f32", fnty=of_vectors)
-            return builder.call(function, values)
+            return builder.call(builder.module.declare_intrinsic(f"llvm.fma.v{LANES}f32", fnty=of_vectors), values)
 
         return lanes(lanes, lanes, lanes), generate
 
@@ -103,18 +102,17 @@ def _intrinsics() -> tuple[Callable[..., Any], ...]:
             place = builder.bitcast(builder.gep(data, [values[1]]), vector.as_pointer())
             return builder.load(place, align=4)
 
-        if not (isinstance(row, types.Array) and row.dtype == types.float32):
+        if not isinstance(row, types.Array) or (row.dtype, row.ndim, row.is_c_contig) != (types.float32, 1, True):
             return None  # numba then reports that no signature fits
-        if not (row.ndim == 1 and row.is_c_contig):
-            return None
         return lanes(row, types.intp), generate
 
     def total(typing_context: object, summands: object) -> Typed:
         def generate(context: object, builder: Any, signature: object, values: tuple[object, ...]) -> object:
             left, half = values[0], LANES // 2
             while half > 0:
-                lower, upper = (ir.Constant(ir.VectorType(index, half), list(range(first, first + half))) for first in (0, half))
-                left = builder.fadd(builder.shuffle_vector(left, left, lower), builder.shuffle_vector(left, left, upper))
+                lower, upper = (ir.Constant(ir.VectorType(index, half), list(range(k, k + half))) for k in (0, half))
+                low, high = (builder.shuffle_vector(left, left, places) for places in (lower, upper))
+                left = builder.fadd(low, high)
                 half //= 2
             return builder.extract_element(left, index(0))
 

@@ -103,7 +103,7 @@ def best_swaps(W: FloatMatrix, gains: FloatArray, chosen: IntArray, *, tolerance
 
 
 def descend(
-    W: FloatMatrix, gains: FloatArray, size: int, starts: Iterable[IntArray], firsts: Iterable[int], tolerance: float
+    W: FloatMatrix, gains: FloatArray, size: int, *, starts: Iterable[IntArray], firsts: Iterable[int], tolerance: float
 ) -> tuple[IntArray, float]:
     """The best of several starts after best-swap descent, and its value.
 
@@ -154,7 +154,7 @@ def iterate(
 
 
 def shuffle_ties(
-    W: FloatMatrix, gains: FloatArray, chosen: IntArray, state: np.ndarray[tuple[int], np.dtype[np.uint64]], tie: float
+    W: FloatMatrix, gains: FloatArray, chosen: IntArray, state: np.ndarray[tuple[int], np.dtype[np.uint64]], *, tie: float
 ) -> IntArray:
     """Exchange each chosen position, twice, with one drawn from those that leave the value as it is (to `tie`)."""
     chance, inside = Xorshift(state), np.zeros(len(gains), dtype=bool)
@@ -227,7 +227,7 @@ def row_bound(rows: Iterable[FloatMatrix], gains: FloatArray, size: int) -> floa
     return float(np.add.reduce(each[first:]))
 
 
-def best_swap(W: FloatMatrix, adds: FloatArray, outs: IntArray, ins: IntArray, tolerance: float) -> tuple[int, int, float]:
+def best_swap(W: FloatMatrix, adds: FloatArray, outs: IntArray, ins: IntArray, *, tolerance: float) -> tuple[int, int, float]:
     """The exchange that changes the value most, the first among equals: (who leaves, who enters, change).
 
     Exchanges of twins, next to each other, that change nothing are left out (-inf): they would use up the moves of a walk.
@@ -238,7 +238,7 @@ def best_swap(W: FloatMatrix, adds: FloatArray, outs: IntArray, ins: IntArray, t
         ins: (b,) positions that may enter, ascending.
 
     >>> line = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
-    >>> best_swap(line, line[[1, 2]].sum(axis=0), np.array([1, 2]), np.array([0, 3]), 1e-9)
+    >>> best_swap(line, line[[1, 2]].sum(axis=0), np.array([1, 2]), np.array([0, 3]), tolerance=1e-9)
     (1, 0, 1.0)
     """
     between = W[np.ix_(outs, ins)]  # (leaving, entering)
@@ -267,7 +267,7 @@ def _walk(
         outs, ins = np.flatnonzero(inside & free), np.flatnonzero(~inside & free)
         if len(outs) == 0 or len(ins) == 0:
             break
-        leave, enter, gain = best_swap(W, adds, outs, ins, tolerance)
+        leave, enter, gain = best_swap(W, adds, outs, ins, tolerance=tolerance)
         if gain == -np.inf or (idle == 0 and gain <= tolerance):
             break
         adds += W[enter] - W[leave]

@@ -136,7 +136,12 @@ def search(residual: Residual, given: IntArray | None, *, bound: float, plan: Pl
     kernels, starts = load_kernels("fedgs.solver.kernels.search"), 3 if len(residual) < limits.MANY_CLIENTS else 2
     if kernels is None:
         begun, firsts = [] if given is None else [given], [*(-1, -2)[: starts - 1], plain.Xorshift(state).below(len(residual))]
-        found = Found(*plain.descend(residual.block(), residual.gains, residual.size, begun, firsts, residual.tolerance), bound)
+        found = Found(
+            *plain.descend(
+                residual.block(), residual.gains, residual.size, starts=begun, firsts=firsts, tolerance=residual.tolerance
+            ),
+            bound,
+        )
         _rounds(residual, found, plan, state)
     else:
         chosen = np.full(residual.size, -1) if given is None else given
@@ -266,7 +271,7 @@ def settle_ties(residual: Residual, found: Found, state: Any) -> None:
     """Let chance decide between choices of the same value."""
     kernels, count = load_kernels("fedgs.solver.kernels.search"), len(residual)
     if kernels is None:
-        found.chosen = plain.shuffle_ties(residual.block(), residual.gains, found.chosen, state, residual.tie)
+        found.chosen = plain.shuffle_ties(residual.block(), residual.gains, found.chosen, state, tie=residual.tie)
         return
     working = np.empty((1, count), dtype=np.int64), np.empty((1, count))
     if count <= limits.MAX_CLIENTS_ANY_ORDER:

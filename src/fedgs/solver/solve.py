@@ -147,7 +147,7 @@ def _found(
         if not isinstance(tree, SpanningForest) or len(tree) != len(distances):
             raise SelectionError(f"the tree of distances must be None or a SpanningForest over all {len(distances)} clients")
         working = few.forest_workspace if few is not None and len(tree) <= limits.MAX_CLIENTS_SMALL_POOL else None
-        given, bound = best_on_forest(tree, clients, gains, left, distances.maximum, working)
+        given, bound = best_on_forest(tree, clients, gains, left, apart=distances.maximum, working=working)
         bound += tree.shortfall * left * (left - 1) / 2
     if not isinstance(distances, MatrixDistances) and len(clients) > limits.MAX_CLIENTS_HELD:
         return search_rows(distances, clients, gains=gains, size=left, given=given, bound=bound, clock=clock, rng=rng)

@@ -19,7 +19,7 @@ Workspace = tuple[IntArray, FloatMatrix, IntArray]
 
 
 def best_on_forest(
-    forest: SpanningForest, clients: IntArray, gains: FloatArray, size: int, apart: float, working: Workspace | None = None
+    forest: SpanningForest, clients: IntArray, gains: FloatArray, size: int, *, apart: float, working: Workspace | None = None
 ) -> tuple[IntArray, float]:
     """The best choice by the forest's own distances, and a value that none exceeds. O(N·r) on one tree, O(N·r²) on a forest.
 
@@ -38,7 +38,7 @@ def best_on_forest(
         (r,) positions in `clients`, ascending; the value by forest distances.
 
     >>> path = SpanningForest(np.array([-1, 0, 1]), np.array([0.0, 1.0, 2.0]), np.arange(3))
-    >>> best, value = best_on_forest(path, np.arange(3), np.zeros(3), 2, 3.0)
+    >>> best, value = best_on_forest(path, np.arange(3), np.zeros(3), 2, apart=3.0)
     >>> best.tolist(), round(value, 6)
     ([0, 2], 3.0)
     """
