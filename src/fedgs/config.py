@@ -16,6 +16,8 @@ from fedgs.registry import Variant, build, check_registered, table, text_keys
 
 __all__ = ["Config", "Evaluation", "Execution", "Training", "cohort_limit"]
 
+_FLOAT32_MAX = 3.4e38  # clients train in float32
+
 
 class Training(Variant):
     """How clients train and how many are selected (SPEC's hyper-parameters; the defaults are Synthetic's).
@@ -25,10 +27,10 @@ class Training(Variant):
         proportion: share of the N clients that may be selected, in (0, 1]; M = max(1, floor(proportion N + 1e-9)).
         cohort_limit: M itself; giving both is an error unless they agree.
         local_steps: E, SGD steps a selected client makes.
-        batch_size: B.
-        learning_rate: eta of round 0.
+        batch_size: B; a client with fewer examples trains on all of them in each step.
+        learning_rate: eta of round 0, within float32's range.
         decay: eta is multiplied by it every round, in (0, 1].
-        mu: weight of the proximal term (mu/2)·|theta - theta^t|² of the local objective (FedProx).
+        mu: weight of the proximal term (mu/2)·|theta - theta^t|² of the local objective (FedProx), within float32's range.
         precision: arithmetic of forward and backward passes.
 
     >>> Training(rounds=5).local_steps
@@ -45,6 +47,13 @@ class Training(Variant):
     decay: float = Field(default=0.998, gt=0, le=1)
     mu: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     precision: Literal["float32", "bf16"] = "float32"
+
+    @field_validator("learning_rate", "mu")
+    @classmethod
+    def _in_float32(cls, value: float, info: Any) -> float:
+        if value > _FLOAT32_MAX:
+            raise ValueError(f"training.{info.field_name} must be within float32's range, at most 3.4e38, got {value:g}")
+        return value
 
     def with_defaults(self, defaults: Mapping[str, object]) -> Self:
         """The same settings with `defaults` where nothing was given."""

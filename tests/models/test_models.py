@@ -1,5 +1,7 @@
 """The paper's models, users' own functions, and the check before round 0."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -158,3 +160,25 @@ def test_what_is_no_model_is_refused() -> None:
         as_model(3)
     with pytest.raises(ConfigError, match=r"model.name must be one of .*; got 'logistics'; did you mean 'logistic'"):
         as_model("logistics")
+
+
+class _Doubling(nn.Module):  # type: ignore[misc, name-defined]
+    """It takes float32 as it is built, and nothing once it is trained in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(60, 4).double()
+
+    def forward(self, x: object) -> object:
+        return self.layer(x.double())  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("build", [lambda: nn.Linear(60, 4).double(), lambda: nn.Linear(60, 4).half(), _Doubling])
+def test_a_module_that_is_not_in_float32_is_told_to_be(build: Callable[[], object]) -> None:
+    def wide() -> object:
+        return build()
+
+    with pytest.raises(
+        ConfigError, match=r"must take and hold float32, .* got float(64|16) in .*weight'; return module.float\(\)"
+    ):
+        check_model(as_model(wide), federation((60,)))

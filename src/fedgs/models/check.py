@@ -41,10 +41,18 @@ def check_model(model: Model, federation: "Federation") -> None:
 
     module = _built(model, federation)
     x = _two_examples(federation)
+    other = _other_type(module)
     with kept_generators(), torch.no_grad():
         try:
             logits, again = (_evaluated(module, x) for _ in range(2))
+            if other is not None:
+                _evaluated(module.float(), x)  # which is what clients train
         except Exception as error:
+            if other is not None:
+                raise ConfigError(
+                    f"model {model_title(model)} must take and hold float32, in which clients train, got {other[1]} in "
+                    f"{other[0]!r}; return module.float()"
+                ) from error
             raise ConfigError(
                 f"model {model_title(model)} cannot take examples of shape {federation.example_shape} "
                 f"(a batch is {tuple(x.shape)} float32): {_first_line(error)}"
@@ -69,6 +77,16 @@ def check_model(model: Model, federation: "Federation") -> None:
             f"model {model_title(model)} must return the same logits when it is evaluated twice with the same seeds; draw random "
             "numbers from the global generators of PyTorch, NumPy or `random`, which are seeded, and not from one of its own"
         )
+
+
+def _other_type(module: "nn.Module") -> tuple[str, str] | None:
+    """Name and type of the first parameter or buffer in floating point that is not float32; None if there is none."""
+    import torch
+
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if tensor.is_floating_point() and tensor.dtype != torch.float32:
+            return name, str(tensor.dtype).removeprefix("torch.")
+    return None
 
 
 def _evaluated(module: "nn.Module", x: "Tensor") -> "Tensor":
