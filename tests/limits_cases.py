@@ -260,6 +260,38 @@ def _synthetic_memory(folder: Path) -> object:
         return fedgs.Synthetic(clients=10**9).load()
 
 
+def training(name: str, model: object = "logistic", **settings: object) -> None:
+    """Register a case of `compare` with settings of local training, in a process that may use 16 GB."""
+
+    def run(folder: Path) -> object:
+        owner = np.repeat(np.arange(3), [4, 4, 3])
+        federation = fedgs.Federation.from_arrays(np.ones((11, 2)), owner % 2, client=owner, test=(np.ones((2, 2)), [0, 1]))
+        with patch("fedgs.local.memory.memory_limit", return_value=16 * 10**9):
+            return fedgs.compare(federation, methods=["uniform"], model=model, training={"rounds": 1, **settings})
+
+    case(name)(run)
+
+
+def hidden() -> object:
+    """A network with a hidden layer."""
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 2))
+
+
+def double() -> object:
+    """A module in float64."""
+    from torch import nn
+
+    return nn.Linear(2, 2).double()
+
+
+training("steps-memory", local_steps=10**12)
+training("batch-memory", model=hidden, batch_size=10**9)
+training("learning-rate", learning_rate=1e300)
+training("model-float64", model=double)
+
+
 @case("batch-of-one")
 def _batch_of_one(folder: Path) -> object:
     owner = np.repeat(np.arange(3), [4, 4, 3])

@@ -14,7 +14,8 @@ from fedgs.fingerprint import identity_of
 from fedgs.identity import Digest, Digester
 from fedgs.identity.sources import origin_of
 from fedgs.local import check_training
-from fedgs.local.engines import choose_engine, numerics_by_rule
+from fedgs.local.engines import choose_engine, numerics_by_rule, program_of
+from fedgs.local.memory import check_batch_memory
 from fedgs.local.model_facts import forget_models
 from fedgs.local.parameters import build_module
 from fedgs.models import Model, as_model, check_model
@@ -110,6 +111,8 @@ def prepare_one(
     plan = make_plan(config, federation, shared)
     execution = config.execution
     engine = choose_engine(execution.engine, device=execution.device, work=plan.work)  # refuses what this machine cannot do
+    program = program_of(engine.name, device=execution.device, work=plan.work)
+    check_batch_memory(plan.work, program=program, device=execution.device, cohort_limit=plan.cohort_limit)
     identity = identity_of(
         config,
         data_fingerprint=federation.fingerprint,

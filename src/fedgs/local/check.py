@@ -13,6 +13,7 @@ from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError
 from fedgs.local.batches import batch_extremes
 from fedgs.local.bench import Bench
+from fedgs.local.memory import filled_batch_size
 from fedgs.local.objective import cross_entropy
 from fedgs.local.threads import one_thread_if
 from fedgs.models.check import model_title
@@ -42,7 +43,7 @@ def check_training(work: Work) -> None:
     >>> check_training(Work(Synthetic(clients=2).load(), LogisticRegression(), 0.0, local_steps=5, batch_size=10))
     """
     data_sizes = work.federation.clients.data_sizes
-    extremes = batch_extremes(data_sizes, local_steps=work.local_steps, batch_size=work.batch_size)
+    extremes = batch_extremes(data_sizes, local_steps=work.local_steps, batch_size=filled_batch_size(work))
     sizes = np.unique(extremes).tolist()
     bench = Bench(replace(work, precision="float32"), torch.device("cpu"))
     with kept_generators(), one_thread_if(not bench.convolutional):
@@ -159,10 +160,11 @@ def _advice(trial: _Trial, work: Work) -> str:
         layer = "GroupNorm instead of BatchNorm works on single examples"
     data_sizes = work.federation.clients.data_sizes
     limit = trial.seconds + _SECONDS
-    for size in sorted(range(1, 4 * work.batch_size + 1), key=lambda size: (abs(size - work.batch_size), size)):
+    filled = filled_batch_size(work)
+    for size in sorted(range(1, 4 * filled + 1), key=lambda size: (abs(size - filled), size)):
         if trial.seconds > limit:
             return layer or "another batch size may work"
         extremes = np.unique(batch_extremes(data_sizes, local_steps=work.local_steps, batch_size=size)).tolist()
         if all(trial.fault(met) is None for met in extremes):
             return f"training.batch_size = {size} works" + (f", and {layer}" if layer else "")
-    return f"no batch size up to {4 * work.batch_size} works" + (f", but {layer}" if layer else "")
+    return f"no batch size up to {4 * filled} works" + (f", but {layer}" if layer else "")

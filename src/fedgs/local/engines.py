@@ -29,6 +29,7 @@ __all__ = [
     "numerics_by_rule",
     "numerics_of",
     "numerics_with",
+    "program_of",
 ]
 
 
@@ -168,7 +169,12 @@ def numerics_by_rule(work: Work) -> dict[str, int]:
 
 def numerics_with(engine: str, *, device: str, work: Work) -> dict[str, int]:
     """The program by which an engine carries out this work, and the version of its numbers."""
-    return numerics_of(_variant(engine).program(work, device))
+    return numerics_of(program_of(engine, device=device, work=work))
+
+
+def program_of(engine: str, *, device: str, work: Work) -> str:
+    """The program by which an engine carries out this work, see `EngineVariant.program`."""
+    return _variant(engine).program(work, device)
 
 
 def numerics_of(program: str) -> dict[str, int]:

@@ -12,6 +12,7 @@ from fedgs.local.batches import client_keys, local_batches
 from fedgs.local.bench import Bench, bench_key
 from fedgs.local.bounds import training_sizes
 from fedgs.local.evaluation import measure
+from fedgs.local.memory import filled_batch_size
 from fedgs.local.objective import cross_entropy, proximal_step
 from fedgs.local.threads import one_thread_if
 from fedgs.requests import Failure, Request, Train, Work
@@ -84,7 +85,7 @@ def _train(bench: Bench, request: Train) -> Any:
     start = request.parameters.to(bench.device)
     sizes = training_sizes(work.federation, clients)
     keys = client_keys(request.key, clients)
-    batches = local_batches(keys, sizes, local_steps=work.local_steps, batch_size=work.batch_size)
+    batches = local_batches(keys, sizes, local_steps=work.local_steps, batch_size=filled_batch_size(work))
     kept = [fold.start() for fold in request.folds]
     finite: list[torch.Tensor] = []  # read once, at the end, so that a GPU is not waited for after each client
     seed, round_index = request.key

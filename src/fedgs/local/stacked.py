@@ -16,6 +16,7 @@ from fedgs.local.bounds import training_sizes
 from fedgs.local.evaluation import Asked, segment_sums
 from fedgs.local.linear import LinearProgram, suits_kernels
 from fedgs.local.loop import LoopEngine, not_finite
+from fedgs.local.memory import filled_batch_size
 from fedgs.local.stacking import PERIOD, StackedProgram
 from fedgs.requests import Failure, Request, Train, Work
 
@@ -98,7 +99,7 @@ class StackedEngine:
         """How many clients one stack may hold: parameters, gradients and what a forward pass keeps."""
         bench = self.loop.bench(work)
         if isinstance(self.program(work), LinearProgram):
-            per_client = 4 * bench.flat.layout.size + 8 * work.local_steps * work.batch_size
+            per_client = 4 * bench.flat.layout.size + 8 * work.local_steps * filled_batch_size(work)
         else:
             per_client = 4 * (4 * bench.flat.layout.size + 32 * work.batch_size * int(np.prod(work.federation.example_shape)))
         return max(1, _STACK_BYTES // per_client // PERIOD) * PERIOD
@@ -110,11 +111,13 @@ class StackedEngine:
         clients = np.concatenate([r.clients[p.start : p.stop] for r, p in zip(members, pieces, strict=True)])
         keys = stacked_keys([request.key for request in members], lengths, clients)
         sizes = training_sizes(work.federation, clients)
-        batches = local_batches(keys, sizes, local_steps=work.local_steps, batch_size=work.batch_size)
+        program = self.program(work)
+        slots = filled_batch_size(work) if isinstance(program, LinearProgram) else work.batch_size
+        batches = local_batches(keys, sizes, local_steps=work.local_steps, batch_size=slots)
         rows = batches.indices + work.federation.train.offsets[clients][:, None, None]
         starts = torch.stack([request.parameters.to(self.device) for request in members])
         rates = np.repeat([request.learning_rate for request in members], lengths)
-        return self.program(work).train(starts, np.repeat(np.arange(len(pieces)), lengths), rates, rows, batches.sizes)
+        return program.train(starts, np.repeat(np.arange(len(pieces)), lengths), rates, rows, batches.sizes)
 
     def _measure(self, requests: list[Any]) -> Iterator[tuple[int, Any]]:
         """Replies to requests for losses or metrics on one split."""

@@ -1,0 +1,65 @@
+"""Whether the batches of local training fit into memory. Asked before round 0."""
+
+import math
+
+from fedgs.errors import ConfigError
+from fedgs.local.batches import compiled_kernels
+from fedgs.machine import memory_limit
+from fedgs.requests import Work
+
+__all__ = ["check_batch_memory", "filled_batch_size"]
+
+_INDEX = 8  # bytes
+_PADDED = 8  # clients, the least that the stacked program pads a request to on the CPU
+
+
+def filled_batch_size(work: Work) -> int:
+    """How many examples the largest batch holds: B, or the largest n_k where B is above it.
+
+    With any B from the largest n_k up, every batch of a client is all its examples, in the same order.
+
+    >>> from fedgs.data import Synthetic
+    >>> from fedgs.models import LogisticRegression
+    >>> federation = Synthetic(clients=2).load()
+    >>> work = Work(federation, LogisticRegression(), 0.0, local_steps=5, batch_size=10**9)
+    >>> filled_batch_size(work) == int(federation.clients.data_sizes.max())
+    True
+    """
+    return min(work.batch_size, int(work.federation.clients.data_sizes.max()))
+
+
+def check_batch_memory(work: Work, *, program: str, device: str, cohort_limit: int) -> None:
+    """Refuse steps and batches whose tables of examples exceed the memory of the machine or the container.
+
+    The estimate is a lower bound of what a round needs. The loop engine and the program for linear models hold batches of at
+    most the largest n_k examples. The stacked program pads batches to B, on which the last bits of its results depend.
+
+    Args:
+        work: the federation, E and B.
+        program: "loop", "linear" or "stacked", which carries out the work; others are not estimated.
+        device: "cpu", "cuda" or "cuda:0".
+        cohort_limit: M.
+
+    Raises:
+        ConfigError: the tables do not fit; the message has both sizes and what to change.
+    """
+    limit = memory_limit()
+    if limit is None or program not in ("loop", "linear", "stacked"):
+        return
+    filled = filled_batch_size(work)
+    padded = program == "stacked" or (program == "linear" and compiled_kernels() is None)
+    if padded:
+        slots, clients = work.batch_size, _PADDED if device == "cpu" else 1
+        inputs = 4 * math.prod(work.federation.example_shape)
+    else:
+        slots, clients, inputs = filled, cohort_limit if program == "loop" else 1, 0
+    if clients * slots * (_INDEX * work.local_steps + inputs) <= limit:
+        return
+    settings = f"training.local_steps = {work.local_steps} and training.batch_size = {work.batch_size}"
+    advice = "use fewer steps or smaller batches"
+    if slots > filled and clients * filled * (_INDEX * work.local_steps + inputs) <= limit:
+        advice = f"the largest client has {filled} examples, so training.batch_size = {filled} gives full batches"
+    raise ConfigError(
+        f"{settings} need more memory for the batches of a round than the {limit / 1e9:.1f} GB that this process "
+        f"may use; {advice}"
+    )
