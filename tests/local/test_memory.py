@@ -57,14 +57,24 @@ def test_steps_whose_table_does_not_fit_are_refused(federation: Federation, mode
         losses(federation, model, engine=engine, local_steps=steps)
 
 
-def test_the_estimate_counts_cohort_steps_and_examples(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("program", "needed"),
+    [
+        ("loop", 3 * 100 * (LARGEST + 1) * 8),
+        ("linear", 3 * 100 * (2 * LARGEST + 1) * 8),
+        ("stacked", 8 * (100 * (2 * 50 + 1) * 8 + 50 * 5 * 4)),
+    ],
+)
+def test_the_estimate_counts_clients_steps_and_examples(
+    federation: Federation, monkeypatch: pytest.MonkeyPatch, program: str, needed: int
+) -> None:
     work = Work(federation, LogisticRegression(), 0.0, local_steps=100, batch_size=50)
-    needed = 3 * 100 * LARGEST * 8
+    monkeypatch.setattr("fedgs.local.memory.compiled_kernels", object)
     monkeypatch.setattr("fedgs.local.memory.memory_limit", lambda: needed)
-    check_batch_memory(work, program="loop", device="cpu", cohort_limit=3)
+    check_batch_memory(work, program=program, device="cpu", cohort_limit=3)
     monkeypatch.setattr("fedgs.local.memory.memory_limit", lambda: needed - 1)
     with pytest.raises(ConfigError, match="need more memory"):
-        check_batch_memory(work, program="loop", device="cpu", cohort_limit=3)
+        check_batch_memory(work, program=program, device="cpu", cohort_limit=3)
 
 
 @pytest.mark.parametrize("setting", ["learning_rate", "mu"])

@@ -52,12 +52,18 @@ def check_batch_memory(work: Work, *, program: str, device: str, cohort_limit: i
         slots, clients = work.batch_size, _PADDED if device == "cpu" else 1
         inputs = 4 * math.prod(work.federation.example_shape)
     else:
-        slots, clients, inputs = filled, cohort_limit if program == "loop" else 1, 0
-    if clients * slots * (_INDEX * work.local_steps + inputs) <= limit:
+        slots, inputs = filled, 0
+        clients = cohort_limit if program == "loop" else min(cohort_limit, _PADDED)
+    tables = 1 if program == "loop" else 2  # positions among the client's examples, and rows of the federation's
+
+    def fits(slots: int) -> bool:
+        return clients * (_INDEX * work.local_steps * (tables * slots + 1) + inputs * slots) <= limit
+
+    if fits(slots):
         return
     settings = f"training.local_steps = {work.local_steps} and training.batch_size = {work.batch_size}"
     advice = "use fewer steps or smaller batches"
-    if slots > filled and clients * filled * (_INDEX * work.local_steps + inputs) <= limit:
+    if slots > filled and fits(filled):
         advice = f"the largest client has {filled} examples, so training.batch_size = {filled} gives full batches"
     raise ConfigError(
         f"{settings} need more memory for the batches of a round than the {limit / 1e9:.1f} GB that this process "
