@@ -60,7 +60,7 @@ def _intrinsics() -> tuple[Callable[..., Any], ...]:
     They use numba's documented low-level extension interface (`numba.extending`, `cgutils.create_struct_proxy`)
     and llvmlite's IR builder.
     """
-    from llvmlite import ir  # type: ignore[import-untyped]
+    from llvmlite import ir
     from numba import types
     from numba.core import cgutils
     from numba.extending import intrinsic, models, register_model
