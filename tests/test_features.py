@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from tests.conftest import make_federation
-from tests.local.material import Keep
 
 import fedgs
 from fedgs.availability import Attendance, LessDataFirst
@@ -19,11 +18,10 @@ from fedgs.driver import LiveRun, drive
 from fedgs.errors import ClientError, ConfigError
 from fedgs.experiments.compare import compare
 from fedgs.features import Responses, UpdateSketch, check_wish, feature_fold, feature_request, noise_batch
-from fedgs.flower.features import reply_feature
 from fedgs.graph import Graph
 from fedgs.graph.growth import model_similarity
 from fedgs.local import LoopEngine, StackedEngine
-from fedgs.local.parameters import FlatModule, initial_parameters
+from fedgs.local.parameters import initial_parameters
 from fedgs.models import LogisticRegression, as_model
 from fedgs.requests import Engine, Failure, Train, Work
 from fedgs.sampling import FedGS, Wish
@@ -93,24 +91,6 @@ def test_running_statistics_are_no_part_of_an_update(sketch: int) -> None:
     assert slow.shape == (6, sketch or 63)  # 6 * 5 + 5, 2 * 5 and 5 * 3 + 3 parameters
     np.testing.assert_array_equal(slow, fast)
     assert np.all(np.abs(slow).max(axis=1) > 0)
-
-
-def test_update_features_are_those_of_a_deployment() -> None:
-    federation = make_federation((4, 40, 8, 12, 20, 16))
-    work = work_of(federation, as_model(normalised))
-    start = initial_parameters(work.model, federation, 0)
-    request = Train(work, start, np.arange(6), 0.1, (0, 0), (feature_fold(Wish("update"), work, start, seed=0), Keep()))
-    ((_, (features, models)),) = LoopEngine().answer([request])
-    flat = FlatModule(normalised(), torch.device("cpu"))
-
-    def reply(vector: torch.Tensor, batches: int) -> dict[str, np.ndarray]:
-        flat.load(vector)
-        arrays = {name: value.clone().numpy() for name, value in flat.module.state_dict().items()}
-        return arrays | {"1.num_batches_tracked": np.array(batches)}
-
-    graph = Graph(similarity="update")
-    deployed = np.stack([reply_feature(graph, sent=reply(start, 0), local=reply(model, 3), responses=None) for model in models])
-    np.testing.assert_allclose(model_similarity(features), model_similarity(deployed), rtol=0, atol=1e-6)
 
 
 def test_a_sketch_keeps_cosines_within_its_stated_error() -> None:

@@ -136,6 +136,7 @@ def test_a_changed_helper_makes_other_runs_and_leaves_the_old_ones(tmp_path: Pat
     assert len(list((tmp_path / "old").glob("*/rounds.jsonl"))) == 2
 
 
+@pytest.mark.long
 def test_workers_reach_the_files_beside_a_plugin(tmp_path: Path) -> None:
     (tmp_path / "plugs").mkdir()
     (tmp_path / "plugs" / "idp_help.py").write_text("def one(): return 1\n")

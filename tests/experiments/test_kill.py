@@ -98,7 +98,10 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return records(folder)
 
 
-@pytest.mark.parametrize("phase", ["selection", "training", "aggregation", "record", "checkpoint"])
+LONG = [pytest.param(phase, marks=pytest.mark.long) for phase in ("selection", "aggregation", "record")]
+
+
+@pytest.mark.parametrize("phase", ["training", "checkpoint", *LONG])
 def test_a_killed_run_goes_on_to_the_same_records(phase: str, unbroken: dict[str, bytes], tmp_path: Path) -> None:
     (tmp_path / "killer.py").write_text(KILLER)
     assert run(tmp_path, phase) == -signal.SIGKILL

@@ -193,6 +193,7 @@ def test_workers_do_not_start_the_main_module_again(kind: str, tmp_path: Path) -
     assert (tmp_path / "starts.txt").read_text() == "started\n"
 
 
+@pytest.mark.long
 def test_a_notebook_whose_main_module_has_no_file_uses_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

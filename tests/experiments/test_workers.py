@@ -157,6 +157,7 @@ def test_a_run_that_was_finished_before_its_worker_crashed_with_others_counts_as
     assert sorted(failed.parent.name.split("-")[2] for failed in (tmp_path / "out").rglob("failure.json")) == ["worker"]
 
 
+@pytest.mark.long
 def test_what_a_worker_raises_is_raised_as_in_one_process(toy_federation: Federation, tmp_path: Path) -> None:
     training = {"rounds": 3, "local_steps": 1}
     study(toy_federation, 1, tmp_path / "out", methods=["md"], training=training, seeds=(0,))
@@ -179,6 +180,7 @@ def test_damaged_records_are_found_before_workers_start(toy_federation: Federati
     assert [path.name for path in (tmp_path / "out").iterdir() if path.is_dir()] == [folder.name]
 
 
+@pytest.mark.long
 def test_what_workers_log_reaches_the_handlers_of_the_study(toy_federation: Federation, caplog: pytest.LogCaptureFixture) -> None:
     @fedgs.sampler("logging-test")
     def logs(view: fedgs.View, rng: object) -> fedgs.Selection:

@@ -1,5 +1,9 @@
 """Tables and page data read what real deployments write: limits, validation losses, empty rounds, events."""
 
+import pytest
+
+pytest.importorskip("flwr")
+
 from flwr.serverapp.strategy import FedAvg
 
 from fedgs import Selection, sampler
