@@ -326,7 +326,7 @@ def test_a_deployment_without_usable_replies_ends_with_an_error(world: Any, tmp_
     chosen = strategy(**settings)
     chosen._connected(grid)
     grid.script = lambda: grid.faults.update(dict.fromkeys(grid.keys, fault) if chosen.round >= 2 else {}) or list(grid.keys)
-    why = r"the last 3 rounds were given up \(max_idle_rounds = 3\), the last of them: good replies: 0 came, 1 needed"
+    why = r"the last 3 rounds were aborted \(max_idle_rounds = 3\), the last of them: good replies: 0 came, 1 needed"
     with pytest.raises(RunError, match=why):
         chosen.start(grid, world.model(), num_rounds=50)
     assert [record.round for record in RunFolder(tmp_path / "records").records()] == [0, 1, 2, 3, 4]

@@ -39,7 +39,7 @@ from fedgs.registry import loaded_plugins
 __all__ = ["run_in_workers", "worker_count"]
 
 _log = logging.getLogger("fedgs")
-STARTS = 3  # how often a worker's runs are started before they are given up
+STARTS = 3  # how often a worker's runs are started before they count as failed
 REACT_SECONDS = 3.0  # what a worker is given to begin saving; one that does not is inside compiled code, and is killed
 EXIT_SECONDS = 10.0  # what a worker is given to exit after its last message
 SMALL_GRID = 20_000  # run-rounds below which stacked runs share one tensor program rather than two processes

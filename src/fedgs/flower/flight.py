@@ -28,7 +28,7 @@ class InFlight:
     replies: dict[int, Reply] = field(default_factory=dict)  # row -> its reply with the verdict
     limit: int | None = None  # M of the round
     gave_up: bool = False
-    why: str = ""  # it was given up
+    why: str = ""  # it was aborted
     seconds: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
     _rows: dict[str, int] = field(default_factory=dict)

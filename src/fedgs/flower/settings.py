@@ -20,8 +20,8 @@ class Settings(Variant):
             far, at least its `min_train_nodes`.
         min_connected: clients that must be connected before a round selects. None: the inner strategy's `min_available_nodes`.
         sufficient_replies: a round is over as soon as so many good replies have come (the whole cohort's, if it is smaller), and
-            given up if fewer come in time. None: it waits for the whole cohort, and averages what came in time.
-        connect_timeout: seconds to wait for `min_connected`; then the round is given up and the model kept.
+            aborted if fewer come in time. None: it waits for the whole cohort, and averages what came in time.
+        connect_timeout: seconds to wait for `min_connected`; then the round is aborted and the model is kept.
         describe: whether every node is asked once which client it is. False: no node is asked, and a client is known by its
             node's public key or its node id.
         describe_timeout: seconds that a round waits for nodes that are asked for the first time, at most `connect_timeout`. A
@@ -29,7 +29,7 @@ class Settings(Variant):
         reply_timeout: seconds to wait for replies (`start(timeout=...)` may shorten it).
         evaluate_timeout: seconds to wait for the clients' evaluation, and for the losses that a sampler asks for, at most
             `reply_timeout`. A client that did not answer is waited for only shortly until it answers again.
-        max_idle_rounds: the deployment ends with an error after so many rounds in a row that were given up, because clients
+        max_idle_rounds: the deployment ends with an error after so many aborted rounds in a row, because clients
             or usable replies were missing. None: never.
         newcomer_count: the count a newcomer starts with: the "mean" of the others, rounded, or "zero".
         seed: of the selection, >= 0: the same seed and the same availability give the same cohorts as the simulator.

@@ -96,7 +96,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         self._records = DeploymentRecords(own.records, chosen, training={**size, **own.limits(), **aggregation}, seed=own.seed)
         self._metrics: dict[int, dict[str, Any]] = {}
         self._now = InFlight()
-        self._idle = 0  # rounds in a row that were given up
+        self._idle = 0  # aborted rounds in a row
         self._journal = Journal()
         self._evaluation = ClientEvaluation(
             self._inner, self._selector, self._journal, timeout=min(own.evaluate_timeout, own.reply_timeout)
@@ -141,7 +141,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
 
         Raises:
             OutputError: `records` or `state` holds something that is not of this deployment; nothing has been written.
-            RunError: `max_idle_rounds` rounds in a row were given up, or two live nodes have one client key; records
+            RunError: `max_idle_rounds` rounds in a row were aborted, or two live nodes have one client key; records
                 and state have been written.
         """
         before, own = self.round, self._settings
@@ -172,7 +172,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
                 raise
             if self._idle:
                 useful = self.round - self._idle
-                _logger.warning("rounds given up at the end: %d; the model is that of round %d", self._idle, useful)
+                _logger.warning("rounds aborted at the end: %d; the model is that of round %d", self._idle, useful)
         if not result.arrays:
             result.arrays = initial_arrays
         self._records.add(Record(round=self.round, **self._metrics.get(self.round, {})), None, self._journal.taken())
@@ -199,7 +199,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
     # --- one round of training -------------------------------------------------------------------------------------------------
 
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Iterable[Message]:
-        """Requests to the selected clients, as `inner` configures them; none if the round is given up or the cohort is empty."""
+        """Requests to the selected clients, as `inner` configures them; none if the round is aborted or the cohort is empty."""
         self._now = now = InFlight(sent=arrays_of(arrays))
         nodes = self._connected(grid)
         now.available = sorted(nodes)
@@ -251,7 +251,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         if self._idle and self._idle == self._settings.max_idle_rounds:
             kept = "save_state keeps the model" if self._settings.state is None else "load_state continues after them"
             raise RunError(
-                f"the last {self._idle} rounds were given up (max_idle_rounds = {self._settings.max_idle_rounds}), the "
+                f"the last {self._idle} rounds were aborted (max_idle_rounds = {self._settings.max_idle_rounds}), the "
                 f"last of them: {now.why}; {self.round} rounds are done, and {kept}"
             )
         return arrays, metrics

@@ -46,7 +46,7 @@ class EngineVariant(Variant):
 
     def make(self, device: str) -> Engine:
         """An engine whose tensors live on `device`: "cpu", "cuda" or "cuda:0"."""
-        raise NotImplementedError(f"{type(self).__name__}.make")
+        raise TypeError(f"{type(self).__name__} must define make(device)")
 
     def versions(self) -> Mapping[str, int]:
         """Program -> version of its numbers, for all programs of the engine.
