@@ -70,7 +70,7 @@ EXPRESSIONS = {
     "program.smallest_first": "def (view: fedgs.clients.View, rng: numpy.random._generator.Generator, *, reverse: bool =) "
     "-> fedgs.clients.Selection",
     "program.Weekdays().rate": "float",
-    "program.results": "fedgs.experiments.compare.Results",
+    "program.results": "fedgs.experiments.study.Results",
     "program.results.table()": "fedgs.report.layout.Table",
     "program.results.runs": "list[fedgs.report.run.Run]",
     "program.federation.clients": "fedgs.clients.Clients",
