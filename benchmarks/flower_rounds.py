@@ -1,7 +1,8 @@
 """What `SampledStrategy` itself costs a round at 1000 nodes, over an in-memory Grid: python benchmarks/flower_rounds.py
 
-Selection is everything from the list of nodes to the messages; bookkeeping is everything from the replies to the record on
-disk. The clients' own work is counted apart. Medians over rounds; the first rounds, in which nodes are met, are left out.
+Selection is everything from the list of nodes to the messages; bookkeeping is everything from the
+replies to the record on disk. The clients' own work is counted apart. Medians over rounds; the
+first rounds, in which nodes are met, are left out.
 """
 
 import json
@@ -33,11 +34,19 @@ def seconds(sampler: object, *, cohort_limit: int) -> dict[str, float]:
     start = ArrayRecord({"w": Array(np.zeros(2))})
     with tempfile.TemporaryDirectory() as folder:
         settings = {"cohort_limit": cohort_limit, "records": folder}
-        strategy = SampledStrategy(FedAvg(fraction_evaluate=0.0, min_available_nodes=NODES), sampler, clients=clients, **settings)
+        strategy = SampledStrategy(
+            FedAvg(fraction_evaluate=0.0, min_available_nodes=NODES),
+            sampler,
+            clients=clients,
+            **settings,
+        )
         strategy.start(_make_world()(keys), start, num_rounds=ROUNDS)
         lines = Path(folder, "timings.jsonl").read_text(encoding="utf-8").splitlines()
     rounds = [json.loads(line) for line in lines][WARM:]
-    return {phase: statistics.median(one[phase] for one in rounds) for phase in ("select", "train", "aggregate")}
+    return {
+        phase: statistics.median(one[phase] for one in rounds)
+        for phase in ("select", "train", "aggregate")
+    }
 
 
 if __name__ == "__main__":
@@ -46,5 +55,9 @@ if __name__ == "__main__":
     print("sampler   cohort  selection  bookkeeping  the clients themselves")
     for name, sampler in (("uniform", "uniform"), ("fedgs", {"name": "fedgs"})):
         for limit in (10, 100):
-            found = {phase: 1e3 * value for phase, value in seconds(sampler, cohort_limit=limit).items()}
-            print(f"{name:9s} {limit:6d} {found['select']:10.2f} {found['aggregate']:12.2f} {found['train']:23.2f}")
+            found = {
+                phase: 1e3 * value for phase, value in seconds(sampler, cohort_limit=limit).items()
+            }
+            print(
+                f"{name:9s} {limit:6d} {found['select']:10.2f} {found['aggregate']:12.2f} {found['train']:23.2f}"
+            )

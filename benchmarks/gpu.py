@@ -20,12 +20,18 @@ def largest_difference(setting: str, device: str) -> tuple[float, float]:
     work = random_work(SETTINGS[setting], "float32")
     theta = initial_parameters(work.model, work.federation, 0)
     asked = [*training_requests(SETTINGS[setting], work, theta, 3)]
-    asked += [Evaluate(work, theta, "test"), Evaluate(work, theta, "validation"), Losses(work, theta, np.arange(5), "train")]
+    asked += [
+        Evaluate(work, theta, "test"),
+        Evaluate(work, theta, "validation"),
+        Losses(work, theta, np.arange(5), "train"),
+    ]
     loop, stacked = (
         [reply for _, reply in sorted(engine.answer(asked), key=lambda pair: pair[0])]
         for engine in (LoopEngine(device), StackedEngine(device))
     )
-    parameters = max(float((a[0] - b[0]).abs().max()) for a, b in zip(loop[:3], stacked[:3], strict=True))
+    parameters = max(
+        float((a[0] - b[0]).abs().max()) for a, b in zip(loop[:3], stacked[:3], strict=True)
+    )
     losses = max(abs(a.loss - b.loss) for a, b in zip(loop[3:5], stacked[3:5], strict=True))
     return parameters, max(losses, float(np.abs(loop[5] - stacked[5]).max()))
 
@@ -45,7 +51,9 @@ def main() -> int:
     for setting in SETTINGS:
         parameters, losses = largest_difference(setting, device)
         failed |= not (parameters < 1e-3 and losses < 1e-3)
-        print(f"{setting}: stacked against loop, largest difference {parameters:.1e} of parameters, {losses:.1e} of losses")
+        print(
+            f"{setting}: stacked against loop, largest difference {parameters:.1e} of parameters, {losses:.1e} of losses"
+        )
         for engine in ("stacked", "loop"):
             row = measure_setting(setting, engine=engine, device=device)
             print(

@@ -15,12 +15,19 @@ settings.register_profile("same_every_time", derandomize=True, deadline=None)
 settings.load_profile("same_every_time")
 
 os.environ.setdefault("FEDGS_DATA", "")
-if "PYTEST_XDIST_WORKER" in os.environ:  # one process a core: more threads would only wait for each other
+if (
+    "PYTEST_XDIST_WORKER" in os.environ
+):  # one process a core: more threads would only wait for each other
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def make_federation(
-    sizes: tuple[int, ...] = (9, 4, 7, 12, 5, 8), *, dimensions: int = 6, labels: int = 3, seed: int = 0, validation: bool = True
+    sizes: tuple[int, ...] = (9, 4, 7, 12, 5, 8),
+    *,
+    dimensions: int = 6,
+    labels: int = 3,
+    seed: int = 0,
+    validation: bool = True,
 ) -> Federation:
     """A small learnable federation: Gaussian classes, clients that prefer some labels."""
     rng = np.random.default_rng(seed)
@@ -59,7 +66,9 @@ def plugins_are_forgotten() -> Iterator[None]:
     sys.path[:] = path
     registry._plugins.clear()
     for variants in registry._variants.values():
-        for name in [name for name, cls in variants.items() if cls.__module__.startswith("fedgs_plugin_")]:
+        for name in [
+            name for name, cls in variants.items() if cls.__module__.startswith("fedgs_plugin_")
+        ]:
             del variants[name]
     for name in [name for name in sys.modules if name.startswith("fedgs_plugin_")]:
         del sys.modules[name]

@@ -19,7 +19,9 @@ from fedgs.simulation import Plan
 
 
 def make_plan(federation: Federation, sampler: Sampler | None = None, **settings: Any) -> Plan:
-    work = settings.pop("work", None) or Work(federation, settings.pop("model", LogisticRegression()), 0.0, 2, 4)
+    work = settings.pop("work", None) or Work(
+        federation, settings.pop("model", LogisticRegression()), 0.0, 2, 4
+    )
     values: dict[str, Any] = {
         "rounds": 6,
         "cohort_limit": 2,
@@ -30,7 +32,13 @@ def make_plan(federation: Federation, sampler: Sampler | None = None, **settings
     }
     availability = settings.pop("availability", LessDataFirst(beta=0.7, seed=1))
     attendance = Attendance(availability, federation.clients)
-    return Plan(federation=federation, attendance=attendance, sampler=sampler or Uniform(), work=work, **{**values, **settings})
+    return Plan(
+        federation=federation,
+        attendance=attendance,
+        sampler=sampler or Uniform(),
+        work=work,
+        **{**values, **settings},
+    )
 
 
 class Kept:

@@ -1,7 +1,7 @@
 """One function for each row of docs/reference/limits.md: it does what the row says, and the package refuses it.
 
-A function registered under the row's id gets an empty folder. `tests/test_limits.py` compares the message that it raises with the
-one on the page.
+A function registered under the row's id gets an empty folder. `tests/test_limits.py` compares the
+message that it raises with the one on the page.
 """
 
 import json
@@ -61,7 +61,11 @@ def leaf(name: str, **changes: object) -> None:
 
     def load(folder: Path) -> object:
         user = {"x": [[0.5, 1.0]], "y": [0]}
-        base = {"users": ["anna", "ben"], "num_samples": [1, 1], "user_data": {"anna": user, "ben": user}}
+        base = {
+            "users": ["anna", "ben"],
+            "num_samples": [1, 1],
+            "user_data": {"anna": user, "ben": user},
+        }
         for part, content in (("train", {**base, **changes}), ("test", base)):
             (folder / part).mkdir()
             kept = {key: value for key, value in content.items() if value is not None}
@@ -100,7 +104,8 @@ def table(value: object) -> np.ndarray:
     return np.array([[0.5, True], [1, False], [0.25, value], [0.5, True]], dtype=object)
 
 
-# --- client ids ----------------------------------------------------------------------------------------------------------------
+# --- client ids
+# ----------------------------------------------------------------------------------------------------------------
 
 from_arrays("client-nan", client=np.array([0.0, 1.0, np.nan, np.nan]))
 from_arrays("client-none", client=["a", None, "b", "b"])
@@ -138,7 +143,8 @@ def _column_fraction(folder: Path) -> object:
     return share_out(source, ByColumn(column="site"), 2, columns={"site": np.array([0.5, 1, 1, 1])})
 
 
-# --- labels and classes --------------------------------------------------------------------------------------------------------
+# --- labels and classes
+# --------------------------------------------------------------------------------------------------------
 
 from_arrays("label-text", y=["cat", "dog", "cat", "dog"])
 from_arrays("label-fraction", y=[0, 1, 0.5, 1])
@@ -155,7 +161,8 @@ from_arrays("classes-memory", classes=10**9)
 npz("npz-classes", settings={"classes": 1})
 
 
-# --- examples ------------------------------------------------------------------------------------------------------------------
+# --- examples
+# ------------------------------------------------------------------------------------------------------------------
 
 from_arrays("x-text", x=np.array([["a", "b"]] * 4))
 from_arrays("x-object-text", x=table("red"))
@@ -186,14 +193,23 @@ from_arrays("name-number", name=5)
 from_arrays("name-empty", name="")
 
 
-# --- normalization -------------------------------------------------------------------------------------------------------------
+# --- normalization
+# -------------------------------------------------------------------------------------------------------------
 
 from_arrays("bytes-without-normalization", x=IMAGES)
 from_arrays(
-    "normalization-channels", x=np.zeros((4, 32, 32, 3), np.uint8), normalization=Normalization(255.0, (0.5,) * 3, (0.5,) * 3)
+    "normalization-channels",
+    x=np.zeros((4, 32, 32, 3), np.uint8),
+    normalization=Normalization(255.0, (0.5,) * 3, (0.5,) * 3),
 )
-from_arrays("normalization-count", x=IMAGES, normalization=Normalization(255.0, (0.5,) * 2, (0.5,) * 2))
-from_arrays("normalization-range", x=np.full((4, 2), 1e30), normalization=Normalization(1e-30, (0.0,), (1.0,)))
+from_arrays(
+    "normalization-count", x=IMAGES, normalization=Normalization(255.0, (0.5,) * 2, (0.5,) * 2)
+)
+from_arrays(
+    "normalization-range",
+    x=np.full((4, 2), 1e30),
+    normalization=Normalization(1e-30, (0.0,), (1.0,)),
+)
 case("normalization-sd-zero")(lambda folder: Normalization(255.0, (0.5,), (0.0,)))
 case("normalization-scale-zero")(lambda folder: Normalization(0.0, (0.5,), (0.5,)))
 case("normalization-nan")(lambda folder: Normalization(255.0, (float("nan"),), (0.5,)))
@@ -202,7 +218,8 @@ npz("npz-bytes", x=np.full((4, 1, 8, 8), 200, dtype=np.uint8))
 npz("normalization-table", settings={"normalization": {"means": [0.5], "sd": [0.5]}})
 
 
-# --- files ---------------------------------------------------------------------------------------------------------------------
+# --- files
+# ---------------------------------------------------------------------------------------------------------------------
 
 npz("npz-objects", client=objects("a", "b", "a", "b"))
 npz("npz-client-text", client=OWNER)
@@ -228,7 +245,8 @@ def _leaf_two_files(folder: Path) -> object:
     return fedgs.Leaf(path=str(folder)).load()
 
 
-# --- sizes ---------------------------------------------------------------------------------------------------------------------
+# --- sizes
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def sizes(name: str, **training: object) -> None:
@@ -236,7 +254,9 @@ def sizes(name: str, **training: object) -> None:
 
     def run(folder: Path) -> object:
         federation = fedgs.Federation.from_arrays(X, Y, client=["a", "b", "c", "d"], test=(X, Y))
-        return fedgs.compare(federation, methods=["uniform"], model="logistic", training={"rounds": 1, **training})
+        return fedgs.compare(
+            federation, methods=["uniform"], model="logistic", training={"rounds": 1, **training}
+        )
 
     case(name)(run)
 
@@ -249,7 +269,11 @@ sizes("cohort-twice", cohort_limit=3, proportion=0.5)
 @case("graph-memory")
 def _graph_memory(folder: Path) -> object:
     count = 100_000
-    clients = fedgs.Clients(tuple(range(count)), np.ones(count, dtype=np.int64), label_counts=np.ones((count, 1), dtype=np.int64))
+    clients = fedgs.Clients(
+        tuple(range(count)),
+        np.ones(count, dtype=np.int64),
+        label_counts=np.ones((count, 1), dtype=np.int64),
+    )
     with patch("fedgs.sampling.fedgs.memory_limit", return_value=64 * 10**9):
         return FedGS().check(clients, cohort_limit=10)
 
@@ -265,9 +289,13 @@ def training(name: str, model: object = "logistic", **settings: object) -> None:
 
     def run(folder: Path) -> object:
         owner = np.repeat(np.arange(3), [4, 4, 3])
-        federation = fedgs.Federation.from_arrays(np.ones((11, 2)), owner % 2, client=owner, test=(np.ones((2, 2)), [0, 1]))
+        federation = fedgs.Federation.from_arrays(
+            np.ones((11, 2)), owner % 2, client=owner, test=(np.ones((2, 2)), [0, 1])
+        )
         with patch("fedgs.local.memory.memory_limit", return_value=16 * 10**9):
-            return fedgs.compare(federation, methods=["uniform"], model=model, training={"rounds": 1, **settings})
+            return fedgs.compare(
+                federation, methods=["uniform"], model=model, training={"rounds": 1, **settings}
+            )
 
     case(name)(run)
 
@@ -295,8 +323,12 @@ training("model-float64", model=double)
 @case("batch-of-one")
 def _batch_of_one(folder: Path) -> object:
     owner = np.repeat(np.arange(3), [4, 4, 3])
-    federation = fedgs.Federation.from_arrays(np.ones((11, 2)), owner % 2, client=owner, test=(np.ones((2, 2)), [0, 1]))
-    return fedgs.compare(federation, methods=["uniform"], model=normalised, training={"rounds": 1, "batch_size": 2})
+    federation = fedgs.Federation.from_arrays(
+        np.ones((11, 2)), owner % 2, client=owner, test=(np.ones((2, 2)), [0, 1])
+    )
+    return fedgs.compare(
+        federation, methods=["uniform"], model=normalised, training={"rounds": 1, "batch_size": 2}
+    )
 
 
 def normalised() -> object:
@@ -306,7 +338,8 @@ def normalised() -> object:
     return nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
 
 
-# --- availability --------------------------------------------------------------------------------------------------------------
+# --- availability
+# --------------------------------------------------------------------------------------------------------------
 
 csv("csv-value", "1,0,1\n0.5,1,1\n")
 csv("csv-lengths", "1,0,1\n1,1\n")

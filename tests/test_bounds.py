@@ -1,7 +1,7 @@
 """No input makes a compiled kernel read or write outside its arrays: bad input is refused where the kernel is called.
 
-The attempts run in a process of their own, with numba's check of every index, so that an access that is out of bounds is an
-IndexError there, and a crash is a failed test.
+The attempts run in a process of their own, with numba's check of every index, so that an access
+that is out of bounds is an IndexError there, and a crash is a failed test.
 """
 
 import os

@@ -25,7 +25,14 @@ def test_texts_and_integers_stay_as_they_are_and_are_json(names: list[str | int]
 
 @pytest.mark.parametrize(
     ("name", "plain"),
-    [(np.str_("a"), "a"), (np.int8(3), 3), (np.uint64(7), 7), (2.0, 2), (np.float32(4), 4), (-0.0, 0)],
+    [
+        (np.str_("a"), "a"),
+        (np.int8(3), 3),
+        (np.uint64(7), 7),
+        (2.0, 2),
+        (np.float32(4), 4),
+        (-0.0, 0),
+    ],
 )
 def test_other_types_of_the_same_name_become_python_s_own(name: object, plain: str | int) -> None:
     assert clean_name(name) == plain
@@ -41,7 +48,10 @@ def test_other_types_of_the_same_name_become_python_s_own(name: object, plain: s
     ],
 )  # fmt: skip
 def test_what_is_no_name_is_refused_with_its_place(name: object) -> None:
-    with pytest.raises(DataError, match=r"^client names must be non-empty texts or 64-bit integers, got .* for client 1$"):
+    with pytest.raises(
+        DataError,
+        match=r"^client names must be non-empty texts or 64-bit integers, got .* for client 1$",
+    ):
         Clients(("a", name), np.array([1, 1]))  # type: ignore[arg-type]
 
 
@@ -67,19 +77,38 @@ def test_names_are_distinct(names: tuple[str | int, ...], message: str) -> None:
 
 def test_natural_order_compares_digits_as_numbers() -> None:
     names = ["b2", "b10", "a10b3", "a9b20", "a10b20", "b02", "c", "10", "9"]
-    assert sorted(names, key=natural_key) == ["9", "10", "a9b20", "a10b3", "a10b20", "b02", "b2", "b10", "c"]
+    assert sorted(names, key=natural_key) == [
+        "9",
+        "10",
+        "a9b20",
+        "a10b3",
+        "a10b20",
+        "b02",
+        "b2",
+        "b10",
+        "c",
+    ]
 
 
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"data_sizes": np.array([1.5, 2.0])}, "data_sizes must be an array of integers, got float64"),
+        (
+            {"data_sizes": np.array([1.5, 2.0])},
+            "data_sizes must be an array of integers, got float64",
+        ),
         ({"data_sizes": np.array(["1", "2"])}, "data_sizes must be an array of integers, got <U1"),
         ({"data_sizes": [1, [2]]}, "data_sizes must be an array of integers, got list: "),
-        ({"label_counts": np.array([["a"], ["b"]])}, "label_counts must be an array of numbers, got <U1"),
+        (
+            {"label_counts": np.array([["a"], ["b"]])},
+            "label_counts must be an array of numbers, got <U1",
+        ),
         ({"features": np.array([[None], [1]])}, "features must be an array of numbers, got object"),
         ({"features": [[1], [1, 2]]}, "features must be an array of numbers, got list: "),
-        ({"features": np.ones((2, 1)) * 1j}, "features must be an array of numbers, got complex128"),
+        (
+            {"features": np.ones((2, 1)) * 1j},
+            "features must be an array of numbers, got complex128",
+        ),
     ],
 )
 def test_the_arrays_of_clients_are_numbers(arrays: dict[str, object], message: str) -> None:
@@ -116,11 +145,18 @@ def test_rows_that_may_be_read_for_other_clients_give_one_warning(
         )
 
 
-def test_features_in_text_order_give_the_warning_unless_an_order_was_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_features_in_text_order_give_the_warning_unless_an_order_was_asked_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     warn_of_text_order.cache_clear()
     x, ids = np.eye(3), ["c1", "c10", "c2"]
     with caplog.at_level(logging.WARNING):
         for order in ("natural", ["c1", "c10", "c2"], "sorted"):
             assert not caplog.records
-            Federation.from_arrays(x, [0, 1, 0], client=ids, test=(x, [0, 1, 0]), client_features=x, client_order=order)
-    assert ["row 1 of client_features is read for client 'c10'" in record.message for record in caplog.records] == [True]
+            Federation.from_arrays(
+                x, [0, 1, 0], client=ids, test=(x, [0, 1, 0]), client_features=x, client_order=order
+            )
+    assert [
+        "row 1 of client_features is read for client 'c10'" in record.message
+        for record in caplog.records
+    ] == [True]

@@ -36,7 +36,9 @@ def test_the_first_compilation_is_announced_in_one_line(tmp_path: Path) -> None:
     code = "from fedgs.compiling import load_kernels as l; print(l('kern').double(4), l('kern').double(5), l('other').double(6))"
     first = run(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
     assert first.stdout == "8 10 12\n"
-    assert first.stderr == "compiling kern, and what else is needed, with numba: some seconds, once\n"
+    assert (
+        first.stderr == "compiling kern, and what else is needed, with numba: some seconds, once\n"
+    )
     assert run(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache")).stderr == ""
 
 
@@ -47,7 +49,9 @@ def test_nowhere_to_write_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def refuse(function: object, **options: object) -> object:
         if options.pop("cache", False):
-            raise RuntimeError("cannot cache function 'double': no locator available for file 'kern.py'")
+            raise RuntimeError(
+                "cannot cache function 'double': no locator available for file 'kern.py'"
+            )
         return plain(function, **options)
 
     monkeypatch.setattr(numba, "njit", refuse)
@@ -75,7 +79,9 @@ def test_other_faults_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
         module.compiled(lambda x: x)
 
 
-def test_without_numba_a_kernel_is_plain_python(without_numba: None, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_numba_a_kernel_is_plain_python(
+    without_numba: None, caplog: pytest.LogCaptureFixture
+) -> None:
     def double(x: int) -> int:
         return 2 * x
 
@@ -85,7 +91,10 @@ def test_without_numba_a_kernel_is_plain_python(without_numba: None, caplog: pyt
     assert not caplog.records
 
 
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="looks for instructions of one kind of processor")
+@pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"),
+    reason="looks for instructions of one kind of processor",
+)
 def test_the_largest_of_many_is_found_with_vector_instructions() -> None:
     numba = pytest.importorskip("numba")
     from fedgs.solver.kernels import search as kernels
@@ -114,8 +123,13 @@ def test_kernels_run_as_plain_python_for_whoever_looks_for_a_fault(tmp_path: Pat
 
 def test_compiling_is_announced_only_where_something_is_compiled(tmp_path: Path) -> None:
     pytest.importorskip("numba")
-    code, cache = SELECT.replace("CLIENTS", "12").replace("SIZE", "4"), str(tmp_path / "cache")  # 495 choices: no search
-    assert "compiling fedgs.solver.kernels.small" in run(code, tmp_path, NUMBA_CACHE_DIR=cache).stderr
+    code, cache = (
+        SELECT.replace("CLIENTS", "12").replace("SIZE", "4"),
+        str(tmp_path / "cache"),
+    )  # 495 choices: no search
+    assert (
+        "compiling fedgs.solver.kernels.small" in run(code, tmp_path, NUMBA_CACHE_DIR=cache).stderr
+    )
     assert run(code, tmp_path, NUMBA_CACHE_DIR=cache).stderr == ""
     rows = """
 import sys

@@ -14,8 +14,12 @@ def identity(one: Config, limit: int = 6) -> str:
 
 
 def test_values_not_given_default_to_the_data_sets_row() -> None:
-    fashion = Config(data="fashion_mnist", availability="IDL", method="uniform", training={"local_steps": 50})
-    assert fashion.training == Training(rounds=500, proportion=0.1, batch_size=32, local_steps=50, learning_rate=0.1)
+    fashion = Config(
+        data="fashion_mnist", availability="IDL", method="uniform", training={"local_steps": 50}
+    )
+    assert fashion.training == Training(
+        rounds=500, proportion=0.1, batch_size=32, local_steps=50, learning_rate=0.1
+    )
     assert fashion.model is not None and fashion.model.name == "fashion_cnn"
 
 
@@ -26,14 +30,26 @@ def test_availability_takes_the_runs_seed_unless_it_has_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("proportion", "limit", "clients", "expected"),
-    [(0.2, None, 30, 6), (1.0, None, 7, 7), (0.01, None, 30, 1), (None, 4, 30, 4), (0.1, 3, 30, 3), (0.29, None, 100, 29)],
+    [
+        (0.2, None, 30, 6),
+        (1.0, None, 7, 7),
+        (0.01, None, 30, 1),
+        (None, 4, 30, 4),
+        (0.1, 3, 30, 3),
+        (0.29, None, 100, 29),
+    ],
 )
-def test_cohort_limit_of(proportion: float | None, limit: int | None, clients: int, expected: int) -> None:
+def test_cohort_limit_of(
+    proportion: float | None, limit: int | None, clients: int, expected: int
+) -> None:
     assert cohort_limit(Training(proportion=proportion, cohort_limit=limit), clients) == expected
 
 
 def test_contradicting_proportion_and_cohort_limit_are_refused_with_both_numbers() -> None:
-    with pytest.raises(ConfigError, match=r"cohort_limit = 7 and training.proportion = 0.2 contradict .* 30 clients is 6"):
+    with pytest.raises(
+        ConfigError,
+        match=r"cohort_limit = 7 and training.proportion = 0.2 contradict .* 30 clients is 6",
+    ):
         cohort_limit(Training(proportion=0.2, cohort_limit=7), 30)
 
 
@@ -42,7 +58,9 @@ def test_a_cohort_limit_given_alone_replaces_the_default_proportion() -> None:
 
 
 def test_more_than_all_clients_is_refused() -> None:
-    with pytest.raises(ConfigError, match="training.cohort_limit must be at most 30, the number of clients; got 31"):
+    with pytest.raises(
+        ConfigError, match="training.cohort_limit must be at most 30, the number of clients; got 31"
+    ):
         cohort_limit(Training(cohort_limit=31), 30)
 
 
@@ -50,14 +68,32 @@ def test_more_than_all_clients_is_refused() -> None:
     ("settings", "message"),
     [
         ({"training": {"proportion": 0.0}}, r"training.proportion should be greater than 0, got 0"),
-        ({"training": {"proportion": 1.5}}, r"training.proportion should be less than or equal to 1, got 1.5"),
-        ({"training": {"rounds": 0}}, r"training.rounds should be greater than or equal to 1, got 0"),
-        ({"training": {"rounds": "many"}}, r"training.rounds should be a valid integer, got 'many'"),
+        (
+            {"training": {"proportion": 1.5}},
+            r"training.proportion should be less than or equal to 1, got 1.5",
+        ),
+        (
+            {"training": {"rounds": 0}},
+            r"training.rounds should be greater than or equal to 1, got 0",
+        ),
+        (
+            {"training": {"rounds": "many"}},
+            r"training.rounds should be a valid integer, got 'many'",
+        ),
         ({"training": {"learning_rate": float("nan")}}, r"training.learning_rate should be"),
         ({"training": {"round": 5}}, r"training.round is not a setting; .*did you mean 'rounds'\?"),
-        ({"evaluation": {"every": 0}}, r"evaluation.every should be greater than or equal to 1, got 0"),
-        ({"execution": {"device": "tpu"}}, r"execution.device must be 'cpu', 'cuda' or .*, got 'tpu'"),
-        ({"execution": {"engine": "fast"}}, r"execution.engine should be 'auto', 'loop' or 'stacked', got 'fast'"),
+        (
+            {"evaluation": {"every": 0}},
+            r"evaluation.every should be greater than or equal to 1, got 0",
+        ),
+        (
+            {"execution": {"device": "tpu"}},
+            r"execution.device must be 'cpu', 'cuda' or .*, got 'tpu'",
+        ),
+        (
+            {"execution": {"engine": "fast"}},
+            r"execution.engine should be 'auto', 'loop' or 'stacked', got 'fast'",
+        ),
         ({"seed": -1}, r"seed should be greater than or equal to 0, got -1"),
         ({"rounds": 5}, r"rounds is not a setting; .*did you mean 'training.rounds'\?"),
         ({"trainin": {}}, r"trainin is not a setting; .*did you mean 'training'\?"),
@@ -89,7 +125,9 @@ def test_fingerprint_changes_with_what_changes_results(settings: dict[str, objec
         {"training": {"cohort_limit": 6}}, {"execution": {"checkpoint_every": 3}},
     ],
 )  # fmt: skip
-def test_fingerprint_does_not_change_with_how_a_run_is_carried_out(settings: dict[str, object]) -> None:
+def test_fingerprint_does_not_change_with_how_a_run_is_carried_out(
+    settings: dict[str, object],
+) -> None:
     assert identity(config(**settings)) == identity(config())
 
 
@@ -99,5 +137,7 @@ def test_fingerprint_covers_the_data_and_the_cohort_limit() -> None:
 
 
 def test_tables_build_the_same_configuration_again() -> None:
-    one = config(seed=2, training={"rounds": 9}, method={"name": "fedgs", "graph": {"preset": "authors"}})
+    one = config(
+        seed=2, training={"rounds": 9}, method={"name": "fedgs", "graph": {"preset": "authors"}}
+    )
     assert Config(**one.tables()) == one

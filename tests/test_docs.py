@@ -20,7 +20,12 @@ CODE = re.compile(r"^```python[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def test_the_configuration_page_names_every_setting() -> None:
     page = (DOCS / "reference" / "configuration.md").read_text(encoding="utf-8")
-    for prefix, settings in (("", Config), ("training.", Training), ("evaluation.", Evaluation), ("execution.", Execution)):
+    for prefix, settings in (
+        ("", Config),
+        ("training.", Training),
+        ("evaluation.", Evaluation),
+        ("execution.", Execution),
+    ):
         for name in settings.model_fields:
             assert f"`{prefix}{name}" in page, f"{prefix}{name}"
 
@@ -48,7 +53,9 @@ def snippets() -> Iterator[tuple[Path, ast.Module]]:
     """All Python code that users are shown: of the documentation, the README and the examples."""
     for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]:
         for text in CODE.findall(path.read_text(encoding="utf-8")):
-            lines = [line[4:] for line in text.splitlines() if line.startswith((">>> ", "... "))] or text.splitlines()
+            lines = [
+                line[4:] for line in text.splitlines() if line.startswith((">>> ", "... "))
+            ] or text.splitlines()
             yield path, ast.parse("\n".join(lines))
     for path in sorted((ROOT / "examples").rglob("*.py")):
         yield path, ast.parse(path.read_text(encoding="utf-8"))
@@ -60,8 +67,16 @@ def used_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "fedgs":
             yield from ((str(node.module), alias.name) for alias in node.names)
         elif isinstance(node, ast.Import):
-            yield from (("fedgs", alias.name.removeprefix("fedgs.")) for alias in node.names if alias.name.startswith("fedgs."))
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "fedgs":
+            yield from (
+                ("fedgs", alias.name.removeprefix("fedgs."))
+                for alias in node.names
+                if alias.name.startswith("fedgs.")
+            )
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "fedgs"
+        ):
             yield "fedgs", node.attr
 
 
@@ -77,7 +92,10 @@ def test_every_name_of_the_interface_page_exists_and_is_documented() -> None:
         assert len(names) == len(set(names)), module
         for name in names:
             value = getattr(loaded, name)
-            assert not (inspect.isroutine(value) or inspect.isclass(value)) or (value.__doc__ or "").strip(), f"{module}.{name}"
+            assert (
+                not (inspect.isroutine(value) or inspect.isclass(value))
+                or (value.__doc__ or "").strip()
+            ), f"{module}.{name}"
 
 
 def test_the_documentation_uses_names_of_the_interface_page_alone() -> None:
@@ -86,4 +104,6 @@ def test_the_documentation_uses_names_of_the_interface_page_alone() -> None:
     assert len(used) > 60
     for path, module, name in used:
         named = name in page.get(module, []) or (module in page and name in fedgs.__all__)
-        assert named, f"{path.relative_to(ROOT)} uses {module}.{name}, which docs/reference/api.md does not name"
+        assert named, (
+            f"{path.relative_to(ROOT)} uses {module}.{name}, which docs/reference/api.md does not name"
+        )

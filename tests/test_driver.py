@@ -31,14 +31,25 @@ class Refusing(Sampler):
         return Selection(view.available[:1])
 
 
-@pytest.mark.parametrize("sampler", [Uniform(), MD(), PowerOfChoice(), FedGS(), FedGS(alpha=0.0), Memorising()])
-def test_alone_and_in_a_batch_a_run_is_the_same_to_the_last_bit(toy_federation: Federation, sampler: Sampler) -> None:
+@pytest.mark.parametrize(
+    "sampler", [Uniform(), MD(), PowerOfChoice(), FedGS(), FedGS(alpha=0.0), Memorising()]
+)
+def test_alone_and_in_a_batch_a_run_is_the_same_to_the_last_bit(
+    toy_federation: Federation, sampler: Sampler
+) -> None:
     plan = make_plan(toy_federation, sampler)
     (alone,) = driven(plan)
-    others = [make_plan(toy_federation, Uniform(), seed=9), make_plan(toy_federation, PowerOfChoice(), seed=8)]
+    others = [
+        make_plan(toy_federation, Uniform(), seed=9),
+        make_plan(toy_federation, PowerOfChoice(), seed=8),
+    ]
     _, together, _ = driven(others[0], make_plan(toy_federation, sampler), others[1])
     assert alone.records == together.records
-    assert alone.final is not None and together.final is not None and equal_states(alone.final, together.final)
+    assert (
+        alone.final is not None
+        and together.final is not None
+        and equal_states(alone.final, together.final)
+    )
 
 
 def test_a_run_can_be_continued_from_any_state(toy_federation: Federation) -> None:
@@ -46,7 +57,10 @@ def test_a_run_can_be_continued_from_any_state(toy_federation: Federation) -> No
     states: list[State] = []
     whole = Kept(plan)
     keep = whole.live.on_round
-    whole.live.on_round = lambda state, record, seconds: (states.append(state), keep(state, record, seconds))[-1]
+    whole.live.on_round = lambda state, record, seconds: (
+        states.append(state),
+        keep(state, record, seconds),
+    )[-1]
     drive([whole.live], LoopEngine())
     for state in states:
         rest = Kept(plan, state)
@@ -75,7 +89,9 @@ def test_a_failing_model_names_round_and_client(toy_federation: Federation) -> N
 
     poisoned = 4
     poison = torch.from_numpy(toy_federation.train.x[toy_federation.train.rows(poisoned)][0])
-    plan = make_plan(toy_federation, Uniform(), model=as_model(Breaking), rounds=40, availability=Ideal())
+    plan = make_plan(
+        toy_federation, Uniform(), model=as_model(Breaking), rounds=40, availability=Ideal()
+    )
     bad, good = driven(plan, make_plan(toy_federation))
     assert bad.failed is not None and bad.failed.client == poisoned
     assert isinstance(bad.failed.exception.__cause__, ValueError)
@@ -86,7 +102,9 @@ def test_a_failing_model_names_round_and_client(toy_federation: Federation) -> N
 def test_a_diverging_client_is_named(toy_federation: Federation) -> None:
     (run,) = driven(make_plan(toy_federation, learning_rate=1e38, rounds=10))
     assert run.failed is not None and run.failed.client is not None
-    assert all(np.isfinite(record.weights).all() for record in run.records if record.weights is not None)
+    assert all(
+        np.isfinite(record.weights).all() for record in run.records if record.weights is not None
+    )
 
 
 class NanMean:
@@ -104,7 +122,11 @@ class NanMean:
 def test_a_model_that_is_not_finite_never_becomes_the_state(toy_federation: Federation) -> None:
     run = Kept(make_plan(toy_federation))
     drive([run.live], NanMean())
-    assert run.failed is not None and isinstance(run.failed.exception, UpdateError) and run.failed.round == 1
+    assert (
+        run.failed is not None
+        and isinstance(run.failed.exception, UpdateError)
+        and run.failed.round == 1
+    )
     assert len(run.records) == 1 and torch.isfinite(run.live.state.parameters).all()
 
 
@@ -130,5 +152,10 @@ def test_steps_yield_a_run_after_each_round_and_each_failure(toy_federation: Fed
     seen: list[tuple[bool, int, bool]] = []
     for run in steps([run.live for run in runs], LoopEngine()):
         seen.append((run is runs[0].live, run.round, run.finished))
-    assert [entry for entry in seen if entry[0]] == [(True, 1, True), (True, 2, True), (True, 3, True), (True, 3, True)]
+    assert [entry for entry in seen if entry[0]] == [
+        (True, 1, True),
+        (True, 2, True),
+        (True, 3, True),
+        (True, 3, True),
+    ]
     assert [round for bad, round, _ in seen if not bad] == [1, 2, 3, 4, 5, 6]

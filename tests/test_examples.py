@@ -18,7 +18,9 @@ FOLDER = Path(__file__).parents[1] / "examples" / "inverse_participation"
 
 @pytest.fixture(scope="module")
 def summary() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("inverse_participation_summary", FOLDER / "summary.py")
+    spec = importlib.util.spec_from_file_location(
+        "inverse_participation_summary", FOLDER / "summary.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -26,7 +28,10 @@ def summary() -> ModuleType:
 
 
 def run_of(clients: Clients, cohorts: list[list[str]], weights: list[list[float]]) -> Run:
-    records = [Record(t, cohort=cohort, weights=w) for t, (cohort, w) in enumerate(zip(cohorts, weights, strict=True))]
+    records = [
+        Record(t, cohort=cohort, weights=w)
+        for t, (cohort, w) in enumerate(zip(cohorts, weights, strict=True))
+    ]
     return Run({"method": {"name": "md"}}, [*records, Record(len(records))], clients)
 
 
@@ -41,12 +46,21 @@ def test_weights_that_follow_the_data_over_the_rounds_have_no_bias(summary: Modu
 
 
 def test_the_grid_runs_and_the_summary_pairs_the_weightings(summary: ModuleType) -> None:
-    few = ['data=[{name="synthetic", seed=1, clients=6}]', "training.rounds=3", 'availability=["LN"]', "seed=[0,1]"]
+    few = [
+        'data=[{name="synthetic", seed=1, clients=6}]',
+        "training.rounds=3",
+        'availability=["LN"]',
+        "seed=[0,1]",
+    ]
     grid = expand(read_config(FOLDER / "study.toml"), [parse_override(one) for one in few])
     assert len(grid.configs) == 12  # six methods, two seeds
     lines = summary.table(prepare_study(grid.configs).run().runs).splitlines()
     assert lines[0].startswith("**Synthetic(0.5, 0.5) (")
-    assert [line.split(" | ")[:2] for line in lines[4:]] == [["| LN", "uniform"], ["| LN", "md"], ["| LN", "fedgs"]]
+    assert [line.split(" | ")[:2] for line in lines[4:]] == [
+        ["| LN", "uniform"],
+        ["| LN", "md"],
+        ["| LN", "fedgs"],
+    ]
 
 
 def test_the_whole_grid_is_750_runs() -> None:
@@ -55,5 +69,7 @@ def test_the_whole_grid_is_750_runs() -> None:
 
 def test_the_study_of_growing_graphs_expands() -> None:
     grid = expand(read_config(FOLDER.parent / "growing_graph" / "study.toml"))
-    graphs = {(config.method.graph.similarity, config.method.graph.start) for config in grid.configs}  # type: ignore[union-attr]
+    graphs = {
+        (config.method.graph.similarity, config.method.graph.start) for config in grid.configs
+    }  # type: ignore[union-attr]
     assert len(grid.configs) == 7 * 6 * 5 and len(graphs) == 6

@@ -17,7 +17,14 @@ from fedgs.data.federation import Normalization
 from fedgs.driver import LiveRun, drive
 from fedgs.errors import ClientError, ConfigError
 from fedgs.experiments.compare import compare
-from fedgs.features import Responses, UpdateSketch, check_wish, feature_fold, feature_request, noise_batch
+from fedgs.features import (
+    Responses,
+    UpdateSketch,
+    check_wish,
+    feature_fold,
+    feature_request,
+    noise_batch,
+)
 from fedgs.graph import Graph
 from fedgs.graph.growth import model_similarity
 from fedgs.local import LoopEngine, StackedEngine
@@ -38,7 +45,12 @@ def work_of(federation: Federation, model: Any = None, steps: int = 3) -> Work:
 
 def trained(work: Work, *wishes: Wish, engine: Engine | None = None) -> list[np.ndarray]:
     request = feature_request(
-        wishes, work, initial_parameters(work.model, work.federation, 0), learning_rate=0.1, seed=0, data_seed=0
+        wishes,
+        work,
+        initial_parameters(work.model, work.federation, 0),
+        learning_rate=0.1,
+        seed=0,
+        data_seed=0,
     )
     ((_, reply),) = (engine or LoopEngine()).answer([request])
     if isinstance(reply, Failure):
@@ -58,11 +70,16 @@ def test_an_exact_update_is_the_difference_of_the_parameters() -> None:
     start, models = torch.zeros(5), torch.arange(15.0).reshape(3, 5)
     fold = UpdateSketch(start + 1, 0)
     assert fold.cosine_error == 0.0
-    np.testing.assert_array_equal(fold.finish(fold.add(fold.start(), np.arange(3), models)), models.numpy() - 1)
+    np.testing.assert_array_equal(
+        fold.finish(fold.add(fold.start(), np.arange(3), models)), models.numpy() - 1
+    )
 
 
 @pytest.mark.parametrize("model", [None, as_model(deep)])
-@pytest.mark.parametrize("wish", [Wish("update", sketch=0), Wish("update", sketch=8), Wish("functional", noise_samples=32)])
+@pytest.mark.parametrize(
+    "wish",
+    [Wish("update", sketch=0), Wish("update", sketch=8), Wish("functional", noise_samples=32)],
+)
 def test_a_fold_does_not_depend_on_how_the_clients_are_cut_into_blocks(
     toy_federation: Federation, model: Any, wish: Wish
 ) -> None:
@@ -84,9 +101,13 @@ def test_a_fold_does_not_depend_on_how_the_clients_are_cut_into_blocks(
 @pytest.mark.parametrize("sketch", [0, 16])
 def test_running_statistics_are_no_part_of_an_update(sketch: int) -> None:
     federation = make_federation((4, 40, 8, 12, 20, 16))
-    # Training does not read the running statistics, so their momentum changes them and nothing else.
+    # Training does not read the running statistics, so their momentum changes them and nothing
+    # else.
     slow, fast = (
-        trained(work_of(federation, as_model(lambda m=m: normalised(m))), Wish("update", sketch=sketch))[0] for m in (0.01, 0.9)
+        trained(
+            work_of(federation, as_model(lambda m=m: normalised(m))), Wish("update", sketch=sketch)
+        )[0]
+        for m in (0.01, 0.9)
     )
     assert slow.shape == (6, sketch or 63)  # 6 * 5 + 5, 2 * 5 and 5 * 3 + 3 parameters
     np.testing.assert_array_equal(slow, fast)
@@ -94,14 +115,19 @@ def test_running_statistics_are_no_part_of_an_update(sketch: int) -> None:
 
 
 def test_a_sketch_keeps_cosines_within_its_stated_error() -> None:
-    # 45 cosines of 10 updates that share a part; the standard error is at most 1/sqrt(1024) = .031, six of them: odds 1e-7.
+    # 45 cosines of 10 updates that share a part; the standard error is at most 1/sqrt(1024) = .031,
+    # six of them: odds 1e-7.
     draws = np.random.default_rng(0)
-    updates = torch.from_numpy((draws.normal(size=(10, 20000)) + draws.normal(size=20000)).astype(np.float32))
+    updates = torch.from_numpy(
+        (draws.normal(size=(10, 20000)) + draws.normal(size=20000)).astype(np.float32)
+    )
     fold = UpdateSketch(torch.zeros(20000), 1024)
     assert fold.cosine_error == 1024**-0.5
     sketch = fold.finish(fold.add(fold.start(), np.arange(10), updates))
     assert sketch.shape == (10, 1024)
-    error = np.abs(model_similarity(sketch) - model_similarity(updates.numpy()))[np.triu_indices(10, 1)]
+    error = np.abs(model_similarity(sketch) - model_similarity(updates.numpy()))[
+        np.triu_indices(10, 1)
+    ]
     assert 0 < error.max() < 6 * fold.cosine_error
     assert error.std() < 1.5 * fold.cosine_error
 
@@ -138,7 +164,10 @@ def test_responses_leave_dropout_out(toy_federation: Federation) -> None:
 def test_an_unknown_layer_is_refused_with_the_known_ones(toy_federation: Federation) -> None:
     with pytest.raises(ConfigError) as error:
         check_wish(Wish("functional", layer="head"), work_of(toy_federation, as_model(deep)))
-    assert str(error.value) == "method.graph.layer must be one of the model's layers ('0', '1', '2'), got 'head'"
+    assert (
+        str(error.value)
+        == "method.graph.layer must be one of the model's layers ('0', '1', '2'), got 'head'"
+    )
     with pytest.raises(ConfigError, match="method.graph.layer must be one of the model's layers"):
         plan_of(toy_federation, FedGS(graph=Graph(similarity="functional", layer="head")))
 
@@ -148,7 +177,11 @@ def test_an_unknown_layer_is_refused_with_the_known_ones(toy_federation: Federat
 def test_identical_clients_are_alike_by_1(kind: Any, engine: Engine) -> None:
     x, y = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32), np.array([0, 1, 2, 0])
     federation = Federation.from_arrays(
-        np.concatenate([x, x, -x]), np.tile(y, 3), client=np.repeat([0, 1, 2], 4), test=(x, y), name="twins"
+        np.concatenate([x, x, -x]),
+        np.tile(y, 3),
+        client=np.repeat([0, 1, 2], 4),
+        test=(x, y),
+        name="twins",
     )
     # Four examples and B = 4: the batch is all of them, in whatever order.
     (features,) = trained(work_of(federation), Wish(kind), engine=engine)
@@ -161,18 +194,26 @@ def test_a_model_that_does_not_move_is_like_nobody(toy_federation: Federation) -
     work = work_of(toy_federation)
     start = initial_parameters(work.model, toy_federation, 0)
     fold = feature_fold(Wish("update"), work, start, seed=0)
-    features = fold.finish(fold.add(fold.start(), np.arange(3), torch.stack([start, start, start + 1])))
+    features = fold.finish(
+        fold.add(fold.start(), np.arange(3), torch.stack([start, start, start + 1]))
+    )
     assert not features[:2].any()
     np.testing.assert_array_equal(model_similarity(features), np.eye(3))
 
 
-@pytest.mark.parametrize(("kind", "what"), [("update", "update"), ("functional", "response to noise")])
-def test_a_feature_that_is_not_finite_names_the_client(toy_federation: Federation, kind: Any, what: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "what"), [("update", "update"), ("functional", "response to noise")]
+)
+def test_a_feature_that_is_not_finite_names_the_client(
+    toy_federation: Federation, kind: Any, what: str
+) -> None:
     work = work_of(toy_federation)
     fold = feature_fold(Wish(kind), work, torch.zeros(21), seed=0)
     models = torch.ones(2, 21)
     models[1, 3] = torch.nan
-    with pytest.raises(ClientError, match=rf"^the {what} of client 'site-5' is not finite \(NaN or inf\)$") as error:
+    with pytest.raises(
+        ClientError, match=rf"^the {what} of client 'site-5' is not finite \(NaN or inf\)$"
+    ) as error:
         fold.add(fold.start(), np.array([2, 5]), models)
     assert error.value.client == 5
 
@@ -180,7 +221,9 @@ def test_a_feature_that_is_not_finite_names_the_client(toy_federation: Federatio
 def test_engines_agree_on_features(toy_federation: Federation) -> None:
     wishes = (Wish("update"), Wish("functional"))
     for loop, stacked in zip(
-        trained(work_of(toy_federation), *wishes), trained(work_of(toy_federation), *wishes, engine=StackedEngine()), strict=True
+        trained(work_of(toy_federation), *wishes),
+        trained(work_of(toy_federation), *wishes, engine=StackedEngine()),
+        strict=True,
     ):
         np.testing.assert_allclose(loop, stacked, rtol=1e-3, atol=1e-5)
 
@@ -191,7 +234,9 @@ def test_engines_agree_on_features(toy_federation: Federation) -> None:
 def spread(count: int = 400) -> Federation:
     """Two correlated inputs with means 3 and -1, one client, all of it validation too."""
     draws = np.random.default_rng(0)
-    x = (draws.normal(size=(count, 2)) @ np.array([[2.0, 1.0], [0.0, 0.5]]) + np.array([3.0, -1.0])).astype(np.float32)
+    x = (
+        draws.normal(size=(count, 2)) @ np.array([[2.0, 1.0], [0.0, 0.5]]) + np.array([3.0, -1.0])
+    ).astype(np.float32)
     y = np.arange(count) % 2
     owner = np.zeros(count, dtype=np.int64)
     return Federation.from_arrays(x, y, client=owner, test=(x, y), validation=(x, y, owner))
@@ -201,13 +246,16 @@ def spread(count: int = 400) -> Federation:
 def test_noise_has_the_mean_and_covariance_of_the_examples(covariance: Any) -> None:
     federation = spread()
     assert federation.validation is not None
-    noise = noise_batch(federation, samples=20000, examples=400, covariance=covariance).double().numpy()
+    noise = (
+        noise_batch(federation, samples=20000, examples=400, covariance=covariance).double().numpy()
+    )
     sigma = np.cov(federation.validation.x.T.astype(float))
     if covariance != "full":
         sigma = np.diag(np.diagonal(sigma))
     if covariance == "scalar":
         sigma = np.eye(2) * np.trace(sigma) / 2
-    # Standard errors are at most sd·1/sqrt(20000) = .016 and var·sqrt(2/20000) = .04; six of them: odds below 1e-7.
+    # Standard errors are at most sd·1/sqrt(20000) = .016 and var·sqrt(2/20000) = .04; six of them:
+    # odds below 1e-7.
     np.testing.assert_allclose(noise.mean(axis=0), federation.validation.x.mean(axis=0), atol=0.1)
     np.testing.assert_allclose(np.cov(noise.T), sigma, atol=0.25)
 
@@ -217,7 +265,10 @@ def test_noise_depends_on_the_seed_alone(toy_federation: Federation) -> None:
     torch.manual_seed(1)
     assert torch.equal(noise_batch(toy_federation, seed=3), noise_batch(again, seed=3))
     assert not torch.equal(noise_batch(toy_federation, seed=3), noise_batch(toy_federation, seed=4))
-    assert noise_batch(toy_federation).shape == (256, 6) and noise_batch(toy_federation).dtype == torch.float32
+    assert (
+        noise_batch(toy_federation).shape == (256, 6)
+        and noise_batch(toy_federation).dtype == torch.float32
+    )
 
 
 def test_noise_takes_inputs_as_models_see_them() -> None:
@@ -291,12 +342,18 @@ class Counting(LoopEngine):
         return super().answer(requests)
 
 
-GRAPHS = [Graph(similarity=kind, start=start) for kind in ("update", "functional") for start in ("all", "seen")]
+GRAPHS = [
+    Graph(similarity=kind, start=start)
+    for kind in ("update", "functional")
+    for start in ("all", "seen")
+]
 GRAPHS.append(Graph(similarity="oracle", start="seen"))
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: f"{graph.similarity}-{graph.start}")
-def test_alone_and_in_a_batch_a_run_is_the_same_to_the_last_bit(toy_federation: Federation, graph: Graph) -> None:
+def test_alone_and_in_a_batch_a_run_is_the_same_to_the_last_bit(
+    toy_federation: Federation, graph: Graph
+) -> None:
     from fedgs.checkpoint import equal_states
 
     alone = Kept(plan_of(toy_federation, FedGS(graph=graph)))
@@ -307,12 +364,19 @@ def test_alone_and_in_a_batch_a_run_is_the_same_to_the_last_bit(toy_federation: 
     ]
     drive([one.live for one in batch], StackedEngine())
     assert len(alone.records) == 6 and alone.records == batch[1].records
-    assert equal_states(alone.starts[0], batch[1].starts[0]) and equal_states(alone.final, batch[1].final)
+    assert equal_states(alone.starts[0], batch[1].starts[0]) and equal_states(
+        alone.final, batch[1].final
+    )
 
 
-def test_all_clients_train_once_before_round_0_in_one_call_for_many_runs(toy_federation: Federation) -> None:
+def test_all_clients_train_once_before_round_0_in_one_call_for_many_runs(
+    toy_federation: Federation,
+) -> None:
     engine = Counting()
-    runs = [Kept(plan_of(toy_federation, FedGS(graph=Graph(similarity="functional")), seed=seed)) for seed in (0, 1)]
+    runs = [
+        Kept(plan_of(toy_federation, FedGS(graph=Graph(similarity="functional")), seed=seed))
+        for seed in (0, 1)
+    ]
     drive([one.live for one in runs], engine)
     assert engine.calls[0] == [list(range(6)), list(range(6))]
     assert all(len(clients) <= 2 for call in engine.calls[1:] for clients in call)
@@ -344,7 +408,11 @@ def test_a_client_that_fails_at_the_start_is_named(toy_federation: Federation) -
 def test_the_seed_of_the_data_makes_the_noise(toy_federation: Federation) -> None:
     distances = []
     for data_seed in (0, 1):
-        run = Kept(plan_of(toy_federation, FedGS(graph=Graph(similarity="functional")), data_seed=data_seed))
+        run = Kept(
+            plan_of(
+                toy_federation, FedGS(graph=Graph(similarity="functional")), data_seed=data_seed
+            )
+        )
         drive([run.live], LoopEngine())
         distances.append(run.starts[0].memory["similarity"])
     assert not np.array_equal(*distances)
@@ -374,7 +442,10 @@ def test_a_resumed_run_is_that_of_an_unbroken_one_and_does_not_make_its_graph_ag
 ) -> None:
     study(toy_federation, tmp_path / "whole", graph, 9)
     study(toy_federation, tmp_path / "parts", graph, 3)
-    (memory,) = [*(tmp_path / "parts").rglob("memory.npz"), *(tmp_path / "parts" / "graphs").glob("*.npz")]
+    (memory,) = [
+        *(tmp_path / "parts").rglob("memory.npz"),
+        *(tmp_path / "parts" / "graphs").glob("*.npz"),
+    ]
     stamp = memory.stat().st_mtime_ns
     trained_all: list[int] = []
     answer = LoopEngine.reply
@@ -393,7 +464,11 @@ def test_a_resumed_run_is_that_of_an_unbroken_one_and_does_not_make_its_graph_ag
     with np.load(memory) as stored:
         assert {"distance", "similarity", "adjacency"} <= set(stored.files)
     ends = [np.load(next((tmp_path / part).rglob("checkpoint.npz"))) for part in ("whole", "parts")]
-    for name in ("parameters", "counts", *(name for name in ends[0].files if name.startswith("memory."))):
+    for name in (
+        "parameters",
+        "counts",
+        *(name for name in ends[0].files if name.startswith("memory.")),
+    ):
         np.testing.assert_array_equal(ends[0][name], ends[1][name])
 
 
@@ -409,7 +484,9 @@ def test_a_start_that_was_cut_off_is_made_again(toy_federation: Federation, tmp_
     assert next((tmp_path / "cut").rglob("memory.npz")).is_file()
 
 
-def test_a_graph_from_a_file_gives_the_run_of_the_graph_itself(toy_federation: Federation, tmp_path: Path) -> None:
+def test_a_graph_from_a_file_gives_the_run_of_the_graph_itself(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     from fedgs.graph.files import save_graph
 
     made = Graph(epsilon=0.3).of_clients(toy_federation.clients)

@@ -32,7 +32,13 @@ def identity(**settings: Any) -> Identity:
 
 
 def prepared(federation: Federation, *, model: Any = None, **settings: Any) -> PreparedRun:
-    given = {"data": _Given(federation=federation), "availability": "IDL", "method": "uniform", "seed": 0, **settings}
+    given = {
+        "data": _Given(federation=federation),
+        "availability": "IDL",
+        "method": "uniform",
+        "seed": 0,
+        **settings,
+    }
     (one,) = prepare([build_config({**given, "model": None if model is None else as_model(model)})])
     return one
 
@@ -70,7 +76,9 @@ def test_models_in_a_loop_are_runs_of_their_own(toy_federation: Federation) -> N
         assert narrow == again != wide, make
 
 
-def test_two_lambdas_are_two_runs_and_the_same_structure_with_another_forward_is_another(toy_federation: Federation) -> None:
+def test_two_lambdas_are_two_runs_and_the_same_structure_with_another_forward_is_another(
+    toy_federation: Federation,
+) -> None:
     class Net(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return super().forward(x)
@@ -80,11 +88,18 @@ def test_two_lambdas_are_two_runs_and_the_same_structure_with_another_forward_is
             return -super().forward(x)
 
     Other.__name__ = Other.__qualname__ = "Net"
-    models = [lambda: nn.Linear(6, 3), lambda: nn.Linear(6, 3, bias=False), lambda: Net(6, 3), lambda: Other(6, 3)]
+    models = [
+        lambda: nn.Linear(6, 3),
+        lambda: nn.Linear(6, 3, bias=False),
+        lambda: Net(6, 3),
+        lambda: Other(6, 3),
+    ]
     assert len(set(fingerprints(toy_federation, models))) == 4
 
 
-def test_a_model_that_reads_its_first_parameters_from_a_file_counts_by_them(toy_federation: Federation, tmp_path: Path) -> None:
+def test_a_model_that_reads_its_first_parameters_from_a_file_counts_by_them(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     def pretrained() -> nn.Module:
         module = nn.Linear(6, 3)
         module.load_state_dict(torch.load(tmp_path / "weights.pt"))
@@ -92,7 +107,9 @@ def test_a_model_that_reads_its_first_parameters_from_a_file_counts_by_them(toy_
 
     found = []
     for value in (0.0, 1.0, 0.0):
-        torch.save({"weight": torch.full((3, 6), value), "bias": torch.zeros(3)}, tmp_path / "weights.pt")
+        torch.save(
+            {"weight": torch.full((3, 6), value), "bias": torch.zeros(3)}, tmp_path / "weights.pt"
+        )
         found.append(prepared(toy_federation, model=pretrained).fingerprint)
     assert found[0] == found[2] != found[1]
 
@@ -108,10 +125,14 @@ def test_a_model_that_is_another_one_each_time_is_not_reused(toy_federation: Fed
 
     drifting.__name__ = "drifting"
     (sentence,) = prepared(toy_federation, model=drifting).identity.unknown
-    assert sentence.startswith("model 'drifting' refers to a module that differs from build to build")
+    assert sentence.startswith(
+        "model 'drifting' refers to a module that differs from build to build"
+    )
 
 
-def test_a_study_looks_anew_at_a_function_that_builds_another_module_now(toy_federation: Federation) -> None:
+def test_a_study_looks_anew_at_a_function_that_builds_another_module_now(
+    toy_federation: Federation,
+) -> None:
     """The engine, the kernels and the size of an update follow from the module, not from the function that builds it."""
     width = 0
 
@@ -123,7 +144,9 @@ def test_a_study_looks_anew_at_a_function_that_builds_another_module_now(toy_fed
     def losses(model: Callable[[], nn.Module]) -> tuple[str, list[float | None]]:
         method = {"name": "fedgs", "graph": {"similarity": "update"}}
         training = {"rounds": 2, "batch_size": 2}
-        (run,) = fedgs.compare(toy_federation, methods=[method], model=model, training=training).runs
+        (run,) = fedgs.compare(
+            toy_federation, methods=[method], model=model, training=training
+        ).runs
         assert run.failure is None
         return run.config["run"]["engine_reason"], [record.test_loss for record in run.records]
 
@@ -146,12 +169,18 @@ class Private(Sampler):
 def test_private_attributes_of_a_sampler_count() -> None:
     first, again, other = Private(), Private(), Private()
     other._level = 2
-    assert identity(method=first).fingerprint == identity(method=again).fingerprint != identity(method=other).fingerprint
+    assert (
+        identity(method=first).fingerprint
+        == identity(method=again).fingerprint
+        != identity(method=other).fingerprint
+    )
 
 
 def made(level: int, thing: Any = None) -> Any:
     @fedgs.sampler("fingerprint-test")
-    def chosen(view: fedgs.View, rng: np.random.Generator, *, power: float = 1.0) -> fedgs.Selection:
+    def chosen(
+        view: fedgs.View, rng: np.random.Generator, *, power: float = 1.0
+    ) -> fedgs.Selection:
         return fedgs.Selection(view.available[: level if thing is None else level + 1])
 
     return chosen
@@ -184,7 +213,9 @@ def test_a_content_digest_stands_for_what_cannot_be_identified() -> None:
         return identity(method=method)
 
     assert with_digest("a").unknown == ()
-    assert with_digest("a").fingerprint == with_digest("a").fingerprint != with_digest("b").fingerprint
+    assert (
+        with_digest("a").fingerprint == with_digest("a").fingerprint != with_digest("b").fingerprint
+    )
     assert with_digest("a").fingerprint != with_digest("a", level=2).fingerprint
 
     class Own(Sampler):
@@ -197,7 +228,9 @@ def test_a_content_digest_stands_for_what_cannot_be_identified() -> None:
 
     assert identity(method=Own()).unknown == ()
     assert (
-        identity(method=Own()).fingerprint == identity(method=Own()).fingerprint != identity(method=Own(version="b")).fingerprint
+        identity(method=Own()).fingerprint
+        == identity(method=Own()).fingerprint
+        != identity(method=Own(version="b")).fingerprint
     )
 
 
@@ -207,7 +240,9 @@ def test_a_content_digest_that_raises_is_one_sentence() -> None:
         def content_digest(self) -> str:
             raise KeyError("gone")
 
-    with pytest.raises(ConfigError, match="method 'Broken': content_digest raised KeyError: 'gone'"):
+    with pytest.raises(
+        ConfigError, match="method 'Broken': content_digest raised KeyError: 'gone'"
+    ):
         identity(method=Broken())
 
 
@@ -244,7 +279,9 @@ class Reader(Sampler):
         lambda file: {"nested": {"a": [{"b": str(file)}]}},
     ],
 )
-def test_files_in_settings_count_by_content(settings: Callable[[Path], dict[str, Any]], tmp_path: Path) -> None:
+def test_files_in_settings_count_by_content(
+    settings: Callable[[Path], dict[str, Any]], tmp_path: Path
+) -> None:
     file = tmp_path / "table.csv"
     file.write_text("1,2")
     method = Reader(**settings(file))
@@ -325,14 +362,19 @@ def test_new_numbers_of_a_part_concern_the_runs_that_it_carries_out_alone(
 
 
 def test_the_engine_is_no_part_of_the_identity(toy_federation: Federation) -> None:
-    found = {prepared(toy_federation, execution={"engine": engine}).fingerprint for engine in ("auto", "loop", "stacked")}
+    found = {
+        prepared(toy_federation, execution={"engine": engine}).fingerprint
+        for engine in ("auto", "loop", "stacked")
+    }
     assert len(found) == 1
 
 
 # Cost
 
 
-def test_a_study_asks_for_each_digest_once(toy_federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_asks_for_each_digest_once(
+    toy_federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from fedgs.identity import digest
 
     bodies = 0
@@ -348,7 +390,12 @@ def test_a_study_asks_for_each_digest_once(toy_federation: Federation, monkeypat
     counts = []
     for seeds in (1, 20):
         bodies = 0
-        prepare([build_config({"data": given, "availability": "IDL", "method": method, "seed": seed}) for seed in range(seeds)])
+        prepare(
+            [
+                build_config({"data": given, "availability": "IDL", "method": method, "seed": seed})
+                for seed in range(seeds)
+            ]
+        )
         counts.append(bodies)
     assert counts[0] == counts[1] > 0
 
@@ -368,7 +415,9 @@ class Given(Data):
 
     def load(self, data_dir: Path | None = None) -> Federation:
         y = np.arange(len(self.x)) % 2
-        return Federation.from_arrays(self.x, y, client=np.arange(len(self.x)) % 4, test=(self.x, y))
+        return Federation.from_arrays(
+            self.x, y, client=np.arange(len(self.x)) % 4, test=(self.x, y)
+        )
 
 
 def test_data_sets_that_look_the_same_as_text_are_loaded_apart() -> None:
@@ -377,7 +426,9 @@ def test_data_sets_that_look_the_same_as_text_are_loaded_apart() -> None:
     second[1000:2000] = 7.0  # what NumPy prints as "..."
     given = [Given(x=x) for x in (first, second, first.copy())]
     common = {"availability": "IDL", "method": "uniform", "model": "logistic"}
-    runs = prepare([build_config({**common, "data": data, "seed": seed}) for seed, data in enumerate(given)])
+    runs = prepare(
+        [build_config({**common, "data": data, "seed": seed}) for seed, data in enumerate(given)]
+    )
     one, other, same = (run.plan.federation for run in runs)
     assert one is same and one is not other
     assert one.fingerprint != other.fingerprint

@@ -58,7 +58,12 @@ class Noisy(nn.Linear):
 def states() -> tuple[Any, ...]:
     """The global generators as they stand."""
     numpy = np.random.get_state(legacy=False)
-    return torch.get_rng_state().tolist(), repr(numpy), numpy["state"]["key"].tolist(), random.getstate()
+    return (
+        torch.get_rng_state().tolist(),
+        repr(numpy),
+        numpy["state"]["key"].tolist(),
+        random.getstate(),
+    )
 
 
 def shaken() -> tuple[Any, ...]:
@@ -70,11 +75,17 @@ def shaken() -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("source", DRAWS)
-def test_every_method_of_a_seed_begins_with_the_same_model(toy_federation: Federation, source: str) -> None:
+def test_every_method_of_a_seed_begins_with_the_same_model(
+    toy_federation: Federation, source: str
+) -> None:
     found = []
     for _ in range(2):  # the caller's generators stand elsewhere the second time
         results = compare(
-            toy_federation, methods=["uniform", "fedgs", "md"], model=lambda: Drawn(source), training=TRAINING, seeds=(0, 1)
+            toy_federation,
+            methods=["uniform", "fedgs", "md"],
+            model=lambda: Drawn(source),
+            training=TRAINING,
+            seeds=(0, 1),
         )
         found.append({(run.label, run.seed): run.records[0].test_loss for run in results.runs})
         DRAWS[source]()
@@ -85,7 +96,9 @@ def test_every_method_of_a_seed_begins_with_the_same_model(toy_federation: Feder
 
 @pytest.mark.parametrize("engine", ["auto", "loop"])
 @pytest.mark.parametrize("source", DRAWS)
-def test_the_callers_generators_stay_as_they_were(toy_federation: Federation, source: str, engine: str) -> None:
+def test_the_callers_generators_stay_as_they_were(
+    toy_federation: Federation, source: str, engine: str
+) -> None:
     shaken()
     before = states()
     model = lambda: nn.Sequential(Drawn(source), nn.Dropout())  # noqa: E731
@@ -97,7 +110,13 @@ def test_the_callers_generators_stay_as_they_were(toy_federation: Federation, so
         "losses": "power_of_choice",
     }
     for build in (model, lambda: Noisy(source), lambda: Drawn(source)):
-        results = compare(toy_federation, methods=methods, model=build, training=TRAINING, execution={"engine": engine})
+        results = compare(
+            toy_federation,
+            methods=methods,
+            model=build,
+            training=TRAINING,
+            execution={"engine": engine},
+        )
         assert [run.failure for run in results.runs] == [None, None, None]
     Synthetic(clients=2).load()
     assert states() == before
@@ -105,7 +124,11 @@ def test_the_callers_generators_stay_as_they_were(toy_federation: Federation, so
 
 def test_generators_are_restored_after_an_error_and_whatever_kind_numpy_uses() -> None:
     drawn = shaken()
-    expected = DRAWS["torch"](), DRAWS["numpy"](), DRAWS["random"]()  # NumPy has a spare normal number here
+    expected = (
+        DRAWS["torch"](),
+        DRAWS["numpy"](),
+        DRAWS["random"](),
+    )  # NumPy has a spare normal number here
     shaken()
     with pytest.raises(ZeroDivisionError), seeded(0, "test"):
         _ = shaken() == drawn and 1 / 0
@@ -123,7 +146,14 @@ def test_generators_are_restored_after_an_error_and_whatever_kind_numpy_uses() -
 
 def test_every_seed_purpose_round_and_client_has_its_own_numbers() -> None:
     found = set()
-    names = [(0, "init"), (1, "init"), (0, "torch", 0, 1), (0, "torch", 1, 0), (0, "torch", 1, 1), (0, "evaluate", 1)]
+    names = [
+        (0, "init"),
+        (1, "init"),
+        (0, "torch", 0, 1),
+        (0, "torch", 1, 0),
+        (0, "torch", 1, 1),
+        (0, "evaluate", 1),
+    ]
     for name in names:
         for _ in range(2):
             with seeded(*name):
@@ -146,8 +176,12 @@ def test_clients_and_rounds_draw_different_numbers(toy_federation: Federation, s
                 x = x + noise
             return nn.Linear.forward(self, x)
 
-    results = compare(toy_federation, methods=["uniform"], model=lambda: Telling(source), training=TRAINING)
-    trained = 2 * sum(len(record.cohort or ()) for record in results.runs[0].records)  # two steps a client
+    results = compare(
+        toy_federation, methods=["uniform"], model=lambda: Telling(source), training=TRAINING
+    )
+    trained = 2 * sum(
+        len(record.cohort or ()) for record in results.runs[0].records
+    )  # two steps a client
     assert trained == 24 and len(set(drawn[-trained:])) == trained
 
 
@@ -156,7 +190,9 @@ def test_clients_and_rounds_draw_different_numbers(toy_federation: Federation, s
 def test_a_model_that_draws_gives_the_same_records_whatever_else_draws(
     toy_federation: Federation, tmp_path: Path, source: str, when: str
 ) -> None:
-    def records(methods: list[str], engine: str, *, out: Path | None = None, rounds: int = 4) -> list[Any]:
+    def records(
+        methods: list[str], engine: str, *, out: Path | None = None, rounds: int = 4
+    ) -> list[Any]:
         shake = lambda progress: [draw() for draw in DRAWS.values()]  # noqa: E731
         results = compare(
             toy_federation,
@@ -179,11 +215,20 @@ def test_a_model_that_draws_gives_the_same_records_whatever_else_draws(
 
 @pytest.mark.parametrize("when", ["training", "evaluation"])
 @pytest.mark.parametrize("source", DRAWS)
-def test_a_model_that_draws_is_not_stacked(toy_federation: Federation, source: str, when: str) -> None:
-    assert why_not_stackable(Noisy(source, when), (6,)) == "it draws random numbers, such as dropout"
+def test_a_model_that_draws_is_not_stacked(
+    toy_federation: Federation, source: str, when: str
+) -> None:
+    assert (
+        why_not_stackable(Noisy(source, when), (6,)) == "it draws random numbers, such as dropout"
+    )
     assert why_not_stackable(Noisy(source, "never"), (6,)) is None
     with pytest.raises(ConfigError, match="cannot be stacked: it draws random numbers"):
-        compare(toy_federation, methods=["md"], model=lambda: Noisy(source, when), execution={"engine": "stacked"})
+        compare(
+            toy_federation,
+            methods=["md"],
+            model=lambda: Noisy(source, when),
+            execution={"engine": "stacked"},
+        )
 
 
 OWN = np.random.default_rng(0)
@@ -201,20 +246,41 @@ def with_bias(value: Callable[[], float]) -> Callable[[], nn.Module]:
 
 @pytest.mark.parametrize(
     "value",
-    [OWN.normal, lambda: np.random.default_rng().normal(), lambda: next(COUNTER), random.SystemRandom().random],
+    [
+        OWN.normal,
+        lambda: np.random.default_rng().normal(),
+        lambda: next(COUNTER),
+        random.SystemRandom().random,
+    ],
     ids=["own generator", "fresh entropy", "counter", "system"],
 )
-def test_a_first_model_that_the_seed_does_not_decide_is_refused(toy_federation: Federation, value: Any) -> None:
-    with pytest.raises(ConfigError, match=r"must have the same first parameters .* 'bias' differs between two builds"):
+def test_a_first_model_that_the_seed_does_not_decide_is_refused(
+    toy_federation: Federation, value: Any
+) -> None:
+    with pytest.raises(
+        ConfigError,
+        match=r"must have the same first parameters .* 'bias' differs between two builds",
+    ):
         compare(toy_federation, methods=["md"], model=with_bias(value), training=TRAINING)
 
 
-def test_a_function_that_always_returns_the_same_module_gives_it_away_unchanged(toy_federation: Federation) -> None:
+def test_a_function_that_always_returns_the_same_module_gives_it_away_unchanged(
+    toy_federation: Federation,
+) -> None:
     net = nn.Linear(6, 3)
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    results = compare(toy_federation, methods=["uniform", "md"], model=lambda: net, training=TRAINING, seeds=(0, 1))
+    results = compare(
+        toy_federation,
+        methods=["uniform", "md"],
+        model=lambda: net,
+        training=TRAINING,
+        seeds=(0, 1),
+    )
     assert len({run.records[0].test_loss for run in results.runs}) == 1
-    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items()) and net.training
+    assert (
+        all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+        and net.training
+    )
 
 
 PLUGIN = """
@@ -262,11 +328,30 @@ def test_a_killed_run_of_a_model_that_draws_goes_on_to_the_same_records(tmp_path
     def run(folder: str, *, kill: bool, seconds: int = 200) -> int:
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / "plug.py").write_text(PLUGIN)
-        settings = ["method=uniform", "model=draws-all", "data.clients=6", "training.rounds=6", "execution.checkpoint_every=1"]
-        command = [sys.executable, "-m", "fedgs", "run", "--plugin", "plug.py", "--out", "out", "--set", "seed=0"]
+        settings = [
+            "method=uniform",
+            "model=draws-all",
+            "data.clients=6",
+            "training.rounds=6",
+            "execution.checkpoint_every=1",
+        ]
+        command = [
+            sys.executable,
+            "-m",
+            "fedgs",
+            "run",
+            "--plugin",
+            "plug.py",
+            "--out",
+            "out",
+            "--set",
+            "seed=0",
+        ]
         command += [word for setting in settings for word in ("--set", setting)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "KILL_HERE": "1" if kill else ""}
-        return subprocess.run(command, cwd=tmp_path / folder, env=environment, capture_output=True, timeout=seconds).returncode
+        return subprocess.run(
+            command, cwd=tmp_path / folder, env=environment, capture_output=True, timeout=seconds
+        ).returncode
 
     def records(folder: str) -> bytes:
         (file,) = (tmp_path / folder / "out").glob("*/rounds.jsonl")

@@ -163,7 +163,9 @@ def test_what_does_something_else_has_another_digest(kind: str) -> None:
     ],
 )
 def test_name_lines_and_what_is_not_referred_to_do_not_count(source: str) -> None:
-    assert digest(written(source, W=3)["f"]) == digest(written("def f(x, y=2): return x + y * W", W=3)["f"])
+    assert digest(written(source, W=3)["f"]) == digest(
+        written("def f(x, y=2): return x + y * W", W=3)["f"]
+    )
 
 
 class Colour(enum.Enum):
@@ -300,8 +302,12 @@ def unknown_objects() -> Iterator[Any]:
     yield subprocess.Popen  # by name: known
 
 
-@pytest.mark.parametrize("thing", list(unknown_objects())[:-1], ids=lambda thing: type(thing).__name__)
-@pytest.mark.parametrize("where", ["global", "closure", "default", "attribute", "element", "method"])
+@pytest.mark.parametrize(
+    "thing", list(unknown_objects())[:-1], ids=lambda thing: type(thing).__name__
+)
+@pytest.mark.parametrize(
+    "where", ["global", "closure", "default", "attribute", "element", "method"]
+)
 def test_what_cannot_be_identified_is_named_wherever_it_is(thing: Any, where: str) -> None:
     functions = {
         "global": written("def f(): return THING", THING=thing)["f"],
@@ -315,14 +321,21 @@ def test_what_cannot_be_identified_is_named_wherever_it_is(thing: Any, where: st
     assert type(thing).__qualname__ in told
 
 
-@pytest.mark.parametrize("thing", [threading.Lock(), threading.RLock(), __import__("logging").getLogger("x"), print, np, Any])
+@pytest.mark.parametrize(
+    "thing",
+    [threading.Lock(), threading.RLock(), __import__("logging").getLogger("x"), print, np, Any],
+)
 def test_what_changes_no_number_is_no_obstacle(thing: Any) -> None:
     digest(written("def f(): return THING", THING=thing)["f"])
 
 
 def test_an_object_that_makes_up_its_attributes_has_a_digest() -> None:
     source = "class C:\n def __getattr__(self, name): raise RuntimeError(name)\nf = C()\nf.w = W"
-    assert digest(written(source, W=1)["f"]) == digest(written(source, W=1)["f"]) != digest(written(source, W=2)["f"])
+    assert (
+        digest(written(source, W=1)["f"])
+        == digest(written(source, W=1)["f"])
+        != digest(written(source, W=2)["f"])
+    )
 
 
 def test_an_object_may_tell_its_content_itself() -> None:
@@ -373,14 +386,23 @@ def fresh(name: str, attribute: str) -> str:
 
 
 PROGRAMS = {
-    "direct": {"idm_main.py": "import idm_help\ndef f(): return idm_help.w()", "idm_help.py": "def w(): return 1"},
-    "from": {"idm_main.py": "from idm_help import w\ndef f(): return w()", "idm_help.py": "def w(): return 1"},
+    "direct": {
+        "idm_main.py": "import idm_help\ndef f(): return idm_help.w()",
+        "idm_help.py": "def w(): return 1",
+    },
+    "from": {
+        "idm_main.py": "from idm_help import w\ndef f(): return w()",
+        "idm_help.py": "def w(): return 1",
+    },
     "nested": {
         "idm_main.py": "import idm_mid\ndef f(): return idm_mid.w()",
         "idm_mid.py": "from idm_help import w",
         "idm_help.py": "def w(): return 1",
     },
-    "lazy": {"idm_main.py": "def f():\n import idm_help\n return idm_help.w()", "idm_help.py": "def w(): return 1"},
+    "lazy": {
+        "idm_main.py": "def f():\n import idm_help\n return idm_help.w()",
+        "idm_help.py": "def w(): return 1",
+    },
     "lazy of lazy": {
         "idm_main.py": "def f():\n import idm_mid\n return idm_mid.w()",
         "idm_mid.py": "def w():\n from idm_help import w\n return w()",
@@ -419,8 +441,14 @@ PROGRAMS = {
         "idm_main.py": "import idm_help\ndef f(): return idm_help.w()",
         "idm_help.py": "import idm_main\ndef w(): return 1",
     },
-    "import for its effect": {"idm_main.py": "import idm_help\ndef f(): return 0", "idm_help.py": "def w(): return 1"},
-    "class": {"idm_main.py": "import idm_help\nclass f(idm_help.B): pass", "idm_help.py": "class B:\n def w(self): return 1"},
+    "import for its effect": {
+        "idm_main.py": "import idm_help\ndef f(): return 0",
+        "idm_help.py": "def w(): return 1",
+    },
+    "class": {
+        "idm_main.py": "import idm_help\nclass f(idm_help.B): pass",
+        "idm_help.py": "class B:\n def w(self): return 1",
+    },
 }
 
 
@@ -480,7 +508,15 @@ def test_digests_are_the_same_in_every_process(tmp_path: Path) -> None:
     for seed, where in (("1", tmp_path), ("2", tmp_path.parent)):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": source}
         command = [sys.executable, str(tmp_path / "program.py")]
-        done = subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True, timeout=120, check=True)
+        done = subprocess.run(
+            command,
+            cwd=where,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
         outputs.append(done.stdout)
     assert outputs[0] == outputs[1] and outputs[0].count("unknown=()") == 8
 

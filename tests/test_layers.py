@@ -8,7 +8,18 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "fedgs"
 LAYERS = [
-    ["arrays", "plurals", "collector", "machine", "errors", "compiling", "rng", "identity", "plugins", "registry"],
+    [
+        "arrays",
+        "plurals",
+        "collector",
+        "machine",
+        "errors",
+        "compiling",
+        "rng",
+        "identity",
+        "plugins",
+        "registry",
+    ],
     ["client_names", "clients", "requests", "records", "config", "fingerprint"],
     ["graph", "solver", "secure", "availability"],
     ["data", "models"],
@@ -17,7 +28,9 @@ LAYERS = [
     ["report", "experiments", "flower", "bench"],
     ["cli"],
 ]
-PLACE = {name: (row, column) for row, names in enumerate(LAYERS) for column, name in enumerate(names)}
+PLACE = {
+    name: (row, column) for row, names in enumerate(LAYERS) for column, name in enumerate(names)
+}
 WITHOUT_TORCH = [
     "collector",
     "compiling",
@@ -63,7 +76,11 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def modules() -> list[Path]:
-    return [path for path in sorted(SOURCE.rglob("*.py")) if path.parent != SOURCE or not path.name.startswith("__")]
+    return [
+        path
+        for path in sorted(SOURCE.rglob("*.py"))
+        if path.parent != SOURCE or not path.name.startswith("__")
+    ]
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
@@ -83,10 +100,15 @@ def test_module_imports_only_from_below_or_its_left(path: Path) -> None:
 def test_no_module_imports_itself_through_others() -> None:
     """Neither at the top nor lazily inside a function; imports for type checkers are left out."""
     files = {
-        ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(
+            ".__init__"
+        ): path
         for path in SOURCE.rglob("*.py")
     }
-    graph = {name: {found for found, _ in imported_modules(path) if found in files} - {name} for name, path in files.items()}
+    graph = {
+        name: {found for found, _ in imported_modules(path) if found in files} - {name}
+        for name, path in files.items()
+    }
     assert len(graph) > 150 and sum(map(len, graph.values())) > 500
     while leaves := [name for name, below in graph.items() if not below & graph.keys()]:
         for name in leaves:
@@ -104,13 +126,21 @@ def imported_modules(path: Path) -> Iterator[tuple[str, int]]:
     }
     for module, line in imports(path):
         names = named.get((module, line), [])
-        below = [name for name in names if (SOURCE.parent / module.replace(".", "/") / f"{name}.py").is_file()]
+        below = [
+            name
+            for name in names
+            if (SOURCE.parent / module.replace(".", "/") / f"{name}.py").is_file()
+        ]
         yield from ((f"{module}.{name}", line) for name in below)
         if len(below) < len(names) or not names:
             yield module, line
 
 
-@pytest.mark.parametrize("path", [p for p in modules() if room(p) in WITHOUT_TORCH], ids=lambda p: str(p.relative_to(SOURCE)))
+@pytest.mark.parametrize(
+    "path",
+    [p for p in modules() if room(p) in WITHOUT_TORCH],
+    ids=lambda p: str(p.relative_to(SOURCE)),
+)
 def test_module_does_not_import_torch_at_the_top(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     top = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]

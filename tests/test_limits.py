@@ -9,7 +9,9 @@ from tests.limits_cases import CASES
 from fedgs.errors import UserError
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "limits.md"
-ROW = re.compile(r"^\| `(?P<id>[a-z0-9-]+)` \| (?P<why>.+) \| (?P<fence>`+) ?(?P<message>.+?) ?(?P=fence) \|$")
+ROW = re.compile(
+    r"^\| `(?P<id>[a-z0-9-]+)` \| (?P<why>.+) \| (?P<fence>`+) ?(?P<message>.+?) ?(?P=fence) \|$"
+)
 
 
 def rows() -> dict[str, str]:

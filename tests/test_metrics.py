@@ -12,7 +12,9 @@ COUNTS = st.lists(st.integers(0, 1000), min_size=2, max_size=30)
 
 @given(COUNTS)
 def test_count_variance_is_the_sample_variance(counts: list[int]) -> None:
-    assert count_variance(np.array(counts)) == pytest.approx(statistics.variance(counts), rel=1e-9, abs=1e-9)
+    assert count_variance(np.array(counts)) == pytest.approx(
+        statistics.variance(counts), rel=1e-9, abs=1e-9
+    )
 
 
 def test_count_variance_of_one_client_is_zero() -> None:
@@ -20,7 +22,9 @@ def test_count_variance_of_one_client_is_zero() -> None:
 
 
 @given(COUNTS, st.integers(1, 9))
-def test_jain_index_lies_between_one_over_n_and_one_and_ignores_scale(counts: list[int], scale: int) -> None:
+def test_jain_index_lies_between_one_over_n_and_one_and_ignores_scale(
+    counts: list[int], scale: int
+) -> None:
     values = np.array(counts)
     assert 1 / len(counts) - 1e-12 <= jain_index(values) <= 1 + 1e-12
     assert jain_index(scale * values) == pytest.approx(jain_index(values))
@@ -41,7 +45,9 @@ def test_mean_losses_are_nan_where_there_is_no_example() -> None:
 
 
 def test_weighted_metrics_leave_out_clients_without_examples() -> None:
-    found = weighted_metrics(np.array([4.0, 0.0, 3.0]), np.array([2, 0, 0]), np.array([4, 0, 1]), np.array([1, 100, 3]))
+    found = weighted_metrics(
+        np.array([4.0, 0.0, 3.0]), np.array([2, 0, 0]), np.array([4, 0, 1]), np.array([1, 100, 3])
+    )
     assert found.loss == pytest.approx((1 * 1 + 3 * 3) / 4)
     assert found.accuracy == pytest.approx((1 * 0.5 + 3 * 0) / 4)
 

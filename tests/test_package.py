@@ -37,17 +37,26 @@ def test_public_names_are_these() -> None:
 
 
 def test_names_for_type_checkers_are_those_that_load_on_first_use() -> None:
-    block = next(node for node in TREE.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    block = next(
+        node
+        for node in TREE.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
     checked = {alias.name: f"{node.module}" for node in imports for alias in node.names}
-    loaded = ast.literal_eval(assigned("_PUBLIC")) | dict.fromkeys(ast.literal_eval(assigned("_MODULES")), "fedgs")
+    loaded = ast.literal_eval(assigned("_PUBLIC")) | dict.fromkeys(
+        ast.literal_eval(assigned("_MODULES")), "fedgs"
+    )
     assert checked == loaded
     assert sorted(ast.literal_eval(assigned("__all__"))) == sorted([*loaded, "__version__"])
 
 
 def test_every_public_name_has_a_docstring_with_an_example() -> None:
     for name in fedgs.__all__:
-        if name not in ("__version__", "Memory"):  # a text and a type alias have no docstring of their own
+        if name not in (
+            "__version__",
+            "Memory",
+        ):  # a text and a type alias have no docstring of their own
             assert ">>> " in (getattr(fedgs, name).__doc__ or ""), name
 
 
@@ -63,9 +72,7 @@ def test_importing_the_package_loads_neither_torch_nor_numba_nor_numpy() -> None
 
 
 def test_selecting_a_cohort_does_not_load_torch() -> None:
-    statement = (
-        "import fedgs, numpy as np; fedgs.select(np.ones((4, 4)) - np.eye(4), np.zeros(4, int), np.arange(4), 2); fedgs.FedGS()"
-    )
+    statement = "import fedgs, numpy as np; fedgs.select(np.ones((4, 4)) - np.eye(4), np.zeros(4, int), np.arange(4), 2); fedgs.FedGS()"
     assert "torch" not in loaded_after(statement)
 
 
@@ -88,13 +95,23 @@ WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; "  # as if it were not
 
 
 def test_without_torch_the_error_says_what_to_install() -> None:
-    statement = WITHOUT_TORCH + "import fedgs\ntry:\n    fedgs.compare\nexcept ImportError as error:\n    print(error)"
-    out = subprocess.run([sys.executable, "-c", statement], capture_output=True, text=True, check=True).stdout
+    statement = (
+        WITHOUT_TORCH
+        + "import fedgs\ntry:\n    fedgs.compare\nexcept ImportError as error:\n    print(error)"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", statement], capture_output=True, text=True, check=True
+    ).stdout
     assert out.strip() == "this needs 'torch', which is not installed: pip install 'fedgs[sim]'"
 
 
 def test_without_torch_the_command_line_says_what_to_install() -> None:
-    statement = WITHOUT_TORCH + "sys.argv = ['fedgs', 'run']; from fedgs.cli.main import main; main()"
+    statement = (
+        WITHOUT_TORCH + "sys.argv = ['fedgs', 'run']; from fedgs.cli.main import main; main()"
+    )
     done = subprocess.run([sys.executable, "-c", statement], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "fedgs: this needs 'torch', which is not installed: pip install 'fedgs[sim]'\n"
+    assert (
+        done.stderr
+        == "fedgs: this needs 'torch', which is not installed: pip install 'fedgs[sim]'\n"
+    )

@@ -12,7 +12,16 @@ import pytest
 from fedgs.errors import ConfigError
 from fedgs.registry import build, load_plugin, loaded_plugins, variant_names
 
-SMALL = ["--set", "data.clients=6", "--set", "training.rounds=3", "--set", "training.proportion=0.5", "--set", "seed=0"]
+SMALL = [
+    "--set",
+    "data.clients=6",
+    "--set",
+    "training.rounds=3",
+    "--set",
+    "training.proportion=0.5",
+    "--set",
+    "seed=0",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +32,9 @@ def helpers_are_forgotten() -> Iterator[None]:
     importlib.invalidate_caches()
 
 
-def plugin(folder: Path, name: str, *, imports: str = "", file: str = "plug.py", inside: str = "") -> Path:
+def plugin(
+    folder: Path, name: str, *, imports: str = "", file: str = "plug.py", inside: str = ""
+) -> Path:
     """A plug-in that registers a sampler; `inside` is done when it selects."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / file).write_text(
@@ -36,25 +47,37 @@ def plugin(folder: Path, name: str, *, imports: str = "", file: str = "plug.py",
 def fedgs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
     command = [sys.executable, "-m", "fedgs", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200
+    )
 
 
 @pytest.mark.parametrize(
     ("imports", "inside"),
-    [("import idp_help", "idp_help.one()"), ("from idp_pack.inner import one", "one()"), ("", "import idp_help; idp_help.one()")],
+    [
+        ("import idp_help", "idp_help.one()"),
+        ("from idp_pack.inner import one", "one()"),
+        ("", "import idp_help; idp_help.one()"),
+    ],
 )
-def test_a_file_beside_the_plugin_can_be_imported(imports: str, inside: str, tmp_path: Path) -> None:
+def test_a_file_beside_the_plugin_can_be_imported(
+    imports: str, inside: str, tmp_path: Path
+) -> None:
     (tmp_path / "idp_help.py").write_text("def one(): return 1\n")
     (tmp_path / "idp_pack").mkdir()
     (tmp_path / "idp_pack" / "__init__.py").write_text("")
-    (tmp_path / "idp_pack" / "inner.py").write_text("from . import idp_low\ndef one(): return idp_low.one()\n")
+    (tmp_path / "idp_pack" / "inner.py").write_text(
+        "from . import idp_low\ndef one(): return idp_low.one()\n"
+    )
     (tmp_path / "idp_pack" / "idp_low.py").write_text("def one(): return 1\n")
     load_plugin(plugin(tmp_path, "idp-beside", imports=imports, inside=inside))
     type(build("method", "idp-beside"))
     assert sys.path[-1] == str(tmp_path) and str(tmp_path) not in sys.path[:-1]
 
 
-def test_a_file_beside_the_plugin_does_not_hide_the_standard_library_or_a_distribution(tmp_path: Path) -> None:
+def test_a_file_beside_the_plugin_does_not_hide_the_standard_library_or_a_distribution(
+    tmp_path: Path,
+) -> None:
     for name in ("random", "colorsys", "pooch"):
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('hidden')\n")
     sys.modules.pop("colorsys", None)
@@ -62,19 +85,25 @@ def test_a_file_beside_the_plugin_does_not_hide_the_standard_library_or_a_distri
     import colorsys
 
     assert not str(colorsys.__file__).startswith(str(tmp_path))
-    with pytest.raises(ConfigError, match=r"imports 'pooch', which is beside it, but the name belongs to .*pooch"):
+    with pytest.raises(
+        ConfigError, match=r"imports 'pooch', which is beside it, but the name belongs to .*pooch"
+    ):
         load_plugin(plugin(tmp_path, "idp-hidden", imports="import pooch", file="other.py"))
 
 
 @pytest.mark.parametrize("lazily", [False, True])
-def test_two_plugins_with_helpers_of_one_name_do_not_share_them(lazily: bool, tmp_path: Path) -> None:
+def test_two_plugins_with_helpers_of_one_name_do_not_share_them(
+    lazily: bool, tmp_path: Path
+) -> None:
     use = {"inside": "import idp_help"} if lazily else {"imports": "import idp_help"}
     for folder in ("a", "b"):
         plugin(tmp_path / folder, f"idp-{folder}", **use)
         (tmp_path / folder / "idp_help.py").write_text(f"name = {folder!r}\n")
     load_plugin(tmp_path / "a" / "plug.py")
     before = list(sys.path)
-    with pytest.raises(ConfigError, match=r"b/plug.py' imports 'idp_help', which .*a/idp_help.py.* rename the file"):
+    with pytest.raises(
+        ConfigError, match=r"b/plug.py' imports 'idp_help', which .*a/idp_help.py.* rename the file"
+    ):
         load_plugin(tmp_path / "b" / "plug.py")
     assert sys.path == before and "idp-b" not in variant_names("method")
     load_plugin(tmp_path / "a" / "plug.py")  # again: the same file, the same helper
@@ -102,7 +131,9 @@ def test_plugins_of_one_stem_do_not_replace_each_other(tmp_path: Path) -> None:
 
 def test_one_name_from_two_plugins_is_refused(tmp_path: Path) -> None:
     load_plugin(plugin(tmp_path / "a", "idp-same"))
-    with pytest.raises(ConfigError, match="method 'idp-same' is already registered by fedgs_plugin_plug"):
+    with pytest.raises(
+        ConfigError, match="method 'idp-same' is already registered by fedgs_plugin_plug"
+    ):
         load_plugin(plugin(tmp_path / "b", "idp-same"))
 
 
@@ -129,9 +160,15 @@ def test_a_changed_helper_makes_other_runs_and_leaves_the_old_ones(tmp_path: Pat
     assert "finished before" in again.stdout and again.stderr == "", again.stderr
     helper.write_text("def pick(view):\n    return view.available[-view.cohort_limit :]\n")
     changed, new = fedgs(tmp_path, *command, "old"), fedgs(tmp_path, *command, "new")
-    lines = [[line for line in done.stdout.splitlines() if line.startswith("helped")] for done in (first, again, changed, new)]
+    lines = [
+        [line for line in done.stdout.splitlines() if line.startswith("helped")]
+        for done in (first, again, changed, new)
+    ]
     assert lines[0] == lines[1] != lines[2] == lines[3], first.stderr
-    assert "1 run starts anew beside an earlier one of the same configuration, which stays in old" in changed.stderr
+    assert (
+        "1 run starts anew beside an earlier one of the same configuration, which stays in old"
+        in changed.stderr
+    )
     assert "the code of method 'helped' changed" in changed.stderr and new.stderr == ""
     assert len(list((tmp_path / "old").glob("*/rounds.jsonl"))) == 2
 

@@ -19,17 +19,26 @@ def blocks(language: str) -> list[str]:
 
 def commands() -> list[str]:
     """Every `fedgs ...` command: of console blocks, of the table, and of the text."""
-    lines = [line[2:] for text in blocks("console") for line in text.splitlines() if line.startswith("$ ")]
+    lines = [
+        line[2:]
+        for text in blocks("console")
+        for line in text.splitlines()
+        if line.startswith("$ ")
+    ]
     found = [line.split(" && ")[-1] for line in lines]
     found += re.findall(r"`(fedgs [a-z][^`]*)`", README)
     found += re.findall(r"^# \S+ +(fedgs run .*)$", README, re.MULTILINE)
     wanted = [command for command in dict.fromkeys(found) if command.startswith("fedgs ")]
-    return sorted(wanted, key=lambda command: not command.startswith("fedgs run"))  # the runs come before what reads them
+    return sorted(
+        wanted, key=lambda command: not command.startswith("fedgs run")
+    )  # the runs come before what reads them
 
 
 def in_folder(folder: Path, command: list[str]) -> str:
     environment = {**os.environ, "PYTHONPATH": str(folder)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -84,7 +93,13 @@ def test_the_same_command_trains_on_fashion_mnist(tmp_path: Path) -> None:
 
 def test_every_link_leads_somewhere() -> None:
     root = Path(__file__).parents[1]
-    for page in [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]:
+    for page in [
+        root / "README.md",
+        root / "CONTRIBUTING.md",
+        *sorted((root / "docs").rglob("*.md")),
+    ]:
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
             if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.relative_to(root)} links to {target}"
+                assert (page.parent / target).exists(), (
+                    f"{page.relative_to(root)} links to {target}"
+                )

@@ -20,7 +20,9 @@ from fedgs.records import Members, Record, RunFolder, write_atomically
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     made = RunFolder(tmp_path / "run")
-    clients = Clients(("a", 7), np.array([3, 4]), np.array([[1, 2], [4, 0]]), np.array([[0.5], [1.5]]))
+    clients = Clients(
+        ("a", 7), np.array([3, 4]), np.array([[1, 2], [4, 0]]), np.array([[0.5], [1.5]])
+    )
     made.create({"seed": 3, "method": {"name": "uniform"}}, clients, {"distance": np.eye(2)})
     return made
 
@@ -43,10 +45,17 @@ def test_a_full_disk_names_the_file(write: str, tmp_path: Path) -> None:
     imports = "from pathlib import Path\nimport numpy as np\nfrom fedgs.records import RunFolder, save_arrays, write_atomically"
     code = f"{imports}\npath = Path('x').resolve()\n{write}"
     process = subprocess.run(  # preexec_fn: no other thread runs here
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, preexec_fn=full_disk
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=full_disk,
     )
     assert process.returncode == 1
-    assert re.search(r"OSError: \[Errno \d+\] .+: '" + str(tmp_path / "x"), process.stderr.splitlines()[-1])
+    assert re.search(
+        r"OSError: \[Errno \d+\] .+: '" + str(tmp_path / "x"), process.stderr.splitlines()[-1]
+    )
 
 
 def test_what_is_created_is_read_back(folder: RunFolder) -> None:
@@ -120,24 +129,35 @@ def test_what_is_no_number_word_or_list_is_refused() -> None:
 def test_last_record_is_the_last_of_all_records(count: int, width: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder(Path(folder))
-        run.append("rounds.jsonl", [Record(t, cohort=["x" * width]).to_json() for t in range(count)])
+        run.append(
+            "rounds.jsonl", [Record(t, cohort=["x" * width]).to_json() for t in range(count)]
+        )
         assert run.last_record() == run.records()[-1]
 
 
-@pytest.mark.parametrize(("text", "expected"), [("", None), ('{"round":0}\n{"round":1', None), ('{"round":0}\n{"ro', None)])
-def test_there_is_no_last_record_where_the_line_is_cut_off(tmp_path: Path, text: str, expected: None) -> None:
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("", None), ('{"round":0}\n{"round":1', None), ('{"round":0}\n{"ro', None)],
+)
+def test_there_is_no_last_record_where_the_line_is_cut_off(
+    tmp_path: Path, text: str, expected: None
+) -> None:
     (tmp_path / "rounds.jsonl").write_text(text)
     assert RunFolder(tmp_path).last_record() is expected
 
 
-@pytest.mark.parametrize("line", ["{}", "[]", '{"round":"1"}', "what", '{"round":1,"colour":2}', "\udcff"])
+@pytest.mark.parametrize(
+    "line", ["{}", "[]", '{"round":"1"}', "what", '{"round":1,"colour":2}', "\udcff"]
+)
 def test_last_line_that_is_no_record_is_a_named_error(tmp_path: Path, line: str) -> None:
     (tmp_path / "rounds.jsonl").write_text('{"round":0}\n' + line + "\n", errors="surrogateescape")
     with pytest.raises(OutputError, match="not a record of a round"):
         RunFolder(tmp_path).last_record()
 
 
-@pytest.mark.parametrize("line", ['{"round":1},{"round":2}', "", "1", '{"round":1}]', "[", '{"round":1,"colour":2}'])
+@pytest.mark.parametrize(
+    "line", ['{"round":1},{"round":2}', "", "1", '{"round":1}]', "[", '{"round":1,"colour":2}']
+)
 def test_damaged_line_among_good_ones_is_found(folder: RunFolder, line: str) -> None:
     folder.append("rounds.jsonl", ['{"round":0}', line, '{"round":2}'])
     with pytest.raises(OutputError, match="not a record of a round"):

@@ -5,12 +5,18 @@ from fedgs.registry import Variant, build, nearest, register, table, variant_cla
 
 
 def test_unknown_name_lists_the_known_ones_and_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"availability.name must be one of .*IDL.*; got 'LFD'; did you mean 'LDF'\?"):
+    with pytest.raises(
+        ConfigError,
+        match=r"availability.name must be one of .*IDL.*; got 'LFD'; did you mean 'LDF'\?",
+    ):
         build("availability", "LFD")
 
 
 def test_unknown_setting_names_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"method.alhpa is not a setting; known are .*alpha.*; did you mean 'alpha'\?"):
+    with pytest.raises(
+        ConfigError,
+        match=r"method.alhpa is not a setting; known are .*alpha.*; did you mean 'alpha'\?",
+    ):
         build("method", {"name": "fedgs", "alhpa": 1})
 
 
@@ -36,7 +42,9 @@ def test_what_names_no_variant_is_refused(value: object) -> None:
 
 
 def test_a_taken_name_is_refused() -> None:
-    with pytest.raises(ConfigError, match="method 'uniform' is already registered by fedgs.sampling"):
+    with pytest.raises(
+        ConfigError, match="method 'uniform' is already registered by fedgs.sampling"
+    ):
 
         @register("method", "uniform")
         class Mine(Variant):

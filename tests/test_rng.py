@@ -13,12 +13,23 @@ from fedgs.rng import derived_seed, stream
 
 def test_equal_names_give_equal_streams_in_another_process() -> None:
     code = "from fedgs.rng import stream; print(stream(7, 'select', 3).integers(10**12))"
-    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    other = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert int(other) == stream(7, "select", 3).integers(10**12)
 
 
 def test_seed_purpose_and_every_key_tell_streams_apart() -> None:
-    names = [(0, "a"), (1, "a"), (0, "b"), (0, "a", 0), (0, "a", 1), (0, "a", 0, 0), (0, "a", 0, 1), (0, "a", 1, 0)]
+    names = [
+        (0, "a"),
+        (1, "a"),
+        (0, "b"),
+        (0, "a", 0),
+        (0, "a", 1),
+        (0, "a", 0, 0),
+        (0, "a", 0, 1),
+        (0, "a", 1, 0),
+    ]
     assert len({int(stream(*name).integers(2**62)) for name in names}) == len(names)
 
 
@@ -33,9 +44,13 @@ def test_derived_seed_fits_a_torch_generator() -> None:
 
 
 @given(st.integers(0, 2**70), st.text(max_size=5), st.lists(st.integers(0, 2**40), max_size=3))
-def test_a_name_means_what_numpy_makes_of_its_numbers(seed: int, purpose: str, keys: list[int]) -> None:
+def test_a_name_means_what_numpy_makes_of_its_numbers(
+    seed: int, purpose: str, keys: list[int]
+) -> None:
     word = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
-    plain = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, word, len(keys), *keys))))
+    plain = np.random.Generator(
+        np.random.PCG64(np.random.SeedSequence((seed, word, len(keys), *keys)))
+    )
     assert stream(seed, purpose, *keys).integers(2**62) == plain.integers(2**62)
 
 

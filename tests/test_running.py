@@ -28,14 +28,24 @@ class Keep:
     def start(self) -> dict[int, torch.Tensor]:
         return {}
 
-    def add(self, kept: dict[int, torch.Tensor], clients: IntArray, models: torch.Tensor) -> dict[int, torch.Tensor]:
-        return {**kept, **{client: model.clone() for client, model in zip(clients.tolist(), models, strict=True)}}
+    def add(
+        self, kept: dict[int, torch.Tensor], clients: IntArray, models: torch.Tensor
+    ) -> dict[int, torch.Tensor]:
+        return {
+            **kept,
+            **{
+                client: model.clone()
+                for client, model in zip(clients.tolist(), models, strict=True)
+            },
+        }
 
     def finish(self, kept: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
         return kept
 
 
-def test_every_client_keeps_its_own_data_whatever_the_order_of_execution(toy_federation: Federation) -> None:
+def test_every_client_keeps_its_own_data_whatever_the_order_of_execution(
+    toy_federation: Federation,
+) -> None:
     work = Work(toy_federation, LogisticRegression(), 0.0, 3, 4)
     start = initial_parameters(work.model, toy_federation, 0)
     engine = LoopEngine()
@@ -43,7 +53,9 @@ def test_every_client_keeps_its_own_data_whatever_the_order_of_execution(toy_fed
         together = Train(work, start, np.arange(6), 0.1, (0, round), (Keep(),))
         expected = dict(engine.answer([together]))[0][0]
         order = np.random.default_rng(round).permutation(6)
-        alone = [Train(work, start, np.array([client]), 0.1, (0, round), (Keep(),)) for client in order]
+        alone = [
+            Train(work, start, np.array([client]), 0.1, (0, round), (Keep(),)) for client in order
+        ]
         for position, (models,) in engine.answer(alone):
             client = int(order[position])
             assert torch.equal(models[client], expected[client])
@@ -52,7 +64,9 @@ def test_every_client_keeps_its_own_data_whatever_the_order_of_execution(toy_fed
 def crowd(clients: int) -> Federation:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(2 * clients, 4)).astype(np.float32), rng.integers(0, 2, 2 * clients)
-    return Federation.from_arrays(x, y, client=np.arange(2 * clients) % clients, test=(x[:50], y[:50]))
+    return Federation.from_arrays(
+        x, y, client=np.arange(2 * clients) % clients, test=(x[:50], y[:50])
+    )
 
 
 def test_memory_does_not_grow_with_the_rounds() -> None:
@@ -63,23 +77,47 @@ def test_memory_does_not_grow_with_the_rounds() -> None:
         seen.append(tracemalloc.get_traced_memory()[0])
 
     work = Work(federation, LogisticRegression(), 0.0, 1, 2)
-    plan = Plan(federation, Attendance(Ideal(seed=0), federation.clients), Uniform(), work, 120, 5, 0.1, 1.0, 1000, 0)
+    plan = Plan(
+        federation,
+        Attendance(Ideal(seed=0), federation.clients),
+        Uniform(),
+        work,
+        120,
+        5,
+        0.1,
+        1.0,
+        1000,
+        0,
+    )
     tracemalloc.start()
     try:
         drive([LiveRun(plan, None, on_round, lambda *end: None, lambda failed: None)], LoopEngine())
     finally:
         tracemalloc.stop()
     assert len(seen) == 120
-    assert max(seen[-20:]) - max(seen[20:40]) < 100_000  # bytes; one round's record holds 1000 names
+    assert (
+        max(seen[-20:]) - max(seen[20:40]) < 100_000
+    )  # bytes; one round's record holds 1000 names
 
 
-def test_fifty_runs_leave_no_threads_and_no_handles(toy_federation: Federation, tmp_path: Path) -> None:
+def test_fifty_runs_leave_no_threads_and_no_handles(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     def study(number: int) -> None:
         training = {"rounds": 1, "proportion": 0.4, "local_steps": 1, "batch_size": 4}
-        compare(toy_federation, methods=["uniform"], training=training, seeds=[number], out=tmp_path / "out")
+        compare(
+            toy_federation,
+            methods=["uniform"],
+            training=training,
+            seeds=[number],
+            out=tmp_path / "out",
+        )
 
     study(0)
-    threads, handles = threading.active_count(), len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    threads, handles = (
+        threading.active_count(),
+        len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0,
+    )
     for number in range(1, 50):
         study(number)
     assert threading.active_count() <= threads

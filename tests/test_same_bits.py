@@ -111,7 +111,12 @@ print("not called:", *called)
 def started(code: str, folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.Popen(
-        command, cwd=folder, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -128,7 +133,9 @@ def printed(process: "subprocess.Popen[str]") -> list[str]:
 @pytest.mark.long
 def test_every_kernel_has_the_same_bits_compiled_cached_or_neither(tmp_path: Path) -> None:
     def begin(how: str, cache: str) -> "subprocess.Popen[str]":
-        return started(KERNELS, tmp_path, ",".join(MODULES), how, NUMBA_CACHE_DIR=str(tmp_path / cache))
+        return started(
+            KERNELS, tmp_path, ",".join(MODULES), how, NUMBA_CACHE_DIR=str(tmp_path / cache)
+        )
 
     both = begin("as-usual", "cache"), begin("no-cache, other-order", "none")
     compiled, uncached = printed(both[0]), printed(both[1])
@@ -152,7 +159,15 @@ fedgs.compare(Synthetic(clients=12).load(), methods=["uniform", "fedgs", "power_
 def test_records_of_the_process_that_compiles_are_those_of_one_that_loads(tmp_path: Path) -> None:
     records = []
     for name, threads in (("compiled", "1"), ("cached", "2")):
-        printed(started(RUNS, tmp_path, name, NUMBA_CACHE_DIR=str(tmp_path / "cache"), OMP_NUM_THREADS=threads))
+        printed(
+            started(
+                RUNS,
+                tmp_path,
+                name,
+                NUMBA_CACHE_DIR=str(tmp_path / "cache"),
+                OMP_NUM_THREADS=threads,
+            )
+        )
         files = sorted((tmp_path / name).rglob("rounds.jsonl"))
         records.append({file.relative_to(tmp_path / name): file.read_bytes() for file in files})
     assert len(records[0]) == 6 and all(records[0].values())
@@ -162,7 +177,11 @@ def test_records_of_the_process_that_compiles_are_those_of_one_that_loads(tmp_pa
 @pytest.mark.long
 def test_training_has_the_same_bits_compiled_for_a_simple_processor(tmp_path: Path) -> None:
     code = KERNELS.replace("linear(), graph(), solver()", "linear()")
-    simple = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    simple = {
+        "NUMBA_CPU_NAME": "generic",
+        "NUMBA_CPU_FEATURES": "",
+        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+    }
     usual = started(code, tmp_path, "fedgs.local.kernels", "as-usual")
     other = printed(started(code, tmp_path, "fedgs.local.kernels", "as-usual", **simple))
     assert len(other) == 4
@@ -170,7 +189,12 @@ def test_training_has_the_same_bits_compiled_for_a_simple_processor(tmp_path: Pa
 
 
 def test_no_kernel_allows_the_compiler_to_reorder_or_fuse() -> None:
-    kernels = [kernel for name in MODULES for kernel in vars(load_kernels(name)).values() if hasattr(kernel, "targetoptions")]
+    kernels = [
+        kernel
+        for name in MODULES
+        for kernel in vars(load_kernels(name)).values()
+        if hasattr(kernel, "targetoptions")
+    ]
     assert len(kernels) > 20
     assert not [kernel for kernel in kernels if kernel.targetoptions.get("fastmath")]
 
@@ -195,7 +219,9 @@ def test_lanes_are_added_by_halves() -> None:
     assert compiled(a, b, -(a[0] * b[0])) == (products[0], fused)
 
 
-@pytest.mark.parametrize("row", [np.zeros(16), np.zeros((2, 16), np.float32), np.zeros(32, np.float32)[::2]])
+@pytest.mark.parametrize(
+    "row", [np.zeros(16), np.zeros((2, 16), np.float32), np.zeros(32, np.float32)[::2]]
+)
 def test_lanes_are_loaded_from_contiguous_float32_vectors_alone(row: np.ndarray) -> None:
     import numba
 

@@ -104,20 +104,35 @@ class NosyPartition(Partition):
     """Keeps the labels and columns that it is handed."""
 
     def assign(
-        self, labels: IntArray, clients: int, rng: np.random.Generator, *, columns: Mapping[str, AnyArray] = {}
+        self,
+        labels: IntArray,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        columns: Mapping[str, AnyArray] = {},
     ) -> Assignment:
         SEEN["assign"] = (labels, columns)
         return Assignment.from_owners(np.arange(len(labels)) % clients, clients)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_no_array_that_user_code_is_handed_can_be_written_to(toy_federation: Federation, engine: str) -> None:
+def test_no_array_that_user_code_is_handed_can_be_written_to(
+    toy_federation: Federation, engine: str
+) -> None:
     SEEN.clear()
-    results = compare(toy_federation, methods=[Nosy()], availability=NosyMode(), training=TRAINING, execution={"engine": engine})
+    results = compare(
+        toy_federation,
+        methods=[Nosy()],
+        availability=NosyMode(),
+        training=TRAINING,
+        execution={"engine": engine},
+    )
     assert results.runs[0].failure is None
     x, y = np.zeros((12, 3), dtype=np.float32), np.arange(12) % 3
     column = np.arange(12)
-    partitioned = share_out(Labelled("mine", x, y, (x, y), num_labels=3), NosyPartition(), 3, columns={"writer": column})
+    partitioned = share_out(
+        Labelled("mine", x, y, (x, y), num_labels=3), NosyPartition(), 3, columns={"writer": column}
+    )
     x[:], y[:], column[:] = 1, 0, 0  # the arrays that were given stay the giver's
     assert not partitioned.test.x.any() and partitioned.test.y.any()
     reached = {path.split("]")[0].strip("['") for path, _ in arrays_in(SEEN)}
@@ -132,18 +147,30 @@ def test_no_array_that_user_code_is_handed_can_be_written_to(toy_federation: Fed
     assert_closed(SEEN)
 
 
-def test_arrays_of_a_stored_federation_cannot_be_written_to(toy_federation: Federation, tmp_path: Path) -> None:
+def test_arrays_of_a_stored_federation_cannot_be_written_to(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     from fedgs.data import File, Synthetic
     from fedgs.data.archive import export
 
     stored = export(toy_federation, tmp_path / "one.npz")
     opened = open_folder(to_folder(toy_federation, tmp_path / "folder"))
-    assert_closed({"npz": File(path=str(stored)).load(), "folder": opened, "drawn": Synthetic(clients=2).load()})
+    assert_closed(
+        {
+            "npz": File(path=str(stored)).load(),
+            "folder": opened,
+            "drawn": Synthetic(clients=2).load(),
+        }
+    )
     assert opened.fingerprint == toy_federation.fingerprint
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
-def test_arrays_of_a_copied_federation_cannot_be_written_to(toy_federation: Federation, copied: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))]
+)
+def test_arrays_of_a_copied_federation_cannot_be_written_to(
+    toy_federation: Federation, copied: Callable[[Any], Any]
+) -> None:
     before = toy_federation.fingerprint
     other = copied(toy_federation)
     assert_closed({"copy": other})
@@ -155,8 +182,12 @@ WRITES: dict[str, Callable[[View], Any]] = {
     "available": lambda view: view.available.sort(),
     "counts": lambda view: view.counts.__iadd__(5),
     "losses": lambda view: view.losses.fill(0),  # type: ignore[union-attr]
-    "data_sizes": lambda view: view.clients.data_sizes.__setitem__(slice(None), view.clients.data_sizes[::-1].copy()),
-    "larger data_sizes": lambda view: np.multiply(view.clients.data_sizes, 9, out=view.clients.data_sizes),
+    "data_sizes": lambda view: view.clients.data_sizes.__setitem__(
+        slice(None), view.clients.data_sizes[::-1].copy()
+    ),
+    "larger data_sizes": lambda view: np.multiply(
+        view.clients.data_sizes, 9, out=view.clients.data_sizes
+    ),
     "label_counts": lambda view: view.clients.label_counts.fill(1),  # type: ignore[union-attr]
     "features": lambda view: view.clients.features.sort(axis=0),  # type: ignore[union-attr]
     "memory": lambda view: view.memory["kept"].__iadd__(1),
@@ -191,7 +222,9 @@ class Careless(Sampler):
 
 def with_features(federation: Federation) -> Federation:
     features = np.arange(12.0).reshape(6, 2)
-    return dataclasses.replace(federation, clients=dataclasses.replace(federation.clients, features=features))
+    return dataclasses.replace(
+        federation, clients=dataclasses.replace(federation.clients, features=features)
+    )
 
 
 def lines(results: Results, label: str) -> list[Any]:
@@ -200,18 +233,31 @@ def lines(results: Results, label: str) -> list[Any]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", WRITES)
-def test_a_sampler_that_writes_fails_alone_and_changes_no_other_run(toy_federation: Federation, kind: str, engine: str) -> None:
+def test_a_sampler_that_writes_fails_alone_and_changes_no_other_run(
+    toy_federation: Federation, kind: str, engine: str
+) -> None:
     federation = with_features(toy_federation)
-    before = federation.fingerprint, federation.clients.data_sizes.tolist(), federation.clients.label_counts.tolist()  # type: ignore[union-attr]
+    before = (
+        federation.fingerprint,
+        federation.clients.data_sizes.tolist(),
+        federation.clients.label_counts.tolist(),
+    )  # type: ignore[union-attr]
     settings: dict[str, Any] = {"training": TRAINING, "execution": {"engine": engine}}
     alone = compare(federation, methods={"md": MD()}, **settings)
     beside = compare(federation, methods={"careless": Careless(kind=kind), "md": MD()}, **settings)
     assert lines(beside, "md") == lines(alone, "md")
     failure = next(run.failure for run in beside.runs if run.label == "careless")
     assert failure is not None and failure["round"] == 1
-    assert any(word in failure["error"] for word in ("read-only", "WRITEABLE", "mappingproxy", "cannot assign to field"))
+    assert any(
+        word in failure["error"]
+        for word in ("read-only", "WRITEABLE", "mappingproxy", "cannot assign to field")
+    )
     whole = dataclasses.replace(federation)  # without the cached fingerprint
-    assert (whole.fingerprint, whole.clients.data_sizes.tolist(), whole.clients.label_counts.tolist()) == before  # type: ignore[union-attr]
+    assert (
+        whole.fingerprint,
+        whole.clients.data_sizes.tolist(),
+        whole.clients.label_counts.tolist(),
+    ) == before  # type: ignore[union-attr]
 
 
 BUFFER = np.zeros(6, dtype=np.int64)
@@ -249,19 +295,27 @@ class ReusingMode(Availability):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_arrays_that_user_code_returns_can_be_reused_by_it(toy_federation: Federation, engine: str) -> None:
+def test_arrays_that_user_code_returns_can_be_reused_by_it(
+    toy_federation: Federation, engine: str
+) -> None:
     class Spoiling(Sampler):
         def select(self, view: View, rng: np.random.Generator) -> Selection:
             assert len(view.available) == 6
             RATES[:] = 0.0
             return Selection(view.available[: view.cohort_limit])
 
-    settings: dict[str, Any] = {"training": TRAINING, "availability": ReusingMode(), "execution": {"engine": engine}}
+    settings: dict[str, Any] = {
+        "training": TRAINING,
+        "availability": ReusingMode(),
+        "execution": {"engine": engine},
+    }
     both = {"first": Reusing(), "last": Reusing(last=True)}
     together = compare(toy_federation, methods={**both, "spoiling": Spoiling()}, **settings)
     assert [run.failure for run in together.runs] == [None, None, None]
     for label, sampler in both.items():
-        assert lines(together, label) == lines(compare(toy_federation, methods={label: sampler}, **settings), label)
+        assert lines(together, label) == lines(
+            compare(toy_federation, methods={label: sampler}, **settings), label
+        )
 
 
 def test_arrays_of_earlier_rounds_stay_as_they_were(toy_federation: Federation) -> None:
@@ -274,27 +328,41 @@ def test_arrays_of_earlier_rounds_stay_as_they_were(toy_federation: Federation) 
             kept.append((view, view.available.tolist(), view.counts.tolist()))
             return Selection(view.available[: view.cohort_limit])
 
-    results = compare(toy_federation, methods=[Keeping()], availability=NosyMode(), training=TRAINING)
+    results = compare(
+        toy_federation, methods=[Keeping()], availability=NosyMode(), training=TRAINING
+    )
     assert results.runs[0].failure is None and len(kept) == 4
 
 
 def test_a_memory_that_was_kept_stays_the_same_object() -> None:
     wide = np.zeros((2, 4))
-    kept = kept_memory({"own": np.eye(2), "part": wide[:, :2], "copy": np.broadcast_to(np.zeros(1), (3,))})
+    kept = kept_memory(
+        {"own": np.eye(2), "part": wide[:, :2], "copy": np.broadcast_to(np.zeros(1), (3,))}
+    )
     wide[:] = 7
     assert not kept["part"].any() and kept_memory(kept) is kept
     assert all(kept_memory({**kept, "new": np.zeros(1)})[name] is kept[name] for name in kept)
     distances = checked_once(kept["own"] * 0)
-    assert distances.matrix.flags.writeable  # one compiled version of the kernels serves all matrices
+    assert (
+        distances.matrix.flags.writeable
+    )  # one compiled version of the kernels serves all matrices
     first = kept_memory({"distance": np.ones((3, 3)) - np.eye(3)})["distance"]
     assert checked_once(first).tree is checked_once(first).tree
     assert np.shares_memory(checked_once(first).matrix, first)
 
 
-def test_a_memory_that_stays_is_stored_once_also_after_a_resume(toy_federation: Federation, tmp_path: Path) -> None:
+def test_a_memory_that_stays_is_stored_once_also_after_a_resume(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     for rounds in (2, 4):
         settings = {**TRAINING, "rounds": rounds}
-        compare(toy_federation, methods=[FedGS()], training=settings, out=tmp_path, execution={"checkpoint_every": 1})
+        compare(
+            toy_federation,
+            methods=[FedGS()],
+            training=settings,
+            out=tmp_path,
+            execution={"checkpoint_every": 1},
+        )
         (stored,) = tmp_path.glob("*/checkpoint.npz")
         with np.load(stored) as arrays:
             header = json.loads(str(arrays["header"]))
@@ -306,7 +374,12 @@ def test_arrays_that_a_federation_was_made_of_stay_the_givers() -> None:
     x, y, owner = np.ones((6, 2), dtype=np.float32), np.arange(6) % 2, np.arange(6) % 3
     test_x, features = np.ones((2, 2), dtype=np.float32), np.zeros((3, 2))
     federation = Federation.from_arrays(
-        x, y, client=owner, test=(test_x, y[:2]), validation=(x[:3], y[:3], owner[:3]), client_features=features
+        x,
+        y,
+        client=owner,
+        test=(test_x, y[:2]),
+        validation=(x[:3], y[:3], owner[:3]),
+        client_features=features,
     )
     sizes, counts = np.array([2, 3]), np.ones((2, 2), dtype=np.int64)
     clients = Clients(("a", "b"), sizes, counts, features[:2])
@@ -314,7 +387,11 @@ def test_arrays_that_a_federation_was_made_of_stay_the_givers() -> None:
     for array in (x, y, owner, test_x, features, sizes, counts):
         array[:] = 0
     assert dataclasses.replace(federation).fingerprint == before
-    assert clients.data_sizes.tolist() == [2, 3] and clients.label_counts is not None and clients.label_counts.all()
+    assert (
+        clients.data_sizes.tolist() == [2, 3]
+        and clients.label_counts is not None
+        and clients.label_counts.all()
+    )
 
 
 class InPlace(nn.Module):
@@ -334,7 +411,9 @@ class InPlace(nn.Module):
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("similarity", ["oracle", "functional"])
-def test_a_model_may_write_to_its_input(toy_federation: Federation, engine: str, similarity: str) -> None:
+def test_a_model_may_write_to_its_input(
+    toy_federation: Federation, engine: str, similarity: str
+) -> None:
     before = dataclasses.replace(toy_federation).fingerprint
     found = []
     for careful in (True, False):
@@ -362,7 +441,9 @@ def careless(view, rng):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_plugin_that_writes_ends_its_own_run_in_every_process(toy_federation: Federation, tmp_path: Path, workers: int) -> None:
+def test_a_plugin_that_writes_ends_its_own_run_in_every_process(
+    toy_federation: Federation, tmp_path: Path, workers: int
+) -> None:
     from fedgs.registry import load_plugin
 
     (tmp_path / "careless.py").write_text(PLUGIN)

@@ -24,12 +24,25 @@ from fedgs.sampling import MD, FedGS, PowerOfChoice, Sampler, Uniform
 from fedgs.simulation import final_record, initial_state, run_round
 
 
-def test_records_hold_the_clients_own_keys_and_only_planned_rounds_are_evaluated(toy_federation: Federation) -> None:
+def test_records_hold_the_clients_own_keys_and_only_planned_rounds_are_evaluated(
+    toy_federation: Federation,
+) -> None:
     (run,) = driven(make_plan(toy_federation, rounds=5))
     assert [record.round for record in run.records] == [0, 1, 2, 3, 4, 5]
-    assert [record.test_loss is not None for record in run.records] == [True, False, True, False, True, True]
+    assert [record.test_loss is not None for record in run.records] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+        True,
+    ]
     for record in run.records[:-1]:
-        assert record.available is not None and record.cohort is not None and record.weights is not None
+        assert (
+            record.available is not None
+            and record.cohort is not None
+            and record.weights is not None
+        )
         assert set(record.cohort) <= set(record.available) <= set(toy_federation.clients.names)
         assert record.num_available == len(record.available)
         assert len(record.cohort) == min(2, len(record.available))
@@ -46,7 +59,9 @@ def test_training_lowers_the_loss(toy_federation: Federation) -> None:
 def test_record_t_holds_the_loss_of_the_model_before_the_update(toy_federation: Federation) -> None:
     plan = make_plan(toy_federation)
     (run,) = driven(plan)
-    initial = dict(LoopEngine().answer([Evaluate(plan.work, initial_state(plan, {}).parameters, "test")]))[0]
+    initial = dict(
+        LoopEngine().answer([Evaluate(plan.work, initial_state(plan, {}).parameters, "test")])
+    )[0]
     assert run.records[0].test_loss == initial.loss
 
 
@@ -61,14 +76,20 @@ def test_counts_are_the_rounds_in_which_a_client_was_selected(toy_federation: Fe
     assert run.final is not None and run.final.counts.tolist() == expected.tolist()
 
 
-def test_availability_and_first_model_are_the_same_for_every_method(toy_federation: Federation) -> None:
-    runs = driven(*(make_plan(toy_federation, s) for s in (Uniform(), MD(), PowerOfChoice(), FedGS())))
+def test_availability_and_first_model_are_the_same_for_every_method(
+    toy_federation: Federation,
+) -> None:
+    runs = driven(
+        *(make_plan(toy_federation, s) for s in (Uniform(), MD(), PowerOfChoice(), FedGS()))
+    )
     assert len({str([record.available for record in run.records]) for run in runs}) == 1
     assert len({run.records[0].test_loss for run in runs}) == 1
 
 
 @pytest.mark.parametrize("sampler", [Uniform(), MD(), FedGS()])
-def test_cohorts_do_not_depend_on_what_is_trained(toy_federation: Federation, sampler: Sampler) -> None:
+def test_cohorts_do_not_depend_on_what_is_trained(
+    toy_federation: Federation, sampler: Sampler
+) -> None:
     def deep() -> torch.nn.Module:
         return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
 
@@ -93,7 +114,11 @@ def test_an_empty_round_keeps_the_model_and_says_so(toy_federation: Federation) 
 
     (run,) = driven(make_plan(toy_federation, availability=Nobody(seed=0), evaluate_every=1))
     assert run.records[2].selection_status == "skipped"
-    assert (run.records[2].cohort, run.records[2].weights, run.records[2].num_available) == ([], [], 0)
+    assert (run.records[2].cohort, run.records[2].weights, run.records[2].num_available) == (
+        [],
+        [],
+        0,
+    )
     assert run.records[3].test_loss == run.records[2].test_loss
     assert run.records[4].test_loss != run.records[3].test_loss
 
@@ -114,11 +139,17 @@ def test_an_empty_selection_keeps_the_model_the_counts_and_the_memory(
     assert [record.selection_status for record in run.records[:-1]] == [
         "empty", "optimal", "empty", "optimal", "optimal", "empty",
     ]  # fmt: skip
-    assert (run.records[2].cohort, run.records[2].weights, run.records[2].num_available) == ([], [], 6)
+    assert (run.records[2].cohort, run.records[2].weights, run.records[2].num_available) == (
+        [],
+        [],
+        6,
+    )
     losses = [record.test_loss for record in run.records]
     assert [losses[t] == losses[t + 1] for t in range(6)] == [True, False, True, False, False, True]
     assert run.final.counts.tolist() == [3, 0, 0, 0, 0, 0]
-    assert run.final.memory["asked"].tolist() == [3]  # no client trained, so there was nothing to observe
+    assert run.final.memory["asked"].tolist() == [
+        3
+    ]  # no client trained, so there was nothing to observe
     assert all("NaN" not in record.to_json() for record in run.records)
 
 
@@ -132,7 +163,9 @@ def test_figures_of_any_number_type_can_be_stored(toy_federation: Federation) ->
     assert (record.selection_objective, record.selection_upper_bound) == (0.5, 2.0)
 
 
-@pytest.mark.parametrize("kind", [np.array, list, tuple, lambda chosen: np.array(chosen, dtype=np.uint8)])
+@pytest.mark.parametrize(
+    "kind", [np.array, list, tuple, lambda chosen: np.array(chosen, dtype=np.uint8)]
+)
 def test_a_class_may_answer_with_the_indices_alone(toy_federation: Federation, kind: Any) -> None:
     class Bare(Sampler):
         def select(self, view: View, rng: np.random.Generator) -> Any:
@@ -151,40 +184,103 @@ def test_a_class_may_answer_with_the_indices_alone(toy_federation: Federation, k
         (lambda view: [0.5], r"1-d array of integers, got an array of float64 with shape \(1,\)"),
         (lambda view: [0, 0], "distinct"),
         (lambda view: np.arange(6) < 2, r"got an array of bool .*np.flatnonzero\(mask\)"),
-        (lambda view: ["site-0"], "got an array of <U6 .*names of clients are in view.clients.names"),
+        (
+            lambda view: ["site-0"],
+            "got an array of <U6 .*names of clients are in view.clients.names",
+        ),
         (lambda view: Selection(np.array([0, 0])), "distinct"),
         (lambda view: Selection(np.array([0, 1, 2])), r"at most 2 clients \(cohort_limit\), got 3"),
-        (lambda view: Selection(np.array([99])), r"client 99 is not available \(the 6 clients have the indices 0 to 5\)"),
+        (
+            lambda view: Selection(np.array([99])),
+            r"client 99 is not available \(the 6 clients have the indices 0 to 5\)",
+        ),
         (lambda view: Selection(np.array([-1])), "client -1 is not available"),
-        (lambda view: Selection(np.array([0.5])), r"1-d array of integers, got an array of float64 with shape \(1,\)"),
-        (lambda view: Selection(np.array([[0, 1]])), r"1-d array of integers, got an array of int64 with shape \(1, 2\)"),
-        (lambda view: Selection(np.zeros((0, 2))), r"1-d array of integers, got an array of float64 with shape \(0, 2\)"),
+        (
+            lambda view: Selection(np.array([0.5])),
+            r"1-d array of integers, got an array of float64 with shape \(1,\)",
+        ),
+        (
+            lambda view: Selection(np.array([[0, 1]])),
+            r"1-d array of integers, got an array of int64 with shape \(1, 2\)",
+        ),
+        (
+            lambda view: Selection(np.zeros((0, 2))),
+            r"1-d array of integers, got an array of float64 with shape \(0, 2\)",
+        ),
         (lambda view: Selection(0), "1-d array of integers, got int 0"),
         (lambda view: Selection(None), "1-d array of integers, got None"),
-        (lambda view: Selection([[0], [1, 2]]), r"indices of clients, got list \[\[0\], \[1, 2\]\]"),
-        (lambda view: Selection(np.arange(6) < 2), r"got an array of bool .*np.flatnonzero\(mask\)"),
-        (lambda view: Selection(["site-0"]), "got an array of <U6 .*names of clients are in view.clients.names"),
-        (lambda view: Selection(np.array([0]), draws=np.array([0])), r"draws must be 1 integers >= 1.* got array\(\[0\]\)"),
-        (lambda view: Selection(np.array([0]), draws=np.array([1.5])), r"draws must be 1 integers >= 1.* got array\(\[1.5\]\)"),
-        (lambda view: Selection(np.array([0]), draws=np.array([1, 1])), r"draws must be 1 integers .* got array\(\[1, 1\]\)"),
-        (lambda view: Selection(np.array([0]), draws=[True]), r"draws must be 1 integers >= 1.* got list \[True\]"),
-        (lambda view: Selection(np.array([0]), draws="a"), "draws must be 1 integers >= 1.* got str 'a'"),
-        (lambda view: Selection(np.array([0]), draws=[[1], [1, 2]]), "draws must be 1 integers >= 1.* got list"),
+        (
+            lambda view: Selection([[0], [1, 2]]),
+            r"indices of clients, got list \[\[0\], \[1, 2\]\]",
+        ),
+        (
+            lambda view: Selection(np.arange(6) < 2),
+            r"got an array of bool .*np.flatnonzero\(mask\)",
+        ),
+        (
+            lambda view: Selection(["site-0"]),
+            "got an array of <U6 .*names of clients are in view.clients.names",
+        ),
+        (
+            lambda view: Selection(np.array([0]), draws=np.array([0])),
+            r"draws must be 1 integers >= 1.* got array\(\[0\]\)",
+        ),
+        (
+            lambda view: Selection(np.array([0]), draws=np.array([1.5])),
+            r"draws must be 1 integers >= 1.* got array\(\[1.5\]\)",
+        ),
+        (
+            lambda view: Selection(np.array([0]), draws=np.array([1, 1])),
+            r"draws must be 1 integers .* got array\(\[1, 1\]\)",
+        ),
+        (
+            lambda view: Selection(np.array([0]), draws=[True]),
+            r"draws must be 1 integers >= 1.* got list \[True\]",
+        ),
+        (
+            lambda view: Selection(np.array([0]), draws="a"),
+            "draws must be 1 integers >= 1.* got str 'a'",
+        ),
+        (
+            lambda view: Selection(np.array([0]), draws=[[1], [1, 2]]),
+            "draws must be 1 integers >= 1.* got list",
+        ),
         (
             lambda view: Selection(np.array([0]), weighting="data-size"),
             "must be one of data_size, draws, equal, inverse_participation, or None; got 'data-size'; did you mean 'data_size'",
         ),
-        (lambda view: Selection(np.array([0]), weighting=np.ones(2)), "weighting of a Selection must be one of"),
-        (lambda view: Selection(np.array([0]), weighting=["equal"]), "weighting of a Selection must be one of"),
-        (lambda view: Selection(np.array([0]), status=3), "status of a Selection must be a word or None, got int 3"),
-        (lambda view: Selection(np.array([0]), status="empty"), "status of a Selection must not be 'empty'"),
+        (
+            lambda view: Selection(np.array([0]), weighting=np.ones(2)),
+            "weighting of a Selection must be one of",
+        ),
+        (
+            lambda view: Selection(np.array([0]), weighting=["equal"]),
+            "weighting of a Selection must be one of",
+        ),
+        (
+            lambda view: Selection(np.array([0]), status=3),
+            "status of a Selection must be a word or None, got int 3",
+        ),
+        (
+            lambda view: Selection(np.array([0]), status="empty"),
+            "status of a Selection must not be 'empty'",
+        ),
         (
             lambda view: Selection(np.array([0]), objective=np.nan),
             "objective of a Selection must be a finite .* got float nan",
         ),
-        (lambda view: Selection(np.array([0]), objective="high"), "objective of a Selection must be a finite number"),
-        (lambda view: Selection(np.array([0]), upper_bound=np.inf), "upper_bound of a Selection must be a finite number"),
-        (lambda view: Selection(np.array([0]), upper_bound=True), "upper_bound of a Selection must be a finite number"),
+        (
+            lambda view: Selection(np.array([0]), objective="high"),
+            "objective of a Selection must be a finite number",
+        ),
+        (
+            lambda view: Selection(np.array([0]), upper_bound=np.inf),
+            "upper_bound of a Selection must be a finite number",
+        ),
+        (
+            lambda view: Selection(np.array([0]), upper_bound=True),
+            "upper_bound of a Selection must be a finite number",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -211,7 +307,12 @@ def test_the_round_asks_for_what_it_needs_in_order(toy_federation: Federation) -
             request = asking.send(reply)
             kinds.append((type(request), getattr(request, "split", None)))
             reply = dict(engine.answer([request]))[0]
-    assert kinds == [(Evaluate, "test"), (Evaluate, "validation"), (Losses, "validation"), (Train, None)]
+    assert kinds == [
+        (Evaluate, "test"),
+        (Evaluate, "validation"),
+        (Losses, "validation"),
+        (Train, None),
+    ]
 
 
 def test_a_failure_is_thrown_into_the_round(toy_federation: Federation) -> None:
@@ -223,7 +324,9 @@ def test_a_failure_is_thrown_into_the_round(toy_federation: Federation) -> None:
         asking.throw(failure.exception)
 
 
-def test_validation_losses_without_a_validation_part_are_refused(toy_federation: Federation) -> None:
+def test_validation_losses_without_a_validation_part_are_refused(
+    toy_federation: Federation,
+) -> None:
     bare = replace(toy_federation, validation=None)
     with pytest.raises(ConfigError, match="method.loss_on = 'validation' needs validation parts"):
         make_plan(bare, PowerOfChoice(loss_on="validation"))

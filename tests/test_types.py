@@ -83,7 +83,13 @@ EXPRESSIONS = {
     "selection.status": "str | None",
     "fedgs.errors.ClientError(0, '').client": "int",
 }
-ARRAYS = ["view.available", "view.counts", "view.losses", "selection.clients", "view.clients.data_sizes"]
+ARRAYS = [
+    "view.available",
+    "view.counts",
+    "view.losses",
+    "selection.clients",
+    "view.clients.data_sizes",
+]
 
 MISTAKES = {
     "fedgs.nothing": 'Module has no attribute "nothing"',
@@ -110,9 +116,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run_mypy(folder: Path, program: str) -> list[str]:
     """What mypy says of one program, a line each."""
-    command = [sys.executable, "-m", "mypy", "--config-file=mypy.ini", "--cache-dir=cache", "--hide-error-codes", program]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--config-file=mypy.ini",
+        "--cache-dir=cache",
+        "--hide-error-codes",
+        program,
+    ]
     environment = {**os.environ, "MYPYPATH": str(SOURCE)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode in (0, 1), done.stderr
     return done.stdout.splitlines()[:-1]
 
@@ -122,17 +138,25 @@ def test_a_user_program_passes_strict_checks(folder: Path) -> None:
 
 
 def test_names_and_attributes_have_types(folder: Path) -> None:
-    found = re.findall(r'Revealed type is "(.*)"$', "\n".join(run_mypy(folder, "shown.py")), re.MULTILINE)
+    found = re.findall(
+        r'Revealed type is "(.*)"$', "\n".join(run_mypy(folder, "shown.py")), re.MULTILINE
+    )
     asked = [*EXPRESSIONS, *ARRAYS, *fedgs.__all__]
     assert len(found) == len(asked)
     types = dict(zip(asked, found, strict=True))
     assert {expression: types[expression] for expression in EXPRESSIONS} == EXPRESSIONS
     for array in ARRAYS:
-        assert re.search(r"numpy.ndarray\[.*(signedinteger|float)", types[array]), (array, types[array])
+        assert re.search(r"numpy.ndarray\[.*(signedinteger|float)", types[array]), (
+            array,
+            types[array],
+        )
     assert [name for name in fedgs.__all__ if types[name] in ("Any", "object")] == []
 
 
 def test_mistakes_are_found(folder: Path) -> None:
     lines = run_mypy(folder, "mistakes.py")
     for number, (mistake, message) in enumerate(MISTAKES.items(), start=6):
-        assert any(line.startswith(f"mistakes.py:{number}: error: {message}") for line in lines), (mistake, lines)
+        assert any(line.startswith(f"mistakes.py:{number}: error: {message}") for line in lines), (
+            mistake,
+            lines,
+        )

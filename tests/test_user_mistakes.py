@@ -63,7 +63,10 @@ class Burning(Data):
         ({"methods": [lambda view, rng: [0]]}, "decorate a function with @fedgs.sampler"),
         ({"methods": [{"name": ["md"]}]}, r"method.name must be one of .*; got \['md'\]"),
         ({"methods": [Texts()]}, "method must be a name"),
-        ({"methods": [Unchecked()]}, "check of method 'Unchecked' raised ValueError: no such thing"),
+        (
+            {"methods": [Unchecked()]},
+            "check of method 'Unchecked' raised ValueError: no such thing",
+        ),
         ({"methods": [Undefined()]}, "must define select"),
         ({"seeds": None}, "seeds must be a collection of integers, .*; got None"),
         ({"seeds": 3}, "seeds must be a collection of integers, .*; got 3"),
@@ -99,7 +102,10 @@ def test_what_compare_cannot_carry_out_is_one_sentence(
     ],
 )
 def test_what_is_no_federation_is_one_sentence(data: Any, message: str) -> None:
-    with pytest.raises(ConfigError if data is not None and not isinstance(data, Number) else UserError, match=message):
+    with pytest.raises(
+        ConfigError if data is not None and not isinstance(data, Number) else UserError,
+        match=message,
+    ):
         compare(data, methods=["uniform"], training=QUICK)
 
 
@@ -107,7 +113,9 @@ def test_numbers_of_numpy_are_numbers(toy_federation: Federation) -> None:
     plain = compare(toy_federation, methods=["uniform"], training=QUICK, seeds=[1])
     given = {"rounds": np.int64(2), "proportion": np.float64(0.5)}
     other = compare(toy_federation, methods=["uniform"], training=given, seeds=np.array([1]))
-    assert [record.test_loss for record in other.runs[0].records] == [record.test_loss for record in plain.runs[0].records]
+    assert [record.test_loss for record in other.runs[0].records] == [
+        record.test_loss for record in plain.runs[0].records
+    ]
     with pytest.raises(ConfigError, match="rounds should be a valid integer, got True"):
         compare(toy_federation, methods=["uniform"], training={"rounds": np.True_})
 
@@ -119,12 +127,20 @@ def test_a_sampler_that_exits_fails_its_own_run_alone(toy_federation: Federation
 
     results = compare(toy_federation, methods=[exits, "uniform"], training=QUICK)
     failed, fine = results.runs
-    assert failed.failure is not None and "sys.exit(3)" in failed.failure["error"] and "in exits" in failed.failure["traceback"]
+    assert (
+        failed.failure is not None
+        and "sys.exit(3)" in failed.failure["error"]
+        and "in exits" in failed.failure["traceback"]
+    )
     assert fine.failure is None and len(fine.records) == 3
 
 
-@pytest.mark.parametrize("content", ["import sys\nsys.exit(4)\n", "import nowhere_at_all\n", "def (\n", "x = 1\0\n"])
-def test_a_plugin_that_cannot_be_imported_is_a_sentence_without_frames_of_others(content: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content", ["import sys\nsys.exit(4)\n", "import nowhere_at_all\n", "def (\n", "x = 1\0\n"]
+)
+def test_a_plugin_that_cannot_be_imported_is_a_sentence_without_frames_of_others(
+    content: str, tmp_path: Path
+) -> None:
     (tmp_path / "plug.py").write_text(content)
     with pytest.raises(ConfigError, match="plug.py' raised ") as raised:
         load_plugin(tmp_path / "plug.py")
@@ -132,7 +148,9 @@ def test_a_plugin_that_cannot_be_imported_is_a_sentence_without_frames_of_others
 
 
 def test_only_variants_can_be_registered() -> None:
-    with pytest.raises(ConfigError, match=r"register\('method', 'plain'\) takes a subclass of fedgs.Sampler"):
+    with pytest.raises(
+        ConfigError, match=r"register\('method', 'plain'\) takes a subclass of fedgs.Sampler"
+    ):
         register("method", "plain")(int)  # type: ignore[type-var]
     with pytest.raises(ConfigError, match="model must be a name"):
         build("model", build("availability", "IDL"))

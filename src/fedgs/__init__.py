@@ -1,6 +1,7 @@
 """fedgs: client sampling for federated learning under arbitrary availability.
 
-The names of `__all__` are stable. `docs/reference/api.md` lists them, and the public modules beside them.
+The names of `__all__` are stable. `docs/reference/api.md` lists them, and the public modules beside
+them.
 """
 
 import importlib
@@ -21,7 +22,16 @@ if TYPE_CHECKING:
     )
     from fedgs.clients import Clients, Memory, Outcome, Selection, View
     from fedgs.config import Evaluation, Execution, Training
-    from fedgs.data import CIFAR10, Data, FashionMNIST, Federation, File, Leaf, Normalization, Synthetic
+    from fedgs.data import (
+        CIFAR10,
+        Data,
+        FashionMNIST,
+        Federation,
+        File,
+        Leaf,
+        Normalization,
+        Synthetic,
+    )
     from fedgs.experiments.compare import compare
     from fedgs.experiments.study import Results
     from fedgs.graph import Graph
@@ -80,8 +90,8 @@ __all__ = [
     "select",
 ]
 
-# Public name -> the module that defines it. It is loaded on first use, so that `import fedgs` is quick.
-# Type checkers read the imports above instead.
+# Public name -> the module that defines it. It is loaded on first use, so that `import fedgs` is
+# quick. Type checkers read the imports above instead.
 _PUBLIC = {
     "Availability": "fedgs.availability",
     "AvailabilityFile": "fedgs.availability",

@@ -13,15 +13,18 @@ __all__ = ["WeightedMean", "all_finite", "is_finite"]
 
 
 _IN_CACHE = 1 << 16  # numbers
-_Sum = tuple[int, torch.Tensor | None, torch.Tensor | None]  # models so far, the first one, the sum of differences to it
+_Sum = tuple[
+    int, torch.Tensor | None, torch.Tensor | None
+]  # models so far, the first one, the sum of differences to it
 
 
 @dataclass(frozen=True, eq=False)
 class WeightedMean:
     """The fold sum_k w_k·theta_k, accumulated in float64 as theta_first + sum_k w_k·(theta_k - theta_first).
 
-    In this form identical local models give exactly themselves. Models are added one at a time in the clients' order, so the
-    result does not depend on how they were cut into blocks. Cost: O(m·P) time, two (P,) float64 vectors of memory.
+    In this form identical local models give exactly themselves. Models are added one at a time in
+    the clients' order, so the result does not depend on how they were cut into blocks. Cost: O(m·P)
+    time, two (P,) float64 vectors of memory.
 
     Attributes:
         weights: (m,) in the order of the request's clients, sum 1.
@@ -43,7 +46,9 @@ class WeightedMean:
         if first is None or total is None:
             first = models[0].clone()
             total = torch.zeros_like(first, dtype=torch.float64)
-        for row, weight in zip(models, self.weights[done : done + len(clients)].tolist(), strict=True):
+        for row, weight in zip(
+            models, self.weights[done : done + len(clients)].tolist(), strict=True
+        ):
             _add_difference(total, row, first, weight)
         return (done + len(clients), first, total)
 
@@ -83,10 +88,14 @@ def is_finite(vector: torch.Tensor) -> bool:
         return math.isfinite(np.add.reduce(vector.numpy(), dtype=np.float64))
 
 
-def _add_difference(total: torch.Tensor, model: torch.Tensor, first: torch.Tensor, weight: float) -> None:
+def _add_difference(
+    total: torch.Tensor, model: torch.Tensor, first: torch.Tensor, weight: float
+) -> None:
     """total += (model - first)·weight in float64, (P,) each, in pieces that stay in the processor's cache."""
     size = _IN_CACHE if total.device.type == "cpu" else len(total)
     difference = torch.empty_like(total[:size])
-    for sums, own, reference in zip(*(torch.split(vector, size) for vector in (total, model, first)), strict=True):
+    for sums, own, reference in zip(
+        *(torch.split(vector, size) for vector in (total, model, first)), strict=True
+    ):
         piece = difference[: len(sums)].copy_(own)
         sums += piece.sub_(reference).mul_(weight)

@@ -44,7 +44,8 @@ def read_only(array: Array) -> Array:
 def frozen(array: Array) -> Array:
     """The array without a copy, made read-only together with the arrays that it is a view of, for arrays of our own.
 
-    The result is a view, so NumPy refuses to make it writeable again. A frozen array is returned itself.
+    The result is a view, so NumPy refuses to make it writeable again. A frozen array is returned
+    itself.
 
     >>> sizes = frozen(np.array([3, 5]))
     >>> sizes.flags.writeable = True
@@ -92,7 +93,8 @@ def is_frozen(array: AnyArray) -> bool:
 def kernel_alias(array: Array) -> Array:
     """A view of the same numbers that counts as writeable, for compiled kernels that only read.
 
-    numba compiles a kernel once more for arrays that are read-only. An array that is writeable is returned itself.
+    numba compiles a kernel once more for arrays that are read-only. An array that is writeable is
+    returned itself.
 
     >>> matrix = frozen(np.eye(2))
     >>> kernel_alias(matrix).flags.writeable, np.shares_memory(kernel_alias(matrix), matrix)

@@ -1,7 +1,8 @@
 """Exact resume: a run is its state, so saving a run is saving the state.
 
-A checkpoint is written after the records up to its round and remembers how long their files were. Resuming cuts the files to
-that length and plays the rounds since then again, which gives the same lines, since every draw is keyed by seed and round.
+A checkpoint is written after the records up to its round and remembers how long their files were.
+Resuming cuts the files to that length and plays the rounds since then again, which gives the same
+lines, since every draw is keyed by seed and round.
 """
 
 import json
@@ -84,19 +85,30 @@ def load_checkpoint(folder: RunFolder, start_memory: Memory) -> Checkpoint | Non
     try:
         header = json.loads(str(arrays["header"]))
         if header["format"] != FORMAT:
-            raise OutputError(f"{folder.path / 'checkpoint.npz'} has format {header['format']}, this version reads {FORMAT}")
+            raise OutputError(
+                f"{folder.path / 'checkpoint.npz'} has format {header['format']}, this version reads {FORMAT}"
+            )
         memory = {key: start_memory[key] for key in header["unchanged_memory"]}
-        memory |= {key.removeprefix("memory."): array for key, array in arrays.items() if key.startswith("memory.")}
-        state = State(header["round"], torch.from_numpy(arrays["parameters"].copy()), arrays["counts"], memory)
+        memory |= {
+            key.removeprefix("memory."): array
+            for key, array in arrays.items()
+            if key.startswith("memory.")
+        }
+        state = State(
+            header["round"], torch.from_numpy(arrays["parameters"].copy()), arrays["counts"], memory
+        )
         return Checkpoint(state, header["engine"], header["records_bytes"], header["timings_bytes"])
     except KeyError as error:
-        raise OutputError(f"{folder.path / 'checkpoint.npz'} lacks {error}; remove the run's folder to start it anew") from None
+        raise OutputError(
+            f"{folder.path / 'checkpoint.npz'} lacks {error}; remove the run's folder to start it anew"
+        ) from None
 
 
 def stored_round(folder: RunFolder) -> int:
     """The round that a start would resume at: 0 without a checkpoint, or where the records that belong to it were lost.
 
-    Only the checkpoint's header is read; a damaged checkpoint counts as none, and loading it says why.
+    Only the checkpoint's header is read; a damaged checkpoint counts as none, and loading it says
+    why.
     """
     try:
         with np.load(folder.path / "checkpoint.npz", allow_pickle=False) as stored:
@@ -113,5 +125,8 @@ def equal_states(a: State, b: State) -> bool:
         and torch.equal(a.parameters, b.parameters)
         and np.array_equal(a.counts, b.counts)
         and a.memory.keys() == b.memory.keys()
-        and all(np.array_equal(a.memory[key], b.memory[key], equal_nan=a.memory[key].dtype.kind == "f") for key in a.memory)
+        and all(
+            np.array_equal(a.memory[key], b.memory[key], equal_nan=a.memory[key].dtype.kind == "f")
+            for key in a.memory
+        )
     )

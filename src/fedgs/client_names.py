@@ -20,15 +20,17 @@ _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 def clean_name(name: object) -> str | int | None:
     """The name as a plain `str` or `int`, or None where it cannot name a client.
 
-    Texts must not be empty and must have a form in UTF-8. Integers must fit 64 bits. Floats that are whole numbers
-    become integers; booleans, NaN and None are no names.
+    Texts must not be empty and must have a form in UTF-8. Integers must fit 64 bits. Floats that
+    are whole numbers become integers; booleans, NaN and None are no names.
 
     >>> clean_name(np.str_("a")), clean_name(np.int32(3)), clean_name(2.0), clean_name(float("nan")), clean_name(True)
     ('a', 3, 2, None, None)
     """
     if isinstance(name, str):
         return str(name) if name and _is_text(name) else None
-    if isinstance(name, bool | np.timedelta64) or not isinstance(name, int | float | np.integer | np.floating):
+    if isinstance(name, bool | np.timedelta64) or not isinstance(
+        name, int | float | np.integer | np.floating
+    ):
         return None
     try:
         whole = int(name)
@@ -41,8 +43,8 @@ def checked_names(names: Iterable[object]) -> tuple[str | int, ...]:
     """The names as a tuple of `str` and `int`.
 
     Raises:
-        DataError: no collection of names, a name that is neither a text nor an integer, a name that occurs twice, or two names
-            that are equal as text, such as 1 and "1".
+        DataError: no collection of names, a name that is neither a text nor an integer, a name that
+            occurs twice, or two names that are equal as text, such as 1 and "1".
 
     >>> checked_names(np.array([3, 5]))
     (3, 5)
@@ -59,7 +61,9 @@ def checked_names(names: Iterable[object]) -> tuple[str | int, ...]:
     if len(kinds) > 1 and len({str(name) for name in plain}) != len(plain):
         texts = {name for name in plain if isinstance(name, str)}
         doubled = next(name for name in plain if isinstance(name, int) and str(name) in texts)
-        raise DataError(f"client names must be distinct as text, got {doubled!r} and {str(doubled)!r}")
+        raise DataError(
+            f"client names must be distinct as text, got {doubled!r} and {str(doubled)!r}"
+        )
     return plain
 
 
@@ -70,7 +74,9 @@ def natural_key(name: str | int) -> tuple[tuple[str | int, ...], str]:
     ['client1', 'client2', 'client10']
     """
     text = str(name)
-    pieces = re.split(r"([0-9]+)", text)  # text, digits, text, ...: equal positions have equal types
+    pieces = re.split(
+        r"([0-9]+)", text
+    )  # text, digits, text, ...: equal positions have equal types
     return tuple(int(piece) if place % 2 else piece for place, piece in enumerate(pieces)), text
 
 
@@ -78,7 +84,8 @@ def natural_key(name: str | int) -> tuple[tuple[str | int, ...], str]:
 def warn_of_text_order(names: tuple[str | int, ...], what: str) -> None:
     """Log a warning, once, where the rows of a matrix are likely to be in another order than the clients.
 
-    That is where texts are sorted character by character and their numbers are not, as in client1, client10, client2.
+    That is where texts are sorted character by character and their numbers are not, as in client1,
+    client10, client2.
 
     Args:
         names: the clients'.
@@ -87,7 +94,14 @@ def warn_of_text_order(names: tuple[str | int, ...], what: str) -> None:
     if not all(isinstance(name, str) for name in names) or list(names) != sorted(names, key=str):
         return
     natural = sorted(names, key=natural_key)
-    row = next((row for row, (name, wanted) in enumerate(zip(names, natural, strict=True)) if name != wanted), None)
+    row = next(
+        (
+            row
+            for row, (name, wanted) in enumerate(zip(names, natural, strict=True))
+            if name != wanted
+        ),
+        None,
+    )
     if row is not None:
         _log.warning(
             "row %d of %s is read for client %r, since names are in the order of their characters (%r stands in row %d); "
@@ -114,6 +128,8 @@ def _cleaned(names: tuple[object, ...]) -> tuple[str | int, ...]:
     for position, name in enumerate(names):
         clean = clean_name(name)
         if clean is None:
-            raise DataError(f"client names must be non-empty texts or 64-bit integers, got {name!r} for client {position}")
+            raise DataError(
+                f"client names must be non-empty texts or 64-bit integers, got {name!r} for client {position}"
+            )
         plain.append(clean)
     return tuple(plain)

@@ -1,6 +1,7 @@
 """The words of the sampling layer: clients, what a sampler sees, what it answers, what came of it.
 
-`Clients` is all that availability modes, samplers, the graph and a deployment ever see of a federation.
+`Clients` is all that availability modes, samplers, the graph and a deployment ever see of a
+federation.
 """
 
 import math
@@ -44,14 +45,17 @@ class Clients:
     The arrays are private copies and read-only: all runs of a federation share them.
 
     Attributes:
-        names: N distinct keys of the clients' own, used in records: non-empty texts or integers of 64 bits, distinct as text.
+        names: N distinct keys of the clients' own, used in records: non-empty texts or integers of
+            64 bits, distinct as text.
         data_sizes: (N,) number of training examples n_k, each >= 1.
         label_counts: (N, C) training examples by label, or None where there are no labels.
         features: (N, d) client features u_k, or None.
-        classes: C, where it was given and not counted; then it is the number of columns of `label_counts`. `YMF` uses it.
+        classes: C, where it was given and not counted; then it is the number of columns of
+            `label_counts`. `YMF` uses it.
 
     Raises:
-        DataError: names that are neither texts nor integers, doubled names, a client without examples, or shapes that do not fit.
+        DataError: names that are neither texts nor integers, doubled names, a client without
+            examples, or shapes that do not fit.
 
     >>> len(Clients(names=("a", "b"), data_sizes=np.array([3, 5])))
     2
@@ -73,7 +77,9 @@ class Clients:
         if count == 0:
             raise DataError("a federation needs at least one client, got none")
         if self.data_sizes.shape != (count,):
-            raise DataError(f"data_sizes must have shape ({count},), one a client, got {self.data_sizes.shape}")
+            raise DataError(
+                f"data_sizes must have shape ({count},), one a client, got {self.data_sizes.shape}"
+            )
         empty = np.flatnonzero(self.data_sizes < 1)
         if len(empty):
             raise DataError(
@@ -82,14 +88,25 @@ class Clients:
             )
         for label, rows in (("label_counts", self.label_counts), ("features", self.features)):
             if rows is not None and (rows.ndim != 2 or len(rows) != count):
-                raise DataError(f"{label} must have {count} rows, one a client, got shape {rows.shape}")
-        if self.classes is not None and (self.label_counts is None or self.label_counts.shape[1] != self.classes):
+                raise DataError(
+                    f"{label} must have {count} rows, one a client, got shape {rows.shape}"
+                )
+        if self.classes is not None and (
+            self.label_counts is None or self.label_counts.shape[1] != self.classes
+        ):
             columns = "none" if self.label_counts is None else self.label_counts.shape[1]
-            raise DataError(f"classes must be the number of columns of label_counts, which is {columns}, got {self.classes!r}")
+            raise DataError(
+                f"classes must be the number of columns of label_counts, which is {columns}, got {self.classes!r}"
+            )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """After a deep copy or from a pickle, whose arrays could be written to."""
-        self.__dict__.update({name: frozen(value) if isinstance(value, np.ndarray) else value for name, value in state.items()})
+        self.__dict__.update(
+            {
+                name: frozen(value) if isinstance(value, np.ndarray) else value
+                for name, value in state.items()
+            }
+        )
 
     def __len__(self) -> int:
         return len(self.names)
@@ -119,7 +136,8 @@ class View:
         available: (a,) ascending indices of the available clients A_t, a >= 1.
         counts: (N,) sampling counts v_k: in how many rounds before t each client was selected.
         cohort_limit: M >= 1; the cohort has at most min(M, a) clients.
-        losses: (N,) local losses of the clients the sampler asked for, NaN elsewhere; None if it asked for none.
+        losses: (N,) local losses of the clients the sampler asked for, NaN elsewhere; None if it
+            asked for none.
         memory: the sampler's memory, empty if it keeps none.
 
     >>> clients = Clients(("a", "b", "c"), np.array([3, 5, 4]))
@@ -142,7 +160,10 @@ class View:
             if isinstance(array, np.ndarray):
                 object.__setattr__(self, name, read_only(array))
         if not isinstance(self.memory, MappingProxyType):
-            shown = {key: read_only(value) if isinstance(value, np.ndarray) else value for key, value in self.memory.items()}
+            shown = {
+                key: read_only(value) if isinstance(value, np.ndarray) else value
+                for key, value in self.memory.items()
+            }
             object.__setattr__(self, "memory", MappingProxyType(shown))
 
     @property
@@ -156,12 +177,14 @@ class Selection:
     """A sampler's answer.
 
     Attributes:
-        clients: (m,) distinct indices, all available; any order. m may be 0: no client trains in this round, and the model
-            stays as it is.
-        draws: (m,) how often each was drawn (>= 1), for samplers that draw with replacement; None: once each.
-        weighting: the rule for the aggregation weights; None: the sampler's own setting, else "data_size".
-        status: how the answer was found ("optimal", "bounded", "feasible", "time_limit"), where a solver ran; the record of an
-            empty selection always says "empty".
+        clients: (m,) distinct indices, all available; any order. m may be 0: no client trains in
+            this round, and the model stays as it is.
+        draws: (m,) how often each was drawn (>= 1), for samplers that draw with replacement; None:
+            once each.
+        weighting: the rule for the aggregation weights; None: the sampler's own setting, else
+            "data_size".
+        status: how the answer was found ("optimal", "bounded", "feasible", "time_limit"), where a
+            solver ran; the record of an empty selection always says "empty".
         objective, upper_bound: the solver's figures, where one ran; finite.
 
     >>> Selection(np.array([4, 1]), weighting="equal").clients
@@ -185,7 +208,8 @@ class Outcome:
     Attributes:
         clients: (m,) ascending indices.
         weights: (m,) aggregation weights, sum 1.
-        features: what the sampler's own fold returned (for graphs that grow with the replies), or None.
+        features: what the sampler's own fold returned (for graphs that grow with the replies), or
+            None.
 
     >>> Outcome(np.array([1, 4]), np.array([0.25, 0.75])).weights
     array([0.25, 0.75])
@@ -205,12 +229,12 @@ class Outcome:
 def checked_selection(selection: object, view: View) -> Selection:
     """The sampler's answer in ascending client order.
 
-    An array, a list or a tuple of indices stands for a `Selection` of these clients. An empty selection is valid: no client
-    trains, and its status is "empty".
+    An array, a list or a tuple of indices stands for a `Selection` of these clients. An empty
+    selection is valid: no client trains, and its status is "empty".
 
     Raises:
-        SelectionError: the answer is neither a `Selection` nor indices, its clients are not distinct and available, or one of its
-            fields has a wrong value.
+        SelectionError: the answer is neither a `Selection` nor indices, its clients are not
+            distinct and available, or one of its fields has a wrong value.
 
     >>> view = View(0, Clients((0, 1, 2), np.ones(3, dtype=np.int64)), np.array([0, 2]), np.zeros(3, dtype=np.int64), 2)
     >>> checked_selection(Selection(np.array([2, 0])), view).clients
@@ -221,14 +245,20 @@ def checked_selection(selection: object, view: View) -> Selection:
     if isinstance(selection, np.ndarray | list | tuple):
         selection = Selection(selection)  # type: ignore[arg-type]
     if not isinstance(selection, Selection):
-        raise SelectionError(f"a sampler must return a fedgs.Selection, got {_described(selection)}")
+        raise SelectionError(
+            f"a sampler must return a fedgs.Selection, got {_described(selection)}"
+        )
     chosen = _client_indices(selection.clients, "a sampler must return the indices of clients")
     order = chosen.argsort(kind="stable")
     clients = chosen[order]
     if (clients[1:] == clients[:-1]).any():
-        raise SelectionError("a sampler must return distinct clients; use `draws` for repeated ones")
+        raise SelectionError(
+            "a sampler must return distinct clients; use `draws` for repeated ones"
+        )
     if len(clients) > view.cohort_limit:
-        raise SelectionError(f"a sampler may select at most {view.cohort_limit} clients (cohort_limit), got {len(clients)}")
+        raise SelectionError(
+            f"a sampler may select at most {view.cohort_limit} clients (cohort_limit), got {len(clients)}"
+        )
     missing = view.available.take(view.available.searchsorted(clients), mode="clip") != clients
     if missing.any():
         raise SelectionError(
@@ -256,7 +286,9 @@ def checked_candidates(candidates: object, view: View) -> IntArray:
     >>> checked_candidates([2, 0], view)
     array([0, 2])
     """
-    asked = np.sort(_client_indices(candidates, "loss_candidates must return the indices of clients"))
+    asked = np.sort(
+        _client_indices(candidates, "loss_candidates must return the indices of clients")
+    )
     unavailable = asked[~np.isin(asked, view.available)]
     if len(unavailable):
         raise SelectionError(
@@ -282,11 +314,17 @@ def checked_memory(memory: object, method: str) -> Memory:
     {'last': array([0., 0.])}
     """
     if not isinstance(memory, Mapping):
-        raise SelectionError(f"{method} must return a mapping of names to arrays, got {_described(memory)}")
+        raise SelectionError(
+            f"{method} must return a mapping of names to arrays, got {_described(memory)}"
+        )
     arrays: dict[str, AnyArray] = {}
     for name, value in memory.items():
-        if not isinstance(name, str) or not name or name == "file":  # "file" is an argument of numpy.savez
-            raise SelectionError(f"{method} must return a mapping of names to arrays; {name!r} cannot be a name")
+        if (
+            not isinstance(name, str) or not name or name == "file"
+        ):  # "file" is an argument of numpy.savez
+            raise SelectionError(
+                f"{method} must return a mapping of names to arrays; {name!r} cannot be a name"
+            )
         try:
             arrays[name] = np.asarray(value)  # an array stays the same object
         except ValueError:  # rows of different lengths
@@ -302,8 +340,9 @@ def checked_memory(memory: object, method: str) -> Memory:
 def kept_memory(memory: Memory) -> Memory:
     """A sampler's memory as a run keeps it: a mapping and arrays that cannot be changed.
 
-    An array that owns its numbers becomes read-only and is not copied; a view of another array is copied, unless it is frozen.
-    A memory that is kept already is returned as it is, and so is each of its arrays.
+    An array that owns its numbers becomes read-only and is not copied; a view of another array is
+    copied, unless it is frozen. A memory that is kept already is returned as it is, and so is each
+    of its arrays.
 
     >>> kept = kept_memory({"last": np.array([3, 1])})
     >>> kept["last"][0] = 9
@@ -312,8 +351,13 @@ def kept_memory(memory: Memory) -> Memory:
     >>> kept_memory({**kept, "seen": np.array([True])})["last"] is kept["last"]
     True
     """
-    arrays = {name: frozen(array) if array.base is None else private(array) for name, array in memory.items()}
-    if isinstance(memory, MappingProxyType) and all(arrays[name] is memory[name] for name in arrays):
+    arrays = {
+        name: frozen(array) if array.base is None else private(array)
+        for name, array in memory.items()
+    }
+    if isinstance(memory, MappingProxyType) and all(
+        arrays[name] is memory[name] for name in arrays
+    ):
         return memory
     return MappingProxyType(arrays)
 
@@ -327,9 +371,13 @@ def check_weighting(weighting: object, setting: str, *, optional: bool = False) 
     if (optional and weighting is None) or (isinstance(weighting, str) and weighting in WEIGHTINGS):
         return
     allowed = ", ".join(WEIGHTINGS) + (", or None" if optional else "")
-    from fedgs.registry import nearest  # not at the top: selecting from plain arrays loads no settings
+    from fedgs.registry import (
+        nearest,
+    )  # not at the top: selecting from plain arrays loads no settings
 
-    raise ConfigError(f"{setting} must be one of {allowed}; got {weighting!r}{nearest(str(weighting), WEIGHTINGS)}")
+    raise ConfigError(
+        f"{setting} must be one of {allowed}; got {weighting!r}{nearest(str(weighting), WEIGHTINGS)}"
+    )
 
 
 def _client_indices(clients: object, wanted: str) -> IntArray:
@@ -352,7 +400,11 @@ def _client_indices(clients: object, wanted: str) -> IntArray:
         hint = "; np.flatnonzero(mask) gives the indices of a mask"
     elif indices.dtype.kind in "US":
         hint = "; names of clients are in view.clients.names"
-    came = f"an array of {indices.dtype} with shape {indices.shape}" if indices.ndim else _described(clients)
+    came = (
+        f"an array of {indices.dtype} with shape {indices.shape}"
+        if indices.ndim
+        else _described(clients)
+    )
     raise SelectionError(f"{wanted} as a 1-d array of integers, got {came}{hint}")
 
 
@@ -363,9 +415,13 @@ def _check_words(selection: Selection, *, empty: bool) -> None:
         raise SelectionError(str(error)) from None
     status = selection.status
     if status is not None and not isinstance(status, str):
-        raise SelectionError(f"status of a Selection must be a word or None, got {_described(status)}")
+        raise SelectionError(
+            f"status of a Selection must be a word or None, got {_described(status)}"
+        )
     if not empty and status in ("empty", "skipped"):
-        raise SelectionError(f"status of a Selection must not be {status!r}, which stands for a round without a cohort")
+        raise SelectionError(
+            f"status of a Selection must not be {status!r}, which stands for a round without a cohort"
+        )
 
 
 def _checked_draws(draws: object, order: IntArray) -> IntArray | None:
@@ -378,7 +434,9 @@ def _checked_draws(draws: object, order: IntArray) -> IntArray | None:
         counts = np.empty((0, 0))
     integers = counts.dtype.kind in "iu" or counts.size == 0
     if counts.shape != order.shape or not integers or (counts.size and counts.min() < 1):
-        raise SelectionError(f"draws must be {len(order)} integers >= 1, one for each selected client, got {_described(draws)}")
+        raise SelectionError(
+            f"draws must be {len(order)} integers >= 1, one for each selected client, got {_described(draws)}"
+        )
     return np.asarray(counts[order], dtype=np.int64)
 
 
@@ -387,7 +445,9 @@ def _figure(value: object, name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise SelectionError(f"{name} of a Selection must be a finite number or None, got {_described(value)}")
+        raise SelectionError(
+            f"{name} of a Selection must be a finite number or None, got {_described(value)}"
+        )
     return value if isinstance(value, int | float) else float(value)
 
 

@@ -1,6 +1,7 @@
 """Compiling kernels with numba, where it is installed: when first called, and kept in numba's cache.
 
-Only numba's documented interface is used: `njit`, `extending`, and the statistics of a compiled function.
+Only numba's documented interface is used: `njit`, `extending`, and the statistics of a compiled
+function.
 """
 
 import logging
@@ -36,12 +37,13 @@ def numba_installed() -> bool:
 def compiled(function: F, *, inline: Literal["never", "always"] = "never") -> F:
     """Compile a kernel with numba when it is first called, and keep the machine code in numba's cache.
 
-    If no cache folder can be written, one warning is given and every process compiles the kernel. Without
-    numba the function stays plain Python.
+    If no cache folder can be written, one warning is given and every process compiles the kernel.
+    Without numba the function stays plain Python.
 
     Args:
         function: a kernel that numba can compile without Python objects.
-        inline: "always" compiles the function into its callers only, which saves time if it has one caller.
+        inline: "always" compiles the function into its callers only, which saves time if it has one
+            caller.
     """
     if not numba_installed():
         return function
@@ -49,7 +51,9 @@ def compiled(function: F, *, inline: Literal["never", "always"] = "never") -> F:
 
     with _lock:
         try:
-            kernel = numba.njit(function, cache=True, nogil=True, error_model="numpy", inline=inline)
+            kernel = numba.njit(
+                function, cache=True, nogil=True, error_model="numpy", inline=inline
+            )
         except RuntimeError as error:  # "no locator available": no cache folder can be written
             if "cannot cache" not in str(error):
                 raise
@@ -80,18 +84,24 @@ def compiles() -> bool:
 def larger_of_two() -> Callable[[float, float], float]:
     """The larger of two floats that are not NaN, as a function for kernels whose loops become vector instructions.
 
-    A comparison written in Python does not: numba can declare only the comparison, not the selection that
-    follows it, to be free of NaN.
+    A comparison written in Python does not: numba can declare only the comparison, not the
+    selection that follows it, to be free of NaN.
     """
     if not compiles():
         return max
     from numba import types
     from numba.extending import intrinsic
 
-    def larger(typing_context: object, a: object, b: object) -> tuple[object, Callable[..., object]]:
-        def generate(context: object, builder: Any, signature: object, values: tuple[object, ...]) -> object:
+    def larger(
+        typing_context: object, a: object, b: object
+    ) -> tuple[object, Callable[..., object]]:
+        def generate(
+            context: object, builder: Any, signature: object, values: tuple[object, ...]
+        ) -> object:
             flags = ("nnan", "nsz")
-            return builder.select(builder.fcmp_ordered(">", *values, flags=flags), *values, flags=flags)
+            return builder.select(
+                builder.fcmp_ordered(">", *values, flags=flags), *values, flags=flags
+            )
 
         return types.float64(types.float64, types.float64), generate
 
@@ -102,8 +112,8 @@ def larger_of_two() -> Callable[[float, float], float]:
 def load_kernels(name: str) -> ModuleType | None:
     """The module of kernels `name`, or None where numba is not installed or does not work.
 
-    The first module of a process with kernels that are not in numba's cache is announced by a log message,
-    because compiling takes seconds.
+    The first module of a process with kernels that are not in numba's cache is announced by a log
+    message, because compiling takes seconds.
 
     >>> load_kernels("fedgs.graph.kernels") is None or numba_installed()
     True
@@ -113,7 +123,10 @@ def load_kernels(name: str) -> ModuleType | None:
     try:
         kernels = import_module(name)
     except ImportError as error:
-        warnings.warn(f"numba is installed but does not work here, so NumPy does the work: {error}", RuntimeWarning)
+        warnings.warn(
+            f"numba is installed but does not work here, so NumPy does the work: {error}",
+            RuntimeWarning,
+        )
         return None
     if not _in_cache(kernels) and not _announced:
         _announced.append(True)

@@ -1,8 +1,8 @@
 """What is asked: one run's configuration, frozen and checked.
 
-A configuration file is TOML with the tables and keys of `Config`; a variant is a table with `name` or just its name. Values not
-given default to what the data set's table in the paper says. How files, `--set` and grids become configurations:
-`experiments.grid`.
+A configuration file is TOML with the tables and keys of `Config`; a variant is a table with `name`
+or just its name. Values not given default to what the data set's table in the paper says. How
+files, `--set` and grids become configurations: `experiments.grid`.
 """
 
 import re
@@ -24,13 +24,15 @@ class Training(Variant):
 
     Attributes:
         rounds: T, communication rounds.
-        proportion: share of the N clients that may be selected, in (0, 1]; M = max(1, floor(proportion N + 1e-9)).
+        proportion: share of the N clients that may be selected, in (0, 1]; M = max(1,
+            floor(proportion N + 1e-9)).
         cohort_limit: M itself; giving both is an error unless they agree.
         local_steps: E, SGD steps a selected client makes.
         batch_size: B; a client with fewer examples trains on all of them in each step.
         learning_rate: eta of round 0, within float32's range.
         decay: eta is multiplied by it every round, in (0, 1].
-        mu: weight of the proximal term (mu/2)·|theta - theta^t|² of the local objective (FedProx), within float32's range.
+        mu: weight of the proximal term (mu/2)·|theta - theta^t|² of the local objective (FedProx),
+            within float32's range.
         precision: arithmetic of forward and backward passes.
 
     >>> Training(rounds=5).local_steps
@@ -52,7 +54,9 @@ class Training(Variant):
     @classmethod
     def _in_float32(cls, value: float, info: Any) -> float:
         if value > _FLOAT32_MAX:
-            raise ValueError(f"training.{info.field_name} must be within float32's range, at most 3.4e38, got {value:g}")
+            raise ValueError(
+                f"training.{info.field_name} must be within float32's range, at most 3.4e38, got {value:g}"
+            )
         return value
 
     def with_defaults(self, defaults: Mapping[str, object]) -> Self:
@@ -85,9 +89,10 @@ class Execution(Variant):
         engine: "auto", a fixed rule of model and device, or the name of a registered engine; what
             was chosen is stored with the run.
         device: where tensors live: "cpu", "cuda" or "cuda:0".
-        workers: processes that share a grid; None: one a physical core for image models and for grids of small ones with at
-            least 20,000 run-rounds, else one.
-        threads: that each process computes in on the CPU; None: all cores that it may use for large models, one for small ones.
+        workers: processes that share a grid; None: one a physical core for image models and for
+            grids of small ones with at least 20,000 run-rounds, else one.
+        threads: that each process computes in on the CPU; None: all cores that it may use for large
+            models, one for small ones.
         checkpoint_every: rounds between two checkpoints; None: one every ten seconds.
 
     >>> Execution(workers=2).engine
@@ -112,7 +117,9 @@ class Execution(Variant):
     @classmethod
     def _known_device(cls, value: str) -> str:
         if re.fullmatch(r"cpu|cuda(:\d+)?", value) is None:
-            raise ValueError(f"execution.device must be 'cpu', 'cuda' or 'cuda:<number>', got {value!r}")
+            raise ValueError(
+                f"execution.device must be 'cpu', 'cuda' or 'cuda:<number>', got {value!r}"
+            )
         return value
 
 
@@ -120,7 +127,8 @@ class Config(Variant):
     """One run: data, who is available, who is selected, what is trained.
 
     Attributes:
-        data, availability, method, model: variants; a name, a table with `name` or the object itself.
+        data, availability, method, model: variants; a name, a table with `name` or the object
+            itself.
         label: what tables call the method; None: derived from the settings.
         seed: of theta^0, local batches and sampling.
 
@@ -148,7 +156,11 @@ class Config(Variant):
     def _settings(cls, value: object, info: ValidationInfo) -> object:
         name = str(info.field_name)
         settings = cls.model_fields[name].annotation
-        return settings(**text_keys(value, name)) if isinstance(value, Mapping) and settings is not None else value
+        return (
+            settings(**text_keys(value, name))
+            if isinstance(value, Mapping) and settings is not None
+            else value
+        )
 
     @field_serializer("data", "availability", "method", "model")
     def _as_table(self, value: Variant | None) -> dict[str, object] | None:
@@ -180,7 +192,8 @@ def cohort_limit(training: Training, num_clients: int) -> int:
     """M for a federation of N clients.
 
     Raises:
-        ConfigError: M > N, or `proportion` and `cohort_limit` that contradict each other; with both numbers.
+        ConfigError: M > N, or `proportion` and `cohort_limit` that contradict each other; with both
+            numbers.
 
     >>> cohort_limit(Training(proportion=0.2), 30), cohort_limit(Training(cohort_limit=7), 30)
     (6, 7)
@@ -197,5 +210,7 @@ def cohort_limit(training: Training, num_clients: int) -> int:
     chosen = limit if limit is not None else from_proportion
     assert chosen is not None
     if chosen > num_clients:
-        raise ConfigError(f"training.cohort_limit must be at most {num_clients}, the number of clients; got {chosen}")
+        raise ConfigError(
+            f"training.cohort_limit must be at most {num_clients}, the number of clients; got {chosen}"
+        )
     return chosen

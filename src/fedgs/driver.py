@@ -41,8 +41,8 @@ class LiveRun:
         on_end: called once, with (final state, record T, seconds).
         on_failure: called once instead of `on_end`, where the run fails.
         on_start: called with the state before round 0, where the run begins with None.
-        shared: where the memory before round 0 comes from if other runs begin with the same one, see
-            `fedgs.simulation.start_run`.
+        shared: where the memory before round 0 comes from if other runs begin with the same one,
+            see `fedgs.simulation.start_run`.
         requesting: the current round, or the start.
         request: the request that waits for a reply; None: the run has ended.
         seconds: of the current round, by phase.
@@ -79,9 +79,9 @@ def drive(runs: Sequence[LiveRun], engine: Engine) -> None:
 def steps(runs: Sequence[LiveRun], engine: Engine) -> Iterator[LiveRun]:
     """Drive all runs to their end; yields a run after each of its rounds, and when it has failed.
 
-    Each call of the engine holds the requests of every run that waits for the same kind. Evaluations
-    and losses are answered before any training, so that the training requests of all runs meet in
-    one call. A run that fails is reported by `on_failure`, and the others continue.
+    Each call of the engine holds the requests of every run that waits for the same kind.
+    Evaluations and losses are answered before any training, so that the training requests of all
+    runs meet in one call. A run that fails is reported by `on_failure`, and the others continue.
 
     Args:
         runs: none of them was driven before.
@@ -134,7 +134,9 @@ def _step(run: LiveRun, reply: object) -> Iterator[LiveRun]:
             reply = blamed = None
             continue
         except SystemExit as exit:  # sys.exit in a sampler ends its run and no other
-            error = RunError(f"the code of this run called sys.exit({exit.code!r})").with_traceback(exit.__traceback__)
+            error = RunError(f"the code of this run called sys.exit({exit.code!r})").with_traceback(
+                exit.__traceback__
+            )
             run.on_failure(Failed(run.round, blamed, error))
             yield run
             return
@@ -146,7 +148,9 @@ def _step(run: LiveRun, reply: object) -> Iterator[LiveRun]:
         return
 
 
-def _finish(run: LiveRun, result: State | Record | tuple[State, Record]) -> Generator[LiveRun, None, bool]:
+def _finish(
+    run: LiveRun, result: State | Record | tuple[State, Record]
+) -> Generator[LiveRun, None, bool]:
     """Report the result of a start, a round or record T; returns whether the run continues."""
     if isinstance(result, Record):
         assert run.state is not None

@@ -1,7 +1,8 @@
 """Every error that fedgs raises on purpose.
 
-All derive from `FedgsError`; the message is one sentence for the user that names the setting, what is allowed and what came.
-The command line turns `UserError` into exit code 2 and `RunError` into exit code 1, without a traceback.
+All derive from `FedgsError`; the message is one sentence for the user that names the setting, what
+is allowed and what came. The command line turns `UserError` into exit code 2 and `RunError` into
+exit code 1, without a traceback.
 
 >>> import fedgs
 >>> try:
@@ -92,7 +93,9 @@ def require_extra(module: str, extra: str) -> MissingExtraError:
     >>> str(require_extra("torch", "sim"))
     "this needs 'torch', which is not installed: pip install 'fedgs[sim]'"
     """
-    return MissingExtraError(f"this needs '{module}', which is not installed: pip install 'fedgs[{extra}]'")
+    return MissingExtraError(
+        f"this needs '{module}', which is not installed: pip install 'fedgs[{extra}]'"
+    )
 
 
 def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
@@ -136,7 +139,9 @@ def user_code(what: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and missing_extra(error) is not None:
             raise
-        raise ConfigError(f"{what} raised {type(error).__name__}: {error}{_below(error)}") from error
+        raise ConfigError(
+            f"{what} raised {type(error).__name__}: {error}{_below(error)}"
+        ) from error
 
 
 def _below(error: BaseException) -> str:
@@ -149,17 +154,28 @@ def _own_frames(exception: BaseException) -> list[traceback.FrameSummary]:
     """The frames of a traceback outside this package, installed libraries and the import system."""
     others = (_PACKAGE, "<frozen ", "<doctest ")
     frames = traceback.extract_tb(exception.__traceback__)
-    return [f for f in frames if not f.filename.startswith(others) and f"{os.sep}site-packages{os.sep}" not in f.filename]
+    return [
+        f
+        for f in frames
+        if not f.filename.startswith(others) and f"{os.sep}site-packages{os.sep}" not in f.filename
+    ]
 
 
 def own_traceback(exception: BaseException) -> str:
     """The traceback without the frames of this package and of installed libraries, where any others are left.
 
-    An error of this package, or of a file that is not Python, without any other frame is shown without frames.
+    An error of this package, or of a file that is not Python, without any other frame is shown
+    without frames.
     """
     own = _own_frames(exception)
     if not own and isinstance(exception, FedgsError | SyntaxError):
         return "".join(traceback.format_exception_only(exception))
     frames = traceback.extract_tb(exception.__traceback__)
     shown = traceback.StackSummary.from_list(own or frames)
-    return "".join(["Traceback (most recent call last):\n", *shown.format(), *traceback.format_exception_only(exception)])
+    return "".join(
+        [
+            "Traceback (most recent call last):\n",
+            *shown.format(),
+            *traceback.format_exception_only(exception),
+        ]
+    )

@@ -17,14 +17,27 @@ from fedgs.local.parameters import FlatModule, build_module, count_parameters
 from fedgs.requests import Fold, Train, Work
 from fedgs.sampling.base import Wish
 
-__all__ = ["Responses", "UpdateSketch", "check_wish", "feature_fold", "feature_request", "noise_batch"]
+__all__ = [
+    "Responses",
+    "UpdateSketch",
+    "check_wish",
+    "feature_fold",
+    "feature_request",
+    "noise_batch",
+]
 
 Covariance = Literal["full", "diagonal", "scalar"]
 _log = logging.getLogger("fedgs")
 
 
 def feature_request(
-    wishes: Sequence[Wish], work: Work, parameters: torch.Tensor, *, learning_rate: float, seed: int, data_seed: int
+    wishes: Sequence[Wish],
+    work: Work,
+    parameters: torch.Tensor,
+    *,
+    learning_rate: float,
+    seed: int,
+    data_seed: int,
 ) -> Train:
     """Every client trains once from theta^0, for its features alone; the batches are not those of round 0.
 
@@ -59,7 +72,11 @@ def feature_fold(wish: Wish, work: Work, parameters: torch.Tensor, *, seed: int)
         trained = count_parameters(work.model, federation.example_shape, federation.num_labels)
         return UpdateSketch(parameters[:trained], wish.sketch, names)
     noise = noise_batch(
-        work.federation, seed=seed, samples=wish.noise_samples, examples=wish.noise_examples, covariance=wish.covariance
+        work.federation,
+        seed=seed,
+        samples=wish.noise_samples,
+        examples=wish.noise_examples,
+        covariance=wish.covariance,
     )
     return Responses(work, noise, wish.layer)
 
@@ -74,16 +91,18 @@ def check_wish(wish: Wish, work: Work) -> None:
 class UpdateSketch:
     """The fold of flattened updates theta_k - theta^t, exact or as a random projection.
 
-    Where `parameters` is shorter than the models, the rest of the models is left out. So running statistics (such as batch
-    norm's), which follow the parameters, are no part of an update.
+    Where `parameters` is shorter than the models, the rest of the models is left out. So running
+    statistics (such as batch norm's), which follow the parameters, are no part of an update.
 
-    The projection is a count sketch: every entry, with a random sign, is added to a random one of `size` sums. It is the same for
-    all clients and rounds. Inner products keep their mean; a cosine c of two updates is off by about (1 - c²)/sqrt(size) or less
-    (standard error; `cosine_error` is its bound at c = 0). A client whose model did not move has a feature of zeros.
+    The projection is a count sketch: every entry, with a random sign, is added to a random one of
+    `size` sums. It is the same for all clients and rounds. Inner products keep their mean; a cosine
+    c of two updates is off by about (1 - c²)/sqrt(size) or less (standard error; `cosine_error` is
+    its bound at c = 0). A client whose model did not move has a feature of zeros.
 
     Attributes:
         parameters: (p,) the parameters of theta^t, p <= P.
-        size: updates of more than `size` numbers are projected to as many; 0: never, and all updates are held at once (float32).
+        size: updates of more than `size` numbers are projected to as many; 0: never, and all
+            updates are held at once (float32).
         names: the clients' keys, for errors.
 
     >>> fold = UpdateSketch(torch.tensor([1.0, 0.0]), 0)
@@ -109,25 +128,34 @@ class UpdateSketch:
         """No update yet."""
         return []
 
-    def add(self, kept: list[FloatArray], clients: IntArray, models: torch.Tensor) -> list[FloatArray]:
+    def add(
+        self, kept: list[FloatArray], clients: IntArray, models: torch.Tensor
+    ) -> list[FloatArray]:
         """Add the (b, P) models of the next b clients.
 
         Raises:
             ClientError: an update is not finite.
         """
-        return kept + [self._feature(client, model) for client, model in zip(clients.tolist(), models, strict=True)]
+        return kept + [
+            self._feature(client, model)
+            for client, model in zip(clients.tolist(), models, strict=True)
+        ]
 
     def finish(self, kept: list[FloatArray]) -> FloatMatrix:
         """(m, d) features, d = p or `size`."""
         return np.stack(kept).astype(np.float64)
 
     def _feature(self, client: int, model: torch.Tensor) -> FloatArray:
-        update = (model[: len(self.parameters)] - self.parameters.to(model.device)).cpu().numpy()  # (p,)
+        update = (
+            (model[: len(self.parameters)] - self.parameters.to(model.device)).cpu().numpy()
+        )  # (p,)
         _refuse_not_finite(update, client, self.names, "update")
         if not self.projects:
             return np.asarray(update)
         place, sign = _projection(len(update), self.size)
-        return np.asarray(np.bincount(place, weights=sign * update, minlength=self.size), dtype=np.float64)
+        return np.asarray(
+            np.bincount(place, weights=sign * update, minlength=self.size), dtype=np.float64
+        )
 
 
 @lru_cache(maxsize=4)
@@ -142,7 +170,8 @@ def _projection(length: int, size: int) -> tuple[IntArray, FloatArray]:
 class Responses:
     """The fold of mean responses: each local model's output on one noise batch, averaged over the batch.
 
-    Only one model is looked at at a time. A response of zeros (a model that says nothing) is like nobody's.
+    Only one model is looked at at a time. A response of zeros (a model that says nothing) is like
+    nobody's.
 
     Attributes:
         work: gives the module.
@@ -170,7 +199,9 @@ class Responses:
         rows = []
         for client, model in zip(clients.tolist(), models, strict=True):
             response = probe.mean_response(model)
-            _refuse_not_finite(response, client, self.work.federation.clients.names, "response to noise")
+            _refuse_not_finite(
+                response, client, self.work.federation.clients.names, "response to noise"
+            )
             rows.append(response)
         return probe, found + rows
 
@@ -188,7 +219,9 @@ class _Probe:
         self._noise = fold.noise.to(device)
         self._seen: list[Any] = []
         if fold.layer is not None:
-            _layer(module, fold.layer).register_forward_hook(lambda layer, inputs, output: self._seen.append(output))
+            _layer(module, fold.layer).register_forward_hook(
+                lambda layer, inputs, output: self._seen.append(output)
+            )
         self._layer = fold.layer
         module.eval()
 
@@ -201,28 +234,40 @@ class _Probe:
         if self._layer is not None:
             output = self._seen[-1]
         if not isinstance(output, torch.Tensor) or output.shape[:1] != self._noise.shape[:1]:
-            raise ConfigError(f"method.graph.layer {self._layer!r} must give one output an example, got {type(output).__name__}")
+            raise ConfigError(
+                f"method.graph.layer {self._layer!r} must give one output an example, got {type(output).__name__}"
+            )
         return np.asarray(output.flatten(1).double().mean(dim=0).cpu().numpy())  # (n, d) -> (d,)
 
 
-_Heard = tuple[_Probe | None, list[FloatArray]]  # the module, once there is one, and the responses so far
+_Heard = tuple[
+    _Probe | None, list[FloatArray]
+]  # the module, once there is one, and the responses so far
 
 
 def noise_batch(
-    federation: Federation, *, seed: int = 0, samples: int = 256, examples: int = 100, covariance: Covariance = "full"
+    federation: Federation,
+    *,
+    seed: int = 0,
+    samples: int = 256,
+    examples: int = 100,
+    covariance: Covariance = "full",
 ) -> torch.Tensor:
     """Noise that looks a little like the data: drawn from N(mu, Sigma) of a few examples that the server may hold.
 
-    The examples are picked from the union of the clients' validation parts; where there are none, from the training parts, and
-    that is logged. Sigma is never built: with "full", a draw is mu plus a random combination of the centred examples, which
-    has just that covariance (divisor n - 1).
+    The examples are picked from the union of the clients' validation parts; where there are none,
+    from the training parts, and that is logged. Sigma is never built: with "full", a draw is mu
+    plus a random combination of the centred examples, which has just that covariance (divisor n -
+    1).
 
     Args:
         federation: whose examples; inputs are taken as models see them, normalised.
-        seed: picks the examples and draws the noise: the federation's, so the batch is one for all methods and seeds.
+        seed: picks the examples and draws the noise: the federation's, so the batch is one for all
+            methods and seeds.
         samples: n.
         examples: how many examples give mu and Sigma; fewer where there are fewer.
-        covariance: "full" Sigma, its "diagonal", or "scalar": the mean of the diagonal times the identity.
+        covariance: "full" Sigma, its "diagonal", or "scalar": the mean of the diagonal times the
+            identity.
 
     Returns:
         (n, *example_shape) float32.
@@ -230,7 +275,11 @@ def noise_batch(
     part = federation.validation
     if part is None or len(part) == 0:
         part = federation.train
-        _log.warning("%s has no validation parts: the noise batch takes %d training examples", federation.name, examples)
+        _log.warning(
+            "%s has no validation parts: the noise batch takes %d training examples",
+            federation.name,
+            examples,
+        )
     inputs = _picked(federation, part, rng.stream(seed, "noise examples"), examples)  # (k, D)
     mean = inputs.mean(axis=0)
     centred = (inputs - mean) / np.sqrt(max(len(inputs) - 1, 1))  # so that centred' centred = Sigma
@@ -242,10 +291,14 @@ def noise_batch(
         if covariance == "scalar":
             variances = np.full_like(variances, variances.mean())
         noise = draws.standard_normal((samples, inputs.shape[1])) * np.sqrt(variances)
-    return torch.from_numpy((mean + noise).astype(np.float32).reshape(samples, *federation.example_shape))
+    return torch.from_numpy(
+        (mean + noise).astype(np.float32).reshape(samples, *federation.example_shape)
+    )
 
 
-def _picked(federation: Federation, part: Part, draws: np.random.Generator, count: int) -> FloatMatrix:
+def _picked(
+    federation: Federation, part: Part, draws: np.random.Generator, count: int
+) -> FloatMatrix:
     rows = np.sort(draws.choice(len(part), size=min(count, len(part)), replace=False))
     x = np.asarray(part.x[rows])
     inputs = x if federation.normalization is None else federation.normalization.apply(x)
@@ -256,11 +309,15 @@ def _layer(module: torch.nn.Module, name: str) -> torch.nn.Module:
     layers: dict[str, torch.nn.Module] = dict(module.named_modules())
     if name not in layers or name == "":
         known = ", ".join(repr(layer) for layer in layers if layer)
-        raise ConfigError(f"method.graph.layer must be one of the model's layers ({known or 'it has none'}), got {name!r}")
+        raise ConfigError(
+            f"method.graph.layer must be one of the model's layers ({known or 'it has none'}), got {name!r}"
+        )
     return layers[name]
 
 
-def _refuse_not_finite(vector: AnyArray, client: int, names: tuple[str | int, ...], what: str) -> None:
+def _refuse_not_finite(
+    vector: AnyArray, client: int, names: tuple[str | int, ...], what: str
+) -> None:
     if not np.isfinite(vector).all():
         name = names[client] if names else client
         raise ClientError(client, f"the {what} of client {name!r} is not finite (NaN or inf)")

@@ -1,7 +1,8 @@
 """What counts as the same run: a run's identity, in parts, so that a difference can be named.
 
-The settings, the data's content, the code of a user's own variants with what it refers to, the files that their settings name,
-and the numerics version of what carries the run out. How a run is carried out and for how many rounds is no part of it.
+The settings, the data's content, the code of a user's own variants with what it refers to, the
+files that their settings name, and the numerics version of what carries the run out. How a run is
+carried out and for how many rounds is no part of it.
 """
 
 import hashlib
@@ -33,8 +34,10 @@ class Identity:
     """A run's identity.
 
     Attributes:
-        parts: name -> digest, such as "data", "method" (its code), "method.files"; equal runs have equal parts.
-        unknown: one sentence for each part whose content cannot be identified; such a run is never the same as an earlier one.
+        parts: name -> digest, such as "data", "method" (its code), "method.files"; equal runs have
+            equal parts.
+        unknown: one sentence for each part whose content cannot be identified; such a run is never
+            the same as an earlier one.
 
     >>> Identity({"data": "d"}).fingerprint == Identity({"data": "e"}).fingerprint
     False
@@ -50,7 +53,10 @@ class Identity:
 
     def beside(self, reason: str) -> "Identity":
         """The identity of the same run started anew, where the stored run of an earlier version must not be resumed."""
-        return Identity({**self.parts, "begun_again": _short(self.parts.get("begun_again", "") + reason)}, self.unknown)
+        return Identity(
+            {**self.parts, "begun_again": _short(self.parts.get("begun_again", "") + reason)},
+            self.unknown,
+        )
 
 
 def fingerprint(config: Config, *, data_fingerprint: str, limit: int) -> str:
@@ -78,14 +84,21 @@ def identity_of(
         digester: of the study; it remembers what it has seen.
     """
     digester = Digester() if digester is None else digester
-    training = config.training.model_dump(mode="json", exclude={"rounds", "proportion", "cohort_limit"})
-    variants: dict[str, Variant] = {key: part for key in FAMILIES if (part := getattr(config, key)) is not None}
+    training = config.training.model_dump(
+        mode="json", exclude={"rounds", "proportion", "cohort_limit"}
+    )
+    variants: dict[str, Variant] = {
+        key: part for key in FAMILIES if (part := getattr(config, key)) is not None
+    }
     settings = {
         "training": {**training, "cohort_limit": limit},
         "evaluation": config.evaluation.model_dump(mode="json"),
         "seed": config.seed,
-        # The noise batch of functional similarities is drawn with the data's seed, also where the data do not depend on it.
-        "data_seed": getattr(config.data, "seed", None) if _similarity(config) == "functional" else None,
+        # The noise batch of functional similarities is drawn with the data's seed, also where the
+        # data do not depend on it.
+        "data_seed": getattr(config.data, "seed", None)
+        if _similarity(config) == "functional"
+        else None,
         **{family: _settings(variant) for family, variant in variants.items()},
     }
     parts = {
@@ -102,7 +115,11 @@ def identity_of(
             parts["model.start"] = start.value[:16]
             missing = tuple(dict.fromkeys([*missing, *start.unknown]))
         files = _files(variant, digester)
-        parts |= {key: _short(value) for key, value in ((family, code), (f"{family}.files", files)) if value is not None}
+        parts |= {
+            key: _short(value)
+            for key, value in ((family, code), (f"{family}.files", files))
+            if value is not None
+        }
         if content is not None:
             parts[f"{family}.content"] = _short(content)
         if missing and not _tells_content(variant):
@@ -118,7 +135,10 @@ def identity_of(
 def _settings(variant: Variant) -> dict[str, object]:
     """The settings that a table can state; objects such as functions and arrays are known by their content instead."""
     opaque = {key for key in type(variant).model_fields if not _is_plain(getattr(variant, key))}
-    return {"name": variant.name, **variant.model_dump(mode="json", exclude_none=True, exclude=opaque)}
+    return {
+        "name": variant.name,
+        **variant.model_dump(mode="json", exclude_none=True, exclude=opaque),
+    }
 
 
 def _is_plain(value: object) -> bool:
@@ -134,7 +154,9 @@ def _is_plain(value: object) -> bool:
 def _code(variant: Variant, digester: Digester) -> tuple[str | None, tuple[str, ...]]:
     """A digest of the user's own class, and of what its fields hold; of the package's own classes only of objects in fields."""
     if origin_of(type(variant).__module__) != "fedgs":
-        values = {key: getattr(variant, key) for key in type(variant).model_fields} | (variant.__pydantic_private__ or {})
+        values = {key: getattr(variant, key) for key in type(variant).model_fields} | (
+            variant.__pydantic_private__ or {}
+        )
         found = [digester.of(type(variant)), *(digester.of(value) for value in values.values())]
     else:
         values = {key: getattr(variant, key) for key in type(variant).model_fields}
@@ -147,7 +169,10 @@ def _files(variant: Variant, digester: Digester) -> str | None:
     """Hashes of the files that the settings name; variants of the package tell theirs by `content_digest`."""
     if origin_of(type(variant).__module__) == "fedgs" or _tells_content(variant):
         return None
-    found = [digester.file(path) for path in _paths({key: getattr(variant, key) for key in type(variant).model_fields})]
+    found = [
+        digester.file(path)
+        for path in _paths({key: getattr(variant, key) for key in type(variant).model_fields})
+    ]
     return json.dumps(found) if found else None
 
 
@@ -157,7 +182,9 @@ def _content(family: str, variant: Variant) -> str | None:
     except UserError:
         raise
     except Exception as error:
-        raise ConfigError(f"{family} {_title(variant)!r}: content_digest raised {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"{family} {_title(variant)!r}: content_digest raised {type(error).__name__}: {error}"
+        ) from error
     return None if given is None else str(given)
 
 

@@ -17,7 +17,9 @@ def physical_cores() -> int:
     >>> physical_cores() >= 1
     True
     """
-    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    usable = (
+        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    )
     siblings = set()
     for cpu in usable:
         path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
@@ -56,7 +58,8 @@ def memory_limit(groups: Path = _CGROUPS, mount: Path = _MOUNT) -> int | None:
 def _folders(groups: Path, mount: Path, controller: str) -> Iterator[Path]:
     """The folders that limit this process: its own group and all above it, of both versions of the control groups.
 
-    In a container the path may be that of the host, which is not mounted; the root of the mount is looked at in any case.
+    In a container the path may be that of the host, which is not mounted; the root of the mount is
+    looked at in any case.
     """
     try:
         lines = groups.read_text().splitlines()
@@ -69,7 +72,9 @@ def _folders(groups: Path, mount: Path, controller: str) -> Iterator[Path]:
         roots = [mount] if not names else [mount / names, mount / controller]
         for root in roots:
             own = root / path.lstrip("/")
-            yield from (folder for folder in (own, *own.parents) if folder == root or root in folder.parents)
+            yield from (
+                folder for folder in (own, *own.parents) if folder == root or root in folder.parents
+            )
 
 
 def _cpu_limit(folder: Path) -> tuple[float, float]:

@@ -19,7 +19,9 @@ def mean_losses(loss_sums: FloatArray, sizes: IntArray) -> FloatArray:
     return means
 
 
-def weighted_metrics(loss_sums: FloatArray, correct: AnyArray, sizes: IntArray, weights: AnyArray) -> Metrics:
+def weighted_metrics(
+    loss_sums: FloatArray, correct: AnyArray, sizes: IntArray, weights: AnyArray
+) -> Metrics:
     """The mean of per-client means, weighted; clients without examples are left out.
 
     Args:

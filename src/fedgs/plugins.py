@@ -1,7 +1,8 @@
 """Plug-in files: loaded as modules of their own, with the modules that lie beside them within reach.
 
-The folder of a plug-in stands at the end of `sys.path`, so that no file in it hides a module of the standard library or of an
-installed distribution. Where that would give the plug-in another module than the one beside it, the plug-in is refused.
+The folder of a plug-in stands at the end of `sys.path`, so that no file in it hides a module of the
+standard library or of an installed distribution. Where that would give the plug-in another module
+than the one beside it, the plug-in is refused.
 """
 
 import hashlib
@@ -26,8 +27,9 @@ def import_file(path: Path, taken: dict[str, Path]) -> tuple[str, Path]:
         taken: module name -> file of the plug-ins that were loaded before.
 
     Raises:
-        ConfigError: no such file; not a Python file; it imports a module that is beside it but would get another one of that
-            name; it raised while being imported (its own part of the traceback is in the message).
+        ConfigError: no such file; not a Python file; it imports a module that is beside it but
+            would get another one of that name; it raised while being imported (its own part of the
+            traceback is in the message).
     """
     if not path.is_file():
         raise ConfigError(f"--plugin must be a Python file; there is no file {str(path)!r}")
@@ -111,10 +113,16 @@ def _what_is_imported(name: str, folder: Path) -> Path | None:
     """The file that an import of this name would give with the folder at the end of `sys.path`."""
     module = sys.modules.get(name)
     if module is not None:
-        origin = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), None)
+        origin = getattr(module, "__file__", None) or next(
+            iter(getattr(module, "__path__", [])), None
+        )
         return None if origin is None else Path(origin).resolve()
     spec = importlib.machinery.PathFinder.find_spec(name, [*sys.path, str(folder)])
     if spec is None:
         return None
-    origin = spec.origin if spec.has_location else next(iter(spec.submodule_search_locations or []), None)
+    origin = (
+        spec.origin
+        if spec.has_location
+        else next(iter(spec.submodule_search_locations or []), None)
+    )
     return None if origin is None else Path(origin).resolve()

@@ -1,9 +1,11 @@
 """What came out: one record a round, and the folder of a run.
 
-A run's folder holds `config.toml` (resolved), `rounds.jsonl` (deterministic: equal runs have equal files), `timings.jsonl`
-(seconds), `clients.npz` (names, data sizes, label counts: what tables and pages need beside the records) and, where they apply,
-`memory.npz` (the sampler's arrays at the start, such as the distances H; or `memory.json`, the place of a file that runs share),
-`checkpoint.npz` and `failure.json`. Everything here reads and writes without torch and without the data.
+A run's folder holds `config.toml` (resolved), `rounds.jsonl` (deterministic: equal runs have equal
+files), `timings.jsonl` (seconds), `clients.npz` (names, data sizes, label counts: what tables and
+pages need beside the records) and, where they apply, `memory.npz` (the sampler's arrays at the
+start, such as the distances H; or `memory.json`, the place of a file that runs share),
+`checkpoint.npz` and `failure.json`. Everything here reads and writes without torch and without the
+data.
 """
 
 import contextlib
@@ -66,7 +68,9 @@ class Members(Sequence[str | int]):
         return list(self)[position]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and not isinstance(other, str) and list(self) == list(other)
+        return (
+            isinstance(other, Sequence) and not isinstance(other, str) and list(self) == list(other)
+        )
 
     def __repr__(self) -> str:
         return f"Members({list(self)!r})"
@@ -91,8 +95,8 @@ class Record:
         num_available: size of A_t.
         draws: how often each cohort member was drawn, for samplers that draw with replacement.
         weights: aggregation weights of the cohort, sum 1.
-        selection_status: the solver's status; "skipped" where no client was available, "empty" where the sampler selected none
-            of the available ones; None where no solver ran.
+        selection_status: the solver's status; "skipped" where no client was available, "empty"
+            where the sampler selected none of the available ones; None where no solver ran.
         selection_objective, selection_upper_bound: the solver's figures.
         test_loss, test_accuracy, valid_loss: of theta^t, or None where the round was not evaluated.
     """
@@ -128,7 +132,10 @@ class Record:
 
     def as_dict(self) -> dict[str, Any]:
         """The record as a plain dictionary."""
-        return {**self.__dict__, "available": None if self.available is None else list(self.available)}
+        return {
+            **self.__dict__,
+            "available": None if self.available is None else list(self.available),
+        }
 
 
 def first_rounds(records: Sequence[Record], rounds: int) -> list[Record]:
@@ -146,7 +153,12 @@ def first_rounds(records: Sequence[Record], rounds: int) -> list[Record]:
     if len(records) <= rounds:
         return list(records)
     last = records[rounds]
-    final = Record(rounds, test_loss=last.test_loss, test_accuracy=last.test_accuracy, valid_loss=last.valid_loss)
+    final = Record(
+        rounds,
+        test_loss=last.test_loss,
+        test_accuracy=last.test_accuracy,
+        valid_loss=last.valid_loss,
+    )
     return [*records[:rounds], final]
 
 
@@ -184,7 +196,9 @@ class RunFolder:
         records: list[Record] = self._named(lambda: _parsed(list(self._lines("rounds.jsonl"))))
         for position, record in enumerate(records):
             if record.round != position:
-                raise OutputError(f"{self.path / 'rounds.jsonl'}: line {position + 1} is round {record.round}, not {position}")
+                raise OutputError(
+                    f"{self.path / 'rounds.jsonl'}: line {position + 1} is round {record.round}, not {position}"
+                )
         return records
 
     def timings(self) -> list[dict[str, float]]:
@@ -200,7 +214,12 @@ class RunFolder:
         try:
             with np.load(self.path / "clients.npz", allow_pickle=False) as stored:
                 names = json.loads(str(stored["names"]))
-                return Clients(tuple(names), stored["data_sizes"], stored.get("label_counts"), stored.get("features"))
+                return Clients(
+                    tuple(names),
+                    stored["data_sizes"],
+                    stored.get("label_counts"),
+                    stored.get("features"),
+                )
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise OutputError(f"{self.path / 'clients.npz'} is not readable: {error}") from None
 
@@ -213,7 +232,9 @@ class RunFolder:
         shared = self.shared_file(name)
         path = self.path / f"{name}.npz" if shared is None else shared
         if shared is not None and not shared.is_file():
-            raise OutputError(f"{shared} is missing, which {self.path} begins with; remove the run's folder to start it anew")
+            raise OutputError(
+                f"{shared} is missing, which {self.path} begins with; remove the run's folder to start it anew"
+            )
         return read_arrays(path) if path.is_file() else {}
 
     def shared_file(self, name: str) -> Path | None:
@@ -228,22 +249,31 @@ class RunFolder:
         try:
             return self.path / str(json.loads(pointer.read_text(encoding="utf-8"))["file"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise OutputError(f"{pointer} is damaged ({error}); remove the run's folder to start it anew") from None
+            raise OutputError(
+                f"{pointer} is damaged ({error}); remove the run's folder to start it anew"
+            ) from None
 
     def share(self, name: str, file: Path) -> None:
         """Point to arrays in a file that several runs share, instead of storing them here."""
         relative = os.path.relpath(file, self.path)
-        write_atomically(self.path / f"{name}.json", json.dumps({"file": Path(relative).as_posix()}).encode())
+        write_atomically(
+            self.path / f"{name}.json", json.dumps({"file": Path(relative).as_posix()}).encode()
+        )
 
     def failure(self) -> dict[str, Any] | None:
         """Why the run ended early (`round`, `client`, `error`, `traceback`), or None."""
         path = self.path / "failure.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
-    def create(self, config: Mapping[str, object], clients: Clients, memory: Mapping[str, AnyArray]) -> None:
+    def create(
+        self, config: Mapping[str, object], clients: Clients, memory: Mapping[str, AnyArray]
+    ) -> None:
         """Write what does not change during the run; `config.toml` last, since it marks the folder as a run's."""
         self.path.mkdir(parents=True, exist_ok=True)
-        arrays: dict[str, object] = {"names": json.dumps(list(clients.names)), "data_sizes": clients.data_sizes}
+        arrays: dict[str, object] = {
+            "names": json.dumps(list(clients.names)),
+            "data_sizes": clients.data_sizes,
+        }
         if clients.label_counts is not None:
             arrays["label_counts"] = clients.label_counts
         if clients.features is not None:
@@ -286,7 +316,9 @@ class RunFolder:
         line = tail[:-1].split(b"\n")[-1].decode("utf-8", errors="replace")
         record: Record = self._named(lambda: Record.from_json(line))
         if type(record.round) is not int:
-            raise OutputError(f"not a record of a round: {line[:80]!r}, in {self.path / 'rounds.jsonl'}")
+            raise OutputError(
+                f"not a record of a round: {line[:80]!r}, in {self.path / 'rounds.jsonl'}"
+            )
         return record
 
     def _named(self, read: Callable[[], T]) -> T:
@@ -308,7 +340,10 @@ class RunFolder:
 
     def append(self, name: str, lines: Sequence[str]) -> None:
         """Append lines to `rounds.jsonl` or `timings.jsonl`."""
-        with _errors_named(self.path / name), (self.path / name).open("a", encoding="utf-8") as file:
+        with (
+            _errors_named(self.path / name),
+            (self.path / name).open("a", encoding="utf-8") as file,
+        ):
             file.write("".join(line + "\n" for line in lines))
 
     def _lines(self, name: str) -> Iterator[str]:
@@ -339,7 +374,9 @@ def read_arrays(path: Path) -> dict[str, AnyArray]:
         with np.load(path, allow_pickle=False) as stored:
             return {key: stored[key] for key in stored.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise OutputError(f"{path} is damaged ({error}); remove the run's folder to start it anew") from None
+        raise OutputError(
+            f"{path} is damaged ({error}); remove the run's folder to start it anew"
+        ) from None
 
 
 def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:

@@ -1,8 +1,9 @@
 """Name -> variant, for every family of interchangeable parts.
 
-A variant (a sampler, an availability mode, a data set, a partition, a model) is one frozen pydantic class that holds settings and
-does the work. It is registered under a family and a name; a configuration names it (`availability = "LDF"`) or gives a table
-(`availability = {name = "LDF", beta = 0.5}`). Others add their own in the same way, from a plug-in file, an entry point of the
+A variant (a sampler, an availability mode, a data set, a partition, a model) is one frozen pydantic
+class that holds settings and does the work. It is registered under a family and a name; a
+configuration names it (`availability = "LDF"`) or gives a table (`availability = {name = "LDF",
+beta = 0.5}`). Others add their own in the same way, from a plug-in file, an entry point of the
 group `fedgs.plugins`, or by handing the object itself over in Python.
 """
 
@@ -47,7 +48,9 @@ _BUILT_IN = {
     "method": ("fedgs.sampling",),
     "engine": ("fedgs.local.engines",),
 }
-_PRESETS = {"method": ("fedprox",)}  # names that stand for other variants with settings, see `experiments.grid`
+_PRESETS = {
+    "method": ("fedprox",)
+}  # names that stand for other variants with settings, see `experiments.grid`
 _variants: dict[str, dict[str, type["Variant"]]] = {}
 _entry_points_loaded: list[bool] = []
 _plugins: dict[str, Path] = {}
@@ -64,7 +67,9 @@ class Variant(BaseModel):
     2.0
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True
+    )
 
     family: ClassVar[str] = ""
     name: ClassVar[str] = ""
@@ -87,7 +92,8 @@ class Variant(BaseModel):
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
         """The given settings that change nothing beside the others, dotted -> the sentence that refuses them.
 
-        A grid leaves such a setting out where others of its runs use it, as it does with a setting that a variant does not have.
+        A grid leaves such a setting out where others of its runs use it, as it does with a setting
+        that a variant does not have.
         """
         return {}
 
@@ -103,29 +109,36 @@ def check_name(name: object, *, decorator: str) -> None:
         decorator: what takes the name, for the message.
 
     Raises:
-        ConfigError: not a text of letters, digits and `-_.+ `, or one that is empty or begins or ends with something else than a
-            letter or digit.
+        ConfigError: not a text of letters, digits and `-_.+ `, or one that is empty or begins or
+            ends with something else than a letter or digit.
 
     >>> check_name("by-size", decorator="fedgs.sampler")
     >>> check_name("", decorator="fedgs.sampler")
     Traceback (most recent call last):
-    fedgs.errors.ConfigError: fedgs.sampler needs a name of letters, digits and -_.+, such as @fedgs.sampler("my-own"), got ''
+    fedgs.errors.ConfigError: fedgs.sampler needs a name of letters, digits and -_.+, such as
+    @fedgs.sampler("my-own"), got ''
     """
     if isinstance(name, str) and re.fullmatch(r"\w(?:[\w\-.+ ]*\w)?", name):
         return
     came = f"the function {name.__name__} itself" if inspect.isroutine(name) else repr(name)
-    usage = '@register("method", "my-own")' if decorator == "register" else f'@{decorator}("my-own")'
-    raise ConfigError(f"{decorator} needs a name of letters, digits and -_.+, such as {usage}, got {came}")
+    usage = (
+        '@register("method", "my-own")' if decorator == "register" else f'@{decorator}("my-own")'
+    )
+    raise ConfigError(
+        f"{decorator} needs a name of letters, digits and -_.+, such as {usage}, got {came}"
+    )
 
 
 def register(family: str, name: str) -> Callable[[type[V]], type[V]]:
     """Class decorator that registers a variant under `family` and `name`.
 
-    A class of the same name from the same file replaces the one that was registered before, as when a cell of a notebook is run
-    again or a sampler is made in a loop. Objects and decorated functions that were made before keep their own class.
+    A class of the same name from the same file replaces the one that was registered before, as when
+    a cell of a notebook is run again or a sampler is made in a loop. Objects and decorated
+    functions that were made before keep their own class.
 
     Raises:
-        ConfigError: the name is no name (see `check_name`), stands for a preset, or is taken by a class from another file.
+        ConfigError: the name is no name (see `check_name`), stands for a preset, or is taken by a
+            class from another file.
 
     >>> @register("demo", "quiet")
     ... class Quiet(Variant):
@@ -140,11 +153,21 @@ def register(family: str, name: str) -> Callable[[type[V]], type[V]]:
 
     def add(cls: type[V]) -> type[V]:
         if not (isinstance(cls, type) and issubclass(cls, Variant)):
-            base = {"method": "fedgs.Sampler", "model": "fedgs.models.Model", "data": "fedgs.data.Data"}.get(family, "Variant")
-            raise ConfigError(f"register({family!r}, {name!r}) takes a subclass of {base}, got {shown(cls)}")
+            base = {
+                "method": "fedgs.Sampler",
+                "model": "fedgs.models.Model",
+                "data": "fedgs.data.Data",
+            }.get(family, "Variant")
+            raise ConfigError(
+                f"register({family!r}, {name!r}) takes a subclass of {base}, got {shown(cls)}"
+            )
         taken = _variants.setdefault(family, {}).get(name)
-        if taken is not None and (taken.__qualname__ != cls.__qualname__ or _source_file(taken) != _source_file(cls)):
-            raise ConfigError(f"{family} {name!r} is already registered by {taken.__module__}.{taken.__qualname__}")
+        if taken is not None and (
+            taken.__qualname__ != cls.__qualname__ or _source_file(taken) != _source_file(cls)
+        ):
+            raise ConfigError(
+                f"{family} {name!r} is already registered by {taken.__module__}.{taken.__qualname__}"
+            )
         cls.family, cls.name = family, name
         _variants[family][name] = cls
         return cls
@@ -169,12 +192,16 @@ def variant_class(family: str, name: str) -> type[Variant]:
     'LessDataFirst'
     """
     if not isinstance(name, str):
-        raise ConfigError(f"{family}.name must be one of {', '.join(variant_names(family))}; got {shown(name)}")
+        raise ConfigError(
+            f"{family}.name must be one of {', '.join(variant_names(family))}; got {shown(name)}"
+        )
     if name not in variant_names(family):
         _load_entry_points()
     if name not in _variants.get(family, {}):
         known = variant_names(family)
-        raise ConfigError(f"{family}.name must be one of {', '.join(known)}; got {name!r}{nearest(name, known)}")
+        raise ConfigError(
+            f"{family}.name must be one of {', '.join(known)}; got {name!r}{nearest(name, known)}"
+        )
     return _variants[family][name]
 
 
@@ -211,20 +238,32 @@ def build(family: str, value: object) -> Variant:
     >>> build("availability", {"name": "LDF", "beta": 0.5}).beta
     0.5
     """
-    value = getattr(value, "__fedgs_variant__", value)  # a decorated function stands for its variant
+    value = getattr(
+        value, "__fedgs_variant__", value
+    )  # a decorated function stands for its variant
     if isinstance(value, Variant) or (isinstance(value, type) and issubclass(value, Variant)):
         if value.family not in ("", family):
-            raise ConfigError(f"{family} must be a name, a table with `name` or a variant object of {family}; got {shown(value)}")
+            raise ConfigError(
+                f"{family} must be a name, a table with `name` or a variant object of {family}; got {shown(value)}"
+            )
         return value() if isinstance(value, type) else value
     if isinstance(value, str):
         return variant_class(family, value)()
     if isinstance(value, Mapping):
         if "name" not in value:
-            raise ConfigError(f"{family}.name is missing; it must be one of {', '.join(variant_names(family))}")
+            raise ConfigError(
+                f"{family}.name is missing; it must be one of {', '.join(variant_names(family))}"
+            )
         settings = {key: item for key, item in value.items() if key != "name"}
         return variant_class(family, value["name"])(**text_keys(settings, family))
-    hint = '; decorate a function with @fedgs.sampler("my-own")' if family == "method" and callable(value) else ""
-    raise ConfigError(f"{family} must be a name, a table with `name` or a variant object; got {shown(value)}{hint}")
+    hint = (
+        '; decorate a function with @fedgs.sampler("my-own")'
+        if family == "method" and callable(value)
+        else ""
+    )
+    raise ConfigError(
+        f"{family} must be a name, a table with `name` or a variant object; got {shown(value)}{hint}"
+    )
 
 
 def text_keys(settings: Mapping[Any, Any], where: str) -> dict[str, Any]:
@@ -235,7 +274,9 @@ def text_keys(settings: Mapping[Any, Any], where: str) -> dict[str, Any]:
     """
     wrong = next((key for key in settings if not isinstance(key, str)), None)
     if wrong is not None:
-        raise ConfigError(f"{where} must be a table whose keys are texts, got the key {shown(wrong)}")
+        raise ConfigError(
+            f"{where} must be a table whose keys are texts, got the key {shown(wrong)}"
+        )
     return dict(settings)
 
 
@@ -297,7 +338,11 @@ def sentence(error: ValidationError, *, where: str, model: type[BaseModel] | Non
 
 def _plain(value: Any) -> Any:
     """NumPy's numbers and booleans as Python's own; anything else as it is."""
-    return value.item() if isinstance(value, np.number | np.bool_) and not isinstance(value, np.timedelta64) else value
+    return (
+        value.item()
+        if isinstance(value, np.number | np.bool_) and not isinstance(value, np.timedelta64)
+        else value
+    )
 
 
 def _inside(key: str, path: str, model: type[BaseModel] | None) -> str:

@@ -1,7 +1,8 @@
 """What an algorithm asks of its engine, and the protocol of those who answer.
 
-A round of federated learning is a generator that yields requests and receives replies. Who answers (a loop over clients, a
-stacked tensor program over clients of many runs, a pool of processes) is not its business.
+A round of federated learning is a generator that yields requests and receives replies. Who answers
+(a loop over clients, a stacked tensor program over clients of many runs, a pool of processes) is
+not its business.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,18 @@ if TYPE_CHECKING:
     from fedgs.data.federation import Federation
     from fedgs.models import Model
 
-__all__ = ["Engine", "Evaluate", "Failure", "Fold", "Losses", "Metrics", "Request", "Split", "Train", "Work"]
+__all__ = [
+    "Engine",
+    "Evaluate",
+    "Failure",
+    "Fold",
+    "Losses",
+    "Metrics",
+    "Request",
+    "Split",
+    "Train",
+    "Work",
+]
 
 Split = Literal["train", "validation", "test"]
 Precision = Literal["float32", "bf16"]
@@ -46,8 +58,9 @@ class Work:
 class Fold(Protocol):
     """Reduces local models as they come, so that no engine has to hold all of them.
 
-    `add` gets b clients in ascending order with their (b, P) models; the result must not depend on how the m clients were cut
-    into blocks. A fold is settings only: what it has gathered is the value passed along.
+    `add` gets b clients in ascending order with their (b, P) models; the result must not depend on
+    how the m clients were cut into blocks. A fold is settings only: what it has gathered is the
+    value passed along.
     """
 
     def start(self) -> Any: ...
@@ -125,8 +138,9 @@ class Failure:
 class Engine(Protocol):
     """Answers requests, in any order.
 
-    `answer` yields (position in `requests`, reply); the reply is the value or a `Failure`. A failing client fails its own
-    request only. A reply depends on its request alone, never on the others in the call.
+    `answer` yields (position in `requests`, reply); the reply is the value or a `Failure`. A
+    failing client fails its own request only. A reply depends on its request alone, never on the
+    others in the call.
     """
 
     name: str

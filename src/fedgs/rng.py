@@ -1,7 +1,8 @@
 """The only place that makes and seeds random generators.
 
-A generator is named by a seed, a purpose and integer keys (round, client). Equal names give equal streams in every process and
-on every platform, and no stream depends on how much was drawn from another: round t can be redone without rounds 0..t-1.
+A generator is named by a seed, a purpose and integer keys (round, client). Equal names give equal
+streams in every process and on every platform, and no stream depends on how much was drawn from
+another: round t can be redone without rounds 0..t-1.
 """
 
 import hashlib
@@ -63,7 +64,9 @@ def stream(seed: int, purpose: str, *keys: int) -> np.random.Generator:
     words = [*_name(seed, purpose, len(keys))]
     for key in keys:
         words += (key,) if type(key) is int and 0 <= key < 2**32 else _words(operator.index(key))
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(np.array(words, dtype=np.uint32))))
+    return np.random.Generator(
+        np.random.PCG64(np.random.SeedSequence(np.array(words, dtype=np.uint32)))
+    )
 
 
 def derived_seed(seed: int, purpose: str, *keys: int) -> int:
@@ -79,7 +82,8 @@ def derived_seed(seed: int, purpose: str, *keys: int) -> int:
 def kept_generators() -> Iterator[None]:
     """Leave the global generators as they were before the block: Python's `random`, NumPy's, and PyTorch's of all devices.
 
-    CUDA is not started for this. Where the block starts it, its generators are left as they were when it started.
+    CUDA is not started for this. Where the block starts it, its generators are left as they were
+    when it started.
 
     >>> np.random.seed(0)
     >>> with kept_generators():
@@ -89,7 +93,11 @@ def kept_generators() -> Iterator[None]:
     """
     import torch
 
-    own, state, python = _global.get_bit_generator(), _global.get_state(legacy=False), random.getstate()
+    own, state, python = (
+        _global.get_bit_generator(),
+        _global.get_state(legacy=False),
+        random.getstate(),
+    )
     started = cuda_is_started()
     with torch.random.fork_rng(devices=list(range(torch.cuda.device_count())) if started else []):
         try:
@@ -122,7 +130,9 @@ def seed_generators(seed: int, purpose: str, *keys: int) -> None:
 
     derived = derived_seed(seed, purpose, *keys)
     random.seed(derived)
-    if not isinstance(_global.get_bit_generator(), np.random.MT19937):  # only this one can be seeded again
+    if not isinstance(
+        _global.get_bit_generator(), np.random.MT19937
+    ):  # only this one can be seeded again
         _global.set_bit_generator(np.random.MT19937())
     _global.seed(np.array(_words(derived)))
     torch.default_generator.manual_seed(derived)
@@ -139,15 +149,17 @@ def generator_states() -> bytes:
     """
     import torch
 
-    return pickle.dumps((torch.get_rng_state().numpy(), _global.get_state(legacy=False), random.getstate()))
+    return pickle.dumps(
+        (torch.get_rng_state().numpy(), _global.get_state(legacy=False), random.getstate())
+    )
 
 
 @contextmanager
 def seeded(seed: int, purpose: str, *keys: int) -> Iterator[None]:
     """Within the block the global generators give numbers that the arguments alone decide; afterwards they are as before.
 
-    For models, which take their numbers from the global generators of PyTorch, NumPy or `random`. A generator that the
-    model makes for itself is not seeded.
+    For models, which take their numbers from the global generators of PyTorch, NumPy or `random`. A
+    generator that the model makes for itself is not seeded.
 
     Args:
         seed, purpose, keys: as for `stream`.

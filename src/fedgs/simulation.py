@@ -38,7 +38,16 @@ from fedgs.requests import Evaluate, Fold, Losses, Metrics, Request, Train, Work
 from fedgs.sampling.base import AsksLosses, LearnsFromModels, Remembers, Sampler, SharesMemory, Wish
 from fedgs.weights import aggregation_weights
 
-__all__ = ["Plan", "Requesting", "Shared", "final_record", "initial_state", "memory_key", "run_round", "start_run"]
+__all__ = [
+    "Plan",
+    "Requesting",
+    "Shared",
+    "final_record",
+    "initial_state",
+    "memory_key",
+    "run_round",
+    "start_run",
+]
 
 # A round, or the start of a run: it yields requests and receives their replies.
 Requesting = Generator[Request, Any, Any]
@@ -51,7 +60,8 @@ class Plan:
     """One run, everything in it resolved and checked.
 
     Attributes:
-        federation, attendance, sampler, work: the parts; plans that meet the same clients may share the attendance.
+        federation, attendance, sampler, work: the parts; plans that meet the same clients may share
+            the attendance.
         rounds: T.
         cohort_limit: M.
         learning_rate, decay: eta of round t is learning_rate * decay^t.
@@ -78,18 +88,29 @@ class Plan:
             mode.check(self.federation.clients, self.rounds)
         check_weighting(self.sampler.weighting, "method.weighting")
         if type(self.sampler).select is Sampler.select:
-            raise ConfigError(f"method {sampler.name or type(sampler).__name__!r} must define select(view, rng)")
+            raise ConfigError(
+                f"method {sampler.name or type(sampler).__name__!r} must define select(view, rng)"
+            )
         with user_code(f"check of method {sampler.name or type(sampler).__name__!r}"):
             self.sampler.check(self.federation.clients, self.cohort_limit)
         for wish in (self.wish("start"), self.wish("round")):
             if wish is not None:
                 check_wish(wish, self.work)
         if self.asks_losses and self.asks_losses.loss_on not in ("train", "validation"):
-            raise ConfigError(f"method.loss_on must be 'train' or 'validation', got {self.asks_losses.loss_on!r}")
-        if self.asks_losses and self.asks_losses.loss_on == "validation" and self.federation.validation is None:
-            raise ConfigError("method.loss_on = 'validation' needs validation parts, and this federation has none; use 'train'")
+            raise ConfigError(
+                f"method.loss_on must be 'train' or 'validation', got {self.asks_losses.loss_on!r}"
+            )
+        if (
+            self.asks_losses
+            and self.asks_losses.loss_on == "validation"
+            and self.federation.validation is None
+        ):
+            raise ConfigError(
+                "method.loss_on = 'validation' needs validation parts, and this federation has none; use 'train'"
+            )
 
-    # What the sampler can do is asked once: checking a protocol costs more than many a round's own work.
+    # What the sampler can do is asked once: checking a protocol costs more than many a round's own
+    # work.
 
     @cached_property
     def asks_losses(self) -> AsksLosses | None:
@@ -124,12 +145,13 @@ def initial_state(plan: Plan, memory: Memory) -> State:
 def start_run(plan: Plan, shared: Shared | None = None) -> Generator[Request, Any, State]:
     """The state before round 0: theta^0, counts of zero and the sampler's memory.
 
-    Where the sampler wants features of local models at the start, every client trains once from theta^0; the models are discarded
-    and the counts stay 0.
+    Where the sampler wants features of local models at the start, every client trains once from
+    theta^0; the models are discarded and the counts stay 0.
 
     Args:
         plan: the run.
-        shared: gives a memory that other runs may have made already, from its key and the function that makes it.
+        shared: gives a memory that other runs may have made already, from its key and the function
+            that makes it.
     """
     sampler, clients = plan.sampler, plan.federation.clients
     wish = plan.wish("start")
@@ -137,7 +159,9 @@ def start_run(plan: Plan, shared: Shared | None = None) -> Generator[Request, An
         return initial_state(plan, _first_memory(plan, shared))
     state = initial_state(plan, {})
     rate, seeds = plan.learning_rate, {"seed": plan.seed, "data_seed": plan.data_seed}
-    replies = yield feature_request([wish], plan.work, state.parameters, learning_rate=rate, **seeds)
+    replies = yield feature_request(
+        [wish], plan.work, state.parameters, learning_rate=rate, **seeds
+    )
     memory = checked_memory(sampler.start_from(clients, frozen(replies[0])), "start_from")
     return State(0, state.parameters, state.counts, memory)
 
@@ -146,7 +170,11 @@ def memory_key(plan: Plan) -> str | None:
     """What names the memory before round 0 where it is the same for all runs with these clients and settings, else None."""
     if plan.remembers is None or plan.wish("start") is not None:
         return None
-    return plan.remembers.memory_key(plan.federation.clients) if isinstance(plan.remembers, SharesMemory) else None
+    return (
+        plan.remembers.memory_key(plan.federation.clients)
+        if isinstance(plan.remembers, SharesMemory)
+        else None
+    )
 
 
 def _first_memory(plan: Plan, shared: Shared | None) -> Memory:
@@ -167,19 +195,33 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Any, tuple[State, 
     metrics = yield from evaluate(plan, state)  # of theta^t, before the update
     if not present.names:
         return advance(state, state.parameters), describe(plan, state, present, metrics)
-    view = yield from observe(plan, state, present.clients)  # v_k, and losses if the sampler asks for them
-    selection = checked_selection(plan.sampler.select(view, rng.stream(plan.seed, "select", state.round)), view)  # S_t
-    if len(selection.clients) == 0:  # no client suits: the model, the counts and the sampler's memory stay as they are
-        return advance(state, state.parameters), describe(plan, state, present, metrics, selection=selection)
-    parameters, outcome = yield from train_selected(plan, state, selection)  # theta^{t+1} = sum of w_k theta_k
+    view = yield from observe(
+        plan, state, present.clients
+    )  # v_k, and losses if the sampler asks for them
+    selection = checked_selection(
+        plan.sampler.select(view, rng.stream(plan.seed, "select", state.round)), view
+    )  # S_t
+    if (
+        len(selection.clients) == 0
+    ):  # no client suits: the model, the counts and the sampler's memory stay as they are
+        return advance(state, state.parameters), describe(
+            plan, state, present, metrics, selection=selection
+        )
+    parameters, outcome = yield from train_selected(
+        plan, state, selection
+    )  # theta^{t+1} = sum of w_k theta_k
     after = advance(state, parameters, selection=selection)  # v_k += 1 for k in S_t
     if plan.remembers:
         memory = checked_memory(plan.remembers.observe(state.memory, view, outcome), "observe")
         after = State(after.round, after.parameters, after.counts, memory)
-    return after, describe(plan, state, present, metrics, selection=selection, weights=outcome.weights)
+    return after, describe(
+        plan, state, present, metrics, selection=selection, weights=outcome.weights
+    )
 
 
-def evaluate(plan: Plan, state: State) -> Generator[Request, Any, tuple[Metrics, Metrics | None] | None]:
+def evaluate(
+    plan: Plan, state: State
+) -> Generator[Request, Any, tuple[Metrics, Metrics | None] | None]:
     """Metrics of theta^t on the test set and the validation parts, where this round is evaluated."""
     if not plan.evaluates(state.round):
         return None
@@ -194,18 +236,32 @@ def evaluate(plan: Plan, state: State) -> Generator[Request, Any, tuple[Metrics,
 def observe(plan: Plan, state: State, available: IntArray) -> Generator[Request, Any, View]:
     """What the sampler sees; local losses of theta^t are asked for where it wants them."""
     clients, sampler = plan.federation.clients, plan.asks_losses
-    view = View(state.round, clients, available, state.counts, plan.cohort_limit, None, state.memory)
+    view = View(
+        state.round, clients, available, state.counts, plan.cohort_limit, None, state.memory
+    )
     if sampler is None:
         return view
-    candidates = checked_candidates(sampler.loss_candidates(view, rng.stream(plan.seed, "candidates", state.round)), view)
+    candidates = checked_candidates(
+        sampler.loss_candidates(view, rng.stream(plan.seed, "candidates", state.round)), view
+    )
     key = (plan.seed, state.round)
     asked: FloatArray = yield Losses(plan.work, state.parameters, candidates, sampler.loss_on, key)
     losses = np.full(len(clients), np.nan)
     losses[candidates] = asked
-    return View(state.round, clients, available, state.counts, plan.cohort_limit, frozen(losses), state.memory)
+    return View(
+        state.round,
+        clients,
+        available,
+        state.counts,
+        plan.cohort_limit,
+        frozen(losses),
+        state.memory,
+    )
 
 
-def train_selected(plan: Plan, state: State, selection: Selection) -> Generator[Request, Any, tuple[torch.Tensor, Outcome]]:
+def train_selected(
+    plan: Plan, state: State, selection: Selection
+) -> Generator[Request, Any, tuple[torch.Tensor, Outcome]]:
     """The cohort trains from theta^t; the answer is the weighted mean of its models, with their features if wished for."""
     cohort = selection.clients
     weights = aggregation_weights(

@@ -19,12 +19,16 @@ _RULES: dict[str, Callable[[FloatArray, FloatArray, FloatArray], FloatArray]] = 
 
 
 def aggregation_weights(
-    weighting: Weighting, data_sizes: AnyArray, draws: AnyArray | None = None, counts: AnyArray | None = None
+    weighting: Weighting,
+    data_sizes: AnyArray,
+    draws: AnyArray | None = None,
+    counts: AnyArray | None = None,
 ) -> FloatArray:
     """The weights w_k of the cohort's local models.
 
     Args:
-        weighting: "data_size": n_k; "draws": how often each was drawn; "equal": 1; "inverse_participation": n_k / (v_k + 1).
+        weighting: "data_size": n_k; "draws": how often each was drawn; "equal": 1;
+            "inverse_participation": n_k / (v_k + 1).
         data_sizes: (m,) n_k of the cohort.
         draws: (m,) times each was drawn; None: once each.
         counts: (m,) sampling counts v_k before this round; None: all 0.
@@ -46,8 +50,12 @@ def aggregation_weights(
     raw = _RULES[weighting](sizes, drawn, participated)
     total = float(raw.sum())
     if not (raw.min(initial=np.inf) >= 0 and total < np.inf):  # NaN fails both
-        raise UpdateError(f"aggregation weights ({weighting}) must be finite and >= 0, got {raw.tolist()}")
+        raise UpdateError(
+            f"aggregation weights ({weighting}) must be finite and >= 0, got {raw.tolist()}"
+        )
     if total <= 0:
-        raise UpdateError(f"aggregation weights ({weighting}) must not all be 0, got {raw.tolist()}")
+        raise UpdateError(
+            f"aggregation weights ({weighting}) must not all be 0, got {raw.tolist()}"
+        )
     weights: FloatArray = raw / total
     return weights

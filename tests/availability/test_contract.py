@@ -34,7 +34,9 @@ class Drawn(Availability):
 
 def clients_of(sizes: list[int]) -> Clients:
     labels = np.random.default_rng(len(sizes)).multinomial(3, [0.25] * 4, size=len(sizes))
-    return Clients(tuple(f"client-{k}" for k in range(len(sizes))), np.array(sizes), label_counts=labels)
+    return Clients(
+        tuple(f"client-{k}" for k in range(len(sizes))), np.array(sizes), label_counts=labels
+    )
 
 
 @pytest.fixture(params=[*variant_names("availability"), "every-other", "drawn"])
@@ -70,7 +72,9 @@ def test_rates_are_equal_in_any_order(mode: Availability, clients: Clients) -> N
     assert [shuffled[t] for t in range(ROUNDS)] == forward
 
 
-def test_writing_into_the_answer_changes_no_later_rate(mode: Availability, clients: Clients) -> None:
+def test_writing_into_the_answer_changes_no_later_rate(
+    mode: Availability, clients: Clients
+) -> None:
     first = mode.rates(0, clients)
     kept = first.tolist()
     if first.flags.writeable:
@@ -98,11 +102,18 @@ def test_draws_do_not_depend_on_other_modes(mode: Availability, clients: Clients
     np.testing.assert_array_equal(activity(mode, clients, ROUNDS), alone)
 
 
-def test_equal_clients_of_another_object_have_equal_draws(mode: Availability, clients: Clients) -> None:
-    np.testing.assert_array_equal(activity(mode, clients, ROUNDS), activity(mode, clients_of([1, 7, 7, 30, 2, 10**12]), ROUNDS))
+def test_equal_clients_of_another_object_have_equal_draws(
+    mode: Availability, clients: Clients
+) -> None:
+    np.testing.assert_array_equal(
+        activity(mode, clients, ROUNDS),
+        activity(mode, clients_of([1, 7, 7, 30, 2, 10**12]), ROUNDS),
+    )
 
 
-def test_rounds_are_empty_only_where_all_rates_are_zero(mode: Availability, clients: Clients) -> None:
+def test_rounds_are_empty_only_where_all_rates_are_zero(
+    mode: Availability, clients: Clients
+) -> None:
     for t in range(ROUNDS):
         _, status = draw_available(mode, clients, t)
         assert (status == "skipped") == (not mode.rates(t, clients).any())
@@ -113,7 +124,14 @@ def test_the_settings_are_frozen(mode: Availability) -> None:
         mode.seed = 3
 
 
-@pytest.mark.parametrize("name", [name for name in variant_names("availability") if name not in ("file", "every-other", "drawn")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in variant_names("availability")
+        if name not in ("file", "every-other", "drawn")
+    ],
+)
 @pytest.mark.parametrize("sizes", [[1], [5, 5, 5], [1, 10**15]])
 def test_built_in_modes_serve_one_equal_and_extreme_clients(name: str, sizes: list[int]) -> None:
     mode, some = build("availability", name), clients_of(sizes)
@@ -127,6 +145,10 @@ def test_rates_move_with_relabelled_clients(name: str, clients: Clients) -> None
     mode, order = build("availability", name), np.array([3, 0, 5, 1, 4, 2])
     assert isinstance(mode, Availability)
     assert clients.label_counts is not None
-    moved = Clients(tuple(clients.names[k] for k in order), clients.data_sizes[order], label_counts=clients.label_counts[order])
+    moved = Clients(
+        tuple(clients.names[k] for k in order),
+        clients.data_sizes[order],
+        label_counts=clients.label_counts[order],
+    )
     for t in range(ROUNDS):
         np.testing.assert_array_equal(mode.rates(t, moved), mode.rates(t, clients)[order])

@@ -52,20 +52,25 @@ def test_draws_are_ascending_int64(toy: Clients) -> None:
 def test_every_client_is_there_as_often_as_its_rate_says(toy: Clients) -> None:
     mode = LessDataFirst(empty_round="skip")
     share = activity(mode, toy, 8_000).mean(axis=1)
-    # Standard error at most 0.5/sqrt(8000) = .0056; six of them, four clients: odds of a false alarm 1e-8.
+    # Standard error at most 0.5/sqrt(8000) = .0056; six of them, four clients: odds of a false
+    # alarm 1e-8.
     np.testing.assert_allclose(share, mode.rates(0, toy), atol=0.0336)
 
 
 def test_clients_are_there_independently_of_each_other(toy: Clients) -> None:
     matrix = activity(Constant(values=(0.5, 0.5, 0.5, 0.5), empty_round="skip"), toy, 8_000)
-    # Correlations of 8000 fair coins have a standard error of .0112; six of them, six pairs: odds 1e-8.
+    # Correlations of 8000 fair coins have a standard error of .0112; six of them, six pairs: odds
+    # 1e-8.
     assert np.abs(np.corrcoef(matrix) - np.eye(4)).max() < 0.0672
 
 
 def test_a_round_can_be_drawn_without_the_rounds_before(toy: Clients) -> None:
     matrix = activity(SineLogNormal(), toy, 12)
     for t in (11, 3, 7, 3, 0):
-        assert draw_available(SineLogNormal(), toy, t)[0].tolist() == np.flatnonzero(matrix[:, t]).tolist()
+        assert (
+            draw_available(SineLogNormal(), toy, t)[0].tolist()
+            == np.flatnonzero(matrix[:, t]).tolist()
+        )
 
 
 def test_the_seed_changes_the_draws_and_none_counts_as_zero(toy: Clients) -> None:
@@ -82,14 +87,24 @@ def test_draws_are_equal_in_fresh_processes_whatever_else_draws(toy: Clients) ->
         "import numpy as np; from fedgs import Clients; from fedgs.availability import LogNormal, activity;"
         "c = Clients(tuple('abcd'), np.array([10, 20, 40, 80])); print(activity(LogNormal(), c, 15).astype(int).tolist())"
     )
-    fresh = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    fresh = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
     assert fresh.strip() == str(activity(LogNormal(), toy, 15).astype(int).tolist())
 
 
 def test_drawing_leaves_global_random_state_alone(toy: Clients) -> None:
-    before = (np.random.get_state()[1].tolist(), random.getstate(), torch.get_rng_state().tolist())  # noqa: NPY002
+    before = (
+        np.random.get_state()[1].tolist(),  # noqa: NPY002
+        random.getstate(),
+        torch.get_rng_state().tolist(),
+    )
     activity(LogNormal(), toy, 5)
-    assert before == (np.random.get_state()[1].tolist(), random.getstate(), torch.get_rng_state().tolist())  # noqa: NPY002
+    assert before == (
+        np.random.get_state()[1].tolist(),  # noqa: NPY002
+        random.getstate(),
+        torch.get_rng_state().tolist(),
+    )
 
 
 def test_two_modes_in_one_process_do_not_touch_each_other(toy: Clients) -> None:
@@ -133,10 +148,16 @@ def test_redraw_draws_from_the_distribution_given_somebody(rates: tuple[float, .
     for pattern in product([0, 1], repeat=3):
         if not any(pattern):
             continue
-        chance = np.prod([p if there else 1 - p for p, there in zip(rates, pattern, strict=True)]) / somebody
+        chance = (
+            np.prod([p if there else 1 - p for p, there in zip(rates, pattern, strict=True)])
+            / somebody
+        )
         share = np.mean(np.all(np.array(pattern, dtype=bool) == matrix.T, axis=1))
-        # Six standard errors (and one count for chances near 0); 21 patterns in all: odds below 1e-6.
-        assert share == pytest.approx(chance, abs=6 * np.sqrt(chance * (1 - chance) / rounds) + 1 / rounds)
+        # Six standard errors (and one count for chances near 0); 21 patterns in all: odds below
+        # 1e-6.
+        assert share == pytest.approx(
+            chance, abs=6 * np.sqrt(chance * (1 - chance) / rounds) + 1 / rounds
+        )
 
 
 def test_redraw_ends_at_the_smallest_rates() -> None:
@@ -151,7 +172,9 @@ def test_redraw_ends_at_the_smallest_rates() -> None:
 
 def test_redraw_acts_as_skip_where_all_rates_are_zero() -> None:
     for rule in ("redraw", "skip"):
-        available, status = draw_available(Constant(values=(0.0, 0.0), empty_round=rule), clients_of(2), 3)
+        available, status = draw_available(
+            Constant(values=(0.0, 0.0), empty_round=rule), clients_of(2), 3
+        )
         assert (available.tolist(), available.dtype, status) == ([], np.int64, "skipped")
 
 
@@ -168,7 +191,9 @@ def test_check_passes_where_some_round_can_have_somebody(toy: Clients) -> None:
         LabelCycle(beta=1.0, period=30).check(only_late, 20)
 
 
-@pytest.mark.parametrize("mode", [Ideal(), MoreDataFirst(), LessDataFirst(), LogNormal(), SineLogNormal()])
+@pytest.mark.parametrize(
+    "mode", [Ideal(), MoreDataFirst(), LessDataFirst(), LogNormal(), SineLogNormal()]
+)
 def test_modes_without_labels_serve_clients_without_labels(mode: Availability) -> None:
     mode.check(clients_of(3), 5)
     assert draw_available(mode, clients_of(3), 0)[1] is None
@@ -177,7 +202,10 @@ def test_modes_without_labels_serve_clients_without_labels(mode: Availability) -
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ((0.5, 1.2), r"availability '' must give rates in \[0, 1\], got 1\.2 for client 1 in round 7"),
+        (
+            (0.5, 1.2),
+            r"availability '' must give rates in \[0, 1\], got 1\.2 for client 1 in round 7",
+        ),
         ((0.5, -0.1), r"got -0\.1 for client 1 in round 7"),
         ((float("nan"), 0.5), r"got nan for client 0 in round 7"),
         ((0.5,), r"must give 2 rates, one a client, got shape \(1,\) in round 7"),
@@ -210,15 +238,32 @@ def test_many_clients_are_recorded_as_bits_and_written_as_the_same_list() -> Non
     for t in range(3):
         present = attendance.at(t)
         names = [clients.names[k] for k in draw_available(LessDataFirst(seed=3), clients, t)[0]]
-        assert isinstance(present.names, Members) and present.names == names and present.names[-1] == names[-1]
+        assert (
+            isinstance(present.names, Members)
+            and present.names == names
+            and present.names[-1] == names[-1]
+        )
         line = Record(t, available=present.names).to_json()
-        assert line == Record(t, available=names).to_json() and Record.from_json(line) == Record(t, available=present.names)
+        assert line == Record(t, available=names).to_json() and Record.from_json(line) == Record(
+            t, available=present.names
+        )
 
 
 @pytest.mark.parametrize(
-    "mode", [Ideal(), LessDataFirst(), MoreDataFirst(), LogNormal(), LargeLabelsFirst(), SineLogNormal(), LabelCycle()]
+    "mode",
+    [
+        Ideal(),
+        LessDataFirst(),
+        MoreDataFirst(),
+        LogNormal(),
+        LargeLabelsFirst(),
+        SineLogNormal(),
+        LabelCycle(),
+    ],
 )
-def test_a_steady_mode_has_the_same_rates_in_every_round_and_others_do_not(mode: Availability, toy: Clients) -> None:
+def test_a_steady_mode_has_the_same_rates_in_every_round_and_others_do_not(
+    mode: Availability, toy: Clients
+) -> None:
     rates = [mode.rates(t, toy) for t in range(60)]
     assert all(np.array_equal(rates[0], other) for other in rates) == mode.steady
 

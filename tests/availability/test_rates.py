@@ -29,8 +29,17 @@ LABELS = [{0}, {0, 1}, {2, 3, 4, 5}, {9}]
 def golden(mode: Availability, beta: float, period: int) -> np.ndarray:
     """(25, 4) rates from the plain formulas."""
     normals = stream(mode.seed or 0, "log_normal").standard_normal(4).tolist()
-    given = {"sizes": SIZES, "labels": LABELS, "num_labels": 10, "beta": beta, "period": period, "normals": normals}
-    return np.array([[oracle.rate(mode.name, k, round=t, **given) for k in range(4)] for t in ROUNDS])
+    given = {
+        "sizes": SIZES,
+        "labels": LABELS,
+        "num_labels": 10,
+        "beta": beta,
+        "period": period,
+        "normals": normals,
+    }
+    return np.array(
+        [[oracle.rate(mode.name, k, round=t, **given) for k in range(4)] for t in ROUNDS]
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +63,9 @@ def golden(mode: Availability, beta: float, period: int) -> np.ndarray:
     ],
     ids=lambda value: repr(value) if isinstance(value, Availability) else "",
 )
-def test_rates_are_those_of_the_plain_formulas(toy: Clients, mode: Availability, beta: float, period: int) -> None:
+def test_rates_are_those_of_the_plain_formulas(
+    toy: Clients, mode: Availability, beta: float, period: int
+) -> None:
     table = np.array([mode.rates(t, toy) for t in ROUNDS])
     np.testing.assert_allclose(table, golden(mode, beta, period), rtol=1e-12, atol=1e-15)
 
@@ -65,11 +76,15 @@ def test_ideal_by_hand(toy: Clients) -> None:
 
 def test_more_data_first_by_hand(toy: Clients) -> None:
     # (1/8)^.7, (1/4)^.7, (1/2)^.7 are 2^-2.1, 2^-1.4, 2^-.7
-    np.testing.assert_allclose(MoreDataFirst().rates(3, toy), [0.2332582, 0.3789291, 0.6155722, 1], atol=1e-7)
+    np.testing.assert_allclose(
+        MoreDataFirst().rates(3, toy), [0.2332582, 0.3789291, 0.6155722, 1], atol=1e-7
+    )
 
 
 def test_less_data_first_by_hand(toy: Clients) -> None:
-    np.testing.assert_allclose(LessDataFirst().rates(3, toy), [1, 0.6155722, 0.3789291, 0.2332582], atol=1e-7)
+    np.testing.assert_allclose(
+        LessDataFirst().rates(3, toy), [1, 0.6155722, 0.3789291, 0.2332582], atol=1e-7
+    )
 
 
 def test_large_labels_first_by_hand(toy: Clients) -> None:
@@ -78,7 +93,8 @@ def test_large_labels_first_by_hand(toy: Clients) -> None:
 
 
 def test_label_cycle_by_hand(toy: Clients) -> None:
-    # T_p = 100: ten rounds a label, so label 0 in rounds 0 to 9, label 1 in 10 to 19, label 2 in 20 to 29.
+    # T_p = 100: ten rounds a label, so label 0 in rounds 0 to 9, label 1 in 10 to 19, label 2 in 20
+    # to 29.
     table = np.array([LabelCycle().rates(t, toy) for t in ROUNDS])
     expected = np.full((25, 4), 0.1)
     expected[0:10, [0, 1]] = 1
@@ -91,14 +107,29 @@ def test_label_cycle_with_one_round_a_label_by_hand(toy: Clients) -> None:
     present = np.array([LabelCycle(beta=1.0, period=10).rates(t, toy) for t in ROUNDS]) == 1
     assert np.flatnonzero(present[:, 0]).tolist() == [0, 10, 20]  # label 0
     assert np.flatnonzero(present[:, 1]).tolist() == [0, 1, 10, 11, 20, 21]  # labels 0 and 1
-    assert np.flatnonzero(present[:, 2]).tolist() == [2, 3, 4, 5, 12, 13, 14, 15, 22, 23, 24]  # labels 2 to 5
+    assert np.flatnonzero(present[:, 2]).tolist() == [
+        2,
+        3,
+        4,
+        5,
+        12,
+        13,
+        14,
+        15,
+        22,
+        23,
+        24,
+    ]  # labels 2 to 5
     assert np.flatnonzero(present[:, 3]).tolist() == [9, 19]  # label 9, in the round with r = 1
 
 
 def test_log_normal_keeps_its_golden_rates(toy: Clients) -> None:
-    # Pinned: stored runs are repeated with these very rates. ln c_k = ln 2 · (first four normal numbers of the stream).
+    # Pinned: stored runs are repeated with these very rates. ln c_k = ln 2 · (first four normal
+    # numbers of the stream).
     expected = [0.3649501558616125, 0.4725035881585018, 1.0, 0.3615129990716249]
-    np.testing.assert_allclose([LogNormal().rates(t, toy) for t in ROUNDS], np.tile(expected, (25, 1)), rtol=1e-12)
+    np.testing.assert_allclose(
+        [LogNormal().rates(t, toy) for t in ROUNDS], np.tile(expected, (25, 1)), rtol=1e-12
+    )
 
 
 def test_sine_log_normal_by_hand(toy: Clients) -> None:
@@ -111,7 +142,11 @@ def test_sine_log_normal_by_hand(toy: Clients) -> None:
 @given(labels=st.integers(1, 12), rounds_each=st.integers(1, 9))
 @settings(max_examples=30, deadline=None)
 def test_label_cycle_gives_every_label_equally_many_rounds(labels: int, rounds_each: int) -> None:
-    each_one = Clients(tuple(range(labels)), np.ones(labels, dtype=np.int64), label_counts=np.eye(labels, dtype=np.int64))
+    each_one = Clients(
+        tuple(range(labels)),
+        np.ones(labels, dtype=np.int64),
+        label_counts=np.eye(labels, dtype=np.int64),
+    )
     cycle = LabelCycle(beta=1.0, period=labels * rounds_each)
     turns = sum(cycle.rates(t, each_one) for t in range(labels * rounds_each))
     assert np.asarray(turns).tolist() == [rounds_each] * labels
@@ -120,9 +155,15 @@ def test_label_cycle_gives_every_label_equally_many_rounds(labels: int, rounds_e
 @given(labels=st.integers(1, 12), period=st.integers(1, 60), round=st.integers(0, 500))
 @settings(max_examples=60, deadline=None)
 def test_label_cycle_has_exactly_one_label_a_round(labels: int, period: int, round: int) -> None:
-    each_one = Clients(tuple(range(labels)), np.ones(labels, dtype=np.int64), label_counts=np.eye(labels, dtype=np.int64))
+    each_one = Clients(
+        tuple(range(labels)),
+        np.ones(labels, dtype=np.int64),
+        label_counts=np.eye(labels, dtype=np.int64),
+    )
     turn = [oracle.turn_of(y, round=round, period=period, num_labels=labels) for y in range(labels)]
-    assert LabelCycle(beta=1.0, period=period).rates(round, each_one).tolist() == [float(theirs) for theirs in turn]
+    assert LabelCycle(beta=1.0, period=period).rates(round, each_one).tolist() == [
+        float(theirs) for theirs in turn
+    ]
     assert sum(turn) == 1
 
 
@@ -139,13 +180,16 @@ def test_large_labels_first_looks_at_labels_that_are_held() -> None:
 
 def test_sine_and_plain_log_normal_share_their_clients_rates(toy: Clients) -> None:
     plain = LogNormal(beta=0.6, seed=9).rates(0, toy)
-    np.testing.assert_allclose(SineLogNormal(beta=0.6, seed=9).rates(5, toy), 0.9 * plain, rtol=1e-12)
+    np.testing.assert_allclose(
+        SineLogNormal(beta=0.6, seed=9).rates(5, toy), 0.9 * plain, rtol=1e-12
+    )
 
 
 def test_log_normal_has_the_spread_of_the_paper() -> None:
     many = Clients(tuple(range(20_000)), np.ones(20_000, dtype=np.int64))
     logarithms = np.log(LogNormal(beta=0.9).rates(0, many))
-    # sd ln(1/(1-.9)) = 2.3026; the sample's sd has a standard error of 2.3026/sqrt(40000) = .0115. Six of them: odds 2e-9.
+    # sd ln(1/(1-.9)) = 2.3026; the sample's sd has a standard error of 2.3026/sqrt(40000) = .0115.
+    # Six of them: odds 2e-9.
     assert np.std(logarithms) == pytest.approx(np.log(10), abs=0.07)
 
 
@@ -159,43 +203,84 @@ def test_log_normal_at_the_largest_beta_stays_in_range() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"name": "LN", "beta": 1.0}, "availability.beta must be in [0, 1) for 'LN', got 1.0; at 1 every rate is undefined"),
-        ({"name": "SLN", "beta": 1}, "availability.beta must be in [0, 1) for 'SLN', got 1.0; at 1 every rate is undefined"),
+        (
+            {"name": "LN", "beta": 1.0},
+            "availability.beta must be in [0, 1) for 'LN', got 1.0; at 1 every rate is undefined",
+        ),
+        (
+            {"name": "SLN", "beta": 1},
+            "availability.beta must be in [0, 1) for 'SLN', got 1.0; at 1 every rate is undefined",
+        ),
         ({"name": "LN", "beta": -0.5}, "availability.beta must be in [0, 1) for 'LN', got -0.5"),
-        ({"name": "SLN", "beta": float("inf")}, "availability.beta must be in [0, 1) for 'SLN', got inf"),
+        (
+            {"name": "SLN", "beta": float("inf")},
+            "availability.beta must be in [0, 1) for 'SLN', got inf",
+        ),
         ({"name": "MDF", "beta": 1.5}, "availability.beta must be in [0, 1] for 'MDF', got 1.5"),
-        ({"name": "LDF", "beta": float("nan")}, "availability.beta must be in [0, 1] for 'LDF', got nan"),
+        (
+            {"name": "LDF", "beta": float("nan")},
+            "availability.beta must be in [0, 1] for 'LDF', got nan",
+        ),
         ({"name": "YMF", "beta": -1}, "availability.beta must be in [0, 1] for 'YMF', got -1.0"),
         ({"name": "YC", "beta": 2}, "availability.beta must be in [0, 1] for 'YC', got 2.0"),
-        ({"name": "YC", "period": 0}, "availability.period should be greater than or equal to 1, got 0"),
-        ({"name": "SLN", "period": 0}, "availability.period should be greater than or equal to 1, got 0"),
-        ({"name": "IDL", "beta": 0.5}, "availability.beta is not a setting; known are seed, empty_round"),
+        (
+            {"name": "YC", "period": 0},
+            "availability.period should be greater than or equal to 1, got 0",
+        ),
+        (
+            {"name": "SLN", "period": 0},
+            "availability.period should be greater than or equal to 1, got 0",
+        ),
+        (
+            {"name": "IDL", "beta": 0.5},
+            "availability.beta is not a setting; known are seed, empty_round",
+        ),
         ({"name": "LDF", "beta": "0.5"}, "availability.beta should be a valid number, got '0.5'"),
-        ({"name": "LDF", "seed": -1}, "availability.seed should be greater than or equal to 0, got -1"),
-        ({"name": "IDL", "empty_round": "skip"}, "availability.empty_round has no effect with 'IDL', in which no round is empty"),
-        ({"name": "LDF", "empty_round": "wait"}, "availability.empty_round should be 'redraw' or 'skip', got 'wait'"),
+        (
+            {"name": "LDF", "seed": -1},
+            "availability.seed should be greater than or equal to 0, got -1",
+        ),
+        (
+            {"name": "IDL", "empty_round": "skip"},
+            "availability.empty_round has no effect with 'IDL', in which no round is empty",
+        ),
+        (
+            {"name": "LDF", "empty_round": "wait"},
+            "availability.empty_round should be 'redraw' or 'skip', got 'wait'",
+        ),
     ],
 )
-def test_settings_out_of_range_are_refused_in_one_sentence(table: dict[str, object], message: str) -> None:
+def test_settings_out_of_range_are_refused_in_one_sentence(
+    table: dict[str, object], message: str
+) -> None:
     with pytest.raises(ConfigError) as error:
         build("availability", table)
     assert str(error.value) == message
 
 
 def test_a_mistyped_mode_is_refused_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"availability\.name must be one of IDL, MDF, .*got 'LFD'; did you mean 'LDF'\?"):
+    with pytest.raises(
+        ConfigError,
+        match=r"availability\.name must be one of IDL, MDF, .*got 'LFD'; did you mean 'LDF'\?",
+    ):
         build("availability", "LFD")
 
 
 @pytest.mark.parametrize("mode", [LargeLabelsFirst(), LabelCycle()])
 def test_modes_of_labels_need_labels(mode: Availability) -> None:
     unlabelled = Clients(("a", "b"), np.array([1, 2]))
-    with pytest.raises(ConfigError, match=rf"^availability '{mode.name}' needs the clients' labels, and .* has none$"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"^availability '{mode.name}' needs the clients' labels, and .* has none$",
+    ):
         mode.check(unlabelled, 10)
 
 
 @pytest.mark.parametrize("mode", [LargeLabelsFirst(), LabelCycle()])
 def test_modes_of_labels_need_a_label_of_every_client(mode: Availability) -> None:
     half = Clients(("a", "b"), np.array([1, 2]), label_counts=np.array([[1, 0], [0, 0]]))
-    with pytest.raises(ConfigError, match=rf"^availability '{mode.name}' needs at least one label .*; client 'b' has none$"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"^availability '{mode.name}' needs at least one label .*; client 'b' has none$",
+    ):
         mode.check(half, 10)

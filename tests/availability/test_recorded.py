@@ -55,19 +55,29 @@ def test_numbers_zero_and_one_are_allowed(toy: Clients, tmp_path: Path, dtype: t
 
 def test_a_configuration_table_round_trips(saved: Path) -> None:
     recorded = build("availability", {"name": "file", "path": str(saved), "seed": 3})
-    assert table(recorded) == {"name": "file", "seed": 3, "empty_round": "redraw", "path": str(saved)}
+    assert table(recorded) == {
+        "name": "file",
+        "seed": 3,
+        "empty_round": "redraw",
+        "path": str(saved),
+    }
     assert build("availability", table(recorded)) == recorded
 
 
 def test_a_copy_with_another_seed_serves_the_same_rates(toy: Clients, saved: Path) -> None:
     recorded = AvailabilityFile(path=saved)
     recorded.check(toy, 4)
-    np.testing.assert_array_equal(recorded.model_copy(update={"seed": 5}).rates(0, toy), MATRIX[:, 0])
+    np.testing.assert_array_equal(
+        recorded.model_copy(update={"seed": 5}).rates(0, toy), MATRIX[:, 0]
+    )
 
 
 def test_more_rounds_than_columns_is_an_error(toy: Clients, saved: Path) -> None:
     AvailabilityFile(path=saved).check(toy, 4)
-    with pytest.raises(ConfigError, match=r"^training\.rounds must be at most 4, the number of columns of .*who\.npy', got 5$"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^training\.rounds must be at most 4, the number of columns of .*who\.npy', got 5$",
+    ):
         AvailabilityFile(path=saved).check(toy, 5)
     with pytest.raises(ConfigError, match="has 4 columns, there is none for round 4"):
         AvailabilityFile(path=saved).rates(4, toy)
@@ -107,7 +117,9 @@ def test_a_matrix_without_anybody_is_an_error(toy: Clients, tmp_path: Path) -> N
         ("who.csv", b"\xff\xfe\x00", r"is not a text file"),
     ],
 )
-def test_unusable_files_are_refused(toy: Clients, tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_unusable_files_are_refused(
+    toy: Clients, tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):
         AvailabilityFile(path=tmp_path / name).check(toy, 1)
@@ -120,7 +132,10 @@ def test_a_truncated_npy_is_refused(toy: Clients, saved: Path) -> None:
 
 
 def test_a_missing_file_is_named(toy: Clients, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"^availability\.path must be a file, got '.*gone\.csv', which does not exist$"):
+    with pytest.raises(
+        DataError,
+        match=r"^availability\.path must be a file, got '.*gone\.csv', which does not exist$",
+    ):
         AvailabilityFile(path=tmp_path / "gone.csv").check(toy, 1)
 
 
@@ -132,10 +147,15 @@ def test_a_missing_file_is_named(toy: Clients, tmp_path: Path) -> None:
         (np.full((4, 2), 0.5), "must hold booleans or the numbers 0 and 1 alone"),
         (np.full((4, 2), np.nan), "must hold booleans or the numbers 0 and 1 alone"),
         (np.array([["1"], ["0"]]), "must hold booleans or the numbers 0 and 1 alone"),
-        (np.array([[1], [0]], dtype=object), r"got an array of objects; save it with .astype\(bool\)$"),
+        (
+            np.array([[1], [0]], dtype=object),
+            r"got an array of objects; save it with .astype\(bool\)$",
+        ),
     ],
 )
-def test_arrays_that_are_no_boolean_matrix_are_refused(toy: Clients, tmp_path: Path, matrix: np.ndarray, message: str) -> None:
+def test_arrays_that_are_no_boolean_matrix_are_refused(
+    toy: Clients, tmp_path: Path, matrix: np.ndarray, message: str
+) -> None:
     np.save(tmp_path / "odd.npy", matrix)
     with pytest.raises(DataError, match=message):
         AvailabilityFile(path=tmp_path / "odd.npy").check(toy, 1)

@@ -10,7 +10,15 @@ def test_measures_are_positive_and_say_which_engine_ran(monkeypatch: pytest.Monk
     monkeypatch.setitem(SETTINGS, "tiny", tiny)
     found = measure_setting("tiny", repeats=1)
     assert found.engine == "stacked: a model that torch.func accepts, on cpu"
-    assert min(found.round_seconds, found.floor_seconds, found.evaluation_seconds, found.run_rounds_per_second) > 0
+    assert (
+        min(
+            found.round_seconds,
+            found.floor_seconds,
+            found.evaluation_seconds,
+            found.run_rounds_per_second,
+        )
+        > 0
+    )
     assert found.ratio == found.round_seconds / found.floor_seconds
     assert measure_setting("tiny", engine="loop", repeats=1).engine.startswith("loop")
 
@@ -27,13 +35,18 @@ def test_floor_takes_as_many_steps_as_a_round() -> None:
             module.register_forward_hook(lambda *_: calls.append(1))
             return module
 
-    setting = Setting(Counting(), *[getattr(setting, field) for field in list(setting.__dataclass_fields__)[1:]])
+    setting = Setting(
+        Counting(), *[getattr(setting, field) for field in list(setting.__dataclass_fields__)[1:]]
+    )
     bare_loop(setting, random_work(setting, "float32"), torch.device("cpu"))()
     assert len(calls) == 2 * 3  # cohort x local steps
 
 
 def test_settings_are_the_papers() -> None:
-    found = {name: (len(s.data_sizes), s.cohort, s.batch_size, s.local_steps, s.learning_rate) for name, s in SETTINGS.items()}
+    found = {
+        name: (len(s.data_sizes), s.cohort, s.batch_size, s.local_steps, s.learning_rate)
+        for name, s in SETTINGS.items()
+    }
     assert found == {
         "synthetic": (30, 6, 10, 10, 0.1),
         "fashion_mnist": (100, 10, 32, 10, 0.1),
@@ -43,7 +56,8 @@ def test_settings_are_the_papers() -> None:
 
 def test_unknown_setting_is_refused() -> None:
     with pytest.raises(
-        ConfigError, match=r"setting must be one of synthetic, fashion_mnist, cifar10; got 'cifar'; did you mean 'cifar10'\?"
+        ConfigError,
+        match=r"setting must be one of synthetic, fashion_mnist, cifar10; got 'cifar'; did you mean 'cifar10'\?",
     ):
         measure_setting("cifar")
 
@@ -52,12 +66,30 @@ def test_machine_names_threads() -> None:
     assert "threads, PyTorch" in machine()
 
 
-def test_command_prints_a_line_for_each_setting(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_a_line_for_each_setting(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from fedgs.cli.bench_engine import engine
 
-    monkeypatch.setitem(SETTINGS, "tiny", Setting(LogisticRegression(), (12, 20), (6,), 2, 4, 0.1, 20, 3, local_steps=2))
+    monkeypatch.setitem(
+        SETTINGS,
+        "tiny",
+        Setting(LogisticRegression(), (12, 20), (6,), 2, 4, 0.1, 20, 3, local_steps=2),
+    )
     engine(["tiny"], name="auto", device="cpu", precision="float32", repeats=1)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["setting", "engine", "round", "ms", "eval", "ms", "floor", "ms", "ratio", "run-rounds/s", "MB"]
+    assert lines[0].split() == [
+        "setting",
+        "engine",
+        "round",
+        "ms",
+        "eval",
+        "ms",
+        "floor",
+        "ms",
+        "ratio",
+        "run-rounds/s",
+        "MB",
+    ]
     assert lines[1].split()[:2] == ["tiny", "stacked"]
     assert "Medians of 1" in lines[2]

@@ -4,7 +4,15 @@ from tests.oracles.selection import brute_force as slow
 from tests.solver.conftest import problem_of
 
 from fedgs.bench.referee import milp_cohort
-from fedgs.bench.solver import FEDERATIONS, brute_force, features, instances, markdown, run, tree_instances
+from fedgs.bench.solver import (
+    FEDERATIONS,
+    brute_force,
+    features,
+    instances,
+    markdown,
+    run,
+    tree_instances,
+)
 from fedgs.errors import SelectionError
 from fedgs.solver import objective
 
@@ -40,9 +48,13 @@ def test_the_table_has_a_line_for_each_graph_and_scale() -> None:
     table = markdown(run((30,), rounds=1, referee=0.1)).splitlines()
     assert len(table) == 2 + 4
     assert all(line.count("|") == table[0].count("|") for line in table)
-    assert "| 30, 6 | paper, paper | 15 | 100.0% | 0.000% | brute force; HiGHS agrees on" in table[2]
+    assert (
+        "| 30, 6 | paper, paper | 15 | 100.0% | 0.000% | brute force; HiGHS agrees on" in table[2]
+    )
 
 
 def test_unknown_sizes_are_named() -> None:
-    with pytest.raises(SelectionError, match="clients must be among 30, 100, 200, 1000, 10000, got 31"):
+    with pytest.raises(
+        SelectionError, match="clients must be among 30, 100, 200, 1000, 10000, got 31"
+    ):
         run((31,))

@@ -22,7 +22,12 @@ def is_cohort(cohort, count, size):
 
 
 LINE = matrix_of(30)
-good = {"distance": LINE, "sampling_counts": np.arange(30), "available": np.arange(2, 25), "cohort_limit": 5}
+good = {
+    "distance": LINE,
+    "sampling_counts": np.arange(30),
+    "available": np.arange(2, 25),
+    "cohort_limit": 5,
+}
 is_cohort(select(**good), 30, 5)
 bad_matrices = [
     [[0.0, 1.0], [1.0]],
@@ -106,12 +111,18 @@ def malformed():
 @few
 @given(st.data(), st.integers(0, 60), st.sampled_from(["parent", "above", "order"]))
 def forests(data, place, name):
-    arrays = {"parent": np.arange(-1, 39), "above": np.append(0.0, np.ones(39)), "order": np.arange(40)}
+    arrays = {
+        "parent": np.arange(-1, 39),
+        "above": np.append(0.0, np.ones(39)),
+        "order": np.arange(40),
+    }
     if name == "above":
         value = data.draw(st.sampled_from([np.nan, np.inf, -1.0]))
         refused(SpanningForest, **arrays | {name: put(arrays[name], place, value)})
     else:
-        refused(SpanningForest, **arrays | {name: put(arrays[name], place, data.draw(outside(-1, 40)))})
+        refused(
+            SpanningForest, **arrays | {name: put(arrays[name], place, data.draw(outside(-1, 40)))}
+        )
         refused(SpanningForest, **arrays | {name: arrays[name][:-1]})
         shuffled = data.draw(st.permutations(range(40)))
         forest = answered_or_refused(SpanningForest, **arrays | {"order": np.array(shuffled)})
@@ -131,7 +142,9 @@ def distances_that_change_after_they_were_checked(count, data):
     if before:
         assert hasattr(distances, "tree")  # is made now
     available, penalty = np.arange(count), np.random.default_rng(seed).normal(size=count)
-    problem = SelectionProblem(distances, penalty, size, data.draw(st.sampled_from([1.0, 0.01])), available)
+    problem = SelectionProblem(
+        distances, penalty, size, data.draw(st.sampled_from([1.0, 0.01])), available
+    )
     available[:], penalty[:] = 10**12, np.nan
     matrix[np.random.default_rng(seed).random(matrix.shape) < share] = value
     answer = answered_or_refused(solve, problem, effort=effort, seed=seed)
@@ -184,6 +197,11 @@ def distances_of_any_origin(seed, maximum, rows, tree):
 
 
 if __name__ == "__main__":
-    for attempt in (malformed, forests, distances_that_change_after_they_were_checked, distances_of_any_origin):
+    for attempt in (
+        malformed,
+        forests,
+        distances_that_change_after_they_were_checked,
+        distances_of_any_origin,
+    ):
         attempt()
     print("done")

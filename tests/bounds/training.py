@@ -38,7 +38,12 @@ asked = {
     "begin": np.array([0, 5, 24]),
     "end": np.array([3, 24, 24]),
 }
-means = {"models": torch.ones(5, 4), "begin": np.array([0, 2]), "end": np.array([2, 5]), "weights": [np.ones(2), np.ones(3)]}
+means = {
+    "models": torch.ones(5, 4),
+    "begin": np.array([0, 2]),
+    "end": np.array([2, 5]),
+    "weights": [np.ones(2), np.ones(3)],
+}
 program.train(**good)
 program.sums(**asked)
 weighted_means(**means)
@@ -57,18 +62,24 @@ def numbers_out_of_range(data, place):
     refused(local_batches, client_keys((0, 0), np.arange(2)), sizes, local_steps=3, batch_size=4)
     clients = put(np.array([0, 1]), place, data.draw(outside(0, 4)))
     for engine in (LoopEngine(), StackedEngine()):
-        ((_, reply),) = engine.answer([Train(work, torch.zeros(18), clients, 0.1, (0, 0), (WeightedMean(np.ones(2)),))])
+        ((_, reply),) = engine.answer(
+            [Train(work, torch.zeros(18), clients, 0.1, (0, 0), (WeightedMean(np.ones(2)),))]
+        )
         assert isinstance(reply, Failure) and isinstance(reply.exception, UserError), reply
 
 
 @few
-@given(st.lists(st.integers(1, 2**62), min_size=4, max_size=4).filter(lambda sizes: sizes != [6] * 4))
+@given(
+    st.lists(st.integers(1, 2**62), min_size=4, max_size=4).filter(lambda sizes: sizes != [6] * 4)
+)
 def sizes_that_are_not_those_of_the_rows(sizes):
     federation = Federation.from_arrays(x, y, client=np.repeat(np.arange(4), 6), test=(x, y))
     object.__setattr__(federation.clients, "data_sizes", np.array(sizes))
     work = Work(federation, LogisticRegression(), 0.0, 3, 4)
     for engine in (LoopEngine(), StackedEngine()):
-        ((_, reply),) = engine.answer([Train(work, torch.zeros(18), np.arange(4), 0.1, (0, 0), (WeightedMean(np.ones(4)),))])
+        ((_, reply),) = engine.answer(
+            [Train(work, torch.zeros(18), np.arange(4), 0.1, (0, 0), (WeightedMean(np.ones(4)),))]
+        )
         assert isinstance(reply, Failure) and isinstance(reply.exception, UserError), reply
         assert "data_sizes" in str(reply.exception)
 
@@ -92,12 +103,22 @@ def other_shapes_and_types():
             good["rows"][..., :2],
             good["rows"].astype(np.uint64) - np.uint64(25),
         ],
-        "sizes": [good["sizes"][:2], good["sizes"][:, :2], good["sizes"] + np.nan, good["sizes"].T[:1]],
+        "sizes": [
+            good["sizes"][:2],
+            good["sizes"][:, :2],
+            good["sizes"] + np.nan,
+            good["sizes"].T[:1],
+        ],
     }.items():
         for value in values:
             refused(program.train, **good | {name: value})
     for name, values in {
-        "vectors": [torch.zeros(2, 17), torch.zeros(18), torch.zeros(1, 18), torch.zeros(2, 18, dtype=torch.float16)],
+        "vectors": [
+            torch.zeros(2, 17),
+            torch.zeros(18),
+            torch.zeros(1, 18),
+            torch.zeros(2, 18, dtype=torch.float16),
+        ],
         "begin": [np.zeros(2, int), np.zeros(3), np.array([4, 5, 24]), np.full(3, np.inf)],
         "end": [np.ones(4, int), np.array([3, 24, 0])],
         "split": ["validation"],
@@ -113,7 +134,13 @@ def other_shapes_and_types():
         for value in values:
             refused(weighted_means, **means | {name: value})
     keys = client_keys((0, 0), np.arange(2))
-    for sizes in (np.array([3]), np.array([3.0, 4.0]), np.array([np.nan, 3]), np.ones((2, 2), int), np.array([True, True])):
+    for sizes in (
+        np.array([3]),
+        np.array([3.0, 4.0]),
+        np.array([np.nan, 3]),
+        np.ones((2, 2), int),
+        np.array([True, True]),
+    ):
         refused(local_batches, keys, sizes, local_steps=3, batch_size=4)
     for steps, size in ((0, 4), (-1, 4), (3, 0), (3, -4), (2.5, 4), (3, None)):
         refused(local_batches, keys, np.array([3, 4]), local_steps=steps, batch_size=size)
@@ -128,12 +155,22 @@ def offsets(values, labels):
         refused(replace, federation, test=part)
     if values != [0, 6, 12, 18, 24]:
         refused(replace, federation, train=part)
-    if min(np.diff(values), default=-1) < 0 or values[0] != 0 or len(values) != 5 or values[-1] != 24:
+    if (
+        min(np.diff(values), default=-1) < 0
+        or values[0] != 0
+        or len(values) != 5
+        or values[-1] != 24
+    ):
         refused(replace, federation, validation=part)
     refused(replace, federation, num_labels=min(labels, int(y.max())))
 
 
 if __name__ == "__main__":
-    for attempt in (numbers_out_of_range, sizes_that_are_not_those_of_the_rows, other_shapes_and_types, offsets):
+    for attempt in (
+        numbers_out_of_range,
+        sizes_that_are_not_those_of_the_rows,
+        other_shapes_and_types,
+        offsets,
+    ):
         attempt()
     print("done")

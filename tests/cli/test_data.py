@@ -50,13 +50,18 @@ def test_describe_shows_twenty_clients_or_all() -> None:
 
 
 def test_the_bias_is_for_the_cohort_of_the_training_settings() -> None:
-    assert "uniform cohorts of 3 " in run("describe", *SMALL, "--set", "training.cohort_limit=3").output
+    assert (
+        "uniform cohorts of 3 "
+        in run("describe", *SMALL, "--set", "training.cohort_limit=3").output
+    )
 
 
 def test_describe_writes_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "labels.svg"
-    assert f"Picture: {picture}" in run("describe", *SMALL, "--plot", str(picture)).output.replace("\n", "")
+    assert f"Picture: {picture}" in run("describe", *SMALL, "--plot", str(picture)).output.replace(
+        "\n", ""
+    )
     assert picture.stat().st_size > 1000
 
 
@@ -67,7 +72,9 @@ def test_what_is_exported_is_verified_and_loads_back(format_: str, tmp_path: Pat
     assert FINGERPRINT in exported.output
     assert run("verify", out, *SMALL).exit_code == 0
     name = "file" if format_ == "npz" else "leaf"
-    assert FINGERPRINT in run("describe", "--set", f"data={name}", "--set", f"data.path={out}").output
+    assert (
+        FINGERPRINT in run("describe", "--set", f"data={name}", "--set", f"data.path={out}").output
+    )
 
 
 def test_verify_names_the_first_difference_and_exits_with_one(tmp_path: Path) -> None:
@@ -87,13 +94,18 @@ def test_verify_takes_a_fingerprint() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("describe", "--set", "data=file", "--set", "data.path=/nowhere/x.npz"), "data.path: no file"),
+        (
+            ("describe", "--set", "data=file", "--set", "data.path=/nowhere/x.npz"),
+            "data.path: no file",
+        ),
         (("describe", "--set", "data.partition=iid"), "data.partition is not a setting"),
         (("verify", "12345"), "verify needs an exported .npz"),
         (("verify", "/nowhere/x.npz"), "data.path: no file"),
     ],
 )
-def test_bad_input_is_one_sentence_for_exit_code_two(arguments: tuple[str, ...], message: str) -> None:
+def test_bad_input_is_one_sentence_for_exit_code_two(
+    arguments: tuple[str, ...], message: str
+) -> None:
     result = run(*arguments)
     assert isinstance(result.exception, UserError)  # the main command turns it into exit code 2
     assert message in str(result.exception)
@@ -102,7 +114,9 @@ def test_bad_input_is_one_sentence_for_exit_code_two(arguments: tuple[str, ...],
 def test_a_partition_of_own_data_can_be_set_from_the_command_line(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     path = tmp_path / "own.npz"
-    np.savez(path, x=rng.normal(size=(200, 3)), y=np.arange(200) % 4, split=np.repeat([0, 2], [160, 40]))
+    np.savez(
+        path, x=rng.normal(size=(200, 3)), y=np.arange(200) % 4, split=np.repeat([0, 2], [160, 40])
+    )
     result = run(
         "describe",
         *("--set", "data=file"),
@@ -119,20 +133,36 @@ def test_a_partition_of_own_data_can_be_set_from_the_command_line(tmp_path: Path
 @pytest.mark.parametrize(
     ("arrays", "settings", "message"),
     [
-        ({"x": np.full((4, 1, 2, 2), 200, dtype=np.uint8)}, (), "x of type uint8 and shape .* must have a normalization"),
+        (
+            {"x": np.full((4, 1, 2, 2), 200, dtype=np.uint8)},
+            (),
+            "x of type uint8 and shape .* must have a normalization",
+        ),
         (
             {"x": np.full((4, 2, 2, 1), 200, dtype=np.uint8)},
             ("data.normalization={scale=255.0, mean=[0.5], sd=[0]}",),
             "sd must be above 0",
         ),
-        ({"x": np.zeros((4, 2, 2, 3))}, ("data.normalization={mean=[0,0,0], sd=[1,1,1]}",), r"np.moveaxis\(x, 3, 1\)"),
+        (
+            {"x": np.zeros((4, 2, 2, 3))},
+            ("data.normalization={mean=[0,0,0], sd=[1,1,1]}",),
+            r"np.moveaxis\(x, 3, 1\)",
+        ),
         ({}, ("data.normalization=mnist",), "normalization must be a table"),
         ({}, ("data.classes=1",), "data.classes must be an integer above the largest label"),
         ({}, ("data.classes=0",), "data.classes should be greater than or equal to 1"),
         ({"y": np.array([0, 1, 0, 500])}, (), "confirm it with data.classes = 501"),
-        ({"y": np.array([0, 1, np.inf, 1])}, (), "since only classification is supported, got inf in row 2"),
+        (
+            {"y": np.array([0, 1, np.inf, 1])},
+            (),
+            "since only classification is supported, got inf in row 2",
+        ),
         ({"client": np.array([0, np.nan, 0, -1])}, (), "got nan in row 1"),
-        ({"client": np.array(["a", "b", None, "c"], dtype=object)}, (), "client must be an array of numbers or texts"),
+        (
+            {"client": np.array(["a", "b", None, "c"], dtype=object)},
+            (),
+            "client must be an array of numbers or texts",
+        ),
         ({"x": np.full((4, 2), 1e300)}, (), "must be within float32's range"),
     ],
 )
@@ -145,17 +175,34 @@ def test_run_refuses_bad_data_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
-def arguments(folder: Path, arrays: dict[str, np.ndarray], settings: tuple[str, ...] = ()) -> list[str]:
+def arguments(
+    folder: Path, arrays: dict[str, np.ndarray], settings: tuple[str, ...] = ()
+) -> list[str]:
     """What follows `fedgs run` for four rows of which some arrays are changed."""
     plain = {"x": np.eye(4), "y": np.array([0, 1, 0, 1]), "client": np.array([0, 1, 0, -1])}
     np.savez(folder / "mine.npz", **{**plain, **arrays})  # type: ignore[arg-type]
-    sets = ("data=file", f"data.path={folder / 'mine.npz'}", "method=uniform", "training.rounds=1", *settings)
-    return ["--out", str(folder / "out"), *(part for setting in sets for part in ("--set", setting))]
+    sets = (
+        "data=file",
+        f"data.path={folder / 'mine.npz'}",
+        "method=uniform",
+        "training.rounds=1",
+        *settings,
+    )
+    return [
+        "--out",
+        str(folder / "out"),
+        *(part for setting in sets for part in ("--set", setting)),
+    ]
 
 
 def test_the_exit_code_is_2_without_a_traceback(tmp_path: Path) -> None:
     refused = arguments(tmp_path, {"client": np.array([0, np.nan, 0, -1])})
-    ended = subprocess.run([sys.executable, "-m", "fedgs", "run", *refused], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(
+        [sys.executable, "-m", "fedgs", "run", *refused],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert ended.returncode == 2
     assert "got nan in row 1" in " ".join(ended.stderr.split())
     assert "Traceback" not in ended.stderr

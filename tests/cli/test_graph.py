@@ -19,7 +19,9 @@ SMALL = ["--set", "data.clients=6", "--set", "training.local_steps=2"]
 def fedgs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "FEDGS_DATA": ""}
     command = [sys.executable, "-m", "fedgs", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
 
 
 @pytest.mark.parametrize("similarity", ["private", "functional"])
@@ -33,7 +35,10 @@ def test_a_graph_is_described_and_written_so_that_it_can_be_used(
     with np.load(tmp_path / "g.npz") as stored:
         assert sorted(stored.files) == ["adjacency", "distance", "similarity"]
         adjacency = stored["adjacency"]
-    assert f"edges: {density(adjacency):.1%} of the pairs, {counted(components(adjacency), 'connected part')}, " in lines[1]
+    assert (
+        f"edges: {density(adjacency):.1%} of the pairs, {counted(components(adjacency), 'connected part')}, "
+        in lines[1]
+    )
     epsilons = [line.split()[0] for line in lines if line[:3] == "  0"]
     assert epsilons == ["0", "0.01", "0.05", "0.1", "0.5"]
     assert any(line.startswith("  target density 1/3: ") for line in lines)
@@ -44,20 +49,30 @@ def test_a_graph_is_described_and_written_so_that_it_can_be_used(
         (row,) = [line for line in lines if line.startswith("  0.1 ")]
         assert "1.000 (1.000, 1.000)" in row
     graph(set_=["data.clients=6", f"method.graph.path={tmp_path / 'g.npz'}"])
-    assert f"graph of {tmp_path / 'g.npz'}\n{lines[1].rpartition(',')[0]}" in capsys.readouterr().out
+    assert (
+        f"graph of {tmp_path / 'g.npz'}\n{lines[1].rpartition(',')[0]}" in capsys.readouterr().out
+    )
 
 
 def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
     done = fedgs(tmp_path, "graph", *SMALL, "--similarity", "cosine")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "fedgs: --similarity must be one of oracle, private, update, functional; got 'cosine'\n"
+    assert (
+        done.stderr
+        == "fedgs: --similarity must be one of oracle, private, update, functional; got 'cosine'\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("settings", "similarity", "out", "message"),
     [
         ([], None, "g.csv", r"^--out must be an \.npz in a folder that exists, got '.*g\.csv'$"),
-        ([], None, "no/g.npz", r"^--out must be an \.npz in a folder that exists, got '.*no/g\.npz'$"),
+        (
+            [],
+            None,
+            "no/g.npz",
+            r"^--out must be an \.npz in a folder that exists, got '.*no/g\.npz'$",
+        ),
         (
             ["method.graph.start=seen"],
             None,
@@ -94,4 +109,6 @@ def test_bad_input_is_refused_before_anything_is_written(
 
 def test_a_method_without_a_graph_gets_one(capsys: pytest.CaptureFixture[str]) -> None:
     graph(set_=["data.clients=4", "method=uniform"])
-    assert capsys.readouterr().out.startswith("Synthetic(0.5, 0.5), 4 clients: graph of oracle\n  edges: ")
+    assert capsys.readouterr().out.startswith(
+        "Synthetic(0.5, 0.5), 4 clients: graph of oracle\n  edges: "
+    )

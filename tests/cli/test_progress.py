@@ -74,7 +74,12 @@ def test_an_error_ends_the_display_without_a_last_line() -> None:
 
 @pytest.mark.parametrize(
     ("rounds", "seconds", "speed"),
-    [(1, 8.0, "8.0 s a run-round"), (3, 4.0, "1.3 s a run-round"), (2, 1.0, "2.0 run-rounds/s"), (90, 0.1, "900 run-rounds/s")],
+    [
+        (1, 8.0, "8.0 s a run-round"),
+        (3, 4.0, "1.3 s a run-round"),
+        (2, 1.0, "2.0 run-rounds/s"),
+        (90, 0.1, "900 run-rounds/s"),
+    ],
 )
 def test_speed_is_never_shown_as_zero(rounds: int, seconds: float, speed: str) -> None:
     assert describe(Progress(rounds, 100, 0), 100, seconds).split("   ")[1] == speed

@@ -33,7 +33,16 @@ def fedgs(*arguments: object) -> Result:
 
 
 def test_a_table_is_printed_written_and_not_trained_twice(toy_file: Path, tmp_path: Path) -> None:
-    command = ["table2", "--data", toy_file, *FAST, "--methods", "uniform,fedgs-1", "--out", tmp_path / "paper"]
+    command = [
+        "table2",
+        "--data",
+        toy_file,
+        *FAST,
+        "--methods",
+        "uniform,fedgs-1",
+        "--out",
+        tmp_path / "paper",
+    ]
     done = fedgs(*command)
     assert done.exit_code == 0, done.output
     assert "Table 2: lowest test loss, toy" in done.output and "LDF 0.7: fedgs 1 is " in done.output
@@ -43,8 +52,13 @@ def test_a_table_is_printed_written_and_not_trained_twice(toy_file: Path, tmp_pa
     page = fedgs("document", "--out", tmp_path / "paper")
     assert page.exit_code == 0
     text = (tmp_path / "paper" / "reproduction.md").read_text()
-    assert "`fedgs reproduce table2 --data toy.npz --modes LDF --methods uniform,fedgs-1 --rounds 3" in text
-    assert str(tmp_path) not in text and str(toy_file.parent) not in text, "the page does not say where files lie"
+    assert (
+        "`fedgs reproduce table2 --data toy.npz --modes LDF --methods uniform,fedgs-1 --rounds 3"
+        in text
+    )
+    assert str(tmp_path) not in text and str(toy_file.parent) not in text, (
+        "the page does not say where files lie"
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,18 +75,26 @@ def test_a_table_is_printed_written_and_not_trained_twice(toy_file: Path, tmp_pa
         (["document", "--out", "nowhere"], "'nowhere' is not a folder"),
     ],
 )
-def test_bad_input_is_one_sentence(arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_input_is_one_sentence(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     done = fedgs(*arguments)
     assert done.exit_code == 2 and message in done.output, done.output
     assert "Traceback" not in done.output and list(tmp_path.iterdir()) == []
 
 
-def test_missing_images_are_one_sentence_and_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_images_are_one_sentence_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(b"not gzip")
-    for name in ("train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"):
+    for name in (
+        "train-labels-idx1-ubyte.gz",
+        "t10k-images-idx3-ubyte.gz",
+        "t10k-labels-idx1-ubyte.gz",
+    ):
         (tmp_path / name).write_bytes(b"not gzip")
     before = sorted(path.name for path in tmp_path.iterdir())
     for name in ("fig7", "table2"):
@@ -81,9 +103,31 @@ def test_missing_images_are_one_sentence_and_nothing_is_written(tmp_path: Path, 
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
-def test_a_failed_run_ends_the_command_with_code_1_after_the_tables(toy_file: Path, tmp_path: Path) -> None:
-    options = ["--rounds", "2", "--seeds", "1", "--modes", "LDF", "--workers", "1", "--methods", "md"]
-    done = fedgs("table2", "--data", toy_file, *options, "--set", "training.learning_rate=1e38", "--out", tmp_path / "out")
+def test_a_failed_run_ends_the_command_with_code_1_after_the_tables(
+    toy_file: Path, tmp_path: Path
+) -> None:
+    options = [
+        "--rounds",
+        "2",
+        "--seeds",
+        "1",
+        "--modes",
+        "LDF",
+        "--workers",
+        "1",
+        "--methods",
+        "md",
+    ]
+    done = fedgs(
+        "table2",
+        "--data",
+        toy_file,
+        *options,
+        "--set",
+        "training.learning_rate=1e38",
+        "--out",
+        tmp_path / "out",
+    )
     assert done.exit_code == 1, done.output
     assert "Table 2: lowest test loss, toy" in done.output and "Written to " in done.output
     assert "seed 0 failed in round 0, client 'site-" in done.output

@@ -13,13 +13,22 @@ import pytest
 from fedgs.cli.config import resolved_toml
 from fedgs.experiments.grid import expand, parse_override
 
-SMALL = ["--set", "data.clients=6", "--set", "training.rounds=4", "--set", "training.proportion=0.5"]
+SMALL = [
+    "--set",
+    "data.clients=6",
+    "--set",
+    "training.rounds=4",
+    "--set",
+    "training.proportion=0.5",
+]
 
 
 def fedgs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "FEDGS_DATA": ""}
     command = [sys.executable, "-m", "fedgs", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
 
 
 def test_run_trains_prints_a_table_and_leaves_records(tmp_path: Path) -> None:
@@ -27,7 +36,10 @@ def test_run_trains_prints_a_table_and_leaves_records(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "Synthetic(0.5, 0.5), 6 clients, LDF 0.7: 5 methods x 3 seeds x 4 rounds"
-    assert any(line.startswith("method") and "test loss" in line and "vs uniform [95 %]" in line for line in lines)
+    assert any(
+        line.startswith("method") and "test loss" in line and "vs uniform [95 %]" in line
+        for line in lines
+    )
     for method in ("fedgs", "uniform", "md", "fedprox", "power_of_choice"):
         assert any(line.split()[:1] == [method] for line in lines), method
     assert "Records: fedgs-runs/" in done.stdout
@@ -39,12 +51,22 @@ def test_run_trains_prints_a_table_and_leaves_records(tmp_path: Path) -> None:
 
 
 def test_the_resolved_configuration_is_a_configuration(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text('method = "fedgs"\n[training]\nrounds = 3\n[grid]\nseed = [0, 1]\n')
+    (tmp_path / "mine.toml").write_text(
+        'method = "fedgs"\n[training]\nrounds = 3\n[grid]\nseed = [0, 1]\n'
+    )
     shown = fedgs(tmp_path, "config", "mine.toml", "--set", "method.alpha=2", "--full")
     assert shown.returncode == 0, shown.stderr
     tables = tomllib.loads(shown.stdout)
-    assert tables["method"]["alpha"] == 2 and tables["training"]["rounds"] == 3 and tables["grid"]["seed"] == [0, 1]
-    assert "# mine.toml" in shown.stdout and "# --set" in shown.stdout and "# default of synthetic" in shown.stdout
+    assert (
+        tables["method"]["alpha"] == 2
+        and tables["training"]["rounds"] == 3
+        and tables["grid"]["seed"] == [0, 1]
+    )
+    assert (
+        "# mine.toml" in shown.stdout
+        and "# --set" in shown.stdout
+        and "# default of synthetic" in shown.stdout
+    )
     (tmp_path / "again.toml").write_text(shown.stdout)
     again = fedgs(tmp_path, "config", "again.toml", "--full")
     assert tomllib.loads(again.stdout) == tables
@@ -58,8 +80,14 @@ GRIDS: list[tuple[str, list[str]]] = [
     ("", ["--set", "method=fedprox"]),
     ("", ["--set", 'data=["synthetic", "fashion_mnist"]', "--set", 'availability=["LN", "YC"]']),
     ("", ["--set", 'model=["logistic", "fashion_cnn"]', "--set", "availability.seed=7"]),
-    ('[grid]\nmethod = ["md", "fedgs", { name = "fedgs", alpha = 0.5 }]\n"method.graph.epsilon" = [0.1, 0.2]\n', []),
-    ('method.alpha = 3.0\n[grid]\nmethod = ["fedprox", "fedgs"]\n"training.rounds" = [3, 4]\n', ["--set", "method.scale=cohort"]),
+    (
+        '[grid]\nmethod = ["md", "fedgs", { name = "fedgs", alpha = 0.5 }]\n"method.graph.epsilon" = [0.1, 0.2]\n',
+        [],
+    ),
+    (
+        'method.alpha = 3.0\n[grid]\nmethod = ["fedprox", "fedgs"]\n"training.rounds" = [3, 4]\n',
+        ["--set", "method.scale=cohort"],
+    ),
 ]
 
 
@@ -69,12 +97,17 @@ def test_a_printed_grid_asks_for_the_same_runs(file: str, options: list[str], fu
     overrides = [parse_override(text) for text in options[1::2]]
     asked = expand(tomllib.loads(file) if file else None, overrides)
     again = expand(tomllib.loads(resolved_toml(asked, full=full)))
-    assert sorted(repr(one.tables()) for one in again.configs) == sorted(repr(one.tables()) for one in asked.configs)
+    assert sorted(repr(one.tables()) for one in again.configs) == sorted(
+        repr(one.tables()) for one in asked.configs
+    )
 
 
 def test_methods_named_in_a_grid_are_printed_with_all_their_settings() -> None:
     asked = expand(None, [("method.alpha", 2)])
-    methods = {table["name"]: table for table in tomllib.loads(resolved_toml(asked, full=True))["grid"]["method"]}
+    methods = {
+        table["name"]: table
+        for table in tomllib.loads(resolved_toml(asked, full=True))["grid"]["method"]
+    }
     assert methods["fedgs"]["alpha"] == 2.0 and methods["fedgs"]["graph"]["epsilon"] == 0.1
     assert methods["uniform"] == {"name": "uniform", "weighting": "data_size"}
     assert methods["fedprox"]["name"] == "fedprox"
@@ -90,7 +123,16 @@ def next_command(output: str) -> list[str]:
 
 def test_the_next_command_runs_as_it_is_printed(tmp_path: Path) -> None:
     (tmp_path / "my plug.py").write_text(PLUGIN)
-    given = ["--plugin", "my plug.py", "--set", 'method=["mine", "uniform"]', "--set", "seed=0", "--out", "my runs"]
+    given = [
+        "--plugin",
+        "my plug.py",
+        "--set",
+        'method=["mine", "uniform"]',
+        "--set",
+        "seed=0",
+        "--out",
+        "my runs",
+    ]
     done = fedgs(tmp_path, "run", *SMALL, *given)
     words = next_command(done.stdout)
     assert words[:2] == ["fedgs", "run"] and words[-2:] == ["--out", "my runs"]
@@ -105,7 +147,9 @@ def test_the_next_command_runs_as_it_is_printed(tmp_path: Path) -> None:
 
 
 def test_the_command_after_a_graph_has_its_federation(tmp_path: Path) -> None:
-    done = fedgs(tmp_path, "graph", *SMALL, "--set", "method=fedgs", "--set", "seed=0", "--out", "G.npz")
+    done = fedgs(
+        tmp_path, "graph", *SMALL, "--set", "method=fedgs", "--set", "seed=0", "--out", "G.npz"
+    )
     assert done.returncode == 0, done.stderr
     again = fedgs(tmp_path, *next_command(done.stdout)[1:])
     assert again.returncode == 0, again.stderr
@@ -113,11 +157,24 @@ def test_the_command_after_a_graph_has_its_federation(tmp_path: Path) -> None:
 
 
 def test_one_is_singular(tmp_path: Path) -> None:
-    one = ["--set", "method=uniform", "--set", "seed=0", *SMALL, "--set", "training.rounds=1", "--set", "data.clients=2"]
+    one = [
+        "--set",
+        "method=uniform",
+        "--set",
+        "seed=0",
+        *SMALL,
+        "--set",
+        "training.rounds=1",
+        "--set",
+        "data.clients=2",
+    ]
     done = fedgs(tmp_path, "run", *one)
     assert done.stdout.splitlines()[0].endswith("2 clients, LDF 0.7: 1 method x 1 seed x 1 round")
     assert "\n1 run  1/1 " in done.stdout
-    assert "the run was finished before; nothing was done for it" in fedgs(tmp_path, "run", *one).stdout
+    assert (
+        "the run was finished before; nothing was done for it"
+        in fedgs(tmp_path, "run", *one).stdout
+    )
 
 
 def test_a_plugin_can_be_named_and_its_failure_shows_its_own_code(tmp_path: Path) -> None:
@@ -129,15 +186,34 @@ def test_a_plugin_can_be_named_and_its_failure_shows_its_own_code(tmp_path: Path
         "        raise LookupError('round three')\n"
         "    return fedgs.Selection(view.available[:1])\n"
     )
-    done = fedgs(tmp_path, "run", *SMALL, "--plugin", "mine.py", "--set", 'method=["mine", "uniform"]', "--set", "seed=0")
+    done = fedgs(
+        tmp_path,
+        "run",
+        *SMALL,
+        "--plugin",
+        "mine.py",
+        "--set",
+        'method=["mine", "uniform"]',
+        "--set",
+        "seed=0",
+    )
     assert done.returncode == 1
     assert "mine, seed 0 failed in round 3: LookupError: round three" in done.stderr
-    assert "mine.py" in done.stderr and "raise LookupError" in done.stderr and "simulation.py" not in done.stderr
+    assert (
+        "mine.py" in done.stderr
+        and "raise LookupError" in done.stderr
+        and "simulation.py" not in done.stderr
+    )
     assert any(line.split()[:1] == ["uniform"] for line in done.stdout.splitlines())
 
 
 def bad_npz(folder: Path) -> None:
-    np.savez(folder / "nan.npz", x=np.full((4, 2), np.nan), y=np.zeros(4, int), client=np.array([0, 0, 1, -1]))
+    np.savez(
+        folder / "nan.npz",
+        x=np.full((4, 2), np.nan),
+        y=np.zeros(4, int),
+        client=np.array([0, 0, 1, -1]),
+    )
     whole = folder / "whole.npz"
     np.savez(whole, x=np.zeros((4, 2)), y=np.zeros(4, int), client=np.array([0, 0, 1, -1]))
     (folder / "cut.npz").write_bytes(whole.read_bytes()[:200])
@@ -151,28 +227,52 @@ def bad_npz(folder: Path) -> None:
     [
         (["--set", "availability=LFD"], "availability.name must be one of"),
         (["--set", "availability.beta=1.5"], "availability.beta"),
-        (["--set", "availability=LN", "--set", "availability.beta=1.0"], "availability.beta must be in [0, 1) for 'LN', got 1.0"),
+        (
+            ["--set", "availability=LN", "--set", "availability.beta=1.0"],
+            "availability.beta must be in [0, 1) for 'LN', got 1.0",
+        ),
         (["--set", "training.round=5"], "training.round is not a setting; known are"),
-        (["--set", "training.rounds=many"], "training.rounds should be a valid integer, got 'many'"),
+        (
+            ["--set", "training.rounds=many"],
+            "training.rounds should be a valid integer, got 'many'",
+        ),
         (["--set", "training.cohort_limit=31"], "training.cohort_limit must be at most 30"),
         (["--set", "training.proportion=0"], "training.proportion should be greater than 0, got 0"),
-        (["--set", "training.cohort_limit=3", "--set", "training.proportion=0.5"], "contradict each other"),
+        (
+            ["--set", "training.cohort_limit=3", "--set", "training.proportion=0.5"],
+            "contradict each other",
+        ),
         (["--set", "nonsense"], "--set takes KEY=VALUE"),
         (["--set", "method.alhpa=2"], "did you mean 'alpha'?"),
         (["missing.toml"], "cannot be read"),
         (["--plugin", "missing.py"], "--plugin must be a Python file"),
         (["--set", "data=file", "--set", "data.path=missing.npz"], "missing.npz"),
         (["--set", "data=file", "--set", "data.path=cut.npz"], "cut.npz"),
-        (["--set", "data=file", "--set", "data.path=nan.npz"], "nan.npz: x must be finite, got nan"),
+        (
+            ["--set", "data=file", "--set", "data.path=nan.npz"],
+            "nan.npz: x must be finite, got nan",
+        ),
         (["--set", "data=file", "--set", "data.path=empty.npz"], "client"),
         (["--set", "data=fashion_mnist", "--data-dir", "here"], "here"),
-        (["--set", "availability=file", "--set", "availability.path=short.npy", "--set", "data.clients=6"], "columns"),
+        (
+            [
+                "--set",
+                "availability=file",
+                "--set",
+                "availability.path=short.npy",
+                "--set",
+                "data.clients=6",
+            ],
+            "columns",
+        ),
         (["--set", "execution.device=cuda:7"], "execution.device"),
         (["--out", "taken"], "holds something else"),
         (["--against", "nobody"], "nobody"),
     ],
 )
-def test_bad_input_is_one_sentence_exit_code_2_and_nothing_written(arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_bad_input_is_one_sentence_exit_code_2_and_nothing_written(
+    arguments: list[str], message: str, tmp_path: Path
+) -> None:
     bad_npz(tmp_path)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thesis.tex").write_text("mine")

@@ -8,8 +8,15 @@ from fedgs.data.apportion import apportion, fit_labels, largest_remainder
 
 
 @settings(max_examples=80, deadline=None)
-@given(seed=st.integers(0, 10_000), count=st.integers(1, 30), total=st.integers(0, 500), bounded=st.booleans())
-def test_parts_sum_to_the_total_within_their_bounds(seed: int, count: int, total: int, bounded: bool) -> None:
+@given(
+    seed=st.integers(0, 10_000),
+    count=st.integers(1, 30),
+    total=st.integers(0, 500),
+    bounded=st.booleans(),
+)
+def test_parts_sum_to_the_total_within_their_bounds(
+    seed: int, count: int, total: int, bounded: bool
+) -> None:
     rng = np.random.default_rng(seed)
     weights = rng.lognormal(0, 3, count) * rng.integers(0, 2, count)
     lower = rng.integers(0, total // count + 1, count) if bounded else np.zeros(count, dtype=int)
@@ -23,7 +30,9 @@ def test_parts_sum_to_the_total_within_their_bounds(seed: int, count: int, total
 
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 10_000), count=st.integers(1, 30), total=st.integers(0, 500))
-def test_without_bounds_no_part_is_an_example_off_its_quota(seed: int, count: int, total: int) -> None:
+def test_without_bounds_no_part_is_an_example_off_its_quota(
+    seed: int, count: int, total: int
+) -> None:
     weights = np.random.default_rng(seed).uniform(0.1, 5, count)
     quota = total * weights / weights.sum()
     assert (np.abs(apportion(total, weights) - quota) < 1).all()
@@ -48,5 +57,6 @@ def test_proportions_that_fit_are_kept() -> None:
 
 
 def test_largest_remainder_by_hand() -> None:
-    # 10 x (.55, .25, .2) = 5.5, 2.5, 2: one left over, the first of the two largest remainders takes it
+    # 10 x (.55, .25, .2) = 5.5, 2.5, 2: one left over, the first of the two largest remainders
+    # takes it
     assert largest_remainder(np.array([[5.5, 2.5, 2.0]]), np.array([10])).tolist() == [[6, 2, 2]]

@@ -43,32 +43,50 @@ def federations(draw: st.DrawFn) -> Federation:
     count = clients * 3 + draw(st.integers(0, 30))
     images = draw(st.booleans())
     shape = (2, 3, 3) if images else (4,)
-    x = rng.integers(0, 256, (count, *shape)).astype(np.uint8) if images else rng.normal(size=(count, 4)).astype(np.float32)
+    x = (
+        rng.integers(0, 256, (count, *shape)).astype(np.uint8)
+        if images
+        else rng.normal(size=(count, 4)).astype(np.float32)
+    )
     y = rng.integers(0, classes, count)
-    source = Labelled("made", x, y, (x[:2], y[:2]), classes + draw(st.integers(0, 1)), SCALING if images else None)
+    source = Labelled(
+        "made", x, y, (x[:2], y[:2]), classes + draw(st.integers(0, 1)), SCALING if images else None
+    )
     partition = draw(st.sampled_from([Iid(), DirichletOverClasses(concentration=0.4)]))
-    federation = share_out(source, partition, clients, seed=seed, validation_fraction=draw(st.sampled_from([0.0, 0.4])))
+    federation = share_out(
+        source, partition, clients, seed=seed, validation_fraction=draw(st.sampled_from([0.0, 0.4]))
+    )
     names = federation.clients.names
     if draw(st.booleans()):
         names = tuple(f"Zürich {name}" for name in names)
     features = rng.normal(size=(clients, 3)) if draw(st.booleans()) else None
     counts = federation.clients.label_counts
-    return replace(federation, clients=Clients(names, federation.clients.data_sizes, counts, features))
+    return replace(
+        federation, clients=Clients(names, federation.clients.data_sizes, counts, features)
+    )
 
 
 def assert_identical(loaded: Federation, made: Federation) -> None:
     assert loaded.fingerprint == made.fingerprint
     assert first_difference(loaded, made) is None
-    assert (loaded.name, loaded.num_labels, loaded.normalization) == (made.name, made.num_labels, made.normalization)
+    assert (loaded.name, loaded.num_labels, loaded.normalization) == (
+        made.name,
+        made.num_labels,
+        made.normalization,
+    )
     assert loaded.clients.names == made.clients.names
-    assert [type(name) for name in loaded.clients.names] == [type(name) for name in made.clients.names]
+    assert [type(name) for name in loaded.clients.names] == [
+        type(name) for name in made.clients.names
+    ]
     assert np.array_equal(loaded.clients.label_counts, made.clients.label_counts)
     assert (loaded.validation is None) == (made.validation is None)
 
 
 @settings(max_examples=30)
 @given(federation=federations())
-def test_npz_and_folder_and_leaf_load_back_identically(federation: Federation, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_npz_and_folder_and_leaf_load_back_identically(
+    federation: Federation, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("kept")
     from_npz = File(path=str(export(federation, folder / "kept.npz"))).load()
     from_folder = open_folder(to_folder(federation, folder / "mapped"))
@@ -78,7 +96,12 @@ def test_npz_and_folder_and_leaf_load_back_identically(federation: Federation, t
     for loaded in (from_npz, from_folder):  # LEAF has no place for these
         assert loaded.facts == federation.facts
         assert np.array_equal(loaded.train.index, federation.train.index)
-    for reference in (folder / "kept.npz", folder / "leaf", federation.fingerprint, federation.fingerprint[:12]):
+    for reference in (
+        folder / "kept.npz",
+        folder / "leaf",
+        federation.fingerprint,
+        federation.fingerprint[:12],
+    ):
         assert verify(federation, str(reference)) is None
 
 
@@ -87,7 +110,9 @@ def test_an_index_stays_a_permutation_after_a_save_and_load(tmp_path: Path) -> N
     federation = share_out(Labelled("made", x, y, (x, y), 3), DirichletOverClasses(), 7)
     loaded = File(path=str(export(federation, tmp_path / "kept.npz"))).load()
     assert loaded.validation is not None
-    assert np.array_equal(np.sort(np.concatenate([loaded.train.index, loaded.validation.index])), np.arange(90))
+    assert np.array_equal(
+        np.sort(np.concatenate([loaded.train.index, loaded.validation.index])), np.arange(90)
+    )
 
 
 def test_synthetic_with_features_and_no_index(tmp_path: Path) -> None:
@@ -105,7 +130,10 @@ def test_examples_are_memory_mapped_from_a_folder(tmp_path: Path) -> None:
 
 def test_two_exports_are_the_same_bytes(tmp_path: Path) -> None:
     federation = Synthetic(clients=2).load()
-    assert export(federation, tmp_path / "a.npz").read_bytes() == export(federation, tmp_path / "b.npz").read_bytes()
+    assert (
+        export(federation, tmp_path / "a.npz").read_bytes()
+        == export(federation, tmp_path / "b.npz").read_bytes()
+    )
 
 
 def test_an_exported_file_is_a_plain_federation_file_too(tmp_path: Path) -> None:
@@ -122,13 +150,19 @@ def test_an_exported_file_with_a_partition_is_refused(tmp_path: Path) -> None:
         File(path=str(path), partition=Iid()).load()
 
 
-@pytest.mark.parametrize(("key", "value"), [("split", None), ("y", np.zeros(3, dtype=int)), ("fedgs", np.array("{}"))])
+@pytest.mark.parametrize(
+    ("key", "value"), [("split", None), ("y", np.zeros(3, dtype=int)), ("fedgs", np.array("{}"))]
+)
 def test_a_damaged_export_is_one_sentence(tmp_path: Path, key: str, value: object) -> None:
     with np.load(export(Synthetic(clients=2).load(), tmp_path / "kept.npz")) as archive:
         arrays = {name: archive[name] for name in archive.files}
-    arrays = {name: content for name, content in {**arrays, key: value}.items() if content is not None}
+    arrays = {
+        name: content for name, content in {**arrays, key: value}.items() if content is not None
+    }
     np.savez(tmp_path / "bad.npz", **arrays)
-    with pytest.raises(DataError, match=r"is not a federation that fedgs exported|has \d+ examples"):
+    with pytest.raises(
+        DataError, match=r"is not a federation that fedgs exported|has \d+ examples"
+    ):
         File(path=str(tmp_path / "bad.npz")).load()
 
 
@@ -140,13 +174,17 @@ def test_a_later_format_is_named(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_to_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for write in (lambda f: export(f, tmp_path / "file" / "a.npz"), lambda f: write_leaf(f, tmp_path / "file")):
+    for write in (
+        lambda f: export(f, tmp_path / "file" / "a.npz"),
+        lambda f: write_leaf(f, tmp_path / "file"),
+    ):
         with pytest.raises(OutputError, match="cannot be written"):
             write(Synthetic(clients=2).load())
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-# --- differences ------------------------------------------------------------------------------------------------------------
+# --- differences
+# ------------------------------------------------------------------------------------------------------------
 
 
 def small(**changes: object) -> Federation:
@@ -171,9 +209,15 @@ OTHER_X = np.array([[0, 1], [2, 3], [4, 6]], dtype=np.float32)  # the last numbe
     [
         ({"clients": Clients(("a", "c"), np.array([2, 1]))}, "client 1 is named 'c', expected 'b'"),
         ({"num_labels": 3}, "there are 3 labels, expected 2"),
-        ({"normalization": Normalization(1.0, (0.0,), (1.0,))}, "the normalization is Normalization"),
         (
-            {"clients": Clients(("a", "b"), np.array([1, 2])), "train": Part(OTHER_X, np.array([0, 1, 0]), np.array([0, 1, 3]))},
+            {"normalization": Normalization(1.0, (0.0,), (1.0,))},
+            "the normalization is Normalization",
+        ),
+        (
+            {
+                "clients": Clients(("a", "b"), np.array([1, 2])),
+                "train": Part(OTHER_X, np.array([0, 1, 0]), np.array([0, 1, 3])),
+            },
             "client 'a' has 1 training examples, expected 2",
         ),
         (
@@ -185,14 +229,26 @@ OTHER_X = np.array([[0, 1], [2, 3], [4, 6]], dtype=np.float32)  # the last numbe
             "client 'b', training example 0 has other contents than expected",
         ),
         ({"validation": None}, "there is no validation part, expected one"),
-        ({"test": Part(OTHER_X[1:], np.array([1, 1]), np.array([0, 2]))}, "the server, test example 1 has other contents"),
-        ({"test": Part(OTHER_X[:1], np.array([1]), np.array([0, 1]))}, "the server has 1 test examples, expected 2"),
-        ({"clients": Clients(("a", "b"), np.array([2, 1]))}, "there are no client features, expected some"),
+        (
+            {"test": Part(OTHER_X[1:], np.array([1, 1]), np.array([0, 2]))},
+            "the server, test example 1 has other contents",
+        ),
+        (
+            {"test": Part(OTHER_X[:1], np.array([1]), np.array([0, 1]))},
+            "the server has 1 test examples, expected 2",
+        ),
+        (
+            {"clients": Clients(("a", "b"), np.array([2, 1]))},
+            "there are no client features, expected some",
+        ),
         (
             {"clients": Clients(("a", "b"), np.array([2, 1]), features=np.eye(2)[:, :1])},
             r"have shape \(2, 1\), expected \(2, 2\)",
         ),
-        ({"clients": Clients(("a", "b"), np.array([2, 1]), features=np.ones((2, 2)))}, "client 'a' has other features"),
+        (
+            {"clients": Clients(("a", "b"), np.array([2, 1]), features=np.ones((2, 2)))},
+            "client 'a' has other features",
+        ),
     ],
 )
 def test_the_first_difference_is_named(changes: dict[str, object], message: str) -> None:
@@ -201,12 +257,18 @@ def test_the_first_difference_is_named(changes: dict[str, object], message: str)
     assert found is not None
     assert re.search(message, found)
     assert changed.fingerprint != small().fingerprint
-    assert verify(changed, small().fingerprint) == f"the fingerprint is {changed.fingerprint}, expected {small().fingerprint}"
+    assert (
+        verify(changed, small().fingerprint)
+        == f"the fingerprint is {changed.fingerprint}, expected {small().fingerprint}"
+    )
 
 
 def test_another_type_or_shape_of_examples_is_a_difference() -> None:
     x, y = np.ones((2, 2)), np.zeros(2, dtype=int)
-    one, bytes_ = (Federation.from_arrays(x.astype(t), y, client=y, test=(x.astype(t), y)) for t in (np.float32, np.uint8))
+    one, bytes_ = (
+        Federation.from_arrays(x.astype(t), y, client=y, test=(x.astype(t), y))
+        for t in (np.float32, np.uint8)
+    )
     flat = Federation.from_arrays(x[:, :1], y, client=y, test=(x[:, :1], y))
     assert first_difference(bytes_, one) == "examples have type |u1, expected <f4"
     assert first_difference(flat, one) == "examples have shape (1,), expected (2,)"
@@ -219,23 +281,37 @@ def test_the_name_and_where_it_is_from_are_no_difference() -> None:
 
 @pytest.mark.parametrize("reference", ["abc", "xyzxyzxyzxyz", "0" * 65])
 def test_a_text_that_is_no_fingerprint_is_refused(reference: str) -> None:
-    with pytest.raises(DataError, match=r"verify needs an exported .npz, an exported LEAF folder, or 12 to 64 digits"):
+    with pytest.raises(
+        DataError,
+        match=r"verify needs an exported .npz, an exported LEAF folder, or 12 to 64 digits",
+    ):
         verify(small(), reference)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"names": [float("nan"), 1]}, "client names must be non-empty texts or 64-bit integers, got nan for client 0"),
+        (
+            {"names": [float("nan"), 1]},
+            "client names must be non-empty texts or 64-bit integers, got nan for client 0",
+        ),
         ({"names": [1, "1"]}, "client names must be distinct as text"),
-        ({"num_labels": 10**12}, "data.classes must leave room for a count by client and class in memory"),
+        (
+            {"num_labels": 10**12},
+            "data.classes must leave room for a count by client and class in memory",
+        ),
         ({"num_labels": 0}, "data.classes must be an integer above the largest label"),
         ({"num_labels": "10"}, "data.classes must be an integer above the largest label"),
-        ({"normalization": {"scale": 1.0, "mean": [0.0], "sd": [0.0]}}, "normalization.sd must be above 0"),
+        (
+            {"normalization": {"scale": 1.0, "mean": [0.0], "sd": [0.0]}},
+            "normalization.sd must be above 0",
+        ),
         ({"normalization": 5}, "normalization must be a table"),
     ],
 )
-def test_what_an_export_says_about_itself_is_checked(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+def test_what_an_export_says_about_itself_is_checked(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
     with np.load(export(Synthetic(clients=2).load(), tmp_path / "kept.npz")) as archive:
         arrays = {name: archive[name] for name in archive.files}
     arrays["fedgs"] = np.array(json.dumps({**json.loads(str(arrays["fedgs"])), **changes}))
@@ -245,5 +321,8 @@ def test_what_an_export_says_about_itself_is_checked(tmp_path: Path, changes: di
 
 
 def test_features_of_a_federation_are_finite() -> None:
-    with pytest.raises(DataError, match="client features must be finite numbers of shape .*, got nan in row 1, column 0"):
+    with pytest.raises(
+        DataError,
+        match="client features must be finite numbers of shape .*, got nan in row 1, column 0",
+    ):
         small(clients=Clients(("a", "b"), np.array([2, 1]), features=np.array([[1.0], [np.nan]])))

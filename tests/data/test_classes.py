@@ -20,7 +20,9 @@ def made(classes: int | None = None, y: np.ndarray = Y) -> Federation:
 
 
 def test_the_largest_label_of_any_part_counts() -> None:
-    federation = Federation.from_arrays(X, Y, client=CLIENT, test=(X, Y + 1), validation=(X, Y + 4, CLIENT))
+    federation = Federation.from_arrays(
+        X, Y, client=CLIENT, test=(X, Y + 1), validation=(X, Y + 4, CLIENT)
+    )
     assert federation.num_labels == 6
 
 
@@ -40,10 +42,22 @@ def test_availability_by_labels_counts_all_classes() -> None:
     two = [cycle.rates(t, made().clients).max() for t in range(10)]
     ten = [cycle.rates(t, made(classes=10).clients).max() for t in range(10)]
     assert two == [1] * 10  # labels 0 and 1 take five rounds each
-    assert ten == [1, 1, *[0] * 8]  # each of ten labels takes one round; nobody holds the last eight
+    assert ten == [
+        1,
+        1,
+        *[0] * 8,
+    ]  # each of ten labels takes one round; nobody holds the last eight
     subset = np.array([0, 1, 2] * 4)
-    assert LargeLabelsFirst(beta=1.0).rates(0, made(y=subset).clients).tolist() == [0, 0.5, 1]  # over the largest that occurs
-    assert LargeLabelsFirst(beta=1.0).rates(0, made(classes=9, y=subset).clients).tolist() == [0, 1 / 8, 2 / 8]  # over C - 1
+    assert LargeLabelsFirst(beta=1.0).rates(0, made(y=subset).clients).tolist() == [
+        0,
+        0.5,
+        1,
+    ]  # over the largest that occurs
+    assert LargeLabelsFirst(beta=1.0).rates(0, made(classes=9, y=subset).clients).tolist() == [
+        0,
+        1 / 8,
+        2 / 8,
+    ]  # over C - 1
 
 
 @pytest.mark.parametrize("kind", ["npz", "partition", "export", "leaf", "folder"])
@@ -54,7 +68,9 @@ def test_classes_that_were_given_stay_given_on_every_way(tmp_path: Path, kind: s
     np.savez(tmp_path / "plain.npz", x=X, y=Y, client=np.where(np.arange(12) < 9, CLIENT, -1))
     found = {
         "npz": lambda: File(path=str(tmp_path / "plain.npz"), classes=9).load(),
-        "partition": lambda: File(path=str(tmp_path / "plain.npz"), classes=9, partition=Iid(), clients=2).load(),
+        "partition": lambda: File(
+            path=str(tmp_path / "plain.npz"), classes=9, partition=Iid(), clients=2
+        ).load(),
         "export": lambda: File(path=str(export(federation, tmp_path / "kept.npz"))).load(),
         "leaf": lambda: Leaf(path=str(write_leaf(federation, tmp_path / "leaf"))).load(),
         "folder": lambda: open_folder(to_folder(federation, tmp_path / "shared")),
@@ -70,7 +86,9 @@ def test_the_default_given_in_words_is_the_same_federation() -> None:
 
 @pytest.mark.parametrize("classes", [1, 0, -3, 2.0, "3", True, None.__class__, np.array([3])])
 def test_another_number_is_refused(classes: object) -> None:
-    with pytest.raises(DataError, match="^classes must be an integer above the largest label, which is 1, got "):
+    with pytest.raises(
+        DataError, match="^classes must be an integer above the largest label, which is 1, got "
+    ):
         made(classes=classes)  # type: ignore[arg-type]
 
 
@@ -92,14 +110,23 @@ def test_every_file_takes_classes(tmp_path: Path, kind: str) -> None:
     assert more.num_labels == 7
     assert more.clients.label_counts is not None
     assert more.clients.label_counts.shape[1] == 7
-    with pytest.raises(DataError, match="^data.classes must be an integer above the largest label, which is 1, got 1$"):
+    with pytest.raises(
+        DataError,
+        match="^data.classes must be an integer above the largest label, which is 1, got 1$",
+    ):
         load(1)
 
 
 def test_an_export_keeps_its_classes(tmp_path: Path) -> None:
     federation = made(classes=9)
-    assert File(path=str(export(federation, tmp_path / "a.npz"))).load().fingerprint == federation.fingerprint
-    assert Leaf(path=str(write_leaf(federation, tmp_path / "b"))).load().fingerprint == federation.fingerprint
+    assert (
+        File(path=str(export(federation, tmp_path / "a.npz"))).load().fingerprint
+        == federation.fingerprint
+    )
+    assert (
+        Leaf(path=str(write_leaf(federation, tmp_path / "b"))).load().fingerprint
+        == federation.fingerprint
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedgs.data import DirichletOverClasses, DirichletOverClients, Federation, Iid, Labelled, Synthetic, describe, share_out
+from fedgs.data import (
+    DirichletOverClasses,
+    DirichletOverClients,
+    Federation,
+    Iid,
+    Labelled,
+    Synthetic,
+    describe,
+    share_out,
+)
 from fedgs.data.describe import gini, skew
 from fedgs.data.picture import label_colours, plot_labels
 from fedgs.errors import DataError, MissingExtraError, OutputError
@@ -19,12 +28,15 @@ def three_clients() -> Federation:
     """Sizes 1, 2, 3; labels {0}, {0, 1}, {1, 1, 1}."""
     y = np.array([0, 0, 1, 1, 1, 1])
     x = np.arange(12, dtype=np.float32).reshape(6, 2)
-    return Federation.from_arrays(x, y, client=np.array(["a", "b", "b", "c", "c", "c"]), test=(x[:1], y[:1]), name="three")
+    return Federation.from_arrays(
+        x, y, client=np.array(["a", "b", "b", "c", "c", "c"]), test=(x[:1], y[:1]), name="three"
+    )
 
 
 def test_measures_by_hand() -> None:
     measures = describe(three_clients()).skew
-    # Gini: pairs differ by 1, 1, 2; mean absolute difference over all 9 ordered pairs 8/9; over twice the mean size 2: 2/9
+    # Gini: pairs differ by 1, 1, 2; mean absolute difference over all 9 ordered pairs 8/9; over
+    # twice the mean size 2: 2/9
     assert measures.size_gini == pytest.approx(2 / 9)
     assert measures.label_entropy == pytest.approx(np.log(2) / 3)  # 0, ln 2, 0
     # global shares (1/3, 2/3): distances 2/3, 1/6, 1/3
@@ -44,7 +56,9 @@ def test_the_bias_is_that_of_the_cohort_size() -> None:
 
 @settings(max_examples=40)
 @given(seed=st.integers(0, 1000), clients=st.integers(1, 8), classes=st.integers(1, 6))
-def test_measures_stay_in_their_ranges_and_ignore_the_order_of_clients(seed: int, clients: int, classes: int) -> None:
+def test_measures_stay_in_their_ranges_and_ignore_the_order_of_clients(
+    seed: int, clients: int, classes: int
+) -> None:
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, 9, (clients, classes))
     counts[:, 0] += 1
@@ -60,11 +74,15 @@ def test_measures_stay_in_their_ranges_and_ignore_the_order_of_clients(seed: int
 def test_lines_tell_sizes_labels_fingerprint_and_clients() -> None:
     federation = three_clients()
     lines = describe(federation, cohort_size=2).lines(max_clients=2)
-    assert lines[0] == "three: 3 clients, 6 training, 0 validation and 1 test examples (2 float32), 2 labels"
+    assert (
+        lines[0]
+        == "three: 3 clients, 6 training, 0 validation and 1 test examples (2 float32), 2 labels"
+    )
     assert f"fingerprint     {federation.fingerprint}" in lines
     assert [line.split() for line in lines[-4:]] == [
         ["client", "train", "valid", "gamma", "bias", "y=0", "y=1"],
-        # mean 2: gamma = 1/(1 + (3-2)(n-2)/(2·2·2)) = 1/(1 - 1/8), 1; biases 7/6 and (2/3 + 2/5)/3·3
+        # mean 2: gamma = 1/(1 + (3-2)(n-2)/(2·2·2)) = 1/(1 - 1/8), 1; biases 7/6 and (2/3 +
+        # 2/5)/3·3
         ["a", "1", "0", "1.143", "1.167", "1", "."],
         ["b", "2", "0", "1.000", "1.067", "1", "1"],
         ["...", "and", "1", "more", "clients"],
@@ -74,27 +92,40 @@ def test_lines_tell_sizes_labels_fingerprint_and_clients() -> None:
 
 def shared_out(partition: object, clients: int = 5, **settings: object) -> list[str]:
     x, y = np.zeros((40, 1), dtype=np.float32), np.arange(40) % 4
-    return describe(share_out(Labelled("s", x, y, (x, y), 4), partition, clients, **settings)).lines()  # type: ignore[arg-type]
+    return describe(
+        share_out(Labelled("s", x, y, (x, y), 4), partition, clients, **settings)
+    ).lines()  # type: ignore[arg-type]
 
 
 def test_the_partition_and_which_dirichlet_it_is_are_told() -> None:
     over_classes = "\n".join(shared_out(DirichletOverClasses(concentration=2.0)))
     over_clients = "\n".join(shared_out(DirichletOverClients(concentration=0.5)))
-    assert "partition       dirichlet_over_classes (concentration 2.0, sigma 0.0, minimum 1)" in over_classes
+    assert (
+        "partition       dirichlet_over_classes (concentration 2.0, sigma 0.0, minimum 1)"
+        in over_classes
+    )
     assert "Dirichlet       over classes, for each client: total 2, 0.5 a class" in over_classes
     assert "label shift     mean 0." in over_classes
-    assert "over clients, for each class: 0.5 a client, total 2.5; about the same as a total of 2 over classes" in over_clients
+    assert (
+        "over clients, for each class: 0.5 a client, total 2.5; about the same as a total of 2 over classes"
+        in over_clients
+    )
 
 
 def test_clients_that_were_left_out_are_listed() -> None:
     lines = shared_out(Iid(), clients=55, drop_empty=True)
-    assert "left out        15 clients (40, 41, 42, 43, 44, 45, 46, 47, 48, 49, ...): no training example" in lines
+    assert (
+        "left out        15 clients (40, 41, 42, 43, 44, 45, 46, 47, 48, 49, ...): no training example"
+        in lines
+    )
 
 
 def test_the_table_is_json_with_every_client() -> None:
     table = json.loads(json.dumps(describe(Synthetic(clients=25).load()).table()))
     assert len(table["clients"]) == 25
-    assert sum(sum(client["labels"]) for client in table["clients"]) == sum(client["train"] for client in table["clients"])
+    assert sum(sum(client["labels"]) for client in table["clients"]) == sum(
+        client["train"] for client in table["clients"]
+    )
     assert table["fingerprint"] == Synthetic(clients=25).load().fingerprint
 
 
@@ -118,7 +149,9 @@ def test_an_unknown_picture_format_is_refused(tmp_path: Path) -> None:
         plot_labels(describe(three_clients()), tmp_path / "labels.docx")
 
 
-def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'fedgs\[report\]'"):
         plot_labels(describe(three_clients()), tmp_path / "labels.png")

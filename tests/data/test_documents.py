@@ -12,7 +12,9 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_python_blocks_run_and_print_what_they_say(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_blocks_run_and_print_what_they_say(
+    number: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     exec(compile(BLOCKS[number], f"block {number}", "exec"), {})
     printed = capsys.readouterr().out
     for said in re.findall(r"^print\(.*\)  # (.*)$", BLOCKS[number], re.MULTILINE):

@@ -42,10 +42,16 @@ def test_examples_stay_with_their_owner_in_their_order(seed: int) -> None:
     ("changes", "message"),
     [
         ({"client": OWNER[:3]}, "x, y and client must have one length, got 4, 4 and 3"),
-        ({"x": X[:0], "y": Y[:0], "client": OWNER[:0]}, "a federation needs at least one training example, got none"),
+        (
+            {"x": X[:0], "y": Y[:0], "client": OWNER[:0]},
+            "a federation needs at least one training example, got none",
+        ),
         ({"y": Y[:, None]}, r"y: labels must be a 1-d array, got shape \(4, 1\)"),
         ({"y": Y + 0.5}, "y: labels must be integers >= 0, .* got 0.5 in row 0"),
-        ({"y": np.array([0, np.nan, 0, 0])}, "y: labels must be integers >= 0, .* got nan in row 1"),
+        (
+            {"y": np.array([0, np.nan, 0, 0])},
+            "y: labels must be integers >= 0, .* got nan in row 1",
+        ),
         ({"y": Y - 1}, "y: labels must be integers >= 0, .* got -1 in row 0"),
         ({"test": (X, Y - 2)}, "test y: labels must be integers >= 0, .* got -2 in row 0"),
         ({"test": (X[:, :3], Y)}, r"test examples have shape \(3,\), training examples \(4,\)"),
@@ -53,8 +59,14 @@ def test_examples_stay_with_their_owner_in_their_order(seed: int) -> None:
         ({"test": (X[:3], Y)}, "test: x and y must have one length, got 3 and 4"),
         ({"x": X * np.nan}, "x must be finite, got nan in row 0, column 0"),
         ({"test": (X + np.inf, Y)}, "test x must be finite, got inf in row 0, column 0"),
-        ({"validation": (X, Y, np.array(["a", "b", "c", "a"]))}, "client 'c' has validation examples but no training example"),
-        ({"client_features": np.eye(3)}, "client_features must have 2 rows, one for each client, got 3"),
+        (
+            {"validation": (X, Y, np.array(["a", "b", "c", "a"]))},
+            "client 'c' has validation examples but no training example",
+        ),
+        (
+            {"client_features": np.eye(3)},
+            "client_features must have 2 rows, one for each client, got 3",
+        ),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(changes: dict[str, object], message: str) -> None:
@@ -68,14 +80,20 @@ def test_labels_beyond_the_number_of_labels_are_refused() -> None:
 
 
 def test_offsets_that_do_not_fit_the_sizes_are_refused() -> None:
-    with pytest.raises(DataError, match="the training part's offsets do not fit the clients' data sizes"):
+    with pytest.raises(
+        DataError, match="the training part's offsets do not fit the clients' data sizes"
+    ):
         replace(made(), clients=Clients(("a", "b"), np.array([3, 1])))
     with pytest.raises(DataError, match="the validation part must have 3 offsets, got 2"):
         replace(made(), validation=Part(X, Y, np.array([0, 4])))
 
 
 def test_the_fingerprint_changes_with_every_content_and_with_nothing_else() -> None:
-    base = made(validation=(X, Y, OWNER), client_features=np.eye(2), normalization=Normalization(2.0, (0.0,), (1.0,)))
+    base = made(
+        validation=(X, Y, OWNER),
+        client_features=np.eye(2),
+        normalization=Normalization(2.0, (0.0,), (1.0,)),
+    )
     changed = X.copy()
     changed[3, 3] = 2
     others = [
@@ -94,7 +112,9 @@ def test_the_fingerprint_changes_with_every_content_and_with_nothing_else() -> N
     ]
     assert len({federation.fingerprint for federation in others}) == len(others)
     assert made(name="another name").fingerprint == made().fingerprint
-    assert made(x=X.astype(np.float64)).fingerprint == made().fingerprint  # held in float32 either way
+    assert (
+        made(x=X.astype(np.float64)).fingerprint == made().fingerprint
+    )  # held in float32 either way
     assert made(x=np.asfortranarray(X)).fingerprint == made().fingerprint
 
 
@@ -107,7 +127,13 @@ def test_every_data_set_names_what_stands_where_nothing_is_given(name: str) -> N
     assert data.title
     assert data.seed == 0
     defaults = data.defaults_for(Synthetic(clients=2).load())
-    assert set(defaults.training) == {"rounds", "proportion", "batch_size", "local_steps", "learning_rate"}
+    assert set(defaults.training) == {
+        "rounds",
+        "proportion",
+        "batch_size",
+        "local_steps",
+        "learning_rate",
+    }
     assert defaults.model is not None
 
 
@@ -130,7 +156,10 @@ def test_a_data_set_without_load_says_so() -> None:
         Data().load()
 
 
-@pytest.mark.parametrize("empty", [(X[:0], Y[:0], OWNER[:0]), ([], [], []), (np.zeros((0, 7)), [], np.array([], dtype=object))])
+@pytest.mark.parametrize(
+    "empty",
+    [(X[:0], Y[:0], OWNER[:0]), ([], [], []), (np.zeros((0, 7)), [], np.array([], dtype=object))],
+)
 def test_an_empty_validation_part_is_none(empty: tuple[object, object, object]) -> None:
     federation = made(validation=empty)
     assert federation.validation is None
@@ -151,10 +180,15 @@ def test_an_empty_validation_part_is_none(empty: tuple[object, object, object]) 
         (">i4", "int32", "int32", "int32"),
     ],
 )
-def test_parts_that_differ_in_width_alone_are_held_in_one_type(train: str, test: str, validation: str, held: str) -> None:
+def test_parts_that_differ_in_width_alone_are_held_in_one_type(
+    train: str, test: str, validation: str, held: str
+) -> None:
     scaling = Normalization(1.0, (0.0,), (1.0,))
     federation = made(
-        x=X.astype(train), test=(X.astype(test), Y), validation=(X.astype(validation), Y, OWNER), normalization=scaling
+        x=X.astype(train),
+        test=(X.astype(test), Y),
+        validation=(X.astype(validation), Y, OWNER),
+        normalization=scaling,
     )
     assert federation.validation is not None
     for part in (federation.train, federation.test, federation.validation):

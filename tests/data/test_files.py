@@ -37,9 +37,21 @@ def test_rows_go_to_their_clients_and_parts(path: Path) -> None:
     assert federation.clients.names == (10, 20, 40)
     assert federation.clients.data_sizes.tolist() == [2, 2, 3]
     assert federation.train.x.dtype == np.float32
-    assert federation.train.x[:, 0].tolist() == [2, 4, 0, 8, 6, 10, 16]  # rows 1, 2 of client 10; 0, 4 of 20; 3, 5, 8 of 40
+    assert federation.train.x[:, 0].tolist() == [
+        2,
+        4,
+        0,
+        8,
+        6,
+        10,
+        16,
+    ]  # rows 1, 2 of client 10; 0, 4 of 20; 3, 5, 8 of 40
     assert np.diff(federation.validation.offsets).tolist() == [1, 1, 0]
-    assert federation.test.x[:, 0].tolist() == [18, 20, 22]  # the server's rows and client 20's test row, in file order
+    assert federation.test.x[:, 0].tolist() == [
+        18,
+        20,
+        22,
+    ]  # the server's rows and client 20's test row, in file order
     assert federation.clients.label_counts.tolist() == [[0, 1, 1], [1, 1, 0], [1, 0, 2]]
 
 
@@ -60,18 +72,28 @@ def test_integer_examples_stay_as_they_are(path: Path) -> None:
 
 
 def test_a_client_without_training_examples_is_named_or_left_out(path: Path) -> None:
-    content = arrays(split=np.array([0, 1, 1, 0, 0, 0, 1, 1, 0, 2, 2, 2]), client_features=np.array([[1.0], [2.0], [4.0]]))
-    with pytest.raises(DataError, match=r"client 10 has no training example; data.drop_empty = true"):
+    content = arrays(
+        split=np.array([0, 1, 1, 0, 0, 0, 1, 1, 0, 2, 2, 2]),
+        client_features=np.array([[1.0], [2.0], [4.0]]),
+    )
+    with pytest.raises(
+        DataError, match=r"client 10 has no training example; data.drop_empty = true"
+    ):
         loaded(path, content)
     federation = loaded(path, content, drop_empty=True)
     assert federation.clients.names == (20, 40)
     assert federation.clients.features.tolist() == [[2.0], [4.0]]
     assert federation.facts["left_out"] == [10]
-    assert np.diff(federation.validation.offsets).tolist() == [1, 0]  # client 10's validation rows went with it
+    assert np.diff(federation.validation.offsets).tolist() == [
+        1,
+        0,
+    ]  # client 10's validation rows went with it
 
 
 def test_a_client_with_features_but_no_row_at_all_is_named(path: Path) -> None:
-    content = arrays(client=np.array([2, 0, 0, 3, 2, 3, 0, 2, 3, -1, -1, 2]), client_features=np.eye(4))
+    content = arrays(
+        client=np.array([2, 0, 0, 3, 2, 3, 0, 2, 3, -1, -1, 2]), client_features=np.eye(4)
+    )
     with pytest.raises(DataError, match="client 1 has no training example"):
         loaded(path, content)
     federation = loaded(path, content, drop_empty=True)
@@ -81,19 +103,40 @@ def test_a_client_with_features_but_no_row_at_all_is_named(path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y": None}, r"needs the arrays x, y and client; y is missing \(it has x, client, split\)"),
+        (
+            {"y": None},
+            r"needs the arrays x, y and client; y is missing \(it has x, client, split\)",
+        ),
         ({"client": None}, "client is missing"),
-        ({"y": np.zeros(11, dtype=int)}, r"y must have shape \(12,\), one for each example of x, got \(11,\)"),
-        ({"split": np.zeros((12, 1), dtype=int)}, r"split must have shape \(n,\), one for each example of x, got \(12, 1\)"),
+        (
+            {"y": np.zeros(11, dtype=int)},
+            r"y must have shape \(12,\), one for each example of x, got \(11,\)",
+        ),
+        (
+            {"split": np.zeros((12, 1), dtype=int)},
+            r"split must have shape \(n,\), one for each example of x, got \(12, 1\)",
+        ),
         ({"y": np.full(12, 0.5)}, "y: labels must be integers >= 0, .* got 0.5 in row 0"),
         ({"y": np.full(12, -1)}, "y: labels must be integers >= 0, .* got -1 in row 0"),
-        ({"client": np.full(12, -2)}, r"client must hold integers >= -1, got -2 in row 0 \(and 11 more\)"),
+        (
+            {"client": np.full(12, -2)},
+            r"client must hold integers >= -1, got -2 in row 0 \(and 11 more\)",
+        ),
         ({"split": np.full(12, 3)}, r"split must hold integers in 0..2, got 3 in row 0"),
-        ({"split": np.zeros(12, dtype=int)}, "client -1 marks the server's test set, so its rows must have split 2"),
-        ({"client": np.arange(12), "split": np.zeros(12, dtype=int)}, "has no test example: mark them with split 2 or client -1"),
+        (
+            {"split": np.zeros(12, dtype=int)},
+            "client -1 marks the server's test set, so its rows must have split 2",
+        ),
+        (
+            {"client": np.arange(12), "split": np.zeros(12, dtype=int)},
+            "has no test example: mark them with split 2 or client -1",
+        ),
         ({"x": np.array(["a"] * 12)}, r"x must hold numbers or booleans, got texts \(<U1\)"),
         ({"x": np.zeros(12)}, r"x must have a row for each example, shape .* got \(12,\)"),
-        ({"client_features": np.zeros((2, 5))}, r"client_features must have 3 rows, one a client, got 2"),
+        (
+            {"client_features": np.zeros((2, 5))},
+            r"client_features must have 3 rows, one a client, got 2",
+        ),
         ({"client_features": np.full((3, 5), np.nan)}, "client_features must be finite numbers"),
         ({"x": np.full((12, 2), np.nan)}, "x must be finite, got nan in row 0, column 0"),
         (
@@ -102,7 +145,9 @@ def test_a_client_with_features_but_no_row_at_all_is_named(path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_one_sentence(path: Path, changes: dict[str, object], message: str) -> None:
+def test_what_is_wrong_with_a_file_is_one_sentence(
+    path: Path, changes: dict[str, object], message: str
+) -> None:
     with pytest.raises(DataError, match=message):
         loaded(path, arrays(**changes))
 
@@ -112,7 +157,8 @@ def test_a_column_of_objects_is_named_with_a_way_out(path: Path, key: str) -> No
     content = arrays(client_features=np.eye(3), site=np.array(["a"] * 12))
     content[key] = np.asarray(content[key]).astype(object)
     with pytest.raises(
-        DataError, match=rf"mine.npz: {key} must be an array of numbers or texts, got an array of objects; save texts"
+        DataError,
+        match=rf"mine.npz: {key} must be an array of numbers or texts, got an array of objects; save texts",
     ):
         loaded(path, content)
 
@@ -120,8 +166,14 @@ def test_a_column_of_objects_is_named_with_a_way_out(path: Path, key: str) -> No
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"client": np.array(["a"] * 12)}, r"client must hold integers >= -1, got <U1; number them with np.unique"),
-        ({"client": np.where(np.arange(12) == 3, np.nan, 1.0)}, "client must hold integers >= -1, got nan in row 3$"),
+        (
+            {"client": np.array(["a"] * 12)},
+            r"client must hold integers >= -1, got <U1; number them with np.unique",
+        ),
+        (
+            {"client": np.where(np.arange(12) == 3, np.nan, 1.0)},
+            "client must hold integers >= -1, got nan in row 3$",
+        ),
         (
             {"client": np.where(np.arange(12) > 3, np.inf, 1.0)},
             r"client must hold integers >= -1, got inf in row 4 \(and 7 more\)",
@@ -129,18 +181,35 @@ def test_a_column_of_objects_is_named_with_a_way_out(path: Path, key: str) -> No
         ({"client": np.where(np.arange(12) == 3, 0.5, 1.0)}, "got 0.5 in row 3"),
         ({"client": np.full(12, 2**63, dtype=np.uint64)}, "got 9223372036854775808 in row 0"),
         ({"client": np.ones(12, dtype=bool)}, "client must hold integers >= -1, got bool"),
-        ({"client": np.array(1)}, r"client must have shape \(n,\), one for each example of x, got \(\)"),
-        ({"split": np.where(np.arange(12) == 3, np.nan, 2.0)}, "split must hold integers in 0..2, got nan in row 3"),
+        (
+            {"client": np.array(1)},
+            r"client must have shape \(n,\), one for each example of x, got \(\)",
+        ),
+        (
+            {"split": np.where(np.arange(12) == 3, np.nan, 2.0)},
+            "split must hold integers in 0..2, got nan in row 3",
+        ),
         ({"x": np.array(1.0)}, "x must have a row for each example"),
-        ({"x": np.zeros((12, 1), dtype=[("a", float)])}, "x must hold numbers or booleans, got records"),
+        (
+            {"x": np.zeros((12, 1), dtype=[("a", float)])},
+            "x must hold numbers or booleans, got records",
+        ),
         ({"x": np.full((12, 1), 1e300)}, "x must be within float32's range"),
-        ({"x": np.full((12, 1), 2**24 + 1)}, "x must hold integers that float32 represents exactly"),
+        (
+            {"x": np.full((12, 1), 2**24 + 1)},
+            "x must hold integers that float32 represents exactly",
+        ),
         ({"client_features": np.array(1)}, "client_features must be finite numbers of shape"),
-        ({"client_features": np.array([["a"]] * 3)}, "client_features must be finite numbers of shape"),
+        (
+            {"client_features": np.array([["a"]] * 3)},
+            "client_features must be finite numbers of shape",
+        ),
         ({"y": np.where(np.arange(12) == 3, 10**6, 0)}, "confirm it with data.classes = 1000001"),
     ],
 )
-def test_every_column_of_a_file_is_checked(path: Path, changes: dict[str, object], message: str) -> None:
+def test_every_column_of_a_file_is_checked(
+    path: Path, changes: dict[str, object], message: str
+) -> None:
     with pytest.raises(DataError, match=message):
         loaded(path, arrays(**changes))
 
@@ -160,14 +229,19 @@ def test_whole_floats_and_booleans_are_read_as_what_they_are(path: Path) -> None
         ([2.0, 10.0] * 24, (2, 10)),
     ],
 )
-def test_a_column_of_ids_of_any_type_names_the_clients(path: Path, sites: list[object], names: tuple[object, ...]) -> None:
+def test_a_column_of_ids_of_any_type_names_the_clients(
+    path: Path, sites: list[object], names: tuple[object, ...]
+) -> None:
     content = pool(site=np.array(sites), split=np.repeat([0, 2], [40, 8]))
     assert loaded(path, content, partition=ByColumn(column="site")).clients.names == names
 
 
 def test_a_column_with_a_missing_id_is_refused(path: Path) -> None:
     sites = np.where(np.arange(48) == 7, np.nan, 1.0)
-    with pytest.raises(DataError, match=r"partition.column = 'site' must name the owner .* got 1 missing id \(nan\), .* row 7"):
+    with pytest.raises(
+        DataError,
+        match=r"partition.column = 'site' must name the owner .* got 1 missing id \(nan\), .* row 7",
+    ):
         loaded(path, pool(site=sites), partition=ByColumn(column="site"))
 
 
@@ -223,7 +297,8 @@ def test_default_model_is_logistic_for_vectors_only(path: Path) -> None:
     assert data.defaults_for(images).training["batch_size"] == 10
 
 
-# --- with a partition -------------------------------------------------------------------------------------------------------
+# --- with a partition
+# -------------------------------------------------------------------------------------------------------
 
 
 def pool(**changes: object) -> dict[str, object]:
@@ -254,7 +329,9 @@ def test_a_column_of_the_file_can_name_the_clients(path: Path) -> None:
 
 
 def test_owners_in_the_file_give_way_to_the_partition(path: Path) -> None:
-    federation = loaded(path, arrays(split=None), partition=Iid(), clients=2, validation_fraction=0.0)
+    federation = loaded(
+        path, arrays(split=None), partition=Iid(), clients=2, validation_fraction=0.0
+    )
     assert federation.clients.data_sizes.tolist() == [5, 5]
     assert len(federation.test) == 2
 
@@ -265,7 +342,9 @@ def test_rows_that_are_validation_already_are_refused_with_a_partition(path: Pat
 
 
 def test_a_partition_needs_a_test_set(path: Path) -> None:
-    with pytest.raises(DataError, match=r"needs training and test examples \(split 0 and 2\), got 48 and 0"):
+    with pytest.raises(
+        DataError, match=r"needs training and test examples \(split 0 and 2\), got 48 and 0"
+    ):
         loaded(path, pool(split=np.zeros(48, dtype=int)), partition=Iid())
 
 
@@ -278,7 +357,10 @@ def test_the_settings_are_a_table_and_back() -> None:
 @pytest.mark.parametrize("setting", [{"clients": 5}, {"validation_fraction": 0.0}])
 def test_settings_of_a_partition_need_one(setting: dict[str, float]) -> None:
     (key,) = setting
-    with pytest.raises(ConfigError, match=rf"^data.{key} has no effect without data.partition: the file says who owns what$"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"^data.{key} has no effect without data.partition: the file says who owns what$",
+    ):
         build("data", {"name": "file", "path": "a.npz", **setting})
     assert build("data", {"name": "file", "path": "a.npz", "partition": "iid", **setting})
     assert build("data", table(File(path="a.npz"))) == File(path="a.npz")  # every value stated

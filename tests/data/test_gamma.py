@@ -39,7 +39,8 @@ def test_large_federations_sum_to_one_and_agree_with_sampling() -> None:
     sampled = expected_weights(sizes, 20, method="monte_carlo", draws=4000)
     assert exact.sum() == pytest.approx(1, abs=1e-10)
     assert sampled.sum() == pytest.approx(1)
-    # One draw of a weight has an sd below its largest value (about .5); 4000 draws: .008. Five of these: 1 in 10⁶ a client.
+    # One draw of a weight has an sd below its largest value (about .5); 4000 draws: .008. Five of
+    # these: 1 in 10⁶ a client.
     assert np.abs(sampled - exact).max() < 5 * 0.5 / np.sqrt(4000)
 
 
@@ -58,11 +59,16 @@ def test_equal_sizes_and_full_participation_are_unbiased() -> None:
     sizes = np.array([1, 10, 100])
     assert gamma(sizes, 3) == pytest.approx(np.ones(3))
     assert expected_weights(sizes, 3) == pytest.approx(sizes / 111)
-    assert expected_weights(sizes, 1) == pytest.approx(np.full(3, 1 / 3))  # a cohort of one has weight 1
+    assert expected_weights(sizes, 1) == pytest.approx(
+        np.full(3, 1 / 3)
+    )  # a cohort of one has weight 1
 
 
 @pytest.mark.parametrize("cohort", [0, 4])
 def test_a_cohort_that_is_not_possible_is_refused(cohort: int) -> None:
     for function in (gamma, expected_weights):
-        with pytest.raises(DataError, match=rf"the cohort size must be in 1..3, the number of clients; got {cohort}"):
+        with pytest.raises(
+            DataError,
+            match=rf"the cohort size must be in 1..3, the number of clients; got {cohort}",
+        ):
             function(np.array([1, 2, 3]), cohort)

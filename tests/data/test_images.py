@@ -23,7 +23,11 @@ TINY_CIFAR = CIFAR10(clients=10, partition={"name": "lognormal_dirichlet", "tole
 
 def test_fashion_mnist_is_read_and_shared_out(fashion_folder: Path) -> None:
     federation = FashionMNIST(clients=20).load(fashion_folder)
-    assert (federation.name, len(federation), federation.example_shape) == ("FashionMNIST", 20, (1, 8, 8))
+    assert (federation.name, len(federation), federation.example_shape) == (
+        "FashionMNIST",
+        20,
+        (1, 8, 8),
+    )
     assert federation.train.x.dtype == np.uint8
     assert federation.clients.data_sizes.tolist() == [16] * 20  # 400 / 20, a fifth of it held out
     assert federation.validation is not None
@@ -33,10 +37,14 @@ def test_fashion_mnist_is_read_and_shared_out(fashion_folder: Path) -> None:
     assert len(federation.test) == 60
 
 
-def test_pixels_follow_their_labels_and_are_normalised_channel_by_channel(fashion_folder: Path) -> None:
+def test_pixels_follow_their_labels_and_are_normalised_channel_by_channel(
+    fashion_folder: Path,
+) -> None:
     federation = FashionMNIST(clients=20).load(fashion_folder)
     x, y = federation.train.x, federation.train.y
-    assert ((x >= 16 * y[:, None, None, None]) & (x < 16 * y[:, None, None, None] + 80)).all()  # how the fixture makes them
+    assert (
+        (x >= 16 * y[:, None, None, None]) & (x < 16 * y[:, None, None, None] + 80)
+    ).all()  # how the fixture makes them
     assert federation.normalization is not None
     expected = (x[0, 0, 3, 4] / 255 - 0.1307) / 0.3081
     assert federation.normalization.apply(x[:1])[0, 0, 3, 4] == pytest.approx(expected, rel=1e-5)
@@ -44,11 +52,20 @@ def test_pixels_follow_their_labels_and_are_normalised_channel_by_channel(fashio
 
 def test_cifar10_is_read_from_the_binary_layout(cifar_folder: Path) -> None:
     federation = TINY_CIFAR.load(cifar_folder)
-    assert (federation.name, len(federation), federation.example_shape) == ("CIFAR10", 10, (3, 32, 32))
+    assert (federation.name, len(federation), federation.example_shape) == (
+        "CIFAR10",
+        10,
+        (3, 32, 32),
+    )
     assert federation.validation is not None
     assert len(federation.train) + len(federation.validation) == 400
-    assert (federation.train.x.reshape(len(federation.train), -1).min(axis=1) // 16 <= federation.train.y).all()
-    assert np.array_equal(federation.train.x.min(axis=(1, 2, 3)) // 16, federation.train.y)  # 3,072 pixels reach the minimum
+    assert (
+        federation.train.x.reshape(len(federation.train), -1).min(axis=1) // 16
+        <= federation.train.y
+    ).all()
+    assert np.array_equal(
+        federation.train.x.min(axis=(1, 2, 3)) // 16, federation.train.y
+    )  # 3,072 pixels reach the minimum
     assert federation.normalization is not None
     assert len(federation.normalization.mean) == 3
     assert set(federation.facts) == {"partition", "concentration", "draws", "mismatch", "shift"}
@@ -71,7 +88,8 @@ def test_two_calls_give_the_same_federation_and_another_seed_another(
 
 
 @pytest.mark.parametrize(
-    "partition", ["iid", "shards", "dirichlet_over_classes", {"name": "dirichlet_over_clients", "minimum": 3}]
+    "partition",
+    ["iid", "shards", "dirichlet_over_classes", {"name": "dirichlet_over_clients", "minimum": 3}],
 )
 def test_any_partition_goes_with_any_images(partition: object, fashion_folder: Path) -> None:
     data = build("data", {"name": "fashion_mnist", "clients": 8, "partition": partition})
@@ -103,7 +121,8 @@ def test_files_are_searched_in_data_dir_then_environment_then_cache(
 
 def test_missing_files_name_the_places_and_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(
-        DataError, match=r"train-images-idx3-ubyte.gz is not in .*nowhere.*put the files into a folder and name it"
+        DataError,
+        match=r"train-images-idx3-ubyte.gz is not in .*nowhere.*put the files into a folder and name it",
     ):
         FashionMNIST().load(tmp_path / "nowhere")
 
@@ -112,41 +131,63 @@ def test_the_pickled_layout_is_met_with_a_way_to_the_binary_one(tmp_path: Path) 
     folder = tmp_path / "cifar-10-batches-py"
     folder.mkdir()
     (folder / "data_batch_1").write_bytes(b"\x80\x04")
-    with pytest.raises(DataError, match=r"pickled layout, but the binary one is read: download .*cifar-10-binary.tar.gz"):
+    with pytest.raises(
+        DataError,
+        match=r"pickled layout, but the binary one is read: download .*cifar-10-binary.tar.gz",
+    ):
         CIFAR10().load(tmp_path)
 
 
-# --- broken files -----------------------------------------------------------------------------------------------------------
+# --- broken files
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_truncated_gzip_file_is_named(fashion_folder: Path) -> None:
     path = fashion_folder / "train-images-idx3-ubyte.gz"
     path.write_bytes(path.read_bytes()[:-300])
-    with pytest.raises(DataError, match=r"train-images-idx3-ubyte.gz is truncated or is not a gzip file"):
+    with pytest.raises(
+        DataError, match=r"train-images-idx3-ubyte.gz is truncated or is not a gzip file"
+    ):
         FashionMNIST().load(fashion_folder)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\0\0\x08\x01" + (9).to_bytes(4, "big") + bytes(8), r"must unpack to 17 bytes for its shape \(9,\), got 16"),
-        (b"\0\0\x0d\x01" + (1).to_bytes(4, "big") + bytes(4), "is not an IDX file of bytes with 1 dimensions"),
+        (
+            b"\0\0\x08\x01" + (9).to_bytes(4, "big") + bytes(8),
+            r"must unpack to 17 bytes for its shape \(9,\), got 16",
+        ),
+        (
+            b"\0\0\x0d\x01" + (1).to_bytes(4, "big") + bytes(4),
+            "is not an IDX file of bytes with 1 dimensions",
+        ),
         (b"\0\0", "is not an IDX file of bytes with 1 dimensions"),
         (b"\0\0\x08\x01" + (3).to_bytes(4, "big") + bytes(3), "has 400 train images and 3 labels"),
-        (b"\0\0\x08\x01" + (400).to_bytes(4, "big") + bytes([11]) * 400, r"labels must be in 0..9, got 11"),
+        (
+            b"\0\0\x08\x01" + (400).to_bytes(4, "big") + bytes([11]) * 400,
+            r"labels must be in 0..9, got 11",
+        ),
     ],
 )
-def test_labels_that_are_not_what_they_should_be(fashion_folder: Path, content: bytes, message: str) -> None:
+def test_labels_that_are_not_what_they_should_be(
+    fashion_folder: Path, content: bytes, message: str
+) -> None:
     (fashion_folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(content))
     with pytest.raises(DataError, match=message):
         FashionMNIST().load(fashion_folder)
 
 
 @pytest.mark.parametrize("kept", [3073 * 79, 3073 * 80 - 1, 0])
-def test_a_truncated_cifar_batch_is_named_even_at_a_whole_record(cifar_folder: Path, kept: int) -> None:
+def test_a_truncated_cifar_batch_is_named_even_at_a_whole_record(
+    cifar_folder: Path, kept: int
+) -> None:
     path = cifar_folder / "cifar-10-batches-bin" / "data_batch_3.bin"
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(DataError, match=rf"data_batch_3.bin must hold whole records of 3073 bytes.*\(80\); it has {kept} bytes"):
+    with pytest.raises(
+        DataError,
+        match=rf"data_batch_3.bin must hold whole records of 3073 bytes.*\(80\); it has {kept} bytes",
+    ):
         CIFAR10().load(cifar_folder)
 
 
@@ -157,7 +198,8 @@ def test_cifar_labels_out_of_range(cifar_folder: Path) -> None:
         CIFAR10().load(cifar_folder)
 
 
-# --- settings ---------------------------------------------------------------------------------------------------------------
+# --- settings
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_labels_per_client_is_short_for_the_partition() -> None:
@@ -168,7 +210,10 @@ def test_labels_per_client_is_short_for_the_partition() -> None:
 
 
 def test_labels_per_client_beside_another_partition_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"data.labels_per_client = 3 and data.partition = .*iid.* contradict each other"):
+    with pytest.raises(
+        ConfigError,
+        match=r"data.labels_per_client = 3 and data.partition = .*iid.* contradict each other",
+    ):
         FashionMNIST(labels_per_client=3, partition=Iid())
 
 
@@ -180,7 +225,10 @@ def test_labels_per_client_beside_another_partition_is_refused() -> None:
             {"partition": {"name": "shards", "per_clinet": 2}},
             "partition.per_clinet is not a setting; known are per_client; did you",
         ),
-        ({"validation_fraction": 1.0}, r"data.validation_fraction:? should be less than 1, got 1.0"),
+        (
+            {"validation_fraction": 1.0},
+            r"data.validation_fraction:? should be less than 1, got 1.0",
+        ),
         ({"clients": 0}, r"data.clients:? should be greater than or equal to 1, got 0"),
     ],
 )
@@ -189,7 +237,8 @@ def test_wrong_settings_are_one_sentence(settings: dict[str, object], message: s
         build("data", {"name": "cifar10", **settings})
 
 
-# --- downloads --------------------------------------------------------------------------------------------------------------
+# --- downloads
+# --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -202,7 +251,9 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 
     folder = tmp_path / "served"
     folder.mkdir()
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))) as server:
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))
+    ) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield folder, f"http://127.0.0.1:{server.server_port}/"
@@ -226,7 +277,9 @@ def test_fashion_mnist_is_downloaded_into_the_cache_with_a_hash_check(
     monkeypatch.setattr("fedgs.data.images._FASHION_URL", url)
     monkeypatch.setattr("fedgs.data.images._FASHION_FILES", hashes)
     assert FashionMNIST(clients=10).load().fingerprint == expected
-    assert sorted(path.name for path in (tmp_path / "cache" / "fedgs" / "fashion-mnist").iterdir()) == sorted(hashes)
+    assert sorted(
+        path.name for path in (tmp_path / "cache" / "fedgs" / "fashion-mnist").iterdir()
+    ) == sorted(hashes)
 
 
 def test_cifar10_is_downloaded_and_unpacked(
@@ -248,7 +301,9 @@ def test_cifar10_is_downloaded_and_unpacked(
     assert not list(tmp_path.rglob("outside.bin"))
 
 
-def test_a_download_with_the_wrong_hash_is_refused_and_not_kept(served: tuple[Path, str], tmp_path: Path) -> None:
+def test_a_download_with_the_wrong_hash_is_refused_and_not_kept(
+    served: tuple[Path, str], tmp_path: Path
+) -> None:
     pytest.importorskip("pooch")
     folder, url = served
     (folder / "a.bin").write_bytes(b"something else")
@@ -266,19 +321,27 @@ def test_a_truncated_archive_is_named(
     archive.write_bytes(gzip.compress(bytes(2000))[:-9])
     monkeypatch.setattr("fedgs.data.images._CIFAR_URL", url)
     monkeypatch.setattr("fedgs.data.images._CIFAR_HASH", md5(archive))
-    with pytest.raises(DataError, match=r"cifar-10-binary.tar.gz is truncated or not what it should be"):
+    with pytest.raises(
+        DataError, match=r"cifar-10-binary.tar.gz is truncated or not what it should be"
+    ):
         TINY_CIFAR.load()
 
 
-# --- the real files, where they are -----------------------------------------------------------------------------------------
+# --- the real files, where they are
+# -----------------------------------------------------------------------------------------
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 
 
-@pytest.mark.skipif(not (DEBIAN / "train-images-idx3-ubyte.gz").is_file(), reason="the FashionMNIST files are not there")
+@pytest.mark.skipif(
+    not (DEBIAN / "train-images-idx3-ubyte.gz").is_file(),
+    reason="the FashionMNIST files are not there",
+)
 def test_the_documented_fashion_mnist_federation_is_made_from_the_real_files() -> None:
     federation = FashionMNIST().load(DEBIAN)
-    documented = (Path(__file__).parents[2] / "docs" / "reference" / "data.md").read_text(encoding="utf-8")
+    documented = (Path(__file__).parents[2] / "docs" / "reference" / "data.md").read_text(
+        encoding="utf-8"
+    )
     assert federation.fingerprint in documented
     assert federation.clients.data_sizes.tolist() == [480] * 100  # 60,000 / 100, a fifth held out
     assert federation.clients.label_counts is not None

@@ -19,7 +19,11 @@ from fedgs.registry import build
 
 
 def write(
-    folder: Path, part: str, users: dict[str, object], name: str = "a.json", changes: dict[str, object] | None = None
+    folder: Path,
+    part: str,
+    users: dict[str, object],
+    name: str = "a.json",
+    changes: dict[str, object] | None = None,
 ) -> None:
     (folder / part).mkdir(parents=True, exist_ok=True)
     content = {
@@ -39,7 +43,11 @@ def folder(tmp_path: Path) -> Path:
     """Users anna and ben in two files, and a test example of each."""
     write(tmp_path, "train", {"anna": ANNA}, "b.json")
     write(tmp_path, "train", {"ben": BEN}, "a.json")
-    write(tmp_path, "test", {"anna": {"x": [[6.0, 7.0]], "y": [1]}, "ben": {"x": [[8.0, 9.0]], "y": [0]}})
+    write(
+        tmp_path,
+        "test",
+        {"anna": {"x": [[6.0, 7.0]], "y": [1]}, "ben": {"x": [[8.0, 9.0]], "y": [0]}},
+    )
     return tmp_path
 
 
@@ -72,13 +80,37 @@ def test_a_user_without_training_examples_is_named_or_left_out(folder: Path) -> 
 @pytest.mark.parametrize(
     ("users", "changes", "message"),
     [
-        ({"anna": ANNA}, {"users": ["anna", "zoe"]}, "`users` and `user_data` differ; 'zoe' is only in users"),
+        (
+            {"anna": ANNA},
+            {"users": ["anna", "zoe"]},
+            "`users` and `user_data` differ; 'zoe' is only in users",
+        ),
         ({"anna": ANNA, "zoe": BEN}, {"users": ["anna"]}, "'zoe' is only in user_data"),
-        ({"anna": ANNA}, {"num_samples": [3]}, "user 'anna' has 2 examples, but num_samples says 3"),
-        ({"anna": ANNA}, {"num_samples": []}, "num_samples must have a number for each of the 1 users, got 0 entries"),
-        ({"anna": {"x": ["a text"], "y": [0]}}, {}, "x of user 'anna' must hold numbers or booleans, got texts"),
-        ({"anna": {"x": [[1.0], [1.0, 2.0]], "y": [0, 0]}}, {}, "x of user 'anna' must have rows of one shape, got .* in row 1"),
-        ({"anna": {"x": [[1.0]], "y": [0.5]}}, {}, "y of user 'anna': labels must be integers >= 0, .* got 0.5 in row 0"),
+        (
+            {"anna": ANNA},
+            {"num_samples": [3]},
+            "user 'anna' has 2 examples, but num_samples says 3",
+        ),
+        (
+            {"anna": ANNA},
+            {"num_samples": []},
+            "num_samples must have a number for each of the 1 users, got 0 entries",
+        ),
+        (
+            {"anna": {"x": ["a text"], "y": [0]}},
+            {},
+            "x of user 'anna' must hold numbers or booleans, got texts",
+        ),
+        (
+            {"anna": {"x": [[1.0], [1.0, 2.0]], "y": [0, 0]}},
+            {},
+            "x of user 'anna' must have rows of one shape, got .* in row 1",
+        ),
+        (
+            {"anna": {"x": [[1.0]], "y": [0.5]}},
+            {},
+            "y of user 'anna': labels must be integers >= 0, .* got 0.5 in row 0",
+        ),
         (
             {"anna": {"x": [[1.0]], "y": [0, 1]}},
             {},
@@ -89,13 +121,27 @@ def test_a_user_without_training_examples_is_named_or_left_out(folder: Path) -> 
             {},
             "y of user 'anna': labels must be integers >= 0, .* got the text 'a' in row 0",
         ),
-        ({"anna": {"x": [[1.0]], "y": [0], "z": 1}, "ben": {"y": [0]}}, {}, "user 'ben' must have x and y"),
+        (
+            {"anna": {"x": [[1.0]], "y": [0], "z": 1}, "ben": {"y": [0]}},
+            {},
+            "user 'ben' must have x and y",
+        ),
         ({"ben": BEN}, {}, "user 'ben' is in train/ twice"),
-        ({"anna": {"x": [[1.0]], "y": [0]}}, {}, r"examples must have one shape, got \(2,\) and, from user 'anna', \(1,\)"),
-        ({"anna": {"x": [[float("nan"), 0]], "y": [0]}}, {}, "x of user 'anna' must be finite, got nan in row 0, column 0"),
+        (
+            {"anna": {"x": [[1.0]], "y": [0]}},
+            {},
+            r"examples must have one shape, got \(2,\) and, from user 'anna', \(1,\)",
+        ),
+        (
+            {"anna": {"x": [[float("nan"), 0]], "y": [0]}},
+            {},
+            "x of user 'anna' must be finite, got nan in row 0, column 0",
+        ),
     ],
 )
-def test_what_is_wrong_is_one_sentence(folder: Path, users: dict[str, object], changes: dict[str, object], message: str) -> None:
+def test_what_is_wrong_is_one_sentence(
+    folder: Path, users: dict[str, object], changes: dict[str, object], message: str
+) -> None:
     write(folder, "train", users, "b.json", changes)
     with pytest.raises(DataError, match=message):
         Leaf(path=str(folder)).load()
@@ -109,7 +155,9 @@ def test_a_folder_without_test_users_is_refused(tmp_path: Path) -> None:
 
 @settings(max_examples=40)
 @given(share=st.floats(0.0, 0.999))
-def test_a_truncated_file_is_named_wherever_it_ends(share: float, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_truncated_file_is_named_wherever_it_ends(
+    share: float, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("leaf")
     write(folder, "train", {"anna": ANNA, "ben": BEN})
     path = folder / "train" / "a.json"
@@ -128,9 +176,13 @@ JSON = st.recursive(
 
 @settings(max_examples=40)
 @given(
-    document=st.dictionaries(st.text(max_size=5), JSON, max_size=5), chunk=st.integers(1, 7), indent=st.sampled_from([None, 2])
+    document=st.dictionaries(st.text(max_size=5), JSON, max_size=5),
+    chunk=st.integers(1, 7),
+    indent=st.sampled_from([None, 2]),
 )
-def test_the_stream_reads_what_json_reads_at_any_chunk_size(document: dict[str, object], chunk: int, indent: int | None) -> None:
+def test_the_stream_reads_what_json_reads_at_any_chunk_size(
+    document: dict[str, object], chunk: int, indent: int | None
+) -> None:
     text = json.dumps(document, indent=indent)
 
     class Slow(io.StringIO):
@@ -141,14 +193,18 @@ def test_the_stream_reads_what_json_reads_at_any_chunk_size(document: dict[str, 
     assert {key: stream.value() for key in stream.members()} == document
 
 
-@pytest.mark.parametrize("text", ['{"a" 1}', '{"a": 1 "b": 2}', "[1]", "{1: 2}", '{"a": tru}', '{"a": ' + "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ['{"a" 1}', '{"a": 1 "b": 2}', "[1]", "{1: 2}", '{"a": tru}', '{"a": ' + "[" * 100_000]
+)
 def test_text_that_is_no_json_object_is_refused(text: str) -> None:
     stream = JsonStream(io.StringIO(text), "demo")
     with pytest.raises(DataError, match="demo is truncated or is not LEAF-style JSON"):
         dict((key, stream.value()) for key in stream.members())  # noqa: C402
 
 
-def test_a_syntax_error_is_found_without_reading_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_syntax_error_is_found_without_reading_to_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(streams, "_LONGEST_TOKEN", 100)
     monkeypatch.setattr(streams, "_CHUNK", 1000)
     file = io.StringIO('{"a": [1, oops, ' + "1, " * 1_000_000)
@@ -158,7 +214,10 @@ def test_a_syntax_error_is_found_without_reading_to_the_end(monkeypatch: pytest.
 
 
 def test_only_one_user_is_in_memory_at_a_time(tmp_path: Path) -> None:
-    user = {"x": np.zeros((50, 100)).tolist(), "y": [0] * 50}  # 5,000 numbers: 25 kB of text, some 160 kB as Python objects
+    user = {
+        "x": np.zeros((50, 100)).tolist(),
+        "y": [0] * 50,
+    }  # 5,000 numbers: 25 kB of text, some 160 kB as Python objects
     write(tmp_path, "train", {f"user {k}": user for k in range(40)})
     tracemalloc.start()
     try:
@@ -178,7 +237,8 @@ def test_other_readers_find_the_keys_they_expect(tmp_path: Path) -> None:
     assert len(content["user_data"]["1"]["x"]) == content["num_samples"][1]
 
 
-# --- order --------------------------------------------------------------------------------------------------------------------
+# --- order
+# --------------------------------------------------------------------------------------------------------------------
 
 
 def content(users: list[object], keys: list[str]) -> dict[str, object]:
@@ -197,7 +257,9 @@ def loaded(folder: Path, files: dict[str, dict[str, object]], **settings: object
 
 def test_clients_come_in_the_order_of_users_in_every_part(tmp_path: Path) -> None:
     written = content(["u2", "u0", "u1"], ["u0", "u1", "u2"])
-    federation = loaded(tmp_path, {f"{part}/a.json": written for part in ("train", "validation", "test")})
+    federation = loaded(
+        tmp_path, {f"{part}/a.json": written for part in ("train", "validation", "test")}
+    )
     assert federation.clients.names == ("u2", "u0", "u1")
     assert federation.clients.data_sizes.tolist() == [3, 1, 2]
     assert federation.train.x[:, 0].tolist() == [2, 2, 2, 0, 1, 1]
@@ -228,14 +290,25 @@ def test_files_that_are_equal_as_json_are_one_federation(
     keys: list[str], top: list[str], dtype: str | None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     users: list[object] = ["u3", "u1", "u0", "u2"]
-    fedgs = {"names": users, "dtype": dtype, "client_features": [[3.0], [1.0], [0.0], [2.0]]} if dtype else {}
+    fedgs = (
+        {"names": users, "dtype": dtype, "client_features": [[3.0], [1.0], [0.0], [2.0]]}
+        if dtype
+        else {}
+    )
 
     def read(keys: list[str], top: list[str]) -> Federation:
         written = {**content(users, keys), "hierarchies": ["h"] * 4, "fedgs": fedgs}
         written = {key: written[key] for key in top if key != "fedgs" or dtype}
-        return loaded(tmp_path_factory.mktemp("leaf"), {"train/a.json": written, "test/a.json": written})
+        return loaded(
+            tmp_path_factory.mktemp("leaf"), {"train/a.json": written, "test/a.json": written}
+        )
 
-    first, second = read(["u0", "u1", "u2", "u3"], ["fedgs", "users", "num_samples", "user_data", "hierarchies"]), read(keys, top)
+    first, second = (
+        read(
+            ["u0", "u1", "u2", "u3"], ["fedgs", "users", "num_samples", "user_data", "hierarchies"]
+        ),
+        read(keys, top),
+    )
     assert first.fingerprint == second.fingerprint
     assert second.train.x.dtype == np.dtype(dtype or "<f4")
     if dtype:
@@ -253,7 +326,9 @@ def test_features_follow_their_names_when_users_are_reordered(tmp_path: Path) ->
 
 
 def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
-    loaded_plain = loaded(tmp_path, {f"{part}/a.json": content(["u1"], ["u1"]) for part in ("train", "test")})
+    loaded_plain = loaded(
+        tmp_path, {f"{part}/a.json": content(["u1"], ["u1"]) for part in ("train", "test")}
+    )
     path = tmp_path / "train" / "a.json"
     path.write_text("\ufeff" + path.read_text(), encoding="utf-8")
     assert Leaf(path=str(tmp_path)).load().fingerprint == loaded_plain.fingerprint
@@ -273,25 +348,55 @@ def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
         ({"num_samples": ["2"]}, "user 'anna' has 2 examples, but num_samples says '2'"),
         ({"user_data": []}, "is truncated or is not LEAF-style JSON"),
         ({"user_data": {"anna": [1]}}, "user 'anna' must have x and y"),
-        ({"user_data": {"anna": {"x": {}, "y": []}}}, "x of user 'anna' must be a list of 0 examples, .* got dict"),
-        ({"user_data": {"anna": {"x": [[1, 2]], "y": []}}}, "x of user 'anna' must be a list of 0 examples, .* got 1 examples"),
-        ({"user_data": {"anna": {"x": [["1", "2"]], "y": [0]}}}, "must hold numbers or booleans, got texts"),
-        ({"user_data": {"anna": {"x": [[None, 2]], "y": [0]}}}, r"got a missing value \(None\) in row 0, column 0"),
+        (
+            {"user_data": {"anna": {"x": {}, "y": []}}},
+            "x of user 'anna' must be a list of 0 examples, .* got dict",
+        ),
+        (
+            {"user_data": {"anna": {"x": [[1, 2]], "y": []}}},
+            "x of user 'anna' must be a list of 0 examples, .* got 1 examples",
+        ),
+        (
+            {"user_data": {"anna": {"x": [["1", "2"]], "y": [0]}}},
+            "must hold numbers or booleans, got texts",
+        ),
+        (
+            {"user_data": {"anna": {"x": [[None, 2]], "y": [0]}}},
+            r"got a missing value \(None\) in row 0, column 0",
+        ),
         ({"user_data": {"anna": {"x": [[1e300, 2]], "y": [0]}}}, "must be within float32's range"),
-        ({"user_data": {"anna": {"x": [[2**24 + 1, 2]], "y": [0]}}}, "must hold integers that float32 represents exactly"),
+        (
+            {"user_data": {"anna": {"x": [[2**24 + 1, 2]], "y": [0]}}},
+            "must hold integers that float32 represents exactly",
+        ),
         ({"user_data": {"anna": {"x": [1.0], "y": [0]}}}, "must have a row for each example"),
         ({"fedgs": 5}, "fedgs must be a table that `fedgs data export` wrote, got 5"),
         ({"fedgs": {"dtype": "|O"}}, "fedgs must be a table"),
         ({"fedgs": {"names": 5}}, "fedgs must be a table"),
-        ({"fedgs": {"dtype": "|u1"}}, r"x of user 'anna' must hold uint8 as `fedgs` says, got float64 that does not fit"),
-        ({"fedgs": {"client_features": [[1], [2]], "names": ["anna"]}}, "client_features must have a row for each of the names"),
-        ({"fedgs": {"num_labels": 1}}, "data.classes must be an integer above the largest label, which is 2, got 1"),
+        (
+            {"fedgs": {"dtype": "|u1"}},
+            r"x of user 'anna' must hold uint8 as `fedgs` says, got float64 that does not fit",
+        ),
+        (
+            {"fedgs": {"client_features": [[1], [2]], "names": ["anna"]}},
+            "client_features must have a row for each of the names",
+        ),
+        (
+            {"fedgs": {"num_labels": 1}},
+            "data.classes must be an integer above the largest label, which is 2, got 1",
+        ),
         ({"fedgs": {"normalization": 3}}, "normalization must be a table"),
     ],
 )
-def test_keys_that_are_not_leaf_s_are_one_sentence(folder: Path, changes: dict[str, object], message: str) -> None:
+def test_keys_that_are_not_leaf_s_are_one_sentence(
+    folder: Path, changes: dict[str, object], message: str
+) -> None:
     (folder / "train" / "a.json").unlink()
-    written = {"users": ["anna"], "num_samples": [2], "user_data": {"anna": {"x": [[0.5, 1.0], [2.0, 3.0]], "y": [0, 2]}}}
+    written = {
+        "users": ["anna"],
+        "num_samples": [2],
+        "user_data": {"anna": {"x": [[0.5, 1.0], [2.0, 3.0]], "y": [0, 2]}},
+    }
     written = {key: value for key, value in {**written, **changes}.items() if value is not None}
     (folder / "train" / "b.json").write_text(json.dumps(written), encoding="utf-8")
     with pytest.raises(DataError, match=message):
@@ -309,7 +414,9 @@ def test_keys_that_are_not_leaf_s_are_one_sentence(folder: Path, changes: dict[s
         (b"\xff\xfe", "is not LEAF-style JSON: it is not UTF-8 text"),
     ],
 )
-def test_json_that_says_a_thing_twice_is_refused(folder: Path, text: str | bytes, message: str) -> None:
+def test_json_that_says_a_thing_twice_is_refused(
+    folder: Path, text: str | bytes, message: str
+) -> None:
     (folder / "train" / "a.json").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(DataError, match=message):
         Leaf(path=str(folder)).load()
@@ -317,10 +424,14 @@ def test_json_that_says_a_thing_twice_is_refused(folder: Path, text: str | bytes
 
 def test_test_users_without_examples_are_no_test_set(folder: Path) -> None:
     write(folder, "test", {"anna": {"x": [], "y": []}})
-    with pytest.raises(DataError, match=r"must have at least one test example, got none in test/\*.json"):
+    with pytest.raises(
+        DataError, match=r"must have at least one test example, got none in test/\*.json"
+    ):
         Leaf(path=str(folder)).load()
 
 
-def test_the_folder_of_the_process_has_a_name_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_the_process_has_a_name_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(folder)
     assert Leaf(path=".").load().name == folder.name

@@ -42,26 +42,46 @@ def made(x: np.ndarray, normalization: object = None) -> Federation:
         ((1.0, (0.5, 0.5), (0.5, -0.5)), "sd must be above 0 in every channel, got"),
         ((1.0, (0.5,), (1e-60,)), "sd must be above 0 in every channel"),
         ((1.0, (0.5,), (np.nan,)), "sd must be finite numbers"),
-        ((1.0, (0.5, 0.5), (0.5,)), "mean and normalization.sd must have one number for each channel, got 2 and 1"),
-        ((1.0, (), ()), "mean and normalization.sd must have one number for each channel, got 0 and 0"),
+        (
+            (1.0, (0.5, 0.5), (0.5,)),
+            "mean and normalization.sd must have one number for each channel, got 2 and 1",
+        ),
+        (
+            (1.0, (), ()),
+            "mean and normalization.sd must have one number for each channel, got 0 and 0",
+        ),
     ],
 )
-def test_impossible_settings_are_refused_when_they_are_made(settings: tuple[object, ...], message: str) -> None:
+def test_impossible_settings_are_refused_when_they_are_made(
+    settings: tuple[object, ...], message: str
+) -> None:
     with pytest.raises(DataError, match=f"^normalization.{message}"):
         Normalization(*settings)  # type: ignore[arg-type]
 
 
 def test_examples_can_be_scaled_alone() -> None:
     assert Normalization(255.0) == Normalization(255.0, (0.0,), (1.0,))
-    assert Normalization(255.0).apply(np.full((1, 1, 1), 51, dtype=np.uint8)).tolist() == [[[np.float32(0.2)]]]
+    assert Normalization(255.0).apply(np.full((1, 1, 1), 51, dtype=np.uint8)).tolist() == [
+        [[np.float32(0.2)]]
+    ]
     data = build("data", {"name": "file", "path": "a.npz", "normalization": {"scale": 255.0}})
     assert data.normalization == Normalization(255.0)  # type: ignore[attr-defined]
 
 
 def test_numbers_lists_and_arrays_are_the_same_setting() -> None:
-    forms = [(0.5, 0.25), ([0.5], [0.25]), (np.array([0.5]), np.array([0.25])), (np.float64(0.5), (np.float64(0.25),))]
-    assert {Normalization(255.0, *form) for form in forms} == {Normalization(255.0, (0.5,), (0.25,))}  # type: ignore[arg-type]
-    assert repr(Normalization(255.0, np.array([0.5]), [0.25])) == "Normalization(scale=255.0, mean=(0.5,), sd=(0.25,))"  # type: ignore[arg-type]
+    forms = [
+        (0.5, 0.25),
+        ([0.5], [0.25]),
+        (np.array([0.5]), np.array([0.25])),
+        (np.float64(0.5), (np.float64(0.25),)),
+    ]
+    assert {Normalization(255.0, *form) for form in forms} == {
+        Normalization(255.0, (0.5,), (0.25,))
+    }  # type: ignore[arg-type]
+    assert (
+        repr(Normalization(255.0, np.array([0.5]), [0.25]))
+        == "Normalization(scale=255.0, mean=(0.5,), sd=(0.25,))"
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("shape", [(12, 3, 5, 7), (12, 3, 5, 3), (12, 3, 9), (12, 3)])
@@ -72,17 +92,25 @@ def test_a_mean_a_channel_or_one_for_all_fits(shape: tuple[int, ...]) -> None:
     each = made(x, Normalization(1.0, (0.5,) * 3, (0.25,) * 3))
     assert one.normalization is not None
     assert each.normalization is not None
-    assert one.normalization.apply(one.train.x).tolist() == each.normalization.apply(each.train.x).tolist()
+    assert (
+        one.normalization.apply(one.train.x).tolist()
+        == each.normalization.apply(each.train.x).tolist()
+    )
 
 
 @pytest.mark.parametrize(
     ("shape", "axis"),
     [((12, 5, 7, 3), 3), ((12, 5, 3, 7), 2), ((12, 9, 3), 2), ((12, 5, 7), None), ((12, 5), None)],
 )
-def test_channels_elsewhere_are_refused_with_the_axis_to_move(shape: tuple[int, ...], axis: int | None) -> None:
+def test_channels_elsewhere_are_refused_with_the_axis_to_move(
+    shape: tuple[int, ...], axis: int | None
+) -> None:
     x = np.zeros(shape, dtype=np.uint8)
     hint = "" if axis is None else rf"; channels come first, so use np.moveaxis\(x, {axis}, 1\)"
-    with pytest.raises(DataError, match=rf"one for each of the {shape[1]} channels of examples of shape .*, got 3{hint}$"):
+    with pytest.raises(
+        DataError,
+        match=rf"one for each of the {shape[1]} channels of examples of shape .*, got 3{hint}$",
+    ):
         made(x, THREE)
     if axis is not None:
         assert made(np.moveaxis(x, axis, 1), THREE).example_shape[0] == 3
@@ -93,25 +121,32 @@ def test_inputs_that_would_be_infinite_are_refused(value: float) -> None:
     x = np.zeros((12, 3))
     x[7, 1] = value
     with pytest.raises(
-        DataError, match=r"normalization must leave inputs within float32's range, got -?inf for the value -?1e\+30"
+        DataError,
+        match=r"normalization must leave inputs within float32's range, got -?inf for the value -?1e\+30",
     ):
         made(x, Normalization(1e-30, (0.0,), (1.0,)))
 
 
-@pytest.mark.parametrize("normalization", [(255, 0.5, 0.5), "mnist", 255.0, {"means": [0.5], "sd": [0.5]}, {}])
+@pytest.mark.parametrize(
+    "normalization", [(255, 0.5, 0.5), "mnist", 255.0, {"means": [0.5], "sd": [0.5]}, {}]
+)
 def test_something_else_is_refused(normalization: object) -> None:
     with pytest.raises(DataError, match="normalization must be a table with scale, mean and sd"):
         made(IMAGES, normalization)
 
 
-# --- bytes --------------------------------------------------------------------------------------------------------------------
+# --- bytes
+# --------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [(12, 3, 5, 7), (12, 5, 7), (12, 1, 35), (12, 2, 3, 5, 7)])
-def test_images_of_bytes_need_a_normalization_and_one_of_1_0_1_leaves_them(shape: tuple[int, ...]) -> None:
+def test_images_of_bytes_need_a_normalization_and_one_of_1_0_1_leaves_them(
+    shape: tuple[int, ...],
+) -> None:
     x = np.resize(IMAGES, shape)
     with pytest.raises(
-        DataError, match="must have a normalization, such as scale 255, .* scale 1, mean 0 and sd 1 leave them as they are"
+        DataError,
+        match="must have a normalization, such as scale 255, .* scale 1, mean 0 and sd 1 leave them as they are",
     ):
         made(x)
     federation = made(x, Normalization(1.0, (0.0,), (1.0,)))
@@ -120,7 +155,16 @@ def test_images_of_bytes_need_a_normalization_and_one_of_1_0_1_leaves_them(shape
     assert federation.normalization.apply(x).tolist() == x.astype(float).tolist()
 
 
-@pytest.mark.parametrize("x", [IMAGES % 2, IMAGES % 16, IMAGES.reshape(12, -1)[:, :20], IMAGES.astype(np.float32), IMAGES > 100])
+@pytest.mark.parametrize(
+    "x",
+    [
+        IMAGES % 2,
+        IMAGES % 16,
+        IMAGES.reshape(12, -1)[:, :20],
+        IMAGES.astype(np.float32),
+        IMAGES > 100,
+    ],
+)
 def test_small_integers_vectors_and_floats_need_none(x: np.ndarray) -> None:
     assert made(x).normalization is None
 
@@ -139,14 +183,19 @@ def test_a_byte_above_15_is_found_in_any_image() -> None:
         (IMAGES.astype(np.float32), True),
         (IMAGES.astype(np.int64).reshape(12, -1), True),
         (IMAGES.reshape(12, -1), True),
-        (IMAGES.reshape(12, -1)[:, :63], False),  # few features: integers that are no pixels are likely
+        (
+            IMAGES.reshape(12, -1)[:, :63],
+            False,
+        ),  # few features: integers that are no pixels are likely
         (IMAGES.astype(np.float32) / 255, False),
         (IMAGES.astype(np.float32) - 1, False),
         (IMAGES.astype(np.float32) * 2, False),
         (IMAGES % 128, False),
     ],
 )
-def test_other_pixels_give_one_line_in_the_log(x: np.ndarray, warned: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_other_pixels_give_one_line_in_the_log(
+    x: np.ndarray, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     if x.dtype == np.uint8 and x.ndim > 2:
         x = x.astype(np.float32)
     with caplog.at_level(logging.WARNING):
@@ -163,7 +212,8 @@ def test_a_partitioned_set_is_held_to_the_same() -> None:
         share_out(Labelled("mine", IMAGES, Y, (IMAGES, Y), num_labels=2), Iid(), 2)
 
 
-# --- as a setting of files ----------------------------------------------------------------------------------------------------
+# --- as a setting of files
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -197,7 +247,15 @@ def test_no_normalization_leaves_no_trace_in_a_configuration() -> None:
 
 @pytest.mark.parametrize(
     "setting",
-    [{"means": [0.5]}, {}, {"mean": [0.5, 0.5]}, {"scale": 0.0, "mean": 0.5, "sd": 0.5}, 3, "a", {"mean": 0.5, "sd": 0.0}],
+    [
+        {"means": [0.5]},
+        {},
+        {"mean": [0.5, 0.5]},
+        {"scale": 0.0, "mean": 0.5, "sd": 0.5},
+        3,
+        "a",
+        {"mean": 0.5, "sd": 0.0},
+    ],
 )
 def test_a_bad_setting_is_a_user_error_before_anything_is_read(setting: object) -> None:
     with pytest.raises(UserError, match=r"^normalization"):
@@ -207,12 +265,26 @@ def test_a_bad_setting_is_a_user_error_before_anything_is_read(setting: object) 
 def test_exports_keep_their_own_and_take_one_where_they_have_none(tmp_path: Path) -> None:
     small, scaled = made(IMAGES % 16), made(IMAGES, THREE)
     for federation, given in ((small, THREE), (scaled, None), (scaled, THREE)):
-        npz, folder = export(federation, tmp_path / "kept.npz"), write_leaf(federation, tmp_path / "kept")
-        for data in (File(path=str(npz), normalization=given), Leaf(path=str(folder), normalization=given)):
+        npz, folder = (
+            export(federation, tmp_path / "kept.npz"),
+            write_leaf(federation, tmp_path / "kept"),
+        )
+        for data in (
+            File(path=str(npz), normalization=given),
+            Leaf(path=str(folder), normalization=given),
+        ):
             assert data.load().normalization == THREE
             assert data.load().train.x.dtype == np.uint8
-        assert open_folder(to_folder(federation, tmp_path / "shared")).fingerprint == federation.fingerprint
+        assert (
+            open_folder(to_folder(federation, tmp_path / "shared")).fingerprint
+            == federation.fingerprint
+        )
     other = Normalization(2.0, (0.5,), (0.5,))
-    for data in (File(path=str(npz), normalization=other), Leaf(path=str(folder), normalization=other)):
-        with pytest.raises(DataError, match="data.normalization must be left out or equal to the one stored in"):
+    for data in (
+        File(path=str(npz), normalization=other),
+        Leaf(path=str(folder), normalization=other),
+    ):
+        with pytest.raises(
+            DataError, match="data.normalization must be left out or equal to the one stored in"
+        ):
             data.load()

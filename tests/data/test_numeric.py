@@ -38,7 +38,8 @@ class Frame:
         return self.values
 
 
-# --- examples ---------------------------------------------------------------------------------------------------------------
+# --- examples
+# ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,10 @@ class Frame:
         (np.array([[0.5, True], [2, False]], dtype=object), np.float32),
         (np.array([[True], [False]], dtype=object), np.float32),
         (np.array([[np.float32(0.5)], [np.int8(3)]], dtype=object), np.float32),
-        (np.array([[decimal.Decimal("0.5")], [fractions.Fraction(1, 2)]], dtype=object), np.float32),
+        (
+            np.array([[decimal.Decimal("0.5")], [fractions.Fraction(1, 2)]], dtype=object),
+            np.float32,
+        ),
         (objects([1, 2], [3, 4]), np.int64),
         (objects(np.ones(3), np.zeros(3)), np.float32),
         (objects(torch.ones(3), torch.zeros(3)), np.float32),
@@ -65,7 +69,9 @@ class Frame:
         (np.eye(2, dtype=np.longdouble), np.float32),
     ],
 )
-def test_numbers_in_any_container_become_the_array_that_numpy_says(value: object, dtype: type) -> None:
+def test_numbers_in_any_container_become_the_array_that_numpy_says(
+    value: object, dtype: type
+) -> None:
     examples = as_examples(value, "x")
     assert examples.dtype == dtype
     assert examples.dtype.isnative
@@ -113,7 +119,9 @@ def test_what_is_no_table_of_numbers_is_one_sentence(value: object, message: str
 
 def test_sparse_matrices_are_named() -> None:
     sparse = pytest.importorskip("scipy.sparse")
-    with pytest.raises(DataError, match=r"x must be a dense array, got a sparse csr_matrix; use .toarray\(\)"):
+    with pytest.raises(
+        DataError, match=r"x must be a dense array, got a sparse csr_matrix; use .toarray\(\)"
+    ):
         as_examples(sparse.csr_matrix(np.eye(2)), "x")
 
 
@@ -130,7 +138,10 @@ def test_the_first_entry_that_is_not_finite_is_shown(dtype: np.dtype, value: flo
 def test_finite_values_beyond_float32_are_called_that(value: float) -> None:
     x = np.zeros((5, 3, 2))
     x[2, 1, 1] = value
-    with pytest.raises(DataError, match=r"x must be within float32's range of \+-3.4e38, got .* in row 2, position \(1, 1\)"):
+    with pytest.raises(
+        DataError,
+        match=r"x must be within float32's range of \+-3.4e38, got .* in row 2, position \(1, 1\)",
+    ):
         as_examples(x, "x")
 
 
@@ -151,7 +162,9 @@ def exact(value: int) -> bool:
     st.integers(-3, 3),
     st.booleans(),
 )
-def test_integers_are_taken_where_float32_holds_them(dtype: np.dtype, power: int, add: int, negative: bool) -> None:
+def test_integers_are_taken_where_float32_holds_them(
+    dtype: np.dtype, power: int, add: int, negative: bool
+) -> None:
     value = (-1 if negative else 1) * (2**power + add)
     if dtype != OBJECTS and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
         return
@@ -160,7 +173,8 @@ def test_integers_are_taken_where_float32_holds_them(dtype: np.dtype, power: int
         assert int(as_examples(x, "x").astype(np.float32)[1, 0]) == value
     else:
         with pytest.raises(
-            DataError, match=f"x must hold integers that float32 represents exactly, .* got {value} in row 1, column 0"
+            DataError,
+            match=f"x must hold integers that float32 represents exactly, .* got {value} in row 1, column 0",
         ):
             as_examples(x, "x")
 
@@ -191,10 +205,13 @@ def test_large_arrays_are_not_copied(dtype: type) -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 8_000_000  # one block of a million entries at a time; the arrays have 16 and 64 MB
+    assert (
+        peak < 8_000_000
+    )  # one block of a million entries at a time; the arrays have 16 and 64 MB
 
 
-# --- labels -----------------------------------------------------------------------------------------------------------------
+# --- labels
+# -----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -211,7 +228,9 @@ def test_whole_numbers_of_any_type_are_labels(value: object) -> None:
     assert labels.tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("value", [[True, False], np.array([True, False]), np.array([True, False], dtype=object)])
+@pytest.mark.parametrize(
+    "value", [[True, False], np.array([True, False]), np.array([True, False], dtype=object)]
+)
 def test_booleans_are_two_classes(value: object) -> None:
     assert as_labels(value, "y").tolist() == [1, 0]
 
@@ -219,7 +238,10 @@ def test_booleans_are_two_classes(value: object) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (["cat", "dog"], r"got the text 'cat' in row 0; encode classes with np.unique\(labels, return_inverse=True\)\[1\]"),
+        (
+            ["cat", "dog"],
+            r"got the text 'cat' in row 0; encode classes with np.unique\(labels, return_inverse=True\)\[1\]",
+        ),
         (np.array([0, "dog"], dtype=object), "got the text 'dog' in row 1; encode classes"),
         ([b"cat"], "got the bytes b'cat' in row 0; encode classes"),
         (["0", "1"], "got the text '0' in row 0; encode classes"),
@@ -236,8 +258,13 @@ def test_booleans_are_two_classes(value: object) -> None:
         (np.array(["2024"], dtype="datetime64[Y]"), "got a date in row 0"),
     ],
 )
-def test_what_is_no_label_says_that_only_classification_is_there(value: object, message: str) -> None:
-    with pytest.raises(DataError, match=f"^y: labels must be integers >= 0, since only classification is supported, {message}"):
+def test_what_is_no_label_says_that_only_classification_is_there(
+    value: object, message: str
+) -> None:
+    with pytest.raises(
+        DataError,
+        match=f"^y: labels must be integers >= 0, since only classification is supported, {message}",
+    ):
         as_labels(value, "y")
 
 
@@ -245,12 +272,18 @@ def test_what_is_no_label_says_that_only_classification_is_there(value: object, 
     ("value", "message"),
     [
         (np.zeros((3, 1)), r"must be a 1-d array, got shape \(3, 1\); use .ravel\(\)"),
-        (np.eye(3), r"must be a 1-d array, got shape \(3, 3\); turn one-hot rows into labels with .argmax\(axis=1\)"),
+        (
+            np.eye(3),
+            r"must be a 1-d array, got shape \(3, 3\); turn one-hot rows into labels with .argmax\(axis=1\)",
+        ),
         (3, r"must be a 1-d array, got shape \(\)"),
         (None, "y must be an array or a list, got NoneType"),
         ("0101", "y must be an array or a list, got str"),
         ([[0], [1, 2]], "y must have rows of one shape"),
-        (np.ma.array([0, 1], mask=[False, True]), "y must not have missing entries, got 1 masked ones, the first in row 1"),
+        (
+            np.ma.array([0, 1], mask=[False, True]),
+            "y must not have missing entries, got 1 masked ones, the first in row 1",
+        ),
     ],
 )
 def test_labels_are_one_number_an_example(value: object, message: str) -> None:
@@ -258,10 +291,13 @@ def test_labels_are_one_number_an_example(value: object, message: str) -> None:
         as_labels(value, "y")
 
 
-# --- features ---------------------------------------------------------------------------------------------------------------
+# --- features
+# ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [[[1, 2]], np.array([[1, 2.0]], dtype=object), torch.tensor([[1, 2]]), objects([1, 2])])
+@pytest.mark.parametrize(
+    "value", [[[1, 2]], np.array([[1, 2.0]], dtype=object), torch.tensor([[1, 2]]), objects([1, 2])]
+)
 def test_features_are_float64(value: object) -> None:
     features = as_features(value, "client_features")
     assert features.dtype == np.float64
@@ -289,24 +325,39 @@ def test_other_features_are_one_sentence(value: object, message: str) -> None:
         as_features(value, "client_features")
 
 
-# --- federations made in another way ------------------------------------------------------------------------------------------
+# --- federations made in another way
+# ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("part", "x", "message"),
     [
-        ("train", [[0.0], [1.0], [np.nan]], "training examples must be finite, got nan in example 0 of client 'b', column 0"),
-        ("train", [[0.0], [np.inf], [1.0]], "training examples must be finite, got inf in example 1 of client 'a', column 0"),
+        (
+            "train",
+            [[0.0], [1.0], [np.nan]],
+            "training examples must be finite, got nan in example 0 of client 'b', column 0",
+        ),
+        (
+            "train",
+            [[0.0], [np.inf], [1.0]],
+            "training examples must be finite, got inf in example 1 of client 'a', column 0",
+        ),
         (
             "test",
             [[0.0], [1.0], [1e300]],
             r"test examples must be within float32's range .* in example 2 of the test set, column 0",
         ),
-        ("train", [["a"], ["b"], ["c"]], "training examples must hold numbers or booleans, got texts"),
+        (
+            "train",
+            [["a"], ["b"], ["c"]],
+            "training examples must hold numbers or booleans, got texts",
+        ),
         ("train", [0.0, 1.0, 2.0], "training examples must have a row for each example"),
     ],
 )
-def test_a_federation_from_parts_is_held_to_the_same(part: str, x: list[object], message: str) -> None:
+def test_a_federation_from_parts_is_held_to_the_same(
+    part: str, x: list[object], message: str
+) -> None:
     good = np.zeros((3, 1), dtype=np.asarray(x).dtype) if np.ndim(x) == 2 else np.asarray(x)
     y = np.zeros(3, dtype=np.int64)
     parts = {"train": good, "test": good, part: np.array(x)}
@@ -330,18 +381,34 @@ def test_a_federation_from_parts_is_held_to_the_same(part: str, x: list[object],
         ),
         ({"x": [[1.0, 2], [1.0], [1.0, 2], [1.0, 2]]}, "^x must have rows of one shape"),
         ({"x": np.full((4, 2), np.nan)}, "^x must be finite, got nan in row 0, column 0"),
-        ({"y": ["a", "b", "a", "b"]}, "^y: labels must be integers >= 0, .* got the text 'a' in row 0"),
+        (
+            {"y": ["a", "b", "a", "b"]},
+            "^y: labels must be integers >= 0, .* got the text 'a' in row 0",
+        ),
         ({"y": [0, 1, 0]}, "^x and y must have one length, got 4 and 3"),
-        ({"test": (np.eye(4, 2), [0, 0.5, 1, 1])}, "^test y: labels must be integers >= 0, .* got 0.5 in row 1"),
+        (
+            {"test": (np.eye(4, 2), [0, 0.5, 1, 1])},
+            "^test y: labels must be integers >= 0, .* got 0.5 in row 1",
+        ),
         ({"test": np.eye(4, 2)}, r"^test must be a tuple \(x, y\), got ndarray"),
         ({"test": (np.eye(4, 2), [0, 1])}, "^test: x and y must have one length, got 4 and 2"),
-        ({"num_labels": 1}, "^num_labels must be an integer above the largest label, which is 1, got 1"),
+        (
+            {"num_labels": 1},
+            "^num_labels must be an integer above the largest label, which is 1, got 1",
+        ),
         ({"num_labels": 2.5}, "^num_labels must be an integer above the largest label"),
         ({"normalization": 255}, "^normalization must be a table"),
     ],
 )
-def test_a_set_to_be_partitioned_is_held_to_the_same(changes: dict[str, object], message: str) -> None:
-    settings: dict[str, object] = {"x": np.eye(4, 2), "y": [0, 1, 0, 1], "test": (np.eye(4, 2), [0, 1, 0, 1]), "num_labels": 2}
+def test_a_set_to_be_partitioned_is_held_to_the_same(
+    changes: dict[str, object], message: str
+) -> None:
+    settings: dict[str, object] = {
+        "x": np.eye(4, 2),
+        "y": [0, 1, 0, 1],
+        "test": (np.eye(4, 2), [0, 1, 0, 1]),
+        "num_labels": 2,
+    }
     with pytest.raises(DataError, match=message):
         Labelled("mine", **{**settings, **changes})  # type: ignore[arg-type]
 
@@ -352,7 +419,9 @@ def test_lists_can_be_partitioned_and_types_are_kept() -> None:
     assert federation.train.x.dtype == np.int64
     assert federation.train.y.dtype == np.int64
     wide = Labelled("mine", np.eye(4), Y_OF_FOUR, (np.eye(4), Y_OF_FOUR), num_labels=2)
-    assert wide.x.dtype == np.float64  # not narrowed: the fingerprints of such federations stay what they were
+    assert (
+        wide.x.dtype == np.float64
+    )  # not narrowed: the fingerprints of such federations stay what they were
 
 
 @pytest.mark.parametrize("num_labels", [0, 2.5, True, "2", None])

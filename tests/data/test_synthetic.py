@@ -13,12 +13,17 @@ from fedgs.errors import ConfigError, DataError
 
 def test_shapes_sizes_and_split() -> None:
     federation = Synthetic().load()
-    assert (federation.name, len(federation), federation.num_labels) == ("Synthetic(0.5, 0.5)", 30, 10)
+    assert (federation.name, len(federation), federation.num_labels) == (
+        "Synthetic(0.5, 0.5)",
+        30,
+        10,
+    )
     assert federation.example_shape == (60,)
     assert federation.train.x.dtype == np.float32
     assert federation.validation is not None
     train, valid = federation.clients.data_sizes, np.diff(federation.validation.offsets)
-    # s >= 50, cut at int(.75 s) and int(.9 s): at least 37 and 7; and train / valid is 5 up to rounding
+    # s >= 50, cut at int(.75 s) and int(.9 s): at least 37 and 7; and train / valid is 5 up to
+    # rounding
     assert train.min() >= 37
     assert valid.min() >= 7
     assert (np.abs(train / 0.75 - valid / 0.15) <= 1 / 0.75 + 1 / 0.15).all()
@@ -34,7 +39,8 @@ def test_labels_are_the_argmax_of_the_clients_own_optimum() -> None:
         bias = federation.clients.features[client, 600:]
         rows = federation.train.rows(client)
         scores = federation.train.x[rows].astype(np.float64) @ weight.T + bias
-        # inputs are stored in float32, so a score may move by 1e-4: the label is within that of the best
+        # inputs are stored in float32, so a score may move by 1e-4: the label is within that of the
+        # best
         best = scores.max(axis=1) - scores[np.arange(len(scores)), federation.train.y[rows]]
         assert best.max() < 1e-3
 
@@ -49,8 +55,8 @@ def test_inputs_have_variance_that_falls_as_i_to_the_minus_1_2() -> None:
 
 
 def test_optima_and_inputs_spread_with_a_and_b() -> None:
-    # mean of W_k's 610 entries is mu_k up to 1/sqrt(610) = .04: its sd over 200 clients is sqrt(a² + .0016); the sample sd of 200
-    # normal values is within 20 % of it but for 1 in 10⁴
+    # mean of W_k's 610 entries is mu_k up to 1/sqrt(610) = .04: its sd over 200 clients is sqrt(a²
+    # + .0016); the sample sd of 200 normal values is within 20 % of it but for 1 in 10⁴
     for a in (0.0, 2.0):
         features = Synthetic(a=a, b=0.0, clients=200).load().clients.features
         assert features is not None
@@ -58,7 +64,11 @@ def test_optima_and_inputs_spread_with_a_and_b() -> None:
 
 
 def test_a_client_is_the_same_in_every_number_of_clients_and_other_for_another_seed() -> None:
-    few, many, other = Synthetic(clients=3).load(), Synthetic(clients=8).load(), Synthetic(clients=3, seed=1).load()
+    few, many, other = (
+        Synthetic(clients=3).load(),
+        Synthetic(clients=8).load(),
+        Synthetic(clients=3, seed=1).load(),
+    )
     rows = slice(0, int(few.train.offsets[-1]))
     assert np.array_equal(few.train.x, many.train.x[rows])
     assert few.fingerprint != other.fingerprint
@@ -70,19 +80,28 @@ def test_the_federation_is_the_same_on_every_machine() -> None:
 
 
 def test_negative_spread_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"data.a:? should be greater than or equal to 0, got -1.0"):
+    with pytest.raises(
+        ConfigError, match=r"data.a:? should be greater than or equal to 0, got -1.0"
+    ):
         Synthetic(a=-1.0)
 
 
 def test_the_documented_fingerprint_is_the_default_federations() -> None:
-    documented = (Path(__file__).parents[2] / "docs" / "reference" / "data.md").read_text(encoding="utf-8")
+    documented = (Path(__file__).parents[2] / "docs" / "reference" / "data.md").read_text(
+        encoding="utf-8"
+    )
     assert Synthetic().load().fingerprint in documented
 
 
-def test_more_clients_than_memory_holds_are_refused_before_any_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_clients_than_memory_holds_are_refused_before_any_is_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("fedgs.data.synthetic.memory_limit", lambda: 10**9)
     monkeypatch.setattr("fedgs.data.synthetic.stream", None)
-    with pytest.raises(DataError, match=r"data.clients must be at most \d+ for synthetic data, .* 1.0 GB .*, got 1000000000"):
+    with pytest.raises(
+        DataError,
+        match=r"data.clients must be at most \d+ for synthetic data, .* 1.0 GB .*, got 1000000000",
+    ):
         Synthetic(clients=10**9).load()
 
 

@@ -33,14 +33,24 @@ def folders(out: Path) -> dict[str, bytes]:
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    messages = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    messages = [
+        record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING
+    ]
     caplog.clear()
     return messages
 
 
-def test_models_of_one_name_do_not_get_each_others_figures(toy_federation: Federation, tmp_path: Path) -> None:
-    alone = [study(toy_federation, tmp_path / str(width), model=net(width)).runs[0].records for width in (2, 8)]
-    together = [study(toy_federation, tmp_path / "out", model=net(width)).runs[0].records for width in (2, 8)]
+def test_models_of_one_name_do_not_get_each_others_figures(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
+    alone = [
+        study(toy_federation, tmp_path / str(width), model=net(width)).runs[0].records
+        for width in (2, 8)
+    ]
+    together = [
+        study(toy_federation, tmp_path / "out", model=net(width)).runs[0].records
+        for width in (2, 8)
+    ]
     assert [list(records) for records in together] == [list(records) for records in alone]
     assert list(alone[0]) != list(alone[1])
     assert len(folders(tmp_path / "out")) == 2
@@ -85,12 +95,16 @@ def test_what_cannot_be_identified_is_trained_again_each_time_and_said_once(
         assert all(run.finished for run in results.runs)
         assert len(folders(tmp_path)) == 2 * start
         (sentence,) = said(caplog)
-        assert sentence.startswith("method 'earlier-unknown' refers to thing (socket.socket), whose content cannot be identified")
+        assert sentence.startswith(
+            "method 'earlier-unknown' refers to thing (socket.socket), whose content cannot be identified"
+        )
     compare(toy_federation, methods=[chosen], training={"rounds": 1, "proportion": 0.5})
     assert said(caplog) == []  # nothing is kept, so nothing is said
 
 
-@pytest.mark.parametrize(("part", "method", "words"), [(linear, "uniform", "linear"), (solver, "fedgs", "solver")])
+@pytest.mark.parametrize(
+    ("part", "method", "words"), [(linear, "uniform", "linear"), (solver, "fedgs", "solver")]
+)
 def test_runs_of_another_numerics_version_start_anew(
     part: Any, method: str, words: str, toy_federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -103,14 +117,19 @@ def test_runs_of_another_numerics_version_start_anew(
     after = folders(tmp_path)
     assert len(after) == 4 and before.items() <= after.items()
     (sentence,) = said(caplog)
-    assert sentence.startswith("2 runs start anew beside earlier ones of the same configuration, which stay in")
+    assert sentence.startswith(
+        "2 runs start anew beside earlier ones of the same configuration, which stay in"
+    )
     assert f"{words} {part.NUMERICS - 1}" in sentence and f"{words} {part.NUMERICS}" in sentence
     runs, _ = read_runs(tmp_path)
     assert len(runs) == 4 and all(run.finished for run in runs)
 
 
 def test_a_run_is_not_gone_on_with_by_an_engine_that_computes_other_numbers(
-    toy_federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    toy_federation: Federation,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The rule gives a logistic model to the linear program; this run was begun by the loop engine, whose numbers changed."""
     study(toy_federation, tmp_path, execution={"engine": "loop", "workers": 1})
@@ -129,10 +148,16 @@ def test_runs_of_an_earlier_version_are_read_and_new_ones_start_beside_them(
     toy_federation: Federation, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     study(toy_federation, tmp_path, seeds=(0, 1, 2))
-    for path in [path for path in tmp_path.iterdir() if path.is_dir()]:  # as an earlier version wrote them
+    for path in [
+        path for path in tmp_path.iterdir() if path.is_dir()
+    ]:  # as an earlier version wrote them
         tables = tomllib.loads((path / "config.toml").read_text())
         old = f"{int(tables['run']['fingerprint'], 16) ^ 1:016x}"
-        tables["run"] = {key: value for key, value in tables["run"].items() if key not in ("identity", "numerics")}
+        tables["run"] = {
+            key: value
+            for key, value in tables["run"].items()
+            if key not in ("identity", "numerics")
+        }
         tables["run"]["fingerprint"] = old
         (path / "config.toml").write_text(tomli_w.dumps(tables))
         path.rename(path.with_name(path.name.rpartition("-")[0] + "-" + old))

@@ -27,7 +27,12 @@ def test_without_a_file_the_standard_comparison_is_meant() -> None:
 
 def test_with_an_empty_file_one_ideal_fedgs_run_is_meant() -> None:
     (config,) = expand({}).configs
-    assert (config.method.name, config.availability.name, config.seed, config.training.rounds) == ("fedgs", "IDL", 0, 1000)
+    assert (config.method.name, config.availability.name, config.seed, config.training.rounds) == (
+        "fedgs",
+        "IDL",
+        0,
+        1000,
+    )
 
 
 def test_override_replaces_an_axis() -> None:
@@ -54,21 +59,32 @@ def test_a_key_that_a_variant_does_not_have_is_dropped_and_equal_runs_collapse()
 
 def test_axes_take_whole_variants() -> None:
     grid = expand({"grid": {"availability": ["IDL", {"name": "LN", "beta": 0.3}]}})
-    assert [(c.availability.name, getattr(c.availability, "beta", None)) for c in grid.configs] == [("IDL", None), ("LN", 0.3)]
+    assert [(c.availability.name, getattr(c.availability, "beta", None)) for c in grid.configs] == [
+        ("IDL", None),
+        ("LN", 0.3),
+    ]
 
 
 def test_fedprox_is_md_with_a_proximal_term_that_can_be_set() -> None:
     assert methods(expand({"method": "fedprox"})) == [("md", None, 0.01)]
-    assert methods(expand({"method": {"name": "fedprox"}, "training": {"mu": 0.1}})) == [("md", None, 0.1)]
-    assert methods(expand({"method": "uniform"}, [("training.mu", 0.5)])) == [("uniform", None, 0.5)]
+    assert methods(expand({"method": {"name": "fedprox"}, "training": {"mu": 0.1}})) == [
+        ("md", None, 0.1)
+    ]
+    assert methods(expand({"method": "uniform"}, [("training.mu", 0.5)])) == [
+        ("uniform", None, 0.5)
+    ]
 
 
 def test_a_variant_of_another_name_replaces_the_lower_layers_whole() -> None:
-    (config,) = expand({"availability": {"name": "LDF", "beta": 0.3}}, [("availability", "YC")]).configs
+    (config,) = expand(
+        {"availability": {"name": "LDF", "beta": 0.3}}, [("availability", "YC")]
+    ).configs
     assert (config.availability.name, config.availability.beta) == ("YC", 0.9)
     (config,) = expand({"availability": {"name": "LDF"}}, [("availability.beta", 0.25)]).configs
     assert (config.availability.name, config.availability.beta) == ("LDF", 0.25)
-    (config,) = expand({"availability": {"name": "LDF", "beta": 0.3}}, [("availability.name", "MDF")]).configs
+    (config,) = expand(
+        {"availability": {"name": "LDF", "beta": 0.3}}, [("availability.name", "MDF")]
+    ).configs
     assert (config.availability.name, config.availability.beta) == ("MDF", 0.7)
 
 
@@ -76,20 +92,46 @@ def test_a_variant_of_another_name_replaces_the_lower_layers_whole() -> None:
     ("given", "overrides", "message"),
     [
         ({"sed": 1}, [], r"sed is not a setting; .*did you mean 'seed'\?"),
-        ({"method": "fedg"}, [], r"method.name must be one of .*; got 'fedg'; did you mean 'fedgs'\?"),
-        (None, [("method.alhpa", 1)], r"method.alhpa is not a setting of .*; did you mean 'alpha'\?"),
-        ({"method": "uniform"}, [("method.alpha", 1)], r"method.alpha is not a setting; known are weighting"),
-        ({"grid": {"method": []}}, [], r"grid.method must be a list of at least one value, got \[\]"),
+        (
+            {"method": "fedg"},
+            [],
+            r"method.name must be one of .*; got 'fedg'; did you mean 'fedgs'\?",
+        ),
+        (
+            None,
+            [("method.alhpa", 1)],
+            r"method.alhpa is not a setting of .*; did you mean 'alpha'\?",
+        ),
+        (
+            {"method": "uniform"},
+            [("method.alpha", 1)],
+            r"method.alpha is not a setting; known are weighting",
+        ),
+        (
+            {"grid": {"method": []}},
+            [],
+            r"grid.method must be a list of at least one value, got \[\]",
+        ),
         ({"grid": {"seed": 3}}, [], r"grid.seed must be a list of at least one value, got 3"),
         ({"grid": 3}, [], r"grid must be a table of lists, got 3"),
-        ({"grid": {"method": ["uniform", "md"], "method.alpha": [1.0]}}, [], r"method.alpha is not a setting of MD, Uniform"),
+        (
+            {"grid": {"method": ["uniform", "md"], "method.alpha": [1.0]}},
+            [],
+            r"method.alpha is not a setting of MD, Uniform",
+        ),
         ({"seed": 1}, [("seed.x", 1)], r"seed is not a table, so seed.x cannot be set"),
-        ({}, [("training.rounds", "many")], r"training.rounds should be a valid integer, got 'many'"),
+        (
+            {},
+            [("training.rounds", "many")],
+            r"training.rounds should be a valid integer, got 'many'",
+        ),
         ({}, [("seed", [])], r"--set seed must be a list of at least one value"),
         ({"method": 5}, [], r"method must be a name, a table with `name`"),
     ],
 )
-def test_what_cannot_be_meant_is_one_sentence(given: Any, overrides: list[tuple[str, Any]], message: str) -> None:
+def test_what_cannot_be_meant_is_one_sentence(
+    given: Any, overrides: list[tuple[str, Any]], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         expand(given, overrides)
     assert "\n" not in str(caught.value)
@@ -102,14 +144,18 @@ def test_an_override_needs_key_and_value(text: str) -> None:
 
 
 def test_sources_say_where_each_value_came_from() -> None:
-    sources = expand({"training": {"rounds": 5}, "method": "fedgs"}, [("method.alpha", 2.0)], file="a.toml").sources
+    sources = expand(
+        {"training": {"rounds": 5}, "method": "fedgs"}, [("method.alpha", 2.0)], file="a.toml"
+    ).sources
     assert sources["training.rounds"] == "a.toml"
     assert sources["method.alpha"] == "--set"
     assert sources["seed"] == "default"
 
 
 def test_unreadable_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"the configuration .*missing.toml' cannot be read: No such file"):
+    with pytest.raises(
+        ConfigError, match=r"the configuration .*missing.toml' cannot be read: No such file"
+    ):
         read_config(tmp_path / "missing.toml")
     (tmp_path / "bad.toml").write_text("a = = 1")
     with pytest.raises(ConfigError, match=r"is not TOML: .*line 1"):
@@ -117,14 +163,23 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
 
 
 def test_settings_beside_an_axis_of_variants_apply_to_those_that_have_them() -> None:
-    grid = expand({"method": {"name": "fedgs", "alpha": 7.0}, "grid": {"method": ["fedgs", "uniform"]}})
+    grid = expand(
+        {"method": {"name": "fedgs", "alpha": 7.0}, "grid": {"method": ["fedgs", "uniform"]}}
+    )
     assert methods(grid) == [("fedgs", 7.0, 0.0), ("uniform", None, 0.0)]
     with pytest.raises(ConfigError, match="method.alpha is not a setting of MD, Uniform"):
         expand({"method": {"name": "fedgs", "alpha": 7.0}, "grid": {"method": ["md", "uniform"]}})
     grid = expand(
-        {"method": {"name": "fedgs", "alpha": 7.0}, "grid": {"method": ["fedgs", "uniform"], "method.alpha": [1.0, 2.0]}}
+        {
+            "method": {"name": "fedgs", "alpha": 7.0},
+            "grid": {"method": ["fedgs", "uniform"], "method.alpha": [1.0, 2.0]},
+        }
     )
-    assert methods(grid) == [("fedgs", 1.0, 0.0), ("fedgs", 2.0, 0.0), ("uniform", None, 0.0)]  # the axis has the word
+    assert methods(grid) == [
+        ("fedgs", 1.0, 0.0),
+        ("fedgs", 2.0, 0.0),
+        ("uniform", None, 0.0),
+    ]  # the axis has the word
 
 
 def test_a_variant_and_its_setting_can_be_given_in_any_order() -> None:
@@ -136,7 +191,9 @@ def graphs(grid: Grid) -> list[tuple[Any, ...]]:
     return [(c.method.graph.similarity, c.method.graph.noise_samples) for c in grid.configs]  # type: ignore[attr-defined]
 
 
-NOISE = "method.graph.noise_samples has no effect with similarity 'oracle'; it belongs to 'functional'"
+NOISE = (
+    "method.graph.noise_samples has no effect with similarity 'oracle'; it belongs to 'functional'"
+)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +203,13 @@ NOISE = "method.graph.noise_samples has no effect with similarity 'oracle'; it b
         ({}, [("method.graph.noise_samples", 10)]),
         ({}, [("method.graph.noise_samples", [10, 256])]),
         ({}, [("method.graph.noise_samples", [10, 20]), ("seed", [0, 1])]),
-        ({}, [("method.graph.noise_samples", [256, 10]), ("method.graph.similarity", ["oracle", "private"])]),
+        (
+            {},
+            [
+                ("method.graph.noise_samples", [256, 10]),
+                ("method.graph.similarity", ["oracle", "private"]),
+            ],
+        ),
         ({"grid": {"method": ["fedgs", "uniform"]}}, [("method.graph.noise_samples", 10)]),
         ({"grid": {"method": [{"name": "fedgs", "graph": {"noise_samples": 10}}, "uniform"]}}, []),
         (  # a table on an axis means what it says
@@ -155,7 +218,9 @@ NOISE = "method.graph.noise_samples has no effect with similarity 'oracle'; it b
         ),
     ],
 )
-def test_a_setting_that_changes_nothing_in_any_run_is_refused(given: Any, overrides: list[tuple[str, Any]]) -> None:
+def test_a_setting_that_changes_nothing_in_any_run_is_refused(
+    given: Any, overrides: list[tuple[str, Any]]
+) -> None:
     with pytest.raises(ConfigError) as caught:
         expand(given, overrides)
     assert str(caught.value).replace("'private'", "'oracle'") == NOISE
@@ -172,19 +237,39 @@ def test_a_setting_is_left_out_of_the_runs_in_which_it_changes_nothing() -> None
     assert [repr(c) for c in expand(again).configs] == [repr(c) for c in one.configs]
     table = {"name": "fedgs", "graph": {"noise_samples": 10}}
     late = expand({"grid": {"method": ["uniform", "fedgs"]}, "method": table}, [similarity])
-    assert [getattr(getattr(c.method, "graph", None), "noise_samples", None) for c in late.configs] == [None, 256, 10]
+    assert [
+        getattr(getattr(c.method, "graph", None), "noise_samples", None) for c in late.configs
+    ] == [None, 256, 10]
 
 
 def test_settings_beside_a_path_are_not_lost_silently() -> None:
-    with pytest.raises(ConfigError, match="method.graph.similarity has no effect where method.graph.path gives the graph"):
-        expand({}, [("method.graph.path", "g.npz"), ("method.graph.similarity", ["oracle", "functional"])])
+    with pytest.raises(
+        ConfigError,
+        match="method.graph.similarity has no effect where method.graph.path gives the graph",
+    ):
+        expand(
+            {},
+            [("method.graph.path", "g.npz"), ("method.graph.similarity", ["oracle", "functional"])],
+        )
 
 
 @pytest.mark.parametrize("axes", [{}, {"method": ["fedgs", "uniform"]}])
 def test_a_path_set_late_replaces_what_the_file_says_of_the_graph(axes: dict[str, Any]) -> None:
-    given = {"method": {"name": "fedgs", "alpha": 2.0, "graph": {"similarity": "functional", "noise_samples": 10}}, "grid": axes}
+    given = {
+        "method": {
+            "name": "fedgs",
+            "alpha": 2.0,
+            "graph": {"similarity": "functional", "noise_samples": 10},
+        },
+        "grid": axes,
+    }
     graph = expand(given, [("method.graph.path", "g.npz")]).configs[0].method.graph  # type: ignore[attr-defined]
     assert graph == Graph(path="g.npz")
-    for overrides in itertools.permutations([("method.graph.path", "g.npz"), ("method.graph.epsilon", 0.3)]):
-        with pytest.raises(ConfigError, match="method.graph.epsilon has no effect where method.graph.path gives the graph"):
+    for overrides in itertools.permutations(
+        [("method.graph.path", "g.npz"), ("method.graph.epsilon", 0.3)]
+    ):
+        with pytest.raises(
+            ConfigError,
+            match="method.graph.epsilon has no effect where method.graph.path gives the graph",
+        ):
             expand(given, overrides)

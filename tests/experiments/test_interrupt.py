@@ -34,8 +34,16 @@ PATIENCE = 60.0  # for what takes a second or two on a machine that does nothing
 def started(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
     """A process in a session of its own, with its temporary files in the folder."""
     (folder / "scratch").mkdir(exist_ok=True)
-    path = os.pathsep.join([str(Path(fedgs.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(folder / "scratch"), "OMP_NUM_THREADS": "1", "SLOW": "1"}
+    path = os.pathsep.join(
+        [str(Path(fedgs.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": path,
+        "TMPDIR": str(folder / "scratch"),
+        "OMP_NUM_THREADS": "1",
+        "SLOW": "1",
+    }
     return subprocess.Popen(
         [sys.executable, *arguments],
         cwd=folder,
@@ -121,7 +129,9 @@ fedgs.compare(federation, methods=methods, training={"rounds": 2}, execution={"w
 """
 
 
-def test_an_interrupt_while_workers_load_ends_them_without_a_word_of_theirs(leaves_nothing: Path) -> None:
+def test_an_interrupt_while_workers_load_ends_them_without_a_word_of_theirs(
+    leaves_nothing: Path,
+) -> None:
     folder = leaves_nothing
     (folder / "loading.py").write_text(LOADING)
     (folder / "study.py").write_text(STUDY)
@@ -131,7 +141,9 @@ def test_an_interrupt_while_workers_load_ends_them_without_a_word_of_theirs(leav
     _, errors = study.communicate(timeout=PATIENCE)
     assert study.returncode == -signal.SIGINT
     assert errors.count("Traceback") == 1 and "loading.py" not in errors
-    assert errors.endswith("KeyboardInterrupt: the same call with out='out' resumes where this one stopped\n")
+    assert errors.endswith(
+        "KeyboardInterrupt: the same call with out='out' resumes where this one stopped\n"
+    )
 
 
 COMMAND = ["-m", "fedgs", "run", "--plugin", "slow.py", "--out", "out"]
@@ -162,20 +174,36 @@ def has_written(folder: Path) -> bool:
     runs = [RunFolder(path.parent) for path in (folder / "out").glob("*/config.toml")]
     checkpoints = [load_checkpoint(run, {}) for run in runs]
     before = [0 if checkpoint is None else checkpoint.records_bytes for checkpoint in checkpoints]
-    return len(runs) == 2 and all(run.size("rounds.jsonl") > size for run, size in zip(runs, before, strict=True))
+    return len(runs) == 2 and all(
+        run.size("rounds.jsonl") > size for run, size in zip(runs, before, strict=True)
+    )
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs POSIX signals")
-def test_workers_save_their_runs_however_the_study_ends_and_the_next_start_says_that_they_resume(leaves_nothing: Path) -> None:
+def test_workers_save_their_runs_however_the_study_ends_and_the_next_start_says_that_they_resume(
+    leaves_nothing: Path,
+) -> None:
     folder = leaves_nothing
     (folder / "slow.py").write_text(SLOW)
     before = [0, 0]
     for number, workers, code, said in (
-        (signal.SIGINT, 2, 130, "fedgs: interrupted; the same command resumes where this one stopped\n"),
-        (signal.SIGTERM, 1, 143, "fedgs: terminated; the same command resumes where this one stopped\n"),
+        (
+            signal.SIGINT,
+            2,
+            130,
+            "fedgs: interrupted; the same command resumes where this one stopped\n",
+        ),
+        (
+            signal.SIGTERM,
+            1,
+            143,
+            "fedgs: terminated; the same command resumes where this one stopped\n",
+        ),
         (signal.SIGKILL, 2, -9, ""),
     ):
-        study = started(folder, *COMMAND, *options("training.rounds=100000", f"execution.workers={workers}"))
+        study = started(
+            folder, *COMMAND, *options("training.rounds=100000", f"execution.workers={workers}")
+        )
         wait_until(lambda: has_written(folder), study)
         study.send_signal(number)  # to the study alone
         printed, errors = study.communicate(timeout=PATIENCE)
@@ -185,7 +213,9 @@ def test_workers_save_their_runs_however_the_study_ends_and_the_next_start_says_
         where = f"round {low}" if low == high else f"rounds {low} to {high}"
         assert (f"2 of 2 runs resume at {where}\n" in printed) == (before != [0, 0])
         until = time.monotonic() + PATIENCE
-        while any(is_running(pid) for pid in workers_of(folder, "worker-")):  # after SIGKILL nobody waits for them
+        while any(
+            is_running(pid) for pid in workers_of(folder, "worker-")
+        ):  # after SIGKILL nobody waits for them
             assert time.monotonic() < until
             time.sleep(0.02)
         now = stored(folder)
@@ -208,14 +238,23 @@ def test_an_interrupted_call_says_how_to_resume_and_the_next_one_what_resumes(
         if progress.rounds == 9:
             raise KeyboardInterrupt
 
-    settings: dict[str, Any] = {"methods": ["uniform", "md"], "training": {"rounds": 8, "local_steps": 1}, "out": tmp_path}
+    settings: dict[str, Any] = {
+        "methods": ["uniform", "md"],
+        "training": {"rounds": 8, "local_steps": 1},
+        "out": tmp_path,
+    }
     with pytest.raises(KeyboardInterrupt) as stopped:
         compare(toy_federation, **settings, on_progress=interrupt)
-    assert str(stopped.value) == f"the same call with out={str(tmp_path)!r} resumes where this one stopped"
+    assert (
+        str(stopped.value)
+        == f"the same call with out={str(tmp_path)!r} resumes where this one stopped"
+    )
     assert type(stopped.value) is KeyboardInterrupt  # Python ends by SIGINT for this type alone
     with caplog.at_level("INFO", logger="fedgs.runs"):
         assert all(run.finished for run in compare(toy_federation, **settings).runs)
-    assert [record.getMessage() for record in caplog.records] == ["2 of 2 runs resume at rounds 4 to 5"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "2 of 2 runs resume at rounds 4 to 5"
+    ]
     caplog.clear()
     with caplog.at_level("INFO", logger="fedgs.runs"):
         compare(toy_federation, **settings)
@@ -245,7 +284,10 @@ def test_an_interrupt_at_any_line_of_the_writing_leaves_records_that_belong_to_t
 
         def interrupt_at_a_line(frame: FrameType, event: str, argument: Any) -> Any:
             nonlocal left
-            if frame.f_code.co_filename not in (output.__file__, sys.modules[RunFolder.__module__].__file__):
+            if frame.f_code.co_filename not in (
+                output.__file__,
+                sys.modules[RunFolder.__module__].__file__,
+            ):
                 return None
             if event == "line":
                 left -= 1

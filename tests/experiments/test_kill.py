@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-# Loaded as a plug-in: wraps one function of the package so that its n-th call kills the process, once.
+# Loaded as a plug-in: wraps one function of the package so that its n-th call kills the process,
+# once.
 KILLER = """
 import os, signal
 from pathlib import Path
@@ -73,7 +74,14 @@ COMMAND = [
 ]  # fmt: skip
 
 
-STUDY = ["--set", 'method=["fedgs", "md"]', "--set", "seed=[0, 1]", "--set", "execution.engine=auto"]
+STUDY = [
+    "--set",
+    'method=["fedgs", "md"]',
+    "--set",
+    "seed=[0, 1]",
+    "--set",
+    "execution.engine=auto",
+]
 
 
 def run(folder: Path, phase: str | None, more: Sequence[str] = ()) -> int:
@@ -81,13 +89,18 @@ def run(folder: Path, phase: str | None, more: Sequence[str] = ()) -> int:
     environment.pop("KILL_PHASE", None)
     if phase is not None:
         environment["KILL_PHASE"] = phase
-    done = subprocess.run([*COMMAND, *more], cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [*COMMAND, *more], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode
 
 
 def records(folder: Path) -> dict[str, bytes]:
-    return {file.parent.name: file.read_bytes() for file in sorted((folder / "out").rglob("rounds.jsonl"))}
+    return {
+        file.parent.name: file.read_bytes()
+        for file in sorted((folder / "out").rglob("rounds.jsonl"))
+    }
 
 
 @pytest.fixture(scope="module")
@@ -98,11 +111,15 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return records(folder)
 
 
-LONG = [pytest.param(phase, marks=pytest.mark.long) for phase in ("selection", "aggregation", "record")]
+LONG = [
+    pytest.param(phase, marks=pytest.mark.long) for phase in ("selection", "aggregation", "record")
+]
 
 
 @pytest.mark.parametrize("phase", ["training", "checkpoint", *LONG])
-def test_a_killed_run_goes_on_to_the_same_records(phase: str, unbroken: dict[str, bytes], tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_to_the_same_records(
+    phase: str, unbroken: dict[str, bytes], tmp_path: Path
+) -> None:
     (tmp_path / "killer.py").write_text(KILLER)
     assert run(tmp_path, phase) == -signal.SIGKILL
     assert (tmp_path / "killed").exists()

@@ -40,7 +40,8 @@ def test_a_lock_file_takes_the_place_of_locks_that_the_system_does_not_have(
         about = json.loads((tmp_path / "out" / LOCK_FILE).read_text())
         assert (about["host"], about["pid"]) == (socket.gethostname(), os.getpid())
         with pytest.raises(
-            OutputError, match=rf"process {os.getpid()} on .* is writing to '.*out'; .* remove .*{re.escape(LOCK_FILE)}'"
+            OutputError,
+            match=rf"process {os.getpid()} on .* is writing to '.*out'; .* remove .*{re.escape(LOCK_FILE)}'",
         ):
             claim(tmp_path / "out").__enter__()
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["fedgs.json"]
@@ -53,12 +54,19 @@ def test_runs_are_written_where_there_are_no_locks(
 ) -> None:
     no_lock(monkeypatch, "ENOSYS")
     for rounds in (2, 3):
-        (run,) = compare(toy_federation, methods=["md"], training={"rounds": rounds, "local_steps": 1}, out=tmp_path).runs
+        (run,) = compare(
+            toy_federation,
+            methods=["md"],
+            training={"rounds": rounds, "local_steps": 1},
+            out=tmp_path,
+        ).runs
         assert run.finished and len(run.records) == rounds + 1
     assert not (tmp_path / LOCK_FILE).exists()
 
 
-def test_both_kinds_of_lock_exclude_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_kinds_of_lock_exclude_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as without:
         no_lock(without, "ENOLCK")
         held = claim(tmp_path)
@@ -88,10 +96,15 @@ def test_the_lock_file_of_a_process_excludes_others_until_it_is_killed(
 ) -> None:
     if not locks:
         no_lock(monkeypatch, "ENOSYS")
-    with subprocess.Popen([sys.executable, "-c", HOLD], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    ) as other:
         try:
             assert other.stdout is not None and other.stdout.readline() == "held\n"
-            with pytest.raises(OutputError, match=rf"process {other.pid} on {re.escape(socket.gethostname())} is writing"):
+            with pytest.raises(
+                OutputError,
+                match=rf"process {other.pid} on {re.escape(socket.gethostname())} is writing",
+            ):
                 claim(tmp_path / "out").__enter__()
         finally:
             other.kill()
@@ -103,7 +116,9 @@ def test_the_lock_file_of_a_process_excludes_others_until_it_is_killed(
 
 
 def stored(**about: Any) -> str:
-    return json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "started": "1", "token": "t", **about})
+    return json.dumps(
+        {"host": socket.gethostname(), "pid": os.getpid(), "started": "1", "token": "t", **about}
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,7 +192,10 @@ print(entered)
 def test_processes_that_compete_for_a_lock_file_are_never_inside_together(tmp_path: Path) -> None:
     command = [sys.executable, "-c", RACE]
     racing = [
-        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)
+        subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(3)
     ]
     results = [process.communicate(timeout=60) for process in racing]
     assert [process.returncode for process in racing] == [0, 0, 0], results
@@ -185,7 +203,9 @@ def test_processes_that_compete_for_a_lock_file_are_never_inside_together(tmp_pa
 
 
 @pytest.mark.parametrize("code", ["EIO", "ESTALE", "EPERM"])
-def test_every_other_error_of_the_lock_names_the_folder(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_other_error_of_the_lock_names_the_folder(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     no_lock(monkeypatch, code)
     message = os.strerror(getattr(errno, code))
     with pytest.raises(OutputError, match=rf"--out '.*out' cannot be locked: {message}"):
@@ -201,16 +221,25 @@ def test_a_lock_that_another_process_holds_is_said_to_be_in_use(
         claim(tmp_path).__enter__()
 
 
-def test_an_error_inside_the_block_is_not_one_of_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_inside_the_block_is_not_one_of_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     no_lock(monkeypatch, "ENOSYS")
     with pytest.raises(OSError, match="disk full"), claim(tmp_path):
         raise OSError(errno.ENOSPC, "disk full")
     assert not (tmp_path / LOCK_FILE).exists()
 
 
-def test_a_folder_that_cannot_be_made_or_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_made_or_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
-    for folder in (tmp_path / "file" / "out", tmp_path / ("x" * 300), Path("/proc/out"), tmp_path / "a\0b"):
+    for folder in (
+        tmp_path / "file" / "out",
+        tmp_path / ("x" * 300),
+        Path("/proc/out"),
+        tmp_path / "a\0b",
+    ):
         with pytest.raises(OutputError, match=r"--out .* cannot be written: "):
             claim(folder).__enter__()
     read_only = Path.open
@@ -221,5 +250,7 @@ def test_a_folder_that_cannot_be_made_or_written_is_named(tmp_path: Path, monkey
         return read_only(self, *arguments, **named)
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(OutputError, match=r"--out '.*out' cannot be written: Read-only file system"):
+    with pytest.raises(
+        OutputError, match=r"--out '.*out' cannot be written: Read-only file system"
+    ):
         claim(tmp_path / "out").__enter__()

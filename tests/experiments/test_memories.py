@@ -28,10 +28,19 @@ GRAPHS = [
 ]
 
 
-def study(federation: Federation, out: Path | None, *, methods: Any = None, workers: int = 1, **settings: Any) -> Results:
+def study(
+    federation: Federation,
+    out: Path | None,
+    *,
+    methods: Any = None,
+    workers: int = 1,
+    **settings: Any,
+) -> Results:
     return compare(
         federation,
-        methods={"one": FedGS(), "two": FedGS(alpha=0.5, scale="cohort")} if methods is None else methods,
+        methods={"one": FedGS(), "two": FedGS(alpha=0.5, scale="cohort")}
+        if methods is None
+        else methods,
         availability=settings.pop("availability", "LDF"),
         training={"rounds": 4, "proportion": 0.4, "local_steps": 2, "batch_size": 4},
         seeds=range(3),
@@ -55,7 +64,9 @@ def test_six_runs_share_one_file(toy_federation: Federation, tmp_path: Path, wor
     assert len(results.runs) == 6
     for run in results.runs:
         assert run.path is not None
-        assert json.loads((run.path / "memory.json").read_text()) == {"file": f"../graphs/{file.name}"}
+        assert json.loads((run.path / "memory.json").read_text()) == {
+            "file": f"../graphs/{file.name}"
+        }
         assert np.array_equal(RunFolder(run.path).arrays("memory")["distance"], expected.distance)
     runs, problems = read_runs(tmp_path / "out")
     assert problems == []
@@ -64,12 +75,20 @@ def test_six_runs_share_one_file(toy_federation: Federation, tmp_path: Path, wor
 
 
 @pytest.mark.parametrize("out", [True, False])
-def test_the_graph_is_made_once(toy_federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: bool) -> None:
+def test_the_graph_is_made_once(
+    toy_federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: bool
+) -> None:
     made: list[Graph] = []
     original = Graph.of_clients
-    monkeypatch.setattr(Graph, "of_clients", lambda self, clients: (made.append(self), original(self, clients))[1])
+    monkeypatch.setattr(
+        Graph, "of_clients", lambda self, clients: (made.append(self), original(self, clients))[1]
+    )
     methods = [FedGS(), FedGS(alpha=0.0), FedGS(graph=Graph(epsilon=0.3))]
-    results = study(toy_federation, tmp_path / "out" if out else None, methods={str(k): one for k, one in enumerate(methods)})
+    results = study(
+        toy_federation,
+        tmp_path / "out" if out else None,
+        methods={str(k): one for k, one in enumerate(methods)},
+    )
     assert [run.failure for run in results.runs] == [None] * 9
     assert len(made) == 2  # one for each setting of the graph
     if out:
@@ -79,7 +98,9 @@ def test_the_graph_is_made_once(toy_federation: Federation, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=str)
-def test_a_killed_run_resumes_to_the_same_records(toy_federation: Federation, tmp_path: Path, graph: dict[str, Any]) -> None:
+def test_a_killed_run_resumes_to_the_same_records(
+    toy_federation: Federation, tmp_path: Path, graph: dict[str, Any]
+) -> None:
     methods = {"one": FedGS(graph=Graph(**graph))}
     results = study(toy_federation, tmp_path / "out", methods=methods)
     assert len(list((tmp_path / "out" / "graphs").glob("*.npz"))) == 1
@@ -97,14 +118,18 @@ def test_a_killed_run_resumes_to_the_same_records(toy_federation: Federation, tm
 
 
 @pytest.mark.parametrize("similarity", ["update", "functional"])
-def test_graphs_that_a_seed_decides_stay_with_their_runs(toy_federation: Federation, tmp_path: Path, similarity: str) -> None:
+def test_graphs_that_a_seed_decides_stay_with_their_runs(
+    toy_federation: Federation, tmp_path: Path, similarity: str
+) -> None:
     methods = {"one": {"name": "fedgs", "graph": {"similarity": similarity}}}
     study(toy_federation, tmp_path / "out", methods=methods)
     assert len(list((tmp_path / "out").rglob("memory.npz"))) == 3
     assert list((tmp_path / "out").rglob("memory.json")) == []
 
 
-def test_a_run_with_a_file_of_its_own_resumes_and_is_shown(toy_federation: Federation, tmp_path: Path) -> None:
+def test_a_run_with_a_file_of_its_own_resumes_and_is_shown(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     results = study(toy_federation, tmp_path / "out", methods={"one": FedGS()})
     before = records(tmp_path / "out")
     for run in results.runs:  # as earlier versions stored it
@@ -130,15 +155,21 @@ def test_a_missing_or_damaged_file_is_named(toy_federation: Federation, tmp_path
     with pytest.raises(OutputError, match=rf"{file.name} is damaged"):
         study(toy_federation, tmp_path / "out", methods={"one": FedGS()})
     file.unlink()
-    with pytest.raises(OutputError, match=rf"{file.name} is missing, which .* begins with; remove the run's folder"):
+    with pytest.raises(
+        OutputError, match=rf"{file.name} is missing, which .* begins with; remove the run's folder"
+    ):
         study(toy_federation, tmp_path / "out", methods={"one": FedGS()})
 
 
 def test_the_key_names_all_that_the_graph_is_made_of(toy_federation: Federation) -> None:
     clients = toy_federation.clients
     assert clients.label_counts is not None
-    other = Clients(clients.names, clients.data_sizes, label_counts=clients.label_counts[::-1].copy())
-    renamed = Clients(tuple(range(len(clients))), clients.data_sizes, label_counts=clients.label_counts)
+    other = Clients(
+        clients.names, clients.data_sizes, label_counts=clients.label_counts[::-1].copy()
+    )
+    renamed = Clients(
+        tuple(range(len(clients))), clients.data_sizes, label_counts=clients.label_counts
+    )
     keys = [FedGS(graph=Graph(**graph)).memory_key(clients) for graph in GRAPHS]  # type: ignore[arg-type]
     assert len({*keys, FedGS().memory_key(other)}) == len(GRAPHS) + 1
     assert FedGS(alpha=3.0).memory_key(renamed) == FedGS().memory_key(clients)
@@ -165,10 +196,16 @@ def limited(monkeypatch: pytest.MonkeyPatch, gigabytes: float) -> None:
 
 
 def many(count: int) -> Clients:
-    return Clients(tuple(range(count)), np.ones(count, dtype=np.int64), label_counts=np.ones((count, 1), dtype=np.int64))
+    return Clients(
+        tuple(range(count)),
+        np.ones(count, dtype=np.int64),
+        label_counts=np.ones((count, 1), dtype=np.int64),
+    )
 
 
-@pytest.mark.parametrize("graph", [*GRAPHS, {"similarity": "functional"}, {"path": "g.npz"}], ids=str)
+@pytest.mark.parametrize(
+    "graph", [*GRAPHS, {"similarity": "functional"}, {"path": "g.npz"}], ids=str
+)
 def test_a_graph_that_does_not_fit_is_refused_before_anything_is_made(
     monkeypatch: pytest.MonkeyPatch, graph: dict[str, Any]
 ) -> None:
@@ -206,11 +243,18 @@ def test_memory_that_the_system_does_not_give_is_one_sentence(
         raise MemoryError("Unable to allocate 80.0 GiB")
 
     monkeypatch.setattr(Graph, "of_clients", exhausted)
-    with pytest.raises(GraphError, match="method 'fedgs' needs about .* GB of memory for the graph of 6 clients, and the"):
+    with pytest.raises(
+        GraphError,
+        match="method 'fedgs' needs about .* GB of memory for the graph of 6 clients, and the",
+    ):
         FedGS().start(toy_federation.clients)
     run = study(toy_federation, None, methods={"one": FedGS()}).runs[0]
-    assert run.failure is not None and run.failure["error"].startswith("GraphError: method 'fedgs' needs about")
+    assert run.failure is not None and run.failure["error"].startswith(
+        "GraphError: method 'fedgs' needs about"
+    )
     monkeypatch.setattr("fedgs.experiments.preparing.load_federation", exhausted)
-    with pytest.raises(DataError, match="cannot be prepared in the memory that this process may use: Unable to"):
+    with pytest.raises(
+        DataError, match="cannot be prepared in the memory that this process may use: Unable to"
+    ):
         study(fedgs.Synthetic(clients=3), tmp_path / "out")  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()

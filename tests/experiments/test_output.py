@@ -29,7 +29,9 @@ def stored_round(folder: RunFolder) -> int | None:
     return None if checkpoint is None else checkpoint.state.round
 
 
-def test_without_a_number_of_rounds_checkpoints_come_by_time(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_number_of_rounds_checkpoints_come_by_time(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sink = FolderSink(folder, "loop", {}, None)
     sink.on_round(*after(0), {})
     assert stored_round(folder) is None  # ten seconds have not passed
@@ -38,7 +40,9 @@ def test_without_a_number_of_rounds_checkpoints_come_by_time(folder: RunFolder, 
     assert stored_round(folder) == 2 and len(folder.records()) == 2
 
 
-def test_with_a_number_of_rounds_time_plays_no_part(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_a_number_of_rounds_time_plays_no_part(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(output, "CHECKPOINT_SECONDS", -1.0)
     sink = FolderSink(folder, "loop", {}, 3)
     rounds = []

@@ -42,18 +42,29 @@ def study(federation: Federation, out: Path | None = None, **settings: Any) -> R
 
 
 def files(out: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("rounds.jsonl"))}
+    return {
+        str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("rounds.jsonl"))
+    }
 
 
-def test_without_an_output_folder_nothing_is_written(toy_federation: Federation, tmp_path: Path, monkeypatch: Any) -> None:
+def test_without_an_output_folder_nothing_is_written(
+    toy_federation: Federation, tmp_path: Path, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     results = study(toy_federation)
-    assert [(run.label, run.seed) for run in results.runs] == [("uniform", 0), ("uniform", 1), ("FedGS", 0), ("FedGS", 1)]
+    assert [(run.label, run.seed) for run in results.runs] == [
+        ("uniform", 0),
+        ("uniform", 1),
+        ("FedGS", 0),
+        ("FedGS", 1),
+    ]
     assert list(tmp_path.iterdir()) == []
     assert "FedGS" in str(results.table(against="uniform"))
 
 
-def test_a_folder_holds_config_records_timings_and_clients(toy_federation: Federation, tmp_path: Path) -> None:
+def test_a_folder_holds_config_records_timings_and_clients(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     results = study(toy_federation, tmp_path / "out")
     for run in results.runs:
         assert run.path is not None
@@ -62,13 +73,18 @@ def test_a_folder_holds_config_records_timings_and_clients(toy_federation: Feder
         assert [timing["round"] for timing in stored.timings()] == list(range(7))
         assert stored.clients().names == toy_federation.clients.names
         config = stored.config()
-        assert config["availability"]["name"] == "LDF" and config["method"]["name"] in ("uniform", "fedgs")
+        assert config["availability"]["name"] == "LDF" and config["method"]["name"] in (
+            "uniform",
+            "fedgs",
+        )
         assert config["run"]["engine"] == "loop" and config["run"]["cohort_limit"] == 2
         assert config["run"]["data_fingerprint"] == toy_federation.fingerprint
     assert "distance" in RunFolder(results.runs[-1].path).arrays("memory")  # type: ignore[arg-type]
 
 
-def test_in_memory_and_on_disk_runs_are_the_same(toy_federation: Federation, tmp_path: Path) -> None:
+def test_in_memory_and_on_disk_runs_are_the_same(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     stored, kept = study(toy_federation, tmp_path / "out"), study(toy_federation)
     assert [list(a.records) for a in stored.runs] == [list(b.records) for b in kept.runs]
 
@@ -83,7 +99,9 @@ def test_a_finished_study_is_left_alone(toy_federation: Federation, tmp_path: Pa
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == stamps
 
 
-def test_more_rounds_extend_a_study_to_what_it_would_have_been(toy_federation: Federation, tmp_path: Path) -> None:
+def test_more_rounds_extend_a_study_to_what_it_would_have_been(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     longer = {"rounds": 11, "proportion": 0.4, "local_steps": 2, "batch_size": 4}
     study(toy_federation, tmp_path / "a")
     seen: list[Progress] = []
@@ -93,7 +111,9 @@ def test_more_rounds_extend_a_study_to_what_it_would_have_been(toy_federation: F
     assert files(tmp_path / "a") == files(tmp_path / "b")
 
 
-def test_removing_one_runs_folder_runs_that_one_again(toy_federation: Federation, tmp_path: Path) -> None:
+def test_removing_one_runs_folder_runs_that_one_again(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     results = study(toy_federation, out)
     before = files(out)
@@ -109,30 +129,47 @@ def test_removing_one_runs_folder_runs_that_one_again(toy_federation: Federation
 
 
 @pytest.mark.parametrize("cut", [0, 1, 57, 400])
-def test_whatever_stands_behind_the_checkpoint_is_played_again(toy_federation: Federation, tmp_path: Path, cut: int) -> None:
+def test_whatever_stands_behind_the_checkpoint_is_played_again(
+    toy_federation: Federation, tmp_path: Path, cut: int
+) -> None:
     out = tmp_path / "out"
     results = study(toy_federation, out, seeds=(0,))
     before = files(out)
     for run in results.runs:
         assert run.path is not None
         records = run.path / "rounds.jsonl"
-        records.write_bytes(records.read_bytes()[: max(0, records.stat().st_size - cut)] + b'{"half a li')
+        records.write_bytes(
+            records.read_bytes()[: max(0, records.stat().st_size - cut)] + b'{"half a li'
+        )
     study(toy_federation, out, seeds=(0,))
     assert files(out) == before
 
 
-def test_a_failed_run_keeps_its_records_and_lets_the_others_finish(toy_federation: Federation, tmp_path: Path) -> None:
-    results = study(toy_federation, tmp_path, methods={"mine": Selfish(), "uniform": "uniform"}, seeds=(0,))
+def test_a_failed_run_keeps_its_records_and_lets_the_others_finish(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
+    results = study(
+        toy_federation, tmp_path, methods={"mine": Selfish(), "uniform": "uniform"}, seeds=(0,)
+    )
     mine, uniform = results.runs
-    assert mine.failure is not None and mine.failure["round"] == 3 and mine.failure["client"] is None
+    assert (
+        mine.failure is not None and mine.failure["round"] == 3 and mine.failure["client"] is None
+    )
     assert mine.failure["error"] == "LookupError: nobody I like"
-    assert "in select" in mine.failure["traceback"] and "simulation.py" not in mine.failure["traceback"]
-    assert mine.path is not None and [record.round for record in RunFolder(mine.path).records()] == [0, 1, 2]
+    assert (
+        "in select" in mine.failure["traceback"]
+        and "simulation.py" not in mine.failure["traceback"]
+    )
+    assert mine.path is not None and [
+        record.round for record in RunFolder(mine.path).records()
+    ] == [0, 1, 2]
     assert json.loads((mine.path / "failure.json").read_text())["round"] == 3
     assert uniform.finished
 
 
-def test_a_failed_run_is_tried_again_from_its_checkpoint(toy_federation: Federation, tmp_path: Path) -> None:
+def test_a_failed_run_is_tried_again_from_its_checkpoint(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     class Flaky(fedgs.Sampler):
         def select(self, view: fedgs.View, rng: np.random.Generator) -> fedgs.Selection:
             if view.round == 3 and not (tmp_path / "mended").exists():
@@ -151,12 +188,18 @@ def test_a_failed_run_is_tried_again_from_its_checkpoint(toy_federation: Federat
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"training": {"cohort_limit": 7}}, "training.cohort_limit must be at most 6, the number of clients; got 7"),
+        (
+            {"training": {"cohort_limit": 7}},
+            "training.cohort_limit must be at most 6, the number of clients; got 7",
+        ),
         ({"availability": {"name": "LN", "beta": 1.0}}, "availability.beta"),
         ({"methods": {}}, "at least one method"),
         ({"methods": ["nobody"]}, "method.name must be one of"),
         ({"model": "cifar_cnn"}, "cifar_cnn"),
-        ({"methods": [{"name": "fedgs", "graph": {"similarity": "update", "path": "x.npz"}}]}, "method.graph"),
+        (
+            {"methods": [{"name": "fedgs", "graph": {"similarity": "update", "path": "x.npz"}}]},
+            "method.graph",
+        ),
     ],
 )
 def test_what_cannot_run_is_refused_before_anything_is_written(
@@ -169,7 +212,9 @@ def test_what_cannot_run_is_refused_before_anything_is_written(
 
 def test_a_foreign_folder_is_not_touched(toy_federation: Federation, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(OutputError, match=r"must be new, empty or a folder of fedgs runs; .* holds something else"):
+    with pytest.raises(
+        OutputError, match=r"must be new, empty or a folder of fedgs runs; .* holds something else"
+    ):
         study(toy_federation, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     with pytest.raises(OutputError, match=r"must be a folder; .* is a file"):
@@ -204,29 +249,44 @@ def test_models_and_samplers_of_ones_own_can_be_handed_over(toy_federation: Fede
     results = study(toy_federation, methods={"first": first}, model=net, seeds=(0,))
     (run,) = results.runs
     assert run.finished and run.label == "first"
-    assert all(record.cohort == list(record.available)[:2] for record in run.records[:-1] if record.available is not None)
+    assert all(
+        record.cohort == list(record.available)[:2]
+        for record in run.records[:-1]
+        if record.available is not None
+    )
 
 
-def test_runs_that_differ_in_rounds_only_are_one_run(toy_federation: Federation, tmp_path: Path) -> None:
+def test_runs_that_differ_in_rounds_only_are_one_run(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     from fedgs.experiments.grid import build_config
     from fedgs.experiments.preparing import prepare
     from fedgs.experiments.runner import run_all
 
     tables = {"data": "synthetic", "availability": "IDL", "method": "uniform"}
-    configs = [build_config({**tables, "training": {"rounds": rounds, "local_steps": 1}}) for rounds in (3, 5)]
+    configs = [
+        build_config({**tables, "training": {"rounds": rounds, "local_steps": 1}})
+        for rounds in (3, 5)
+    ]
     (finished,) = run_all(prepare(configs), out=tmp_path)
     assert finished.prepared.plan.rounds == 5
     assert len(finished.records) == 6
 
 
-def test_one_run_under_two_labels_is_refused_before_anything_is_written(toy_federation: Federation, tmp_path: Path) -> None:
+def test_one_run_under_two_labels_is_refused_before_anything_is_written(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match="the methods labelled 'a' and 'b' are the same run"):
-        study(toy_federation, tmp_path / "out", methods={"a": fedgs.Uniform(), "b": fedgs.Uniform()})
+        study(
+            toy_federation, tmp_path / "out", methods={"a": fedgs.Uniform(), "b": fedgs.Uniform()}
+        )
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("asked", [3, 4, 5])
-def test_fewer_rounds_than_stored_are_the_first_ones(toy_federation: Federation, tmp_path: Path, asked: int) -> None:
+def test_fewer_rounds_than_stored_are_the_first_ones(
+    toy_federation: Federation, tmp_path: Path, asked: int
+) -> None:
     settings = {"proportion": 0.4, "local_steps": 2, "batch_size": 4}
     every = {"evaluation": {"every": 1}, "seeds": (0,)}
     whole = study(toy_federation, tmp_path, **every)
@@ -239,7 +299,9 @@ def test_fewer_rounds_than_stored_are_the_first_ones(toy_federation: Federation,
     assert len(whole.runs[0].records) == 7
 
 
-def test_a_device_that_is_not_there_is_refused_before_anything_is_written(toy_federation: Federation, tmp_path: Path) -> None:
+def test_a_device_that_is_not_there_is_refused_before_anything_is_written(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match=r"execution.device is 'cuda:7'"):
         study(toy_federation, tmp_path / "out", execution={"device": "cuda:7"})
     assert list(tmp_path.iterdir()) == []
@@ -252,7 +314,9 @@ def test_fedprox_can_be_named_from_python(toy_federation: Federation) -> None:
 
 
 def test_seeds_must_be_a_collection(toy_federation: Federation) -> None:
-    with pytest.raises(ConfigError, match=r"seeds must be a collection of integers, such as range\(3\); got 3"):
+    with pytest.raises(
+        ConfigError, match=r"seeds must be a collection of integers, such as range\(3\); got 3"
+    ):
         study(toy_federation, seeds=3)
 
 
@@ -264,7 +328,9 @@ def test_an_empty_test_set_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_timings_that_were_lost_do_not_stop_a_run(toy_federation: Federation, tmp_path: Path) -> None:
+def test_timings_that_were_lost_do_not_stop_a_run(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     (run,) = study(toy_federation, tmp_path, methods=["uniform"], seeds=(0,)).runs
     before = files(tmp_path)
     assert run.path is not None
@@ -281,20 +347,35 @@ def test_uniform_cohorts_cover_the_clients() -> None:
     x, y = rng.normal(size=(300, 4)).astype(np.float32), rng.integers(0, 2, 300)
     federation = Federation.from_arrays(x, y, client=np.arange(300) % 100, test=(x, y))
     training = {"rounds": 50, "proportion": 0.1, "local_steps": 1}
-    (run,) = study(federation, methods=["uniform"], availability="IDL", training=training, seeds=(0,)).runs
+    (run,) = study(
+        federation, methods=["uniform"], availability="IDL", training=training, seeds=(0,)
+    ).runs
     reached = {name for record in run.records for name in record.cohort or ()}
     assert len(reached) > 95
 
 
-def test_runs_share_an_attendance_where_they_meet_the_same_clients(toy_federation: Federation, tmp_path: Path) -> None:
+def test_runs_share_an_attendance_where_they_meet_the_same_clients(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     np.save(tmp_path / "who.npy", np.ones((len(toy_federation), 9), dtype=bool))
     stored = fedgs.AvailabilityFile(path=tmp_path / "who.npy", seed=0)
     modes: list[Any] = [{"name": "LDF"}, {"name": "LDF"}, {"name": "LDF", "beta": 0.2}, stored]
-    common = {"data": _Given(federation=toy_federation), "method": "uniform", "training": {"rounds": 3, "proportion": 0.5}}
-    configs = [build_config({**common, "availability": mode, "seed": seed}) for mode in modes for seed in (0, 1)]
+    common = {
+        "data": _Given(federation=toy_federation),
+        "method": "uniform",
+        "training": {"rounds": 3, "proportion": 0.5},
+    }
+    configs = [
+        build_config({**common, "availability": mode, "seed": seed})
+        for mode in modes
+        for seed in (0, 1)
+    ]
     for _ in range(2):  # the second time the file's matrix has been read already
         plans = [one.plan for one in prepare(configs)]
-        assert plans[0].attendance is plans[2].attendance and plans[1].attendance is plans[3].attendance
+        assert (
+            plans[0].attendance is plans[2].attendance
+            and plans[1].attendance is plans[3].attendance
+        )
         assert len({id(plan.attendance) for plan in plans}) >= 5
 
 
@@ -305,12 +386,21 @@ def test_damaged_records_are_named_before_anything_is_trained(
 ) -> None:
     training = {"proportion": 0.4, "local_steps": 2, "batch_size": 4}
     study(toy_federation, tmp_path / "out")
-    broken = next(path for path in sorted((tmp_path / "out").iterdir()) if "uniform-seed1" in path.name)
+    broken = next(
+        path for path in sorted((tmp_path / "out").iterdir()) if "uniform-seed1" in path.name
+    )
     lines = (broken / "rounds.jsonl").read_text().splitlines()
     lines[place] = "damaged" + lines[place]
     (broken / "rounds.jsonl").write_text("".join(line + "\n" for line in lines))
     before, told = files(tmp_path / "out"), []
-    with pytest.raises(OutputError, match=r"not a record of a round: 'damaged.*, in .*uniform-seed1.*rounds\.jsonl"):
-        study(toy_federation, tmp_path / "out", training={"rounds": rounds, **training}, on_progress=told.append)
+    with pytest.raises(
+        OutputError, match=r"not a record of a round: 'damaged.*, in .*uniform-seed1.*rounds\.jsonl"
+    ):
+        study(
+            toy_federation,
+            tmp_path / "out",
+            training={"rounds": rounds, **training},
+            on_progress=told.append,
+        )
     assert told == []
     assert files(tmp_path / "out") == before

@@ -25,23 +25,32 @@ def test_relabelled_clients_have_the_same_rows() -> None:
     similarity, products = half + half.T + np.eye(7), np.cov(draws.normal(size=(7, 9)))
     order = draws.permutation(7)
     block = np.ix_(order, order)
-    assert list(edge_rows(similarity[block], products[block])) == list(edge_rows(similarity, products))
+    assert list(edge_rows(similarity[block], products[block])) == list(
+        edge_rows(similarity, products)
+    )
 
 
 def test_a_client_that_fails_is_named(toy_federation: Federation) -> None:
     work = Work(toy_federation, LogisticRegression(), 0.0, 20, 4)
     with pytest.raises(RunError, match=r"client 'site-\d'"):
-        model_features(work, [Wish("functional"), Wish("update", sketch=0)], learning_rate=1e38, seed=0)
+        model_features(
+            work, [Wish("functional"), Wish("update", sketch=0)], learning_rate=1e38, seed=0
+        )
 
 
 @pytest.mark.parametrize("similarity", ["oracle", "private", "update", "functional"])
-def test_the_graph_is_the_one_that_a_run_begins_with(toy_federation: Federation, similarity: Any) -> None:
+def test_the_graph_is_the_one_that_a_run_begins_with(
+    toy_federation: Federation, similarity: Any
+) -> None:
     sampler = FedGS(graph=Graph(similarity=similarity))
     work = Work(toy_federation, LogisticRegression(), 0.0, 2, 4)
     attendance = Attendance(fedgs.LessDataFirst(seed=0), toy_federation.clients)
     plan = Plan(toy_federation, attendance, sampler, work, 1, 2, 0.1, 1.0, 1, 3, data_seed=2)
     starts: list[Any] = []
-    drive([LiveRun(plan, None, lambda *_: None, lambda *_: None, lambda _: None, starts.append)], LoopEngine())
+    drive(
+        [LiveRun(plan, None, lambda *_: None, lambda *_: None, lambda _: None, starts.append)],
+        LoopEngine(),
+    )
     made, cost = made_graph(plan)
     # The engines may differ (the loop's here, the automatic one there): float32 tolerance.
     np.testing.assert_allclose(made.similarity, starts[0].memory["similarity"], atol=1e-4)
@@ -57,7 +66,12 @@ def test_a_graph_is_made_for_fedgs_alone_and_before_round_0(toy_federation: Fede
         attendance = Attendance(fedgs.LessDataFirst(seed=0), toy_federation.clients)
         return Plan(toy_federation, attendance, sampler, work, 1, 2, 0.1, 1.0, 1, 0)
 
-    with pytest.raises(ConfigError, match=r"^a client graph is made for method 'fedgs', got 'uniform'$"):
+    with pytest.raises(
+        ConfigError, match=r"^a client graph is made for method 'fedgs', got 'uniform'$"
+    ):
         made_graph(plan(fedgs.Uniform()))
-    with pytest.raises(ConfigError, match=r"^method\.graph\.start must be 'all' for a graph before round 0, got 'seen'$"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^method\.graph\.start must be 'all' for a graph before round 0, got 'seen'$",
+    ):
         made_graph(plan(FedGS(graph=Graph(start="seen"))))

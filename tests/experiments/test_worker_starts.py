@@ -136,7 +136,8 @@ def net():
     return nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
 """
 
-# One sampler of the main module, two runs in two workers; no compound statement at the end, so that a REPL takes it too.
+# One sampler of the main module, two runs in two workers; no compound statement at the end, so that
+# a REPL takes it too.
 SHORT = """
 import os, numpy as np, fedgs
 _ = open("starts.txt", "a").write("started\\n")
@@ -160,7 +161,13 @@ def python(folder: Path, *arguments: str, stdin: str | None = None) -> str:
     path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, input=stdin, capture_output=True, text=True, timeout=120
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
     return done.stdout
@@ -245,7 +252,11 @@ def test_runs_with_a_part_that_cannot_be_sent_stay_in_this_process(
         ).runs
     assert all(run.finished for run in runs)
     assert processes == {os.getpid()}
-    (warning,) = [record.getMessage() for record in caplog.records if "stay in this process" in record.getMessage()]
+    (warning,) = [
+        record.getMessage()
+        for record in caplog.records
+        if "stay in this process" in record.getMessage()
+    ]
     assert f"{part} '" in warning and "cannot pickle '_thread.lock' object" in warning
 
 
@@ -257,7 +268,12 @@ def test_runs_stay_in_this_process_where_the_temporary_folder_is_full(
 
     monkeypatch.setattr(workers, "to_folder", full)
     with caplog.at_level(logging.WARNING, logger="fedgs"):
-        runs = compare(toy_federation, methods=["uniform", "md"], training={"rounds": 2}, execution={"workers": 2}).runs
+        runs = compare(
+            toy_federation,
+            methods=["uniform", "md"],
+            training={"rounds": 2},
+            execution={"workers": 2},
+        ).runs
     assert [len(run.records) for run in runs] == [3, 3]
     assert "the disk may be full" in caplog.text
     assert "TMPDIR" in caplog.text
@@ -274,7 +290,9 @@ def test_a_thread_of_the_users_that_does_not_end_is_not_waited_for(
         return fedgs.Selection(view.available[: view.cohort_limit])
 
     begun = time.monotonic()
-    runs = compare(toy_federation, methods=[threaded, "md"], training={"rounds": 1}, execution={"workers": 2}).runs
+    runs = compare(
+        toy_federation, methods=[threaded, "md"], training={"rounds": 1}, execution={"workers": 2}
+    ).runs
     assert time.monotonic() - begun < 50
     assert [len(run.records) for run in runs] == [2, 2]
     assert caplog.text == ""

@@ -52,7 +52,9 @@ def choosy(view, rng, *, above: int):
 """
 
 
-def study(federation: Federation, workers: int, out: Path | None = None, **settings: Any) -> Results:
+def study(
+    federation: Federation, workers: int, out: Path | None = None, **settings: Any
+) -> Results:
     values: dict[str, Any] = {
         "methods": ["uniform", "fedgs"],
         "availability": "LDF",
@@ -64,7 +66,9 @@ def study(federation: Federation, workers: int, out: Path | None = None, **setti
 
 
 def files(out: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("rounds.jsonl"))}
+    return {
+        str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("rounds.jsonl"))
+    }
 
 
 def test_two_workers_write_the_records_of_one(toy_federation: Federation, tmp_path: Path) -> None:
@@ -85,10 +89,17 @@ def test_a_crashed_workers_runs_start_again_and_the_rest_goes_on(
     load_plugin(tmp_path / "crashing.py")
     method = {"name": "worker-test", "marker": str(tmp_path / "marker")}
     with caplog.at_level(logging.WARNING, logger="fedgs"):
-        results = study(toy_federation, 2, tmp_path / "out", methods=[method, "uniform"], seeds=(0,))
+        results = study(
+            toy_federation, 2, tmp_path / "out", methods=[method, "uniform"], seeds=(0,)
+        )
     assert all(run.finished for run in results.runs)
-    assert len([record for record in caplog.records if "crashed; they start again" in record.message]) == 1
-    unbroken = study(toy_federation, 1, tmp_path / "unbroken", methods=[method, "uniform"], seeds=(0,))
+    assert (
+        len([record for record in caplog.records if "crashed; they start again" in record.message])
+        == 1
+    )
+    unbroken = study(
+        toy_federation, 1, tmp_path / "unbroken", methods=[method, "uniform"], seeds=(0,)
+    )
     assert [list(a.records) for a in results.runs] == [list(b.records) for b in unbroken.runs]
 
 
@@ -107,13 +118,22 @@ def test_a_worker_that_always_crashes_is_an_error_and_what_the_others_gave_is_ke
     )
     (crashed,) = (RunFolder(path) for path in out.iterdir() if "worker-test" in path.name)
     failure = crashed.failure()
-    assert failure is not None and failure["error"] == "the worker process crashed" and "exit code 3" in failure["traceback"]
+    assert (
+        failure is not None
+        and failure["error"] == "the worker process crashed"
+        and "exit code 3" in failure["traceback"]
+    )
     assert len(crashed.records()) == failure["round"] == 4
     (good,) = study(toy_federation, 1, out, methods=["uniform"], seeds=(0,)).runs
     assert good.finished
     monkeypatch.setattr(workers, "STARTS", 1)
-    with pytest.raises(WorkerError, match=r"1 of 2 runs could not .* the last one ended with exit code 3; execution.workers = 1"):
-        study(toy_federation, 2, methods=[method, "uniform"], seeds=(0,))  # no folder: no table without the others
+    with pytest.raises(
+        WorkerError,
+        match=r"1 of 2 runs could not .* the last one ended with exit code 3; execution.workers = 1",
+    ):
+        study(
+            toy_federation, 2, methods=[method, "uniform"], seeds=(0,)
+        )  # no folder: no table without the others
 
 
 @pytest.mark.long
@@ -124,7 +144,14 @@ def test_the_command_line_says_that_a_worker_crashed_and_exits_with_1(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(workers, "STARTS", 1)
     method = 'method=["uniform", {name="worker-test", marker="marker", always=true}]'
-    settings = [method, "data.clients=6", "training.rounds=6", "seed=0", "execution.workers=2", "execution.engine=loop"]
+    settings = [
+        method,
+        "data.clients=6",
+        "training.rounds=6",
+        "seed=0",
+        "execution.workers=2",
+        "execution.engine=loop",
+    ]
     options = [word for setting in settings for word in ("--set", setting)]
     monkeypatch.setattr(sys, "argv", ["fedgs", "run", "--plugin", "crashing.py", *options])
     threshold = gc.get_threshold()
@@ -136,7 +163,10 @@ def test_the_command_line_says_that_a_worker_crashed_and_exits_with_1(
     assert ended.value.code == 1
     printed, errors = capfd.readouterr()
     assert "vs uniform" not in printed  # no table
-    assert "fedgs: 1 of 2 runs could not be carried out: their worker process crashed 1 time, the last one was ended by" in errors
+    assert (
+        "fedgs: 1 of 2 runs could not be carried out: their worker process crashed 1 time, the last one was ended by"
+        in errors
+    )
     assert "SIGSEGV" in errors and 'crashing.py", line 13 in crashing' in errors  # where it crashed
 
 
@@ -149,16 +179,21 @@ def test_a_run_that_was_finished_before_its_worker_crashed_with_others_counts_as
     load_plugin(tmp_path / "crashing.py")
     method = {"name": "worker-test", "marker": str(tmp_path / "marker"), "always": True}
     study(toy_federation, 1, tmp_path / "out", methods=["uniform"], seeds=(0,))
-    # Runs 0 and 2 go to the first worker, where the third always crashes it; the first is finished already.
+    # Runs 0 and 2 go to the first worker, where the third always crashes it; the first is finished
+    # already.
     with pytest.raises(WorkerError, match="1 of 3 runs could not be carried out"):
         study(toy_federation, 2, tmp_path / "out", methods=["uniform", "md", method], seeds=(0,))
     kept = study(toy_federation, 1, tmp_path / "out", methods=["uniform", "md"], seeds=(0,)).runs
     assert all(run.finished for run in kept)
-    assert sorted(failed.parent.name.split("-")[2] for failed in (tmp_path / "out").rglob("failure.json")) == ["worker"]
+    assert sorted(
+        failed.parent.name.split("-")[2] for failed in (tmp_path / "out").rglob("failure.json")
+    ) == ["worker"]
 
 
 @pytest.mark.long
-def test_what_a_worker_raises_is_raised_as_in_one_process(toy_federation: Federation, tmp_path: Path) -> None:
+def test_what_a_worker_raises_is_raised_as_in_one_process(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     training = {"rounds": 3, "local_steps": 1}
     study(toy_federation, 1, tmp_path / "out", methods=["md"], training=training, seeds=(0,))
     (folder,) = (path for path in (tmp_path / "out").iterdir() if path.is_dir())
@@ -166,12 +201,19 @@ def test_what_a_worker_raises_is_raised_as_in_one_process(toy_federation: Federa
     (folder / "rounds.jsonl").write_text("")
     with pytest.raises(OutputError, match="checkpoint.npz is damaged") as raised:
         study(
-            toy_federation, 2, tmp_path / "out", training={"rounds": 3, "local_steps": 1}, methods=["uniform", "md"], seeds=(0,)
+            toy_federation,
+            2,
+            tmp_path / "out",
+            training={"rounds": 3, "local_steps": 1},
+            methods=["uniform", "md"],
+            seeds=(0,),
         )
     assert "raised in a worker process" in "".join(raised.value.__notes__)
 
 
-def test_damaged_records_are_found_before_workers_start(toy_federation: Federation, tmp_path: Path) -> None:
+def test_damaged_records_are_found_before_workers_start(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
     study(toy_federation, 1, tmp_path / "out", methods=["md"], seeds=(0,))
     (folder,) = (path for path in (tmp_path / "out").iterdir() if path.is_dir())
     (folder / "rounds.jsonl").write_text((folder / "rounds.jsonl").read_text() + "damaged\n")
@@ -181,7 +223,9 @@ def test_damaged_records_are_found_before_workers_start(toy_federation: Federati
 
 
 @pytest.mark.long
-def test_what_workers_log_reaches_the_handlers_of_the_study(toy_federation: Federation, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_workers_log_reaches_the_handlers_of_the_study(
+    toy_federation: Federation, caplog: pytest.LogCaptureFixture
+) -> None:
     @fedgs.sampler("logging-test")
     def logs(view: fedgs.View, rng: object) -> fedgs.Selection:
         logging.getLogger("fedgs").info("round %d in another process", view.round)
@@ -198,26 +242,35 @@ def test_rounds_with_an_empty_selection_are_stored_resumed_and_shown(
 ) -> None:
     (tmp_path / "choosy.py").write_text(CHOOSY)
     load_plugin(tmp_path / "choosy.py")
-    methods = {"some": {"name": "choosy-test", "above": 8}, "none": {"name": "choosy-test", "above": 99}}
+    methods = {
+        "some": {"name": "choosy-test", "above": 8},
+        "none": {"name": "choosy-test", "above": 99},
+    }
     settings: dict[str, Any] = {"methods": methods, "availability": "IDL", "seeds": (0,)}
     execution = {"engine": engine, "checkpoint_every": 2}
     study(toy_federation, 1, tmp_path / "one", **settings, execution={**execution, "workers": 1})
     workers = 2 if engine == "loop" else 1  # processes take seconds to start
-    two = study(toy_federation, 1, tmp_path / "two", **settings, execution={**execution, "workers": workers})
+    two = study(
+        toy_federation, 1, tmp_path / "two", **settings, execution={**execution, "workers": workers}
+    )
     assert files(tmp_path / "one") == files(tmp_path / "two")
     assert [run.failure for run in two.runs] == [None, None]
     some, none = ([record.selection_status for record in run.records[:-1]] for run in two.runs)
     assert some == ["empty", None, None, "empty", None, None]
     assert none == ["empty"] * 6
     before = files(tmp_path / "two")
-    for path in (tmp_path / "two").rglob("rounds.jsonl"):  # what follows the checkpoint after round 3 is played again
+    for path in (tmp_path / "two").rglob(
+        "rounds.jsonl"
+    ):  # what follows the checkpoint after round 3 is played again
         path.write_bytes(path.read_bytes()[:-40])
         (path.parent / "failure.json").unlink(missing_ok=True)
     study(toy_federation, 1, tmp_path / "two", **settings, execution={**execution, "workers": 1})
     assert files(tmp_path / "two") == before
     runs, problems = read_runs(tmp_path / "two")
     assert problems == []
-    assert {run.label: summarize(run).count_variance for run in runs} == pytest.approx({"some": 4**2 / 6, "none": 0.0})
+    assert {run.label: summarize(run).count_variance for run in runs} == pytest.approx(
+        {"some": 4**2 / 6, "none": 0.0}
+    )
     assert "none" in comparison(runs).text()
     history = participation(next(run for run in runs if run.label == "none"))
     assert history is not None and history.counts.tolist() == [0] * 6

@@ -9,13 +9,24 @@ import pytest
 
 
 def _make_world() -> Any:
-    from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
+    from flwr.app import (
+        Array,
+        ArrayRecord,
+        ConfigRecord,
+        Context,
+        Error,
+        Message,
+        MetricRecord,
+        RecordDict,
+    )
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid
 
     from fedgs.flower import describe
 
-    with contextlib.suppress(ImportError):  # newer Flower: a process that makes messages has an identity
+    with contextlib.suppress(
+        ImportError
+    ):  # newer Flower: a process that makes messages has an identity
         from flwr.supercore.task_identity import TaskIdentity
 
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
@@ -24,7 +35,8 @@ def _make_world() -> Any:
         """Nodes with node ids 100, 101, ... and keys of their own; `online` is who is listed now, None for everybody.
 
         Attributes:
-            faults: node id -> "silent", "error" (from the SuperLink), "raise", or a function reply -> reply.
+            faults: node id -> "silent", "error" (from the SuperLink), "raise", or a function reply
+                -> reply.
             asked: (message type, node id) in the order of sending.
         """
 
@@ -83,17 +95,30 @@ def _make_world() -> Any:
                 # A copy, as the wire would make: handlers must not change what the server holds.
                 reply = self.app(copied(message), context)
             except Exception as error:
-                return Message(Error(code=2, reason=f"Traceback ...\n{type(error).__name__}: {error}"), reply_to=message)
-            return fault(reply) if callable(fault) and message.metadata.message_type == "train" else reply
+                return Message(
+                    Error(code=2, reason=f"Traceback ...\n{type(error).__name__}: {error}"),
+                    reply_to=message,
+                )
+            return (
+                fault(reply)
+                if callable(fault) and message.metadata.message_type == "train"
+                else reply
+            )
 
         def pull_messages(self, message_ids: Any) -> list[Any]:
-            return [self.answers.pop(identifier) for identifier in list(message_ids) if identifier in self.answers]
+            return [
+                self.answers.pop(identifier)
+                for identifier in list(message_ids)
+                if identifier in self.answers
+            ]
 
         def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> list[Any]:
             return self.pull_messages(self.push_messages(list(messages)))
 
     def copied(message: Any) -> Any:
-        copy = Message(message.content.copy(), message.metadata.dst_node_id, message.metadata.message_type)
+        copy = Message(
+            message.content.copy(), message.metadata.dst_node_id, message.metadata.message_type
+        )
         copy.metadata.__dict__["_message_id"] = message.metadata.message_id
         return copy
 
@@ -106,24 +131,46 @@ def _make_world() -> Any:
 
         @app.train()
         def train(message: Any, context: Any) -> Any:
-            k = number(context.node_config.get("client-id", context.node_config.get("partition-id", context.node_id)))
-            arrays = {name: array.numpy().copy() for name, array in message.content["arrays"].items()}
+            k = number(
+                context.node_config.get(
+                    "client-id", context.node_config.get("partition-id", context.node_id)
+                )
+            )
+            arrays = {
+                name: array.numpy().copy() for name, array in message.content["arrays"].items()
+            }
             arrays["w"][0] += k + 1
-            metrics = MetricRecord({"num-examples": 10 * (k + 1) if sizes is None else sizes[k], "train_loss": float(k)})
+            metrics = MetricRecord(
+                {
+                    "num-examples": 10 * (k + 1) if sizes is None else sizes[k],
+                    "train_loss": float(k),
+                }
+            )
             record = ArrayRecord({name: Array(array) for name, array in arrays.items()})
             return Message(RecordDict({"arrays": record, "metrics": metrics}), reply_to=message)
 
         @app.evaluate()
         def evaluate(message: Any, context: Any) -> Any:
-            k = number(context.node_config.get("client-id", context.node_config.get("partition-id", context.node_id)))
+            k = number(
+                context.node_config.get(
+                    "client-id", context.node_config.get("partition-id", context.node_id)
+                )
+            )
             metrics = MetricRecord({"num-examples": 10 * (k + 1), "eval_loss": float(k)})
             return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
-        describe(app, label_counts=None if labels is None else (lambda context: labels[number(context.node_config["client-id"])]))
+        describe(
+            app,
+            label_counts=None
+            if labels is None
+            else (lambda context: labels[number(context.node_config["client-id"])]),
+        )
         return app
 
     World.default_app = staticmethod(default_app)
-    World.model = staticmethod(lambda *values: ArrayRecord({"w": Array(np.array(values or (0.0, 1.0), dtype=np.float32))}))
+    World.model = staticmethod(
+        lambda *values: ArrayRecord({"w": Array(np.array(values or (0.0, 1.0), dtype=np.float32))})
+    )
     World.config = staticmethod(lambda **values: ConfigRecord(values))
     return World
 

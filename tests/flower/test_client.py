@@ -22,7 +22,9 @@ def _identity(world: Any) -> None:
 def told(node_config: Any, **options: Any) -> dict[str, Any]:
     app = ClientApp()
     describe(app, **options)
-    reply = app(Message(RecordDict(), 7, "query.fedgs"), Context(1, 7, node_config, RecordDict(), {}))
+    reply = app(
+        Message(RecordDict(), 7, "query.fedgs"), Context(1, 7, node_config, RecordDict(), {})
+    )
     return dict(reply.content["fedgs"])
 
 
@@ -38,7 +40,9 @@ def test_only_proportions_of_labels_leave_the_client() -> None:
 
 
 def test_a_feature_and_a_data_size_are_told_as_they_are() -> None:
-    answer = told({"client-id": "a"}, feature=lambda context: [1.0, -2.0], data_size=lambda context: 12)
+    answer = told(
+        {"client-id": "a"}, feature=lambda context: [1.0, -2.0], data_size=lambda context: 12
+    )
     assert answer == {"client-key": "a", "data-size": 12, "feature": [1.0, -2.0]}
 
 
@@ -54,13 +58,28 @@ def failing(context: Any) -> Any:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"label_counts": lambda context: [0, 0]}, "label_counts must be counts >= 0 with a positive sum, got a sum of 0"),
-        ({"label_counts": lambda context: []}, "label_counts must be counts >= 0 with a positive sum, got a sum of 0"),
-        ({"label_counts": lambda context: [-1, 2]}, "label_counts must be counts >= 0 with a positive sum, got -1.0"),
-        ({"label_counts": lambda context: [float("nan"), 1.0]}, "label_counts must be counts >= 0 with a positive sum, got nan"),
+        (
+            {"label_counts": lambda context: [0, 0]},
+            "label_counts must be counts >= 0 with a positive sum, got a sum of 0",
+        ),
+        (
+            {"label_counts": lambda context: []},
+            "label_counts must be counts >= 0 with a positive sum, got a sum of 0",
+        ),
+        (
+            {"label_counts": lambda context: [-1, 2]},
+            "label_counts must be counts >= 0 with a positive sum, got -1.0",
+        ),
+        (
+            {"label_counts": lambda context: [float("nan"), 1.0]},
+            "label_counts must be counts >= 0 with a positive sum, got nan",
+        ),
         ({"label_counts": lambda context: ["many"]}, "label_counts failed: ValueError"),
         ({"label_counts": failing}, "label_counts failed: OSError: no disk"),
-        ({"feature": lambda context: [1.0, float("inf")]}, "feature must be at least one finite number"),
+        (
+            {"feature": lambda context: [1.0, float("inf")]},
+            "feature must be at least one finite number",
+        ),
         ({"feature": lambda context: []}, "feature must be at least one finite number"),
         ({"feature": lambda context: None}, "feature must be at least one finite number"),
         ({"feature": failing}, "feature failed: OSError: no disk"),
@@ -73,9 +92,14 @@ def test_a_failing_function_costs_its_own_part_only(options: dict[str, Any], err
     assert answer == {"client-key": "a", "data-size": 12}
 
 
-@pytest.mark.parametrize(("size", "error"), [(-1, "data_size must be >= 0, got -1"), (None, "TypeError"), (float("nan"), "NaN")])
+@pytest.mark.parametrize(
+    ("size", "error"),
+    [(-1, "data_size must be >= 0, got -1"), (None, "TypeError"), (float("nan"), "NaN")],
+)
 def test_an_impossible_data_size_costs_the_size_only(size: Any, error: str) -> None:
-    answer = told({"client-id": "a"}, label_counts=lambda context: [1, 3], data_size=lambda context: size)
+    answer = told(
+        {"client-id": "a"}, label_counts=lambda context: [1, 3], data_size=lambda context: size
+    )
     (told_error,) = answer.pop("errors")
     assert told_error.startswith("data_size failed: ")
     assert error in told_error

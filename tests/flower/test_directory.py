@@ -23,7 +23,12 @@ SITES = ["a-0", "b-1", "c-2"]
 
 
 def strategy(sampler: Any = "uniform", **settings: Any) -> SampledStrategy:
-    defaults = {"cohort_limit": 3, "connect_timeout": 5.0, "describe_timeout": 0.3, "reply_timeout": 0.2}
+    defaults = {
+        "cohort_limit": 3,
+        "connect_timeout": 5.0,
+        "describe_timeout": 0.3,
+        "reply_timeout": 0.2,
+    }
     return SampledStrategy(FedAvg(fraction_evaluate=0.0), sampler, **{**defaults, **settings})
 
 
@@ -35,12 +40,15 @@ def queries(grid: Any, node: int | None = None) -> int:
     return sum(kind == "query.fedgs" and node in (None, to) for kind, to in grid.asked)
 
 
-# --- answers that get lost -----------------------------------------------------------------------------------------------------
+# --- answers that get lost
+# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("node", [100, 102], ids=["the first node", "the last node"])
 @pytest.mark.parametrize("fault", ["silent", "error"])
-def test_a_node_whose_answer_is_lost_is_asked_again(world: Any, tmp_path: Path, caplog: Any, fault: str, node: int) -> None:
+def test_a_node_whose_answer_is_lost_is_asked_again(
+    world: Any, tmp_path: Path, caplog: Any, fault: str, node: int
+) -> None:
     grid, chosen = world(SITES), strategy(records=tmp_path, describe_timeout=0.1)
 
     def script() -> list[int]:
@@ -56,7 +64,12 @@ def test_a_node_whose_answer_is_lost_is_asked_again(world: Any, tmp_path: Path, 
     assert chosen.answers[key] >= 10
     assert 2 <= queries(grid, node) <= 4
     first = events(tmp_path)[0]
-    assert (first["event"], first["client"], first["request"], first["node"]) == ("silent", None, "describe", node)
+    assert (first["event"], first["client"], first["request"], first["node"]) == (
+        "silent",
+        None,
+        "describe",
+        node,
+    )
     assert f"node {node} has not said which client it is within" in first["detail"]
     assert first["detail"] in caplog.text
 
@@ -65,7 +78,9 @@ def test_a_lost_answer_costs_the_round_it_was_lost_in_and_no_more(world: Any) ->
     grid, chosen = world(SITES), strategy(describe_timeout=0.2)
 
     def script() -> list[int]:
-        grid.faults = {} if chosen.round >= 1 else {102: "silent"}  # it swallows one message, then works
+        grid.faults = (
+            {} if chosen.round >= 1 else {102: "silent"}
+        )  # it swallows one message, then works
         return list(grid.keys)
 
     grid.script = script
@@ -74,7 +89,9 @@ def test_a_lost_answer_costs_the_round_it_was_lost_in_and_no_more(world: Any) ->
     assert queries(grid, 102) == 2
 
 
-def test_a_node_that_never_says_who_it_is_costs_one_wait_and_few_requests(world: Any, tmp_path: Path) -> None:
+def test_a_node_that_never_says_who_it_is_costs_one_wait_and_few_requests(
+    world: Any, tmp_path: Path
+) -> None:
     grid, chosen = world(SITES), strategy(records=tmp_path, describe_timeout=0.2)
     grid.faults[102] = "silent"
     grid.script = lambda: time.sleep(0.02) or list(grid.keys)  # listed twice in a round
@@ -120,7 +137,8 @@ def test_a_lost_answer_is_asked_for_within_a_round_that_waits_for_clients(world:
     assert asked[-1] - asked[0] < 5.0
 
 
-# --- functions that fail -------------------------------------------------------------------------------------------------------
+# --- functions that fail
+# -------------------------------------------------------------------------------------------------------
 
 
 def app_that_tells(world: Any, **functions: Any) -> Any:
@@ -131,7 +149,9 @@ def app_that_tells(world: Any, **functions: Any) -> Any:
     return app
 
 
-def test_a_failing_function_keeps_the_key_and_the_rest(world: Any, tmp_path: Path, caplog: Any) -> None:
+def test_a_failing_function_keeps_the_key_and_the_rest(
+    world: Any, tmp_path: Path, caplog: Any
+) -> None:
     def sizes(context: Any) -> int:
         return {"a-0": 7, "b-1": 9, "c-2": 11}[context.node_config["client-id"]]
 
@@ -144,13 +164,21 @@ def test_a_failing_function_keeps_the_key_and_the_rest(world: Any, tmp_path: Pat
     assert chosen.counts == {"a-0": 1, "b-1": 1, "c-2": 1}
     assert chosen._selector.clients().data_sizes.tolist() == [7, 9, 11]
     assert set(chosen._selector.roster.features) == {0, 2}
-    assert "client 'b-1' describe (describe): label_counts failed: ConfigError: label_counts must be counts >= 0" in caplog.text
+    assert (
+        "client 'b-1' describe (describe): label_counts failed: ConfigError: label_counts must be counts >= 0"
+        in caplog.text
+    )
     assert "node-101" not in caplog.text
 
 
 def test_what_failed_is_asked_for_again_when_it_works(world: Any, tmp_path: Path) -> None:
     holds = {"a-0": [3, 1], "b-1": [0, 0], "c-2": [0, 4]}
-    grid = world(SITES, app=app_that_tells(world, label_counts=lambda context: holds[context.node_config["client-id"]]))
+    grid = world(
+        SITES,
+        app=app_that_tells(
+            world, label_counts=lambda context: holds[context.node_config["client-id"]]
+        ),
+    )
     chosen = strategy(FedGS(), records=tmp_path)
 
     def script() -> list[int]:
@@ -190,7 +218,8 @@ def test_a_client_whose_app_failed_once_gets_its_key_later(world: Any) -> None:
     assert chosen.counts["b-1"] >= 5
 
 
-# --- apps without an answer ----------------------------------------------------------------------------------------------------
+# --- apps without an answer
+# ----------------------------------------------------------------------------------------------------
 
 
 def app_without_describe(world: Any) -> Any:
@@ -200,7 +229,9 @@ def app_without_describe(world: Any) -> Any:
 
 
 @pytest.mark.parametrize("sampler", ["uniform", "md", "fedgs"])
-def test_a_client_app_without_describe_fails_on_one_node_only(world: Any, caplog: Any, sampler: str) -> None:
+def test_a_client_app_without_describe_fails_on_one_node_only(
+    world: Any, caplog: Any, sampler: str
+) -> None:
     sites = [f"s-{k}" for k in range(10)]
     grid = world(sites, app=app_without_describe(world))
     grid.online = [100 + k for k in range(8)]
@@ -210,7 +241,12 @@ def test_a_client_app_without_describe_fails_on_one_node_only(world: Any, caplog
     chosen.start(grid, world.model(), num_rounds=3)
     assert queries(grid) == 1
     assert set(chosen.counts) == {f"node-{100 + k}" for k in range(10)}
-    assert caplog.text.count("set client-id in its node configuration and add fedgs.flower.describe(app)") <= 3
+    assert (
+        caplog.text.count(
+            "set client-id in its node configuration and add fedgs.flower.describe(app)"
+        )
+        <= 3
+    )
 
 
 def test_no_node_is_asked_where_that_is_switched_off(world: Any, caplog: Any) -> None:
@@ -232,13 +268,16 @@ def test_a_first_node_that_is_silent_does_not_hide_the_others(world: Any) -> Non
 
 def test_an_error_of_the_superlink_is_no_answer_of_the_app(world: Any) -> None:
     grid = world(SITES)
-    grid._reply = lambda message: Message(Error(code=5, reason="Node Unavailable"), reply_to=message)
+    grid._reply = lambda message: Message(
+        Error(code=5, reason="Node Unavailable"), reply_to=message
+    )
     chosen = strategy(connect_timeout=0.5)
     chosen._connected(grid)
     assert chosen.counts == {}
 
 
-# --- keys ----------------------------------------------------------------------------------------------------------------------
+# --- keys
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_number_and_its_text_are_one_client(world: Any) -> None:

@@ -43,7 +43,9 @@ def changed(world: Any, node: int, change: Any) -> Any:
     class Changed(world):  # type: ignore[misc]
         def _reply(self, message: Any) -> Any:
             reply = super()._reply(message)
-            ours = message.metadata.message_type == "evaluate" and message.metadata.dst_node_id == node
+            ours = (
+                message.metadata.message_type == "evaluate" and message.metadata.dst_node_id == node
+            )
             return change(message, reply) if ours else reply
 
     return Changed(SITES)
@@ -54,23 +56,41 @@ def events(folder: Path) -> list[dict[str, Any]]:
 
 
 def strategy(folder: Path, sampler: Any = "uniform", **settings: Any) -> SampledStrategy:
-    defaults = {"cohort_limit": 2, "sufficient_replies": 1, "reply_timeout": DEADLINE, "records": folder}
+    defaults = {
+        "cohort_limit": 2,
+        "sufficient_replies": 1,
+        "reply_timeout": DEADLINE,
+        "records": folder,
+    }
     return SampledStrategy(FedAvg(), sampler, **{**defaults, **settings})
 
 
-def test_a_client_that_never_evaluates_costs_its_deadline_once(world: Any, tmp_path: Path, caplog: Any) -> None:
+def test_a_client_that_never_evaluates_costs_its_deadline_once(
+    world: Any, tmp_path: Path, caplog: Any
+) -> None:
     begun = time.monotonic()
     strategy(tmp_path).start(muted(world, 102), world.model(), num_rounds=8)
-    assert DEADLINE <= time.monotonic() - begun < 5 * DEADLINE  # waiting in full in each round takes 8 deadlines
+    assert (
+        DEADLINE <= time.monotonic() - begun < 5 * DEADLINE
+    )  # waiting in full in each round takes 8 deadlines
     found = [(event["round"], event["event"], event["client"]) for event in events(tmp_path)]
-    expected = [(round, *what) for round in range(1, 9) for what in (("silent", "s-2"), ("incomplete", None))]
+    expected = [
+        (round, *what)
+        for round in range(1, 9)
+        for what in (("silent", "s-2"), ("incomplete", None))
+    ]
     assert found == expected
     assert all(event["request"] == "evaluate" for event in events(tmp_path))
     assert events(tmp_path)[0]["detail"] == "no reply within 1 s"
     assert events(tmp_path)[1]["clients"] == ["s-2"]
     # Clients 0 and 1 have losses 0 and 1, and 10 and 20 examples.
-    assert [record.valid_loss for record in RunFolder(tmp_path).records()[1:]] == pytest.approx([20 / 30] * 8)
-    assert "round 1 of 8 (record 1): client 's-2' silent (evaluate): no reply within 1 s" in caplog.text
+    assert [record.valid_loss for record in RunFolder(tmp_path).records()[1:]] == pytest.approx(
+        [20 / 30] * 8
+    )
+    assert (
+        "round 1 of 8 (record 1): client 's-2' silent (evaluate): no reply within 1 s"
+        in caplog.text
+    )
 
 
 def test_evaluation_has_a_deadline_of_its_own(world: Any, tmp_path: Path) -> None:
@@ -79,17 +99,24 @@ def test_evaluation_has_a_deadline_of_its_own(world: Any, tmp_path: Path) -> Non
     chosen.start(muted(world, 100, 101, 102), world.model(), num_rounds=3)
     assert 0.3 <= time.monotonic() - begun < 10.0
     assert RunFolder(tmp_path).records()[1].valid_loss is None
-    assert events(tmp_path)[3]["detail"] == "the validation loss is of 0 of 3 clients; missing: 's-0', 's-1', 's-2'"
+    assert (
+        events(tmp_path)[3]["detail"]
+        == "the validation loss is of 0 of 3 clients; missing: 's-0', 's-1', 's-2'"
+    )
     with pytest.raises(ConfigError, match="SampledStrategy.evaluate_timeout"):
         strategy(tmp_path, evaluate_timeout=0.0)
 
 
 @pytest.mark.parametrize("silent", [(102,), (100, 101, 102)])
-def test_a_client_that_answers_again_is_waited_for_again(world: Any, tmp_path: Path, silent: tuple[int, ...]) -> None:
+def test_a_client_that_answers_again_is_waited_for_again(
+    world: Any, tmp_path: Path, silent: tuple[int, ...]
+) -> None:
     grid = muted(world, *silent, rounds=lambda number: number in (1, 2))
     strategy(tmp_path, reply_timeout=0.3).start(grid, world.model(), num_rounds=4)
     assert {event["round"] for event in events(tmp_path)} == {1, 2}
-    assert RunFolder(tmp_path).records()[4].valid_loss == pytest.approx(80 / 60)  # losses 0, 1, 2 of 10, 20, 30 examples
+    assert RunFolder(tmp_path).records()[4].valid_loss == pytest.approx(
+        80 / 60
+    )  # losses 0, 1, 2 of 10, 20, 30 examples
 
 
 def test_a_restarted_client_is_waited_for_again(world: Any) -> None:
@@ -124,8 +151,14 @@ def test_doubtful_nodes_are_waited_for_as_long_again_as_the_others_needed(world:
 
         def pull_messages(self, identifiers: Any) -> Any:
             passed = time.monotonic() - self.begun
-            node_of = {self.answers[key].metadata.src_node_id: key for key in identifiers if key in self.answers}
-            return [self.answers.pop(key) for node, key in node_of.items() if passed >= self.after[node]]
+            node_of = {
+                self.answers[key].metadata.src_node_id: key
+                for key in identifiers
+                if key in self.answers
+            }
+            return [
+                self.answers.pop(key) for node, key in node_of.items() if passed >= self.after[node]
+            ]
 
     grid = Slow(SITES)
     messages = [Message(_content(world), node, "evaluate") for node in (100, 101, 102)]
@@ -149,18 +182,31 @@ def _other_metrics(message: Any, reply: Any) -> Any:
     ("change", "kind", "detail"),
     [
         (
-            lambda message, reply: Message(Error(code=2, reason="Traceback ...\nValueError: no file"), reply_to=message),
+            lambda message, reply: Message(
+                Error(code=2, reason="Traceback ...\nValueError: no file"), reply_to=message
+            ),
             "failed",
             "error 2: ValueError: no file",
         ),
         (_nan, "refused", "its 'eval_loss' is nan"),
-        (_other_metrics, "refused", "its metrics ['eval_loss', 'more', 'num-examples'] are not those of the others"),
+        (
+            _other_metrics,
+            "refused",
+            "its metrics ['eval_loss', 'more', 'num-examples'] are not those of the others",
+        ),
     ],
 )
-def test_a_useless_evaluation_is_named(world: Any, tmp_path: Path, caplog: Any, change: Any, kind: str, detail: str) -> None:
+def test_a_useless_evaluation_is_named(
+    world: Any, tmp_path: Path, caplog: Any, change: Any, kind: str, detail: str
+) -> None:
     strategy(tmp_path).start(changed(world, 101, change), world.model(), num_rounds=1)
     first, second = events(tmp_path)
-    assert (first["event"], first["client"], first["round"], first["request"]) == (kind, "s-1", 1, "evaluate")
+    assert (first["event"], first["client"], first["round"], first["request"]) == (
+        kind,
+        "s-1",
+        1,
+        "evaluate",
+    )
     assert first["detail"].startswith(detail)
     assert second["clients"] == ["s-1"]
     assert f"client 's-1' {kind} (evaluate): {detail}" in caplog.text
@@ -178,22 +224,39 @@ def test_a_client_without_validation_examples_is_not_missing(world: Any, tmp_pat
     assert RunFolder(tmp_path).records()[1].valid_loss == pytest.approx(60 / 40)
 
 
-def test_a_silent_client_costs_a_sampler_that_asks_for_losses_one_deadline(world: Any, tmp_path: Path) -> None:
+def test_a_silent_client_costs_a_sampler_that_asks_for_losses_one_deadline(
+    world: Any, tmp_path: Path
+) -> None:
     begun = time.monotonic()
     inner = FedAvg(fraction_evaluate=0.0)
-    chosen = SampledStrategy(inner, PowerOfChoice(), cohort_limit=1, reply_timeout=DEADLINE, records=tmp_path)
+    chosen = SampledStrategy(
+        inner, PowerOfChoice(), cohort_limit=1, reply_timeout=DEADLINE, records=tmp_path
+    )
     chosen.start(muted(world, 102), world.model(), num_rounds=8)
     assert DEADLINE <= time.monotonic() - begun < 5 * DEADLINE
     assert chosen.counts == {"s-0": 0, "s-1": 8, "s-2": 0}
-    assert [(event["round"], event["client"], event["event"], event["request"]) for event in events(tmp_path)] == [
-        (round, "s-2", "silent", "losses") for round in range(8)
-    ]
+    assert [
+        (event["round"], event["client"], event["event"], event["request"])
+        for event in events(tmp_path)
+    ] == [(round, "s-2", "silent", "losses") for round in range(8)]
 
 
 def test_a_client_that_fails_to_tell_its_loss_says_why(world: Any, tmp_path: Path) -> None:
-    grid = changed(world, 102, lambda message, reply: Message(Error(code=2, reason="OSError: disk"), reply_to=message))
-    chosen = SampledStrategy(FedAvg(fraction_evaluate=0.0), PowerOfChoice(), cohort_limit=1, records=tmp_path)
+    grid = changed(
+        world,
+        102,
+        lambda message, reply: Message(Error(code=2, reason="OSError: disk"), reply_to=message),
+    )
+    chosen = SampledStrategy(
+        FedAvg(fraction_evaluate=0.0), PowerOfChoice(), cohort_limit=1, records=tmp_path
+    )
     chosen.start(grid, world.model(), num_rounds=1)
     assert events(tmp_path) == [
-        {"round": 0, "client": "s-2", "event": "failed", "detail": "error 2: OSError: disk", "request": "losses"}
+        {
+            "round": 0,
+            "client": "s-2",
+            "event": "failed",
+            "detail": "error 2: OSError: disk",
+            "request": "losses",
+        }
     ]

@@ -45,11 +45,19 @@ class Loaded:
 
 
 @pytest.mark.parametrize("sampler", ["fedgs", "uniform", "md", "power_of_choice"])
-def test_the_example_learns_with_every_sampler(world: Any, example: dict[str, Any], tmp_path: Path, sampler: str) -> None:
+def test_the_example_learns_with_every_sampler(
+    world: Any, example: dict[str, Any], tmp_path: Path, sampler: str
+) -> None:
     from fedgs_flower import client_app, server_app
     from flwr.app import Context, RecordDict
 
-    config = {**example, "num-server-rounds": 4, "sampler": sampler, "records": str(tmp_path), "state": str(tmp_path / "s.npz")}
+    config = {
+        **example,
+        "num-server-rounds": 4,
+        "sampler": sampler,
+        "records": str(tmp_path),
+        "state": str(tmp_path / "s.npz"),
+    }
     grid = world(
         list(range(10)),
         app=Loaded(client_app.app, config),
@@ -69,15 +77,24 @@ def test_a_client_id_alone_is_enough(world: Any, example: dict[str, Any], tmp_pa
     from flwr.app import Context, RecordDict
 
     sites = ["site-0", "site-1", "site-2", "site-3"]
-    given = {"num-clients": 4, "min-connected": 4, "num-server-rounds": 12, "records": str(tmp_path)}
+    given = {
+        "num-clients": 4,
+        "min-connected": 4,
+        "num-server-rounds": 12,
+        "records": str(tmp_path),
+    }
     config = {**example, **given}
-    server_app.app(grid=world(sites, app=Loaded(client_app.app, config)), context=Context(1, 0, {}, RecordDict(), config))
+    server_app.app(
+        grid=world(sites, app=Loaded(client_app.app, config)),
+        context=Context(1, 0, {}, RecordDict(), config),
+    )
     folder = RunFolder(tmp_path)
     assert (tmp_path / "events.jsonl").read_text() == ""
     assert folder.clients().names == tuple(sites)
     sizes = [len(task.training_part(part, 4)[1]) for part in range(4)]
     assert folder.clients().data_sizes.tolist() == sizes  # site-k holds part k
-    # The test set is of the four clients: it is learned, though six of the ten default parts are nobody's.
+    # The test set is of the four clients: it is learned, though six of the ten default parts are
+    # nobody's.
     assert folder.records()[-1].test_accuracy > 0.5  # type: ignore[operator]
     assert all(len(record.cohort or []) == 2 for record in folder.records()[:-1])
 
@@ -92,7 +109,9 @@ def test_a_client_id_alone_is_enough(world: Any, example: dict[str, Any], tmp_pa
         ({"client-id": "north"}, None),
     ],
 )
-def test_every_client_holds_a_part(example: dict[str, Any], node_config: dict[str, Any], part: int | None) -> None:
+def test_every_client_holds_a_part(
+    example: dict[str, Any], node_config: dict[str, Any], part: int | None
+) -> None:
     from fedgs_flower import client_app
     from flwr.app import Context, RecordDict
 
@@ -110,7 +129,10 @@ def test_a_client_without_a_name_is_told_so(example: dict[str, Any]) -> None:
         client_app.who(Context(1, 7, {}, RecordDict(), example))
 
 
-@pytest.mark.skipif(not os.environ.get("FEDGS_FLOWER_PROCESSES"), reason="real processes: set FEDGS_FLOWER_PROCESSES=1")
+@pytest.mark.skipif(
+    not os.environ.get("FEDGS_FLOWER_PROCESSES"),
+    reason="real processes: set FEDGS_FLOWER_PROCESSES=1",
+)
 def test_five_rounds_with_one_superlink_and_four_supernodes(tmp_path: Path) -> None:
     script = ROOT / "scripts" / "flower-faults"
     done = subprocess.run(

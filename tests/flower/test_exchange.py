@@ -13,7 +13,10 @@ from fedgs.flower.exchange import CohortGrid, DeadlineGrid, exchange, resend
 
 
 def train(world: Any, *nodes: int) -> list[Message]:
-    return [Message(RecordDict({"arrays": world.model(), "config": world.config()}), node, "train") for node in nodes]
+    return [
+        Message(RecordDict({"arrays": world.model(), "config": world.config()}), node, "train")
+        for node in nodes
+    ]
 
 
 def test_a_silent_node_costs_the_deadline_and_no_more(world: Any) -> None:
@@ -48,7 +51,11 @@ def test_enough_counts_acceptable_replies_only(world: Any) -> None:
 def test_a_message_lives_little_longer_than_its_deadline(world: Any) -> None:
     (message,) = train(world, 100)
     sent = resend(message, timeout=10.0, group="3")
-    assert (sent.metadata.ttl, sent.metadata.group_id, sent.metadata.dst_node_id) == (40.0, "3", 100)
+    assert (sent.metadata.ttl, sent.metadata.group_id, sent.metadata.dst_node_id) == (
+        40.0,
+        "3",
+        100,
+    )
     assert sent.content is message.content
 
 

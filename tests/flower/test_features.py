@@ -28,7 +28,14 @@ def test_update_features_are_those_of_a_deployment() -> None:
     federation = make_federation((4, 40, 8, 12, 20, 16))
     work = Work(federation, as_model(normalised), 0.0, 3, 4)
     start = initial_parameters(work.model, federation, 0)
-    request = Train(work, start, np.arange(6), 0.1, (0, 0), (feature_fold(Wish("update"), work, start, seed=0), Keep()))
+    request = Train(
+        work,
+        start,
+        np.arange(6),
+        0.1,
+        (0, 0),
+        (feature_fold(Wish("update"), work, start, seed=0), Keep()),
+    )
     ((_, (features, models)),) = LoopEngine().answer([request])
     flat = FlatModule(normalised(), torch.device("cpu"))
 
@@ -38,5 +45,12 @@ def test_update_features_are_those_of_a_deployment() -> None:
         return arrays | {"1.num_batches_tracked": np.array(batches)}
 
     graph = Graph(similarity="update")
-    deployed = np.stack([reply_feature(graph, sent=reply(start, 0), local=reply(model, 3), responses=None) for model in models])
-    np.testing.assert_allclose(model_similarity(features), model_similarity(deployed), rtol=0, atol=1e-6)
+    deployed = np.stack(
+        [
+            reply_feature(graph, sent=reply(start, 0), local=reply(model, 3), responses=None)
+            for model in models
+        ]
+    )
+    np.testing.assert_allclose(
+        model_similarity(features), model_similarity(deployed), rtol=0, atol=1e-6
+    )

@@ -18,7 +18,9 @@ SITES = [f"site-{k}" for k in range(10)]
 
 
 def strategy(inner: Any = None, **settings: Any) -> SampledStrategy:
-    return SampledStrategy(inner or FedAvg(), "uniform", **{"cohort_limit": 2, "reply_timeout": 0.2, **settings})
+    return SampledStrategy(
+        inner or FedAvg(), "uniform", **{"cohort_limit": 2, "reply_timeout": 0.2, **settings}
+    )
 
 
 def lines(caplog: Any, logger: str) -> list[str]:
@@ -47,9 +49,15 @@ def test_the_sampler_and_its_settings_are_told(world: Any, caplog: Any) -> None:
 def test_flowers_own_log_says_nothing_untrue(world: Any, caplog: Any) -> None:
     grid = world(SITES)
     grid.faults[101] = "raise"
-    strategy(inner=FedProx(fraction_train=1.0, proximal_mu=0.25), cohort_limit=3).start(grid, world.model(), num_rounds=3)
+    strategy(inner=FedProx(fraction_train=1.0, proximal_mu=0.25), cohort_limit=3).start(
+        grid, world.model(), num_rounds=3
+    )
     flower = "\n".join(lines(caplog, "flwr"))
-    assert "[ROUND 1/3]" in flower and "Proximal mu: 0.25" in flower and "Aggregated MetricRecord" in flower
+    assert (
+        "[ROUND 1/3]" in flower
+        and "Proximal mu: 0.25" in flower
+        and "Aggregated MetricRecord" in flower
+    )
     for untrue in (": Sampled", "Fraction", "Minimum", "failures"):
         assert untrue not in flower
     caplog.clear()
@@ -93,7 +101,9 @@ with journal.heard():
     logging.getLogger("fedgs.flower.directory").warning("a warning")
 journal.line(1, "unheard")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
     output = done.stdout + done.stderr
     assert output.count("round 1 of 4 (record 0): 7 clients") == 1
     assert output.count("a warning") == 1
@@ -109,5 +119,7 @@ import flwr.app, flwr.serverapp
 with Journal().heard():
     Journal().line(0, "%d clients", 7)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
     assert (done.stdout + done.stderr).count("7 clients") == 1

@@ -22,4 +22,9 @@ def test_import_without_flower_says_what_to_install() -> None:
 
 
 def test_importing_fedgs_does_not_import_flower() -> None:
-    assert _run("import sys, fedgs, fedgs.sampling; print(any(name.split('.')[0] == 'flwr' for name in sys.modules))") == "False"
+    assert (
+        _run(
+            "import sys, fedgs, fedgs.sampling; print(any(name.split('.')[0] == 'flwr' for name in sys.modules))"
+        )
+        == "False"
+    )

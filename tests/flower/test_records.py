@@ -20,7 +20,9 @@ from fedgs.report.runs import read_runs
 SITES = ["a-0", "b-1", "c-2"]
 
 
-def strategy(records: Path | None, sampler: Any = "uniform", inner: Any = None, **settings: Any) -> SampledStrategy:
+def strategy(
+    records: Path | None, sampler: Any = "uniform", inner: Any = None, **settings: Any
+) -> SampledStrategy:
     inner = inner if inner is not None else FedAvg(fraction_evaluate=0.0)
     return SampledStrategy(inner, sampler, records=records, **{"cohort_limit": 2, **settings})
 
@@ -37,7 +39,9 @@ def refused(chosen: SampledStrategy, world: Any, match: str) -> Any:
     return grid.asked
 
 
-def test_a_second_start_does_not_replace_the_records_of_the_first(world: Any, tmp_path: Path) -> None:
+def test_a_second_start_does_not_replace_the_records_of_the_first(
+    world: Any, tmp_path: Path
+) -> None:
     strategy(tmp_path).start(world(SITES), world.model(), num_rounds=9)
     before = content(tmp_path)
     why = r"records must be a new or empty folder, got .*, which holds 9 rounds of another deployment; choose another"
@@ -58,7 +62,9 @@ def test_records_and_state_continue_together_only(world: Any, tmp_path: Path) ->
 
     refused(continued(second), world, r"which holds 5 rounds of another deployment")
     refused(
-        continued(tmp_path / "new"), world, r"records must be the folder with the records of the 3 rounds before the state .* 0"
+        continued(tmp_path / "new"),
+        world,
+        r"records must be the folder with the records of the 3 rounds before the state .* 0",
     )
     chosen = continued(first)
     chosen.start(world(SITES), world.model(), num_rounds=1)
@@ -69,25 +75,40 @@ def test_records_and_state_continue_together_only(world: Any, tmp_path: Path) ->
 
 def test_a_simulated_run_is_not_taken_over(world: Any, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    folder.write_config({"method": {"name": "uniform"}, "run": {"engine": "plain", "fingerprint": "5" * 16}})
+    folder.write_config(
+        {"method": {"name": "uniform"}, "run": {"engine": "plain", "fingerprint": "5" * 16}}
+    )
     folder.append("rounds.jsonl", ['{"round":0,"cohort":[1]}'])
     before = content(tmp_path)
-    assert refused(strategy(tmp_path), world, "which holds a simulated run; choose another folder") == []
+    assert (
+        refused(strategy(tmp_path), world, "which holds a simulated run; choose another folder")
+        == []
+    )
     assert content(tmp_path) == before
 
 
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("rounds.jsonl", "no json\n", r"which holds 'rounds\.jsonl' and no deployment's records; choose another folder"),
-        ("rounds.jsonl", '{"round": 0}\n', r"which holds 'rounds\.jsonl' and no deployment's records"),
+        (
+            "rounds.jsonl",
+            "no json\n",
+            r"which holds 'rounds\.jsonl' and no deployment's records; choose another folder",
+        ),
+        (
+            "rounds.jsonl",
+            '{"round": 0}\n',
+            r"which holds 'rounds\.jsonl' and no deployment's records",
+        ),
         ("thesis.tex", "", r"which holds 'thesis\.tex' and no deployment's records"),
         ("config.toml", "a = = 1", r"whose config\.toml cannot be read"),
         ("config.toml", "run = 1", r"whose config\.toml cannot be read"),
         ("config.toml", "a = 1", "which holds a simulated run"),
     ],
 )
-def test_a_folder_with_other_content_is_refused(world: Any, tmp_path: Path, name: str, text: str, why: str) -> None:
+def test_a_folder_with_other_content_is_refused(
+    world: Any, tmp_path: Path, name: str, text: str, why: str
+) -> None:
     (tmp_path / name).write_text(text)
     before = content(tmp_path)
     assert refused(strategy(tmp_path), world, why) == []
@@ -96,7 +117,9 @@ def test_a_folder_with_other_content_is_refused(world: Any, tmp_path: Path, name
 
 @pytest.mark.parametrize("name", ["rounds.jsonl", "timings.jsonl", "events.jsonl"])
 @pytest.mark.parametrize("line", ["no json", "3", '{"round": "x"}'])
-def test_damaged_records_are_not_continued(world: Any, tmp_path: Path, name: str, line: str) -> None:
+def test_damaged_records_are_not_continued(
+    world: Any, tmp_path: Path, name: str, line: str
+) -> None:
     chosen = strategy(tmp_path)
     chosen.start(world(SITES), world.model(), num_rounds=2)
     with (tmp_path / name).open("a") as file:
@@ -108,14 +131,21 @@ def test_damaged_records_are_not_continued(world: Any, tmp_path: Path, name: str
 
 def test_a_file_in_place_of_the_folder_is_refused(world: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
-    assert refused(strategy(tmp_path / "file"), world, "records must be a folder, got the file") == []
+    assert (
+        refused(strategy(tmp_path / "file"), world, "records must be a folder, got the file") == []
+    )
 
 
 @pytest.mark.parametrize("setting", ["records", "state"])
-def test_a_place_that_cannot_be_written_is_refused(world: Any, tmp_path: Path, setting: str) -> None:
+def test_a_place_that_cannot_be_written_is_refused(
+    world: Any, tmp_path: Path, setting: str
+) -> None:
     (tmp_path / "file").write_text("text")
     chosen = strategy(**{"records": None, setting: tmp_path / "file" / "below"})
-    assert refused(chosen, world, "records and state must be places that can be written, got .*file") == []
+    assert (
+        refused(chosen, world, "records and state must be places that can be written, got .*file")
+        == []
+    )
 
 
 def test_an_empty_folder_and_the_own_state_in_it_are_fine(world: Any, tmp_path: Path) -> None:
@@ -149,14 +179,24 @@ def test_a_restart_before_the_first_round_was_over_goes_on(world: Any, tmp_path:
         (lambda path: path.write_text("notes"), "which is neither; choose another file"),
         (lambda path: np.savez(path, weights=np.ones(3)), "which is neither; choose another file"),
         (lambda path: path.mkdir(), "which is neither; choose another file"),
-        (lambda path: strategy(None).save_state(path), r"which holds another one's state after round 0; choose another file, or"),
+        (
+            lambda path: strategy(None).save_state(path),
+            r"which holds another one's state after round 0; choose another file, or",
+        ),
     ],
 )
-def test_a_file_that_is_not_this_deployments_state_is_not_replaced(world: Any, tmp_path: Path, make: Any, why: str) -> None:
+def test_a_file_that_is_not_this_deployments_state_is_not_replaced(
+    world: Any, tmp_path: Path, make: Any, why: str
+) -> None:
     path = tmp_path / "state.npz"
     make(path)
     before = path.read_bytes() if path.is_file() else None
-    assert refused(strategy(tmp_path / "records", state=path), world, f"state must be a new file .*{why}") == []
+    assert (
+        refused(
+            strategy(tmp_path / "records", state=path), world, f"state must be a new file .*{why}"
+        )
+        == []
+    )
     assert (path.read_bytes() if path.is_file() else None) == before
     assert not (tmp_path / "records").exists()
 
@@ -172,15 +212,21 @@ def test_replaced_records_are_announced(world: Any, tmp_path: Path, caplog: Any)
     assert "rounds from 2 on are repeated: 3 records replaced in" in caplog.text
 
 
-# --- what tells two deployments apart ------------------------------------------------------------------------------------------
+# --- what tells two deployments apart
+# ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rounds", [3, 5], ids=["ended after the state", "ended later"])
-def test_a_continued_deployment_keeps_the_validation_loss_and_its_events(world: Any, tmp_path: Path, rounds: int) -> None:
+def test_a_continued_deployment_keeps_the_validation_loss_and_its_events(
+    world: Any, tmp_path: Path, rounds: int
+) -> None:
     def muted() -> Any:
         class Muted(world):  # type: ignore[misc]
             def _reply(self, message: Any) -> Any:
-                silent = message.metadata.message_type == "evaluate" and message.metadata.dst_node_id == 102
+                silent = (
+                    message.metadata.message_type == "evaluate"
+                    and message.metadata.dst_node_id == 102
+                )
                 return None if silent else super()._reply(message)
 
         return Muted(SITES)
@@ -204,7 +250,9 @@ def test_a_continued_deployment_keeps_the_validation_loss_and_its_events(world: 
 
 def test_limits_tell_two_deployments_apart(world: Any, tmp_path: Path) -> None:
     for limit in (2, 3):
-        strategy(tmp_path / f"limit-{limit}", cohort_limit=limit).start(world(SITES), world.model(), num_rounds=2)
+        strategy(tmp_path / f"limit-{limit}", cohort_limit=limit).start(
+            world(SITES), world.model(), num_rounds=2
+        )
     runs, problems = read_runs(tmp_path)
     assert problems == []
     assert sorted((run.label, run.about["cohort_limit"]) for run in runs) == [
@@ -235,13 +283,23 @@ def test_a_restart_keeps_the_run_id(world: Any, tmp_path: Path) -> None:
 
 def test_the_configuration_holds_limits_rounds_and_titles(world: Any, tmp_path: Path) -> None:
     inner = FedAvg(fraction_train=0.7, min_train_nodes=1, fraction_evaluate=0.0)
-    chosen = strategy(tmp_path, inner=inner, cohort_limit=None, sufficient_replies=1, reply_timeout=7.0)
+    chosen = strategy(
+        tmp_path, inner=inner, cohort_limit=None, sufficient_replies=1, reply_timeout=7.0
+    )
     chosen.start(world(SITES), world.model(), num_rounds=2)
     config = RunFolder(tmp_path).config()
     training, about = config["training"], config["run"]
-    assert (training["rounds"], training["proportion"], training["sufficient_replies"]) == (2, 0.7, 1)
+    assert (training["rounds"], training["proportion"], training["sufficient_replies"]) == (
+        2,
+        0.7,
+        1,
+    )
     assert (training["reply_timeout"], training["strategy"]) == (7.0, "FedAvg")
-    assert (about["cohort_limit"], about["num_clients"], about["engine"]) == (2, 3, "flower")  # floor(0.7 · 3)
+    assert (about["cohort_limit"], about["num_clients"], about["engine"]) == (
+        2,
+        3,
+        "flower",
+    )  # floor(0.7 · 3)
     (run,), _ = read_runs(tmp_path)
     assert run.finished
     assert run.group == ("Flower clients", "nodes on line")

@@ -25,7 +25,9 @@ ROUNDS, CLIENTS = 12, 10
 
 @pytest.mark.parametrize("name", ["uniform", "md", "fedgs"])
 @pytest.mark.parametrize("seed", [0, 5])
-def test_simulator_and_deployment_select_the_same_cohorts(world: Any, tmp_path: Path, name: str, seed: int) -> None:
+def test_simulator_and_deployment_select_the_same_cohorts(
+    world: Any, tmp_path: Path, name: str, seed: int
+) -> None:
     present = stream(1, "script").random((CLIENTS, ROUNDS)) < 0.5
     present[0] = True
     np.save(tmp_path / "who.npy", present)
@@ -52,7 +54,9 @@ def test_simulator_and_deployment_select_the_same_cohorts(world: Any, tmp_path: 
         seed=seed,
         records=tmp_path / "records",
     )
-    grid.script = lambda: [100 + int(k) for k in np.flatnonzero(present[:, min(deployed.round, ROUNDS - 1)])]
+    grid.script = lambda: [
+        100 + int(k) for k in np.flatnonzero(present[:, min(deployed.round, ROUNDS - 1)])
+    ]
     deployed.start(grid, world.model(), num_rounds=ROUNDS)
     from fedgs.records import RunFolder
 

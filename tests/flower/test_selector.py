@@ -36,7 +36,9 @@ def test_the_graph_of_told_proportions_is_the_oracles() -> None:
 
 
 def test_a_federation_known_beforehand_has_its_graph_at_once() -> None:
-    assert distance(Selector(FedGS(), clients=FEDERATION)) == pytest.approx(FedGS().start(FEDERATION)["distance"])
+    assert distance(Selector(FedGS(), clients=FEDERATION)) == pytest.approx(
+        FedGS().start(FEDERATION)["distance"]
+    )
 
 
 def test_unknown_distances_are_the_largest_known() -> None:
@@ -79,23 +81,35 @@ def test_updates_grow_the_graph_with_the_replies() -> None:
     sent = {"w": np.zeros(2)}
     assert distance(selector)[0, 1] == 1.0
     for row, local in enumerate(([1.0, 0.0], [1.0, 0.1], [0.2, 1.0])):
-        assert selector.learn(row, size=5, sent=sent, local=lambda local=local: {"w": np.array(local)}) is None
+        assert (
+            selector.learn(row, size=5, sent=sent, local=lambda local=local: {"w": np.array(local)})
+            is None
+        )
     near = distance(selector)
     assert near[0, 1] < near[0, 2]
-    selector.learn(0, size=5, sent=sent, local=lambda: {"w": np.array([0.0, 1.0])})  # only the first reply counts
+    selector.learn(
+        0, size=5, sent=sent, local=lambda: {"w": np.array([0.0, 1.0])}
+    )  # only the first reply counts
     assert distance(selector) is near
 
 
 def test_functional_similarity_asks_the_users_function() -> None:
     graph = Graph(similarity="functional")
-    feature = reply_feature(graph, sent={}, local={"w": np.array([2.0, 3.0])}, responses=lambda model: model["w"] * 2)
+    feature = reply_feature(
+        graph, sent={}, local={"w": np.array([2.0, 3.0])}, responses=lambda model: model["w"] * 2
+    )
     assert feature.tolist() == [4.0, 6.0]
-    with pytest.raises(ConfigError, match=r"'functional' needs SampledStrategy\(responses=...\), got None"):
+    with pytest.raises(
+        ConfigError, match=r"'functional' needs SampledStrategy\(responses=...\), got None"
+    ):
         Selector(FedGS(graph=graph))
 
 
 def test_private_similarity_is_refused() -> None:
-    with pytest.raises(ConfigError, match="must be 'oracle', 'update' or 'functional' in a deployment, got 'private'"):
+    with pytest.raises(
+        ConfigError,
+        match="must be 'oracle', 'update' or 'functional' in a deployment, got 'private'",
+    ):
         graph_of(FedGS(graph=Graph(similarity="private")), None)
 
 
@@ -104,9 +118,14 @@ def test_long_updates_are_sketched_and_keep_their_cosines() -> None:
     first, noise = generator.normal(size=(2, 100_000))
     second = 0.6 * first + 0.8 * noise  # cosine 0.6
     graph = Graph(similarity="update")
-    a, b = (reply_feature(graph, sent={"w": np.zeros(100_000)}, local={"w": x}, responses=None) for x in (first, second))
+    a, b = (
+        reply_feature(graph, sent={"w": np.zeros(100_000)}, local={"w": x}, responses=None)
+        for x in (first, second)
+    )
     assert len(a) == 4096
-    assert a @ b / np.sqrt((a @ a) * (b @ b)) == pytest.approx(0.6, abs=0.06)  # 4 standard deviations of 1/sqrt(4096)
+    assert a @ b / np.sqrt((a @ a) * (b @ b)) == pytest.approx(
+        0.6, abs=0.06
+    )  # 4 standard deviations of 1/sqrt(4096)
 
 
 BATCH_NORM = {
@@ -123,7 +142,8 @@ def moved(*weight: float, counts: float = 100) -> dict[str, Any]:
     """The model after local training: its weight by so much, its statistics and counters by `counts`."""
     parts = ("running_mean", "running_var", "num_batches_tracked", "steps")
     local = {
-        name: array + np.asarray(counts, array.dtype) if name.endswith(parts) else array for name, array in BATCH_NORM.items()
+        name: array + np.asarray(counts, array.dtype) if name.endswith(parts) else array
+        for name, array in BATCH_NORM.items()
     }
     return {**local, "conv.weight": np.array(weight, dtype=np.float32).reshape(2, 1)}
 
@@ -145,36 +165,59 @@ def test_an_update_is_of_parameters_alone(parameters: Any) -> None:
     )
     assert len(up) == 4
     assert cosine(up, down) == pytest.approx(-1)  # the updates are opposite
-    assert cosine(up, long) == pytest.approx(1)  # and of one direction, whatever the number of batches
+    assert cosine(up, long) == pytest.approx(
+        1
+    )  # and of one direction, whatever the number of batches
 
 
 def test_statistics_can_be_asked_for() -> None:
     names = parameter_names(BATCH_NORM, lambda name: True)
-    assert names == ["bn.running_mean", "bn.running_var", "bn.weight", "conv.weight"]  # whole numbers never count
+    assert names == [
+        "bn.running_mean",
+        "bn.running_var",
+        "bn.weight",
+        "conv.weight",
+    ]  # whole numbers never count
     assert parameter_names(BATCH_NORM) == ["bn.weight", "conv.weight"]
-    assert parameter_names({"running_mean": np.ones(1), "my_running_mean": np.ones(1)}) == ["my_running_mean"]
+    assert parameter_names({"running_mean": np.ones(1), "my_running_mean": np.ones(1)}) == [
+        "my_running_mean"
+    ]
 
 
 @pytest.mark.parametrize(
     ("model", "parameters", "why"),
     [
-        (BATCH_NORM, ["conv.bias"], r"must name floating-point arrays of the model \('bn.running_mean', .*\), got 'conv.bias'"),
+        (
+            BATCH_NORM,
+            ["conv.bias"],
+            r"must name floating-point arrays of the model \('bn.running_mean', .*\), got 'conv.bias'",
+        ),
         (BATCH_NORM, ["steps"], "must name floating-point arrays of the model .*, got 'steps'"),
         (BATCH_NORM, [], r"SampledStrategy\(parameters=...\) chooses none"),
         (BATCH_NORM, lambda name: False, r"SampledStrategy\(parameters=...\) chooses none"),
-        ({"steps": np.array(3)}, None, "needs at least one floating-point parameter, and the model has none"),
+        (
+            {"steps": np.array(3)},
+            None,
+            "needs at least one floating-point parameter, and the model has none",
+        ),
     ],
 )
-def test_parameters_that_the_model_does_not_have_are_refused(world: Any, model: Any, parameters: Any, why: str) -> None:
+def test_parameters_that_the_model_does_not_have_are_refused(
+    world: Any, model: Any, parameters: Any, why: str
+) -> None:
     from flwr.app import Array, ArrayRecord
     from flwr.serverapp.strategy import FedAvg
 
     from fedgs.flower import SampledStrategy
 
     grid = world(["a-0", "b-1"])
-    chosen = SampledStrategy(FedAvg(), FedGS(graph=Graph(similarity="update")), parameters=parameters)
+    chosen = SampledStrategy(
+        FedAvg(), FedGS(graph=Graph(similarity="update")), parameters=parameters
+    )
     with pytest.raises(ConfigError, match=why):
-        chosen.start(grid, ArrayRecord({name: Array(array) for name, array in model.items()}), num_rounds=1)
+        chosen.start(
+            grid, ArrayRecord({name: Array(array) for name, array in model.items()}), num_rounds=1
+        )
     assert grid.asked == []
 
 
@@ -237,7 +280,9 @@ def test_the_memory_of_a_sampler_of_your_own_grows_with_the_clients() -> None:
 def test_a_memory_that_shrinks_is_an_error() -> None:
     from fedgs.flower.selector import _grown
 
-    with pytest.raises(SelectionError, match=r"memory 'seen' of shape \(3,\) does not fit in \(2,\)"):
+    with pytest.raises(
+        SelectionError, match=r"memory 'seen' of shape \(3,\) does not fit in \(2,\)"
+    ):
         _grown({"seen": np.zeros(3)}, {"seen": np.zeros(2)})
 
 
@@ -254,7 +299,9 @@ def test_weights_are_those_of_the_simulator() -> None:
         selector = Selector(Uniform(weighting=weighting), clients=Clients(("a", "b", "c"), sizes))
         selector.roster.counts += counts
         view = selector.view(np.arange(3), 4)
-        ours = selector.weights(view, Selection(np.arange(3), draws=draws), dict(enumerate(sizes.astype(float))))
+        ours = selector.weights(
+            view, Selection(np.arange(3), draws=draws), dict(enumerate(sizes.astype(float)))
+        )
         assert ours == pytest.approx(aggregation_weights(weighting, sizes, draws, counts))
 
 
@@ -268,5 +315,8 @@ def test_candidates_that_are_no_available_clients_are_refused() -> None:
     selector = Selector(Asking())
     for key in ("a", "b"):
         selector.meet(key, size=3)
-    with pytest.raises(SelectionError, match="loss_candidates must return available clients only; client 5 is not available"):
+    with pytest.raises(
+        SelectionError,
+        match="loss_candidates must return available clients only; client 5 is not available",
+    ):
         selector.loss_candidates(selector.view(np.arange(2), 1))

@@ -19,25 +19,42 @@ from fedgs.sampling import FedGS, Uniform
 SITES = [f"site-{k}" for k in range(6)]
 
 
-def strategy(folder: Path, *, sampler: Any = None, inner: Any = None, **settings: Any) -> SampledStrategy:
-    defaults = {"cohort_limit": 2, "min_connected": 1, "records": folder / "records", "state": folder / "state.npz"}
+def strategy(
+    folder: Path, *, sampler: Any = None, inner: Any = None, **settings: Any
+) -> SampledStrategy:
+    defaults = {
+        "cohort_limit": 2,
+        "min_connected": 1,
+        "records": folder / "records",
+        "state": folder / "state.npz",
+    }
     inner = inner if inner is not None else FedAvg(fraction_evaluate=0.0)
-    return SampledStrategy(inner, sampler if sampler is not None else Uniform(), **{**defaults, **settings})
+    return SampledStrategy(
+        inner, sampler if sampler is not None else Uniform(), **{**defaults, **settings}
+    )
 
 
 def evaluate(server_round: int, arrays: Any) -> Any:
     from flwr.app import MetricRecord
 
-    return MetricRecord({"loss": float(arrays["w"].numpy()[0]), "accuracy": 0.5, "round": float(server_round)})
+    return MetricRecord(
+        {"loss": float(arrays["w"].numpy()[0]), "accuracy": 0.5, "round": float(server_round)}
+    )
 
 
 def rounds(folder: Path) -> str:
     return (folder / "records" / "rounds.jsonl").read_text()
 
 
-@pytest.mark.parametrize("inner", [FedAvg, FedAdam, lambda **kw: FedAvgM(server_momentum=0.5, **kw)])
-@pytest.mark.parametrize("sampler", [Uniform(), FedGS(graph={"similarity": "update"})], ids=["uniform", "fedgs"])
-def test_a_restarted_server_goes_on_exactly(world: Any, tmp_path: Path, inner: Any, sampler: Any) -> None:
+@pytest.mark.parametrize(
+    "inner", [FedAvg, FedAdam, lambda **kw: FedAvgM(server_momentum=0.5, **kw)]
+)
+@pytest.mark.parametrize(
+    "sampler", [Uniform(), FedGS(graph={"similarity": "update"})], ids=["uniform", "fedgs"]
+)
+def test_a_restarted_server_goes_on_exactly(
+    world: Any, tmp_path: Path, inner: Any, sampler: Any
+) -> None:
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     once = strategy(whole, sampler=sampler, inner=inner(fraction_evaluate=0.0))
     unbroken = once.start(world(SITES), world.model(), num_rounds=6, evaluate_fn=evaluate)
@@ -48,7 +65,9 @@ def test_a_restarted_server_goes_on_exactly(world: Any, tmp_path: Path, inner: A
     model = again.load_state(halves / "state.npz")
     assert again.round == 3
     grid = world(SITES)
-    grid.keys = dict(zip(range(300, 306), reversed(SITES), strict=True))  # other node ids, in another order
+    grid.keys = dict(
+        zip(range(300, 306), reversed(SITES), strict=True)
+    )  # other node ids, in another order
     resumed = again.start(grid, model, num_rounds=3, evaluate_fn=evaluate)
     assert np.array_equal(resumed.arrays["w"].numpy(), unbroken.arrays["w"].numpy())
     assert (again.counts, again.answers) == (once.counts, once.answers)
@@ -59,7 +78,9 @@ def test_records_of_rounds_that_are_redone_are_replaced(world: Any, tmp_path: Pa
     first = strategy(tmp_path, state=None)
     first.start(world(SITES), world.model(), num_rounds=2)
     first.save_state(tmp_path / "kept.npz")
-    first.start(world(SITES), world.model(), num_rounds=2)  # two rounds that the restarted server knows nothing of
+    first.start(
+        world(SITES), world.model(), num_rounds=2
+    )  # two rounds that the restarted server knows nothing of
     again = strategy(tmp_path, state=None)
     again.start(world(SITES), again.load_state(tmp_path / "kept.npz"), num_rounds=1)
     assert [record.round for record in RunFolder(tmp_path / "records").records()] == [0, 1, 2, 3]
@@ -106,14 +127,22 @@ def test_records_are_those_of_a_run(world: Any, tmp_path: Path) -> None:
     chosen.start(world(SITES), world.model(), num_rounds=2, evaluate_fn=evaluate)
     folder = RunFolder(tmp_path / "records")
     first, second, last = folder.records()
-    assert (first.test_loss, first.test_accuracy, first.valid_loss) == (0.0, 0.5, None)  # of theta^0
+    assert (first.test_loss, first.test_accuracy, first.valid_loss) == (
+        0.0,
+        0.5,
+        None,
+    )  # of theta^0
     assert second.test_loss is not None
     assert second.test_loss > 0
     # Client k has loss k and 10 (k + 1) examples: sum k (k + 1) / sum (k + 1) = 70 / 21.
     assert second.valid_loss == pytest.approx(70 / 21)
     assert (last.round, last.cohort, last.valid_loss) == (2, None, pytest.approx(70 / 21))
     config = folder.config()
-    assert (config["method"]["name"], config["availability"]["name"], config["seed"]) == ("uniform", "deployment", 0)
+    assert (config["method"]["name"], config["availability"]["name"], config["seed"]) == (
+        "uniform",
+        "deployment",
+        0,
+    )
     assert folder.clients().names == tuple(SITES)
     assert set(folder.timings()[0]) == {"round", "select", "train", "aggregate"}
 

@@ -34,14 +34,17 @@ class First(Sampler):
 def strategy(sampler: Any = None, inner: Any = None, **settings: Any) -> SampledStrategy:
     inner = inner if inner is not None else FedAvg(fraction_evaluate=0.0)
     defaults = {"cohort_limit": 2, "min_connected": 1, **QUICK}
-    return SampledStrategy(inner, sampler if sampler is not None else First(), **{**defaults, **settings})
+    return SampledStrategy(
+        inner, sampler if sampler is not None else First(), **{**defaults, **settings}
+    )
 
 
 def events(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
 
 
-# --- selection and weights -----------------------------------------------------------------------------------------------------
+# --- selection and weights
+# -----------------------------------------------------------------------------------------------------
 
 
 def test_average_uses_data_size_weights(world: Any) -> None:
@@ -59,7 +62,9 @@ def test_average_uses_data_size_weights(world: Any) -> None:
     [("equal", 1.5), ("inverse_participation", 5 / 3), ("draws", 1.5), ("data_size", 5 / 3)],
 )
 def test_weighting_rules(world: Any, weighting: str, expected: float) -> None:
-    result = strategy(First(weighting=weighting)).start(world(SITES[:2]), world.model(), num_rounds=1)
+    result = strategy(First(weighting=weighting)).start(
+        world(SITES[:2]), world.model(), num_rounds=1
+    )
     assert result.arrays["w"].numpy()[0] == pytest.approx(expected)
 
 
@@ -81,7 +86,10 @@ def test_cohort_limit_follows_the_inner_strategy_where_it_is_not_given(world: An
     chosen = strategy(inner=inner, cohort_limit=None)
     chosen.start(world(SITES), world.model(), num_rounds=1)
     assert sum(chosen.counts.values()) == 3  # floor(0.6 · 5)
-    assert (inner.fraction_train, inner.min_available_nodes) == (0.6, 2)  # the user's object stays as it was
+    assert (inner.fraction_train, inner.min_available_nodes) == (
+        0.6,
+        2,
+    )  # the user's object stays as it was
 
 
 def test_stock_sampling_never_draws(world: Any) -> None:
@@ -95,8 +103,12 @@ def test_inner_strategies_keep_what_they_add(world: Any) -> None:
     grid = world(SITES)
     seen: list[dict[str, Any]] = []
     inner_reply = grid._reply
-    grid._reply = lambda message: seen.append(dict(message.content.config_records.get("config", {}))) or inner_reply(message)
-    strategy(inner=FedProx(proximal_mu=0.25, fraction_evaluate=0.0)).start(grid, world.model(), num_rounds=1)
+    grid._reply = lambda message: (
+        seen.append(dict(message.content.config_records.get("config", {}))) or inner_reply(message)
+    )
+    strategy(inner=FedProx(proximal_mu=0.25, fraction_evaluate=0.0)).start(
+        grid, world.model(), num_rounds=1
+    )
     assert seen[-1] == {"proximal-mu": 0.25, "server-round": 1}
 
 
@@ -146,13 +158,16 @@ def test_a_client_without_validation_examples_does_not_break_the_evaluation(worl
     assert replies == []  # fraction_evaluate = 0
     chosen = strategy(inner=FedAvg(min_evaluate_nodes=1))
     chosen.configure_train(1, world.model(), world.config(), grid)
-    answers = grid.send_and_receive(list(chosen.configure_evaluate(1, world.model(), world.config(), grid)))
+    answers = grid.send_and_receive(
+        list(chosen.configure_evaluate(1, world.model(), world.config(), grid))
+    )
     for answer in answers:
         next(iter(answer.content.metric_records.values()))["num-examples"] = 0
     assert chosen.aggregate_evaluate(1, answers) is None
 
 
-# --- who is there --------------------------------------------------------------------------------------------------------------
+# --- who is there
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_nodes_are_asked_once_who_they_are(world: Any) -> None:
@@ -191,7 +206,10 @@ def test_a_newcomer_starts_at_the_mean_count_or_at_zero(world: Any, rule: str, s
 
 def test_two_live_nodes_with_one_key_are_an_error(world: Any) -> None:
     grid = world(["site-0", "site-0", "site-1"])
-    with pytest.raises(RunError, match=r"client key 'site-0' is held by two live nodes \(100 and 101\); give every SuperNode"):
+    with pytest.raises(
+        RunError,
+        match=r"client key 'site-0' is held by two live nodes \(100 and 101\); give every SuperNode",
+    ):
         strategy().start(grid, world.model(), num_rounds=1)
 
 
@@ -215,7 +233,9 @@ def test_a_twin_that_still_lives_is_found_one_round_later(world: Any) -> None:
         chosen.start(grid, world.model(), num_rounds=2)
 
 
-def test_a_node_that_does_not_say_who_it_is_is_known_by_its_node_id(world: Any, caplog: Any) -> None:
+def test_a_node_that_does_not_say_who_it_is_is_known_by_its_node_id(
+    world: Any, caplog: Any
+) -> None:
     grid = world(SITES[:2], node_config=lambda key: {})
     chosen = strategy()
     chosen.start(grid, world.model(), num_rounds=1)
@@ -242,13 +262,18 @@ def test_partition_ids_are_keys_too(world: Any) -> None:
     assert set(chosen.counts) == {3, 1}
 
 
-# --- deadlines and failures ----------------------------------------------------------------------------------------------------
+# --- deadlines and failures
+# ----------------------------------------------------------------------------------------------------
 
 
-def test_too_few_connected_gives_the_round_up_and_keeps_the_model(world: Any, tmp_path: Path, caplog: Any) -> None:
+def test_too_few_connected_gives_the_round_up_and_keeps_the_model(
+    world: Any, tmp_path: Path, caplog: Any
+) -> None:
     grid = world(SITES)
     grid.online = [102]
-    result = strategy(min_connected=2, records=tmp_path).start(grid, world.model(4.0, 5.0), num_rounds=2)
+    result = strategy(min_connected=2, records=tmp_path).start(
+        grid, world.model(4.0, 5.0), num_rounds=2
+    )
     assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
     why = "round 1 of 2 (record 0): gave up, the model stays: after 0.1 s: 2 clients must be connected, 1 are ('site-2')"
     assert why in caplog.text
@@ -273,17 +298,23 @@ def test_a_silent_client_is_not_selected_for_ever(world: Any, tmp_path: Path) ->
     chosen.start(grid, world.model(), num_rounds=4)
     assert max(chosen.counts.values()) - min(chosen.counts.values()) <= 1
     assert chosen.answers["site-2"] == 0
-    assert {event["client"] for event in events(tmp_path) if event["event"] == "silent"} == {"site-2"}
+    assert {event["client"] for event in events(tmp_path) if event["event"] == "silent"} == {
+        "site-2"
+    }
 
 
-def test_a_dead_node_is_named_though_the_superlink_answers_for_it(world: Any, tmp_path: Path) -> None:
+def test_a_dead_node_is_named_though_the_superlink_answers_for_it(
+    world: Any, tmp_path: Path
+) -> None:
     grid = world(SITES)
     chosen = strategy(records=tmp_path)
     chosen._connected(grid)
     grid.faults[101] = "error"
     result = chosen.start(grid, world.model(), num_rounds=1)
     assert result.arrays["w"].numpy()[0] == pytest.approx(1.0)  # client 0 alone
-    assert events(tmp_path) == [{"round": 0, "client": "site-1", "event": "failed", "detail": "error 5: Node Unavailable"}]
+    assert events(tmp_path) == [
+        {"round": 0, "client": "site-1", "event": "failed", "detail": "error 5: Node Unavailable"}
+    ]
     assert RunFolder(tmp_path).records()[0].weights == [1.0, 0.0]
 
 
@@ -315,17 +346,30 @@ def test_fewer_than_sufficient_replies_give_the_round_up(world: Any, tmp_path: P
     grid.faults = {101: "silent", 102: "silent"}
     result = chosen.start(grid, world.model(4.0, 5.0), num_rounds=1)
     assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
-    assert events(tmp_path)[-1]["detail"] == "good replies: 1 came, 2 needed; missing: ['site-1', 'site-2']"
+    assert (
+        events(tmp_path)[-1]["detail"]
+        == "good replies: 1 came, 2 needed; missing: ['site-1', 'site-2']"
+    )
     assert chosen.counts["site-1"] == 1
 
 
 @pytest.mark.parametrize("fault", ["raise", "silent", "error"])
-def test_a_deployment_without_usable_replies_ends_with_an_error(world: Any, tmp_path: Path, fault: str) -> None:
+def test_a_deployment_without_usable_replies_ends_with_an_error(
+    world: Any, tmp_path: Path, fault: str
+) -> None:
     grid = world(SITES)
-    settings = {"records": tmp_path / "records", "state": tmp_path / "state.npz", "max_idle_rounds": 3, "reply_timeout": 0.05}
+    settings = {
+        "records": tmp_path / "records",
+        "state": tmp_path / "state.npz",
+        "max_idle_rounds": 3,
+        "reply_timeout": 0.05,
+    }
     chosen = strategy(**settings)
     chosen._connected(grid)
-    grid.script = lambda: grid.faults.update(dict.fromkeys(grid.keys, fault) if chosen.round >= 2 else {}) or list(grid.keys)
+    grid.script = lambda: (
+        grid.faults.update(dict.fromkeys(grid.keys, fault) if chosen.round >= 2 else {})
+        or list(grid.keys)
+    )
     why = r"the last 3 rounds were aborted \(max_idle_rounds = 3\), the last of them: good replies: 0 came, 1 needed"
     with pytest.raises(RunError, match=why):
         chosen.start(grid, world.model(), num_rounds=50)
@@ -338,13 +382,24 @@ def test_a_deployment_without_usable_replies_ends_with_an_error(world: Any, tmp_
     assert again.round == 5
     assert model["w"].numpy()[0] > 0
     again.start(world(SITES), model, num_rounds=1)
-    assert [record.round for record in RunFolder(tmp_path / "records").records()] == [0, 1, 2, 3, 4, 5, 6]
+    assert [record.round for record in RunFolder(tmp_path / "records").records()] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
 
 
 def test_the_model_of_an_ended_deployment_can_be_saved(world: Any, tmp_path: Path) -> None:
     grid = world(SITES)
     chosen = strategy(max_idle_rounds=1)
-    grid.script = lambda: grid.faults.update(dict.fromkeys(grid.keys, "raise") if chosen.round else {}) or list(grid.keys)
+    grid.script = lambda: (
+        grid.faults.update(dict.fromkeys(grid.keys, "raise") if chosen.round else {})
+        or list(grid.keys)
+    )
     with pytest.raises(RunError, match="2 rounds are done, and save_state keeps the model"):
         chosen.start(grid, world.model(), num_rounds=9)
     chosen.save_state(tmp_path / "state.npz")
@@ -356,7 +411,9 @@ def test_the_model_of_an_ended_deployment_can_be_saved(world: Any, tmp_path: Pat
 def test_rounds_without_clients_are_idle_too(world: Any) -> None:
     grid = world(SITES)
     grid.online = []
-    with pytest.raises(RunError, match="the last of them: after 0.1 s: 1 clients must be connected, 0 are"):
+    with pytest.raises(
+        RunError, match="the last of them: after 0.1 s: 1 clients must be connected, 0 are"
+    ):
         strategy(max_idle_rounds=2).start(grid, world.model(), num_rounds=50)
 
 
@@ -365,7 +422,8 @@ def test_a_useful_round_ends_a_row_of_idle_ones(world: Any) -> None:
     chosen = strategy(max_idle_rounds=2)
     chosen._connected(grid)
     grid.script = lambda: (
-        setattr(grid, "faults", dict.fromkeys(grid.keys, "raise") if chosen.round % 2 else {}) or list(grid.keys)
+        setattr(grid, "faults", dict.fromkeys(grid.keys, "raise") if chosen.round % 2 else {})
+        or list(grid.keys)
     )
     chosen.start(grid, world.model(), num_rounds=8)
     assert chosen.round == 8
@@ -391,7 +449,11 @@ class Nobody(First):
     without: tuple[int, ...] = (2,)
 
     def select(self, view: Any, rng: Any) -> Selection:
-        return Selection(view.available[:0]) if view.round in self.without else super().select(view, rng)
+        return (
+            Selection(view.available[:0])
+            if view.round in self.without
+            else super().select(view, rng)
+        )
 
 
 def test_an_empty_selection_keeps_the_model_and_goes_on(world: Any, tmp_path: Path) -> None:
@@ -429,7 +491,8 @@ def test_a_smaller_cohort_suffices_by_itself(world: Any) -> None:
     assert result.arrays["w"].numpy()[0] == pytest.approx(1.0)
 
 
-# --- replies that do not fit ---------------------------------------------------------------------------------------------------
+# --- replies that do not fit
+# ---------------------------------------------------------------------------------------------------
 
 
 def _metrics(reply: Any) -> Any:
@@ -462,14 +525,32 @@ def _array(*values: float) -> Any:
         (_with({"w": _array(np.nan, 1.0)}), "its array 'w' holds NaN or inf"),
         (_with({"w": _array(np.inf, 1.0)}), "its array 'w' holds NaN or inf"),
         (_with({"w": _array(1.0)}), "its array 'w' has shape (1,), the model's (2,)"),
-        (_with({"w": _array(1.0, 1.0), "x": _array(1.0)}), "its arrays are not those of the model: 'x' is unknown"),
+        (
+            _with({"w": _array(1.0, 1.0), "x": _array(1.0)}),
+            "its arrays are not those of the model: 'x' is unknown",
+        ),
         (_with({"v": _array(1.0, 1.0)}), "its arrays are not those of the model: 'v' is unknown"),
         (_with({}), "its arrays are not those of the model: 'w' is missing"),
-        (_with(metrics=lambda m: m.update({"num-examples": 0})), "'num-examples' must be a number > 0, got 0"),
-        (_with(metrics=lambda m: m.update({"num-examples": -3})), "'num-examples' must be a number > 0, got -3"),
-        (_with(metrics=lambda m: m.update({"num-examples": float("nan")})), "'num-examples' must be a number > 0, got nan"),
-        (_with(metrics=lambda m: m.pop("num-examples")), "its metrics have no number 'num-examples'"),
-        (_with(metrics=lambda m: m.update({"num-examples": [1, 2]})), "its metrics have no number 'num-examples'"),
+        (
+            _with(metrics=lambda m: m.update({"num-examples": 0})),
+            "'num-examples' must be a number > 0, got 0",
+        ),
+        (
+            _with(metrics=lambda m: m.update({"num-examples": -3})),
+            "'num-examples' must be a number > 0, got -3",
+        ),
+        (
+            _with(metrics=lambda m: m.update({"num-examples": float("nan")})),
+            "'num-examples' must be a number > 0, got nan",
+        ),
+        (
+            _with(metrics=lambda m: m.pop("num-examples")),
+            "its metrics have no number 'num-examples'",
+        ),
+        (
+            _with(metrics=lambda m: m.update({"num-examples": [1, 2]})),
+            "its metrics have no number 'num-examples'",
+        ),
         (_two_records, "its reply has 2 metric records instead of 1"),
         (
             _with(metrics=lambda m: m.update({"extra": 1.0})),
@@ -478,12 +559,16 @@ def _array(*values: float) -> Any:
         ),
     ],
 )
-def test_a_reply_that_does_not_fit_is_refused_by_name(world: Any, tmp_path: Path, fault: Any, reason: str) -> None:
+def test_a_reply_that_does_not_fit_is_refused_by_name(
+    world: Any, tmp_path: Path, fault: Any, reason: str
+) -> None:
     grid = world(SITES)
     grid.faults[102] = fault
     result = strategy(cohort_limit=3, records=tmp_path).start(grid, world.model(), num_rounds=1)
     assert result.arrays["w"].numpy() == pytest.approx([5 / 3, 1.0])  # of clients 0 and 1
-    assert events(tmp_path) == [{"round": 0, "client": "site-2", "event": "refused", "detail": reason}]
+    assert events(tmp_path) == [
+        {"round": 0, "client": "site-2", "event": "refused", "detail": reason}
+    ]
 
 
 def test_only_unusable_replies_keep_the_model(world: Any, tmp_path: Path) -> None:
@@ -493,7 +578,8 @@ def test_only_unusable_replies_keep_the_model(world: Any, tmp_path: Path) -> Non
     assert events(tmp_path)[-1]["event"] == "gave_up"
 
 
-# --- what is refused beforehand ------------------------------------------------------------------------------------------------
+# --- what is refused beforehand
+# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -511,7 +597,10 @@ def test_only_unusable_replies_keep_the_model(world: Any, tmp_path: Path) -> Non
 def test_strategies_that_ignore_weights_are_refused(name: str, why: str) -> None:
     from flwr.serverapp import strategy as strategies
 
-    with pytest.raises(ConfigError, match=f"{name} does not fit in SampledStrategy: it {why} and ignores aggregation weights"):
+    with pytest.raises(
+        ConfigError,
+        match=f"{name} does not fit in SampledStrategy: it {why} and ignores aggregation weights",
+    ):
         SampledStrategy(getattr(strategies, name)(), Uniform())
 
 
@@ -521,9 +610,14 @@ def test_private_and_foreign_strategies_are_refused() -> None:
     private = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 1.0, 2)
     with pytest.raises(ConfigError, match="its noise is scaled for equal weights"):
         SampledStrategy(private, Uniform())
-    with pytest.raises(ConfigError, match="QFedAvg does not fit in SampledStrategy: it weighs updates by their losses"):
+    with pytest.raises(
+        ConfigError,
+        match="QFedAvg does not fit in SampledStrategy: it weighs updates by their losses",
+    ):
         SampledStrategy(QFedAvg(client_learning_rate=0.1), Uniform())
-    with pytest.raises(ConfigError, match="the inner strategy must be FedAvg or derived from it, got str"):
+    with pytest.raises(
+        ConfigError, match="the inner strategy must be FedAvg or derived from it, got str"
+    ):
         SampledStrategy("FedAvg", Uniform())  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"must train, got fraction_train = 0\.0"):
         SampledStrategy(FedAvg(fraction_train=0.0), Uniform())
@@ -536,7 +630,10 @@ def test_private_and_foreign_strategies_are_refused() -> None:
         ({"reply_timeout": -1.0}, "SampledStrategy.reply_timeout"),
         ({"reply_timeout": float("inf")}, "SampledStrategy.reply_timeout"),
         ({"newcomer_count": "max"}, "SampledStrategy.newcomer_count"),
-        ({"min_conected": 2}, "min_conected is not a setting; known are .*did you mean 'min_connected'"),
+        (
+            {"min_conected": 2},
+            "min_conected is not a setting; known are .*did you mean 'min_connected'",
+        ),
     ],
 )
 def test_bad_settings_are_refused_with_their_name(settings: dict[str, Any], message: str) -> None:

@@ -14,7 +14,11 @@ from fedgs.graph.tree import SpanningForest, forest_distances, minimum_spanning_
 
 def random_lengths(count: int, *, density: float, seed: int, spread: float = 1.0) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    lengths = np.where(rng.random((count, count)) < density, np.exp(-rng.uniform(0, spread, (count, count))), np.inf)
+    lengths = np.where(
+        rng.random((count, count)) < density,
+        np.exp(-rng.uniform(0, spread, (count, count))),
+        np.inf,
+    )
     lengths = np.triu(lengths, 1)
     lengths = lengths + lengths.T
     np.fill_diagonal(lengths, 0.0)
@@ -69,7 +73,10 @@ def test_input_is_left_alone() -> None:
         (np.zeros((2, 3)), r"adjacency must be a square matrix, got shape \(2, 3\)"),
         (np.array([[0.0, np.nan], [1.0, 0.0]]), r"the entry \(0, 1\) is NaN"),
         (np.array([[0.0, -1.0], [-1.0, 0.0]]), r"must be >= 0; the entry \(0, 1\) is -1.0"),
-        (np.array([[0.0, 1.0], [2.0, 0.0]]), r"must be symmetric; the entries \(0, 1\) and \(1, 0\) are 1.0 and 2.0"),
+        (
+            np.array([[0.0, 1.0], [2.0, 0.0]]),
+            r"must be symmetric; the entries \(0, 1\) and \(1, 0\) are 1.0 and 2.0",
+        ),
         (np.array([[3.0]]), r"must be 0 on the diagonal; the entry \(0, 0\) is 3.0"),
     ],
 )
@@ -86,7 +93,11 @@ def test_asymmetry_of_the_last_bits_is_none() -> None:
 
 def test_unreachable_gets_the_largest_finite_distance_before_normalising() -> None:
     paths = np.array([[0.0, 4.0, np.inf], [4.0, 0.0, np.inf], [np.inf, np.inf, 0.0]])
-    assert graph_distance(paths, normalize=False).tolist() == [[0.0, 4.0, 4.0], [4.0, 0.0, 4.0], [4.0, 4.0, 0.0]]
+    assert graph_distance(paths, normalize=False).tolist() == [
+        [0.0, 4.0, 4.0],
+        [4.0, 0.0, 4.0],
+        [4.0, 4.0, 0.0],
+    ]
     assert graph_distance(paths).max() == 1.0
 
 
@@ -129,10 +140,15 @@ def test_forest_distances_follow_the_edges(count: int) -> None:
     assert shortfall(longer, forest) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("count", [10, 60, 300])  # plain, compiled, and above the size where edges are looked at first
+@pytest.mark.parametrize(
+    "count", [10, 60, 300]
+)  # plain, compiled, and above the size where edges are looked at first
 def test_shortfall_is_that_of_the_worst_pair(count: int) -> None:
     rng = np.random.default_rng(count)
-    for lengths in (rng.uniform(0, 1, (count, count)), 1 + rng.uniform(0, 1e-9, (count, count))):  # no metric; a metric
+    for lengths in (
+        rng.uniform(0, 1, (count, count)),
+        1 + rng.uniform(0, 1e-9, (count, count)),
+    ):  # no metric; a metric
         matrix = np.triu(lengths, 1) + np.triu(lengths, 1).T
         forest = minimum_spanning_forest(matrix)
         worst = (matrix - forest_distances(forest))[~np.eye(count, dtype=bool)].max()
@@ -192,6 +208,10 @@ def test_a_matrix_is_remembered_as_long_as_it_lives() -> None:
 
 def test_a_matrix_with_inf_is_checked_each_time() -> None:
     matrix = np.array([[0.0, np.inf], [np.inf, 0.0]])
-    assert checked_once(matrix).matrix.tolist() == checked_once(matrix).matrix.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    assert (
+        checked_once(matrix).matrix.tolist()
+        == checked_once(matrix).matrix.tolist()
+        == [[0.0, 1.0], [1.0, 0.0]]
+    )
     with pytest.raises(GraphError, match="must be symmetric"):
         checked_once(np.array([[0.0, 1.0], [2.0, 0.0]]))

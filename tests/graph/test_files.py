@@ -44,23 +44,37 @@ def test_the_digest_is_that_of_the_distances(tmp_path: Path) -> None:
     ("arrays", "message"),
     [
         ({"similarity": np.eye(3)}, "must hold an array `distance`, got similarity"),
-        ({"distance": np.zeros((2, 2))}, r"distance must have shape \(3, 3\), a row a client, got \(2, 2\)"),
-        ({"distance": 1 - np.eye(3), "adjacency": np.ones((3, 3))}, "adjacency must be 0 on the diagonal"),
+        (
+            {"distance": np.zeros((2, 2))},
+            r"distance must have shape \(3, 3\), a row a client, got \(2, 2\)",
+        ),
+        (
+            {"distance": 1 - np.eye(3), "adjacency": np.ones((3, 3))},
+            "adjacency must be 0 on the diagonal",
+        ),
         ({"distance": np.triu(np.ones((3, 3)), 1)}, "distance must be symmetric"),
         ({"distance": np.eye(3) - 1}, "distance must be >= 0"),
         ({"distance": np.where(np.eye(3) > 0, 0, np.inf)}, "distance must be finite, got inf"),
-        ({"distance": 1 - np.eye(3), "similarity": np.full((3, 3), np.nan)}, "similarity must be finite and symmetric"),
+        (
+            {"distance": 1 - np.eye(3), "similarity": np.full((3, 3), np.nan)},
+            "similarity must be finite and symmetric",
+        ),
         ({"distance": np.full((3, 3), "a")}, "is not a readable .npz"),
     ],
 )
-def test_a_stored_graph_that_does_not_fit_is_refused(arrays: dict[str, object], message: str, tmp_path: Path) -> None:
+def test_a_stored_graph_that_does_not_fit_is_refused(
+    arrays: dict[str, object], message: str, tmp_path: Path
+) -> None:
     path = write(tmp_path / "g.npz", **arrays)
     with pytest.raises(UserError, match=rf"^method\.graph\.path '.*g\.npz'.*{message}"):
         stored_graph(path, 3)
 
 
 def test_a_file_that_is_no_graph_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^method\.graph\.path must be a file, got 'nowhere\.npz', which does not exist$"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^method\.graph\.path must be a file, got 'nowhere\.npz', which does not exist$",
+    ):
         stored_graph("nowhere.npz", 3)
     (tmp_path / "g.npz").write_text("no zip")
     with pytest.raises(ConfigError, match="is not a readable .npz"):

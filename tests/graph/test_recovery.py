@@ -26,9 +26,15 @@ def symmetric(seed: int, count: int) -> np.ndarray:
     return half + half.T + np.eye(count)
 
 
-@given(seed=st.integers(0, 200), count=st.integers(2, 9), epsilon=st.sampled_from([0.0, 0.1, 0.5, 0.9, 2.0]))
+@given(
+    seed=st.integers(0, 200),
+    count=st.integers(2, 9),
+    epsilon=st.sampled_from([0.0, 0.1, 0.5, 0.9, 2.0]),
+)
 @settings(max_examples=60, deadline=None)
-def test_precision_recall_and_f1_are_those_of_counting_pairs(seed: int, count: int, epsilon: float) -> None:
+def test_precision_recall_and_f1_are_those_of_counting_pairs(
+    seed: int, count: int, epsilon: float
+) -> None:
     similarity, oracle = symmetric(seed, count), symmetric(seed + 1000, count) >= 0.6
     pairs = list(combinations(range(count), 2))
     found = {pair for pair in pairs if similarity[pair] >= epsilon}
@@ -38,7 +44,9 @@ def test_precision_recall_and_f1_are_those_of_counting_pairs(seed: int, count: i
     recall = len(found & true) / len(true) if true else 1.0
     assert row.precision == pytest.approx(precision)
     assert row.recall == pytest.approx(recall)
-    assert row.f1 == pytest.approx(2 * precision * recall / (precision + recall) if precision + recall else 0.0)
+    assert row.f1 == pytest.approx(
+        2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    )
     assert row.density == pytest.approx(len(found) / len(pairs))
 
 
@@ -54,7 +62,9 @@ def test_relabelled_clients_have_the_same_recovery(seed: int) -> None:
     similarity, oracle = symmetric(seed, 7), symmetric(seed + 1, 7) >= 0.5
     order = np.random.default_rng(seed).permutation(7)
     block = np.ix_(order, order)
-    assert recovery(similarity[block], oracle[block], epsilon=0.3) == recovery(similarity, oracle, epsilon=0.3)
+    assert recovery(similarity[block], oracle[block], epsilon=0.3) == recovery(
+        similarity, oracle, epsilon=0.3
+    )
 
 
 def test_the_grid_has_a_row_for_each_epsilon() -> None:
@@ -64,7 +74,8 @@ def test_the_grid_has_a_row_for_each_epsilon() -> None:
 
 
 def test_the_three_oracles_differ_by_the_rescaling() -> None:
-    # Products off the diagonal .2 .25 .6, on it 1: min-max over i≠j gives 0 .125 1, over all i, j 0 .0625 .5.
+    # Products off the diagonal .2 .25 .6, on it 1: min-max over i≠j gives 0 .125 1, over all i, j 0
+    # .0625 .5.
     products = np.array([[1.0, 0.2, 0.25], [0.2, 1.0, 0.6], [0.25, 0.6, 1.0]])
     assert oracle_edges(products, "raw").sum() // 2 == 3
     assert oracle_edges(products, "off_diagonal").sum() // 2 == 2
@@ -73,12 +84,16 @@ def test_the_three_oracles_differ_by_the_rescaling() -> None:
 
 @given(seed=st.integers(0, 200), count=st.integers(2, 9), target=st.floats(0.01, 1.0))
 @settings(max_examples=60, deadline=None)
-def test_the_density_rule_gives_at_least_the_target_and_no_larger_epsilon_does(seed: int, count: int, target: float) -> None:
+def test_the_density_rule_gives_at_least_the_target_and_no_larger_epsilon_does(
+    seed: int, count: int, target: float
+) -> None:
     similarity = symmetric(seed, count)
     epsilon = epsilon_of_density(similarity, target)
     alike = density(edges_of(similarity, 1e-9))
     assert density(edges_of(similarity, epsilon)) >= min(target, alike) - 1e-9
-    assert density(edges_of(similarity, np.nextafter(epsilon, 2.0))) < min(target, alike) or alike == 0
+    assert (
+        density(edges_of(similarity, np.nextafter(epsilon, 2.0))) < min(target, alike) or alike == 0
+    )
 
 
 @given(seed=st.integers(0, 200), count=st.integers(3, 8))
@@ -119,7 +134,9 @@ def test_density_and_components_of_a_client_graph() -> None:
 
 @pytest.mark.parametrize("target", [0.0, -0.1, 1.1])
 def test_a_target_density_out_of_range_is_refused(target: float) -> None:
-    with pytest.raises(GraphError, match=rf"^the target density must be in \(0, 1\], got {target}$"):
+    with pytest.raises(
+        GraphError, match=rf"^the target density must be in \(0, 1\], got {target}$"
+    ):
         epsilon_of_density(symmetric(0, 4), target)
 
 
@@ -129,5 +146,7 @@ def test_an_epsilon_for_one_client_is_refused() -> None:
 
 
 def test_an_oracle_of_another_size_is_refused() -> None:
-    with pytest.raises(GraphError, match=r"^the oracle must have 3 clients, got edges of shape \(2, 2\)$"):
+    with pytest.raises(
+        GraphError, match=r"^the oracle must have 3 clients, got edges of shape \(2, 2\)$"
+    ):
         recovery(np.eye(3), np.eye(2) > 0, epsilon=0.1)

@@ -20,7 +20,14 @@ THREE = np.array([[1.0, 0.0, 0.0], [0.6, 0.4, 0.0], [0.0, 0.5, 0.5]])
 
 def test_presets_state_every_value() -> None:
     assert Graph().model_dump(
-        include={"normalize_by_norm", "normalize_over", "epsilon", "sigma_squared", "power", "covariance"}
+        include={
+            "normalize_by_norm",
+            "normalize_over",
+            "epsilon",
+            "sigma_squared",
+            "power",
+            "covariance",
+        }
     ) == {
         "normalize_by_norm": False,
         "normalize_over": "off_diagonal",
@@ -30,7 +37,12 @@ def test_presets_state_every_value() -> None:
         "covariance": "full",
     }
     authors = Graph(preset="authors", epsilon=0.2)
-    assert (authors.normalize_by_norm, authors.epsilon, authors.sigma_squared, authors.power) == (True, 0.2, 0.1, 2)
+    assert (authors.normalize_by_norm, authors.epsilon, authors.sigma_squared, authors.power) == (
+        True,
+        0.2,
+        0.1,
+        2,
+    )
     assert Graph(**authors.model_dump()) == authors
 
 
@@ -49,13 +61,20 @@ def test_bad_settings_are_named(settings: dict[str, object], message: str) -> No
 
 
 def test_paper_graph_by_hand() -> None:
-    # Products: 01 .6, 02 0, 12 .2; min-max over pairs: 1, 0, 1/3. Edges (>= .1): 01 and 12 (the weakest, so length 1).
+    # Products: 01 .6, 02 0, 12 .2; min-max over pairs: 1, 0, 1/3. Edges (>= .1): 01 and 12 (the
+    # weakest, so length 1).
     graph = Graph().of_clients(label_clients(THREE))
     near = np.exp(-(1 - 1 / 3) / 0.01)
-    np.testing.assert_allclose(graph.similarity, [[1, 1, 0], [1, 1, 1 / 3], [0, 1 / 3, 1]], atol=1e-15)
-    np.testing.assert_allclose(graph.adjacency, [[0, near, np.inf], [near, 0, 1], [np.inf, 1, 0]], rtol=1e-9)
     np.testing.assert_allclose(
-        graph.distance, np.array([[0, near, 1 + near], [near, 0, 1], [1 + near, 1, 0]]) / (1 + near), rtol=1e-9
+        graph.similarity, [[1, 1, 0], [1, 1, 1 / 3], [0, 1 / 3, 1]], atol=1e-15
+    )
+    np.testing.assert_allclose(
+        graph.adjacency, [[0, near, np.inf], [near, 0, 1], [np.inf, 1, 0]], rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        graph.distance,
+        np.array([[0, near, 1 + near], [near, 0, 1], [1 + near, 1, 0]]) / (1 + near),
+        rtol=1e-9,
     )
 
 
@@ -99,12 +118,16 @@ def test_one_client() -> None:
 def test_relabelled_clients_give_the_relabelled_graph() -> None:
     features = np.random.default_rng(0).dirichlet(np.ones(5), 20)
     order = np.random.default_rng(1).permutation(20)
-    graph, other = Graph().of_products(feature_products(features)), Graph().of_products(feature_products(features[order]))
+    graph, other = (
+        Graph().of_products(feature_products(features)),
+        Graph().of_products(feature_products(features[order])),
+    )
     np.testing.assert_allclose(other.distance, graph.distance[np.ix_(order, order)], rtol=1e-9)
 
 
 def test_squared_distances_are_not_their_own_shortest_paths() -> None:
-    # Three points on an arc: 0, 30 and 60 degrees. ‖e_0 - e_2‖² = 1, but by the middle 2·(2 - 2 cos 30°) = .536.
+    # Three points on an arc: 0, 30 and 60 degrees. ‖e_0 - e_2‖² = 1, but by the middle 2·(2 - 2 cos
+    # 30°) = .536.
     angles = np.deg2rad([0, 30, 60])
     products = feature_products(np.stack([np.cos(angles), np.sin(angles)], axis=1))
     assert complete_edges(products)[0, 2] == pytest.approx(1.0)
@@ -125,8 +148,12 @@ def test_private_products_need_no_diagonal() -> None:
 
 def test_similarities_are_rescaled_only_when_asked() -> None:
     similarity = np.array([[1.0, 0.4, 0.8], [0.4, 1.0, 0.6], [0.8, 0.6, 1.0]])
-    assert np.array_equal(Graph(similarity="update").of_similarity(similarity).similarity, similarity)
-    assert Graph(similarity="update", rescale=True).of_similarity(similarity).similarity[0, 1] == 0.0
+    assert np.array_equal(
+        Graph(similarity="update").of_similarity(similarity).similarity, similarity
+    )
+    assert (
+        Graph(similarity="update", rescale=True).of_similarity(similarity).similarity[0, 1] == 0.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,7 +187,14 @@ OTHER: dict[str, Any] = {
     "dealer": "notary",
     "refresh": 0.25,
 }
-OF_THRESHOLDS = {"normalize_by_norm", "normalize_over", "rescale", "epsilon", "sigma_squared", "power"}
+OF_THRESHOLDS = {
+    "normalize_by_norm",
+    "normalize_over",
+    "rescale",
+    "epsilon",
+    "sigma_squared",
+    "power",
+}
 OF_SIMILARITY = {
     "oracle": {"normalize_by_norm", "normalize_over"},
     "private": {"normalize_by_norm", "normalize_over", "protocol", "value_range", "dealer"},
@@ -178,7 +212,11 @@ def test_a_setting_is_accepted_where_it_changes_something_and_refused_elsewhere(
     effective = OF_SIMILARITY[similarity] | {"epsilon", "sigma_squared", "power"}
     effective -= OF_THRESHOLDS if construction != "threshold" else set()
     effective -= {"refresh"} if start == "all" else set()
-    chosen: dict[str, Any] = {"similarity": similarity, "construction": construction, "start": start}
+    chosen: dict[str, Any] = {
+        "similarity": similarity,
+        "construction": construction,
+        "start": start,
+    }
     accepted = set()
     for key, value in OTHER.items():
         try:
@@ -221,15 +259,29 @@ def test_a_path_leaves_nothing_to_be_set() -> None:
         "normalize": False,
         "preset": "authors",
     }.items():
-        with pytest.raises(ConfigError, match=rf"method.graph.{key} has no effect where method.graph.path gives the graph"):
+        with pytest.raises(
+            ConfigError,
+            match=rf"method.graph.{key} has no effect where method.graph.path gives the graph",
+        ):
             Graph(path="g.npz", **{key: value})
-    assert Graph(path="g.npz", similarity="oracle", epsilon=0.1, start="seen").path == "g.npz"  # start: refused by the sampler
+    assert (
+        Graph(path="g.npz", similarity="oracle", epsilon=0.1, start="seen").path == "g.npz"
+    )  # start: refused by the sampler
 
 
 def test_values_that_apply_anyway_are_accepted() -> None:
-    for graph in (Graph(), Graph(preset="authors"), Graph(preset="authors", construction="complete"), Graph(path="g.npz")):
+    for graph in (
+        Graph(),
+        Graph(preset="authors"),
+        Graph(preset="authors", construction="complete"),
+        Graph(path="g.npz"),
+    ):
         assert Graph(**graph.model_dump()) == graph
-    assert Graph(similarity="oracle", noise_samples=256, refresh=0.5, layer=None).noise_samples == 256
+    assert (
+        Graph(similarity="oracle", noise_samples=256, refresh=0.5, layer=None).noise_samples == 256
+    )
     assert Graph(preset="authors", covariance="scalar").covariance == "scalar"
-    with pytest.raises(ConfigError, match="method.graph.covariance has no effect with similarity 'oracle'"):
+    with pytest.raises(
+        ConfigError, match="method.graph.covariance has no effect with similarity 'oracle'"
+    ):
         Graph(preset="authors", covariance="full")

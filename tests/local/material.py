@@ -18,17 +18,28 @@ from fedgs.weights import aggregation_weights
 
 
 def make_federation(
-    sizes: Sequence[int], *, example_shape: tuple[int, ...] = (5,), labels: int = 3, seed: int = 0, pixels: bool = False
+    sizes: Sequence[int],
+    *,
+    example_shape: tuple[int, ...] = (5,),
+    labels: int = 3,
+    seed: int = 0,
+    pixels: bool = False,
 ) -> Federation:
     """Clients of the given training sizes; client k has k % 4 + 1 validation examples, but client 3 has none."""
     rng = np.random.default_rng(seed)
 
     def draw(count: int) -> tuple[np.ndarray, np.ndarray]:
-        x = rng.integers(0, 256, (count, *example_shape)) if pixels else rng.standard_normal((count, *example_shape))
+        x = (
+            rng.integers(0, 256, (count, *example_shape))
+            if pixels
+            else rng.standard_normal((count, *example_shape))
+        )
         return x.astype(np.uint8 if pixels else np.float32), rng.integers(labels, size=count)
 
     owner = np.repeat(np.arange(len(sizes)), sizes)
-    validation_owner = np.concatenate([np.full(0 if k == 3 else k % 4 + 1, k) for k in range(len(sizes))])
+    validation_owner = np.concatenate(
+        [np.full(0 if k == 3 else k % 4 + 1, k) for k in range(len(sizes))]
+    )
     test_x, test_y = draw(50)
     test_y[:labels] = np.arange(labels)  # so that all labels are there
     return Federation.from_arrays(
@@ -36,7 +47,9 @@ def make_federation(
         client=owner,
         test=(test_x, test_y),
         validation=(*draw(len(validation_owner)), validation_owner),
-        normalization=Normalization(255.0, (0.4,) * example_shape[0], (0.3,) * example_shape[0]) if pixels else None,
+        normalization=Normalization(255.0, (0.4,) * example_shape[0], (0.3,) * example_shape[0])
+        if pixels
+        else None,
     )
 
 
@@ -71,7 +84,9 @@ class Keep:
         return torch.stack(kept)
 
 
-def train_request(work: Work, clients: Sequence[int], *, key: tuple[int, int] = (0, 0), rate: float = 0.1) -> Train:
+def train_request(
+    work: Work, clients: Sequence[int], *, key: tuple[int, int] = (0, 0), rate: float = 0.1
+) -> Train:
     """Train these clients from theta^0 of the key's seed; folds: the mean by data size, and all local models."""
     members = np.array(clients, dtype=np.int64)
     weights = aggregation_weights("data_size", work.federation.clients.data_sizes[members])

@@ -23,9 +23,13 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return request.param
 
 
-def random_stack(lengths: list[int], size: int, seed: int) -> tuple[torch.Tensor, np.ndarray, np.ndarray, list[np.ndarray]]:
+def random_stack(
+    lengths: list[int], size: int, seed: int
+) -> tuple[torch.Tensor, np.ndarray, np.ndarray, list[np.ndarray]]:
     rng = np.random.default_rng(seed)
-    models = torch.from_numpy((rng.standard_normal((sum(lengths), size)) * 10.0 ** rng.integers(-6, 6)).astype(np.float32))
+    models = torch.from_numpy(
+        (rng.standard_normal((sum(lengths), size)) * 10.0 ** rng.integers(-6, 6)).astype(np.float32)
+    )
     end = np.cumsum(lengths)
     return models, end - lengths, end, [rng.dirichlet(np.ones(length)) for length in lengths]
 
@@ -44,7 +48,9 @@ def test_compiled_path_is_what_it_says(path: str) -> None:
 @pytest.mark.parametrize("plain", [False, True])
 @given(RANGES, st.integers(1, 70), st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
-def test_averages_have_the_bits_of_the_folds(plain: bool, lengths: list[int], size: int, seed: int) -> None:
+def test_averages_have_the_bits_of_the_folds(
+    plain: bool, lengths: list[int], size: int, seed: int
+) -> None:
     models, begin, end, weights = random_stack(lengths, size, seed)
     with pytest.MonkeyPatch.context() as patch:
         if plain:
@@ -81,4 +87,6 @@ def test_average_that_overflows_is_not_fine(path: str) -> None:
 
 def test_opposite_infinities_are_not_finite(path: str) -> None:
     models = torch.tensor([[np.inf, -np.inf], [0.0, 0.0]])
-    assert module.weighted_means(models, np.array([0]), np.array([2]), [np.full(2, 0.5)])[1].tolist() == [False]
+    assert module.weighted_means(models, np.array([0]), np.array([2]), [np.full(2, 0.5)])[
+        1
+    ].tolist() == [False]

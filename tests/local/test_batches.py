@@ -13,14 +13,23 @@ SHAPES = st.tuples(st.integers(1, 60), st.integers(1, 12), st.integers(1, 15))  
 
 
 def as_lists(found: module.Batches, row: int = 0) -> list[list[int]]:
-    return [found.indices[row, e, : found.sizes[row, e]].tolist() for e in range(found.sizes.shape[1])]
+    return [
+        found.indices[row, e, : found.sizes[row, e]].tolist() for e in range(found.sizes.shape[1])
+    ]
 
 
 @given(SHAPES, st.integers(0, 2**40), st.integers(0, 1000), st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
-def test_batches_are_those_of_the_plain_version(shape: tuple[int, int, int], seed: int, round: int, client: int) -> None:
+def test_batches_are_those_of_the_plain_version(
+    shape: tuple[int, int, int], seed: int, round: int, client: int
+) -> None:
     n, steps, size = shape
-    found = local_batches(client_keys((seed, round), np.array([client])), np.array([n]), local_steps=steps, batch_size=size)
+    found = local_batches(
+        client_keys((seed, round), np.array([client])),
+        np.array([n]),
+        local_steps=steps,
+        batch_size=size,
+    )
     assert as_lists(found) == local_sgd.batches(seed, round, client, n, steps, size)
 
 
@@ -39,7 +48,11 @@ def test_compiled_kernel_and_numpy_agree(sizes: list[int], steps: int, batch_siz
 @settings(max_examples=60, deadline=None)
 def test_each_pass_uses_every_example_once_before_any_twice(shape: tuple[int, int, int]) -> None:
     n, steps, size = shape
-    found = as_lists(local_batches(client_keys((0, 0), np.array([0])), np.array([n]), local_steps=steps, batch_size=size))
+    found = as_lists(
+        local_batches(
+            client_keys((0, 0), np.array([0])), np.array([n]), local_steps=steps, batch_size=size
+        )
+    )
     a_pass = math.ceil(n / size)
     for first in range(0, steps, a_pass):
         used = [i for batch in found[first : first + a_pass] for i in batch]
@@ -49,21 +62,29 @@ def test_each_pass_uses_every_example_once_before_any_twice(shape: tuple[int, in
 
 
 def test_client_smaller_than_the_batch_uses_all_its_examples_in_every_step() -> None:
-    found = local_batches(client_keys((0, 0), np.array([4])), np.array([3]), local_steps=5, batch_size=10)
+    found = local_batches(
+        client_keys((0, 0), np.array([4])), np.array([3]), local_steps=5, batch_size=10
+    )
     assert found.sizes.tolist() == [[3] * 5]
     assert all(sorted(batch) == [0, 1, 2] for batch in as_lists(found))
 
 
 def test_last_batch_of_a_pass_is_short() -> None:
-    found = local_batches(client_keys((0, 0), np.array([4])), np.array([7]), local_steps=5, batch_size=3)
+    found = local_batches(
+        client_keys((0, 0), np.array([4])), np.array([7]), local_steps=5, batch_size=3
+    )
     assert found.sizes.tolist() == [[3, 3, 1, 3, 3]]
 
 
 def test_batches_depend_on_seed_round_and_client_alone() -> None:
     clients = np.array([2, 5, 9])
-    together = local_batches(client_keys((1, 2), clients), np.array([30, 8, 50]), local_steps=4, batch_size=5)
+    together = local_batches(
+        client_keys((1, 2), clients), np.array([30, 8, 50]), local_steps=4, batch_size=5
+    )
     for row, (client, n) in enumerate(zip(clients, (30, 8, 50), strict=True)):
-        alone = local_batches(client_keys((1, 2), np.array([client])), np.array([n]), local_steps=4, batch_size=5)
+        alone = local_batches(
+            client_keys((1, 2), np.array([client])), np.array([n]), local_steps=4, batch_size=5
+        )
         np.testing.assert_array_equal(alone.indices[0], together.indices[row])
     other = [as_lists(local_batches(client_keys(key, clients), np.array([30, 8, 50]), local_steps=4, batch_size=5)) for key in
              ((1, 2), (1, 3), (2, 2))]  # fmt: skip
@@ -72,11 +93,14 @@ def test_batches_depend_on_seed_round_and_client_alone() -> None:
 
 def test_keys_of_many_requests_are_those_of_each() -> None:
     keys = stacked_keys([(0, 1), (7, 0), (0, 1)], [2, 0, 1], np.array([3, 4, 9]))
-    np.testing.assert_array_equal(keys, np.r_[client_keys((0, 1), np.array([3, 4])), client_keys((0, 1), np.array([9]))])
+    np.testing.assert_array_equal(
+        keys, np.r_[client_keys((0, 1), np.array([3, 4])), client_keys((0, 1), np.array([9]))]
+    )
 
 
 def test_all_orders_of_four_examples_are_equally_frequent() -> None:
-    # 24 orders, 24000 clients, 1000 expected each. Chi-square with 23 degrees of freedom exceeds 58.6 with odds 1 : 15000.
+    # 24 orders, 24000 clients, 1000 expected each. Chi-square with 23 degrees of freedom exceeds
+    # 58.6 with odds 1 : 15000.
     count = 24000
     keys = client_keys((11, 0), np.arange(count))
     found = local_batches(keys, np.full(count, 4), local_steps=1, batch_size=4).indices[:, 0]
@@ -86,16 +110,21 @@ def test_all_orders_of_four_examples_are_equally_frequent() -> None:
 
 
 def test_examples_used_first_are_uniform_over_a_large_client() -> None:
-    # 20000 rounds x first batch of 10 of 1000 examples in 50 bins of 20: 4000 expected a bin; chi-square with 49 degrees of
-    # freedom (a little less, since draws are without replacement) exceeds 98.0 with odds below 1 : 20000.
-    keys = stacked_keys([(5, t) for t in range(20000)], [1] * 20000, np.zeros(20000, dtype=np.int64))
+    # 20000 rounds x first batch of 10 of 1000 examples in 50 bins of 20: 4000 expected a bin;
+    # chi-square with 49 degrees of freedom (a little less, since draws are without replacement)
+    # exceeds 98.0 with odds below 1 : 20000.
+    keys = stacked_keys(
+        [(5, t) for t in range(20000)], [1] * 20000, np.zeros(20000, dtype=np.int64)
+    )
     found = local_batches(keys, np.full(20000, 1000), local_steps=1, batch_size=10).indices.ravel()
     frequency = np.bincount(found // 20, minlength=50)
     assert float(np.sum((frequency - 4000) ** 2) / 4000) < 98.0
 
 
 def test_passes_of_one_round_are_shuffled_independently() -> None:
-    # 3 examples, two passes, 9000 clients: the second order equals the first with probability 1/6; 1500 expected, sd 35.4;
-    # five sd on either side: odds of a false alarm below 1 : 1,000,000.
-    found = local_batches(client_keys((2, 0), np.arange(9000)), np.full(9000, 3), local_steps=2, batch_size=3).indices
+    # 3 examples, two passes, 9000 clients: the second order equals the first with probability 1/6;
+    # 1500 expected, sd 35.4; five sd on either side: odds of a false alarm below 1 : 1,000,000.
+    found = local_batches(
+        client_keys((2, 0), np.arange(9000)), np.full(9000, 3), local_steps=2, batch_size=3
+    ).indices
     assert abs(int(np.all(found[:, 0] == found[:, 1], axis=1).sum()) - 1500) < 177

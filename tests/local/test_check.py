@@ -23,9 +23,13 @@ from fedgs.rng import generator_states
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=5), st.integers(1, 8), st.integers(1, 12))
-def test_clients_meet_their_smallest_and_their_largest_batch_and_no_other(sizes: list[int], steps: int, batch: int) -> None:
+def test_clients_meet_their_smallest_and_their_largest_batch_and_no_other(
+    sizes: list[int], steps: int, batch: int
+) -> None:
     n = np.array(sizes)
-    met = local_batches(client_keys((0, 0), np.arange(len(n))), n, local_steps=steps, batch_size=batch).sizes
+    met = local_batches(
+        client_keys((0, 0), np.arange(len(n))), n, local_steps=steps, batch_size=batch
+    ).sizes
     extremes = batch_extremes(n, local_steps=steps, batch_size=batch)
     assert [set(row) for row in met.tolist()] == [set(row) for row in extremes.tolist()]
     assert np.all(extremes[:, 0] <= extremes[:, 1])
@@ -68,7 +72,9 @@ def test_the_check_refuses_just_what_some_client_cannot_train(
 ) -> None:
     work = Work(make_federation(sizes), model_of(build), 0.0, steps, batch)
     # The slow way: every client trains.
-    every = [replies(LoopEngine(), train_request(work, [client]))[0] for client in range(len(sizes))]
+    every = [
+        replies(LoopEngine(), train_request(work, [client]))[0] for client in range(len(sizes))
+    ]
     failing = [client for client, reply in enumerate(every) if isinstance(reply, Failure)]
     if not failing:
         check_training(work)
@@ -80,7 +86,10 @@ def test_the_check_refuses_just_what_some_client_cannot_train(
     if f"a batch of {largest} examples:" in message:
         assert {client for client in range(len(sizes)) if sizes[client] >= largest} <= set(failing)
         return
-    told = [f"{client} ({'one example' if size == 1 else f'{size} examples'})" for client, size in enumerate(sizes)]
+    told = [
+        f"{client} ({'one example' if size == 1 else f'{size} examples'})"
+        for client, size in enumerate(sizes)
+    ]
     assert [client for client, words in enumerate(told) if words in message] == failing
     suggested = re.search(r"training\.batch_size = (\d+) works", message)
     assert suggested or "no batch size up to" in message
@@ -88,7 +97,9 @@ def test_the_check_refuses_just_what_some_client_cannot_train(
         check_training(Work(work.federation, work.model, 0.0, steps, int(suggested[1])))
 
 
-def test_a_batch_of_one_is_refused_with_the_client_before_anything_is_written(tmp_path: Path) -> None:
+def test_a_batch_of_one_is_refused_with_the_client_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(ConfigError) as error:
         compare(
             make_federation((20, 20, 11)),
@@ -106,15 +117,24 @@ def test_a_batch_of_one_is_refused_with_the_client_before_anything_is_written(tm
 
 
 def test_many_clients_are_named_by_three_of_them() -> None:
-    with pytest.raises(ConfigError, match=r"clients 0 \(one example\), 1 \(11 examples\), 2 \(21 examples\) and 2 more would"):
-        check_training(Work(make_federation((1, 11, 21, 31, 41, 20)), model_of(normalised), 0.0, 10, 10))
+    with pytest.raises(
+        ConfigError,
+        match=r"clients 0 \(one example\), 1 \(11 examples\), 2 \(21 examples\) and 2 more would",
+    ):
+        check_training(
+            Work(make_federation((1, 11, 21, 31, 41, 20)), model_of(normalised), 0.0, 10, 10)
+        )
 
 
 def test_batch_norm_over_places_takes_single_images() -> None:
     def images() -> nn.Module:
-        return nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(2 * 16, 3))
+        return nn.Sequential(
+            nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(2 * 16, 3)
+        )
 
-    check_training(Work(make_federation((1, 4), example_shape=(1, 6, 6)), model_of(images), 0.0, 2, 4))
+    check_training(
+        Work(make_federation((1, 4), example_shape=(1, 6, 6)), model_of(images), 0.0, 2, 4)
+    )
 
 
 class Training(nn.Module):
@@ -142,11 +162,23 @@ FAULTS: dict[str, tuple[Callable[[Any, torch.Tensor], Any], str]] = {
     "evaluation only": (refuse, "RuntimeError: for inference only"),
     "auxiliary": (lambda m, x: (m.linear(x), m.linear(x)), "logits of shape (7, 3), got tuple"),
     "other labels": (lambda m, x: m.linear(x)[:, :2], "logits of shape (7, 3), got (7, 2)"),
-    "detached": (lambda m, x: m.linear(x).detach(), "its loss does not depend on any parameter that is trained"),
-    "unused": (lambda m, x: x[:, :3].clone().requires_grad_(), "its loss does not depend on any parameter that is trained"),
+    "detached": (
+        lambda m, x: m.linear(x).detach(),
+        "its loss does not depend on any parameter that is trained",
+    ),
+    "unused": (
+        lambda m, x: x[:, :3].clone().requires_grad_(),
+        "its loss does not depend on any parameter that is trained",
+    ),
     "not finite": (lambda m, x: m.linear(x) / 0, "the loss or its gradient is not finite"),
-    "own generator": (lambda m, x: m.linear(x + m.own.normal()), "differs when it is computed again"),
-    "fresh entropy": (lambda m, x: m.linear(x + random.SystemRandom().random()), "differs when it is computed again"),
+    "own generator": (
+        lambda m, x: m.linear(x + m.own.normal()),
+        "differs when it is computed again",
+    ),
+    "fresh entropy": (
+        lambda m, x: m.linear(x + random.SystemRandom().random()),
+        "differs when it is computed again",
+    ),
     "counter": (count, "differs when it is computed again"),
 }
 
@@ -154,13 +186,17 @@ FAULTS: dict[str, tuple[Callable[[Any, torch.Tensor], Any], str]] = {
 @pytest.mark.parametrize("kind", FAULTS)
 def test_models_that_work_in_evaluation_alone_are_refused(kind: str) -> None:
     does, message = FAULTS[kind]
-    with pytest.raises(ConfigError, match=r"^model '<lambda>' cannot be trained on a batch of 7 examples: ") as error:
+    with pytest.raises(
+        ConfigError, match=r"^model '<lambda>' cannot be trained on a batch of 7 examples: "
+    ) as error:
         check_training(Work(make_federation((7, 20)), model_of(lambda: Training(does)), 0.0, 2, 7))
     assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "draw", [lambda: float(torch.rand(())), random.random, np.random.random], ids=["torch", "random", "numpy"]
+    "draw",
+    [lambda: float(torch.rand(())), random.random, np.random.random],
+    ids=["torch", "random", "numpy"],
 )
 def test_the_check_changes_neither_statistics_nor_generators(draw: Callable[[], float]) -> None:
     shared = normalised()

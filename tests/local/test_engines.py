@@ -37,11 +37,19 @@ def works(draw: st.DrawFn) -> Work:
     """Any small work: logistic regression or a perceptron, clients from 1 example up, B above and below n_k."""
     sizes = draw(st.lists(st.integers(1, 30), min_size=1, max_size=7))
     inputs, labels = draw(st.integers(1, 40)), draw(st.integers(2, 6))
-    federation = make_federation(sizes, example_shape=(inputs,), labels=labels, seed=draw(st.integers(0, 99)))
+    federation = make_federation(
+        sizes, example_shape=(inputs,), labels=labels, seed=draw(st.integers(0, 99))
+    )
     model: Model = LogisticRegression()
     if draw(st.booleans()):
         model = mlp(inputs, draw(st.lists(st.integers(1, 12), min_size=1, max_size=2)), labels)
-    return Work(federation, model, draw(st.sampled_from([0.0, 0.1])), draw(st.integers(1, 5)), draw(st.integers(1, 12)))
+    return Work(
+        federation,
+        model,
+        draw(st.sampled_from([0.0, 0.1])),
+        draw(st.integers(1, 5)),
+        draw(st.integers(1, 12)),
+    )
 
 
 def cohort(data: st.DataObject, work: Work) -> list[int]:
@@ -51,8 +59,13 @@ def cohort(data: st.DataObject, work: Work) -> list[int]:
 @given(works(), st.data())
 @settings(max_examples=15, deadline=None)
 def test_stacked_agrees_with_loop_after_one_round(work: Work, data: st.DataObject) -> None:
-    requests = [train_request(work, cohort(data, work), key=(run, 3)) for run in range(data.draw(st.integers(1, 4)))]
-    for expected, found in zip(replies(LoopEngine(), *requests), replies(StackedEngine(), *requests), strict=True):
+    requests = [
+        train_request(work, cohort(data, work), key=(run, 3))
+        for run in range(data.draw(st.integers(1, 4)))
+    ]
+    for expected, found in zip(
+        replies(LoopEngine(), *requests), replies(StackedEngine(), *requests), strict=True
+    ):
         torch.testing.assert_close(found[0], expected[0], rtol=1e-4, atol=2e-6)
         torch.testing.assert_close(found[1], expected[1], rtol=1e-4, atol=2e-6)
 
@@ -60,7 +73,10 @@ def test_stacked_agrees_with_loop_after_one_round(work: Work, data: st.DataObjec
 @given(works(), st.data())
 @settings(max_examples=15, deadline=None)
 def test_run_alone_has_the_bits_it_has_among_others(work: Work, data: st.DataObject) -> None:
-    requests = [train_request(work, cohort(data, work), key=(run, 3)) for run in range(data.draw(st.integers(2, 5)))]
+    requests = [
+        train_request(work, cohort(data, work), key=(run, 3))
+        for run in range(data.draw(st.integers(2, 5)))
+    ]
     engine = StackedEngine()
     together = replies(engine, *requests)
     for request, among in zip(requests, together, strict=True):
@@ -74,8 +90,14 @@ def test_run_alone_has_the_bits_it_has_among_others(work: Work, data: st.DataObj
 def test_evaluation_agrees_and_has_the_same_bits_alone(work: Work, data: st.DataObject) -> None:
     thetas = [initial_parameters(work.model, work.federation, seed) for seed in range(3)]
     clients = np.array(cohort(data, work))
-    requests = [Evaluate(work, theta, split) for theta in thetas for split in ("test", "validation", "train")]
-    requests += [Losses(work, theta, clients, split) for theta in thetas for split in ("train", "validation")]
+    requests = [
+        Evaluate(work, theta, split)
+        for theta in thetas
+        for split in ("test", "validation", "train")
+    ]
+    requests += [
+        Losses(work, theta, clients, split) for theta in thetas for split in ("train", "validation")
+    ]
     loop, together = replies(LoopEngine(), *requests), replies(StackedEngine(), *requests)
     for request, expected, found in zip(requests, loop, together, strict=True):
         (alone,) = replies(StackedEngine(), request)
@@ -90,7 +112,9 @@ def test_evaluation_agrees_and_has_the_same_bits_alone(work: Work, data: st.Data
 
 @pytest.mark.parametrize("model", [LogisticRegression(), mlp(5, [8], 3)], ids=["logistic", "mlp"])
 @pytest.mark.parametrize("engine_class", [LoopEngine, StackedEngine])
-def test_number_of_threads_changes_no_bit(model: Model, engine_class: type, federation: Federation) -> None:
+def test_number_of_threads_changes_no_bit(
+    model: Model, engine_class: type, federation: Federation
+) -> None:
     work = Work(federation, model, 0.01, 3, 4)
     requests = [train_request(work, [0, 1, 2, 5], key=(run, 0)) for run in range(400)]
     one = replies(engine_class(), *requests[: 400 if engine_class is StackedEngine else 2])
@@ -99,14 +123,18 @@ def test_number_of_threads_changes_no_bit(model: Model, engine_class: type, fede
     assert all(torch.equal(a[1], b[1]) for a, b in zip(one, two, strict=True))
 
 
-def test_logistic_regression_has_the_same_result_compiled_and_through_torch_func(federation: Federation) -> None:
+def test_logistic_regression_has_the_same_result_compiled_and_through_torch_func(
+    federation: Federation,
+) -> None:
     pytest.importorskip("numba")
     work = Work(federation, LogisticRegression(), 0.01, 5, 4)
     engine = StackedEngine()
     assert isinstance(engine.program(work), LinearProgram)
     request = train_request(work, [0, 1, 2, 3, 4, 5])
     general = StackedEngine()
-    general._programs = {key: StackedProgram(general.loop.bench(work), work) for key in engine._programs}
+    general._programs = {
+        key: StackedProgram(general.loop.bench(work), work) for key in engine._programs
+    }
     ((_, expected),), ((_, found),) = replies(general, request), replies(engine, request)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
@@ -114,8 +142,14 @@ def test_logistic_regression_has_the_same_result_compiled_and_through_torch_func
 def test_logistic_regression_on_images_is_normalised(federation: Federation) -> None:
     images = make_federation((9, 5), example_shape=(2, 4, 4), pixels=True)
     work = Work(images, LogisticRegression(), 0.0, 3, 4)
-    requests = [train_request(work, [0, 1]), Evaluate(work, initial_parameters(work.model, images, 0), "test")]
-    (expected, metrics), (found, own) = replies(LoopEngine(), *requests), replies(StackedEngine(), *requests)
+    requests = [
+        train_request(work, [0, 1]),
+        Evaluate(work, initial_parameters(work.model, images, 0), "test"),
+    ]
+    (expected, metrics), (found, own) = (
+        replies(LoopEngine(), *requests),
+        replies(StackedEngine(), *requests),
+    )
     torch.testing.assert_close(found[1], expected[1], rtol=1e-4, atol=1e-6)
     assert own.loss == pytest.approx(metrics.loss, rel=1e-5)
 
@@ -124,12 +158,17 @@ def test_general_program_agrees_with_loop_on_convolutions() -> None:
     images = make_federation((9, 5, 1), example_shape=(1, 8, 8), pixels=True)
     work = Work(images, FashionCNN(), 0.1, 2, 4)
     request = train_request(work, [0, 1, 2])
-    ((_, expected),), ((_, found),) = replies(LoopEngine(), request), replies(StackedEngine(), request)
+    ((_, expected),), ((_, found),) = (
+        replies(LoopEngine(), request),
+        replies(StackedEngine(), request),
+    )
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
 
 
 def test_stacked_evaluation_of_the_general_program_agrees_with_loop(federation: Federation) -> None:
-    work = Work(federation, mlp(5, [8], 3), 0.0, 1, 4)  # the path that CUDA takes, tried here on the CPU
+    work = Work(
+        federation, mlp(5, [8], 3), 0.0, 1, 4
+    )  # the path that CUDA takes, tried here on the CPU
     asked = [Losses(work, initial_parameters(work.model, federation, s), np.array(c), "validation") for s, c in
              ((0, [0, 3]), (1, [5, 2, 1]))]  # fmt: skip
     engine = StackedEngine()
@@ -159,7 +198,12 @@ def test_stacks_hold_every_client_once_and_in_order(lengths: list[int], limit: i
     assert all(0 <= sum(piece.stop - piece.start for piece in stack) <= limit for stack in found)
     pieces = [piece for stack in found for piece in stack]
     for request, length in enumerate(lengths):
-        own = [i for piece in pieces if piece.request == request for i in range(piece.start, piece.stop)]
+        own = [
+            i
+            for piece in pieces
+            if piece.request == request
+            for i in range(piece.start, piece.stop)
+        ]
         assert own == list(range(length))
 
 
@@ -181,19 +225,36 @@ def relu() -> nn.Module:
 @pytest.mark.parametrize("model", [LogisticRegression(), model_of(relu)], ids=["logistic", "relu"])
 def test_local_model_that_is_not_finite_is_found_in_a_stack(model: Model) -> None:
     work = Work(poisoned(1e30), model, 0.0, 3, 2)
-    failed, fine = replies(StackedEngine(), train_request(work, [0, 1]), train_request(work, [0, 2]))
+    failed, fine = replies(
+        StackedEngine(), train_request(work, [0, 1]), train_request(work, [0, 2])
+    )
     assert failed.client == 1
     assert isinstance(failed.exception, UpdateError)
-    assert str(failed.exception) == "the local model of client 'b' is not finite (NaN or inf) after 3 steps"
+    assert (
+        str(failed.exception)
+        == "the local model of client 'b' is not finite (NaN or inf) after 3 steps"
+    )
     assert torch.isfinite(fine[0]).all()
 
 
 def test_requests_of_different_work_are_answered_together(federation: Federation) -> None:
-    works = [Work(federation, model, mu, 2, 4) for model in (LogisticRegression(), mlp(5, [4], 3)) for mu in (0.0, 0.1)]
+    works = [
+        Work(federation, model, mu, 2, 4)
+        for model in (LogisticRegression(), mlp(5, [4], 3))
+        for mu in (0.0, 0.1)
+    ]
     requests = [train_request(work, [0, 2, 4]) for work in works]
-    requests += [Evaluate(work, request.parameters, "test") for work, request in zip(works, requests, strict=True)]
-    for expected, found in zip(replies(LoopEngine(), *requests), replies(StackedEngine(), *requests), strict=True):
-        a, b = (value[0] if isinstance(value, tuple) else torch.tensor(value.loss) for value in (expected, found))
+    requests += [
+        Evaluate(work, request.parameters, "test")
+        for work, request in zip(works, requests, strict=True)
+    ]
+    for expected, found in zip(
+        replies(LoopEngine(), *requests), replies(StackedEngine(), *requests), strict=True
+    ):
+        a, b = (
+            value[0] if isinstance(value, tuple) else torch.tensor(value.loss)
+            for value in (expected, found)
+        )
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
 
 
@@ -219,7 +280,9 @@ class BufferWriter(nn.Module):
 
 
 def batch_norm() -> nn.Module:
-    return nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 3))
+    return nn.Sequential(
+        nn.Linear(5, 4), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 3)
+    )
 
 
 class Branching(nn.Module):
@@ -242,12 +305,16 @@ class Branching(nn.Module):
     ],
     ids=["dropout", "batch norm", "buffers", "branching"],
 )
-def test_model_that_cannot_be_stacked_gets_the_loop_and_a_reason(model: Model, why: str, federation: Federation) -> None:
+def test_model_that_cannot_be_stacked_gets_the_loop_and_a_reason(
+    model: Model, why: str, federation: Federation
+) -> None:
     work = Work(federation, model, 0.0, 2, 4)
     engine, sentence = make_engine("auto", "cpu", work)
     assert engine.name == "loop"
     assert sentence.startswith(f"loop: the model cannot be stacked: {why}")
-    with pytest.raises(ConfigError, match=r"execution\.engine is 'stacked', but this model cannot be stacked: "):
+    with pytest.raises(
+        ConfigError, match=r"execution\.engine is 'stacked', but this model cannot be stacked: "
+    ):
         make_engine("stacked", "cpu", work)
 
 
@@ -262,7 +329,9 @@ def test_model_that_cannot_be_stacked_gets_the_loop_and_a_reason(model: Model, w
         ("stacked", FashionCNN(), (1, 8, 8), "stacked: execution.engine asks for it"),
     ],
 )
-def test_choice_is_a_fixed_rule_of_model_and_device(name: str, model: Model, shape: tuple[int, ...], expected: str) -> None:
+def test_choice_is_a_fixed_rule_of_model_and_device(
+    name: str, model: Model, shape: tuple[int, ...], expected: str
+) -> None:
     work = Work(make_federation((3, 2), example_shape=shape), model, 0.0, 2, 4)
     engine, sentence = make_engine(name, "cpu", work)
     assert sentence == expected
@@ -271,9 +340,13 @@ def test_choice_is_a_fixed_rule_of_model_and_device(name: str, model: Model, sha
 
 
 def test_devices_that_are_not_there_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"execution.device must be 'cpu', 'cuda' or 'cuda:<number>', got 'gpu'"):
+    with pytest.raises(
+        ConfigError, match=r"execution.device must be 'cpu', 'cuda' or 'cuda:<number>', got 'gpu'"
+    ):
         checked_device("gpu")
-    with pytest.raises(ConfigError, match=r"execution.device is 'cuda:99', but PyTorch finds \d+ CUDA devices here"):
+    with pytest.raises(
+        ConfigError, match=r"execution.device is 'cuda:99', but PyTorch finds \d+ CUDA devices here"
+    ):
         checked_device("cuda:99")
 
 
@@ -339,9 +412,16 @@ def test_requests_are_left_as_they_came(federation: Federation) -> None:
 
 def test_weighted_means_of_a_stack_are_those_of_the_folds(federation: Federation) -> None:
     work = Work(federation, LogisticRegression(), 0.0, 3, 4)
-    both = [train_request(work, clients, key=(run, 0)) for run, clients in enumerate(([0, 2], [1, 4, 5], [0, 3], [5]))]
-    means = [Train(r.work, r.parameters, r.clients, r.learning_rate, r.key, r.folds[:1]) for r in both]
-    for expected, found in zip(replies(StackedEngine(), *both), replies(StackedEngine(), *means), strict=True):
+    both = [
+        train_request(work, clients, key=(run, 0))
+        for run, clients in enumerate(([0, 2], [1, 4, 5], [0, 3], [5]))
+    ]
+    means = [
+        Train(r.work, r.parameters, r.clients, r.learning_rate, r.key, r.folds[:1]) for r in both
+    ]
+    for expected, found in zip(
+        replies(StackedEngine(), *both), replies(StackedEngine(), *means), strict=True
+    ):
         assert len(found) == 1
         assert torch.equal(found[0], expected[0])
 
@@ -349,7 +429,10 @@ def test_weighted_means_of_a_stack_are_those_of_the_folds(federation: Federation
 def test_request_whose_weighted_mean_is_not_finite_fails_alone() -> None:
     work = Work(poisoned(1e30), LogisticRegression(), 0.0, 3, 2)
     requests = [train_request(work, clients) for clients in ([0, 1], [0, 2])]
-    means = [Train(r.work, r.parameters, r.clients, r.learning_rate, r.key, r.folds[:1]) for r in requests]
+    means = [
+        Train(r.work, r.parameters, r.clients, r.learning_rate, r.key, r.folds[:1])
+        for r in requests
+    ]
     failed, fine = replies(StackedEngine(), *means)
     assert isinstance(failed, Failure)
     assert failed.client == 1
@@ -367,7 +450,10 @@ def test_stack_that_fails_through_nobodys_fault_is_not_passed_over_in_silence(
     ((found, _),) = replies(StackedEngine(), request)
     ((expected, _),) = replies(LoopEngine(), request)
     assert torch.equal(found, expected)
-    assert "failed (RuntimeError('out of order')) and was answered by the loop engine instead" in caplog.text
+    assert (
+        "failed (RuntimeError('out of order')) and was answered by the loop engine instead"
+        in caplog.text
+    )
     caplog.clear()
 
 
@@ -375,7 +461,12 @@ def test_mean_with_too_few_weights_fails_and_is_not_stretched(federation: Federa
     request = train_request(Work(federation, LogisticRegression(), 0.0, 3, 4), [0, 1, 2])
     for weights in (np.ones(1), np.full(2, 0.5), np.full(4, 0.25)):
         short = Train(
-            request.work, request.parameters, request.clients, request.learning_rate, request.key, (WeightedMean(weights),)
+            request.work,
+            request.parameters,
+            request.clients,
+            request.learning_rate,
+            request.key,
+            (WeightedMean(weights),),
         )
         for engine in (LoopEngine(), StackedEngine()):
             assert isinstance(replies(engine, short)[0], Failure)
@@ -392,7 +483,10 @@ def test_cut_request_that_fails_in_its_first_stack_says_nothing_of_the_others(
     wide = make_federation((3,) * (2 * PERIOD + 2))
     request = train_request(Work(wide, LogisticRegression(), 0.0, 2, 4), range(2 * PERIOD + 2))
     folds = (Refuses(np.full(2 * PERIOD + 2, 1 / (2 * PERIOD + 2))),)
-    (found,) = replies(StackedEngine(), Train(request.work, request.parameters, request.clients, 0.1, (0, 0), folds))
+    (found,) = replies(
+        StackedEngine(),
+        Train(request.work, request.parameters, request.clients, 0.1, (0, 0), folds),
+    )
     assert isinstance(found, Failure) and "not these" in str(found.exception)
     assert caplog.text == ""
 
@@ -413,31 +507,53 @@ def test_a_plug_in_engine_can_be_named_and_says_what_it_cannot_do(tmp_path: Path
         "    def versions(self):\n"
         "        return {'own-engine': 7}\n"
     )
-    with pytest.raises(ConfigError, match=r"^execution.engine should be 'auto', .*'loop'.* got 'own-engine'$"):
+    with pytest.raises(
+        ConfigError, match=r"^execution.engine should be 'auto', .*'loop'.* got 'own-engine'$"
+    ):
         Execution(engine="own-engine")
     load_plugin(tmp_path / "own.py")
     execution = {"engine": "own-engine", "workers": 1}
     training = {"rounds": 2, "local_steps": 1}
     mixed = make_federation((3, 2, 4))
-    results = compare(mixed, methods=["uniform"], training=training, execution=execution, out=tmp_path / "out")
+    results = compare(
+        mixed, methods=["uniform"], training=training, execution=execution, out=tmp_path / "out"
+    )
     about = results.runs[0].about
-    assert (about["engine"], about["engine_reason"]) == ("own-engine", "own-engine: execution.engine asks for it")
+    assert (about["engine"], about["engine_reason"]) == (
+        "own-engine",
+        "own-engine: execution.engine asks for it",
+    )
     assert about["numerics"] == {"own-engine": 7}
     loop = compare(mixed, methods=["uniform"], training=training, execution={"engine": "loop"})
     assert list(results.runs[0].records) == list(loop.runs[0].records)
-    longer = compare(mixed, methods=["uniform"], training={**training, "rounds": 3}, out=tmp_path / "out")
-    assert longer.runs[0].about["engine"] == "own-engine" and longer.runs[0].finished  # resumed with the same engine
-    with pytest.raises(ConfigError, match=r"^execution.engine is 'own-engine', but this model is too large; use 'auto' or"):
-        compare(mixed, methods=["uniform"], training={**training, "batch_size": 12}, execution=execution)
+    longer = compare(
+        mixed, methods=["uniform"], training={**training, "rounds": 3}, out=tmp_path / "out"
+    )
+    assert (
+        longer.runs[0].about["engine"] == "own-engine" and longer.runs[0].finished
+    )  # resumed with the same engine
+    with pytest.raises(
+        ConfigError,
+        match=r"^execution.engine is 'own-engine', but this model is too large; use 'auto' or",
+    ):
+        compare(
+            mixed, methods=["uniform"], training={**training, "batch_size": 12}, execution=execution
+        )
 
 
 @pytest.mark.parametrize("value", [3, None, ["loop"], "Loop"])
 def test_what_names_no_engine_is_refused_with_the_known_ones(value: object) -> None:
-    with pytest.raises(ConfigError, match=r"^execution.engine should be 'auto', 'loop'.* or '.*', got " + re.escape(repr(value))):
+    with pytest.raises(
+        ConfigError,
+        match=r"^execution.engine should be 'auto', 'loop'.* or '.*', got "
+        + re.escape(repr(value)),
+    ):
         Execution(engine=value)
 
 
 def test_engines_are_named_without_torch() -> None:
     code = "import sys; from fedgs.config import Execution; Execution(engine='stacked'); print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout == "False\n"

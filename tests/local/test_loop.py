@@ -45,7 +45,14 @@ def test_images_are_normalised_and_trained_like_the_plain_version() -> None:
     module = build_module(work.model, federation)
     for client in (0, 1):
         expected = local_sgd.local_model(
-            module, federation, client=client, key=(0, 0), mu=0.01, local_steps=2, batch_size=4, learning_rate=0.1
+            module,
+            federation,
+            client=client,
+            key=(0, 0),
+            mu=0.01,
+            local_steps=2,
+            batch_size=4,
+            learning_rate=0.1,
         )
         torch.testing.assert_close(models[client], expected, rtol=1e-4, atol=1e-6)
 
@@ -64,7 +71,9 @@ def dropout() -> nn.Module:
     return nn.Sequential(nn.Linear(5, 16), nn.Dropout(0.5), nn.Linear(16, 3))
 
 
-def test_dropout_depends_on_seed_round_and_client_and_leaves_the_global_generator(federation: Federation) -> None:
+def test_dropout_depends_on_seed_round_and_client_and_leaves_the_global_generator(
+    federation: Federation,
+) -> None:
     work = Work(federation, model_of(dropout), 0.0, 3, 4)
     torch.manual_seed(5)
     (_, together), = replies(LoopEngine(), train_request(work, [0, 2, 5]))  # fmt: skip
@@ -77,8 +86,16 @@ def test_dropout_depends_on_seed_round_and_client_and_leaves_the_global_generato
     assert not torch.equal(later[0], alone[0])
 
 
-def test_batch_norm_keeps_its_statistics_in_the_vector_and_no_client_sees_anothers(federation: Federation) -> None:
-    work = Work(federation, model_of(lambda: nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))), 0.0, 2, 7)
+def test_batch_norm_keeps_its_statistics_in_the_vector_and_no_client_sees_anothers(
+    federation: Federation,
+) -> None:
+    work = Work(
+        federation,
+        model_of(lambda: nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))),
+        0.0,
+        2,
+        7,
+    )
     # 24 + 8 + 15 parameters, then running mean and variance.
     (_, together), = replies(LoopEngine(), train_request(work, [0, 2]))  # fmt: skip
     (_, alone), = replies(LoopEngine(), train_request(work, [2]))  # fmt: skip
@@ -99,30 +116,50 @@ def test_losses_are_means_over_each_clients_part(federation: Federation) -> None
     assert found[2] == pytest.approx(losses[part.rows(5)].mean(), abs=1e-6)
 
 
-def test_validation_weighs_clients_by_training_size_and_leaves_out_the_empty(federation: Federation) -> None:
+def test_validation_weighs_clients_by_training_size_and_leaves_out_the_empty(
+    federation: Federation,
+) -> None:
     work = Work(federation, LogisticRegression(), 0.0, 1, 4)
     theta = initial_parameters(work.model, federation, 0)
-    each, whole = replies(LoopEngine(), Losses(work, theta, np.arange(6), "validation"), Evaluate(work, theta, "validation"))
+    each, whole = replies(
+        LoopEngine(),
+        Losses(work, theta, np.arange(6), "validation"),
+        Evaluate(work, theta, "validation"),
+    )
     # training sizes 7, 1, 40, 12, 3, 20 without client 3's 12: 71 in all
     assert whole.loss == pytest.approx(np.nansum(each * [7, 1, 40, 0, 3, 20]) / 71, abs=1e-9)
 
 
 def test_test_metrics_are_means_over_the_test_set() -> None:
     x = np.array([[0.0], [1.0], [2.0]], dtype=np.float32)
-    federation = Federation.from_arrays(x, np.array([0, 1, 1]), client=np.array([0, 0, 1]), test=(x, np.array([0, 0, 1])))
-    theta = torch.tensor([0.0, 1.0, 0.0, -0.5])  # logits (0, x - 1/2): x = 0 -> label 0; x = 1 -> 1; x = 2 -> 1
-    (found,) = replies(LoopEngine(), Evaluate(Work(federation, LogisticRegression(), 0.0, 1, 1), theta, "test"))
+    federation = Federation.from_arrays(
+        x, np.array([0, 1, 1]), client=np.array([0, 0, 1]), test=(x, np.array([0, 0, 1]))
+    )
+    theta = torch.tensor(
+        [0.0, 1.0, 0.0, -0.5]
+    )  # logits (0, x - 1/2): x = 0 -> label 0; x = 1 -> 1; x = 2 -> 1
+    (found,) = replies(
+        LoopEngine(), Evaluate(Work(federation, LogisticRegression(), 0.0, 1, 1), theta, "test")
+    )
     margins = np.array([0.5, -0.5, 1.5])  # of the right label over the other
-    assert found == Metrics(pytest.approx(np.mean(np.log1p(np.exp(-margins))), abs=1e-7), pytest.approx(2 / 3))
+    assert found == Metrics(
+        pytest.approx(np.mean(np.log1p(np.exp(-margins))), abs=1e-7), pytest.approx(2 / 3)
+    )
 
 
 def test_missing_validation_part_is_named() -> None:
     x = np.eye(3, dtype=np.float32)
-    federation = Federation.from_arrays(x, np.arange(3), client=np.arange(3), test=(x, np.arange(3)))
+    federation = Federation.from_arrays(
+        x, np.arange(3), client=np.arange(3), test=(x, np.arange(3))
+    )
     work = Work(federation, LogisticRegression(), 0.0, 1, 1)
-    (found,) = replies(LoopEngine(), Evaluate(work, initial_parameters(work.model, federation, 0), "validation"))
+    (found,) = replies(
+        LoopEngine(), Evaluate(work, initial_parameters(work.model, federation, 0), "validation")
+    )
     assert isinstance(found.exception, ConfigError)
-    assert str(found.exception) == ("the validation loss needs a validation part with examples; federation 'arrays' has none")
+    assert str(found.exception) == (
+        "the validation loss needs a validation part with examples; federation 'arrays' has none"
+    )
 
 
 class Picky(nn.Module):
@@ -141,12 +178,16 @@ class Picky(nn.Module):
 def poisoned(value: float) -> Federation:
     x = np.ones((6, 2), dtype=np.float32)
     x[2:4] = value
-    return Federation.from_arrays(x, np.array([0, 1] * 3), client=np.array(list("aabbcc")), test=(x[:2], np.array([0, 1])))
+    return Federation.from_arrays(
+        x, np.array([0, 1] * 3), client=np.array(list("aabbcc")), test=(x[:2], np.array([0, 1]))
+    )
 
 
 def test_exception_in_a_model_fails_that_request_and_names_the_client() -> None:
     work = Work(poisoned(99.0), model_of(Picky), 0.0, 2, 2)
-    failed, fine = replies(LoopEngine(), train_request(work, [0, 1, 2]), train_request(work, [0, 2]))
+    failed, fine = replies(
+        LoopEngine(), train_request(work, [0, 1, 2]), train_request(work, [0, 2])
+    )
     assert isinstance(failed, Failure)
     assert failed.client == 1
     assert isinstance(failed.exception, ClientError)
@@ -161,12 +202,21 @@ def test_local_model_that_is_not_finite_is_named() -> None:
     failed, fine = replies(LoopEngine(), train_request(work, [0, 1]), train_request(work, [0, 2]))
     assert failed.client == 1
     assert isinstance(failed.exception, UpdateError)
-    assert str(failed.exception) == "the local model of client 'b' is not finite (NaN or inf) after 3 steps"
+    assert (
+        str(failed.exception)
+        == "the local model of client 'b' is not finite (NaN or inf) after 3 steps"
+    )
     assert torch.isfinite(fine[0]).all()
 
 
 def test_bf16_stays_near_float32(federation: Federation) -> None:
-    exact, rough = (Work(federation, mlp(5, [8], 3), 0.0, 3, 4, precision) for precision in ("float32", "bf16"))
-    (a, _), (b, _) = replies(LoopEngine(), train_request(exact, [0, 2]), train_request(rough, [0, 2]))
+    exact, rough = (
+        Work(federation, mlp(5, [8], 3), 0.0, 3, 4, precision) for precision in ("float32", "bf16")
+    )
+    (a, _), (b, _) = replies(
+        LoopEngine(), train_request(exact, [0, 2]), train_request(rough, [0, 2])
+    )
     assert b.dtype == torch.float32
-    assert 0 < float((a - b).abs().max()) < 0.02  # bf16 keeps 8 bits: relative 2^-8 of steps of a few tenths
+    assert (
+        0 < float((a - b).abs().max()) < 0.02
+    )  # bf16 keeps 8 bits: relative 2^-8 of steps of a few tenths

@@ -24,26 +24,36 @@ def hidden() -> nn.Module:
 
 @pytest.fixture
 def federation() -> Federation:
-    return Federation.from_arrays(X, (X[:, 0] > 0).astype(int), client=OWNER, test=(X, (X[:, 1] > 0).astype(int)))
+    return Federation.from_arrays(
+        X, (X[:, 0] > 0).astype(int), client=OWNER, test=(X, (X[:, 1] > 0).astype(int))
+    )
 
 
 def losses(federation: Federation, model: Any, **settings: Any) -> list[Any]:
     execution = {"engine": settings.pop("engine", "auto")}
     training = {"rounds": 4, "cohort_limit": 3, "local_steps": 3, **settings}
-    (run,) = compare(federation, methods=["uniform"], model=model, training=training, execution=execution).runs
+    (run,) = compare(
+        federation, methods=["uniform"], model=model, training=training, execution=execution
+    ).runs
     assert run.failure is None
     return [record.test_loss for record in run.records]
 
 
-@pytest.mark.parametrize(("model", "engine"), [("logistic", "stacked"), ("logistic", "loop"), (hidden, "loop")])
-def test_any_batch_size_from_the_largest_client_up_is_a_full_batch(federation: Federation, model: Any, engine: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "engine"), [("logistic", "stacked"), ("logistic", "loop"), (hidden, "loop")]
+)
+def test_any_batch_size_from_the_largest_client_up_is_a_full_batch(
+    federation: Federation, model: Any, engine: str
+) -> None:
     exact = losses(federation, model, engine=engine, batch_size=LARGEST)
     for size in (LARGEST + 1, 10**4, 10**9, 10**30):
         assert losses(federation, model, engine=engine, batch_size=size) == exact
     assert losses(federation, model, engine=engine, batch_size=LARGEST - 8) != exact
 
 
-def test_padded_batches_that_do_not_fit_are_refused_with_the_size_that_does(federation: Federation, tmp_path: Path) -> None:
+def test_padded_batches_that_do_not_fit_are_refused_with_the_size_that_does(
+    federation: Federation, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match=f"training.batch_size = {LARGEST} gives full batches"):
         losses(federation, hidden, engine="stacked", batch_size=10**12)
     assert np.isfinite(losses(federation, hidden, engine="stacked", batch_size=LARGEST)[-1])
@@ -52,8 +62,12 @@ def test_padded_batches_that_do_not_fit_are_refused_with_the_size_that_does(fede
 @pytest.mark.parametrize("model", ["logistic", hidden])
 @pytest.mark.parametrize("engine", ["loop", "stacked"])
 @pytest.mark.parametrize("steps", [10**12, 10**30])
-def test_steps_whose_table_does_not_fit_are_refused(federation: Federation, model: Any, engine: str, steps: int) -> None:
-    with pytest.raises(ConfigError, match=f"local_steps = {steps} .* use fewer steps or smaller batches"):
+def test_steps_whose_table_does_not_fit_are_refused(
+    federation: Federation, model: Any, engine: str, steps: int
+) -> None:
+    with pytest.raises(
+        ConfigError, match=f"local_steps = {steps} .* use fewer steps or smaller batches"
+    ):
         losses(federation, model, engine=engine, local_steps=steps)
 
 
@@ -79,5 +93,8 @@ def test_the_estimate_counts_clients_steps_and_examples(
 
 @pytest.mark.parametrize("setting", ["learning_rate", "mu"])
 def test_rates_are_within_float32(federation: Federation, setting: str) -> None:
-    with pytest.raises(ConfigError, match=f"training.{setting} must be within float32's range, at most 3.4e38, got 1e\\+300"):
+    with pytest.raises(
+        ConfigError,
+        match=f"training.{setting} must be within float32's range, at most 3.4e38, got 1e\\+300",
+    ):
         losses(federation, "logistic", **{setting: 1e300})

@@ -22,7 +22,12 @@ class Mixed(nn.Module):
 
 def test_layout_holds_parameters_then_floating_buffers() -> None:
     layout = layout_of(Mixed())
-    assert [entry.name for entry in layout.parameters] == ["norm.weight", "norm.bias", "a.weight", "a.bias"]
+    assert [entry.name for entry in layout.parameters] == [
+        "norm.weight",
+        "norm.bias",
+        "a.weight",
+        "a.bias",
+    ]
     assert [entry.name for entry in layout.buffers] == ["norm.running_mean", "norm.running_var"]
     assert (layout.num_parameters, layout.size) == (2 + 2 + 6 + 3, 13 + 4)
 
@@ -47,7 +52,9 @@ def test_loading_puts_integer_buffers_back() -> None:
     assert int(flat.module.norm.num_batches_tracked) == 0
 
 
-def test_initial_parameters_depend_on_the_seed_alone_and_leave_torch_alone(federation: Federation) -> None:
+def test_initial_parameters_depend_on_the_seed_alone_and_leave_torch_alone(
+    federation: Federation,
+) -> None:
     torch.manual_seed(1)
     state = torch.get_rng_state()
     first = initial_parameters(LogisticRegression(), federation, 4)
@@ -56,11 +63,15 @@ def test_initial_parameters_depend_on_the_seed_alone_and_leave_torch_alone(feder
     assert torch.equal(initial_parameters(LogisticRegression(), federation, 4), first)
     assert not torch.equal(initial_parameters(LogisticRegression(), federation, 5), first)
     assert first[15:].tolist() == [0, 0, 0]
-    assert float(first[:15].abs().max()) <= 1 / np.sqrt(5)  # PyTorch's default: uniform within 1/sqrt(inputs)
+    assert float(first[:15].abs().max()) <= 1 / np.sqrt(
+        5
+    )  # PyTorch's default: uniform within 1/sqrt(inputs)
 
 
 def test_model_that_builds_something_else_is_refused(federation: Federation) -> None:
     with pytest.raises(ConfigError, match=r"model must build a torch\.nn\.Module, got int"):
         initial_parameters(model_of(lambda: 3), federation, 0)
-    with pytest.raises(ConfigError, match="model must have at least one parameter to train, got ReLU without any"):
+    with pytest.raises(
+        ConfigError, match="model must have at least one parameter to train, got ReLU without any"
+    ):
         initial_parameters(model_of(nn.ReLU), federation, 0)

@@ -41,16 +41,28 @@ class Counting(nn.Module):
 
 
 def small_cnn() -> nn.Module:
-    return Counting(nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 3)))
+    return Counting(
+        nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 3))
+    )
 
 
-def large_cnn() -> nn.Module:  # 64·64·9·36 + ... = 1.4 million multiplications an example, 2.7·10⁸ a batch of 200
-    layers = (nn.Conv2d(1, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1), nn.Flatten(), nn.Linear(64 * 36, 3))
+def large_cnn() -> (
+    nn.Module
+):  # 64·64·9·36 + ... = 1.4 million multiplications an example, 2.7·10⁸ a batch of 200
+    layers = (
+        nn.Conv2d(1, 64, 3),
+        nn.ReLU(),
+        nn.Conv2d(64, 64, 3, padding=1),
+        nn.Flatten(),
+        nn.Linear(64 * 36, 3),
+    )
     return Counting(nn.Sequential(*layers))
 
 
 def small_mlp() -> nn.Module:  # 6.4·10⁵ parameters: 1.3·10⁸ multiplications a batch of 200
-    return Counting(nn.Sequential(nn.Flatten(), nn.Linear(64, 800), nn.Dropout(0.5), nn.Linear(800, 3)))
+    return Counting(
+        nn.Sequential(nn.Flatten(), nn.Linear(64, 800), nn.Dropout(0.5), nn.Linear(800, 3))
+    )
 
 
 def recurrent() -> nn.Module:
@@ -79,10 +91,17 @@ def two_threads() -> Iterator[None]:
 def pictures() -> Federation:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(600, 1, 8, 8)).astype(np.float32), np.arange(600) % 3
-    return Federation.from_arrays(x, y, client=np.arange(600) // 200, test=(x[:50], y[:50]), name="pictures")
+    return Federation.from_arrays(
+        x, y, client=np.arange(600) // 200, test=(x[:50], y[:50]), name="pictures"
+    )
 
 
-def study(federation: Federation, model: Callable[[], nn.Module], out: Path | None = None, **execution: Any) -> Results:
+def study(
+    federation: Federation,
+    model: Callable[[], nn.Module],
+    out: Path | None = None,
+    **execution: Any,
+) -> Results:
     return compare(
         federation,
         methods=["uniform"],
@@ -106,13 +125,17 @@ def test_small_models_have_one_thread_and_large_ones_all(
     bench = engine.bench(work)
     SEEN.clear()  # what the model was tried with
     start = initial_parameters(work.model, pictures, 0)
-    engine.reply(Train(work, start, np.array([0, 1]), 0.1, (0, 0), (WeightedMean(np.array([0.5, 0.5])),)))
+    engine.reply(
+        Train(work, start, np.array([0, 1]), 0.1, (0, 0), (WeightedMean(np.array([0.5, 0.5])),))
+    )
     assert set(SEEN) == expected
     assert bench.is_small(200) == (expected == {1})
     assert torch.get_num_threads() == 2
 
 
-def test_a_small_convolution_is_evaluated_in_one_thread(pictures: Federation, two_threads: None) -> None:
+def test_a_small_convolution_is_evaluated_in_one_thread(
+    pictures: Federation, two_threads: None
+) -> None:
     work = Work(pictures, as_model(small_cnn), 0.0, 2, 200)
     engine = LoopEngine()
     engine.bench(work)
@@ -123,7 +146,9 @@ def test_a_small_convolution_is_evaluated_in_one_thread(pictures: Federation, tw
 
 def test_counting_leaves_the_module_and_all_generators_as_they_are(pictures: Federation) -> None:
     def with_buffers() -> nn.Module:
-        return nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Dropout(0.5), nn.Flatten(), nn.Linear(72, 3))
+        return nn.Sequential(
+            nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Dropout(0.5), nn.Flatten(), nn.Linear(72, 3)
+        )
 
     before = torch.get_rng_state()
     bench = LoopEngine().bench(Work(pictures, as_model(with_buffers), 0.0, 2, 8))
@@ -135,7 +160,9 @@ def test_counting_leaves_the_module_and_all_generators_as_they_are(pictures: Fed
 
 
 @pytest.mark.parametrize("asked", [1, 2, 3])
-def test_the_setting_is_obeyed_and_stored(pictures: Federation, tmp_path: Path, two_threads: None, asked: int) -> None:
+def test_the_setting_is_obeyed_and_stored(
+    pictures: Federation, tmp_path: Path, two_threads: None, asked: int
+) -> None:
     (run,) = study(pictures, large_cnn, tmp_path / "out", threads=asked).runs
     assert run.failure is None
     assert run.about["threads"] == asked
@@ -143,7 +170,9 @@ def test_the_setting_is_obeyed_and_stored(pictures: Federation, tmp_path: Path, 
     assert torch.get_num_threads() == 2
 
 
-def test_a_resumed_run_keeps_its_number_of_threads(pictures: Federation, tmp_path: Path, two_threads: None) -> None:
+def test_a_resumed_run_keeps_its_number_of_threads(
+    pictures: Federation, tmp_path: Path, two_threads: None
+) -> None:
     (run,) = study(pictures, large_cnn, tmp_path / "out", threads=1, checkpoint_every=1).runs
     assert run.path is not None
     before = (run.path / "rounds.jsonl").read_bytes()
@@ -159,14 +188,17 @@ def test_a_resumed_run_keeps_its_number_of_threads(pictures: Federation, tmp_pat
 def test_the_number_of_threads_is_no_part_of_a_runs_identity(pictures: Federation) -> None:
     def fingerprint(**execution: Any) -> str:
         data = fedgs.Synthetic(clients=3)
-        config = build_config({"data": data, "availability": "IDL", "method": "md", "execution": execution})
+        config = build_config(
+            {"data": data, "availability": "IDL", "method": "md", "execution": execution}
+        )
         return prepare_one(config, data.load()).fingerprint
 
     assert fingerprint() == fingerprint(threads=3)
 
 
 @pytest.mark.parametrize(
-    ("value", "message"), [(0, "greater than or equal to 1, got 0"), (1.5, "valid integer"), ("2", "valid integer")]
+    ("value", "message"),
+    [(0, "greater than or equal to 1, got 0"), (1.5, "valid integer"), ("2", "valid integer")],
 )
 def test_a_number_of_threads_is_at_least_one(value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=rf"execution.threads should be .*{message}"):
@@ -178,7 +210,11 @@ def test_a_number_of_threads_is_at_least_one(value: Any, message: str) -> None:
     [(None, None, 2), (1.5, None, 1), (0.2, None, 1), (8.0, None, 2), (1.0, "2", 2)],
 )
 def test_a_containers_share_limits_the_threads_unless_they_were_set(
-    monkeypatch: pytest.MonkeyPatch, two_threads: None, quota: float | None, environment: str | None, expected: int
+    monkeypatch: pytest.MonkeyPatch,
+    two_threads: None,
+    quota: float | None,
+    environment: str | None,
+    expected: int,
 ) -> None:
     monkeypatch.setattr(threads, "cpu_quota", lambda: quota)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
@@ -192,6 +228,13 @@ def test_workers_and_their_threads_share_the_cores(
     pictures: Federation, monkeypatch: pytest.MonkeyPatch, asked: int | None, workers: int
 ) -> None:
     monkeypatch.setattr("fedgs.experiments.workers.physical_cores", lambda: 4)
-    common = {"data": fedgs.Synthetic(clients=3), "availability": "IDL", "method": "md", "model": as_model(small_cnn)}
-    configs = [build_config({**common, "seed": seed, "execution": {"threads": asked}}) for seed in range(6)]
+    common = {
+        "data": fedgs.Synthetic(clients=3),
+        "availability": "IDL",
+        "method": "md",
+        "model": as_model(small_cnn),
+    }
+    configs = [
+        build_config({**common, "seed": seed, "execution": {"threads": asked}}) for seed in range(6)
+    ]
     assert worker_count([prepare_one(config, pictures) for config in configs]) == workers

@@ -22,7 +22,9 @@ def federation(shape: tuple[int, ...], labels: int = 4, examples: int = 6) -> Fe
     y = np.arange(examples) % labels
     y[-1] = labels - 1
     scaling = Normalization(255.0, (0.5,) * shape[0], (0.5,) * shape[0]) if images else None
-    return Federation.from_arrays(x, y, client=np.arange(examples) % 2, test=(x, y), normalization=scaling)
+    return Federation.from_arrays(
+        x, y, client=np.arange(examples) % 2, test=(x, y), normalization=scaling
+    )
 
 
 @pytest.mark.parametrize(
@@ -35,7 +37,9 @@ def federation(shape: tuple[int, ...], labels: int = 4, examples: int = 6) -> Fe
         (FashionCNN(), (1, 28, 28), 832 + 51264 + 1606144 + 5130),
     ],
 )
-def test_the_papers_models_have_their_parameters(variant: object, shape: tuple[int, ...], parameters: int) -> None:
+def test_the_papers_models_have_their_parameters(
+    variant: object, shape: tuple[int, ...], parameters: int
+) -> None:
     module = variant.build(shape, 10)  # type: ignore[attr-defined]
     assert sum(parameter.numel() for parameter in module.parameters()) == parameters
     kinds = {type(layer) for layer in module.modules()}
@@ -55,9 +59,17 @@ def test_pooling_before_relu_is_the_same_function_as_after() -> None:
     assert torch.equal(relu(pool(x)), pool(relu(x)))
 
 
-@pytest.mark.parametrize(("variant", "shape"), [(CifarCNN(), (3, 15, 15)), (FashionCNN(), (1, 3, 28)), (CifarCNN(), (60,))])
-def test_examples_that_a_cnn_cannot_take_are_named_with_their_shape(variant: object, shape: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigError, match=r"takes images \(channels, height, width\) of at least .* got examples of shape \("):
+@pytest.mark.parametrize(
+    ("variant", "shape"),
+    [(CifarCNN(), (3, 15, 15)), (FashionCNN(), (1, 3, 28)), (CifarCNN(), (60,))],
+)
+def test_examples_that_a_cnn_cannot_take_are_named_with_their_shape(
+    variant: object, shape: tuple[int, ...]
+) -> None:
+    with pytest.raises(
+        ConfigError,
+        match=r"takes images \(channels, height, width\) of at least .* got examples of shape \(",
+    ):
         variant.build(shape, 10)  # type: ignore[attr-defined]
 
 
@@ -68,7 +80,8 @@ def test_every_built_in_model_passes_the_check_on_a_federation_that_fits() -> No
         check_model(as_model(name), federation(shape))
 
 
-# --- users' own -------------------------------------------------------------------------------------------------------------
+# --- users' own
+# -------------------------------------------------------------------------------------------------------------
 
 
 def own(*layers: object) -> object:
@@ -113,11 +126,17 @@ def test_a_function_that_returns_a_module_fits() -> None:
             own(nn.Linear(7, 4)),
             r"model 'mine' cannot take examples of shape \(6,\) \(a batch is \(2, 6\) float32\): mat1 and mat2",
         ),
-        (as_model(lambda: Broken()), r"model '<lambda>' cannot take examples of shape \(6,\).*my own mistake"),
+        (
+            as_model(lambda: Broken()),
+            r"model '<lambda>' cannot take examples of shape \(6,\).*my own mistake",
+        ),
         (as_model(lambda: Pair(6, 4)), r"must return a tensor of shape \(2, 4\), got tuple"),
         (as_model(lambda: 3), r"model '<lambda>' must build a torch.nn.Module, got int"),
         (own(nn.Flatten()), "model 'mine' has no parameter to train"),
-        (own(nn.Linear(6, 4), nn.LogSoftmax(dim=0), nn.Threshold(1e9, float("nan"))), "must return finite floating-point logits"),
+        (
+            own(nn.Linear(6, 4), nn.LogSoftmax(dim=0), nn.Threshold(1e9, float("nan"))),
+            "must return finite floating-point logits",
+        ),
     ],
 )
 def test_what_does_not_fit_is_one_sentence_with_the_shapes(variant: object, message: str) -> None:
@@ -156,9 +175,13 @@ def test_an_unnamed_function_is_told_by_where_it_is_defined() -> None:
 
 
 def test_what_is_no_model_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"model must be a name, a table with `name` or a \w+ object; got 3"):
+    with pytest.raises(
+        ConfigError, match=r"model must be a name, a table with `name` or a \w+ object; got 3"
+    ):
         as_model(3)
-    with pytest.raises(ConfigError, match=r"model.name must be one of .*; got 'logistics'; did you mean 'logistic'"):
+    with pytest.raises(
+        ConfigError, match=r"model.name must be one of .*; got 'logistics'; did you mean 'logistic'"
+    ):
         as_model("logistics")
 
 
@@ -173,12 +196,15 @@ class _Doubling(nn.Module):  # type: ignore[misc, name-defined]
         return self.layer(x.double())  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("build", [lambda: nn.Linear(60, 4).double(), lambda: nn.Linear(60, 4).half(), _Doubling])
+@pytest.mark.parametrize(
+    "build", [lambda: nn.Linear(60, 4).double(), lambda: nn.Linear(60, 4).half(), _Doubling]
+)
 def test_a_module_that_is_not_in_float32_is_told_to_be(build: Callable[[], object]) -> None:
     def wide() -> object:
         return build()
 
     with pytest.raises(
-        ConfigError, match=r"must take and hold float32, .* got float(64|16) in .*weight'; return module.float\(\)"
+        ConfigError,
+        match=r"must take and hold float32, .* got float(64|16) in .*weight'; return module.float\(\)",
     ):
         check_model(as_model(wide), federation((60,)))

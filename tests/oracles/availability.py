@@ -35,7 +35,9 @@ def rate(
         largest = max(max(held) for held in labels)
         return beta * (min(labels[client]) / largest if largest else 0.0) + (1 - beta)
     if mode == "YC":
-        theirs = any(turn_of(y, round=round, period=period, num_labels=num_labels) for y in labels[client])
+        theirs = any(
+            turn_of(y, round=round, period=period, num_labels=num_labels) for y in labels[client]
+        )
         return beta * (1.0 if theirs else 0.0) + (1 - beta)
     spread = math.log(1 / (1 - beta))
     c = [math.exp(spread * number) for number in normals]

@@ -18,7 +18,9 @@ def _mix(state: int) -> int:
     return state ^ (state >> 31)
 
 
-def batches(seed: int, round: int, client: int, n: int, local_steps: int, batch_size: int) -> list[list[int]]:
+def batches(
+    seed: int, round: int, client: int, n: int, local_steps: int, batch_size: int
+) -> list[list[int]]:
     """E lists of positions: every pass a whole Fisher-Yates shuffle with SplitMix64, cut into batches."""
     purpose = int.from_bytes(hashlib.sha256(b"batches").digest()[:8], "little")
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, purpose, 0))))
@@ -53,7 +55,9 @@ def local_model(
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
     part = federation.train
     x, y = part.x[part.rows(client)], torch.from_numpy(part.y[part.rows(client)])
-    inputs = torch.from_numpy(federation.normalization.apply(x) if federation.normalization else x.astype(np.float32))
+    inputs = torch.from_numpy(
+        federation.normalization.apply(x) if federation.normalization else x.astype(np.float32)
+    )
     for batch in batches(*key, client, len(y), local_steps, batch_size):
         optimizer.zero_grad()
         loss = functional.cross_entropy(model(inputs[batch]), y[batch])

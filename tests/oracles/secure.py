@@ -18,6 +18,8 @@ def product(a: Sequence[float], b: Sequence[float], fraction_bits: int) -> Fract
 def products(vectors: Sequence[Sequence[float]], fraction_bits: int) -> list[list[float]]:
     """All exact products, each as the nearest float; NaN on the diagonal."""
     return [
-        [float("nan") if a is b else float(product(a, b, fraction_bits)) for b in vectors]  # float(Fraction) rounds to nearest
+        [
+            float("nan") if a is b else float(product(a, b, fraction_bits)) for b in vectors
+        ]  # float(Fraction) rounds to nearest
         for a in vectors
     ]

@@ -20,7 +20,13 @@ def value(problem: SelectionProblem, cohort: tuple[int, ...]) -> float:
 
 def brute_force(problem: SelectionProblem) -> tuple[float, list[tuple[int, ...]]]:
     """The largest value and every cohort that reaches it (to 1e-9)."""
-    pool = range(len(problem.balance_penalty)) if problem.available is None else sorted(int(k) for k in problem.available)
+    pool = (
+        range(len(problem.balance_penalty))
+        if problem.available is None
+        else sorted(int(k) for k in problem.available)
+    )
     values = {cohort: value(problem, cohort) for cohort in combinations(pool, problem.cohort_size)}
     best = max(values.values())
-    return best, [cohort for cohort, its in values.items() if its >= best - 1e-9 * max(1.0, abs(best))]
+    return best, [
+        cohort for cohort, its in values.items() if its >= best - 1e-9 * max(1.0, abs(best))
+    ]

@@ -11,7 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+CHROMIUM = next(
+    (
+        path
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (path := shutil.which(name))
+    ),
+    None,
+)
 
 _FLAGS = [
     "--headless",
@@ -42,7 +49,9 @@ class Page:
     def start(self) -> None:
         """Open a tab and listen."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Runtime", "Log", "Network", "Page"):
             self.call(f"{domain}.enable")
 
@@ -82,7 +91,9 @@ class Page:
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression; a promise is waited for."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
@@ -95,7 +106,13 @@ class Page:
 
     def resize(self, width: int, height: int = 900) -> None:
         """Give the window a size."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
 
     def open(self, path: Path, *, width: int = 1200) -> None:
         """Open a report and wait until everything is drawn."""
@@ -114,7 +131,9 @@ class Page:
     def press(self, key: str, code: int) -> None:
         """Press and release a key."""
         for kind in ("rawKeyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+            self.call(
+                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code
+            )
 
     def text(self, selector: str) -> str:
         """The text of an element."""

@@ -31,7 +31,11 @@ def distances(clients: Clients) -> dict[str, np.ndarray]:
     similarity = (products - products.min()) / (products.max() - products.min())
     adjacency = np.where(similarity >= 0.1, np.exp(-similarity), np.inf)
     np.fill_diagonal(adjacency, 0.0)
-    return {"similarity": similarity, "adjacency": adjacency, "distance": 1.0 - similarity + np.where(similarity > 2, 1, 0)}
+    return {
+        "similarity": similarity,
+        "adjacency": adjacency,
+        "distance": 1.0 - similarity + np.where(similarity > 2, 1, 0),
+    }
 
 
 def config(method: str, seed: int, **changes: Any) -> dict[str, Any]:
@@ -41,7 +45,12 @@ def config(method: str, seed: int, **changes: Any) -> dict[str, Any]:
         "availability": {"name": "LDF", "beta": 0.7, "seed": seed, "empty_round": "redraw"},
         "method": {"name": "md" if method == "fedprox" else method},
         "model": {"name": "logistic"},
-        "training": {"rounds": 40, "proportion": 0.2, "mu": 0.01 if method == "fedprox" else 0.0, "learning_rate": 0.1},
+        "training": {
+            "rounds": 40,
+            "proportion": 0.2,
+            "mu": 0.01 if method == "fedprox" else 0.0,
+            "learning_rate": 0.1,
+        },
         "evaluation": {"every": 5},
         "execution": {"engine": "auto"},
         "seed": seed,
@@ -68,7 +77,9 @@ def config(method: str, seed: int, **changes: Any) -> dict[str, Any]:
     return tables
 
 
-def records(clients: Clients, method: str, seed: int, *, rounds: int, limit: int, every: int = 5) -> list[Record]:
+def records(
+    clients: Clients, method: str, seed: int, *, rounds: int, limit: int, every: int = 5
+) -> list[Record]:
     """Records 0..T: clients with less data are there more often; losses fall to the method's level."""
     kind = list(LEVEL).index(method)
     there = np.random.default_rng([seed, 1])
@@ -77,7 +88,12 @@ def records(clients: Clients, method: str, seed: int, *, rounds: int, limit: int
     counts = np.zeros(len(clients), dtype=np.int64)
     made: list[Record] = []
     for t in range(rounds + 1):
-        loss = LEVEL[method] + 2.0 * np.exp(-t / (rounds / 8)) + 0.004 * rng.standard_normal() + 0.003 * seed
+        loss = (
+            LEVEL[method]
+            + 2.0 * np.exp(-t / (rounds / 8))
+            + 0.004 * rng.standard_normal()
+            + 0.003 * seed
+        )
         figures: dict[str, Any] = {}
         if t % every == 0 or t == rounds:
             figures = {
@@ -94,11 +110,21 @@ def records(clients: Clients, method: str, seed: int, *, rounds: int, limit: int
             chosen = available[np.lexsort((rng.random(len(available)), counts[available]))[:size]]
         else:
             shares = clients.data_sizes[available] ** (0.0 if method == "uniform" else 1.0)
-            chosen = rng.choice(available, size, replace=False, p=shares / shares.sum()) if size else available
+            chosen = (
+                rng.choice(available, size, replace=False, p=shares / shares.sum())
+                if size
+                else available
+            )
         counts[chosen] += 1
         chosen = np.sort(chosen)
         solved = (
-            {"selection_status": "optimal", "selection_objective": 1.5, "selection_upper_bound": 1.5} if method == "fedgs" else {}
+            {
+                "selection_status": "optimal",
+                "selection_objective": 1.5,
+                "selection_upper_bound": 1.5,
+            }
+            if method == "fedgs"
+            else {}
         )
         made.append(
             Record(
@@ -135,13 +161,21 @@ def write_run(
     folder = RunFolder(out / name)
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "fedgs.json", b'{"format": 1}')
-    folder.create(tables, clients, (distances(clients) if memory is None and method == "fedgs" else memory) or {})
+    folder.create(
+        tables,
+        clients,
+        (distances(clients) if memory is None and method == "fedgs" else memory) or {},
+    )
     made = records(clients, method, seed, rounds=rounds, limit=limit)
     made = made if done is None else made[:done]
     folder.append("rounds.jsonl", [record.to_json() for record in made])
     seconds = np.random.default_rng(seed).random(len(made)) * 0.01
     folder.append(
-        "timings.jsonl", [json.dumps({"round": r.round, "select": s, "train": 3 * s}) for r, s in zip(made, seconds, strict=True)]
+        "timings.jsonl",
+        [
+            json.dumps({"round": r.round, "select": s, "train": 3 * s})
+            for r, s in zip(made, seconds, strict=True)
+        ],
     )
     return folder
 
@@ -153,7 +187,9 @@ def hash_text(text: str) -> int:
     return zlib.crc32(text.encode())
 
 
-def write_study(out: Path, *, methods: tuple[str, ...] = tuple(LEVEL), seeds: int = 3, **options: Any) -> Path:
+def write_study(
+    out: Path, *, methods: tuple[str, ...] = tuple(LEVEL), seeds: int = 3, **options: Any
+) -> Path:
     """A finished study of several methods and seeds."""
     for method in methods:
         for seed in range(seeds):
@@ -198,14 +234,33 @@ def write_deployment(
         "events.jsonl",
         [
             json.dumps(
-                {"round": 1, "client": None, "event": "empty", "detail": "the sampler selected none of 3 available clients"}
+                {
+                    "round": 1,
+                    "client": None,
+                    "event": "empty",
+                    "detail": "the sampler selected none of 3 available clients",
+                }
             ),
             json.dumps(
-                {"round": 2, "client": "Oslo General", "event": "silent", "detail": "no reply within 60 s", "request": "evaluate"}
+                {
+                    "round": 2,
+                    "client": "Oslo General",
+                    "event": "silent",
+                    "detail": "no reply within 60 s",
+                    "request": "evaluate",
+                }
             ),
-            json.dumps({"round": 2, "client": "Bergen", "event": "failed", "detail": "<b>disk full</b>"}),
             json.dumps(
-                {"round": 3, "client": None, "event": "incomplete", "detail": "of 2", "clients": ["Oslo General", "Bergen"]}
+                {"round": 2, "client": "Bergen", "event": "failed", "detail": "<b>disk full</b>"}
+            ),
+            json.dumps(
+                {
+                    "round": 3,
+                    "client": None,
+                    "event": "incomplete",
+                    "detail": "of 2",
+                    "clients": ["Oslo General", "Bergen"],
+                }
             ),
             "[1]",
             '{"round": 3, "cut',

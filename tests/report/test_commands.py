@@ -23,7 +23,9 @@ def invoke(*words):
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    out = folders.write_study(tmp_path_factory.mktemp("study"), methods=("uniform", "fedgs"), seeds=2)
+    out = folders.write_study(
+        tmp_path_factory.mktemp("study"), methods=("uniform", "fedgs"), seeds=2
+    )
     (out / "holiday").mkdir()
     return out
 
@@ -36,7 +38,8 @@ def test_table_prints_the_table_and_what_could_not_be_read(study):
 
 
 @pytest.mark.parametrize(
-    ("form", "start"), [("markdown", "**Synthetic"), ("csv", "data,availability,method"), ("latex", "% Methods")]
+    ("form", "start"),
+    [("markdown", "**Synthetic"), ("csv", "data,availability,method"), ("latex", "% Methods")],
 )
 def test_table_has_other_forms(study, form, start):
     assert invoke("table", study, "--format", form).stdout.startswith(start)
@@ -44,15 +47,23 @@ def test_table_has_other_forms(study, form, start):
 
 def test_table_can_be_written_to_a_file_and_is_the_same_each_time(study, tmp_path):
     for name in ("a", "b"):
-        assert invoke("table", study, "--format", "csv", "--out", tmp_path / name / "t.csv").stdout == ""
+        assert (
+            invoke("table", study, "--format", "csv", "--out", tmp_path / name / "t.csv").stdout
+            == ""
+        )
     first, second = ((tmp_path / name / "t.csv").read_bytes() for name in ("a", "b"))
     assert first == second
-    assert [row["method"] for row in csv.DictReader(first.decode().splitlines())] == ["fedgs", "uniform"]
+    assert [row["method"] for row in csv.DictReader(first.decode().splitlines())] == [
+        "fedgs",
+        "uniform",
+    ]
 
 
 def test_table_against_another_method(study):
     assert "vs fedgs [95 %]" in invoke("table", study, "--against", "fedgs").stdout
-    with pytest.raises(OutputError, match="against must be one of the methods 'fedgs', 'uniform'; got 'fedavg'"):
+    with pytest.raises(
+        OutputError, match="against must be one of the methods 'fedgs', 'uniform'; got 'fedavg'"
+    ):
         invoke("table", study, "--against", "fedavg")
 
 

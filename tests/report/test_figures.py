@@ -45,7 +45,10 @@ def test_loss_curves_show_the_mean_over_seeds(study):
 
 
 def test_sampling_counts_are_sorted_and_add_up(study):
-    steps = {patch.get_label(): patch.get_data().values for patch in sampling_counts(study).axes[0].patches}
+    steps = {
+        patch.get_label(): patch.get_data().values
+        for patch in sampling_counts(study).axes[0].patches
+    }
     history = [participation(run) for run in study if run.label == "fedgs"]
     assert steps["fedgs"].sum() == pytest.approx(np.mean([h.selected.sum() for h in history]))
     assert (np.diff(steps["fedgs"]) <= 0).all()
@@ -74,7 +77,10 @@ def test_partition_bars_have_the_sizes_of_the_clients():
 
 def test_rates_and_states_have_units_and_panels():
     figure = rates_map(np.linspace(0, 1, 12).reshape(3, 4))
-    assert [axes.get_ylabel() for axes in figure.axes] == ["client", "probability of being available"]
+    assert [axes.get_ylabel() for axes in figure.axes] == [
+        "client",
+        "probability of being available",
+    ]
     panels = active_states([(name, np.ones((3, 4), dtype=bool)) for name in ("IDL", "LDF", "MDF")])
     assert [axes.get_title() for axes in panels.axes if axes.get_visible()] == ["IDL", "LDF", "MDF"]
 
@@ -83,7 +89,12 @@ def test_the_graph_draws_edges_pies_and_rings(study):
     run = one(study, "fedgs")
     drawn = network_of_run(run)
     history = participation(run)
-    axes = client_graph(drawn, run.clients.label_counts, available=history.available[:, 0], cohort=history.selected[:, 0]).axes[0]
+    axes = client_graph(
+        drawn,
+        run.clients.label_counts,
+        available=history.available[:, 0],
+        cohort=history.selected[:, 0],
+    ).axes[0]
     (lines,) = [part for part in axes.collections if isinstance(part, LineCollection)]
     assert len(lines.get_segments()) == len(drawn.edges)
     pies = (run.clients.label_counts > 0).sum()
@@ -93,7 +104,9 @@ def test_the_graph_draws_edges_pies_and_rings(study):
 def test_figures_are_the_same_files_each_time_and_leave_settings_alone(study, tmp_path):
     before = dict(mpl.rcParams)
     first = [path.read_bytes() for path in save_figure(loss_curves(study), tmp_path / "a" / "loss")]
-    second = [path.read_bytes() for path in save_figure(loss_curves(study), tmp_path / "b" / "loss")]
+    second = [
+        path.read_bytes() for path in save_figure(loss_curves(study), tmp_path / "b" / "loss")
+    ]
     assert first == second
     assert dict(mpl.rcParams) == before
     assert (first[0][:4], first[1][1:4]) == (b"%PDF", b"PNG")
@@ -121,7 +134,11 @@ def test_label_colours_are_distinct_up_to_twenty():
 def test_participation_follows_the_records():
     clients = folders.make_clients(3)
     a, b, c = clients.names
-    records = [Record(0, available=[a, b], cohort=[b]), Record(1, available=[c], cohort=[c]), Record(2, test_loss=1.0)]
+    records = [
+        Record(0, available=[a, b], cohort=[b]),
+        Record(1, available=[c], cohort=[c]),
+        Record(2, test_loss=1.0),
+    ]
     history = participation(Run({}, records, clients))
     assert history.available.tolist() == [[True, False], [True, False], [False, True]]
     assert history.selected.tolist() == [[False, False], [True, False], [False, True]]
@@ -135,10 +152,14 @@ def test_count_variances_and_diversity_equal_a_slow_count():
     points = rng.random((7, 2))
     distance = np.linalg.norm(points[:, None] - points[None], axis=2)
     for t in range(9):
-        assert count_variances(selected)[t] == pytest.approx(np.var(selected[:, : t + 1].sum(axis=1), ddof=1))
+        assert count_variances(selected)[t] == pytest.approx(
+            np.var(selected[:, : t + 1].sum(axis=1), ddof=1)
+        )
         cohort = np.flatnonzero(selected[:, t])
         pairs = [distance[i, j] for i in cohort for j in cohort if i != j]
-        assert cohort_diversity(selected, distance)[t] == pytest.approx(np.mean(pairs) if pairs else np.nan, nan_ok=True)
+        assert cohort_diversity(selected, distance)[t] == pytest.approx(
+            np.mean(pairs) if pairs else np.nan, nan_ok=True
+        )
 
 
 def test_a_curve_goes_on_with_the_seeds_that_are_left():
@@ -182,7 +203,12 @@ def test_edges_are_made_again_from_the_clients_where_only_distances_were_kept(tm
     clients = folders.make_clients(12)
     graph = Graph(epsilon=0.3).of_clients(clients)
     folder = folders.write_run(
-        tmp_path, "fedgs", 0, clients=clients, memory={"distance": graph.distance}, method__graph={"epsilon": 0.3}
+        tmp_path,
+        "fedgs",
+        0,
+        clients=clients,
+        memory={"distance": graph.distance},
+        method__graph={"epsilon": 0.3},
     )
     (run,), _ = read_runs(folder.path)
     drawn = network_of_run(run)
@@ -209,7 +235,14 @@ def test_similar_clients_are_drawn_near_each_other():
 def grouped(tmp_path, **options):
     """Two methods, two seeds, under two modes."""
     for mode in ("LDF", "MDF"):
-        folders.write_study(tmp_path, methods=("uniform", "fedgs"), seeds=2, rounds=20, availability__name=mode, **options)
+        folders.write_study(
+            tmp_path,
+            methods=("uniform", "fedgs"),
+            seeds=2,
+            rounds=20,
+            availability__name=mode,
+            **options,
+        )
     return read_runs(tmp_path)[0]
 
 
@@ -225,18 +258,25 @@ def test_runs_of_several_modes_get_a_panel_each_and_one_legend(make, tmp_path):
 def test_a_panel_is_the_mean_of_its_own_mode(tmp_path):
     runs = grouped(tmp_path)
     for axes, mode in zip(loss_curves(runs).axes, ("LDF 0.7", "MDF 0.7"), strict=True):
-        own = [run.records[5].test_loss for run in runs if (run.label, run.group[1]) == ("fedgs", mode)]
+        own = [
+            run.records[5].test_loss for run in runs if (run.label, run.group[1]) == ("fedgs", mode)
+        ]
         line = next(line for line in axes.get_lines() if line.get_label() == "fedgs")
         assert line.get_xydata()[1] == pytest.approx([5, np.mean(own)])
 
 
 def test_many_groups_stand_in_two_columns():
     runs = [
-        Run({"method": "md", "availability": {"name": f"mode{n}"}}, [Record(0, test_loss=2.0), Record(1, test_loss=1.0)])
+        Run(
+            {"method": "md", "availability": {"name": f"mode{n}"}},
+            [Record(0, test_loss=2.0), Record(1, test_loss=1.0)],
+        )
         for n in range(5)
     ]
     figure = loss_curves(runs)
-    assert [axes.get_title() for axes in figure.axes if axes.get_visible()] == [f"mode{n}" for n in range(5)]
+    assert [axes.get_title() for axes in figure.axes if axes.get_visible()] == [
+        f"mode{n}" for n in range(5)
+    ]
     assert len({round(axes.get_position().x0, 3) for axes in figure.axes}) == 2
 
 
@@ -276,13 +316,18 @@ def test_failed_runs_alone_are_drawn():
 
 
 def test_a_failed_seed_is_left_out_of_the_mean():
-    figure = loss_curves([evaluated("md", [2.0, 1.0]), evaluated("md", [9.0], seed=1, failure=BROKEN)])
+    figure = loss_curves(
+        [evaluated("md", [2.0, 1.0]), evaluated("md", [9.0], seed=1, failure=BROKEN)]
+    )
     assert legend(figure) == ["md"]
     assert figure.axes[0].get_lines()[0].get_ydata().tolist() == [2.0, 1.0]
 
 
 def test_bands_are_whole_behind_the_steep_beginning():
-    runs = [evaluated("md", [9.0, 1.0, 1.0, 1.0 + gap], seed=seed) for seed, gap in enumerate((0.0, 4.0))]
+    runs = [
+        evaluated("md", [9.0, 1.0, 1.0, 1.0 + gap], seed=seed)
+        for seed, gap in enumerate((0.0, 4.0))
+    ]
     axes = loss_curves(runs).axes[0]
     low, high = axes.get_ylim()
     # the last mean is 3, its standard deviation 4 / sqrt 2 = 2.83: the band is .17 to 5.83
@@ -292,7 +337,10 @@ def test_bands_are_whole_behind_the_steep_beginning():
 
 def test_two_runs_of_one_label_and_seed_are_no_two_seeds(caplog):
     runs = [
-        Run({**evaluated("md", []).config, "run": {"started": day, "fingerprint": day}}, evaluated("md", losses).records)
+        Run(
+            {**evaluated("md", []).config, "run": {"started": day, "fingerprint": day}},
+            evaluated("md", losses).records,
+        )
         for day, losses in (("2024-05-01", [2.0, 1.0]), ("2024-05-02", [2.0, 0.5]))
     ]
     assert loss_curves(runs).axes[0].get_lines()[0].get_ydata().tolist() == [2.0, 0.5]
@@ -320,16 +368,22 @@ def test_functions_of_runs_take_all_of_a_folder_and_the_results_of_compare(make,
     assert make(Results(study)).axes
 
 
-@pytest.mark.parametrize("given", [None, 3, "fedgs-runs", [None], ([], []), {"a": 1}, np.zeros(3), []], ids=repr)
+@pytest.mark.parametrize(
+    "given", [None, 3, "fedgs-runs", [None], ([], []), {"a": 1}, np.zeros(3), []], ids=repr
+)
 @pytest.mark.parametrize("make", [*ONE_RUN, *RUNS], ids=lambda make: make.__name__)
 def test_other_arguments_are_refused_with_what_is_expected(make, given):
     with pytest.raises(ConfigError, match=f"^{make.__name__} takes "):
         make(given)
 
 
-@pytest.mark.parametrize("make", [participation_map, client_graph, rates_map], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", [participation_map, client_graph, rates_map], ids=lambda make: make.__name__
+)
 def test_a_function_of_one_run_says_so_when_it_is_given_several(make, study):
-    with pytest.raises(ConfigError, match=rf"^{make.__name__} takes one run, such as runs\[0\]; got 10 runs"):
+    with pytest.raises(
+        ConfigError, match=rf"^{make.__name__} takes one run, such as runs\[0\]; got 10 runs"
+    ):
         make(study)
 
 
@@ -351,7 +405,9 @@ def test_partition_takes_clients_and_runs_that_share_them(study):
 def test_partition_refuses_runs_of_different_clients(tmp_path, study):
     folders.write_run(tmp_path, "md", 0, clients=folders.make_clients(4))
     (other,) = read_runs(tmp_path)[0]
-    with pytest.raises(ConfigError, match=r"these 2 runs have different clients: give one run, such as runs\[0\]"):
+    with pytest.raises(
+        ConfigError, match=r"these 2 runs have different clients: give one run, such as runs\[0\]"
+    ):
         partition([study[0], other])
 
 
@@ -366,7 +422,10 @@ def test_rates_of_a_run_are_those_of_its_mode(study):
 def test_rates_of_a_mode_that_is_not_known_here_are_refused(study):
     run = one(study, "fedgs")
     strange = Run({**run.config, "availability": {"name": "deployment"}}, run.records, run.clients)
-    with pytest.raises(OutputError, match=r"^rates_map: the rates of \w+ cannot be computed: availability\.name must be one of"):
+    with pytest.raises(
+        OutputError,
+        match=r"^rates_map: the rates of \w+ cannot be computed: availability\.name must be one of",
+    ):
         rates_map(strange)
 
 
@@ -389,7 +448,9 @@ def test_panels_need_a_column(study):
 
 def test_arrays_of_another_length_are_refused(study):
     drawn = network_of_run(one(study, "fedgs"))
-    with pytest.raises(ConfigError, match="cohort must have 30 rows, one a client of the graph; got 3"):
+    with pytest.raises(
+        ConfigError, match="cohort must have 30 rows, one a client of the graph; got 3"
+    ):
         client_graph(drawn, None, cohort=np.ones(3, bool))
     with pytest.raises(ConfigError, match=r"rates in \[0, 1\].*got 2"):
         rates_map(np.full((3, 3), 2.0))
@@ -397,18 +458,30 @@ def test_arrays_of_another_length_are_refused(study):
 
 def test_a_figure_that_no_run_has_is_refused_with_one_that_is_there():
     runs = [Run({"method": "md"}, [Record(0, valid_loss=1.0), Record(1, valid_loss=0.5)])]
-    with pytest.raises(OutputError, match="no run has a test loss to draw; there is figure='valid_loss'"):
+    with pytest.raises(
+        OutputError, match="no run has a test loss to draw; there is figure='valid_loss'"
+    ):
         loss_curves(runs)
     assert loss_curves(runs, figure="valid_loss").axes[0].get_ylabel() == "validation loss"
-    with pytest.raises(ConfigError, match="figure must be one of 'test_loss', 'valid_loss', 'test_accuracy'; got 'loss'"):
+    with pytest.raises(
+        ConfigError,
+        match="figure must be one of 'test_loss', 'valid_loss', 'test_accuracy'; got 'loss'",
+    ):
         loss_curves(runs, figure="loss")
 
 
 def test_a_name_with_an_ending_is_written_in_that_form_alone(study, tmp_path):
     figure = loss_curves(study)
     assert save_figure(figure, tmp_path / "loss.PNG") == [tmp_path / "loss.PNG"]
-    assert [path.name for path in save_figure(figure, str(tmp_path / "beta-0.7"))] == ["beta-0.7.pdf", "beta-0.7.png"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["beta-0.7.pdf", "beta-0.7.png", "loss.PNG"]
+    assert [path.name for path in save_figure(figure, str(tmp_path / "beta-0.7"))] == [
+        "beta-0.7.pdf",
+        "beta-0.7.png",
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "beta-0.7.pdf",
+        "beta-0.7.png",
+        "loss.PNG",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -426,7 +499,10 @@ def test_other_names_are_refused(name, message, study):
 
 
 def test_only_figures_are_saved(study, tmp_path):
-    with pytest.raises(ConfigError, match=r"save_figure takes a figure, such as loss_curves\(runs\), and a name; got 'loss'"):
+    with pytest.raises(
+        ConfigError,
+        match=r"save_figure takes a figure, such as loss_curves\(runs\), and a name; got 'loss'",
+    ):
         save_figure("loss", loss_curves(study))
 
 
@@ -438,7 +514,12 @@ def test_an_empty_cohort_is_drawn_as_available_only():
         Record(1, available=names, cohort=names[:1]),
         Record(2),
     ]
-    shown = participation_map(Run({"method": "md"}, records, clients)).axes[0].get_images()[0].get_array()
+    shown = (
+        participation_map(Run({"method": "md"}, records, clients))
+        .axes[0]
+        .get_images()[0]
+        .get_array()
+    )
     assert sorted(shown[:, 0].tolist()) == [1, 1, 1]
     assert sorted(shown[:, 1].tolist()) == [1, 1, 2]
 

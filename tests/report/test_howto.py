@@ -29,7 +29,9 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_python_blocks_run_in_order_and_write_what_they_name(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_python_blocks_run_in_order_and_write_what_they_name(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     names: dict[str, object] = {}
     for number, text in enumerate(blocks("python")):
         exec(compile(text, f"block {number}", "exec"), names)
@@ -51,7 +53,12 @@ def test_the_commands_run(study: Path) -> None:
     app = typer.Typer()
     app.command("table")(table)
     app.command("report")(report)
-    commands = [line[2:] for text in blocks("console") for line in text.splitlines() if line.startswith("$ ")]
+    commands = [
+        line[2:]
+        for text in blocks("console")
+        for line in text.splitlines()
+        if line.startswith("$ ")
+    ]
     assert len(commands) == 2
     for command in commands:
         done = CliRunner().invoke(app, shlex.split(command)[1:], catch_exceptions=False)

@@ -26,9 +26,13 @@ def study(tmp_path_factory):
     """Three methods, two seeds, two modes; one run killed, one failed, one without its clients, one folder foreign."""
     out = folders.write_study(tmp_path_factory.mktemp("study"), methods=METHODS, seeds=2)
     for method in METHODS:
-        folders.write_run(out, method, 0, availability__name="MDF", done=None if method == "fedgs" else 17)
+        folders.write_run(
+            out, method, 0, availability__name="MDF", done=None if method == "fedgs" else 17
+        )
     broken = folders.write_run(out, "fedprox", 0)
-    broken.write_failure({"round": 3, "client": "c004", "error": "ValueError: <b>no</b>", "traceback": ""})
+    broken.write_failure(
+        {"round": 3, "client": "c004", "error": "ValueError: <b>no</b>", "traceback": ""}
+    )
     (folders.write_run(out, "power_of_choice", 0).path / "clients.npz").write_bytes(b"PK cut off")
     (out / "<i>holiday").mkdir()
     return out
@@ -66,7 +70,11 @@ def opened(loaded):
 
 
 def embedded(text):
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL).group(1))
+    return json.loads(
+        re.search(
+            r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL
+        ).group(1)
+    )
 
 
 def states(data, run, kind):
@@ -100,8 +108,12 @@ def test_maps_hold_who_was_there_and_who_was_selected(study):
             continue
         passed = [record for record in run.records if record.cohort is not None]
         names = run.clients.names
-        assert states(data, shown, "available").tolist() == [[name in record.available for name in names] for record in passed]
-        assert states(data, shown, "selected").tolist() == [[name in record.cohort for name in names] for record in passed]
+        assert states(data, shown, "available").tolist() == [
+            [name in record.available for name in names] for record in passed
+        ]
+        assert states(data, shown, "selected").tolist() == [
+            [name in record.cohort for name in names] for record in passed
+        ]
 
 
 def test_availability_that_methods_share_is_kept_once(tmp_path):
@@ -114,7 +126,12 @@ def test_availability_that_methods_share_is_kept_once(tmp_path):
 def test_names_are_shown_as_text_never_as_markup():
     evil = "</script><script>alert(1)</script><!--data-->"
     records = [Record(0, available=[evil], cohort=[evil], test_loss=1.0), Record(1, test_loss=0.5)]
-    config = {"method": {"name": "md"}, "label": evil, "run": {"data_title": evil, "num_clients": 1}, "training": {"rounds": 1}}
+    config = {
+        "method": {"name": "md"},
+        "label": evil,
+        "run": {"data_title": evil, "num_clients": 1},
+        "training": {"rounds": 1},
+    }
     run = Run(config, records, Clients((evil,), np.array([3])))
     text = render_page([run], [evil], title=evil)
     assert "alert(1)</script>" not in text
@@ -130,7 +147,8 @@ def test_a_large_study_stays_small():
     maps = embedded(text)["maps"]
     assert run["stride"] == 1
     assert len(run["variance"]) <= 250
-    # Plotly is 4.8 MB; a run of this size adds two bits a client and round, as base64, and less than 100 kB beside
+    # Plotly is 4.8 MB; a run of this size adds two bits a client and round, as base64, and less
+    # than 100 kB beside
     assert len(json.dumps(run)) + sum(map(len, maps)) < 2 * 1000 * 1000 / 8 * 4 / 3 + 100_000
     assert len(text.encode()) < 6e6
 
@@ -152,16 +170,26 @@ def test_many_clients_are_sampled_by_size_and_rounds_thinned(tmp_path, monkeypat
     data = page_data(runs, [])
     (run,) = data["runs"]
     federation = data["federations"][0]
-    assert (federation["total"], len(federation["names"]), run["stride"]) == (30, 10, 3)  # 10 * 40 / 150 rounded up
-    assert {min(runs[0].clients.data_sizes), max(runs[0].clients.data_sizes)} <= set(federation["sizes"])
+    assert (federation["total"], len(federation["names"]), run["stride"]) == (
+        30,
+        10,
+        3,
+    )  # 10 * 40 / 150 rounded up
+    assert {min(runs[0].clients.data_sizes), max(runs[0].clients.data_sizes)} <= set(
+        federation["sizes"]
+    )
     kept = [record for record in runs[0].records if record.cohort is not None][::3]
     names = federation["names"]
-    assert states(data, run, "selected").tolist() == [[name in record.cohort for name in names] for record in kept]
+    assert states(data, run, "selected").tolist() == [
+        [name in record.cohort for name in names] for record in kept
+    ]
 
 
 def test_without_plotly_the_page_says_what_to_install(study, monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    with pytest.raises(MissingExtraError, match=r"'plotly', which is not installed: pip install 'fedgs\[report\]'"):
+    with pytest.raises(
+        MissingExtraError, match=r"'plotly', which is not installed: pip install 'fedgs\[report\]'"
+    ):
         render_page(*read_runs(study))
 
 
@@ -178,7 +206,9 @@ def test_nothing_makes_the_page_scroll_sideways(opened, width):
     for group in ("1", "0"):
         opened.choose("#group", group)
         opened.wait("document.body.dataset.drawn === 'yes'")
-        opened.wait(f"byId('loss-chart').querySelector('.main-svg').getBoundingClientRect().width <= {width}")
+        opened.wait(
+            f"byId('loss-chart').querySelector('.main-svg').getBoundingClientRect().width <= {width}"
+        )
         assert opened.evaluate("document.documentElement.scrollWidth") <= width
         rights = opened.evaluate(
             "[...document.querySelectorAll('main > section')].map((part) => part.getBoundingClientRect().right)"
@@ -201,22 +231,38 @@ def test_every_method_and_seed_can_be_looked_at(opened):
 
 @needs_browser
 def test_the_slider_shows_who_was_there_in_that_round(opened, study):
-    run = next(run for run in read_runs(study)[0] if (run.label, run.seed, run.group[1]) == ("fedgs", 0, "LDF 0.7"))
+    run = next(
+        run
+        for run in read_runs(study)[0]
+        if (run.label, run.seed, run.group[1]) == ("fedgs", 0, "LDF 0.7")
+    )
     opened.evaluate("byId('round').focus()")
     for t in (1, 2, 3):
         opened.press("ArrowRight", 39)
         record = run.records[t]
         opened.wait(f"byId('round').value === '{t}'")
         chosen = f"{len(record.cohort)} selected (ring): {', '.join(record.cohort)}."
-        assert opened.text("#round-note") == f"Round {t}: {record.num_available} available (full colour), {chosen}"
-        chosen = opened.evaluate("[...document.querySelectorAll('#drawing .chosen')].map((c) => Number(c.dataset.client))")
+        assert (
+            opened.text("#round-note")
+            == f"Round {t}: {record.num_available} available (full colour), {chosen}"
+        )
+        chosen = opened.evaluate(
+            "[...document.querySelectorAll('#drawing .chosen')].map((c) => Number(c.dataset.client))"
+        )
         assert [run.clients.names[k] for k in chosen] == list(record.cohort)
-        assert opened.evaluate("document.querySelectorAll('#drawing .there').length") == record.num_available
+        assert (
+            opened.evaluate("document.querySelectorAll('#drawing .there').length")
+            == record.num_available
+        )
 
 
 @needs_browser
 def test_a_client_can_be_chosen_or_pointed_at(opened, study):
-    run = next(run for run in read_runs(study)[0] if (run.label, run.seed, run.group[1]) == ("fedgs", 0, "LDF 0.7"))
+    run = next(
+        run
+        for run in read_runs(study)[0]
+        if (run.label, run.seed, run.group[1]) == ("fedgs", 0, "LDF 0.7")
+    )
     times = sum("c007" in record.cohort for record in run.records if record.cohort)
     opened.choose("#client", "7")
     note = opened.text("#client-note")
@@ -241,13 +287,20 @@ def test_playing_moves_the_round_and_stops(opened):
     opened.evaluate("byId('play').click()")
     assert opened.text("#play") == "Play"
     before = opened.text("#round-note")
-    assert opened.evaluate("new Promise((done) => setTimeout(() => done(byId('round-note').textContent), 600))") == before
+    assert (
+        opened.evaluate(
+            "new Promise((done) => setTimeout(() => done(byId('round-note').textContent), 600))"
+        )
+        == before
+    )
 
 
 @needs_browser
 def test_toggles_change_what_is_drawn(opened):
     def names(chart):
-        return opened.evaluate(f"[...new Set(byId('{chart}').data.map((trace) => trace.name))].sort()")
+        return opened.evaluate(
+            f"[...new Set(byId('{chart}').data.map((trace) => trace.name))].sort()"
+        )
 
     assert "md" in names("loss-chart")
     rows = opened.evaluate("document.querySelectorAll('#solver-table tbody tr').length")
@@ -270,7 +323,9 @@ def test_toggles_change_what_is_drawn(opened):
 
 @needs_browser
 def test_the_table_of_methods_fits_a_wide_window(opened):
-    assert opened.evaluate("[...document.querySelectorAll('.result .wide')].every((one) => one.scrollWidth <= one.clientWidth)")
+    assert opened.evaluate(
+        "[...document.querySelectorAll('.result .wide')].every((one) => one.scrollWidth <= one.clientWidth)"
+    )
 
 
 @needs_browser
@@ -290,7 +345,9 @@ def test_problems_and_failures_are_told_as_text(opened):
     assert opened.evaluate("byId('problems').hidden") is False
     assert "<i>holiday: not a run's folder" in opened.text("#problems")
     assert "failed in round 3, client c004: ValueError: <b>no</b>" in opened.text("#solver-table")
-    assert opened.text("#summary").startswith("11 runs: 8 finished, 2 unfinished, 1 failed; 5 methods, 2 pairs")
+    assert opened.text("#summary").startswith(
+        "11 runs: 8 finished, 2 unfinished, 1 failed; 5 methods, 2 pairs"
+    )
 
 
 @needs_browser
@@ -300,7 +357,9 @@ def test_everything_can_be_reached_by_keyboard(opened):
     for _ in range(60):
         opened.press("Tab", 9)
         reached.append(
-            opened.evaluate("document.activeElement.id || document.activeElement.value || document.activeElement.tagName")
+            opened.evaluate(
+                "document.activeElement.id || document.activeElement.value || document.activeElement.tagName"
+            )
         )
     controls = opened.evaluate(
         "[...document.querySelectorAll('select, button, input:not(#methods input), pre')].map((one) => one.id)"
@@ -312,7 +371,11 @@ def test_everything_can_be_reached_by_keyboard(opened):
 @needs_browser
 def test_small_beginnings_open_too(page, tmp_path):
     def begun(mode, records, clients):
-        return Run({"method": {"name": "md"}, "availability": mode, "training": {"rounds": 4}}, records, clients)
+        return Run(
+            {"method": {"name": "md"}, "availability": mode, "training": {"rounds": 4}},
+            records,
+            clients,
+        )
 
     one_round = [Record(0, available=[0], cohort=[0])]
     runs = [

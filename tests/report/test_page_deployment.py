@@ -49,14 +49,23 @@ def test_deployments_of_one_label_and_seed_are_told_apart_by_their_run_ids(tmp_p
     for run_id in ("aaaa1111", "bbbb2222"):
         folders.write_deployment(tmp_path, run_id)
     runs, _ = read_runs(tmp_path)
-    assert [row[0].text for row in comparison(runs).rows] == ["fedgs [aaaa1111]", "fedgs [bbbb2222]"]
-    assert [run["label"] for run in page_data(runs, [])["runs"]] == ["fedgs [aaaa1111]", "fedgs [bbbb2222]"]
+    assert [row[0].text for row in comparison(runs).rows] == [
+        "fedgs [aaaa1111]",
+        "fedgs [bbbb2222]",
+    ]
+    assert [run["label"] for run in page_data(runs, [])["runs"]] == [
+        "fedgs [aaaa1111]",
+        "fedgs [bbbb2222]",
+    ]
 
 
 def test_a_deployment_that_meets_more_clients_keeps_its_label() -> None:
     def share(seed: int, limit: int) -> Run:
         about = {"engine": "flower", "cohort_limit": limit, "fingerprint": f"{seed}"}
-        return Run({"method": {"name": "md"}, "training": {"proportion": 0.5}, "seed": seed, "run": about}, ())
+        return Run(
+            {"method": {"name": "md"}, "training": {"proportion": 0.5}, "seed": seed, "run": about},
+            (),
+        )
 
     assert [row[0].text for row in comparison([share(0, 2), share(1, 3)]).rows] == ["md"]
 
@@ -68,7 +77,9 @@ def test_milliseconds_are_medians_that_the_first_round_does_not_move(deployments
 
 
 def test_a_phase_of_some_rounds_counts_for_its_share_of_them(tmp_path: Path) -> None:
-    timings = [{"round": t, "train": 0.01, **({"evaluate": 0.5} if t % 5 == 0 else {})} for t in range(20)]
+    timings = [
+        {"round": t, "train": 0.01, **({"evaluate": 0.5} if t % 5 == 0 else {})} for t in range(20)
+    ]
     run = Run({"method": {"name": "md"}}, (), timings=timings)
     # 500 ms in 4 of 20 rounds
     assert page_data([run], [])["runs"][0]["seconds"] == {"evaluate": 100.0, "train": 10.0}
@@ -76,7 +87,13 @@ def test_a_phase_of_some_rounds_counts_for_its_share_of_them(tmp_path: Path) -> 
 
 def test_of_two_runs_with_one_label_and_seed_the_page_shows_the_latest(tmp_path: Path) -> None:
     for day, version in (("01", "0.1.0"), ("02", "0.2.0")):
-        folders.write_run(tmp_path, "md", 0, run__started=f"2024-05-{day}T10:00:00+00:00", run__versions={"fedgs": version})
+        folders.write_run(
+            tmp_path,
+            "md",
+            0,
+            run__started=f"2024-05-{day}T10:00:00+00:00",
+            run__versions={"fedgs": version},
+        )
     runs, _ = read_runs(tmp_path)
     data = page_data(runs, [])
     assert len(runs) == 2 and len(data["runs"]) == 1
@@ -93,7 +110,10 @@ def test_a_failed_seed_is_left_out_of_the_curve_as_it_is_of_the_table(tmp_path: 
     only = folders.write_run(tmp_path, "uniform", 0, done=6)
     only.write_failure({"round": 6, "client": None, "error": "broken", "traceback": ""})
     curves = page_data(read_runs(tmp_path)[0], [])["groups"][0]["curves"]["test_loss"]
-    assert {label: (one["seeds"], one["failed"]) for label, one in curves.items()} == {"md": (1, False), "uniform": (1, True)}
+    assert {label: (one["seeds"], one["failed"]) for label, one in curves.items()} == {
+        "md": (1, False),
+        "uniform": (1, True),
+    }
 
 
 def test_an_empty_cohort_is_counted_by_its_status(deployments: Path) -> None:
@@ -106,20 +126,29 @@ def test_an_empty_cohort_is_counted_by_its_status(deployments: Path) -> None:
 @needs_browser
 def test_a_deployment_opens_with_its_own_title_and_loss(opened: Page) -> None:
     assert opened.complaints == []
-    assert opened.evaluate("byId('group').selectedOptions[0].textContent") == "Flower clients, nodes on line"
+    assert (
+        opened.evaluate("byId('group').selectedOptions[0].textContent")
+        == "Flower clients, nodes on line"
+    )
     assert opened.evaluate("byId('loss-chart').layout.yaxis.title.text") == "validation loss"
-    heads = opened.evaluate("[...document.querySelectorAll('.result thead th')].map((one) => one.textContent)")
+    heads = opened.evaluate(
+        "[...document.querySelectorAll('.result thead th')].map((one) => one.textContent)"
+    )
     assert "lowest valid. loss" in heads and "lowest test loss" not in heads
 
 
 @needs_browser
 def test_sites_are_named_on_the_axes_and_in_the_graph(opened: Page) -> None:
-    assert opened.evaluate("byId('map-chart').layout.yaxis.ticktext") == list(folders.SITES)  # most data first
-    assert opened.evaluate("byId('partition-chart').layout.xaxis.ticktext") == list(folders.SITES)
-    assert opened.evaluate("[...document.querySelectorAll('#drawing .name')].map((one) => one.textContent)") == list(
+    assert opened.evaluate("byId('map-chart').layout.yaxis.ticktext") == list(
         folders.SITES
+    )  # most data first
+    assert opened.evaluate("byId('partition-chart').layout.xaxis.ticktext") == list(folders.SITES)
+    assert opened.evaluate(
+        "[...document.querySelectorAll('#drawing .name')].map((one) => one.textContent)"
+    ) == list(folders.SITES)
+    assert "Tromsø" in opened.evaluate(
+        "byId('counts-chart').data.flatMap((trace) => trace.text).join()"
     )
-    assert "Tromsø" in opened.evaluate("byId('counts-chart').data.flatMap((trace) => trace.text).join()")
 
 
 @needs_browser
@@ -136,11 +165,19 @@ def test_axes_show_whole_rounds_and_no_share_above_all(opened: Page) -> None:
 def test_events_are_listed_as_text(opened: Page) -> None:
     assert opened.evaluate("byId('events').hidden") is False
     note = opened.text("#events-note")
-    assert note.startswith("fedgs cohort_limit=2: 1 empty, 1 failed, 1 incomplete, 1 silent; fedgs cohort_limit=3: ")
+    assert note.startswith(
+        "fedgs cohort_limit=2: 1 empty, 1 failed, 1 incomplete, 1 silent; fedgs cohort_limit=3: "
+    )
     rows = opened.evaluate(
         "[...document.querySelectorAll('#events-table tbody tr')].map((row) => [...row.children].map((one) => one.textContent))"
     )
-    assert rows[1] == ["fedgs cohort_limit=2", "2", "Oslo General", "silent (evaluate)", "no reply within 60 s"]
+    assert rows[1] == [
+        "fedgs cohort_limit=2",
+        "2",
+        "Oslo General",
+        "silent (evaluate)",
+        "no reply within 60 s",
+    ]
     assert rows[2][4] == "<b>disk full</b>"
     assert rows[3][2] == "Oslo General, Bergen"
     assert len(rows) == 8

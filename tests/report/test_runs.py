@@ -17,7 +17,11 @@ def labels(*configs):
 
 def test_a_label_is_the_method_and_the_settings_that_differ():
     fedgs = {"name": "fedgs", "scale": "paper"}
-    assert labels({"method": {**fedgs, "alpha": 0.5}}, {"method": {**fedgs, "alpha": 2.0}}, {"method": {"name": "md"}}) == [
+    assert labels(
+        {"method": {**fedgs, "alpha": 0.5}},
+        {"method": {**fedgs, "alpha": 2.0}},
+        {"method": {"name": "md"}},
+    ) == [
         "fedgs alpha=0.5",
         "fedgs alpha=2",
         "md",
@@ -25,7 +29,9 @@ def test_a_label_is_the_method_and_the_settings_that_differ():
 
 
 def test_md_with_a_proximal_term_is_fedprox():
-    assert labels({"method": "md", "training": {"mu": 0.01}}, {"method": "md", "training": {"mu": 0.0}}) == ["fedprox", "md"]
+    assert labels(
+        {"method": "md", "training": {"mu": 0.01}}, {"method": "md", "training": {"mu": 0.0}}
+    ) == ["fedprox", "md"]
 
 
 def test_a_label_of_ones_own_wins():
@@ -34,8 +40,17 @@ def test_a_label_of_ones_own_wins():
 
 def test_rounds_and_seeds_are_no_difference_but_the_cohort_limit_is():
     run = {"method": "md", "training": {"rounds": 5, "proportion": 0.2}, "run": {"cohort_limit": 6}}
-    same = {"method": "md", "seed": 3, "training": {"rounds": 9, "cohort_limit": 6}, "run": {"cohort_limit": 6}}
-    other = {"method": "md", "training": {"rounds": 5, "proportion": 0.1}, "run": {"cohort_limit": 3}}
+    same = {
+        "method": "md",
+        "seed": 3,
+        "training": {"rounds": 9, "cohort_limit": 6},
+        "run": {"cohort_limit": 6},
+    }
+    other = {
+        "method": "md",
+        "training": {"rounds": 5, "proportion": 0.1},
+        "run": {"cohort_limit": 3},
+    }
     assert labels(run, same) == ["md", "md"]
     assert labels(run, other) == ["md cohort_limit=6", "md cohort_limit=3"]
 
@@ -43,14 +58,30 @@ def test_rounds_and_seeds_are_no_difference_but_the_cohort_limit_is():
 def test_a_preset_stands_for_the_values_it_gives():
     paper = {"name": "fedgs", "graph": {"preset": "paper", "epsilon": 0.1, "power": 1}}
     authors = {"name": "fedgs", "graph": {"preset": "authors", "epsilon": 0.01, "power": 2}}
-    assert labels({"method": paper}, {"method": authors}) == ["fedgs preset=paper", "fedgs preset=authors"]
+    assert labels({"method": paper}, {"method": authors}) == [
+        "fedgs preset=paper",
+        "fedgs preset=authors",
+    ]
     changed = {"name": "fedgs", "graph": {"preset": "authors", "epsilon": 0.5, "power": 2}}
-    assert labels({"method": authors}, {"method": changed}) == ["fedgs epsilon=0.01", "fedgs epsilon=0.5"]
+    assert labels({"method": authors}, {"method": changed}) == [
+        "fedgs epsilon=0.01",
+        "fedgs epsilon=0.5",
+    ]
 
 
 def test_differences_across_groups_are_no_part_of_a_label():
-    one = {"method": "md", "data": "synthetic", "training": {"learning_rate": 0.1}, "run": {"data_title": "A"}}
-    two = {"method": "md", "data": "images", "training": {"learning_rate": 0.03}, "run": {"data_title": "B"}}
+    one = {
+        "method": "md",
+        "data": "synthetic",
+        "training": {"learning_rate": 0.1},
+        "run": {"data_title": "A"},
+    }
+    two = {
+        "method": "md",
+        "data": "images",
+        "training": {"learning_rate": 0.03},
+        "run": {"data_title": "B"},
+    }
     assert labels(one, two) == ["md", "md"]
 
 
@@ -63,12 +94,17 @@ def test_federations_and_modes_with_one_title_are_told_apart():
             "run": {"data_title": "Syn", "data_fingerprint": fingerprint},
         }
 
-    groups = [run.group for run in labelled([Run(config(0, 10, "a"), ()), Run(config(1, 20, "b"), ())])]
+    groups = [
+        run.group for run in labelled([Run(config(0, 10, "a"), ()), Run(config(1, 20, "b"), ())])
+    ]
     assert groups == [("Syn seed=0", "YC 0.9 period=10"), ("Syn seed=1", "YC 0.9 period=20")]
 
 
 def test_federations_that_only_their_content_tells_apart_carry_it():
-    runs = [Run({"method": "md", "run": {"data_title": "Mine", "data_fingerprint": f"{n}" * 16}}, ()) for n in (1, 2)]
+    runs = [
+        Run({"method": "md", "run": {"data_title": "Mine", "data_fingerprint": f"{n}" * 16}}, ())
+        for n in (1, 2)
+    ]
     assert [run.group[0] for run in labelled(runs)] == ["Mine [11111111]", "Mine [22222222]"]
 
 
@@ -94,7 +130,10 @@ def test_counts_need_the_clients_and_are_in_their_order(tmp_path):
     folders.write_run(tmp_path, "fedgs", 0)
     (run,), _ = read_runs(tmp_path)
     counts = sampling_counts(run)
-    slow = [sum(name in record.cohort for record in run.records if record.cohort) for name in run.clients.names]
+    slow = [
+        sum(name in record.cohort for record in run.records if record.cohort)
+        for name in run.clients.names
+    ]
     assert counts.tolist() == slow
     assert count_variance(run) == pytest.approx(counts.var(ddof=1))
 
@@ -135,10 +174,22 @@ def test_a_run_that_has_only_begun_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "line"),
     [
-        ("rounds.jsonl", b'{"round":0}\nnonsense\n', "left out, not a record of a round: 'nonsense'"),
+        (
+            "rounds.jsonl",
+            b'{"round":0}\nnonsense\n',
+            "left out, not a record of a round: 'nonsense'",
+        ),
         ("rounds.jsonl", b'{"round":0}\n{"round":2}\n', "line 2 is round 2, not 1"),
-        ("rounds.jsonl", b'{"round":0,"test_loss":"low"}\n', "left out, round 0 holds a figure that is not a number"),
-        ("rounds.jsonl", b'{"round":0,"cohort":7}\n', "left out, round 0 holds a list of clients that is not a list"),
+        (
+            "rounds.jsonl",
+            b'{"round":0,"test_loss":"low"}\n',
+            "left out, round 0 holds a figure that is not a number",
+        ),
+        (
+            "rounds.jsonl",
+            b'{"round":0,"cohort":7}\n',
+            "left out, round 0 holds a list of clients that is not a list",
+        ),
         ("rounds.jsonl", b"\x00\xff\xfe\n", "left out, not a record"),
         ("config.toml", b"seed = = 3", "config.toml is not readable"),
         ("config.toml", b'seed = "x"\n[method]\nname = "md"\n', "left out, invalid literal"),
@@ -165,7 +216,10 @@ def test_what_is_foreign_is_one_line(tmp_path):
     (tmp_path / "model.pt").write_bytes(b"x")
     (tmp_path / "report.html").write_text("made by the report")
     _, problems = read_runs(tmp_path)
-    assert problems == ["holiday: not a run's folder (no config.toml)", "model.pt: not part of a run"]
+    assert problems == [
+        "holiday: not a run's folder (no config.toml)",
+        "model.pt: not part of a run",
+    ]
 
 
 def test_a_copy_of_a_run_counts_once(tmp_path):
@@ -180,7 +234,9 @@ def test_a_copy_of_a_run_counts_once(tmp_path):
 def test_a_folder_may_be_named_by_a_text_and_nothing_else(tmp_path):
     folders.write_run(tmp_path, "uniform", 0)
     assert [run.label for run in read_runs(str(tmp_path))[0]] == ["uniform"]
-    with pytest.raises(OutputError, match="read_runs takes a folder such as 'fedgs-runs'; got None"):
+    with pytest.raises(
+        OutputError, match="read_runs takes a folder such as 'fedgs-runs'; got None"
+    ):
         read_runs(None)
 
 

@@ -41,8 +41,14 @@ def cell(table, label, column):
 
 @pytest.fixture
 def three_seeds():
-    losses = {"uniform": (0.35, 0.36, 0.37), "fedgs": (0.32, 0.335, 0.335), "md": (0.36, 0.34, 0.36)}
-    return [run(method, seed, loss) for method, row in losses.items() for seed, loss in enumerate(row)]
+    losses = {
+        "uniform": (0.35, 0.36, 0.37),
+        "fedgs": (0.32, 0.335, 0.335),
+        "md": (0.36, 0.34, 0.36),
+    }
+    return [
+        run(method, seed, loss) for method, row in losses.items() for seed, loss in enumerate(row)
+    ]
 
 
 def test_rows_are_sorted_by_mean_test_loss_with_mean_and_spread(three_seeds):
@@ -50,14 +56,22 @@ def test_rows_are_sorted_by_mean_test_loss_with_mean_and_spread(three_seeds):
     assert first_column(table) == ["fedgs", "md", "uniform"]
     # (.32 + .335 + .335) / 3 = .33; deviations -.01, .005, .005: variance 1.5e-4 / 2, sd .00866
     assert cell(table, "fedgs", "lowest test loss").text == ".330 ± .009"
-    assert cell(table, "fedgs", "lowest test loss").values == pytest.approx((0.33, math.sqrt(1.5e-4 / 2), 3))
+    assert cell(table, "fedgs", "lowest test loss").values == pytest.approx(
+        (0.33, math.sqrt(1.5e-4 / 2), 3)
+    )
 
 
 def test_difference_is_paired_by_seed_with_a_t_interval(three_seeds):
     shown = cell(comparison(three_seeds), "fedgs", "vs uniform [95 %]")
     gaps = np.array([0.32 - 0.35, 0.335 - 0.36, 0.335 - 0.37])
     low, high = stats.t.interval(0.95, 2, loc=gaps.mean(), scale=gaps.std(ddof=1) / math.sqrt(3))
-    assert shown.values == ("uniform", pytest.approx(-0.03), pytest.approx(low), pytest.approx(high), 3)
+    assert shown.values == (
+        "uniform",
+        pytest.approx(-0.03),
+        pytest.approx(low),
+        pytest.approx(high),
+        3,
+    )
     assert shown.text == "-.030 [-.042, -.018]"
 
 
@@ -72,13 +86,16 @@ def test_best_and_second_best_are_marked_by_mean(three_seeds):
 def test_equal_means_share_the_mark_and_are_named():
     table = comparison([run("md", 0, 0.3), run("fedgs", 0, 0.3), run("uniform", 0, 0.4)])
     assert [row[1].mark for row in table.rows] == ["best", "best", ""]
-    assert table.blocks[0].notes[0] == "fedgs and md have the same lowest mean. One seed: no spread and no interval."
+    assert (
+        table.blocks[0].notes[0]
+        == "fedgs and md have the same lowest mean. One seed: no spread and no interval."
+    )
 
 
 def test_a_difference_whose_interval_holds_zero_is_named_as_such(three_seeds):
     note = comparison(three_seeds).blocks[0].notes[0]
-    # md - fedgs: .04, .005, .025; mean .0233, sd .0176, half width 4.303 * .0176 / sqrt 3 = .0436: holds 0
-    # uniform - fedgs: .03, .025, .035; mean .03, sd .005, half width .0124: does not
+    # md - fedgs: .04, .005, .025; mean .0233, sd .0176, half width 4.303 * .0176 / sqrt 3 = .0436:
+    # holds 0 uniform - fedgs: .03, .025, .035; mean .03, sd .005, half width .0124: does not
     assert note == (
         "fedgs has the lowest mean; the 95 % interval of its difference to md includes 0. "
         "Three seeds: read the intervals, not the third digit."
@@ -93,7 +110,12 @@ def test_one_seed_has_no_spread_no_interval_and_says_so():
 
 
 def test_only_common_seeds_are_compared():
-    runs = [run("uniform", 0, 0.5), run("uniform", 1, 0.9), run("fedgs", 1, 0.8), run("fedgs", 2, 0.1)]
+    runs = [
+        run("uniform", 0, 0.5),
+        run("uniform", 1, 0.9),
+        run("fedgs", 1, 0.8),
+        run("fedgs", 2, 0.1),
+    ]
     shown = cell(comparison(runs), "fedgs", "vs uniform [95 %]")
     assert shown.values == ("uniform", pytest.approx(-0.1), None, None, 1)
 
@@ -110,10 +132,15 @@ def test_a_method_without_any_figure_beside_single_seeds_is_named():
 
 
 def test_failed_runs_are_left_out_and_named(three_seeds):
-    failed = run("md", 3, 0.001, failure={"round": 7, "client": None, "error": "the update is not finite"})
+    failed = run(
+        "md", 3, 0.001, failure={"round": 7, "client": None, "error": "the update is not finite"}
+    )
     table = comparison([*three_seeds, failed])
     assert cell(table, "md", "lowest test loss").values[2] == 3
-    assert "Failed and left out: md seed 3 in round 7: the update is not finite" in table.blocks[0].notes
+    assert (
+        "Failed and left out: md seed 3 in round 7: the update is not finite"
+        in table.blocks[0].notes
+    )
 
 
 def test_unfinished_runs_count_and_are_named():
@@ -124,8 +151,12 @@ def test_unfinished_runs_count_and_are_named():
 
 
 def test_different_numbers_of_rounds_are_said():
-    notes = comparison([run("fedgs", 0, 0.3, rounds=1), run("md", 0, 0.3, rounds=50)]).blocks[0].notes
-    assert "Runs have different numbers of rounds (1, 50): their figures are not comparable." in notes
+    notes = (
+        comparison([run("fedgs", 0, 0.3, rounds=1), run("md", 0, 0.3, rounds=50)]).blocks[0].notes
+    )
+    assert (
+        "Runs have different numbers of rounds (1, 50): their figures are not comparable." in notes
+    )
 
 
 def test_groups_are_separate_blocks_and_a_missing_reference_is_said():
@@ -135,7 +166,10 @@ def test_groups_are_separate_blocks_and_a_missing_reference_is_said():
 
 
 def test_an_unknown_reference_is_refused_with_the_known_ones(three_seeds):
-    with pytest.raises(OutputError, match="against must be one of the methods 'fedgs', 'md', 'uniform'; got 'fedavg'"):
+    with pytest.raises(
+        OutputError,
+        match="against must be one of the methods 'fedgs', 'md', 'uniform'; got 'fedavg'",
+    ):
         comparison(three_seeds, against="fedavg")
 
 
@@ -144,11 +178,23 @@ def shown(table):
 
 
 def test_without_uniform_there_is_no_difference_column():
-    assert shown(comparison([run("md", 0, 0.3)])) == ["method", "lowest test loss", "last test loss", "count variance"]
+    assert shown(comparison([run("md", 0, 0.3)])) == [
+        "method",
+        "lowest test loss",
+        "last test loss",
+        "count variance",
+    ]
 
 
 def test_a_run_without_evaluated_rounds_has_a_row_without_figures():
-    empty = Run({"method": {"name": "md"}, "training": {"rounds": 5}, "run": {"data_title": "toy", "num_clients": 2}}, ())
+    empty = Run(
+        {
+            "method": {"name": "md"},
+            "training": {"rounds": 5},
+            "run": {"data_title": "toy", "num_clients": 2},
+        },
+        (),
+    )
     table = comparison([empty])
     assert [entry.text for entry in table.rows[0][:2]] == ["md", "–"]
     assert "Unfinished: md seed 0 (0 of 5 rounds)." in table.blocks[0].notes
@@ -199,7 +245,8 @@ def test_paired_difference_changes_sign_when_the_methods_are_exchanged(pairs):
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0004, ".000"), (-0.0004, ".000"), (-0.5, "-.500"), (10.0, "10.000"), (0.9996, "1.000")]
+    ("value", "text"),
+    [(0.0004, ".000"), (-0.0004, ".000"), (-0.5, "-.500"), (10.0, "10.000"), (0.9996, "1.000")],
 )
 def test_numbers_have_no_zero_before_the_point(value, text):
     assert number(value, 3) == text
@@ -210,10 +257,20 @@ def course(*losses, method="md", seed=0, figure="test_loss", accuracies=None, **
     """A run that was evaluated in every round."""
     accuracies = accuracies or [None] * len(losses)
     records = [
-        Record(t, cohort=["a"] if t < len(losses) - 1 else None, **{figure: loss}, test_accuracy=accuracy)
+        Record(
+            t,
+            cohort=["a"] if t < len(losses) - 1 else None,
+            **{figure: loss},
+            test_accuracy=accuracy,
+        )
         for t, (loss, accuracy) in enumerate(zip(losses, accuracies, strict=True))
     ]
-    tables = {"method": {"name": method}, "training": {"rounds": len(losses) - 1}, "seed": seed, **config}
+    tables = {
+        "method": {"name": method},
+        "training": {"rounds": len(losses) - 1},
+        "seed": seed,
+        **config,
+    }
     return Run({**tables, "run": {"num_clients": 2, **config.get("run", {})}}, records)
 
 
@@ -302,7 +359,13 @@ def test_without_a_test_loss_methods_are_ranked_by_the_validation_loss():
 def test_a_deployment_beside_simulated_runs_keeps_its_own_figures():
     table = comparison([deployment("uniform", 2.0, 0.9), course(2.0, 0.5)])
     assert len(table.blocks) == 2
-    losses = ["lowest test loss", "vs uniform [95 %]", "last test loss", "lowest valid. loss", "last valid. loss"]
+    losses = [
+        "lowest test loss",
+        "vs uniform [95 %]",
+        "last test loss",
+        "lowest valid. loss",
+        "last valid. loss",
+    ]
     assert shown(table)[1:6] == losses
     assert cell(table, "uniform", "lowest valid. loss").text == ".900"
     assert cell(table, "uniform", "lowest test loss").text == "–"
@@ -316,19 +379,26 @@ def test_validation_losses_beside_test_losses_are_not_the_headline(three_seeds):
 
 
 def test_deployments_with_other_limits_are_two_rows():
-    table = comparison([deployment("fedgs", 2.0, 0.8, limit=2), deployment("fedgs", 2.0, 0.7, limit=3)])
+    table = comparison(
+        [deployment("fedgs", 2.0, 0.8, limit=2), deployment("fedgs", 2.0, 0.7, limit=3)]
+    )
     assert first_column(table) == ["fedgs cohort_limit=3", "fedgs cohort_limit=2"]
 
 
 def twin(name, started, loss=0.3, method="md", **changes):
     made = run(method, 0, loss, **changes)
     about = {**made.about, "started": started, "fingerprint": name}
-    return Run({**made.config, "run": about}, made.records, failure=made.failure, path=Path("out") / name)
+    return Run(
+        {**made.config, "run": about}, made.records, failure=made.failure, path=Path("out") / name
+    )
 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_of_runs_with_one_label_and_seed_the_latest_is_shown_and_the_others_are_named(turned):
-    runs = [twin("old", "2024-05-01T10:00:00+00:00", 0.3), twin("new", "2024-05-02T10:00:00+00:00", 0.4)]
+    runs = [
+        twin("old", "2024-05-01T10:00:00+00:00", 0.3),
+        twin("new", "2024-05-02T10:00:00+00:00", 0.4),
+    ]
     table = comparison(reversed(runs) if turned else runs)
     assert cell(table, "md", "lowest test loss").values == (0.4, None, 1)
     said = "md: 1 run is left out, since a run that was started later has the same label and seed: old (shown: new)."
@@ -352,13 +422,24 @@ def test_a_failed_run_does_not_replace_one_that_did_not_fail():
 
 
 def test_two_deployments_of_one_kind_are_two_rows():
-    table = comparison([deployment("fedgs", 2.0, 0.8, name="first"), deployment("fedgs", 2.0, 0.7, 0.6, name="second")])
+    table = comparison(
+        [
+            deployment("fedgs", 2.0, 0.8, name="first"),
+            deployment("fedgs", 2.0, 0.7, 0.6, name="second"),
+        ]
+    )
     assert first_column(table) == ["fedgs [second]", "fedgs [first]"]
 
 
 def test_runs_under_one_label_of_ones_own_are_told_apart_by_their_settings():
-    one, other = (course(2.0, 0.5, label="ours", training={"rounds": 1, "learning_rate": rate}) for rate in (0.1, 0.2))
-    assert sorted(first_column(comparison([one, other]))) == ["ours learning_rate=0.1", "ours learning_rate=0.2"]
+    one, other = (
+        course(2.0, 0.5, label="ours", training={"rounds": 1, "learning_rate": rate})
+        for rate in (0.1, 0.2)
+    )
+    assert sorted(first_column(comparison([one, other]))) == [
+        "ours learning_rate=0.1",
+        "ours learning_rate=0.2",
+    ]
 
 
 def test_an_empty_cohort_is_a_round_like_any_other():
@@ -367,6 +448,13 @@ def test_an_empty_cohort_is_a_round_like_any_other():
         Record(1, available=["a", "b"], cohort=[], weights=[], selection_status="empty"),
         Record(2, test_loss=1.0),
     ]
-    table = comparison([Run({"method": {"name": "md"}, "training": {"rounds": 2}, "run": {"num_clients": 2}}, records)])
+    table = comparison(
+        [
+            Run(
+                {"method": {"name": "md"}, "training": {"rounds": 2}, "run": {"num_clients": 2}},
+                records,
+            )
+        ]
+    )
     assert cell(table, "md", "count variance").text == "0.5"  # counts 1 and 0
     assert "Unfinished" not in " ".join(table.blocks[0].notes)

@@ -44,7 +44,11 @@ class Remembering(Sampler):
         return Selection(view.available[order[: view.cohort_limit]])
 
 
-BUILT_IN = [name for name in variant_names("method") if variant_class("method", name).__module__.startswith("fedgs.sampling.")]
+BUILT_IN = [
+    name
+    for name in variant_names("method")
+    if variant_class("method", name).__module__.startswith("fedgs.sampling.")
+]
 SETTINGS = [
     *({"name": name} for name in [*BUILT_IN, "fewest-first", "remembering"]),
     {"name": "fedgs", "alpha": 0.0},
@@ -53,7 +57,9 @@ SETTINGS = [
 ]
 
 
-@pytest.fixture(params=SETTINGS, ids=lambda settings: " ".join(str(value) for value in settings.values()))
+@pytest.fixture(
+    params=SETTINGS, ids=lambda settings: " ".join(str(value) for value in settings.values())
+)
 def method(request: pytest.FixtureRequest) -> Sampler:
     built = build("method", request.param)
     assert isinstance(built, Sampler)
@@ -122,9 +128,17 @@ def test_cohorts_are_feasible_in_every_round(method: Sampler) -> None:
         available = np.flatnonzero(rng.random(10) < 0.6)
         available = available if len(available) else np.array([4])
         view = view_of(
-            method, clients, limit=3, available=available.tolist(), counts=counts.tolist(), losses=rng.random(10), round=t
+            method,
+            clients,
+            limit=3,
+            available=available.tolist(),
+            counts=counts.tolist(),
+            losses=rng.random(10),
+            round=t,
         )
-        selection = select(method, view)  # raises where it is not distinct, available and within the limit
+        selection = select(
+            method, view
+        )  # raises where it is not distinct, available and within the limit
         if method.name != "md":
             assert len(selection.clients) == view.cohort_size
         else:
@@ -144,7 +158,12 @@ def test_equal_generators_give_equal_cohorts(method: Sampler) -> None:
 
 def test_selecting_changes_nothing_of_the_view(method: Sampler) -> None:
     view = view_of(method, clients_of([5, 80, 3, 1, 40, 9]), limit=3, losses=np.arange(6.0))
-    before = [view.available.copy(), view.counts.copy(), view.clients.data_sizes.copy(), *map(np.copy, view.memory.values())]
+    before = [
+        view.available.copy(),
+        view.counts.copy(),
+        view.clients.data_sizes.copy(),
+        *map(np.copy, view.memory.values()),
+    ]
     select(method, view)
     after = [view.available, view.counts, view.clients.data_sizes, *view.memory.values()]
     for old, new in zip(before, after, strict=True):
@@ -153,8 +172,9 @@ def test_selecting_changes_nothing_of_the_view(method: Sampler) -> None:
 
 def test_ties_are_not_broken_by_the_client_id(method: Sampler) -> None:
     view = view_of(method, alike(6), limit=2)
-    # Clients that are alike: each is in the cohort with the same probability, 1/3 for two of six without replacement and
-    # 1 - (5/6)² for md. Standard error of 1000 draws at most .0158; six of them: odds below 1e-7.
+    # Clients that are alike: each is in the cohort with the same probability, 1/3 for two of six
+    # without replacement and 1 - (5/6)² for md. Standard error of 1000 draws at most .0158; six of
+    # them: odds below 1e-7.
     expected = 1 - (5 / 6) ** 2 if method.name == "md" else 1 / 3
     np.testing.assert_allclose(shares(method, view), expected, atol=0.095)
 
@@ -166,10 +186,18 @@ def test_relabelled_clients_are_selected_as_often(settings: dict[str, object]) -
     sizes, counts, losses = [5, 80, 3, 1, 40], [1, 0, 1, 1, 1], np.array([0.1, 0.4, 0.4, 0.4, 0.2])
     clients, order = clients_of(sizes), np.array([4, 2, 0, 3, 1])
     assert clients.label_counts is not None
-    moved = Clients(tuple(clients.names[k] for k in order), clients.data_sizes[order], clients.label_counts[order])
+    moved = Clients(
+        tuple(clients.names[k] for k in order),
+        clients.data_sizes[order],
+        clients.label_counts[order],
+    )
     plain = shares(method, view_of(method, clients, limit=2, counts=counts, losses=losses))
-    other = shares(method, view_of(method, moved, limit=2, counts=[counts[k] for k in order], losses=losses[order]))
-    # Two shares of 1000 draws each: standard error of the difference at most .0224; six of them: odds below 1e-7.
+    other = shares(
+        method,
+        view_of(method, moved, limit=2, counts=[counts[k] for k in order], losses=losses[order]),
+    )
+    # Two shares of 1000 draws each: standard error of the difference at most .0224; six of them:
+    # odds below 1e-7.
     np.testing.assert_allclose(other, plain[order], atol=0.135)
 
 
@@ -184,7 +212,9 @@ def test_cohorts_of_one_and_of_all(method: Sampler, limit: int) -> None:
 
 
 def test_fewer_available_than_the_limit(method: Sampler) -> None:
-    view = view_of(method, clients_of([5, 80, 3, 1, 40, 9]), limit=5, available=[1, 4], losses=np.arange(6.0))
+    view = view_of(
+        method, clients_of([5, 80, 3, 1, 40, 9]), limit=5, available=[1, 4], losses=np.arange(6.0)
+    )
     cohort = select(method, view).clients
     assert set(cohort.tolist()) <= {1, 4}
     assert method.name == "md" or len(cohort) == 2
@@ -211,7 +241,9 @@ def test_equal_and_huge_counts(method: Sampler, counts: list[int]) -> None:
     assert 1 <= len(selection.clients) <= 3
 
 
-@pytest.mark.parametrize("losses", [[0.0] * 5, [1e300] * 5, [np.inf] * 5, [0.0, np.inf, 0.0, np.inf, -1.0], [np.nan] * 5])
+@pytest.mark.parametrize(
+    "losses", [[0.0] * 5, [1e300] * 5, [np.inf] * 5, [0.0, np.inf, 0.0, np.inf, -1.0], [np.nan] * 5]
+)
 def test_losses_of_zero_inf_and_nan_lose_nobody(method: Sampler, losses: list[float]) -> None:
     view = view_of(method, clients_of([3, 4, 5, 6, 7]), limit=3, losses=np.array(losses))
     assert method.name == "md" or len(select(method, view).clients) == 3
@@ -219,7 +251,9 @@ def test_losses_of_zero_inf_and_nan_lose_nobody(method: Sampler, losses: list[fl
     assert method.name == "md" or select(method, whole).clients.tolist() == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("name", [settings["name"] for settings in SETTINGS if settings["name"] != "fedgs"])
+@pytest.mark.parametrize(
+    "name", [settings["name"] for settings in SETTINGS if settings["name"] != "fedgs"]
+)
 def test_cohorts_do_not_depend_on_labels_unless_a_graph_is_made_of_them(name: str) -> None:
     method = build("method", name)
     assert isinstance(method, Sampler)
@@ -227,7 +261,10 @@ def test_cohorts_do_not_depend_on_labels_unless_a_graph_is_made_of_them(name: st
     bare = Clients(clients.names, clients.data_sizes)
     losses = np.arange(6.0)
     with_labels = select(method, view_of(method, clients, limit=3, losses=losses)).clients
-    assert with_labels.tolist() == select(method, view_of(method, bare, limit=3, losses=losses)).clients.tolist()
+    assert (
+        with_labels.tolist()
+        == select(method, view_of(method, bare, limit=3, losses=losses)).clients.tolist()
+    )
 
 
 @pytest.mark.parametrize("name", ["fedgs", "remembering"])
@@ -237,7 +274,9 @@ def test_memory_is_named_arrays_and_survives_a_round(name: str) -> None:
     assert isinstance(method, Remembers)
     view = view_of(method, clients_of([5, 80, 3, 1]), limit=2, losses=np.arange(4.0))
     cohort = select(method, view).clients
-    after = method.observe(view.memory, view, Outcome(cohort, np.full(len(cohort), 1 / len(cohort))))
+    after = method.observe(
+        view.memory, view, Outcome(cohort, np.full(len(cohort), 1 / len(cohort)))
+    )
     assert list(after) == list(view.memory)
     assert all(isinstance(array, np.ndarray) for array in after.values())
     select(method, replace(view, round=1, memory=after))

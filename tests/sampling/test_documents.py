@@ -17,8 +17,16 @@ sys.exit(0 if outcome.failed == 0 and outcome.attempted > 5 else 1)
 
 
 @pytest.mark.parametrize(
-    "page", ["reference/availability.md", "reference/samplers.md", "how-to/write-a-sampler.md", "how-to/write-a-model.md"]
+    "page",
+    [
+        "reference/availability.md",
+        "reference/samplers.md",
+        "how-to/write-a-sampler.md",
+        "how-to/write-a-model.md",
+    ],
 )
 def test_the_examples_of_a_page_run(page: str) -> None:
-    run = subprocess.run([sys.executable, "-c", PROGRAM, str(DOCS / page)], capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(DOCS / page)], capture_output=True, text=True
+    )
     assert run.returncode == 0, run.stdout + run.stderr

@@ -25,14 +25,18 @@ def points(count: int, seed: int = 0) -> FloatMatrix:
     return np.linalg.norm(where[:, None] - where[None], axis=2)
 
 
-def view_of(distance: FloatMatrix, counts: list[int], *, limit: int, available: list[int] | None = None) -> View:
+def view_of(
+    distance: FloatMatrix, counts: list[int], *, limit: int, available: list[int] | None = None
+) -> View:
     count = len(counts)
     clients = Clients(tuple(range(count)), np.arange(1, count + 1))
     present = np.arange(count) if available is None else np.array(available)
     return View(0, clients, present, np.array(counts), limit, memory={"distance": distance})
 
 
-def paper_objective(distance: FloatMatrix, counts: list[int], limit: int, cohort: tuple[int, ...], alpha: float) -> float:
+def paper_objective(
+    distance: FloatMatrix, counts: list[int], limit: int, cohort: tuple[int, ...], alpha: float
+) -> float:
     """Equations 14 to 17, one client and one ordered pair at a time."""
     count, mean = len(counts), sum(counts) / len(counts)
     diversity = sum(float(distance[i, j]) for i in cohort for j in cohort if i != j)
@@ -40,7 +44,9 @@ def paper_objective(distance: FloatMatrix, counts: list[int], limit: int, cohort
     return alpha / count * diversity - balance
 
 
-def authors_objective(distance: FloatMatrix, counts: list[int], cohort: tuple[int, ...], alpha: float, available: int) -> float:
+def authors_objective(
+    distance: FloatMatrix, counts: list[int], cohort: tuple[int, ...], alpha: float, available: int
+) -> float:
     """The `cohort` scale, one client and one unordered pair at a time."""
     count, mean, m = len(counts), sum(counts) / len(counts), len(cohort)
     diversity = sum(float(distance[i, j]) for i, j in combinations(cohort, 2))
@@ -55,10 +61,17 @@ def authors_objective(distance: FloatMatrix, counts: list[int], cohort: tuple[in
     seed=st.integers(0, 50),
 )
 @settings(max_examples=40, deadline=None)
-def test_the_cohort_is_the_best_of_all_in_paper_scale(counts: list[int], alpha: float, limit: int, seed: int) -> None:
+def test_the_cohort_is_the_best_of_all_in_paper_scale(
+    counts: list[int], alpha: float, limit: int, seed: int
+) -> None:
     distance = points(len(counts), seed)
-    selection = FedGS(alpha=alpha).select(view_of(distance, counts, limit=limit), stream(seed, "select", 0))
-    best = max(paper_objective(distance, counts, limit, cohort, alpha) for cohort in combinations(range(len(counts)), limit))
+    selection = FedGS(alpha=alpha).select(
+        view_of(distance, counts, limit=limit), stream(seed, "select", 0)
+    )
+    best = max(
+        paper_objective(distance, counts, limit, cohort, alpha)
+        for cohort in combinations(range(len(counts)), limit)
+    )
     reached = paper_objective(distance, counts, limit, tuple(selection.clients.tolist()), alpha)
     assert reached == pytest.approx(best, abs=1e-9)
     assert selection.objective == pytest.approx(best, abs=1e-9)
@@ -72,12 +85,19 @@ def test_the_cohort_is_the_best_of_all_in_paper_scale(counts: list[int], alpha: 
     seed=st.integers(0, 50),
 )
 @settings(max_examples=40, deadline=None)
-def test_the_cohort_is_the_best_of_all_in_cohort_scale(counts: list[int], alpha: float, seed: int) -> None:
+def test_the_cohort_is_the_best_of_all_in_cohort_scale(
+    counts: list[int], alpha: float, seed: int
+) -> None:
     distance, available = points(len(counts), seed), list(range(1, len(counts)))
     view = view_of(distance, counts, limit=3, available=available)
     selection = FedGS(alpha=alpha, scale="cohort").select(view, stream(seed, "select", 0))
-    best = max(authors_objective(distance, counts, cohort, alpha, len(available)) for cohort in combinations(available, 3))
-    reached = authors_objective(distance, counts, tuple(selection.clients.tolist()), alpha, len(available))
+    best = max(
+        authors_objective(distance, counts, cohort, alpha, len(available))
+        for cohort in combinations(available, 3)
+    )
+    reached = authors_objective(
+        distance, counts, tuple(selection.clients.tolist()), alpha, len(available)
+    )
     assert reached == pytest.approx(best, abs=1e-9)
     assert selection.objective == pytest.approx(best, abs=1e-9)
 
@@ -85,13 +105,20 @@ def test_the_cohort_is_the_best_of_all_in_cohort_scale(counts: list[int], alpha:
 def test_zero_diversity_weight_selects_the_smallest_counts() -> None:
     counts = [3, 0, 2, 0, 1, 4, 1]
     for seed in range(20):
-        chosen = FedGS(alpha=0.0).select(view_of(points(7), counts, limit=3), stream(seed, "select", 0)).clients
+        chosen = (
+            FedGS(alpha=0.0)
+            .select(view_of(points(7), counts, limit=3), stream(seed, "select", 0))
+            .clients
+        )
         assert sorted(counts[k] for k in chosen) == [0, 0, 1]
 
 
 def test_zero_diversity_weight_breaks_ties_with_the_generator() -> None:
     view = view_of(points(4), [0, 1, 1, 1], limit=2)
-    cohorts = [tuple(FedGS(alpha=0.0).select(view, stream(seed, "select", 0)).clients.tolist()) for seed in range(1200)]
+    cohorts = [
+        tuple(FedGS(alpha=0.0).select(view, stream(seed, "select", 0)).clients.tolist())
+        for seed in range(1200)
+    ]
     # Client 0 and one of three at random: 1/3 each, standard error .0136; six of them: odds 1e-8.
     for other in (1, 2, 3):
         assert cohorts.count((0, other)) / 1200 == pytest.approx(1 / 3, abs=0.082)
@@ -101,13 +128,20 @@ def test_paper_scale_has_one_optimum_for_all_alphas_below_the_limit() -> None:
     # h_max = 1 and 0 < alpha < N/(m-1) = 10/2: smallest counts first, then the largest dispersion.
     distance, counts = points(10) / points(10).max(), [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
     view = view_of(distance, counts, limit=3)
-    cohorts = {tuple(FedGS(alpha=a).select(view, stream(0, "select", 0)).clients.tolist()) for a in (0.01, 0.5, 1.0, 2.0, 4.9)}
-    best = max(combinations(range(5), 3), key=lambda s: sum(distance[i, j] for i, j in combinations(s, 2)))
+    cohorts = {
+        tuple(FedGS(alpha=a).select(view, stream(0, "select", 0)).clients.tolist())
+        for a in (0.01, 0.5, 1.0, 2.0, 4.9)
+    }
+    best = max(
+        combinations(range(5), 3), key=lambda s: sum(distance[i, j] for i, j in combinations(s, 2))
+    )
     assert cohorts == {best}
 
 
 def test_everyone_is_selected_without_a_solver_where_few_are_available() -> None:
-    selection = FedGS().select(view_of(points(6), [0] * 6, limit=3, available=[1, 4, 5]), stream(0, "select", 0))
+    selection = FedGS().select(
+        view_of(points(6), [0] * 6, limit=3, available=[1, 4, 5]), stream(0, "select", 0)
+    )
     assert selection.clients.tolist() == [1, 4, 5]
     assert (selection.status, selection.objective, selection.upper_bound) == (None, None, None)
 
@@ -115,7 +149,13 @@ def test_everyone_is_selected_without_a_solver_where_few_are_available() -> None
 def test_counts_stay_within_one_of_each_other_under_full_availability() -> None:
     counts, distance = np.zeros(10, dtype=np.int64), points(10)
     for t in range(40):
-        view = View(t, Clients(tuple(range(10)), np.ones(10, dtype=np.int64)), np.arange(10), counts.copy(), 3)
+        view = View(
+            t,
+            Clients(tuple(range(10)), np.ones(10, dtype=np.int64)),
+            np.arange(10),
+            counts.copy(),
+            3,
+        )
         view = View(t, view.clients, view.available, view.counts, 3, memory={"distance": distance})
         counts[FedGS(alpha=1.0).select(view, stream(0, "select", t)).clients] += 1
         assert counts.max() - counts.min() <= 1
@@ -149,18 +189,27 @@ def test_of_many_clients_only_the_distances_are_kept() -> None:
 def test_graph_settings_reach_the_graph() -> None:
     clients = Clients((0, 1, 2, 3), np.full(4, 3), features=np.random.default_rng(0).random((4, 3)))
     authors = FedGS(graph=Graph(preset="authors"))
-    np.testing.assert_array_equal(authors.start(clients)["distance"], Graph(preset="authors").of_clients(clients).distance)
-    assert not np.array_equal(authors.start(clients)["distance"], FedGS().start(clients)["distance"])
+    np.testing.assert_array_equal(
+        authors.start(clients)["distance"], Graph(preset="authors").of_clients(clients).distance
+    )
+    assert not np.array_equal(
+        authors.start(clients)["distance"], FedGS().start(clients)["distance"]
+    )
 
 
 def test_clients_without_features_and_labels_are_refused() -> None:
-    with pytest.raises(GraphError, match="needs client features or labels, and these clients have neither"):
+    with pytest.raises(
+        GraphError, match="needs client features or labels, and these clients have neither"
+    ):
         FedGS().start(Clients((0, 1), np.array([2, 2])))
 
 
 def test_selecting_without_a_graph_is_refused() -> None:
     bare = View(0, Clients((0, 1), np.array([2, 2])), np.arange(2), np.zeros(2, dtype=np.int64), 1)
-    with pytest.raises(SelectionError, match=r"^'fedgs' needs the distances that start\(clients\) gives in view\.memory"):
+    with pytest.raises(
+        SelectionError,
+        match=r"^'fedgs' needs the distances that start\(clients\) gives in view\.memory",
+    ):
         FedGS().select(bare, stream(0, "select", 0))
 
 
@@ -174,9 +223,13 @@ def test_what_is_wished_for_follows_the_graph() -> None:
     assert wishes(similarity="update") == ["update", None]
     assert wishes(similarity="functional", start="seen") == [None, "functional"]
     assert wishes(path="g.npz") == [None, None]
-    given = Graph(similarity="functional", noise_samples=9, noise_examples=8, covariance="scalar", layer="2")
+    given = Graph(
+        similarity="functional", noise_samples=9, noise_examples=8, covariance="scalar", layer="2"
+    )
     assert FedGS(graph=given).wish("start") == Wish("functional", 4096, 9, 8, "scalar", "2")
-    assert FedGS(graph=Graph(similarity="update", sketch=64)).wish("start") == Wish("update", sketch=64)
+    assert FedGS(graph=Graph(similarity="update", sketch=64)).wish("start") == Wish(
+        "update", sketch=64
+    )
 
 
 def test_a_graph_of_local_models_is_that_of_their_cosines() -> None:
@@ -185,26 +238,40 @@ def test_a_graph_of_local_models_is_that_of_their_cosines() -> None:
     cosines = np.maximum(features @ features.T / np.outer(norms, norms), 0)
     np.fill_diagonal(cosines, 1.0)
     memory = FedGS(graph=Graph(similarity="functional")).start_from(LABELS, features)
-    np.testing.assert_allclose(memory["distance"], Graph().of_similarity((cosines + cosines.T) / 2).distance)
-    with pytest.raises(ConfigError, match=r"^method\.graph\.similarity = 'functional' is made of local models"):
+    np.testing.assert_allclose(
+        memory["distance"], Graph().of_similarity((cosines + cosines.T) / 2).distance
+    )
+    with pytest.raises(
+        ConfigError, match=r"^method\.graph\.similarity = 'functional' is made of local models"
+    ):
         FedGS(graph=Graph(similarity="functional")).start(LABELS)
 
 
 def test_the_private_graph_has_the_oracles_edges() -> None:
     counts = np.random.default_rng(1).integers(0, 9, (8, 4)) + np.eye(8, 4, dtype=np.int64)
     clients = Clients(tuple(range(8)), counts.sum(axis=1), label_counts=counts)
-    oracle, private = FedGS().start(clients), FedGS(graph=Graph(similarity="private")).start(clients)
-    # Proportions in fixed point with 29 bits: V is off by less than 1e-6, and none is that near epsilon.
+    oracle, private = (
+        FedGS().start(clients),
+        FedGS(graph=Graph(similarity="private")).start(clients),
+    )
+    # Proportions in fixed point with 29 bits: V is off by less than 1e-6, and none is that near
+    # epsilon.
     assert np.abs(oracle["similarity"] - 0.1)[~np.eye(8, dtype=bool)].min() > 1e-6
-    np.testing.assert_array_equal(np.isfinite(private["adjacency"]), np.isfinite(oracle["adjacency"]))
+    np.testing.assert_array_equal(
+        np.isfinite(private["adjacency"]), np.isfinite(oracle["adjacency"])
+    )
     np.testing.assert_allclose(private["similarity"], oracle["similarity"], atol=1e-6)
     np.testing.assert_allclose(private["distance"], oracle["distance"], atol=1e-4)
 
 
 def test_the_private_graph_of_features_finds_its_range() -> None:
-    clients = Clients(tuple(range(5)), np.full(5, 3), features=np.random.default_rng(0).normal(size=(5, 3)) * 10)
+    clients = Clients(
+        tuple(range(5)), np.full(5, 3), features=np.random.default_rng(0).normal(size=(5, 3)) * 10
+    )
     private = FedGS(graph=Graph(similarity="private")).start(clients)
-    np.testing.assert_allclose(private["similarity"], FedGS().start(clients)["similarity"], atol=1e-5)
+    np.testing.assert_allclose(
+        private["similarity"], FedGS().start(clients)["similarity"], atol=1e-5
+    )
     narrow = FedGS(graph=Graph(similarity="private", value_range=1.0))
     with pytest.raises(DataError, match=r"outside the stated range \[-1, 1\]"):
         narrow.start(clients)
@@ -228,9 +295,13 @@ def test_the_oracles_graph_grows_with_the_cohorts() -> None:
     memory = sampler.observe(memory, view, outcome([0, 4]))
     here = np.array([0, 1, 4])
     seen = Clients((0, 1, 4), clients.data_sizes[here], label_counts=counts[here])
-    np.testing.assert_allclose(memory["distance"][np.ix_(here, here)], Graph().of_clients(seen).distance)
+    np.testing.assert_allclose(
+        memory["distance"][np.ix_(here, here)], Graph().of_clients(seen).distance
+    )
     assert memory["seen"].tolist() == [True, True, False, False, True, False]
-    assert sampler.observe(memory, view, outcome([0, 1])) is memory  # nobody new: nothing is computed
+    assert (
+        sampler.observe(memory, view, outcome([0, 1])) is memory
+    )  # nobody new: nothing is computed
     whole = sampler.observe(sampler.observe(memory, view, outcome([2, 3])), view, outcome([5]))
     np.testing.assert_allclose(whole["distance"], Graph().of_clients(clients).distance)
 
@@ -238,10 +309,14 @@ def test_the_oracles_graph_grows_with_the_cohorts() -> None:
 @given(
     seed=st.integers(0, 200),
     refresh=st.sampled_from([0.0, 0.3, 1.0]),
-    settings_=st.sampled_from([{}, {"rescale": True}, {"construction": "complete"}, {"epsilon": 0.5}]),
+    settings_=st.sampled_from(
+        [{}, {"rescale": True}, {"construction": "complete"}, {"epsilon": 0.5}]
+    ),
 )
 @settings(max_examples=30, deadline=None)
-def test_features_are_averaged_and_the_graph_is_that_of_the_seen(seed: int, refresh: float, settings_: dict[str, object]) -> None:
+def test_features_are_averaged_and_the_graph_is_that_of_the_seen(
+    seed: int, refresh: float, settings_: dict[str, object]
+) -> None:
     graph = Graph(similarity="functional", start="seen", refresh=refresh, **settings_)  # type: ignore[arg-type]
     sampler, draws = FedGS(graph=graph), np.random.default_rng(seed)
     clients = Clients(tuple(range(7)), np.ones(7, dtype=np.int64))
@@ -260,14 +335,18 @@ def test_features_are_averaged_and_the_graph_is_that_of_the_seen(seed: int, refr
     similarity = np.clip(rows @ rows.T, 0, 1)
     np.fill_diagonal(similarity, 1.0)
     alone = graph.of_similarity((similarity + similarity.T) / 2)
-    np.testing.assert_allclose(memory["distance"][np.ix_(here, here)], alone.distance, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        memory["distance"][np.ix_(here, here)], alone.distance, rtol=1e-6, atol=1e-9
+    )
     assert np.flatnonzero(memory["seen"]).tolist() == here.tolist()
 
 
 def test_growing_without_features_is_refused() -> None:
     sampler = FedGS(graph=Graph(similarity="update", start="seen"))
     view = View(0, LABELS, np.arange(3), np.zeros(3, dtype=np.int64), 1)
-    with pytest.raises(SelectionError, match=r"needs the cohort's features in outcome\.features, got none"):
+    with pytest.raises(
+        SelectionError, match=r"needs the cohort's features in outcome\.features, got none"
+    ):
         sampler.observe(sampler.start(LABELS), view, outcome([0]))
 
 
@@ -294,13 +373,22 @@ def test_a_stored_graph_round_trips(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        ({"similarity": "private", "start": "seen"}, "method.graph.start must be 'all' for similarity 'private'"),
+        (
+            {"similarity": "private", "start": "seen"},
+            "method.graph.start must be 'all' for similarity 'private'",
+        ),
         (
             {"path": "g.npz", "start": "seen"},
             "method.graph.start must be 'all' where method.graph.path gives the graph, got 'seen'",
         ),
-        ({"similarity": "private", "normalize_by_norm": True}, "method.graph.normalize_by_norm = True needs every client's own"),
-        ({"similarity": "private", "normalize_over": "all"}, "method.graph.normalize_over = 'all' needs every client's own"),
+        (
+            {"similarity": "private", "normalize_by_norm": True},
+            "method.graph.normalize_by_norm = True needs every client's own",
+        ),
+        (
+            {"similarity": "private", "normalize_over": "all"},
+            "method.graph.normalize_over = 'all' needs every client's own",
+        ),
         (
             {"similarity": "private", "construction": "complete"},
             "method.graph.construction = 'complete' needs every client's own",
@@ -318,7 +406,8 @@ def test_graphs_that_cannot_be_made_are_refused(graph: dict[str, object], messag
 def test_two_clients_need_a_dealer_for_the_private_graph() -> None:
     two = Clients((0, 1), np.array([2, 2]), label_counts=np.array([[2, 0], [1, 1]]))
     with pytest.raises(
-        ConfigError, match=r"^method\.graph\.dealer must name a dealer where there are only two clients, got none$"
+        ConfigError,
+        match=r"^method\.graph\.dealer must name a dealer where there are only two clients, got none$",
     ):
         FedGS(graph=Graph(similarity="private")).check(two, 1)
     named = FedGS(graph=Graph(similarity="private", dealer="notary")).start(two)
@@ -326,9 +415,16 @@ def test_two_clients_need_a_dealer_for_the_private_graph() -> None:
 
 
 def test_nested_tables_round_trip() -> None:
-    given = {"name": "fedgs", "alpha": 2, "graph": {"epsilon": 0.5}, "solver": {"effort": "fast", "time_limit": 3}}
+    given = {
+        "name": "fedgs",
+        "alpha": 2,
+        "graph": {"epsilon": 0.5},
+        "solver": {"effort": "fast", "time_limit": 3},
+    }
     sampler = build("method", given)
-    assert sampler == FedGS(alpha=2.0, graph=Graph(epsilon=0.5), solver=Solver(effort="fast", time_limit=3.0))
+    assert sampler == FedGS(
+        alpha=2.0, graph=Graph(epsilon=0.5), solver=Solver(effort="fast", time_limit=3.0)
+    )
     assert build("method", table(sampler)) == sampler
 
 
@@ -338,11 +434,26 @@ def test_nested_tables_round_trip() -> None:
         ({"alpha": -1}, r"method\.alpha should be greater than or equal to 0, got -1"),
         ({"alpha": float("inf")}, r"method\.alpha should be a finite number, got inf"),
         ({"scale": "authors"}, r"method\.scale should be 'paper' or 'cohort', got 'authors'"),
-        ({"solver": {"time_limit": 0}}, r"method\.solver\.time_limit should be greater than 0, got 0"),
-        ({"solver": {"effort": "hard"}}, r"method\.solver\.effort should be 'fast', 'default' or 'thorough', got 'hard'"),
-        ({"solver": {"limit": 1}}, r"method\.solver\.limit is not a setting; known are effort, time_limit; did you mean"),
-        ({"graph": {"epsilon": -1}}, r"^method\.graph\.epsilon should be greater than or equal to 0, got -1"),
-        ({"graph": {"sigma": 1}}, r"^method\.graph\.sigma is not a setting; known are .*; did you mean 'sigma_squared'\?"),
+        (
+            {"solver": {"time_limit": 0}},
+            r"method\.solver\.time_limit should be greater than 0, got 0",
+        ),
+        (
+            {"solver": {"effort": "hard"}},
+            r"method\.solver\.effort should be 'fast', 'default' or 'thorough', got 'hard'",
+        ),
+        (
+            {"solver": {"limit": 1}},
+            r"method\.solver\.limit is not a setting; known are effort, time_limit; did you mean",
+        ),
+        (
+            {"graph": {"epsilon": -1}},
+            r"^method\.graph\.epsilon should be greater than or equal to 0, got -1",
+        ),
+        (
+            {"graph": {"sigma": 1}},
+            r"^method\.graph\.sigma is not a setting; known are .*; did you mean 'sigma_squared'\?",
+        ),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, object], message: str) -> None:

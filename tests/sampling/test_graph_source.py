@@ -54,19 +54,25 @@ def test_a_file_is_read(tmp_path: Any) -> None:
 
 def test_a_graph_of_local_models_needs_their_features() -> None:
     graph = Graph(similarity="update")
-    with pytest.raises(ConfigError, match=r"^method\.graph\.similarity = 'update' is made of local models"):
+    with pytest.raises(
+        ConfigError, match=r"^method\.graph\.similarity = 'update' is made of local models"
+    ):
         graph_before_round_0(graph, LABELS)
     features = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     made = graph_before_round_0(graph, LABELS, features=features)
     assert made is not None
-    np.testing.assert_array_equal(made.distance, FedGS(graph=graph).start_from(LABELS, features)["distance"])
+    np.testing.assert_array_equal(
+        made.distance, FedGS(graph=graph).start_from(LABELS, features)["distance"]
+    )
 
 
 def test_a_graph_that_grows_has_nothing_before_round_0() -> None:
     assert graph_before_round_0(Graph(start="seen"), LABELS) is None
 
 
-def test_a_client_that_goes_away_is_named_and_the_rest_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_that_goes_away_is_named_and_the_rest_is_kept(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     products = feature_products(client_features(LABELS))
     products[1] = products[:, 1] = np.nan
     result = PrivateProducts(products, Cost(), (PartyFailure(1, "v_1", OSError("gone")),), None)

@@ -37,9 +37,14 @@ def first(view: View, rng: np.random.Generator) -> Selection:
         (["a"], r"\['a'\]"),
     ],
 )
-def test_what_is_no_name_is_refused_with_the_way_it_is_used(decorator: Callable[[Any], Any], name: Any, came: str) -> None:
+def test_what_is_no_name_is_refused_with_the_way_it_is_used(
+    decorator: Callable[[Any], Any], name: Any, came: str
+) -> None:
     called = rf"fedgs\.{decorator.__name__}"
-    with pytest.raises(ConfigError, match=rf'^{called} needs a name of .*, such as @{called}\("my-own"\), got {came}$'):
+    with pytest.raises(
+        ConfigError,
+        match=rf'^{called} needs a name of .*, such as @{called}\("my-own"\), got {came}$',
+    ):
         decorator(name)
 
 
@@ -104,7 +109,9 @@ def in_pieces(view: Any, rng: Any) -> Any:
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_a_function_that_cannot_be_a_sampler_is_refused_when_it_is_registered(function: Any, message: str) -> None:
+def test_a_function_that_cannot_be_a_sampler_is_refused_when_it_is_registered(
+    function: Any, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         fedgs.sampler("no")(function)
     with pytest.raises(ConfigError, match=r"method.name must be one of"):
@@ -120,11 +127,14 @@ def starred(*given: Any, skip: int = 0) -> Selection:
 
 
 @pytest.mark.parametrize(
-    "function", [positional_only, starred, lambda seen, chance, *, skip=0: Selection(seen.available[:1])][:2]
+    "function",
+    [positional_only, starred, lambda seen, chance, *, skip=0: Selection(seen.available[:1])][:2],
 )
 def test_any_function_of_two_arguments_can_be_a_sampler(function: Any) -> None:
     fedgs.sampler("two-arguments-" + function.__name__.replace("_", "-"))(function)
-    view = View(0, Clients(("a", "b"), np.array([1, 1])), np.arange(2), np.zeros(2, dtype=np.int64), 1)
+    view = View(
+        0, Clients(("a", "b"), np.array([1, 1])), np.arange(2), np.zeros(2, dtype=np.int64), 1
+    )
     chosen = build("method", function)
     assert isinstance(chosen, Sampler)
     assert chosen.select(view, np.random.default_rng(0)).clients.tolist() == [0]
@@ -137,35 +147,56 @@ def needs_a_width(width: int) -> Any: ...
     ("function", "message"),
     [
         (needs_a_width, "takes a function without arguments; this one needs width"),
-        (Sampler, "takes a function without arguments that returns an nn.Module, got the class Sampler"),
-        (functools.partial(first), "takes a function without arguments that returns an nn.Module, got partial"),
+        (
+            Sampler,
+            "takes a function without arguments that returns an nn.Module, got the class Sampler",
+        ),
+        (
+            functools.partial(first),
+            "takes a function without arguments that returns an nn.Module, got partial",
+        ),
     ],
 )
-def test_what_cannot_build_a_model_is_refused_when_it_is_registered(function: Any, message: str) -> None:
+def test_what_cannot_build_a_model_is_refused_when_it_is_registered(
+    function: Any, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         fedgs.model("no")(function)
 
 
 def one_run(federation: Federation, sampler: Any, **training: Any) -> Results:
-    return compare(federation, methods=[sampler, "uniform"], training={"rounds": 2, "proportion": 0.5, **training})
+    return compare(
+        federation,
+        methods=[sampler, "uniform"],
+        training={"rounds": 2, "proportion": 0.5, **training},
+    )
 
 
 @pytest.mark.parametrize("answer", [None, {1}, "site-0", 3], ids=repr)
-def test_what_a_function_must_not_answer_is_the_failure_of_its_run_alone(toy_federation: Federation, answer: Any) -> None:
+def test_what_a_function_must_not_answer_is_the_failure_of_its_run_alone(
+    toy_federation: Federation, answer: Any
+) -> None:
     def mine(view: View, rng: np.random.Generator) -> Any:
         return answer
 
     fedgs.sampler(f"answers-{type(answer).__name__}")(mine)
     bad, good = one_run(toy_federation, mine).runs
-    assert bad.failure is not None and f"SelectionError: a sampler must return a fedgs.Selection, got {answer!r}"[:60]
+    assert (
+        bad.failure is not None
+        and f"SelectionError: a sampler must return a fedgs.Selection, got {answer!r}"[:60]
+    )
     assert bad.failure is not None and bad.failure["error"].startswith(
         "SelectionError: a sampler must return a fedgs.Selection, got "
     )
     assert good.failure is None
 
 
-@pytest.mark.parametrize("answer", [lambda view: view.available[:1], lambda view: [0], lambda view: (0,)])
-def test_a_function_may_answer_with_the_indices_alone(toy_federation: Federation, answer: Callable[[View], Any]) -> None:
+@pytest.mark.parametrize(
+    "answer", [lambda view: view.available[:1], lambda view: [0], lambda view: (0,)]
+)
+def test_a_function_may_answer_with_the_indices_alone(
+    toy_federation: Federation, answer: Callable[[View], Any]
+) -> None:
     def indices(view: View, rng: np.random.Generator) -> Any:
         return answer(view)
 
@@ -175,13 +206,18 @@ def test_a_function_may_answer_with_the_indices_alone(toy_federation: Federation
     assert run.records[0].cohort == ["site-0"]
 
 
-def test_a_weighting_of_ones_own_setting_is_checked_before_round_0(toy_federation: Federation) -> None:
+def test_a_weighting_of_ones_own_setting_is_checked_before_round_0(
+    toy_federation: Federation,
+) -> None:
     @fedgs.sampler("own-weighting")
-    def own_weighting(view: View, rng: np.random.Generator, *, weighting: str = "data-size") -> Selection:
+    def own_weighting(
+        view: View, rng: np.random.Generator, *, weighting: str = "data-size"
+    ) -> Selection:
         return Selection(view.available[:1])
 
     with pytest.raises(
-        ConfigError, match=r"method.weighting must be one of data_size, .*got 'data-size'; did you mean 'data_size'"
+        ConfigError,
+        match=r"method.weighting must be one of data_size, .*got 'data-size'; did you mean 'data_size'",
     ):
         one_run(toy_federation, own_weighting)
 
@@ -205,7 +241,10 @@ def asking(asked: Any, *, loss_on: str = "train") -> Sampler:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (None, "loss_candidates must return the indices of clients as a 1-d array of integers, got None"),
+        (
+            None,
+            "loss_candidates must return the indices of clients as a 1-d array of integers, got None",
+        ),
         (np.ones(6, dtype=bool), "got an array of bool"),
         ([0, 0], "loss_candidates must return distinct clients"),
         ([7], "loss_candidates must return available clients only; client 7 is not available"),
@@ -214,21 +253,31 @@ def asking(asked: Any, *, loss_on: str = "train") -> Sampler:
     ],
     ids=str,
 )
-def test_candidates_that_are_no_available_clients_fail_the_run(toy_federation: Federation, asked: Any, message: str) -> None:
+def test_candidates_that_are_no_available_clients_fail_the_run(
+    toy_federation: Federation, asked: Any, message: str
+) -> None:
     bad, good = one_run(toy_federation, asking(asked)).runs
-    assert bad.failure is not None and message in bad.failure["error"] and bad.failure["error"].startswith("SelectionError")
+    assert (
+        bad.failure is not None
+        and message in bad.failure["error"]
+        and bad.failure["error"].startswith("SelectionError")
+    )
     assert good.failure is None
 
 
 @pytest.mark.parametrize(("asked", "cohort"), [([], []), ([4, 1], ["site-1", "site-4"])])
-def test_candidates_may_come_in_any_order_and_be_none(toy_federation: Federation, asked: list[int], cohort: list[str]) -> None:
+def test_candidates_may_come_in_any_order_and_be_none(
+    toy_federation: Federation, asked: list[int], cohort: list[str]
+) -> None:
     run, _ = one_run(toy_federation, asking(asked)).runs
     assert run.failure is None
     assert run.records[0].cohort == cohort
 
 
 def test_losses_on_the_test_set_are_refused(toy_federation: Federation) -> None:
-    with pytest.raises(ConfigError, match="method.loss_on must be 'train' or 'validation', got 'test'"):
+    with pytest.raises(
+        ConfigError, match="method.loss_on must be 'train' or 'validation', got 'test'"
+    ):
         one_run(toy_federation, asking([0], loss_on="test"))
 
 
@@ -271,7 +320,12 @@ def test_a_memory_that_cannot_be_saved_fails_the_run(
 ) -> None:
     sampler = keeping(memory, {}) if when == "start" else keeping({}, memory)
     methods = {"keeping": sampler, "uniform": "uniform"}
-    results = compare(toy_federation, methods=methods, training={"rounds": 2, "proportion": 0.5}, out=tmp_path / "out")
+    results = compare(
+        toy_federation,
+        methods=methods,
+        training={"rounds": 2, "proportion": 0.5},
+        out=tmp_path / "out",
+    )
     bad, good = results.runs
     error = "" if bad.failure is None else bad.failure["error"]
     assert error.startswith(f"SelectionError: {when} must return a mapping")
@@ -280,7 +334,9 @@ def test_a_memory_that_cannot_be_saved_fails_the_run(
 
 
 def test_numbers_and_lists_in_a_memory_become_arrays(toy_federation: Federation) -> None:
-    run, _ = one_run(toy_federation, keeping({"mean": 0.5}, {"mean": 1, "last": [1, 2], "by": "a"})).runs
+    run, _ = one_run(
+        toy_federation, keeping({"mean": 0.5}, {"mean": 1, "last": [1, 2], "by": "a"})
+    ).runs
     assert run.failure is None
 
 
@@ -291,7 +347,10 @@ def test_a_default_behind_view_and_rng_is_bound_and_no_setting() -> None:
     fedgs.sampler("bound")(select)
     clients = Clients(tuple("abc"), np.ones(3, dtype=np.int64))
     view = View(0, clients, np.arange(3), np.zeros(3, dtype=np.int64), cohort_limit=3)
-    assert build("method", "bound").select(view, np.random.default_rng(0)).clients.tolist() == [0, 1]
+    assert build("method", "bound").select(view, np.random.default_rng(0)).clients.tolist() == [
+        0,
+        1,
+    ]
     with pytest.raises(ConfigError, match=r"most"):
         build("method", {"name": "bound", "most": 1})
 
@@ -299,5 +358,8 @@ def test_a_default_behind_view_and_rng_is_bound_and_no_setting() -> None:
 def test_a_module_that_is_built_is_no_model(toy_federation: Federation) -> None:
     from torch import nn
 
-    with pytest.raises(ConfigError, match="model must be a function or a class that builds an nn.Module, got a Linear"):
+    with pytest.raises(
+        ConfigError,
+        match="model must be a function or a class that builds an nn.Module, got a Linear",
+    ):
         compare(toy_federation, methods=["uniform"], model=nn.Linear(6, 3), training={"rounds": 1})

@@ -11,7 +11,11 @@ from fedgs.sampling import AsksLosses, PowerOfChoice, Uniform
 
 
 def view_of(
-    losses: list[float] | None, *, limit: int, sizes: list[int] | None = None, available: list[int] | None = None
+    losses: list[float] | None,
+    *,
+    limit: int,
+    sizes: list[int] | None = None,
+    available: list[int] | None = None,
 ) -> View:
     count = len(sizes or losses or [])
     return View(
@@ -24,7 +28,9 @@ def view_of(
     )
 
 
-def cohort(losses: list[float], *, limit: int, available: list[int] | None = None, seed: int = 0) -> list[int]:
+def cohort(
+    losses: list[float], *, limit: int, available: list[int] | None = None, seed: int = 0
+) -> list[int]:
     view = view_of(losses, limit=limit, available=available)
     return PowerOfChoice().select(view, stream(seed, "select", 0)).clients.tolist()
 
@@ -41,11 +47,19 @@ def test_inf_comes_first_and_nan_last() -> None:
     losses = [float("nan"), 0.5, float("inf"), 0.0, float("nan")]
     assert cohort(losses, limit=1) == [2]
     assert cohort(losses, limit=3) == [1, 2, 3]
-    assert {tuple(cohort(losses, limit=4, seed=seed)) for seed in range(40)} == {(0, 1, 2, 3), (1, 2, 3, 4)}
+    assert {tuple(cohort(losses, limit=4, seed=seed)) for seed in range(40)} == {
+        (0, 1, 2, 3),
+        (1, 2, 3, 4),
+    }
 
 
 def test_equal_losses_are_a_uniform_sample() -> None:
-    chosen = np.bincount([k for seed in range(1500) for k in cohort([0.7] * 5, limit=2, seed=seed)], minlength=5) / 1500
+    chosen = (
+        np.bincount(
+            [k for seed in range(1500) for k in cohort([0.7] * 5, limit=2, seed=seed)], minlength=5
+        )
+        / 1500
+    )
     # Probability 2/5, standard error .0127; six of them: odds 1e-8.
     np.testing.assert_allclose(chosen, 0.4, atol=0.076)
 
@@ -67,12 +81,19 @@ def test_candidates_are_distinct_and_available_and_d_of_them() -> None:
         assert len(asked) == 3
         assert np.all(np.diff(asked) > 0)
         assert np.isin(asked, [0, 2, 3, 5]).all()
-    assert PowerOfChoice(candidates=9).loss_candidates(view, stream(0, "candidates", 0)).tolist() == [0, 2, 3, 5]
+    assert PowerOfChoice(candidates=9).loss_candidates(
+        view, stream(0, "candidates", 0)
+    ).tolist() == [0, 2, 3, 5]
 
 
 def test_candidates_are_drawn_in_proportion_to_data_without_replacement() -> None:
     view, times = view_of(None, sizes=[1, 2, 5], limit=1), 4000
-    pairs = [tuple(PowerOfChoice(candidates=2).loss_candidates(view, stream(0, "candidates", t)).tolist()) for t in range(times)]
+    pairs = [
+        tuple(
+            PowerOfChoice(candidates=2).loss_candidates(view, stream(0, "candidates", t)).tolist()
+        )
+        for t in range(times)
+    ]
     # {i, j}: p_i p_j/(1-p_i) + p_j p_i/(1-p_j) with p = 1/8, 2/8, 5/8.
     p = np.array([1, 2, 5]) / 8
     for i, j in ((0, 1), (0, 2), (1, 2)):
@@ -94,15 +115,21 @@ def test_clients_that_were_not_asked_are_not_selected_while_others_have_losses()
 def test_fewer_candidates_than_the_cohort_limit_is_an_error_at_load() -> None:
     clients = Clients((0, 1, 2, 3), np.ones(4, dtype=np.int64))
     PowerOfChoice(candidates=3).check(clients, 3)
-    message = r"^method\.candidates must be at least 4, the cohort limit, for 'power_of_choice', got 3$"
+    message = (
+        r"^method\.candidates must be at least 4, the cohort limit, for 'power_of_choice', got 3$"
+    )
     with pytest.raises(ConfigError, match=message):
         PowerOfChoice(candidates=3).check(clients, 4)
     with pytest.raises(ConfigError, match=message):
-        PowerOfChoice(candidates=3).loss_candidates(view_of(None, sizes=[1] * 5, limit=4), stream(0, "candidates", 0))
+        PowerOfChoice(candidates=3).loss_candidates(
+            view_of(None, sizes=[1] * 5, limit=4), stream(0, "candidates", 0)
+        )
 
 
 def test_selecting_without_losses_is_refused() -> None:
-    with pytest.raises(SelectionError, match=r"^'power_of_choice' needs the local losses of its candidates"):
+    with pytest.raises(
+        SelectionError, match=r"^'power_of_choice' needs the local losses of its candidates"
+    ):
         PowerOfChoice().select(view_of(None, sizes=[1, 1], limit=1), stream(0, "select", 0))
 
 
@@ -122,7 +149,10 @@ def test_defaults_and_tables() -> None:
     [
         ({"candidates": 0}, r"method\.candidates should be greater than or equal to 1, got 0"),
         ({"loss_on": "test"}, r"method\.loss_on should be 'train' or 'validation', got 'test'"),
-        ({"losson": "train"}, r"method\.losson is not a setting; known are .*; did you mean 'loss_on'\?"),
+        (
+            {"losson": "train"},
+            r"method\.losson is not a setting; known are .*; did you mean 'loss_on'\?",
+        ),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, object], message: str) -> None:

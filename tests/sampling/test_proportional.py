@@ -33,7 +33,8 @@ def test_draws_are_binomial() -> None:
         selection = MD().select(view, stream(1, "select", t))
         assert selection.draws is not None
         drawn[int(selection.draws[selection.clients == 1].sum())] += 1
-    # 0, 1, 2 of two draws with probability 3/4: 1/16, 6/16, 9/16; standard error at most .0079; six of them: odds 1e-8.
+    # 0, 1, 2 of two draws with probability 3/4: 1/16, 6/16, 9/16; standard error at most .0079; six
+    # of them: odds 1e-8.
     np.testing.assert_allclose(drawn / times, [1 / 16, 6 / 16, 9 / 16], atol=0.048)
 
 
@@ -48,7 +49,9 @@ def test_always_m_draws_also_when_fewer_are_available() -> None:
 
 
 def test_huge_sizes_do_not_overflow() -> None:
-    selection = MD().select(view_of([2**62, 2**62, 2**62, 2**62], limit=1000), stream(0, "select", 0))
+    selection = MD().select(
+        view_of([2**62, 2**62, 2**62, 2**62], limit=1000), stream(0, "select", 0)
+    )
     assert selection.draws is not None
     # 1000 draws over four equal clients: 250, standard error 13.7; six of them: odds 1e-8.
     np.testing.assert_allclose(selection.draws, 250, atol=83)

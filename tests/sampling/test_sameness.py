@@ -10,7 +10,8 @@ from fedgs import Clients
 from fedgs.availability import LessDataFirst, LogNormal, activity
 from fedgs.sampling import MD, FedGS, Uniform
 
-# N = 100, M = 10, 15 rounds under LN; each noisy process draws from the global generators in between.
+# N = 100, M = 10, 15 rounds under LN; each noisy process draws from the global generators in
+# between.
 PROGRAM = """
 import random, sys
 import numpy as np
@@ -35,7 +36,9 @@ assert "torch" not in sys.modules
 
 
 def cohorts(*arguments: str) -> list[str]:
-    run = subprocess.run([sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=True
+    )
     return run.stdout.splitlines()
 
 
@@ -46,7 +49,9 @@ def test_fresh_processes_select_the_same_cohorts_and_load_no_torch() -> None:
 
 
 @pytest.mark.parametrize("mode", [LogNormal(), LessDataFirst()])
-def test_the_availability_matrix_is_the_same_whoever_selects(mode: LogNormal | LessDataFirst) -> None:
+def test_the_availability_matrix_is_the_same_whoever_selects(
+    mode: LogNormal | LessDataFirst,
+) -> None:
     clients = Clients(tuple(range(20)), np.arange(1, 21), features=np.eye(20, 4))
     before = activity(mode, clients, 20)
     for sampler in (Uniform(), MD(), FedGS()):

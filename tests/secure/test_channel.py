@@ -15,7 +15,9 @@ SESSION = bytes(range(32))
 
 def ends(low: int = 2, high: int = 7, session: bytes = SESSION) -> tuple[Channel, Channel]:
     keys = KeyPair.generate(), KeyPair.generate()
-    return open_channel(keys[0], low, high, keys[1].public, session), open_channel(keys[1], high, low, keys[0].public, session)
+    return open_channel(keys[0], low, high, keys[1].public, session), open_channel(
+        keys[1], high, low, keys[0].public, session
+    )
 
 
 LEFT, RIGHT = ends()
@@ -29,7 +31,9 @@ def read(data: bytes) -> Message:
 def resealed(message: Message, **changes: int) -> Message:
     """The same sealed body under another header."""
     changed = message._replace(**changes)  # type: ignore[arg-type]
-    return read(pack(Kind(changed.kind), changed.sender, changed.recipient, changed.batch, message.body))
+    return read(
+        pack(Kind(changed.kind), changed.sender, changed.recipient, changed.batch, message.body)
+    )
 
 
 @given(st.binary(max_size=200), st.sampled_from(Kind), st.integers(0, 2**32 - 1))
@@ -49,7 +53,10 @@ def test_nonces_are_fresh_and_the_length_tells_the_bodys_length_only() -> None:
 def test_a_changed_byte_fails_the_authentication(position: int) -> None:
     data = bytearray(SEALED)
     data[position] ^= 1
-    with pytest.raises(ProtocolError, match="'sealed vector' of batch 4 from client 2 to client 7 failed its authentication"):
+    with pytest.raises(
+        ProtocolError,
+        match="'sealed vector' of batch 4 from client 2 to client 7 failed its authentication",
+    ):
         RIGHT.open(read(bytes(data)))
 
 
@@ -77,7 +84,10 @@ def test_a_message_of_another_pair_or_session_is_refused() -> None:
     here = open_channel(keys[1], 7, 2, keys[0].public, SESSION)
     there = open_channel(keys[0], 2, 7, keys[1].public, os.urandom(32))
     for stranger in (there, ends()[0]):
-        with pytest.raises(ProtocolError, match=r"failed its authentication.* another pair, direction, batch or session"):
+        with pytest.raises(
+            ProtocolError,
+            match=r"failed its authentication.* another pair, direction, batch or session",
+        ):
             here.open(read(stranger.seal(Kind.SEALED_U, 0, b"12345678")))
 
 
@@ -91,12 +101,16 @@ def test_both_ends_share_masks_which_no_two_uses_share() -> None:
     left = [LEFT.mask(**use) for use in uses]  # type: ignore[arg-type]
     assert left == [RIGHT.mask(**use) for use in uses]  # type: ignore[arg-type]
     elements = [mask[start : start + 8] for mask in left for start in (0, 8, 16)]
-    assert len(set(elements)) == len(elements) == 36  # two equal ones among 36: odds 36²/2 / 2^64 < 1e-16
+    assert (
+        len(set(elements)) == len(elements) == 36
+    )  # two equal ones among 36: odds 36²/2 / 2^64 < 1e-16
 
 
 def test_masks_differ_between_sessions() -> None:
     keys = KeyPair.generate(), KeyPair.generate()
-    channels = [open_channel(keys[0], 0, 1, keys[1].public, session) for session in (SESSION, bytes(32))]
+    channels = [
+        open_channel(keys[0], 0, 1, keys[1].public, session) for session in (SESSION, bytes(32))
+    ]
     assert len({channel.mask(0, dealer=1, pair=(0, 2), words=4) for channel in channels}) == 2
 
 

@@ -13,21 +13,27 @@ def run(a: np.ndarray, b: np.ndarray) -> tuple[float, PaperServer, PaperClient, 
     """Algorithm 2 for one pair."""
     client_a, client_b, server = PaperClient(a), PaperClient(b), PaperServer(len(a))
     to_a, to_b = PaperDealer().deal(len(a))
-    hat_to_a, hat_to_b = server.exchange(client_a.answer(server.relay(to_a)), client_b.answer(server.relay(to_b)))
+    hat_to_a, hat_to_b = server.exchange(
+        client_a.answer(server.relay(to_a)), client_b.answer(server.relay(to_b))
+    )
     assert client_a.answer(hat_to_a) == b""
     u = server.pass_u(client_b.answer(hat_to_b))
     return server.add(client_a.answer(u)), server, client_a, client_b
 
 
 def seen(party: PaperServer | PaperClient, step: Step, sender: str = "server") -> np.ndarray:
-    return next(entry.values for entry in party.transcript if (entry.step, entry.sender) == (step, sender))
+    return next(
+        entry.values for entry in party.transcript if (entry.step, entry.sender) == (step, sender)
+    )
 
 
 @given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=1, max_size=12))
 @settings(deadline=None, max_examples=50)
 def test_result_is_the_scalar_product(pairs: list[tuple[float, float]]) -> None:
     a, b = (np.array(side) for side in zip(*pairs, strict=True))
-    assert run(a, b)[0] == pytest.approx(a @ b, abs=1e-8)  # masks of sd 100: rounding errors of 12·10⁵·2^-52 or so
+    assert run(a, b)[0] == pytest.approx(
+        a @ b, abs=1e-8
+    )  # masks of sd 100: rounding errors of 12·10⁵·2^-52 or so
 
 
 def test_server_can_recover_both_vectors() -> None:
@@ -43,7 +49,9 @@ def test_clients_see_their_own_masks_and_the_other_vector_masked_only() -> None:
     _, server, a, b = run(A, B)
     assert [entry.step for entry in a.transcript] == [Step.MASKS_A, Step.HAT_TO_A, Step.U]
     assert [entry.step for entry in b.transcript] == [Step.MASKS_B, Step.HAT_TO_B]
-    np.testing.assert_array_equal(seen(b, Step.HAT_TO_B), A + seen(server, Step.MASKS_A, "dealer")[:3])
+    np.testing.assert_array_equal(
+        seen(b, Step.HAT_TO_B), A + seen(server, Step.MASKS_A, "dealer")[:3]
+    )
 
 
 def test_dealer_sees_what_it_dealt_and_nothing_else() -> None:
@@ -61,10 +69,15 @@ def test_masks_are_fresh_for_every_pair() -> None:
 def test_steps_out_of_order_are_refused() -> None:
     client = PaperClient(A)
     to_a, to_b = PaperDealer().deal(3)
-    with pytest.raises(ProtocolError, match="a message of step 7 is out of order: MASKS_A or MASKS_B was expected"):
+    with pytest.raises(
+        ProtocolError, match="a message of step 7 is out of order: MASKS_A or MASKS_B was expected"
+    ):
         client.answer(to_a[:4] + b"\x07" + to_a[5:])
     client.answer(to_b)
-    with pytest.raises(ProtocolError, match="a message of step 4 is out of order: HAT_TO_B or MASKS_A or MASKS_B was expected"):
+    with pytest.raises(
+        ProtocolError,
+        match="a message of step 4 is out of order: HAT_TO_B or MASKS_A or MASKS_B was expected",
+    ):
         client.answer(to_a[:4] + b"\x04" + to_a[5:])
 
 
@@ -77,7 +90,9 @@ def test_truncated_messages_are_refused(kept: int) -> None:
 
 def test_masks_of_another_length_are_refused() -> None:
     to_a, _ = PaperDealer().deal(2)
-    with pytest.raises(ProtocolError, match="message MASKS_A is malformed: 4 numbers were expected, 24 bytes came"):
+    with pytest.raises(
+        ProtocolError, match="message MASKS_A is malformed: 4 numbers were expected, 24 bytes came"
+    ):
         PaperClient(A).answer(to_a)
 
 

@@ -30,17 +30,25 @@ SIMPLEX = np.random.default_rng(0).dirichlet(np.ones(4), 6)
 
 def expected(vectors: np.ndarray, result: PrivateProducts) -> np.ndarray:
     assert result.encoding is not None
-    return np.array(oracle.products([list(map(float, vector)) for vector in vectors], result.encoding.fraction_bits))
+    return np.array(
+        oracle.products(
+            [list(map(float, vector)) for vector in vectors], result.encoding.fraction_bits
+        )
+    )
 
 
-def dying(victim: int, kind: Kind, *, error: Exception | None = None, every: set[int] | None = None) -> Connect:
+def dying(
+    victim: int, kind: Kind, *, error: Exception | None = None, every: set[int] | None = None
+) -> Connect:
     """A way to reach parties in which `victim` goes away when it gets a message of that kind, and stays away."""
     gone: set[int] = set()
     victims = every or {victim}
 
     def connect(number: int, answer: Answer) -> Answer:
         def reach(data: bytes) -> bytes:
-            if number in victims and (number in gone or next(iter(each(data, where="here"))).kind == kind):
+            if number in victims and (
+                number in gone or next(iter(each(data, where="here"))).kind == kind
+            ):
                 gone.add(number)
                 raise error or ConnectionError("gone")
             return answer(data)
@@ -67,7 +75,9 @@ def test_products_lie_within_the_stated_error_of_the_real_ones(vectors: np.ndarr
     real = vectors @ vectors.T
     off_diagonal = ~np.eye(len(vectors), dtype=bool)
     assert result.encoding is not None
-    assert np.abs(result.products - real)[off_diagonal].max() <= result.encoding.product_error + 1e-15
+    assert (
+        np.abs(result.products - real)[off_diagonal].max() <= result.encoding.product_error + 1e-15
+    )
 
 
 @given(st.integers(2, 5), st.integers(0, 2**32 - 1))
@@ -86,7 +96,9 @@ def test_extremes_of_the_range_do_not_wrap() -> None:
 
 def test_relabelled_clients_give_relabelled_products() -> None:
     order = np.array([3, 0, 5, 1, 4, 2])
-    straight, turned = (private_similarity(vectors).products for vectors in (SIMPLEX, SIMPLEX[order]))
+    straight, turned = (
+        private_similarity(vectors).products for vectors in (SIMPLEX, SIMPLEX[order])
+    )
     np.testing.assert_array_equal(turned, straight[np.ix_(order, order)])
 
 
@@ -97,14 +109,18 @@ def test_paper_protocol_gives_the_real_products() -> None:
     np.testing.assert_allclose(result.products, real, atol=1e-9)
     assert result.encoding is None
     assert result.cost.exchanges == 3 * 15
-    assert result.cost.messages == 9 * 15  # per pair: masks and masked vector (4), hats (2), u and v_2, u, v_1
+    assert (
+        result.cost.messages == 9 * 15
+    )  # per pair: masks and masked vector (4), hats (2), u and v_2, u, v_1
 
 
 def test_one_client_has_no_pairs_and_costs_nothing() -> None:
     result = private_similarity([np.ones(3)])
     np.testing.assert_array_equal(result.products, [[np.nan]])
     assert (result.cost.messages, result.failures) == (0, ())
-    assert [row.products.tolist() for row in private_rows([np.ones(1)])] == [pytest.approx([np.nan], nan_ok=True)]
+    assert [row.products.tolist() for row in private_rows([np.ones(1)])] == [
+        pytest.approx([np.nan], nan_ok=True)
+    ]
 
 
 def test_only_the_pairs_asked_for_are_known() -> None:
@@ -145,7 +161,8 @@ def test_dealer_sends_one_ring_element_a_pair() -> None:
         return reach if number == DEALER else answer
 
     private_similarity(SIMPLEX, dealer="registry office", connect=connect)
-    # 15 pairs; one sealed message to each of the 5 clients that are B of a pair, within one sealed for the server.
+    # 15 pairs; one sealed message to each of the 5 clients that are B of a pair, within one sealed
+    # for the server.
     header, seal = 21, 28
     assert dealt[Kind.CORRECTIONS] == 15 * 8 + 5 * (header + seal) + seal
 
@@ -163,7 +180,9 @@ def with_a_death(victim: int, kind: Kind) -> PrivateProducts:
 
 @pytest.mark.parametrize("kind", STEPS)
 @pytest.mark.parametrize("victim", [0, 2, 5])
-def test_client_that_dies_is_named_its_pairs_unknown_and_the_rest_kept(victim: int, kind: Kind) -> None:
+def test_client_that_dies_is_named_its_pairs_unknown_and_the_rest_kept(
+    victim: int, kind: Kind
+) -> None:
     result = with_a_death(victim, kind)
     want = expected(SIMPLEX, result)
     want[victim] = want[:, victim] = np.nan
@@ -183,7 +202,9 @@ def test_pairs_of_a_client_that_dies_while_others_are_dealt_anew_are_unknown_too
     def connect(number: int, answer: Answer) -> Answer:
         def reach(data: bytes) -> bytes:
             message = next(iter(each(data, where="here")))
-            if (number == 3 and message.kind == Kind.DEALING) or (number == 0 and message.batch == 1):
+            if (number == 3 and message.kind == Kind.DEALING) or (
+                number == 0 and message.batch == 1
+            ):
                 raise ConnectionError("gone")
             return answer(data)
 
@@ -203,7 +224,10 @@ def test_two_clients_die_at_once(kind: Kind) -> None:
     want = expected(SIMPLEX, result)
     want[[1, 4]] = want[:, [1, 4]] = np.nan
     np.testing.assert_array_equal(result.products, want)
-    assert sorted(failure.client for failure in result.failures if failure.client is not None) == [1, 4]
+    assert sorted(failure.client for failure in result.failures if failure.client is not None) == [
+        1,
+        4,
+    ]
 
 
 def test_everybody_dies() -> None:
@@ -261,7 +285,9 @@ def test_client_that_dies_in_the_papers_protocol_is_named(message: int) -> None:
 def test_rows_are_those_of_the_matrix() -> None:
     products = private_similarity(SIMPLEX).products
     for row in private_rows(SIMPLEX):
-        np.testing.assert_array_equal(row.products, np.where(np.arange(6) > row.client, products[row.client], np.nan))
+        np.testing.assert_array_equal(
+            row.products, np.where(np.arange(6) > row.client, products[row.client], np.nan)
+        )
         assert row.cost.exchanges == (4 if row.client == 0 else 3 if row.client < 5 else 0)
 
 
@@ -270,7 +296,9 @@ def test_rows_go_on_when_a_client_dies() -> None:
     want = expected(SIMPLEX, private_similarity(SIMPLEX))
     want[2] = want[:, 2] = np.nan
     for row in rows:
-        np.testing.assert_array_equal(row.products, np.where(np.arange(6) > row.client, want[row.client], np.nan))
+        np.testing.assert_array_equal(
+            row.products, np.where(np.arange(6) > row.client, want[row.client], np.nan)
+        )
     assert [failure.client for row in rows for failure in row.failures] == [2]
 
 
@@ -306,7 +334,9 @@ def test_memory_of_rows_grows_with_the_clients_and_not_with_the_pairs() -> None:
     streamed(np.zeros((3, 2)))  # imports
     # Linear growth is a factor of 3 (and less with what is constant), quadratic growth 9.
     assert _peak(streamed, 30) < 4 * _peak(streamed, 10)
-    assert _peak(private_similarity, 30) > 5 * _peak(private_similarity, 10)  # the measure would notice
+    assert _peak(private_similarity, 30) > 5 * _peak(
+        private_similarity, 10
+    )  # the measure would notice
 
 
 def test_parties_forget_channels_of_earlier_rows() -> None:
@@ -318,8 +348,9 @@ def test_parties_forget_channels_of_earlier_rows() -> None:
 
     clients = 30
     for _ in private_rows(np.zeros((clients, 1)), connect=connect):
-        # To the server: N. For a row: 2N between its client and others, up to 2N more between dealers and others, and
-        # what parties that the next rows do not concern have kept. All pairs would be 900.
+        # To the server: N. For a row: 2N between its client and others, up to 2N more between
+        # dealers and others, and what parties that the next rows do not concern have kept. All
+        # pairs would be 900.
         assert sum(len(party.member._channels) for party in parties) < 8 * clients
 
 
@@ -333,11 +364,16 @@ def test_parties_forget_channels_of_earlier_rows() -> None:
         ([], "a private similarity needs at least one client, got none"),
         ([[1.0, 0.0], [1.0, 0.0, 0.5]], "client 1 has 3 entries, client 0 has 2"),
         ([[1.0, 0.0], [0.0, np.nan]], "client 1 has an entry that is not finite"),
-        ([[1.0, 0.0], [[0.0], [1.0]]], "client 1 must have a vector with at least one entry, got shape (2, 1)"),
+        (
+            [[1.0, 0.0], [[0.0], [1.0]]],
+            "client 1 must have a vector with at least one entry, got shape (2, 1)",
+        ),
         ([[], []], "client 0 must have a vector with at least one entry, got shape (0,)"),
     ],
 )
-def test_unusable_vectors_are_refused(protocol: str, vectors: list[list[float]], message: str) -> None:
+def test_unusable_vectors_are_refused(
+    protocol: str, vectors: list[list[float]], message: str
+) -> None:
     with pytest.raises(DataError, match=re.escape(message)):
         private_similarity(vectors, protocol=protocol)  # type: ignore[arg-type]
 
@@ -355,7 +391,10 @@ def test_range_too_large_is_refused() -> None:
 
 @pytest.mark.parametrize("client", [6, -1])
 def test_unknown_client_is_refused(client: int) -> None:
-    with pytest.raises(DataError, match=re.escape(f"pairs name client {client}, which is unknown; clients are 0..5")):
+    with pytest.raises(
+        DataError,
+        match=re.escape(f"pairs name client {client}, which is unknown; clients are 0..5"),
+    ):
         private_similarity(SIMPLEX, pairs=[(0, client)])
 
 
@@ -365,7 +404,9 @@ def test_pair_of_a_client_with_itself_is_refused() -> None:
 
 
 def test_two_clients_need_a_named_dealer() -> None:
-    with pytest.raises(ConfigError, match="needs at least 3 clients, got 2; two clients need a named dealer"):
+    with pytest.raises(
+        ConfigError, match="needs at least 3 clients, got 2; two clients need a named dealer"
+    ):
         private_similarity(SIMPLEX[:2])
 
 
@@ -375,7 +416,9 @@ def test_unknown_protocol_is_refused() -> None:
 
 
 def test_dealer_makes_no_sense_in_the_papers_protocol() -> None:
-    with pytest.raises(ConfigError, match="dealer must be None for protocol 'paper', whose server is the dealer"):
+    with pytest.raises(
+        ConfigError, match="dealer must be None for protocol 'paper', whose server is the dealer"
+    ):
         private_similarity(SIMPLEX, protocol="paper", dealer="registry office")
 
 
@@ -396,10 +439,22 @@ def _forbidden(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["ring", "paper"])
-def test_no_mask_comes_from_reproducible_streams(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_mask_comes_from_reproducible_streams(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("stream", "derived_seed"):
         monkeypatch.setattr(rng, name, _forbidden)
-    for name in ("default_rng", "Generator", "SeedSequence", "PCG64", "random", "normal", "standard_normal", "randint", "bytes"):
+    for name in (
+        "default_rng",
+        "Generator",
+        "SeedSequence",
+        "PCG64",
+        "random",
+        "normal",
+        "standard_normal",
+        "randint",
+        "bytes",
+    ):
         monkeypatch.setattr(np.random, name, _forbidden)
     for name in ("random", "gauss", "getrandbits", "randbytes", "normalvariate"):
         monkeypatch.setattr(f"random.{name}", _forbidden)
@@ -413,16 +468,29 @@ def test_secure_modules_do_not_import_the_streams_or_torch() -> None:
             if isinstance(node, ast.Import):
                 imported |= {f"{alias.name}.*" for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
-                imported |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
-    allowed = {"random", "random.SystemRandom"}  # the system's secure source as a generator, and nothing else of that module
+                imported |= {
+                    str(node.module),
+                    *(f"{node.module}.{alias.name}" for alias in node.names),
+                }
+    allowed = {
+        "random",
+        "random.SystemRandom",
+    }  # the system's secure source as a generator, and nothing else of that module
     assert not {
-        name for name in imported - allowed if name.split(".")[0] in ("torch", "random") or "rng" in name or "numpy.r" in name
+        name
+        for name in imported - allowed
+        if name.split(".")[0] in ("torch", "random") or "rng" in name or "numpy.r" in name
     }
 
 
 def test_importing_loads_neither_cryptography_nor_torch() -> None:
     code = "import sys, fedgs.secure; print(sorted({'cryptography', 'torch'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
 
 
 @pytest.mark.parametrize("protocol", ["ring", "paper"])
@@ -445,4 +513,7 @@ def test_two_computations_share_no_message(protocol: str) -> None:
         return seen - {b""}
 
     shared = messages() & messages()
-    assert all(protocol == "ring" and next(iter(each(data, where="here"))).kind == Kind.INVITATION for data in shared)
+    assert all(
+        protocol == "ring" and next(iter(each(data, where="here"))).kind == Kind.INVITATION
+        for data in shared
+    )

@@ -28,7 +28,9 @@ def joined(plan: SessionPlan = PLAN) -> tuple[RingServer, dict[int, RingParty]]:
     parties = {k: RingParty(plan, k, VECTORS[k]) for k in range(plan.clients)}
     if plan.named_dealer:
         parties[DEALER] = RingParty(plan, DEALER)
-    told = server.introduce({k: parties[k].answer(message) for k, message in server.invite().items()})
+    told = server.introduce(
+        {k: parties[k].answer(message) for k, message in server.invite().items()}
+    )
     for k, message in told.items():
         parties[k].answer(message)
     return server, parties
@@ -38,12 +40,19 @@ def ask(parties: Mapping[int, RingParty], mail: Mapping[int, bytes]) -> dict[int
     return {k: parties[k].answer(message) for k, message in mail.items()}
 
 
-def crooked(monkeypatch: pytest.MonkeyPatch, alter: Callable[[Mail], Mail], kind: Kind = Kind.DELIVERY) -> None:
+def crooked(
+    monkeypatch: pytest.MonkeyPatch, alter: Callable[[Mail], Mail], kind: Kind = Kind.DELIVERY
+) -> None:
     """Make servers alter what clients send each other before they relay it."""
     honest = RingServer._deliver
 
     def deliver(self: RingServer, step: Kind, mail: Mail, parties: list[int]) -> dict[int, bytes]:
-        return honest(self, step, alter({k: list(v) for k, v in mail.items()}) if step == kind else mail, parties)
+        return honest(
+            self,
+            step,
+            alter({k: list(v) for k, v in mail.items()}) if step == kind else mail,
+            parties,
+        )
 
     monkeypatch.setattr(RingServer, "_deliver", deliver)
 
@@ -67,7 +76,10 @@ def changed(recipient: int, place: int, raw: bytes) -> Callable[[Mail], Mail]:
 
 def test_relay_that_alters_a_masked_vector_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     crooked(monkeypatch, lambda mail: changed(1, 0, flipped(mail[1][0], -1))(mail))
-    with pytest.raises(ProtocolError, match="'sealed vector' of batch 0 from client 0 to client 1 failed its authentication"):
+    with pytest.raises(
+        ProtocolError,
+        match="'sealed vector' of batch 0 from client 0 to client 1 failed its authentication",
+    ):
         private_similarity(VECTORS)
 
 
@@ -78,20 +90,26 @@ def test_relay_that_alters_a_correction_is_found_out(monkeypatch: pytest.MonkeyP
 
     crooked(monkeypatch, alter)
     with pytest.raises(
-        ProtocolError, match=r"'sealed correction' of batch 0 from client \d to client 3 failed its authentication"
+        ProtocolError,
+        match=r"'sealed correction' of batch 0 from client \d to client 3 failed its authentication",
     ):
         private_similarity(VECTORS)
 
 
 def test_relay_that_alters_u_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     crooked(monkeypatch, lambda mail: changed(0, 0, flipped(mail[0][0], -1))(mail), Kind.RETURN)
-    with pytest.raises(ProtocolError, match="'sealed u' of batch 0 from client 1 to client 0 failed its authentication"):
+    with pytest.raises(
+        ProtocolError,
+        match="'sealed u' of batch 0 from client 1 to client 0 failed its authentication",
+    ):
         private_similarity(VECTORS)
 
 
 def test_relay_that_swaps_recipients_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     crooked(monkeypatch, lambda mail: {**mail, 1: mail[2], 2: mail[1]})
-    with pytest.raises(ProtocolError, match=r"from client 0 to client 2 is misaddressed: it reached client 1"):
+    with pytest.raises(
+        ProtocolError, match=r"from client 0 to client 2 is misaddressed: it reached client 1"
+    ):
         private_similarity(VECTORS)
 
 
@@ -107,13 +125,17 @@ def test_relay_that_readdresses_a_message_is_found_out(monkeypatch: pytest.Monke
 
 def test_relay_that_doubles_a_message_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     crooked(monkeypatch, lambda mail: {**mail, 1: [mail[1][0], *mail[1]]})
-    with pytest.raises(ProtocolError, match="from client 0 to client 1 is replayed: client 1 has it already"):
+    with pytest.raises(
+        ProtocolError, match="from client 0 to client 1 is replayed: client 1 has it already"
+    ):
         private_similarity(VECTORS)
 
 
 def test_relay_that_drops_a_message_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     crooked(monkeypatch, lambda mail: {**mail, 1: mail[1][1:]})
-    with pytest.raises(ProtocolError, match="a delivery to client 1 lacks the 'sealed vector' of client 0"):
+    with pytest.raises(
+        ProtocolError, match="a delivery to client 1 lacks the 'sealed vector' of client 0"
+    ):
         private_similarity(VECTORS)
 
 
@@ -127,9 +149,17 @@ def test_relay_that_reflects_a_message_is_found_out(monkeypatch: pytest.MonkeyPa
         private_similarity(VECTORS)
 
 
-def test_relay_that_keeps_a_message_for_a_later_step_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    crooked(monkeypatch, lambda mail: {**mail, 0: [pack(Kind.SEALED_VECTOR, 1, 0, 0, b"x" * 44), *mail[0]]}, Kind.RETURN)
-    with pytest.raises(ProtocolError, match="'sealed vector' of batch 0 from client 1 to client 0 is out of order"):
+def test_relay_that_keeps_a_message_for_a_later_step_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    crooked(
+        monkeypatch,
+        lambda mail: {**mail, 0: [pack(Kind.SEALED_VECTOR, 1, 0, 0, b"x" * 44), *mail[0]]},
+        Kind.RETURN,
+    )
+    with pytest.raises(
+        ProtocolError, match="'sealed vector' of batch 0 from client 1 to client 0 is out of order"
+    ):
         private_similarity(VECTORS)
 
 
@@ -146,7 +176,10 @@ def test_message_of_an_earlier_batch_is_refused(monkeypatch: pytest.MonkeyPatch)
         assignments, dealings = server.assign(PAIRS)
         deliveries = server.deliver(ask(parties, assignments), ask(parties, dealings))
         if server._batch == 1:
-            with pytest.raises(ProtocolError, match="'sealed vector' of batch 0 from client 0 to client 1 is out of order"):
+            with pytest.raises(
+                ProtocolError,
+                match="'sealed vector' of batch 0 from client 0 to client 1 is out of order",
+            ):
                 ask(parties, deliveries)
             return
         returns = server.forward(ask(parties, deliveries), deliveries)
@@ -162,7 +195,9 @@ def test_same_header_from_another_session_is_refused(monkeypatch: pytest.MonkeyP
 
     crooked(monkeypatch, alter)
     private_similarity(VECTORS)
-    with pytest.raises(ProtocolError, match=r"from client 0 to client 1 failed its authentication.*or session"):
+    with pytest.raises(
+        ProtocolError, match=r"from client 0 to client 1 failed its authentication.*or session"
+    ):
         private_similarity(VECTORS)
 
 
@@ -173,7 +208,10 @@ def test_replayed_assignment_is_refused() -> None:
     server, parties = joined()
     assignments, _ = server.assign(PAIRS)
     ask(parties, assignments)
-    with pytest.raises(ProtocolError, match="'assignment' of batch 0 from the server to client 0 is replayed or out of order"):
+    with pytest.raises(
+        ProtocolError,
+        match="'assignment' of batch 0 from the server to client 0 is replayed or out of order",
+    ):
         parties[0].answer(assignments[0])
 
 
@@ -182,7 +220,10 @@ def test_replayed_dealing_is_refused_so_that_masks_are_used_once() -> None:
     _, dealings = server.assign(PAIRS)
     dealer, message = next(iter(dealings.items()))
     parties[dealer].answer(message)
-    with pytest.raises(ProtocolError, match=r"'dealing' of batch 0 from the server to client . is replayed or out of order"):
+    with pytest.raises(
+        ProtocolError,
+        match=r"'dealing' of batch 0 from the server to client . is replayed or out of order",
+    ):
         parties[dealer].answer(message)
 
 
@@ -196,7 +237,9 @@ def test_delivery_before_an_assignment_is_refused() -> None:
 def test_message_for_another_client_is_misaddressed() -> None:
     server, parties = joined()
     assignments, _ = server.assign(PAIRS)
-    with pytest.raises(ProtocolError, match="from the server to client 1 is misaddressed: it reached client 0"):
+    with pytest.raises(
+        ProtocolError, match="from the server to client 1 is misaddressed: it reached client 0"
+    ):
         parties[0].answer(assignments[1])
 
 
@@ -244,7 +287,9 @@ def test_dealer_refuses_pairs_that_are_not_its_own_to_deal() -> None:
     server, parties = joined()
     _, dealings = server.assign([(0, 1)])
     stranger = ({2, 3} - set(dealings)).pop()
-    with pytest.raises(ProtocolError, match=rf"misaddressed: pair \(0, 1\) is not for client {stranger} to deal"):
+    with pytest.raises(
+        ProtocolError, match=rf"misaddressed: pair \(0, 1\) is not for client {stranger} to deal"
+    ):
         parties[stranger].answer(send(server, Kind.DEALING, stranger, [], [0, 1]))
 
 
@@ -263,11 +308,14 @@ def test_server_refuses_replies_of_others_and_of_the_past() -> None:
     assignments, dealings = server.assign(PAIRS)
     masked, corrections = ask(parties, assignments), ask(parties, dealings)
     with pytest.raises(
-        ProtocolError, match="'masked' of batch 0 from client 1 to the server is replayed, out of order or misaddressed"
+        ProtocolError,
+        match="'masked' of batch 0 from client 1 to the server is replayed, out of order or misaddressed",
     ):
         server.deliver({**masked, 0: masked[1]}, corrections)
     deliveries = server.deliver(masked, corrections)
-    with pytest.raises(ProtocolError, match="the server expects 'blinded' of batch 0 from client 0"):
+    with pytest.raises(
+        ProtocolError, match="the server expects 'blinded' of batch 0 from client 0"
+    ):
         server.forward({**ask(parties, deliveries), 0: masked[0]}, deliveries)
 
 
@@ -277,9 +325,15 @@ def test_server_refuses_a_client_that_leaves_a_peer_out_or_writes_twice() -> Non
         assignments, dealings = server.assign(PAIRS)
         masked, corrections = ask(parties, assignments), ask(parties, dealings)
         channel = parties[0].member.channel(SERVER)
-        inner = [parties[0].member.channel(1).seal(Kind.SEALED_VECTOR, 0, bytes(16))] * (2 if twice else 1)
+        inner = [parties[0].member.channel(1).seal(Kind.SEALED_VECTOR, 0, bytes(16))] * (
+            2 if twice else 1
+        )
         masked[0] = channel.seal(Kind.MASKED, 0, b"".join(inner))
-        message = "client 0 may not send it now" if twice else "the reply of client 0 lacks its message to client 2"
+        message = (
+            "client 0 may not send it now"
+            if twice
+            else "the reply of client 0 lacks its message to client 2"
+        )
         with pytest.raises(ProtocolError, match=message):
             server.deliver(masked, corrections)
 
@@ -291,18 +345,26 @@ def test_server_refuses_shares_of_the_wrong_length() -> None:
     returns = server.forward(ask(parties, deliveries), deliveries)
     shares = ask(parties, returns)
     shares[0] = parties[0].member.channel(SERVER).seal(Kind.SHARES, 0, bytes(8))
-    with pytest.raises(ProtocolError, match="'shares' of batch 0 from client 0 to the server is malformed: 3 ring elements"):
+    with pytest.raises(
+        ProtocolError,
+        match="'shares' of batch 0 from client 0 to the server is malformed: 3 ring elements",
+    ):
         server.finish(shares, returns)
 
 
-def test_client_that_seals_a_vector_of_the_wrong_length_is_refused_by_its_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_that_seals_a_vector_of_the_wrong_length_is_refused_by_its_peer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     server, parties = joined()
     assignments, dealings = server.assign(PAIRS)
     masked, corrections = ask(parties, assignments), ask(parties, dealings)
-    inner = [parties[0].member.channel(peer).seal(Kind.SEALED_VECTOR, 0, bytes(24)) for peer in (1, 2, 3)]
+    inner = [
+        parties[0].member.channel(peer).seal(Kind.SEALED_VECTOR, 0, bytes(24)) for peer in (1, 2, 3)
+    ]
     masked[0] = parties[0].member.channel(SERVER).seal(Kind.MASKED, 0, b"".join(inner))
     with pytest.raises(
-        ProtocolError, match="a masked vector to client 1 is malformed: 2 ring elements were expected, 24 bytes came"
+        ProtocolError,
+        match="a masked vector to client 1 is malformed: 2 ring elements were expected, 24 bytes came",
     ):
         ask(parties, server.deliver(masked, corrections))
 
@@ -311,13 +373,19 @@ def test_server_refuses_a_hello_of_a_stranger_or_to_another_plan() -> None:
     server = RingServer(PLAN)
     invitations = server.invite()
     hello = RingParty(PLAN, 1, VECTORS[1]).answer(invitations[1])
-    with pytest.raises(ProtocolError, match="from client 1 to the server is misaddressed: it came from client 2 as a hello"):
+    with pytest.raises(
+        ProtocolError,
+        match="from client 1 to the server is misaddressed: it came from client 2 as a hello",
+    ):
         server.introduce({2: hello})
     with pytest.raises(ProtocolError, match="it came from client 9 as a hello"):
         server.introduce({9: pack(Kind.HELLO, 9, SERVER, 0, bytes(90))})
     other = SessionPlan(4, fixed_point(3))
     hello = RingParty(other, 1, np.zeros(3)).answer(RingServer(other).invite()[1])
-    with pytest.raises(ProtocolError, match=r"from client 1 to the server states another plan .4 clients, vectors of length 3"):
+    with pytest.raises(
+        ProtocolError,
+        match=r"from client 1 to the server states another plan .4 clients, vectors of length 3",
+    ):
         server.introduce({1: hello})
 
 
@@ -326,7 +394,11 @@ def test_server_refuses_a_hello_of_a_stranger_or_to_another_plan() -> None:
 MESSAGES = private_similarity(VECTORS[:3]).cost.messages
 
 
-@given(st.integers(0, MESSAGES - 1), st.floats(0, 1, exclude_max=True), st.sampled_from(["flip", "cut", "append", "empty"]))
+@given(
+    st.integers(0, MESSAGES - 1),
+    st.floats(0, 1, exclude_max=True),
+    st.sampled_from(["flip", "cut", "append", "empty"]),
+)
 @settings(deadline=None, max_examples=150)
 def test_any_spoiled_message_is_refused(target: int, where: float, harm: str) -> None:
     sent = 0
@@ -337,7 +409,12 @@ def test_any_spoiled_message_is_refused(target: int, where: float, harm: str) ->
         if data == b"" or sent != target + 1:
             return data
         place = int(where * len(data))
-        return {"flip": flipped(data, place), "cut": data[:place], "append": data + b"\0", "empty": b""}[harm]
+        return {
+            "flip": flipped(data, place),
+            "cut": data[:place],
+            "append": data + b"\0",
+            "empty": b"",
+        }[harm]
 
     def connect(number: int, answer: Answer) -> Answer:
         return lambda data: spoil(answer(spoil(data)))

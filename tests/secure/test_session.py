@@ -23,7 +23,9 @@ def directory(parties: dict[int, Member], plan: SessionPlan = PLAN) -> bytes:
 
 @pytest.mark.parametrize(("clients", "named", "least"), [(2, False, 3), (1, True, 2)])
 def test_too_few_clients_are_refused(clients: int, named: bool, least: int) -> None:
-    with pytest.raises(ConfigError, match=f"the ring protocol needs at least {least} clients, got {clients}"):
+    with pytest.raises(
+        ConfigError, match=f"the ring protocol needs at least {least} clients, got {clients}"
+    ):
         SessionPlan(clients, fixed_point(3), named_dealer=named)
 
 
@@ -37,19 +39,25 @@ def test_dealer_is_a_third_client_that_everybody_finds() -> None:
 
 
 def test_every_third_client_deals_equally_often() -> None:
-    # Fixed sessions, so the test always gives the same answer; a fair choice fails it for 1 in 10⁴ choices of sessions.
-    counts = Counter(dealer_of(number.to_bytes(32, "big"), PLAN, (1, 3), ()) for number in range(3000))
+    # Fixed sessions, so the test always gives the same answer; a fair choice fails it for 1 in 10⁴
+    # choices of sessions.
+    counts = Counter(
+        dealer_of(number.to_bytes(32, "big"), PLAN, (1, 3), ()) for number in range(3000)
+    )
     assert set(counts) == {0, 2, 4}
     assert stats.chisquare(list(counts.values())).pvalue > 1e-4
 
 
 def test_colluding_clients_read_as_many_vectors_as_the_docs_say() -> None:
-    # docs/explanation/privacy.md: c colluding clients of N read a given other vector with odds 1 - (1 - (c - 1)/(N - 2))^c.
+    # docs/explanation/privacy.md: c colluding clients of N read a given other vector with odds 1 -
+    # (1 - (c - 1)/(N - 2))^c.
     plan, colluding, sessions = SessionPlan(20, fixed_point(3)), {0, 7, 8, 19}, 200
     read = 0
     for session in (number.to_bytes(32, "big") for number in range(sessions)):
         for other in set(range(20)) - colluding:
-            dealers = {dealer_of(session, plan, (min(other, k), max(other, k)), ()) for k in colluding}
+            dealers = {
+                dealer_of(session, plan, (min(other, k), max(other, k)), ()) for k in colluding
+            }
             read += bool(dealers & colluding)
     odds = 1 - (1 - 3 / 18) ** 4  # .518
     # Fixed sessions: the same answer always. Mean of 3200 cases, standard error below .01.
@@ -88,7 +96,9 @@ def test_members_agree_on_a_session_that_fresh_nonces_make_new() -> None:
 
 
 def test_acting_before_the_directory_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="client 2 was asked to act before it had the directory of keys"):
+    with pytest.raises(
+        ProtocolError, match="client 2 was asked to act before it had the directory of keys"
+    ):
         members()[2].channel(0)
 
 
@@ -100,7 +110,11 @@ def test_second_directory_is_refused_as_replayed() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [pack(Kind.DIRECTORY, SERVER, EVERYBODY, 0, bytes(64 * 6)), pack(Kind.DIRECTORY, 3, EVERYBODY, 0, bytes(64 * 7))]
+    "data",
+    [
+        pack(Kind.DIRECTORY, SERVER, EVERYBODY, 0, bytes(64 * 6)),
+        pack(Kind.DIRECTORY, 3, EVERYBODY, 0, bytes(64 * 7)),
+    ],
 )
 def test_directory_of_another_size_or_sender_is_malformed(data: bytes) -> None:
     with pytest.raises(ProtocolError, match="is malformed: a directory of 5 clients was expected"):
@@ -110,7 +124,9 @@ def test_directory_of_another_size_or_sender_is_malformed(data: bytes) -> None:
 def test_directory_with_ones_own_key_swapped_is_refused() -> None:
     parties, others = members(), members()
     parties[1].join(directory({**others, 1: parties[1]}))
-    with pytest.raises(ProtocolError, match="was tampered with: the entry of client 2 is not its own"):
+    with pytest.raises(
+        ProtocolError, match="was tampered with: the entry of client 2 is not its own"
+    ):
         parties[2].join(directory({**parties, 2: others[2]}))
 
 
@@ -123,17 +139,25 @@ def test_pinned_key_that_the_relay_swaps_is_refused_and_an_unpinned_one_is_not()
         if pins is None:
             parties[0].join(swapped)  # documented: without pins the relay is trusted
         else:
-            with pytest.raises(ProtocolError, match="gives a key for client 3 that is not the pinned one"):
+            with pytest.raises(
+                ProtocolError, match="gives a key for client 3 that is not the pinned one"
+            ):
                 parties[0].join(swapped)
 
 
 def test_pinned_key_of_its_owner_is_accepted_also_when_the_owner_is_absent() -> None:
     kept = KeyPair.generate()
-    parties = {**members(), 0: Member(PLAN, 0, pins={3: kept.public}), 3: Member(PLAN, 3, keys=kept)}
+    parties = {
+        **members(),
+        0: Member(PLAN, 0, pins={3: kept.public}),
+        3: Member(PLAN, 3, keys=kept),
+    }
     parties[0].join(directory(parties))
     alone = Member(PLAN, 0, pins={3: kept.public})
     alone.join(directory({0: alone, SERVER: parties[SERVER]}))
-    with pytest.raises(ProtocolError, match="client 3 is not a party that client 0 can exchange messages with"):
+    with pytest.raises(
+        ProtocolError, match="client 3 is not a party that client 0 can exchange messages with"
+    ):
         alone.channel(3)
 
 
@@ -147,7 +171,9 @@ def test_pin_for_an_unknown_party_is_refused(party: int) -> None:
 def test_no_channel_to_oneself_or_to_strangers(peer: int) -> None:
     parties = members()
     parties[0].join(directory(parties))
-    with pytest.raises(ProtocolError, match="is not a party that client 0 can exchange messages with"):
+    with pytest.raises(
+        ProtocolError, match="is not a party that client 0 can exchange messages with"
+    ):
         parties[0].channel(peer)
 
 
@@ -155,14 +181,21 @@ def test_invitation_to_another_plan_is_refused_in_words() -> None:
     other = SessionPlan(clients=5, encoding=fixed_point(4), named_dealer=True)
     data = pack(Kind.INVITATION, SERVER, 0, 0, other.to_bytes())
     with pytest.raises(
-        ProtocolError, match=re.escape("another plan (5 clients, vectors of length 4, range 1, 30 fraction bits, a named")
+        ProtocolError,
+        match=re.escape(
+            "another plan (5 clients, vectors of length 4, range 1, 30 fraction bits, a named"
+        ),
     ):
         members()[0].hello(data)
 
 
-@pytest.mark.parametrize(("sender", "recipient", "kind"), [(1, 0, 1), (SERVER, 1, 1), (SERVER, 0, Kind.DIRECTORY)])
+@pytest.mark.parametrize(
+    ("sender", "recipient", "kind"), [(1, 0, 1), (SERVER, 1, 1), (SERVER, 0, Kind.DIRECTORY)]
+)
 def test_misaddressed_invitation_is_refused(sender: int, recipient: int, kind: int) -> None:
-    with pytest.raises(ProtocolError, match="is misaddressed: it reached client 0 as an invitation"):
+    with pytest.raises(
+        ProtocolError, match="is misaddressed: it reached client 0 as an invitation"
+    ):
         members()[0].hello(pack(Kind(kind), sender, recipient, 0, PLAN.to_bytes()))
 
 
@@ -173,7 +206,9 @@ def test_invitation_without_a_plan_is_malformed() -> None:
 
 def test_hello_names_the_plan_and_the_key() -> None:
     member = members()[2]
-    hello = single(member.hello(pack(Kind.INVITATION, SERVER, 2, 0, PLAN.to_bytes())), where="hello")
+    hello = single(
+        member.hello(pack(Kind.INVITATION, SERVER, 2, 0, PLAN.to_bytes())), where="hello"
+    )
     assert hello.body == PLAN.to_bytes() + member.introduction
 
 

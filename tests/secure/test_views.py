@@ -1,14 +1,17 @@
 """Two inputs with the same products: what the server and the dealer see does not tell which one it was.
 
-The second input is the first with all vectors' coordinates permuted alike, so that every product is the same. A view is
-everything that a party receives, derives and sends, opened as far as the party can open it. Its shape (contents, parties and
-lengths, in order) must be equal exactly; its numbers must follow the same distribution.
+The second input is the first with all vectors' coordinates permuted alike, so that every product is
+the same. A view is everything that a party receives, derives and sends, opened as far as the party
+can open it. Its shape (contents, parties and lengths, in order) must be equal exactly; its numbers
+must follow the same distribution.
 
-The stated test, over `SESSIONS` sessions with each input: for every bit of the view, in what share of the sessions it is 1. If
-the two inputs give the same distribution, the shares of a bit differ by t or more with odds of at most 2·exp(-SESSIONS·t²)
-(Hoeffding), so that t = sqrt(log(2·bits/ODDS)/SESSIONS), some .7 here, is reached by any bit of all with odds of at most `ODDS`.
-Randomness is the system's and cannot be seeded, hence odds of 1e-9. Beside it, the frequencies of byte values of each kind of
-content are compared by chi-square tests at the same odds each.
+The stated test, over `SESSIONS` sessions with each input: for every bit of the view, in what share
+of the sessions it is 1. If the two inputs give the same distribution, the shares of a bit differ by
+t or more with odds of at most 2·exp(-SESSIONS·t²) (Hoeffding), so that t =
+sqrt(log(2·bits/ODDS)/SESSIONS), some .7 here, is reached by any bit of all with odds of at most
+`ODDS`. Randomness is the system's and cannot be seeded, hence odds of 1e-9. Beside it, the
+frequencies of byte values of each kind of content are compared by chi-square tests at the same odds
+each.
 """
 
 from collections.abc import Callable
@@ -27,7 +30,9 @@ from fedgs.secure.wire import DEALER, Kind, Message, each
 
 ODDS = 1e-9
 SESSIONS = 60
-SHARP = np.array([[1.0, 0.0, 0.0, 0.0], [0.75, 0.25, 0.0, 0.0], [0.0, 0.5, 0.5, 0.0], [0.0, 0.0, 0.0, 1.0]])
+SHARP = np.array(
+    [[1.0, 0.0, 0.0, 0.0], [0.75, 0.25, 0.0, 0.0], [0.0, 0.5, 0.5, 0.0], [0.0, 0.0, 0.0, 1.0]]
+)
 PERMUTED = SHARP[:, [2, 3, 1, 0]]
 
 
@@ -42,16 +47,23 @@ class View:
 
     @property
     def shapes(self) -> set[tuple[tuple[str, int, int, int], ...]]:
-        return {tuple((*entry[:3], len(entry[3])) for entry in session) for session in self.sessions}
+        return {
+            tuple((*entry[:3], len(entry[3])) for entry in session) for session in self.sessions
+        }
 
     @property
     def bits(self) -> np.ndarray:
         """(sessions, bits) of all that was seen."""
-        rows = [np.frombuffer(b"".join(entry[3] for entry in session), dtype=np.uint8) for session in self.sessions]
+        rows = [
+            np.frombuffer(b"".join(entry[3] for entry in session), dtype=np.uint8)
+            for session in self.sessions
+        ]
         return np.unpackbits(np.array(rows), axis=1)
 
     def content(self, name: str) -> bytes:
-        return b"".join(entry[3] for session in self.sessions for entry in session if entry[0] == name)
+        return b"".join(
+            entry[3] for session in self.sessions for entry in session if entry[0] == name
+        )
 
     @property
     def names(self) -> set[str]:
@@ -92,7 +104,9 @@ def dealer_view(vectors: np.ndarray, sessions: int = SESSIONS) -> View:
             view.add(Kind(message.kind).name, message, rest)
         return rest
 
-    def masked(self: Channel, batch: int, *, dealer: int, pair: tuple[int, int], words: int) -> bytes:
+    def masked(
+        self: Channel, batch: int, *, dealer: int, pair: tuple[int, int], words: int
+    ) -> bytes:
         found = mask(self, batch, dealer=dealer, pair=pair, words=words)
         if self.own == DEALER:
             view.add("mask", Message(0, self.own, self.peer, 0, b"", b""), found)
@@ -167,7 +181,9 @@ def views(request: pytest.FixtureRequest) -> tuple[View, View]:
     return see(SHARP), see(PERMUTED)
 
 
-def test_views_of_two_inputs_with_the_same_products_cannot_be_told_apart(views: tuple[View, View]) -> None:
+def test_views_of_two_inputs_with_the_same_products_cannot_be_told_apart(
+    views: tuple[View, View],
+) -> None:
     np.testing.assert_array_equal(SHARP @ SHARP.T, PERMUTED @ PERMUTED.T)
     left, right = views
     assert left.shapes == right.shapes
@@ -178,7 +194,8 @@ def test_views_of_two_inputs_with_the_same_products_cannot_be_told_apart(views: 
 
 def test_views_hold_what_their_parties_receive() -> None:
     server, dealer, pairs = server_view(SHARP, 2), dealer_view(SHARP, 2), 2 * 6
-    # Masked vectors and u pass the server sealed (28 bytes more); v_1 and v_2 it gets, one ring element a pair.
+    # Masked vectors and u pass the server sealed (28 bytes more); v_1 and v_2 it gets, one ring
+    # element a pair.
     assert len(server.content("SEALED_VECTOR")) == 2 * pairs * (4 * 8 + 28)
     assert len(server.content("SEALED_U")) == pairs * (8 + 28)
     assert len(server.content("BLINDED words")) == len(server.content("SHARES words")) == 8 * pairs
@@ -191,7 +208,13 @@ def test_views_hold_what_their_parties_receive() -> None:
 
 def test_all_that_the_server_sees_is_uniform(views: tuple[View, View]) -> None:
     for view in views:
-        for name in view.names & {"SEALED_VECTOR", "SEALED_U", "SEALED_CORRECTION", "BLINDED words", "SHARES words"}:
+        for name in view.names & {
+            "SEALED_VECTOR",
+            "SEALED_U",
+            "SEALED_CORRECTION",
+            "BLINDED words",
+            "SHARES words",
+        }:
             assert uniform(view.content(name)) > ODDS, name
 
 
@@ -204,7 +227,9 @@ def test_masked_vectors_are_uniform_whatever_they_hide(vectors: np.ndarray) -> N
 
 
 def test_the_test_notices_missing_masks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Channel, "mask", lambda self, batch, *, dealer, pair, words: bytes(8 * words))
+    monkeypatch.setattr(
+        Channel, "mask", lambda self, batch, *, dealer, pair, words: bytes(8 * words)
+    )
     assert uniform(peer_view(SHARP)) < ODDS
 
 
@@ -214,7 +239,9 @@ def test_the_test_notices_a_client_that_does_not_blind_u(monkeypatch: pytest.Mon
     assert uniform(view.content("SHARES words")) < ODDS
 
 
-def test_the_test_notices_vectors_that_are_neither_masked_nor_encrypted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_test_notices_vectors_that_are_neither_masked_nor_encrypted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Open:
         """A cipher that hides nothing."""
 
@@ -229,7 +256,9 @@ def test_the_test_notices_vectors_that_are_neither_masked_nor_encrypted(monkeypa
     honest = channel._primitives()
     monkeypatch.setattr(channel, "_primitives", lambda: (Open, *honest[1:]))
     assert telling_bits(server_view(SHARP), server_view(PERMUTED)) == 0  # masked, if not encrypted
-    monkeypatch.setattr(Channel, "mask", lambda self, batch, *, dealer, pair, words: bytes(8 * words))
+    monkeypatch.setattr(
+        Channel, "mask", lambda self, batch, *, dealer, pair, words: bytes(8 * words)
+    )
     assert telling_bits(server_view(SHARP), server_view(PERMUTED)) > 0
 
 
@@ -246,4 +275,6 @@ def test_papers_server_tells_the_two_inputs_apart_at_once(monkeypatch: pytest.Mo
     for vectors in (SHARP, PERMUTED):
         private_similarity(vectors, protocol="paper", pairs=[(0, 2)])
         seen = {(entry.step, entry.sender): entry.values for entry in transcripts[-1]}
-        np.testing.assert_allclose(seen[Step.MASKED, "A"] - seen[Step.MASKS_A, "dealer"][:4], vectors[0], atol=1e-12)
+        np.testing.assert_allclose(
+            seen[Step.MASKED, "A"] - seen[Step.MASKS_A, "dealer"][:4], vectors[0], atol=1e-12
+        )

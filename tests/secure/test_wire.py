@@ -2,7 +2,19 @@ import numpy as np
 import pytest
 
 from fedgs.errors import ProtocolError
-from fedgs.secure.wire import DEALER, EVERYBODY, SERVER, Kind, each, numbers, pack, pack_numbers, party_name, single, words
+from fedgs.secure.wire import (
+    DEALER,
+    EVERYBODY,
+    SERVER,
+    Kind,
+    each,
+    numbers,
+    pack,
+    pack_numbers,
+    party_name,
+    single,
+    words,
+)
 
 MESSAGE = pack(Kind.SEALED_U, 3, 5, 2, b"body")
 
@@ -20,14 +32,18 @@ def test_truncated_message_is_refused(kept: int) -> None:
 
 def test_refusal_of_a_short_body_names_the_message() -> None:
     with pytest.raises(
-        ProtocolError, match=r"message 'sealed u' of batch 2 from client 3 to client 5 is truncated.* 3 of 4 bytes"
+        ProtocolError,
+        match=r"message 'sealed u' of batch 2 from client 3 to client 5 is truncated.* 3 of 4 bytes",
     ):
         single(MESSAGE[:-1], where="here")
 
 
 @pytest.mark.parametrize("data", [b"x" * 40, MESSAGE[:4] + b"\x63" + MESSAGE[5:]])
 def test_bytes_of_something_else_are_malformed(data: bytes) -> None:
-    with pytest.raises(ProtocolError, match="the hello of client 1 is malformed: it is not a message of this protocol"):
+    with pytest.raises(
+        ProtocolError,
+        match="the hello of client 1 is malformed: it is not a message of this protocol",
+    ):
         single(data, where="the hello of client 1")
 
 
@@ -38,7 +54,9 @@ def test_none_or_two_messages_are_not_one(data: bytes) -> None:
 
 
 def test_several_messages_are_read_in_order() -> None:
-    assert [message.sender for message in each(MESSAGE + pack(Kind.SHARES, 9, 1, 0, b""), where="mail")] == [3, 9]
+    assert [
+        message.sender for message in each(MESSAGE + pack(Kind.SHARES, 9, 1, 0, b""), where="mail")
+    ] == [3, 9]
 
 
 @pytest.mark.parametrize("size", [0, 7, 9, 24])
@@ -48,7 +66,9 @@ def test_another_number_of_ring_elements_is_malformed(size: int) -> None:
 
 
 def test_ring_elements_are_little_endian() -> None:
-    assert words(bytes([1, *[0] * 6, 128]), 1, single(MESSAGE, where="here")) == np.array([2**63 + 1], dtype=np.uint64)
+    assert words(bytes([1, *[0] * 6, 128]), 1, single(MESSAGE, where="here")) == np.array(
+        [2**63 + 1], dtype=np.uint64
+    )
 
 
 @pytest.mark.parametrize("kept", range(12))

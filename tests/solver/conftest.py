@@ -27,7 +27,11 @@ def distance_of(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
     """(count, count) distances: clients' graphs, and the generators of the maximum-diversity literature."""
     if kind in ("paper graph", "authors graph"):
         products = feature_products(rng.dirichlet(np.full(5, 0.5), count))
-        return Graph(preset="paper" if kind == "paper graph" else "authors").of_products(products).distance
+        return (
+            Graph(preset="paper" if kind == "paper graph" else "authors")
+            .of_products(products)
+            .distance
+        )
     if kind == "halves":
         shares = np.zeros((count, 6))
         for row in shares:
@@ -39,7 +43,9 @@ def distance_of(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
     elif kind == "line":
         matrix = np.abs(np.subtract.outer(np.arange(float(count)), np.arange(float(count))))
     elif kind == "forest":
-        weights = np.where(rng.random((count, count)) < 1.5 / count, rng.uniform(0.1, 1.0, (count, count)), np.inf)
+        weights = np.where(
+            rng.random((count, count)) < 1.5 / count, rng.uniform(0.1, 1.0, (count, count)), np.inf
+        )
         weights = np.minimum(weights, weights.T)
         np.fill_diagonal(weights, 0.0)
         return shortest_paths(weights)  # inf between components
@@ -49,7 +55,9 @@ def distance_of(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
             "integer": lambda: rng.integers(0, 11, (count, count)).astype(float),
             "equal": lambda: np.ones((count, count)),
             "no edges": lambda: np.full((count, count), np.inf),
-            "huge": lambda: np.where(rng.random((count, count)) < 0.03, 1e12, rng.random((count, count))),
+            "huge": lambda: np.where(
+                rng.random((count, count)) < 0.03, 1e12, rng.random((count, count))
+            ),
         }[kind]()
     matrix = np.triu(matrix, 1)
     matrix = np.where(matrix.T > 0, matrix.T, matrix)
@@ -58,7 +66,14 @@ def distance_of(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def problem_of(
-    kind: str, count: int, seed: int, *, scale: str = "paper", alpha: float = 1.0, spread: int = 3, share: float = 1.0
+    kind: str,
+    count: int,
+    seed: int,
+    *,
+    scale: str = "paper",
+    alpha: float = 1.0,
+    spread: int = 3,
+    share: float = 1.0,
 ) -> Any:
     """A problem with counts in 0..spread; about `share` of the clients are available."""
     rng = np.random.default_rng(seed)
@@ -68,7 +83,9 @@ def problem_of(
     limit = int(rng.integers(1, count + 1))
     size = min(limit, len(available))
     penalty = balance_penalty(rng.integers(0, spread + 1, count), limit, available, scale)  # type: ignore[arg-type]
-    return SelectionProblem(matrix, penalty, size, pair_weight(alpha, scale, count, size), available)  # type: ignore[arg-type]
+    return SelectionProblem(
+        matrix, penalty, size, pair_weight(alpha, scale, count, size), available
+    )  # type: ignore[arg-type]
 
 
 @st.composite

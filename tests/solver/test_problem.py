@@ -9,7 +9,11 @@ PAIR = np.array([[0.0, 2.0], [2.0, 0.0]])
 
 
 def problem(
-    distance: object = PAIR, penalty: object = (1.0, 3.0), size: object = 2, weight: float = 0.5, available: object = None
+    distance: object = PAIR,
+    penalty: object = (1.0, 3.0),
+    size: object = 2,
+    weight: float = 0.5,
+    available: object = None,
 ) -> SelectionProblem:
     return SelectionProblem(
         distance,  # type: ignore[arg-type]
@@ -28,20 +32,44 @@ def problem(
             {"distance": np.array([[0.0, 1.0], [2.0, 0.0]])},
             r"distance must be symmetric; the entries \(0, 1\) and \(1, 0\) are 1.0 and 2.0",
         ),
-        ({"distance": np.array([[0.0, -1.0], [-1.0, 0.0]])}, r"distance must be >= 0; the entry \(0, 1\) is -1.0"),
+        (
+            {"distance": np.array([[0.0, -1.0], [-1.0, 0.0]])},
+            r"distance must be >= 0; the entry \(0, 1\) is -1.0",
+        ),
         ({"distance": np.array([[0.0, np.nan], [np.nan, 0.0]])}, r"the entry \(0, 1\) is NaN"),
-        ({"distance": np.array([[1.0, 1.0], [1.0, 0.0]])}, r"distance must be 0 on the diagonal; the entry \(0, 0\) is 1.0"),
+        (
+            {"distance": np.array([[1.0, 1.0], [1.0, 0.0]])},
+            r"distance must be 0 on the diagonal; the entry \(0, 0\) is 1.0",
+        ),
         ({"penalty": [1.0]}, r"balance_penalty must have shape \(2,\), one a client, got \(1,\)"),
-        ({"penalty": [1.0, np.inf]}, "balance_penalty must be finite, and at most 1e.100 in size, got inf"),
-        ({"penalty": [1.0, -1e200]}, r"balance_penalty must be finite, and at most 1e.100 in size, got -1e.200"),
+        (
+            {"penalty": [1.0, np.inf]},
+            "balance_penalty must be finite, and at most 1e.100 in size, got inf",
+        ),
+        (
+            {"penalty": [1.0, -1e200]},
+            r"balance_penalty must be finite, and at most 1e.100 in size, got -1e.200",
+        ),
         ({"weight": 1e-200}, "pair_weight must be 0 or at least 1e-100, got 1e-200"),
         ({"size": 3}, r"cohort_size must be in 1..2 \(available clients\), got 3"),
         ({"size": 0}, r"cohort_size must be in 1..2 \(available clients\), got 0"),
         ({"size": 1.5}, r"cohort_size must be in 1..2 \(available clients\), got 1.5"),
-        ({"size": 2, "available": [1]}, r"cohort_size must be in 1..1 \(available clients\), got 2"),
-        ({"weight": -0.1}, "pair_weight must be >= 0 and finite, also times the distances, got -0.1"),
-        ({"weight": np.nan}, "pair_weight must be >= 0 and finite, also times the distances, got nan"),
-        ({"distance": PAIR * 1e307, "weight": 1e10}, "pair_weight must be >= 0 and finite, also times the distances"),
+        (
+            {"size": 2, "available": [1]},
+            r"cohort_size must be in 1..1 \(available clients\), got 2",
+        ),
+        (
+            {"weight": -0.1},
+            "pair_weight must be >= 0 and finite, also times the distances, got -0.1",
+        ),
+        (
+            {"weight": np.nan},
+            "pair_weight must be >= 0 and finite, also times the distances, got nan",
+        ),
+        (
+            {"distance": PAIR * 1e307, "weight": 1e10},
+            "pair_weight must be >= 0 and finite, also times the distances",
+        ),
         ({"available": [0, 2]}, r"available must hold client indices in 0..1, got 2"),
         ({"available": [-1]}, r"available must hold client indices in 0..1, got -1"),
         ({"available": [1, 1]}, "available must hold distinct clients, got 1 more than once"),
@@ -74,7 +102,10 @@ def test_pool_is_ascending() -> None:
     assert problem(size=1, available=[1, 0]).pool.tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("available", [np.array([0, 2, 5]), np.array([5, 0, 2]), np.array([0, 2, 5], dtype=np.uint8), [0, 2, 5]])
+@pytest.mark.parametrize(
+    "available",
+    [np.array([0, 2, 5]), np.array([5, 0, 2]), np.array([0, 2, 5], dtype=np.uint8), [0, 2, 5]],
+)
 def test_pool_is_ascending_whatever_the_order_and_type(available: object) -> None:
     made = SelectionProblem(np.ones((6, 6)) - np.eye(6), np.zeros(6), 2, 1.0, available)  # type: ignore[arg-type]
     assert made.pool.dtype == np.int64

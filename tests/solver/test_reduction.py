@@ -14,7 +14,9 @@ def test_every_best_cohort_agrees_with_the_reduction(problem: SelectionProblem) 
     pool, size = problem.pool, problem.cohort_size
     if size == len(pool):
         return
-    always, opened = reduce(-problem.balance_penalty[pool], size, problem.pair_weight * problem.distances.maximum)
+    always, opened = reduce(
+        -problem.balance_penalty[pool], size, problem.pair_weight * problem.distances.maximum
+    )
     _, best = brute_force(problem)
     for cohort in best:
         assert set(pool[always].tolist()) <= set(cohort)
@@ -22,7 +24,8 @@ def test_every_best_cohort_agrees_with_the_reduction(problem: SelectionProblem) 
 
 
 def test_small_alpha_leaves_only_the_threshold_class() -> None:
-    # alpha (m-1)/N < 1: Δ < 2, one step of the count. Two at count 0 are in, one of the three at 1 is open, 2 is out.
+    # alpha (m-1)/N < 1: Δ < 2, one step of the count. Two at count 0 are in, one of the three at 1
+    # is open, 2 is out.
     counts = np.array([0, 1, 2, 1, 0, 1])
     always, opened = reduce(-2.0 * counts, 3, 2 * 1.0 / 6)
     assert always.tolist() == [0, 4]
@@ -32,9 +35,16 @@ def test_small_alpha_leaves_only_the_threshold_class() -> None:
 def test_sorting_and_partition_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(4)
     for _ in range(20):
-        gains, size, largest = rng.integers(-6, 7, 40).astype(float), int(rng.integers(1, 40)), float(rng.uniform(0, 1))
+        gains, size, largest = (
+            rng.integers(-6, 7, 40).astype(float),
+            int(rng.integers(1, 40)),
+            float(rng.uniform(0, 1)),
+        )
         monkeypatch.setattr(limits, "MAX_CLIENTS_SORTED", 500)
         by_sorting = reduce(gains, size, largest)
         monkeypatch.setattr(limits, "MAX_CLIENTS_SORTED", 0)
         always, opened = reduce(gains, size, largest)
-        assert (always.tolist(), opened.tolist()) == (by_sorting[0].tolist(), by_sorting[1].tolist())
+        assert (always.tolist(), opened.tolist()) == (
+            by_sorting[0].tolist(),
+            by_sorting[1].tolist(),
+        )

@@ -7,13 +7,20 @@ from fedgs.solver import balance_penalty, pair_weight
 
 def test_paper_scale_by_hand() -> None:
     # z_k = 2 (v_k - 2 - 2/4) + 1
-    assert balance_penalty(np.array([1, 2, 2, 3]), 2, np.array([0, 1, 2]), "paper").tolist() == [-2.0, 0.0, 0.0, 2.0]
+    assert balance_penalty(np.array([1, 2, 2, 3]), 2, np.array([0, 1, 2]), "paper").tolist() == [
+        -2.0,
+        0.0,
+        0.0,
+        2.0,
+    ]
 
 
 def test_cohort_scale_by_hand() -> None:
     # z_k = (2 (v_k - 2 - 2/3) + 1) / 3: two of the three available are selected.
     expected = [(2 * (v - 2 - 2 / 3) + 1) / 3 for v in (1, 2, 2, 3)]
-    assert balance_penalty(np.array([1, 2, 2, 3]), 2, np.array([0, 1, 2]), "cohort") == pytest.approx(expected)
+    assert balance_penalty(
+        np.array([1, 2, 2, 3]), 2, np.array([0, 1, 2]), "cohort"
+    ) == pytest.approx(expected)
 
 
 def test_one_client_divides_by_nothing() -> None:

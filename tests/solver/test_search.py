@@ -23,7 +23,22 @@ def search(
 ) -> tuple[float, int]:  # fmt: skip
     """The compiled search: descents from `starts`, or rounds of 20 idle moves."""
     walk, working = np.array(tenure(len(ids), len(chosen))), workspace(len(ids), len(chosen))
-    value, looked = kernels.search(H, ids, gains, chosen, value, starts, rounds, 20, enough, walk, state, np.inf, 1e-9, *working)
+    value, looked = kernels.search(
+        H,
+        ids,
+        gains,
+        chosen,
+        value,
+        starts,
+        rounds,
+        20,
+        enough,
+        walk,
+        state,
+        np.inf,
+        1e-9,
+        *working,
+    )
     return value, looked
 
 
@@ -50,24 +65,41 @@ def test_compiled_search_makes_the_same_moves(seed: int, kernels: object) -> Non
     chosen, states = np.full(size, -1), [np.array([seed + 7], dtype=np.uint64) for _ in range(2)]
     starts = 2 + seed % 3 % 2
     firsts = [*(-1, -2)[: starts - 1], plain.Xorshift(states[1]).below(count)]
-    value, _ = search(kernels, W, np.arange(count), gains, chosen, -np.inf, states[0], starts=starts)
+    value, _ = search(
+        kernels, W, np.arange(count), gains, chosen, -np.inf, states[0], starts=starts
+    )
     expected, reached = plain.descend(W, gains, size, starts=[], firsts=firsts, tolerance=1e-9)
     assert (value, chosen.tolist()) == (reached, expected.tolist())
     value, _ = search(kernels, W, np.arange(count), gains, chosen, value, states[0], rounds=5)
     expected, reached = plain.iterate(
-        W, gains, expected, reached, rounds=5, idle=20, tenure=tenure(count, size), state=states[1], target=np.inf, tolerance=1e-9
+        W,
+        gains,
+        expected,
+        reached,
+        rounds=5,
+        idle=20,
+        tenure=tenure(count, size),
+        state=states[1],
+        target=np.inf,
+        tolerance=1e-9,
     )
     assert (value, chosen.tolist()) == (reached, expected.tolist())
     assert states[0] == states[1]
 
 
 @pytest.mark.parametrize(("count", "size"), [(40, 7), (512, 20), (513, 20), (513, 512), (530, 300)])
-def test_compiled_search_makes_the_same_moves_among_scattered_clients(count: int, size: int, kernels: Any) -> None:
+def test_compiled_search_makes_the_same_moves_among_scattered_clients(
+    count: int, size: int, kernels: Any
+) -> None:
     # Up to 512 positions every row of distances is kept, above only those of the choice.
     rng = np.random.default_rng(count)
     H, ids = distance_of("integer", count + 25, rng), rng.permutation(count + 25)[:count]
     gains, given = rng.integers(-5, 6, count).astype(float), rng.permutation(count)[:size]
-    W, chosen, states = H[np.ix_(ids, ids)], given.copy(), [np.array([2**63 + count], dtype=np.uint64) for _ in range(2)]
+    W, chosen, states = (
+        H[np.ix_(ids, ids)],
+        given.copy(),
+        [np.array([2**63 + count], dtype=np.uint64) for _ in range(2)],
+    )
     value, _ = search(kernels, H, ids, gains, chosen, -np.inf, states[0], starts=3)
     firsts = [-1, -2, plain.Xorshift(states[1]).below(count)]
     expected, reached = plain.descend(W, gains, size, starts=[given], firsts=firsts, tolerance=1e-9)
@@ -75,7 +107,16 @@ def test_compiled_search_makes_the_same_moves_among_scattered_clients(count: int
     expected = chosen.copy()  # in the same order
     value, looked = search(kernels, H, ids, gains, chosen, value, states[0], rounds=3)
     expected, reached = plain.iterate(
-        W, gains, expected, reached, rounds=3, idle=20, tenure=tenure(count, size), state=states[1], target=np.inf, tolerance=1e-9
+        W,
+        gains,
+        expected,
+        reached,
+        rounds=3,
+        idle=20,
+        tenure=tenure(count, size),
+        state=states[1],
+        target=np.inf,
+        tolerance=1e-9,
     )
     assert (value, sorted(chosen.tolist())) == (reached, sorted(expected.tolist()))
     assert states[0] == states[1]
@@ -83,7 +124,11 @@ def test_compiled_search_makes_the_same_moves_among_scattered_clients(count: int
 
 
 def test_enough_rows_end_the_search(kernels: Any) -> None:
-    W, gains, state = distance_of("euclidean", 50, np.random.default_rng(0)), np.zeros(50), np.array([77], dtype=np.uint64)
+    W, gains, state = (
+        distance_of("euclidean", 50, np.random.default_rng(0)),
+        np.zeros(50),
+        np.array([77], dtype=np.uint64),
+    )
     looked = [search(kernels, W, np.arange(50), gains, np.arange(8), 0.0, state, rounds=100, enough=rows)[1]
               for rows in (0, 1, 1000, ALL)]  # fmt: skip
     assert looked[0] == 0 < looked[1] < 1000 <= looked[2] < looked[3]
@@ -116,26 +161,34 @@ def test_row_bound_is_never_below_the_best(seed: int) -> None:
     kernels.longest_pairs(W, halves)  # type: ignore[attr-defined]
     np.testing.assert_allclose(np.sort(gains + halves[-1])[-size:].sum(), bound, rtol=1e-12)
     others = np.sort(np.where(np.eye(len(gains)) > 0, -np.inf, W), axis=1)[:, ::-1]
-    np.testing.assert_allclose(halves[1:], np.cumsum(others[:, : size - 1], axis=1).T / 2, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        halves[1:], np.cumsum(others[:, : size - 1], axis=1).T / 2, rtol=1e-12, atol=1e-15
+    )
 
 
 def test_walks_do_not_exchange_twins() -> None:
-    # Two twins at either end of a line and one in the middle, choose two: the best is one of each end. From there, exchanges of
-    # twins change nothing; a walk of one move must take the middle instead, which costs 1.
+    # Two twins at either end of a line and one in the middle, choose two: the best is one of each
+    # end. From there, exchanges of twins change nothing; a walk of one move must take the middle
+    # instead, which costs 1.
     points = np.array([0.0, 0.0, 1.0, 2.0, 2.0])
     W = np.abs(points[:, None] - points)
     for ins in (np.array([0, 3]), np.array([3, 0])):  # the order decides nothing
-        assert plain.best_swap(W, W[ins].sum(axis=0), np.sort(ins), np.array([1, 2, 4]), tolerance=1e-9) == (0, 2, -1.0)
+        assert plain.best_swap(
+            W, W[ins].sum(axis=0), np.sort(ins), np.array([1, 2, 4]), tolerance=1e-9
+        ) == (0, 2, -1.0)
 
 
-def settle(kernels: Any, W: np.ndarray, gains: np.ndarray, chosen: np.ndarray, state: np.ndarray) -> None:
+def settle(
+    kernels: Any, W: np.ndarray, gains: np.ndarray, chosen: np.ndarray, state: np.ndarray
+) -> None:
     """The compiled draw between equals."""
     working = np.empty((1, len(W)), dtype=np.int64), np.empty((1, len(W)))
     kernels.shuffle_ties(W, np.arange(len(W)), gains, chosen, state, 1e-12, *working)
 
 
 def test_ties_keep_the_value_and_favour_nobody(kernels: object) -> None:
-    # Eight equal clients, choose two, 2000 times: each is chosen 500 times, standard deviation 19.4; 6 of them are 117.
+    # Eight equal clients, choose two, 2000 times: each is chosen 500 times, standard deviation
+    # 19.4; 6 of them are 117.
     W, gains = 1.0 - np.eye(8), np.zeros(8)
     state, rng = np.array([5], dtype=np.uint64), np.random.default_rng(0)
     for shuffle in ("plain", "compiled"):
@@ -163,4 +216,6 @@ def test_ties_leave_better_choices_alone(kernels: object) -> None:
 def test_generator_is_the_same_in_both(kernels: object) -> None:
     states = [np.array([2**63 + 12345], dtype=np.uint64) for _ in range(2)]
     chance = plain.Xorshift(states[0])
-    assert [chance.below(1000) for _ in range(50)] == [kernels.below(states[1], 1000) for _ in range(50)]  # type: ignore[attr-defined]
+    assert [chance.below(1000) for _ in range(50)] == [
+        kernels.below(states[1], 1000) for _ in range(50)
+    ]  # type: ignore[attr-defined]

@@ -43,23 +43,37 @@ def test_no_more_available_than_the_limit_selects_all() -> None:
 
 
 def test_lists_and_checked_distances_are_accepted() -> None:
-    assert call(distance=LINE.tolist(), sampling_counts=[0, 0, 0, 0], available=[0, 1, 2, 3]) == [0, 3]
+    assert call(distance=LINE.tolist(), sampling_counts=[0, 0, 0, 0], available=[0, 1, 2, 3]) == [
+        0,
+        3,
+    ]
     assert call(distance=MatrixDistances(LINE)) == [0, 3]
 
 
 def test_two_clients_and_one_client() -> None:
     assert select(np.array([[0.0]]), np.array([4]), np.array([0]), 1).tolist() == [0]
-    assert select(np.array([[0.0, np.inf], [np.inf, 0.0]]), np.array([4, 3]), np.array([0, 1]), 1).tolist() == [1]
+    assert select(
+        np.array([[0.0, np.inf], [np.inf, 0.0]]), np.array([4, 3]), np.array([0, 1]), 1
+    ).tolist() == [1]
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"sampling_counts": np.zeros(3)}, r"sampling_counts must have shape \(4,\), one a client, got \(3,\)"),
+        (
+            {"sampling_counts": np.zeros(3)},
+            r"sampling_counts must have shape \(4,\), one a client, got \(3,\)",
+        ),
         ({"sampling_counts": np.array([0, 0, -1, 0])}, "sampling_counts must be >= 0, got -1"),
         ({"available": np.array([0, 4])}, r"available must hold client indices in 0..3, got 4"),
-        ({"available": np.array([2, 2])}, "available must hold distinct clients, got 2 more than once"),
-        ({"available": np.array([], dtype=int)}, "available must hold at least one client, got none"),
+        (
+            {"available": np.array([2, 2])},
+            "available must hold distinct clients, got 2 more than once",
+        ),
+        (
+            {"available": np.array([], dtype=int)},
+            "available must hold at least one client, got none",
+        ),
         ({"cohort_limit": 0}, "cohort_limit must be an integer >= 1, got 0"),
         ({"cohort_limit": 2.0}, "cohort_limit must be an integer >= 1, got 2.0"),
         ({"alpha": -1.0}, "alpha must be >= 0 and finite, got -1.0"),
@@ -68,12 +82,21 @@ def test_two_clients_and_one_client() -> None:
         ({"distance": np.triu(LINE)}, "distance must be symmetric"),
         ({"distance": [[0.0, 1.0], [1.0]]}, "distance must be an array of numbers, got list: "),
         ({"distance": [["a"] * 4] * 4}, "distance must be an array of numbers, got list of <U1"),
-        ({"distance": LINE + 0j}, "distance must be an array of numbers, got ndarray of complex128"),
+        (
+            {"distance": LINE + 0j},
+            "distance must be an array of numbers, got ndarray of complex128",
+        ),
         ({"distance": None}, "distance must be an array of numbers, got NoneType of object"),
         ({"distance": np.array(1.0)}, r"distance must be a square matrix, got shape \(\)"),
         ({"distance": np.full((4, 4), None)}, "distance must hold numbers >= 0 or inf"),
-        ({"sampling_counts": [[0], [1, 2]]}, "sampling_counts must be an array of numbers, got list: "),
-        ({"sampling_counts": list("abcd")}, "sampling_counts must be an array of numbers, got list of <U1"),
+        (
+            {"sampling_counts": [[0], [1, 2]]},
+            "sampling_counts must be an array of numbers, got list: ",
+        ),
+        (
+            {"sampling_counts": list("abcd")},
+            "sampling_counts must be an array of numbers, got list of <U1",
+        ),
         ({"sampling_counts": [0, None, 0, 0]}, "sampling_counts must be >= 0, got nan"),
         ({"available": [[0], [1, 2]]}, "available must be an array of numbers, got list: "),
         ({"available": ["a"]}, "available must be an array of numbers, got list of <U1"),
@@ -102,6 +125,14 @@ def test_easy_calls_load_no_more_than_numpy() -> None:
 def test_whole_number_penalties_are_taken_as_they_are() -> None:
     distance = np.abs(np.subtract.outer(np.arange(9.0), np.arange(9.0)))
     penalty = np.array([0, 1, 2, 3, 0, 1, 2, 3, 0])
-    whole, real = (solve(SelectionProblem(distance, p, cohort_size=4, pair_weight=0.1)) for p in (penalty, penalty.astype(float)))
+    whole, real = (
+        solve(SelectionProblem(distance, p, cohort_size=4, pair_weight=0.1))
+        for p in (penalty, penalty.astype(float))
+    )
     assert whole.cohort.tolist() == real.cohort.tolist() and whole.objective == real.objective
-    assert str(solve(SelectionProblem(distance, np.zeros(9), cohort_size=4, pair_weight=0.0)).objective) == "0.0"
+    assert (
+        str(
+            solve(SelectionProblem(distance, np.zeros(9), cohort_size=4, pair_weight=0.0)).objective
+        )
+        == "0.0"
+    )

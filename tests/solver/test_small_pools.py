@@ -40,7 +40,9 @@ def test_the_reduction_decides_the_same(kind: str, alpha: float, kernels: Any) -
         assert set(others[0].tolist()) == set(forced.tolist()) and others[3] == left
         assert others[1].tolist() == clients.tolist()
         if left not in (0, len(clients)):  # nothing is asked of gains that nobody needs
-            np.testing.assert_allclose(others[2], gains, rtol=1e-12, atol=1e-12 * problem.distances.maximum)
+            np.testing.assert_allclose(
+                others[2], gains, rtol=1e-12, atol=1e-12 * problem.distances.maximum
+            )
         decided, met = decided + (len(clients) < len(order)), met + 1
     assert met >= 6 and (decided > 0 or alpha > 1)
 
@@ -51,18 +53,35 @@ def test_bound_and_trials_are_the_same(seed: int, kernels: Any) -> None:
     count = int(rng.integers(4, 12))
     size = int(rng.integers(2, count))
     H, ids = distance_of("integer", 20, rng), rng.permutation(20)[:count]
-    gains, W, chosen = rng.integers(-5, 6, count).astype(float), H[np.ix_(ids, ids)], np.empty(size, dtype=np.int64)
+    gains, W, chosen = (
+        rng.integers(-5, 6, count).astype(float),
+        H[np.ix_(ids, ids)],
+        np.empty(size, dtype=np.int64),
+    )
     ints, reals = np.empty((1, 12), dtype=np.int64), np.empty((2, 12))
-    assert kernels.row_bound(H, ids, gains, size, reals, np.empty((12, 12))) == plain.row_bound([W.copy()], gains, size)
-    assert kernels.try_all(H, ids, gains, chosen, 1e-12, ints, reals) == plain.value(W, gains, chosen)
+    assert kernels.row_bound(H, ids, gains, size, reals, np.empty((12, 12))) == plain.row_bound(
+        [W.copy()], gains, size
+    )
+    assert kernels.try_all(H, ids, gains, chosen, 1e-12, ints, reals) == plain.value(
+        W, gains, chosen
+    )
     assert chosen.tolist() == plain.enumerate_all(W, gains, size).tolist()
 
 
 def test_trials_do_not_let_rounding_decide_between_equals(kernels: Any) -> None:
-    # Sums of three tenths differ in their last bits by the order of their terms; the first choice counts.
+    # Sums of three tenths differ in their last bits by the order of their terms; the first choice
+    # counts.
     H = np.full((9, 9), 0.1) + np.random.default_rng(0).choice([-1e-17, 1e-17], (9, 9))
     chosen = np.empty(4, dtype=np.int64)
-    kernels.try_all(H, np.arange(9), np.full(9, 0.3), chosen, 1e-12, np.empty((1, 4), dtype=np.int64), np.empty((1, 4)))
+    kernels.try_all(
+        H,
+        np.arange(9),
+        np.full(9, 0.3),
+        chosen,
+        1e-12,
+        np.empty((1, 4), dtype=np.int64),
+        np.empty((1, 4)),
+    )
     assert chosen.tolist() == [0, 1, 2, 3]
 
 
@@ -76,12 +95,15 @@ def test_the_objective_is_that_of_the_cohort_in_any_order(seed: int, kernels: An
     assert (np.diff(cohort) > 0).all()
     assert kernels.conclude(H, penalty, 2.5, other) == reached
     expected = objective(SelectionProblem(MatrixDistances(H), penalty, len(cohort), 2.5), cohort)
-    largest = 2.5 * H[np.ix_(cohort, cohort)].sum() / 2 + np.abs(penalty[cohort]).sum()  # what is added and subtracted
+    largest = (
+        2.5 * H[np.ix_(cohort, cohort)].sum() / 2 + np.abs(penalty[cohort]).sum()
+    )  # what is added and subtracted
     assert abs(reached - expected) <= 1e-14 * largest
 
 
 def test_the_order_favours_nobody(kernels: Any) -> None:
-    # Six clients put in order 6000 times: each comes first 1000 times, standard deviation 29; 6 of them are 173.
+    # Six clients put in order 6000 times: each comes first 1000 times, standard deviation 29; 6 of
+    # them are 173.
     state, first = np.array([99], dtype=np.uint64), np.zeros(6)
     for _ in range(6000):
         clients, gains = np.arange(6), np.empty(6)
@@ -97,15 +119,25 @@ def test_numbers_in_any_form_are_the_same_numbers(kernels: Any) -> None:
     expected = solve(replace(problem, balance_penalty=whole.astype(np.float64)))
     locked = whole.astype(np.float64)
     locked.setflags(write=False)
-    before = [len(kernel.signatures) for kernel in (kernels.begin, kernels.conclude, kernels.row_bound)]
+    before = [
+        len(kernel.signatures) for kernel in (kernels.begin, kernels.conclude, kernels.row_bound)
+    ]
     strided = np.repeat(whole.astype(np.float64), 2)[::2]
     for penalty in (whole, whole.astype(np.float32), whole.tolist(), locked, strided):
         answer = solve(replace(problem, balance_penalty=penalty))
-        assert (answer.cohort.tolist(), answer.objective) == (expected.cohort.tolist(), expected.objective)
+        assert (answer.cohort.tolist(), answer.objective) == (
+            expected.cohort.tolist(),
+            expected.objective,
+        )
     for size in (np.int8(6), np.uint8(6), np.int32(6), np.int64(6)):
         answer = solve(replace(problem, balance_penalty=whole, cohort_size=size, pair_weight=1))
-        assert (answer.cohort.tolist(), answer.upper_bound) == (expected.cohort.tolist(), expected.upper_bound)
-    assert [len(kernel.signatures) for kernel in (kernels.begin, kernels.conclude, kernels.row_bound)] == before
+        assert (answer.cohort.tolist(), answer.upper_bound) == (
+            expected.cohort.tolist(),
+            expected.upper_bound,
+        )
+    assert [
+        len(kernel.signatures) for kernel in (kernels.begin, kernels.conclude, kernels.row_bound)
+    ] == before
 
 
 @pytest.mark.parametrize("count", [30, 100])
@@ -115,15 +147,24 @@ def test_a_client_that_nobody_wants_changes_nothing_for_the_others(
 ) -> None:
     if not numba:
         request.getfixturevalue("without_numba")
-    H, penalty = distance_of("uniform", count, np.random.default_rng(0)) / 10, np.arange(float(count)) * 10
-    for price in (penalty[-1], 1e17, 1e100):  # the gaps of 10 between the others are larger than five pairs, so all is decided
+    H, penalty = (
+        distance_of("uniform", count, np.random.default_rng(0)) / 10,
+        np.arange(float(count)) * 10,
+    )
+    for price in (
+        penalty[-1],
+        1e17,
+        1e100,
+    ):  # the gaps of 10 between the others are larger than five pairs, so all is decided
         penalty[-1] = price
         answer = solve(SelectionProblem(H, penalty, 6, 1.0))
         assert (answer.cohort.tolist(), answer.status) == ([0, 1, 2, 3, 4, 5], "optimal")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_few_and_many_clients_are_decided_alike(kind: str, monkeypatch: pytest.MonkeyPatch, kernels: Any) -> None:
+def test_few_and_many_clients_are_decided_alike(
+    kind: str, monkeypatch: pytest.MonkeyPatch, kernels: Any
+) -> None:
     for seed in range(6):
         problem = problem_of(kind, 20, seed, scale="cohort" if seed % 2 else "paper")
         with_kernels = solve(problem, effort="thorough")
@@ -141,7 +182,10 @@ def test_few_and_many_clients_are_decided_alike(kind: str, monkeypatch: pytest.M
 def test_the_direct_way_is_the_same_search(
     kind: str, effort: Literal["fast", "default"], monkeypatch: pytest.MonkeyPatch, kernels: Any
 ) -> None:
-    problems = [problem_of(kind, 12 + 10 * seed, seed, scale="cohort" if seed % 2 else "paper") for seed in range(6)]
+    problems = [
+        problem_of(kind, 12 + 10 * seed, seed, scale="cohort" if seed % 2 else "paper")
+        for seed in range(6)
+    ]
     direct = [solve(problem, effort=effort, seed=7) for problem in problems]
     monkeypatch.setattr("fedgs.solver.small_pools.Few.found", None)
     monkeypatch.setattr(limits, "MAX_CLIENTS_COPIED", 0)

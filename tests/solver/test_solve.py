@@ -21,7 +21,9 @@ def assert_feasible(problem: SelectionProblem, solution: Solution) -> None:
     assert len(cohort) == problem.cohort_size
     assert (np.diff(cohort) > 0).all()
     assert np.isin(cohort, problem.pool).all()
-    assert solution.objective == pytest.approx(objective(problem, cohort), rel=1e-14, abs=1e-5 * unit(problem))
+    assert solution.objective == pytest.approx(
+        objective(problem, cohort), rel=1e-14, abs=1e-5 * unit(problem)
+    )
     assert solution.upper_bound >= solution.objective
     assert solution.seconds >= 0
 
@@ -29,7 +31,10 @@ def assert_feasible(problem: SelectionProblem, solution: Solution) -> None:
 def unit(problem: SelectionProblem) -> float:
     """What counts as equal: 1e-9 of the largest pair, and the rounding of the sums."""
     scale = problem.pair_weight * problem.distances.maximum + np.abs(problem.balance_penalty).max()
-    return 1e-9 * problem.pair_weight * problem.distances.maximum + 1e-13 * scale * problem.cohort_size**2
+    return (
+        1e-9 * problem.pair_weight * problem.distances.maximum
+        + 1e-13 * scale * problem.cohort_size**2
+    )
 
 
 @given(problems(max_clients=9), st.sampled_from(["fast", "default", "thorough"]))
@@ -38,7 +43,9 @@ def test_equals_brute_force_and_says_so(problem: SelectionProblem, effort: Any) 
     solution = solve(problem, effort=effort, seed=1)
     best, _ = brute_force(problem)
     assert_feasible(problem, solution)
-    assert solution.objective == pytest.approx(value(problem, tuple(solution.cohort.tolist())), abs=unit(problem))
+    assert solution.objective == pytest.approx(
+        value(problem, tuple(solution.cohort.tolist())), abs=unit(problem)
+    )
     assert solution.objective == pytest.approx(best, abs=unit(problem))
     assert solution.upper_bound >= best - unit(problem)
     assert solution.status == "optimal"  # at most 126 choices
@@ -58,7 +65,9 @@ def test_plain_numpy_equals_brute_force(kind: str, count: int, without_numba: No
 @pytest.mark.parametrize("count", [10, 11, 12])
 def test_compiled_equals_brute_force(kind: str, count: int) -> None:
     for seed in range(4):
-        problem = problem_of(kind, count, seed, scale=("paper", "cohort")[seed % 2], alpha=(1.0, 40.0)[seed // 2])
+        problem = problem_of(
+            kind, count, seed, scale=("paper", "cohort")[seed % 2], alpha=(1.0, 40.0)[seed // 2]
+        )
         solution = solve(problem, seed=1)
         assert_feasible(problem, solution)
         best, _ = brute_force(problem)
@@ -115,27 +124,37 @@ def test_relabelled_clients_reach_the_same_objective(kind: str, seed: int) -> No
 def test_scaling_distances_is_scaling_alpha() -> None:
     problem = problem_of("euclidean", 14, 5)
     other = SelectionProblem(
-        np.asarray(problem.distance) * 8, problem.balance_penalty, problem.cohort_size, problem.pair_weight / 8
+        np.asarray(problem.distance) * 8,
+        problem.balance_penalty,
+        problem.cohort_size,
+        problem.pair_weight / 8,
     )
     assert np.array_equal(solve(other, seed=3).cohort, solve(problem, seed=3).cohort)
 
 
 def test_a_constant_added_to_all_counts_changes_nothing() -> None:
     problem = problem_of("paper graph", 30, 5)
-    other = SelectionProblem(problem.distance, problem.balance_penalty + 1024.0, problem.cohort_size, problem.pair_weight)
+    other = SelectionProblem(
+        problem.distance, problem.balance_penalty + 1024.0, problem.cohort_size, problem.pair_weight
+    )
     assert np.array_equal(solve(other, seed=3).cohort, solve(problem, seed=3).cohort)
 
 
 def test_no_weight_takes_the_smallest_penalties() -> None:
-    problem = SelectionProblem(np.ones((5, 5)) - np.eye(5), np.array([3.0, 1.0, 2.0, 9.0, 0.0]), 3, 0.0)
+    problem = SelectionProblem(
+        np.ones((5, 5)) - np.eye(5), np.array([3.0, 1.0, 2.0, 9.0, 0.0]), 3, 0.0
+    )
     solution = solve(problem)
     assert solution.cohort.tolist() == [1, 2, 4]
     assert solution.status == "optimal"
 
 
-@pytest.mark.parametrize(("size", "weight"), [(1, 1.0), (2, 0.0), (3, 1.0)], ids=["one", "no diversity", "all equal"])
+@pytest.mark.parametrize(
+    ("size", "weight"), [(1, 1.0), (2, 0.0), (3, 1.0)], ids=["one", "no diversity", "all equal"]
+)
 def test_ties_are_decided_by_the_seed_not_by_the_client(size: int, weight: float) -> None:
-    # Six equal clients, 600 seeds: each is chosen 100·size times; 6 standard deviations of a binomial are 6·sqrt(600/4) < 74.
+    # Six equal clients, 600 seeds: each is chosen 100·size times; 6 standard deviations of a
+    # binomial are 6·sqrt(600/4) < 74.
     problem = SelectionProblem(1.0 - np.eye(6), np.zeros(6), size, weight)
     times = np.zeros(6)
     for seed in range(600):
@@ -144,7 +163,8 @@ def test_ties_are_decided_by_the_seed_not_by_the_client(size: int, weight: float
 
 
 def test_ties_of_twins_behind_a_search_favour_nobody() -> None:
-    # Twenty places with three twins each, choose 12 of 60: by symmetry every twin of a place is as likely as the other two.
+    # Twenty places with three twins each, choose 12 of 60: by symmetry every twin of a place is as
+    # likely as the other two.
     rng = np.random.default_rng(0)
     points = np.repeat(rng.uniform(0, 1, (20, 2)), 3, axis=0)
     matrix = np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2))
@@ -152,7 +172,9 @@ def test_ties_of_twins_behind_a_search_favour_nobody() -> None:
     times = np.zeros(60)
     for seed in range(150):
         times[solve(problem, seed=seed, effort="fast").cohort] += 1
-    totals = times.reshape(20, 3).sum(axis=0)  # 600 each if it is fair; all of the first twin if it were not
+    totals = times.reshape(20, 3).sum(
+        axis=0
+    )  # 600 each if it is fair; all of the first twin if it were not
     assert np.abs(totals - 600).max() < 90
 
 
@@ -165,23 +187,32 @@ def times_chosen(problem: SelectionProblem, seeds: int, **options: Any) -> np.nd
 
 @pytest.mark.parametrize("effort", ["fast", "default"])
 def test_ties_between_cohorts_that_no_single_exchange_joins_favour_nobody(effort: Any) -> None:
-    # Fifteen pairs far apart, choose two: each pair is chosen 20 times of 300, standard deviation 4.3.
+    # Fifteen pairs far apart, choose two: each pair is chosen 20 times of 300, standard deviation
+    # 4.3.
     pairs = np.where(np.arange(30)[:, None] // 2 == np.arange(30) // 2, 1.0, 0.6)
     np.fill_diagonal(pairs, 0.0)
-    times = times_chosen(SelectionProblem(MatrixDistances(pairs), np.zeros(30), 2, 1.0), 300, effort=effort)
+    times = times_chosen(
+        SelectionProblem(MatrixDistances(pairs), np.zeros(30), 2, 1.0), 300, effort=effort
+    )
     assert np.array_equal(times[::2], times[1::2])
     assert np.abs(times - 20).max() < 6 * 4.3
-    # A ring of 40, choose two: any two opposite each other; each client 15 times of 300, standard deviation 3.8.
+    # A ring of 40, choose two: any two opposite each other; each client 15 times of 300, standard
+    # deviation 3.8.
     apart = np.abs(np.subtract.outer(np.arange(40), np.arange(40)))
     ring = np.minimum(apart, 40 - apart).astype(float)
-    times = times_chosen(SelectionProblem(MatrixDistances(ring), np.zeros(40), 2, 1.0), 300, effort=effort)
+    times = times_chosen(
+        SelectionProblem(MatrixDistances(ring), np.zeros(40), 2, 1.0), 300, effort=effort
+    )
     assert np.abs(times - 15).max() < 6 * 3.8
 
 
 def test_same_seed_same_cohort() -> None:
     problem = problem_of("euclidean", 60, 1, alpha=50.0)
     assert np.array_equal(solve(problem, seed=4).cohort, solve(problem, seed=4).cohort)
-    assert np.array_equal(solve(problem, seed=4).cohort, solve(problem, seed=np.random.Generator(_stream_bits(4))).cohort)
+    assert np.array_equal(
+        solve(problem, seed=4).cohort,
+        solve(problem, seed=np.random.Generator(_stream_bits(4))).cohort,
+    )
 
 
 def _stream_bits(seed: int) -> np.random.BitGenerator:
@@ -193,8 +224,11 @@ def _stream_bits(seed: int) -> np.random.BitGenerator:
 @pytest.mark.parametrize("effort", ["default", "thorough"])
 def test_outer_stop_returns_a_feasible_cohort_and_says_so(effort: Any) -> None:
     rng = np.random.default_rng(0)
-    # Prices that differ say with whom the greedy choice begins, in whatever order the clients are taken.
-    problem = SelectionProblem(MatrixDistances(distance_of("uniform", 300, rng)), rng.permutation(300) / 300, 30, 1.0)
+    # Prices that differ say with whom the greedy choice begins, in whatever order the clients are
+    # taken.
+    problem = SelectionProblem(
+        MatrixDistances(distance_of("uniform", 300, rng)), rng.permutation(300) / 300, 30, 1.0
+    )
     for seed in range(3):
         solution = solve(problem, effort=effort, time_limit=1e-9, seed=seed)
         assert_feasible(problem, solution)
@@ -204,7 +238,9 @@ def test_outer_stop_returns_a_feasible_cohort_and_says_so(effort: Any) -> None:
 
 @pytest.mark.parametrize(("kind", "count"), [("uniform", 60), ("integer", 60), ("integer", 1200)])
 def test_an_outer_stop_that_does_not_fire_changes_nothing(kind: str, count: int) -> None:
-    problem = SelectionProblem(MatrixDistances(distance_of(kind, count, np.random.default_rng(1))), np.zeros(count), 6, 1.0)
+    problem = SelectionProblem(
+        MatrixDistances(distance_of(kind, count, np.random.default_rng(1))), np.zeros(count), 6, 1.0
+    )
     for seed in range(3):
         limited, free = solve(problem, time_limit=1000.0, seed=seed), solve(problem, seed=seed)
         assert np.array_equal(limited.cohort, free.cohort)
@@ -212,7 +248,9 @@ def test_an_outer_stop_that_does_not_fire_changes_nothing(kind: str, count: int)
 
 
 @pytest.mark.parametrize("numba", [True, False])
-def test_nearly_all_of_many_are_proven_by_who_is_left_out(numba: bool, request: pytest.FixtureRequest) -> None:
+def test_nearly_all_of_many_are_proven_by_who_is_left_out(
+    numba: bool, request: pytest.FixtureRequest
+) -> None:
     if not numba:
         request.getfixturevalue("without_numba")
     rng = np.random.default_rng(0)
@@ -223,7 +261,9 @@ def test_nearly_all_of_many_are_proven_by_who_is_left_out(numba: bool, request: 
         pairs = worth[:, None] + worth - matrix
         np.fill_diagonal(pairs, np.inf)
         lost = worth.min() if count - size == 1 else pairs.min()
-        assert solution.objective == pytest.approx(matrix.sum() / 2 - penalty.sum() - lost, rel=1e-12)
+        assert solution.objective == pytest.approx(
+            matrix.sum() / 2 - penalty.sum() - lost, rel=1e-12
+        )
         assert solution.status == "optimal"
 
 
@@ -237,20 +277,30 @@ def test_the_trivial_bound_is_never_below_the_value_and_proves_what_meets_it() -
     rng = np.random.default_rng(0)
     group = rng.integers(0, 4, 400)
     matrix = np.triu(np.where(group[:, None] == group, 0.5 * rng.random((400, 400)), 1.0), 1)
-    problem = SelectionProblem(MatrixDistances(matrix + matrix.T), rng.integers(0, 3, 400) * 0.1, 2, 1.0)
+    problem = SelectionProblem(
+        MatrixDistances(matrix + matrix.T), rng.integers(0, 3, 400) * 0.1, 2, 1.0
+    )
     solution = solve(problem, effort="fast")
     assert_feasible(problem, solution)
     assert solution.status == "optimal"
 
 
 @pytest.mark.parametrize(
-    ("kind", "scale"), [("paper graph", "paper"), ("paper graph", "cohort"), ("euclidean", "paper"), ("uniform", "paper")]
+    ("kind", "scale"),
+    [
+        ("paper graph", "paper"),
+        ("paper graph", "cohort"),
+        ("euclidean", "paper"),
+        ("uniform", "paper"),
+    ],
 )
 def test_certificates_beyond_enumeration_agree_with_highs(kind: str, scale: str) -> None:
     rng = np.random.default_rng(7)
     matrix = distance_of(kind, 60, rng)
     penalty = 2.0 * rng.integers(0, 3, 60) / (1 if scale == "paper" else 59)
-    problem = SelectionProblem(matrix, penalty, 5, (2 / 60 if scale == "paper" else 0.1) / matrix.max())
+    problem = SelectionProblem(
+        matrix, penalty, 5, (2 / 60 if scale == "paper" else 0.1) / matrix.max()
+    )
     solution = solve(problem, effort="thorough")
     assert solution.status == "optimal"
     _, reached, proven = milp_cohort(problem, time_limit=20.0)
@@ -298,7 +348,8 @@ def test_distances_by_rows_equal_the_matrix(count: int) -> None:
     given_matrix = solve(SelectionProblem(matrix, penalty, 7, 0.1), seed=5)
     by_rows = solve(SelectionProblem(ByRows(), penalty, 7, 0.1), seed=5)
     assert np.array_equal(by_rows.cohort, given_matrix.cohort)
-    # A few clients of a matrix are put in another order, and the bonuses that draw between equals are part of the bound.
+    # A few clients of a matrix are put in another order, and the bonuses that draw between equals
+    # are part of the bound.
     bonuses = 1e-10 * 0.1 * ByRows.maximum if count <= 64 else 0.0
     assert abs(by_rows.upper_bound - given_matrix.upper_bound) <= bonuses
 
@@ -327,7 +378,8 @@ def test_large_pools_are_searched_row_by_row(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_ties_by_rows_favour_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Twelve equal clients, choose three, 400 times: each is chosen 100 times, standard deviation 8.7.
+    # Twelve equal clients, choose three, 400 times: each is chosen 100 times, standard deviation
+    # 8.7.
     monkeypatch.setattr(limits, "MAX_CLIENTS_HELD", 10)
 
     class Equal:
@@ -339,7 +391,10 @@ def test_ties_by_rows_favour_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
         def rows(self, clients: np.ndarray) -> np.ndarray:
             return (1.0 - np.eye(12))[clients]
 
-    assert np.abs(times_chosen(SelectionProblem(Equal(), np.zeros(12), 3, 1.0), 400) - 100).max() < 6 * 8.7
+    assert (
+        np.abs(times_chosen(SelectionProblem(Equal(), np.zeros(12), 3, 1.0), 400) - 100).max()
+        < 6 * 8.7
+    )
 
 
 @pytest.mark.parametrize(

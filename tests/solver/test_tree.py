@@ -16,13 +16,17 @@ def random_forest(count: int, seed: int, *, cut: float) -> SpanningForest:
     order, parent, above = rng.permutation(count), np.full(count, -1), np.zeros(count)
     for place in range(1, count):
         if rng.random() >= cut:
-            parent[order[place]], above[order[place]] = order[rng.integers(place)], rng.integers(0, 10)
+            parent[order[place]], above[order[place]] = (
+                order[rng.integers(place)],
+                rng.integers(0, 10),
+            )
     return SpanningForest(parent, above, order)
 
 
 def best_by_trying(metric: np.ndarray, clients: np.ndarray, gains: np.ndarray, size: int) -> float:
     return max(
-        sum(gains[i] for i in chosen) + sum(metric[clients[i], clients[j]] for i, j in combinations(chosen, 2))
+        sum(gains[i] for i in chosen)
+        + sum(metric[clients[i], clients[j]] for i, j in combinations(chosen, 2))
         for chosen in combinations(range(len(clients)), size)
     )
 
@@ -38,7 +42,8 @@ def test_equals_trying_everything(count: int, cut: float, seed: int) -> None:
     size = int(rng.integers(1, len(clients) + 1))
     chosen, value = best_on_forest(forest, clients, gains, size, apart=30.0)
     assert len(set(chosen.tolist())) == size
-    # Whole numbers: the choice is exactly the best; the value may exceed it by what draws between equals, and is never below it.
+    # Whole numbers: the choice is exactly the best; the value may exceed it by what draws between
+    # equals, and is never below it.
     best = best_by_trying(metric, clients, gains, size)
     assert gains[chosen].sum() + metric[np.ix_(clients[chosen], clients[chosen])].sum() / 2 == best
     assert 0 <= value - best <= 30e-10
@@ -58,14 +63,18 @@ def test_plain_and_compiled_agree(count: int) -> None:
 def test_the_order_of_clients_draws_between_equals() -> None:
     # A star of twelve, and twelve lone clients: any two are as far apart as any others.
     rng = np.random.default_rng(0)
-    star = SpanningForest(np.append(-1, np.zeros(12, dtype=int)), np.append(0.0, np.ones(12)), np.arange(13))
+    star = SpanningForest(
+        np.append(-1, np.zeros(12, dtype=int)), np.append(0.0, np.ones(12)), np.arange(13)
+    )
     for forest in (star, SpanningForest(np.full(13, -1), np.zeros(13), np.arange(13))):
         times = np.zeros(13)
         for _ in range(240):
             clients = 1 + rng.permutation(12)
             chosen, _ = best_on_forest(forest, clients, np.zeros(12), 2, apart=2.0)
             times[clients[chosen]] += 1
-        assert np.abs(times[1:] - 40).max() < 6 * 5.8  # each of twelve 40 times, standard deviation 5.8
+        assert (
+            np.abs(times[1:] - 40).max() < 6 * 5.8
+        )  # each of twelve 40 times, standard deviation 5.8
 
 
 def test_linking_dominates() -> None:
@@ -94,15 +103,22 @@ def test_ten_thousand_lone_clients_take_the_largest_gains() -> None:
 
 @pytest.mark.parametrize("cut", [0.0, 0.2])
 @pytest.mark.parametrize("forest_work", [0, 10_000_000])
-def test_the_knapsack_stays_in_the_workspace_it_is_given(cut: float, forest_work: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_knapsack_stays_in_the_workspace_it_is_given(
+    cut: float, forest_work: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     load_kernels("fedgs.solver.kernels.tree") or pytest.skip("numba is not installed")
     given: list[tuple[np.ndarray, ...]] = []
 
     def marked(up: np.ndarray, sizes: np.ndarray, size: int) -> tuple[np.ndarray, ...]:
         """A workspace with walls: numbers behind each array that nobody may overwrite."""
-        walls = [np.full(made.size + 50, -77, dtype=made.dtype) for made in workspace(up, sizes, size)]
+        walls = [
+            np.full(made.size + 50, -77, dtype=made.dtype) for made in workspace(up, sizes, size)
+        ]
         given.append(tuple(walls))
-        return tuple(wall[:-50].reshape(made.shape) for wall, made in zip(walls, workspace(up, sizes, size), strict=True))
+        return tuple(
+            wall[:-50].reshape(made.shape)
+            for wall, made in zip(walls, workspace(up, sizes, size), strict=True)
+        )
 
     monkeypatch.setattr("fedgs.solver.tree.workspace", marked)
     monkeypatch.setattr(limits, "MAX_FOREST_TABLE_ENTRIES", forest_work)
@@ -111,7 +127,13 @@ def test_the_knapsack_stays_in_the_workspace_it_is_given(cut: float, forest_work
         count = int(rng.integers(2, 120))
         clients = rng.permutation(count)[: rng.integers(1, count + 1)]
         size = int(rng.integers(1, len(clients) + 1))
-        best_on_forest(random_forest(count, seed, cut=cut), clients, rng.normal(size=len(clients)), size, apart=30.0)
+        best_on_forest(
+            random_forest(count, seed, cut=cut),
+            clients,
+            rng.normal(size=len(clients)),
+            size,
+            apart=30.0,
+        )
     assert given
     assert all((wall[-50:] == -77).all() for walls in given for wall in walls)
 

@@ -16,8 +16,9 @@ app = ClientApp()
 def who(context: Context) -> tuple[int, int]:
     """Which part of the data is this client's, and of how many parts.
 
-    The part is partition-id where it is given, else the number that client-id ends with, else a number made from its letters;
-    modulo the number of parts. A real client would read its own data instead.
+    The part is partition-id where it is given, else the number that client-id ends with, else a
+    number made from its letters; modulo the number of parts. A real client would read its own data
+    instead.
     """
     parts = int(context.run_config["num-clients"])
     if "partition-id" in context.node_config:
@@ -35,8 +36,14 @@ describe(app, label_counts=lambda context: task.label_counts(*who(context)))
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Local steps from the global model."""
-    time.sleep(float(context.node_config.get("delay", 0.0)))  # --node-config "... delay=5.0": a slow client, to try one
-    client, config, server_round = who(context), context.run_config, int(message.content["config"]["server-round"])
+    time.sleep(
+        float(context.node_config.get("delay", 0.0))
+    )  # --node-config "... delay=5.0": a slow client, to try one
+    client, config, server_round = (
+        who(context),
+        context.run_config,
+        int(message.content["config"]["server-round"]),
+    )
     model = task.make_model()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     examples = task.training_part(*client)
@@ -49,15 +56,24 @@ def train(message: Message, context: Context) -> Message:
         seed=server_round * client[1] + client[0],
     )
     metrics = MetricRecord({"num-examples": len(examples[1]), "train_loss": loss})
-    return Message(RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}), reply_to=message)
+    return Message(
+        RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics}),
+        reply_to=message,
+    )
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """Loss and accuracy on the validation part, or on the training part if the server says so."""
-    part = task.training_part if message.content["config"].get("loss-on") == "train" else task.validation_part
+    part = (
+        task.training_part
+        if message.content["config"].get("loss-on") == "train"
+        else task.validation_part
+    )
     model, examples = task.make_model(), part(*who(context))
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     loss, accuracy = task.evaluate(model, examples)
-    metrics = MetricRecord({"num-examples": len(examples[1]), "eval_loss": loss, "eval_acc": accuracy})
+    metrics = MetricRecord(
+        {"num-examples": len(examples[1]), "eval_loss": loss, "eval_acc": accuracy}
+    )
     return Message(RecordDict({"metrics": metrics}), reply_to=message)

@@ -47,7 +47,15 @@ def make_model() -> nn.Linear:
     return model
 
 
-def train(model: nn.Linear, examples: Examples, *, steps: int, batch_size: int, learning_rate: float, seed: int) -> float:
+def train(
+    model: nn.Linear,
+    examples: Examples,
+    *,
+    steps: int,
+    batch_size: int,
+    learning_rate: float,
+    seed: int,
+) -> float:
     """So many SGD steps on shuffled batches; returns the mean loss over them."""
     x, y = examples
     generator = torch.Generator().manual_seed(seed)

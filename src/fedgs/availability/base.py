@@ -21,7 +21,8 @@ class Availability(Variant):
     Attributes:
         steady: whether the rates are the same in every round; then they are asked for once.
         seed: of everything that the mode draws, >= 0; None: the run's seed (0 when used alone).
-        empty_round: nobody is available: "redraw" until someone is, or "skip" the round and keep the model.
+        empty_round: nobody is available: "redraw" until someone is, or "skip" the round and keep
+            the model.
 
     >>> class Weekdays(Availability):
     ...     rate: float = 0.5
@@ -45,12 +46,16 @@ class Availability(Variant):
     def check(self, clients: Clients, rounds: int) -> None:
         """Find out before a run whether the mode can serve these clients for rounds 0..rounds-1.
 
-        Rates are asked for round after round until somebody can be available: one round as a rule, O(N).
+        Rates are asked for round after round until somebody can be available: one round as a rule,
+        O(N).
 
         Raises:
-            ConfigError: the mode needs labels that the clients lack, gives rates outside [0, 1], or no round can have anybody.
+            ConfigError: the mode needs labels that the clients lack, gives rates outside [0, 1], or
+                no round can have anybody.
         """
-        if rounds > 0 and not any(np.any(checked_rates(self, clients, t) > 0) for t in range(rounds)):
+        if rounds > 0 and not any(
+            np.any(checked_rates(self, clients, t) > 0) for t in range(rounds)
+        ):
             raise ConfigError(
                 f"availability must leave at least one client a chance in some round; with {self.name!r} all "
                 f"{len(clients)} clients have rate 0 in all {rounds} rounds"
@@ -65,7 +70,8 @@ def checked_rates(availability: Availability, clients: Clients, round: int) -> F
     """(N,) rates of one round in float64, a checked copy: the border to modes that others write.
 
     Raises:
-        ConfigError: a wrong shape, or a rate that is NaN or outside [0, 1]; the sentence names the client and the round.
+        ConfigError: a wrong shape, or a rate that is NaN or outside [0, 1]; the sentence names the
+            client and the round.
     """
     given = availability.rates(round, clients)
     try:

@@ -17,15 +17,18 @@ __all__ = ["Attendance", "Present", "activity", "draw_available"]
 _MANY = 1000  # clients above which a record holds who was available as bits
 
 
-def draw_available(availability: Availability, clients: Clients, round: int) -> tuple[IntArray, Literal["skipped"] | None]:
+def draw_available(
+    availability: Availability, clients: Clients, round: int
+) -> tuple[IntArray, Literal["skipped"] | None]:
     """The available clients A_t: each client k independently with probability p_k(t).
 
-    Depends on the availability (its seed included), the clients and the round alone: any round can be drawn without the others,
-    and every method meets the same clients. Costs O(N).
+    Depends on the availability (its seed included), the clients and the round alone: any round can
+    be drawn without the others, and every method meets the same clients. Costs O(N).
 
     Returns:
-        (a,) ascending indices, and "skipped" where the round passes without anybody, else None. `empty_round = "redraw"` draws
-        from the distribution given that somebody is there; where all rates are 0 that is impossible, and the round is skipped.
+        (a,) ascending indices, and "skipped" where the round passes without anybody, else None.
+        `empty_round = "redraw"` draws from the distribution given that somebody is there; where all
+        rates are 0 that is impossible, and the round is skipped.
 
     Raises:
         ConfigError: the mode cannot serve these clients, or gives rates outside [0, 1].
@@ -34,7 +37,9 @@ def draw_available(availability: Availability, clients: Clients, round: int) -> 
     >>> draw_available(Ideal(), Clients(("a", "b"), np.array([10, 40])), 0)
     (array([0, 1]), None)
     """
-    available = np.flatnonzero(_drawn(availability, checked_rates(availability, clients, round), round))
+    available = np.flatnonzero(
+        _drawn(availability, checked_rates(availability, clients, round), round)
+    )
     return available, None if len(available) else "skipped"
 
 
@@ -83,7 +88,11 @@ class Attendance:
             present = _drawn(self.availability, self._rates_of(round), round)
             available = frozen(np.flatnonzero(present))
             names = self.clients.names
-            called = Members(names, present) if len(names) > _MANY else [names[k] for k in available.tolist()]
+            called = (
+                Members(names, present)
+                if len(names) > _MANY
+                else [names[k] for k in available.tolist()]
+            )
             self._last = round, Present(available, called, None if len(available) else "skipped")
         return self._last[1]
 
@@ -115,8 +124,9 @@ def activity(availability: Availability, clients: Clients, rounds: int) -> BoolA
 def _draw_given_somebody(rates: FloatArray, rng: np.random.Generator) -> BoolArray:
     """(N,) independent draws, conditioned on at least one success: what drawing again and again ends in, in one go.
 
-    The lowest present client is k with probability proportional to p_k·prod over i<k of (1 - p_i); given k, the later ones are
-    drawn as always. Holds at the smallest rates, where drawing again would not end.
+    The lowest present client is k with probability proportional to p_k·prod over i<k of (1 - p_i);
+    given k, the later ones are drawn as always. Holds at the smallest rates, where drawing again
+    would not end.
     """
     with np.errstate(divide="ignore"):
         log_absent = np.log1p(-rates)

@@ -1,6 +1,7 @@
 """The seven availability modes of Table 1 of the paper: when is each client likely to be there.
 
-Every mode is a pure function of (settings, seed, clients, round): any round can be asked for in any order. Rates lie in [0, 1].
+Every mode is a pure function of (settings, seed, clients, round): any round can be asked for in any
+order. Rates lie in [0, 1].
 """
 
 import math
@@ -43,7 +44,9 @@ def _below_one(mode: str) -> AfterValidator:
     def check(beta: float) -> float:
         if not 0 <= beta < 1:
             reason = "; at 1 every rate is undefined" if beta == 1 else ""
-            raise ValueError(f"availability.beta must be in [0, 1) for {mode!r}, got {beta}{reason}")
+            raise ValueError(
+                f"availability.beta must be in [0, 1) for {mode!r}, got {beta}{reason}"
+            )
         return beta
 
     return AfterValidator(check)
@@ -65,7 +68,9 @@ class Ideal(Availability):
         """`empty_round`: all clients are available in every round."""
         if settings.get("empty_round", "redraw") == "redraw" or cls.rates is not Ideal.rates:
             return {}
-        return {"empty_round": "availability.empty_round has no effect with 'IDL', in which no round is empty"}
+        return {
+            "empty_round": "availability.empty_round has no effect with 'IDL', in which no round is empty"
+        }
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
         return np.ones(len(clients))
@@ -113,8 +118,8 @@ class LessDataFirst(Availability):
 class LargeLabelsFirst(Availability):
     """Clients whose smallest label is large are available more often: rate beta·min(labels of k)/max(all labels) + (1 - beta).
 
-    Labels are those of the training parts. The largest is the largest that some client holds, or C - 1 where the number of
-    classes C was given. The quotient is 0 where it is 0.
+    Labels are those of the training parts. The largest is the largest that some client holds, or C
+    - 1 where the number of classes C was given. The quotient is 0 where it is 0.
 
     Attributes:
         beta: in [0, 1]; 1: whoever holds label 0 is never there.
@@ -130,7 +135,11 @@ class LargeLabelsFirst(Availability):
     def rates(self, round: int, clients: Clients) -> FloatArray:
         held = _labels_held(self, clients)  # (N, C)
         smallest = held.argmax(axis=1)  # (N, C) -> (N,)
-        largest = int(np.flatnonzero(held.any(axis=0))[-1]) if clients.classes is None else clients.classes - 1
+        largest = (
+            int(np.flatnonzero(held.any(axis=0))[-1])
+            if clients.classes is None
+            else clients.classes - 1
+        )
         quotient = smallest / largest if largest > 0 else np.zeros(len(clients))
         return self.beta * quotient + (1 - self.beta)
 
@@ -139,12 +148,14 @@ class LargeLabelsFirst(Availability):
 class LabelCycle(Availability):
     """Labels take turns: rate 1 for the clients that hold the label whose turn it is, 1 - beta for the others.
 
-    With r = (1 + t mod T_p)/T_p it is the turn of label y where y/C < r <= (y+1)/C. The paper writes [y/C, (y+1)/C), which leaves
-    r = 1 to nobody and gives the first label one round less; here every label has T_p/C rounds, exactly so where C divides T_p.
-    The comparison is made in integers, so no turn is lost to rounding.
+    With r = (1 + t mod T_p)/T_p it is the turn of label y where y/C < r <= (y+1)/C. The paper
+    writes [y/C, (y+1)/C), which leaves r = 1 to nobody and gives the first label one round less;
+    here every label has T_p/C rounds, exactly so where C divides T_p. The comparison is made in
+    integers, so no turn is lost to rounding.
 
     Attributes:
-        beta: in [0, 1]; 1: only the label's holders are there, and in the turn of a label that nobody holds, nobody.
+        beta: in [0, 1]; 1: only the label's holders are there, and in the turn of a label that
+            nobody holds, nobody.
         period: T_p >= 1 in rounds; None: 10·C, as in the authors' code (the paper gives none).
 
     >>> clients = Clients(("a", "b"), np.array([1, 1]), label_counts=np.array([[1, 0], [0, 1]]))
@@ -206,7 +217,9 @@ class SineLogNormal(Availability):
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
         phase = (1 + round % self.period) / self.period
-        return _log_normal_rates(self.seed or 0, self.beta, len(clients)) * (0.4 * math.sin(2 * math.pi * phase) + 0.5)
+        return _log_normal_rates(self.seed or 0, self.beta, len(clients)) * (
+            0.4 * math.sin(2 * math.pi * phase) + 0.5
+        )
 
 
 @lru_cache(maxsize=8)
@@ -224,7 +237,9 @@ _held: WeakKeyDictionary[Clients, BoolArray] = WeakKeyDictionary()
 def _labels_held(availability: Availability, clients: Clients) -> BoolArray:
     """(N, C): does client k hold label y."""
     if clients.label_counts is None:
-        raise ConfigError(f"availability {availability.name!r} needs the clients' labels, and this federation has none")
+        raise ConfigError(
+            f"availability {availability.name!r} needs the clients' labels, and this federation has none"
+        )
     if clients not in _held:
         held: BoolArray = clients.label_counts > 0
         without = np.flatnonzero(~held.any(axis=1))

@@ -24,14 +24,16 @@ _CELLS: dict[str, bool | None] = {"0": False, "1": True, "false": False, "true":
 class AvailabilityFile(Availability):
     """Who is there is read from a boolean (N, T) matrix: rates are 0 and 1.
 
-    The file is read once, when it is first needed. A `.npy` file holds booleans or the numbers 0 and 1; a `.csv` file has a line
-    a client, in the clients' order, and a comma-separated value a round: 0, 1, true or false, or 0.0 and 1.0, without a header.
+    The file is read once, when it is first needed. A `.npy` file holds booleans or the numbers 0
+    and 1; a `.csv` file has a line a client, in the clients' order, and a comma-separated value a
+    round: 0, 1, true or false, or 0.0 and 1.0, without a header.
 
     Attributes:
         path: of the file, `.npy` or `.csv`; a relative path starts at the working folder.
 
     Raises:
-        DataError: from `check` and `rates`: no such file, not a matrix, other values than these, lines of different length.
+        DataError: from `check` and `rates`: no such file, not a matrix, other values than these,
+            lines of different length.
         ConfigError: from `check` and `rates`: not one row a client, or fewer columns than rounds.
 
     >>> import tempfile
@@ -43,7 +45,9 @@ class AvailabilityFile(Availability):
     >>> folder.cleanup()
     """
 
-    path: Annotated[str, BeforeValidator(lambda path: str(path) if isinstance(path, Path) else path)]
+    path: Annotated[
+        str, BeforeValidator(lambda path: str(path) if isinstance(path, Path) else path)
+    ]
 
     def check(self, clients: Clients, rounds: int) -> None:
         """As every mode, and: one row a client, at least one column a round."""
@@ -59,7 +63,9 @@ class AvailabilityFile(Availability):
     def rates(self, round: int, clients: Clients) -> FloatArray:
         matrix = self._rows_of(clients)
         if round >= matrix.shape[1]:
-            raise ConfigError(f"availability.path {self.path!r} has {matrix.shape[1]} columns, there is none for round {round}")
+            raise ConfigError(
+                f"availability.path {self.path!r} has {matrix.shape[1]} columns, there is none for round {round}"
+            )
         return matrix[:, round].astype(np.float64)
 
     @cached_property
@@ -69,13 +75,17 @@ class AvailabilityFile(Availability):
         if path.suffix not in (".npy", ".csv"):
             raise ConfigError(f"availability.path must end in .npy or .csv, got {self.path!r}")
         if not path.is_file():
-            raise DataError(f"availability.path must be a file, got {self.path!r}, which does not exist")
+            raise DataError(
+                f"availability.path must be a file, got {self.path!r}, which does not exist"
+            )
         return _read_npy(path) if path.suffix == ".npy" else _read_csv(path)
 
     @property
     def content_digest(self) -> str:
         """A hash of the matrix: what the path stands for, part of a run's identity."""
-        return hashlib.sha256(repr(self.matrix.shape).encode() + np.packbits(self.matrix).tobytes()).hexdigest()
+        return hashlib.sha256(
+            repr(self.matrix.shape).encode() + np.packbits(self.matrix).tobytes()
+        ).hexdigest()
 
     def _rows_of(self, clients: Clients) -> BoolArray:
         if len(self.matrix) != len(clients):
@@ -94,11 +104,19 @@ def _read_npy(path: Path) -> BoolArray:
                 f"availability.path {str(path)!r} must hold booleans or the numbers 0 and 1, got an array of objects; "
                 "save it with .astype(bool)"
             ) from None
-        raise DataError(f"availability.path {str(path)!r} is not a readable .npy file: {error}") from None
+        raise DataError(
+            f"availability.path {str(path)!r} is not a readable .npy file: {error}"
+        ) from None
     if matrix.ndim != 2 or matrix.size == 0:
-        raise DataError(f"availability.path {str(path)!r} must hold a matrix, clients x rounds, got shape {matrix.shape}")
-    if matrix.dtype != np.bool_ and not (matrix.dtype.kind in "iuf" and np.isin(matrix, (0, 1)).all()):
-        raise DataError(f"availability.path {str(path)!r} must hold booleans or the numbers 0 and 1 alone")
+        raise DataError(
+            f"availability.path {str(path)!r} must hold a matrix, clients x rounds, got shape {matrix.shape}"
+        )
+    if matrix.dtype != np.bool_ and not (
+        matrix.dtype.kind in "iuf" and np.isin(matrix, (0, 1)).all()
+    ):
+        raise DataError(
+            f"availability.path {str(path)!r} must hold booleans or the numbers 0 and 1 alone"
+        )
     return matrix.astype(np.bool_)
 
 
@@ -107,9 +125,13 @@ def _read_csv(path: Path) -> BoolArray:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise DataError(f"availability.path {str(path)!r} is not a text file") from None
-    rows = [_csv_row(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    rows = [
+        _csv_row(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()
+    ]
     if not rows:
-        raise DataError(f"availability.path {str(path)!r} must have a line a client, got an empty file")
+        raise DataError(
+            f"availability.path {str(path)!r} must have a line a client, got an empty file"
+        )
     for row in rows:
         if len(row) != len(rows[0]):
             raise DataError(
@@ -123,7 +145,9 @@ def _csv_row(path: Path, number: int, line: str) -> list[bool]:
     values = [_CELLS.get(cell, _zero_or_one(cell)) for cell in cells]
     for cell, value in zip(cells, values, strict=True):
         if value is None:
-            raise DataError(f"availability.path {str(path)!r} must hold 0, 1, true or false, got {cell!r} in line {number}")
+            raise DataError(
+                f"availability.path {str(path)!r} must hold 0, 1, true or false, got {cell!r} in line {number}"
+            )
     return [bool(value) for value in values]
 
 

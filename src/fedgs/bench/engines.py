@@ -49,7 +49,9 @@ class Setting:
 
 
 SETTINGS = {
-    "synthetic": Setting(LogisticRegression(), tuple(range(37, 397, 12)), (60,), 6, 10, 0.1, 870, 150),
+    "synthetic": Setting(
+        LogisticRegression(), tuple(range(37, 397, 12)), (60,), 6, 10, 0.1, 870, 150
+    ),
     "fashion_mnist": Setting(FashionCNN(), (100,) * 100, (1, 28, 28), 10, 32, 0.1, 1000, 1),
     "cifar10": Setting(CifarCNN(), (100,) * 100, (3, 32, 32), 10, 32, 0.03, 1000, 1),
 }
@@ -83,7 +85,12 @@ class Measured:
 
 
 def measure_setting(
-    name: str, *, engine: str = "auto", device: str = "cpu", precision: Precision = "float32", repeats: int = 5
+    name: str,
+    *,
+    engine: str = "auto",
+    device: str = "cpu",
+    precision: Precision = "float32",
+    repeats: int = 5,
 ) -> Measured:
     """Measure one of `SETTINGS`; floor and engine take turns, so that a busy machine slows both.
 
@@ -96,7 +103,9 @@ def measure_setting(
         ConfigError: no such setting, or no such device.
     """
     if name not in SETTINGS:
-        raise ConfigError(f"setting must be one of {', '.join(SETTINGS)}; got {name!r}{nearest(name, SETTINGS)}")
+        raise ConfigError(
+            f"setting must be one of {', '.join(SETTINGS)}; got {name!r}{nearest(name, SETTINGS)}"
+        )
     setting = SETTINGS[name]
     work = random_work(setting, precision)
     chosen, reason = make_engine(engine, device, work)
@@ -107,7 +116,9 @@ def measure_setting(
     one = training_requests(setting, work, theta, 1)
     metrics = [Evaluate(work, theta, "test"), Evaluate(work, theta, "validation")]
     floor = bare_loop(setting, work, where)
-    seconds = _take_turns([lambda: _answer(chosen, one), floor, lambda: _answer(chosen, metrics)], repeats, where)
+    seconds = _take_turns(
+        [lambda: _answer(chosen, one), floor, lambda: _answer(chosen, metrics)], repeats, where
+    )
     rate = 1 / seconds[0]
     if setting.grid_runs > 1:
         grid = training_requests(setting, work, theta, setting.grid_runs)
@@ -118,7 +129,12 @@ def measure_setting(
 def bare_loop(setting: Setting, work: Work, device: torch.device) -> Callable[[], None]:
     """The floor: one PyTorch module (channels-last for images), plain SGD on batches that lie ready; nothing else."""
     module = build_module(work.model, work.federation).to(device)
-    x = torch.randn(setting.cohort * setting.local_steps, setting.batch_size, *setting.example_shape, device=device)
+    x = torch.randn(
+        setting.cohort * setting.local_steps,
+        setting.batch_size,
+        *setting.example_shape,
+        device=device,
+    )
     y = torch.randint(10, x.shape[:2], device=device)
     batches = list(x)
     if len(setting.example_shape) == 3:
@@ -128,9 +144,13 @@ def bare_loop(setting: Setting, work: Work, device: torch.device) -> Callable[[]
 
     def run() -> None:
         for batch, labels in zip(batches, y, strict=True):
-            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=work.precision == "bf16"):
+            with torch.autocast(
+                device.type, dtype=torch.bfloat16, enabled=work.precision == "bf16"
+            ):
                 logits = module(batch)
-            gradients = torch.autograd.grad(functional.cross_entropy(logits.float(), labels), trained)
+            gradients = torch.autograd.grad(
+                functional.cross_entropy(logits.float(), labels), trained
+            )
             with torch.no_grad():
                 torch._foreach_add_(trained, gradients, alpha=-1e-4)
 
@@ -141,7 +161,9 @@ def machine() -> str:
     """The processor and the number of threads, for a table's caption."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        processor = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        processor = next(
+            line.partition(":")[2].strip() for line in lines if line.startswith("model name")
+        )
     except (OSError, StopIteration):
         processor = sys.platform
     return f"{processor}, {torch.get_num_threads()} threads, PyTorch {torch.__version__}"
@@ -154,7 +176,11 @@ def random_work(setting: Setting, precision: Precision) -> Work:
 
     def draw(count: int) -> tuple[np.ndarray, np.ndarray]:
         shape = (count, *setting.example_shape)
-        x = rng.integers(0, 256, shape, dtype=np.uint8) if images else rng.standard_normal(shape).astype(np.float32)
+        x = (
+            rng.integers(0, 256, shape, dtype=np.uint8)
+            if images
+            else rng.standard_normal(shape).astype(np.float32)
+        )
         return x, np.arange(count) % 10
 
     owner = np.repeat(np.arange(len(setting.data_sizes)), setting.data_sizes)
@@ -165,7 +191,9 @@ def random_work(setting: Setting, precision: Precision) -> Work:
         client=owner,
         test=draw(setting.test_examples),
         validation=(*draw(len(validation)), validation),
-        normalization=Normalization(255.0, (0.5,) * channels, (0.25,) * channels) if images else None,
+        normalization=Normalization(255.0, (0.5,) * channels, (0.25,) * channels)
+        if images
+        else None,
     )
     return Work(federation, setting.model, 0.0, setting.local_steps, setting.batch_size, precision)
 
@@ -177,7 +205,9 @@ def training_requests(setting: Setting, work: Work, theta: torch.Tensor, runs: i
     for run in range(runs):
         clients = np.sort(rng.choice(len(work.federation), setting.cohort, replace=False))
         weights = aggregation_weights("data_size", work.federation.clients.data_sizes[clients])
-        requests.append(Train(work, theta, clients, setting.learning_rate, (run, 0), (WeightedMean(weights),)))
+        requests.append(
+            Train(work, theta, clients, setting.learning_rate, (run, 0), (WeightedMean(weights),))
+        )
     return requests
 
 
@@ -187,7 +217,9 @@ def _answer(engine: Engine, requests: Sequence[Train | Evaluate]) -> None:
             raise reply.exception
 
 
-def _take_turns(jobs: Sequence[Callable[[], None]], repeats: int, device: torch.device) -> list[float]:
+def _take_turns(
+    jobs: Sequence[Callable[[], None]], repeats: int, device: torch.device
+) -> list[float]:
     """The median seconds of each job, after one call to warm up."""
     times: list[list[float]] = [[] for _ in jobs]
     for repeat in range(repeats + 1):

@@ -10,10 +10,13 @@ from fedgs.solver.problem import SelectionProblem, block_of, objective
 __all__ = ["milp_cohort"]
 
 
-def milp_cohort(problem: SelectionProblem, *, time_limit: float | None = None) -> tuple[IntArray, float, bool]:
+def milp_cohort(
+    problem: SelectionProblem, *, time_limit: float | None = None
+) -> tuple[IntArray, float, bool]:
     """The cohort that HiGHS finds, its value by our own objective, and whether HiGHS proved it (to its own tolerance of 1e-6).
 
-    Binary x_i, continuous y_ij <= x_i, x_j for pairs i<j, sum of x = m, and for each i: sum of y_ij over j = (m-1) x_i.
+    Binary x_i, continuous y_ij <= x_i, x_j for pairs i<j, sum of x = m, and for each i: sum of y_ij
+    over j = (m-1) x_i.
 
     >>> line = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
     >>> milp_cohort(SelectionProblem(line, np.zeros(4), cohort_size=2, pair_weight=1.0))[:2]
@@ -28,12 +31,16 @@ def milp_cohort(problem: SelectionProblem, *, time_limit: float | None = None) -
     shape = (len(left), count + len(left))
     twice = np.repeat([1.0, -1.0], len(left))
     below = [
-        coo_array((twice, (np.tile(pairs, 2), np.concatenate([count + pairs, ends]))), shape=shape) for ends in (left, right)
+        coo_array((twice, (np.tile(pairs, 2), np.concatenate([count + pairs, ends]))), shape=shape)
+        for ends in (left, right)
     ]
     linked = coo_array(
         (
             np.concatenate([np.ones(2 * len(left)), np.full(count, -(size - 1.0))]),
-            (np.concatenate([left, right, np.arange(count)]), np.concatenate([count + pairs, count + pairs, np.arange(count)])),
+            (
+                np.concatenate([left, right, np.arange(count)]),
+                np.concatenate([count + pairs, count + pairs, np.arange(count)]),
+            ),
         ),
         shape=(count, count + len(left)),
     )

@@ -46,11 +46,14 @@ class Row:
     """One line of the table: N and m; graph and scale; how many problems; times in seconds; quality.
 
     Attributes:
-        equal: share of problems whose objective is that of the reference (to 1e-9 of the largest pair).
+        equal: share of problems whose objective is that of the reference (to 1e-9 of the largest
+            pair).
         worst_gap: largest relative gap to the reference.
-        reference: what that is: "100x longer", "brute force" (and for how many problems HiGHS agreed) or "tree optimum".
+        reference: what that is: "100x longer", "brute force" (and for how many problems HiGHS
+            agreed) or "tree optimum".
         proven: share of status "optimal".
-        seconds: median time of a selection; `thorough_seconds` with proof, `thorough_proven` how often it succeeded.
+        seconds: median time of a selection; `thorough_seconds` with proof, `thorough_proven` how
+            often it succeeded.
     """
 
     clients: int
@@ -78,7 +81,9 @@ def features(name: str, clients: int, seed: int) -> FloatMatrix:
         center = rng.normal(0.0, 0.5, (clients, 1))
         return np.asarray(rng.normal(center, 1.0, (clients, 610)))
     if name.startswith("dirichlet_"):
-        return np.asarray(rng.dirichlet(np.full(10, float(name.removeprefix("dirichlet_"))), clients))
+        return np.asarray(
+            rng.dirichlet(np.full(10, float(name.removeprefix("dirichlet_"))), clients)
+        )
     shares = np.zeros((clients, 10))
     for row in shares:
         part = 0.5 if name.endswith("equal") else rng.uniform(0.2, 0.8)
@@ -100,7 +105,9 @@ def instances(
     """The problems of `rounds` rounds of FedGS for each federation and availability; every `every`-th is given out."""
     settings = Graph(preset=graph)
     for name in FEDERATIONS:
-        distances = MatrixDistances(settings.of_products(feature_products(features(name, clients, seed))).distance)
+        distances = MatrixDistances(
+            settings.of_products(feature_products(features(name, clients, seed))).distance
+        )
         for mode in AVAILABILITIES:
             counts = np.zeros(clients, dtype=np.int64)
             for number, available in enumerate(_availability(mode, clients, rounds, seed)):
@@ -113,26 +120,42 @@ def instances(
                     yield Instance(name, graph, scale, mode, number, problem)
 
 
-def tree_instances(clients: int, cohort: int, *, seed: int = 0, count: int = 3) -> Iterator[Instance]:
+def tree_instances(
+    clients: int, cohort: int, *, seed: int = 0, count: int = 3
+) -> Iterator[Instance]:
     """Problems whose distances are a tree's own, so that the optimum is known."""
     rng = stream(seed, "benchmark tree", clients)
     parent = np.array([-1, *(int(rng.integers(max(0, i - 8), i)) for i in range(1, clients))])
-    matrix = forest_distances(SpanningForest(parent, np.append(0.0, rng.exponential(size=clients - 1)), np.arange(clients)))
+    matrix = forest_distances(
+        SpanningForest(
+            parent, np.append(0.0, rng.exponential(size=clients - 1)), np.arange(clients)
+        )
+    )
     matrix /= matrix.max()
     distances = MatrixDistances(matrix)
     for number in range(count):
         counts = rng.integers(0, 4, clients)
         penalty = balance_penalty(counts, cohort, np.arange(clients), "cohort")
-        problem = SelectionProblem(distances, penalty, cohort, pair_weight(1.0, "cohort", clients, cohort))
+        problem = SelectionProblem(
+            distances, penalty, cohort, pair_weight(1.0, "cohort", clients, cohort)
+        )
         yield Instance("tree metric", "paper", "cohort", "full", number, problem)
 
 
-def run(clients: tuple[int, ...] = (30, 100, 200, 1000), *, rounds: int = 8, seed: int = 0, referee: float = 5.0) -> list[Row]:
+def run(
+    clients: tuple[int, ...] = (30, 100, 200, 1000),
+    *,
+    rounds: int = 8,
+    seed: int = 0,
+    referee: float = 5.0,
+) -> list[Row]:
     """Solve every instance and compare: with brute force at N = 30, else with a search a hundred times as long.
 
     Args:
-        clients: numbers of clients, each among 30, 100, 200, 1000 and 10000 (which takes about 2 GB).
-        rounds: rounds of each of the 15 runs (5 federations, 3 availabilities) for each graph and scale; a quarter at N = 1000.
+        clients: numbers of clients, each among 30, 100, 200, 1000 and 10000 (which takes about 2
+            GB).
+        rounds: rounds of each of the 15 runs (5 federations, 3 availabilities) for each graph and
+            scale; a quarter at N = 1000.
         referee: seconds > 0 that HiGHS gets for each of the 30-client problems it judges.
 
     Raises:
@@ -140,19 +163,30 @@ def run(clients: tuple[int, ...] = (30, 100, 200, 1000), *, rounds: int = 8, see
     """
     unknown = [count for count in clients if count not in _SIZES]
     if unknown:
-        raise SelectionError(f"clients must be among {', '.join(map(str, _SIZES))}, got {unknown[0]}")
+        raise SelectionError(
+            f"clients must be among {', '.join(map(str, _SIZES))}, got {unknown[0]}"
+        )
     rows = []
     for count in clients:
         cohort = _SIZES[count]
         if count >= 10_000:
             rows.append(
-                _measure(count, cohort, "tree", "cohort", batch=list(tree_instances(count, cohort, seed=seed)), referee=referee)
+                _measure(
+                    count,
+                    cohort,
+                    "tree",
+                    "cohort",
+                    batch=list(tree_instances(count, cohort, seed=seed)),
+                    referee=referee,
+                )
             )
             continue
         used = max(1, rounds // 4) if count >= 1000 else rounds
         for graph in ("paper", "authors"):
             for scale in ("paper", "cohort"):
-                batch = list(instances(count, cohort, graph=graph, scale=scale, rounds=used, seed=seed))
+                batch = list(
+                    instances(count, cohort, graph=graph, scale=scale, rounds=used, seed=seed)
+                )
                 rows.append(_measure(count, cohort, graph, scale, batch=batch, referee=referee))
     return rows
 
@@ -164,7 +198,11 @@ def markdown(rows: list[Row]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        thorough = "-" if row.thorough_seconds is None else f"{row.thorough_proven:.0%}, {_time(row.thorough_seconds)}"
+        thorough = (
+            "-"
+            if row.thorough_seconds is None
+            else f"{row.thorough_proven:.0%}, {_time(row.thorough_seconds)}"
+        )
         lines.append(
             f"| {row.clients}, {row.cohort} | {row.graph}, {row.scale} | {row.problems} | {row.equal:.1%} | {row.worst_gap:.3%} "
             f"| {row.reference} | {row.proven:.0%} | {_time(row.seconds)} | {thorough} |"
@@ -172,7 +210,9 @@ def markdown(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def _measure(clients: int, cohort: int, graph: str, scale: str, *, batch: list[Instance], referee: float) -> Row:
+def _measure(
+    clients: int, cohort: int, graph: str, scale: str, *, batch: list[Instance], referee: float
+) -> Row:
     for instance in batch[:2]:  # warm
         solve(instance.problem, seed=1)
     answers, seconds = [], []
@@ -182,7 +222,10 @@ def _measure(clients: int, cohort: int, graph: str, scale: str, *, batch: list[I
         answers.append(solve(instance.problem, seed=rng))
         seconds.append(perf_counter() - began)
     kind, best = _references(clients, batch, answers, referee)
-    gaps = [_gap(instance.problem, answer, other) for instance, answer, other in zip(batch, answers, best, strict=True)]
+    gaps = [
+        _gap(instance.problem, answer, other)
+        for instance, answer, other in zip(batch, answers, best, strict=True)
+    ]
     row = Row(
         clients, cohort, graph, scale, len(batch), sum(gap == 0 for gap in gaps) / len(gaps), max(gaps), kind,
         sum(answer.status == "optimal" for answer in answers) / len(answers), median(seconds),
@@ -191,31 +234,49 @@ def _measure(clients: int, cohort: int, graph: str, scale: str, *, batch: list[I
         return row
     proofs = [solve(instance.problem, effort="thorough", seed=1) for instance in batch]
     proven = sum(proof.status == "optimal" for proof in proofs) / len(proofs)
-    return replace(row, thorough_seconds=median(proof.seconds for proof in proofs), thorough_proven=proven)
+    return replace(
+        row, thorough_seconds=median(proof.seconds for proof in proofs), thorough_proven=proven
+    )
 
 
-def _references(clients: int, batch: list[Instance], answers: list[Solution], referee: float) -> tuple[str, list[float]]:
+def _references(
+    clients: int, batch: list[Instance], answers: list[Solution], referee: float
+) -> tuple[str, list[float]]:
     if batch[0].federation == "tree metric":
         return "tree optimum", [answer.upper_bound for answer in answers]
     if clients <= 30:
         best = [objective(instance.problem, brute_force(instance.problem)) for instance in batch]
         some = list(zip(batch, best, strict=True))[:: max(1, len(batch) // 5)]
-        judged = [(milp_cohort(instance.problem, time_limit=referee), value) for instance, value in some]
-        proofs = [abs(reached - value) <= 1e-6 * max(1.0, abs(value)) for (_, reached, proven), value in judged if proven]
+        judged = [
+            (milp_cohort(instance.problem, time_limit=referee), value) for instance, value in some
+        ]
+        proofs = [
+            abs(reached - value) <= 1e-6 * max(1.0, abs(value))
+            for (_, reached, proven), value in judged
+            if proven
+        ]
         return f"brute force; HiGHS agrees on {sum(proofs)} of the {len(proofs)} it proves", best
     long = [_longer(instance.problem, 100) for instance in batch]
-    return "100x longer", [max(answer.objective, other) for answer, other in zip(answers, long, strict=True)]
+    return "100x longer", [
+        max(answer.objective, other) for answer, other in zip(answers, long, strict=True)
+    ]
 
 
 def _gap(problem: SelectionProblem, answer: Solution, best: float) -> float:
     """Relative to the value above the worst case's scale: differences within 1e-9·pair_weight·h_max are none."""
     unit = problem.pair_weight * problem.distances.maximum
     missing = best - answer.objective
-    return 0.0 if missing <= 1e-9 * unit * max(1, problem.cohort_size) else missing / max(abs(best), unit)
+    return (
+        0.0
+        if missing <= 1e-9 * unit * max(1, problem.cohort_size)
+        else missing / max(abs(best), unit)
+    )
 
 
 def _longer(problem: SelectionProblem, times: int) -> float:
-    return max(solve(problem, effort="default", seed=1000 + again).objective for again in range(times))
+    return max(
+        solve(problem, effort="default", seed=1000 + again).objective for again in range(times)
+    )
 
 
 def brute_force(problem: SelectionProblem) -> IntArray:
@@ -240,11 +301,21 @@ def brute_force(problem: SelectionProblem) -> IntArray:
 def _availability(mode: str, clients: int, rounds: int, seed: int) -> Iterator[IntArray]:
     rng = stream(seed, f"benchmark availability {mode}", clients)
     rates = np.exp(rng.normal(0.0, np.log(2.0), clients))
-    rates = {"full": np.ones(clients), "coin": np.full(clients, 0.5), "log-normal": rates / rates.max()}[mode]
+    rates = {
+        "full": np.ones(clients),
+        "coin": np.full(clients, 0.5),
+        "log-normal": rates / rates.max(),
+    }[mode]
     for _ in range(rounds):
         drawn = np.flatnonzero(rng.random(clients) < rates)
         yield drawn if len(drawn) else np.arange(clients)
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds * 1e6:.0f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+    return (
+        f"{seconds * 1e6:.0f} µs"
+        if seconds < 1e-3
+        else f"{seconds * 1e3:.3g} ms"
+        if seconds < 1
+        else f"{seconds:.3g} s"
+    )

@@ -1,6 +1,6 @@
 """`fedgs bench engine`: how fast rounds are trained here, and how far from the floor."""
 
-from typing import Annotated, Optional
+from typing import Annotated, Literal, Optional, cast
 
 import typer
 from rich.table import Table
@@ -13,23 +13,58 @@ __all__ = ["engine"]
 def engine(
     settings: Annotated[
         Optional[list[str]],  # noqa: UP045 (typer reads the annotation)
-        typer.Argument(metavar="[SETTING]...", help="synthetic, fashion_mnist, cifar10; all without one.", show_default=False),
+        typer.Argument(
+            metavar="[SETTING]...",
+            help="synthetic, fashion_mnist, cifar10; all without one.",
+            show_default=False,
+        ),
     ] = None,
     name: Annotated[str, typer.Option("--engine", help="auto, loop or stacked.")] = "auto",
     device: Annotated[str, typer.Option("--device", help="cpu, cuda or cuda:<number>.")] = "cpu",
     precision: Annotated[str, typer.Option("--precision", help="float32 or bf16.")] = "float32",
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="How often each is timed; the median counts.")] = 5,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=1, help="How often each is timed; the median counts.")
+    ] = 5,
 ) -> None:
     """Time a round of each of the paper's settings beside a bare PyTorch loop over the same steps."""
     from fedgs.bench.engines import SETTINGS, machine, measure_setting
 
     table = Table(box=None, pad_edge=False)
-    for column in ("setting", "engine", "round ms", "eval ms", "floor ms", "ratio", "run-rounds/s", "MB"):
-        table.add_column(column, justify="left" if column in ("setting", "engine") else "right", no_wrap=True)
+    for column in (
+        "setting",
+        "engine",
+        "round ms",
+        "eval ms",
+        "floor ms",
+        "ratio",
+        "run-rounds/s",
+        "MB",
+    ):
+        table.add_column(
+            column, justify="left" if column in ("setting", "engine") else "right", no_wrap=True
+        )
     for setting in settings or SETTINGS:
-        row = measure_setting(setting, engine=name, device=device, precision=precision, repeats=repeats)  # type: ignore[arg-type]
-        milliseconds = (1e3 * row.round_seconds, 1e3 * row.evaluation_seconds, 1e3 * row.floor_seconds)
-        numbers = [*(f"{value:.2f}" for value in milliseconds), f"{row.ratio:.2f}", f"{row.run_rounds_per_second:,.1f}"]
-        table.add_row(row.setting, row.engine.partition(":")[0], *numbers, f"{row.peak_megabytes:.0f}")
+        row = measure_setting(
+            setting,
+            engine=name,
+            device=device,
+            precision=cast(Literal["float32", "bf16"], precision),
+            repeats=repeats,
+        )
+        milliseconds = (
+            1e3 * row.round_seconds,
+            1e3 * row.evaluation_seconds,
+            1e3 * row.floor_seconds,
+        )
+        numbers = [
+            *(f"{value:.2f}" for value in milliseconds),
+            f"{row.ratio:.2f}",
+            f"{row.run_rounds_per_second:,.1f}",
+        ]
+        table.add_row(
+            row.setting, row.engine.partition(":")[0], *numbers, f"{row.peak_megabytes:.0f}"
+        )
     console().print(table)
-    console().print(f"{machine()}. Medians of {repeats}; floor: bare PyTorch on ready batches, same steps.")
+    console().print(
+        f"{machine()}. Medians of {repeats}; floor: bare PyTorch on ready batches, same steps."
+    )

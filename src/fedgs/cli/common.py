@@ -31,19 +31,33 @@ __all__ = [
 
 ConfigArgument = Annotated[
     Optional[Path],  # noqa: UP045 (typer reads the annotation)
-    typer.Argument(metavar="[CONFIG]", help="A TOML file; without one, the standard comparison.", show_default=False),
+    typer.Argument(
+        metavar="[CONFIG]",
+        help="A TOML file; without one, the standard comparison.",
+        show_default=False,
+    ),
 ]
 SetOption = Annotated[
     Optional[list[str]],  # noqa: UP045
-    typer.Option("--set", metavar="K=V", help="Set a value, such as method.alpha=2; a list makes an axis. Repeatable."),
+    typer.Option(
+        "--set",
+        metavar="K=V",
+        help="Set a value, such as method.alpha=2; a list makes an axis. Repeatable.",
+    ),
 ]
 PluginOption = Annotated[
     Optional[list[Path]],  # noqa: UP045
-    typer.Option("--plugin", metavar="FILE", help="A Python file that registers samplers, modes or models. Repeatable."),
+    typer.Option(
+        "--plugin",
+        metavar="FILE",
+        help="A Python file that registers samplers, modes or models. Repeatable.",
+    ),
 ]
 DataDirOption = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option("--data-dir", metavar="DIR", help="Where data files are searched first.", show_default=False),
+    typer.Option(
+        "--data-dir", metavar="DIR", help="Where data files are searched first.", show_default=False
+    ),
 ]
 
 
@@ -53,7 +67,11 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def read_grid(
-    config: Path | None, overrides: list[str] | None, plugins: list[Path] | None, *, further: Sequence[tuple[str, Any]] = ()
+    config: Path | None,
+    overrides: list[str] | None,
+    plugins: list[Path] | None,
+    *,
+    further: Sequence[tuple[str, Any]] = (),
 ) -> Grid:
     """The configurations that a command line asks for; `further` are dotted keys and values that an option stands for."""
     for path in plugins or []:
@@ -63,7 +81,9 @@ def read_grid(
     return expand(given, [*asked, *further], file=config.name if config else "")
 
 
-def one_config(config: Path | None, overrides: list[str] | None, plugins: list[Path] | None) -> Config:
+def one_config(
+    config: Path | None, overrides: list[str] | None, plugins: list[Path] | None
+) -> Config:
     """The first configuration, for commands that need a federation rather than runs."""
     return read_grid(config, overrides, plugins).configs[0]
 
@@ -117,7 +137,9 @@ def terminated_like_interrupted() -> Iterator[None]:
 
     names = ("SIGTERM", "SIGHUP")  # not every system has the second
     numbers = [number for name in names if (number := getattr(signal, name, None)) is not None]
-    changed = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]  # nohup ignores SIGHUP
+    changed = [
+        number for number in numbers if signal.getsignal(number) == signal.SIG_DFL
+    ]  # nohup ignores SIGHUP
     for number in changed:
         signal.signal(number, terminate)
     try:
@@ -146,9 +168,13 @@ def exit_codes() -> Iterator[None]:
         raise SystemExit(2) from None
     except KeyboardInterrupt as interrupt:
         number = interrupt.signal if isinstance(interrupt, Terminated) else signal.SIGINT
-        resumes = "; the same command resumes where this one stopped" if interrupt.args else ""  # set where runs are stored
+        resumes = (
+            "; the same command resumes where this one stopped" if interrupt.args else ""
+        )  # set where runs are stored
         with contextlib.suppress(OSError):  # the terminal may be gone
-            console(stderr=True).print(f"fedgs: {'interrupted' if number == signal.SIGINT else 'terminated'}{resumes}")
+            console(stderr=True).print(
+                f"fedgs: {'interrupted' if number == signal.SIGINT else 'terminated'}{resumes}"
+            )
         raise SystemExit(128 + number) from None
     except BrokenPipeError:
         raise SystemExit(0) from None

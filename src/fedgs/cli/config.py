@@ -6,7 +6,14 @@ from typing import Annotated, Any
 import tomli_w
 import typer
 
-from fedgs.cli.common import ConfigArgument, DataDirOption, PluginOption, SetOption, console, read_grid
+from fedgs.cli.common import (
+    ConfigArgument,
+    DataDirOption,
+    PluginOption,
+    SetOption,
+    console,
+    read_grid,
+)
 from fedgs.experiments.grid import FAMILIES, Grid
 from fedgs.registry import table
 
@@ -20,7 +27,9 @@ def config(
     set_: SetOption = None,
     plugin: PluginOption = None,
     data_dir: DataDirOption = None,
-    full: Annotated[bool, typer.Option("--full", help="Defaults too, not only what was set.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Defaults too, not only what was set.")
+    ] = False,
 ) -> None:
     """Print the resolved configuration as TOML, with where each value came from.
 
@@ -32,7 +41,8 @@ def config(
 def resolved_toml(grid: Grid, *, full: bool) -> str:
     """The tables that all runs share, axes as `[grid]`; a comment behind each value says where it came from.
 
-    A value that follows from the axes, such as the seed of the availability, is a comment: set, it would hold for all runs.
+    A value that follows from the axes, such as the seed of the availability, is a comment: set, it
+    would hold for all runs.
     """
     tables = grid.configs[0].tables()
     axes = set(grid.axes)
@@ -43,7 +53,9 @@ def resolved_toml(grid: Grid, *, full: bool) -> str:
     for key, value in tables.items():
         if isinstance(value, dict) and key not in axes:
             inner = _section(key, value, grid, full)
-            if all(line.startswith("# ") for line in inner):  # a table without a value would replace the default
+            if all(
+                line.startswith("# ") for line in inner
+            ):  # a table without a value would replace the default
                 lines += [f"# {key}.{line[2:]}" for line in inner]
             else:
                 lines += ["", f"[{key}]", *inner]
@@ -60,7 +72,10 @@ def _section(path: str, values: dict[str, Any], grid: Grid, full: bool) -> list[
             continue
         if isinstance(value, dict):
             inner = _section(dotted, value, grid, full)
-            lines += [f"# {key}.{line[2:]}" if line.startswith("# ") else f"{key}.{line}" for line in inner]
+            lines += [
+                f"# {key}.{line[2:]}" if line.startswith("# ") else f"{key}.{line}"
+                for line in inner
+            ]
         else:
             lines += _line(key, value, dotted, grid, full)
     return lines
@@ -133,7 +148,11 @@ def _toml(value: Any) -> str:
 def _axis_line(key: str, grid: Grid, full: bool) -> str:
     """One axis; its tables stand in lines of their own."""
     name = f'"{key}"' if "." in key else key
-    values = [_axis_value(key, value, grid, full) for value in grid.axes[key]] if key in FAMILIES else grid.axes[key]
+    values = (
+        [_axis_value(key, value, grid, full) for value in grid.axes[key]]
+        if key in FAMILIES
+        else grid.axes[key]
+    )
     if not any(isinstance(value, dict) for value in values):
         return _assignment(name, values)
     return "\n".join([f"{name} = [", *(f"    {_toml(value)}," for value in values), "]"])
@@ -141,7 +160,13 @@ def _axis_line(key: str, grid: Grid, full: bool) -> str:
 
 def _axis_value(family: str, value: Any, grid: Grid, full: bool) -> Any:
     """A variant of an axis with its settings: all of them, or those that were set; its name alone where none was set."""
-    given = {"name": value} if isinstance(value, str) else value if isinstance(value, dict) else table(value)
+    given = (
+        {"name": value}
+        if isinstance(value, str)
+        else value
+        if isinstance(value, dict)
+        else table(value)
+    )
     made = next(
         (
             one.tables().get(family)
@@ -156,7 +181,9 @@ def _axis_value(family: str, value: Any, grid: Grid, full: bool) -> Any:
     return {"name": given["name"], **settings} if settings else given["name"]
 
 
-def _settings(made: Mapping[str, Any], path: str, given: Any, grid: Grid, full: bool) -> dict[str, Any]:
+def _settings(
+    made: Mapping[str, Any], path: str, given: Any, grid: Grid, full: bool
+) -> dict[str, Any]:
     """The settings to show: without those that have an axis of their own or follow from another axis."""
     shown: dict[str, Any] = {}
     for key, value in made.items():

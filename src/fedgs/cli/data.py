@@ -7,7 +7,14 @@ from typing import Annotated, Optional
 
 import typer
 
-from fedgs.cli.common import ConfigArgument, DataDirOption, PluginOption, SetOption, console, one_config
+from fedgs.cli.common import (
+    ConfigArgument,
+    DataDirOption,
+    PluginOption,
+    SetOption,
+    console,
+    one_config,
+)
 from fedgs.config import cohort_limit
 from fedgs.data import Data, Federation, export, write_leaf
 from fedgs.data import describe as describe_federation
@@ -29,17 +36,28 @@ def describe(
     set_: SetOption = None,
     plugin: PluginOption = None,
     data_dir: DataDirOption = None,
-    every_client: Annotated[bool, typer.Option("--all", help="Every client, not only the first 20.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON: all clients, all measures.")] = False,
+    every_client: Annotated[
+        bool, typer.Option("--all", help="Every client, not only the first 20.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="As JSON: all clients, all measures.")
+    ] = False,
     plot: Annotated[
         Optional[Path],  # noqa: UP045 (typer reads the annotation)
-        typer.Option("--plot", metavar="FILE", help="Write a picture, a bar a client and a colour a label.", show_default=False),
+        typer.Option(
+            "--plot",
+            metavar="FILE",
+            help="Write a picture, a bar a client and a colour a label.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Clients, sizes, labels by client, skew, the bias of the average and the fingerprint of a federation."""
     chosen = one_config(config, set_, plugin)
     federation = _load(chosen.data, data_dir)
-    description = describe_federation(federation, cohort_size=cohort_limit(chosen.training, len(federation)))
+    description = describe_federation(
+        federation, cohort_size=cohort_limit(chosen.training, len(federation))
+    )
     if as_json:
         console().print(json.dumps(description.table(), indent=1))
     else:
@@ -52,12 +70,19 @@ def describe(
 
 
 def export_(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The .npz to write, or the folder for LEAF.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT", help="The .npz to write, or the folder for LEAF.", show_default=False
+        ),
+    ],
     config: ConfigArgument = None,
     set_: SetOption = None,
     plugin: PluginOption = None,
     data_dir: DataDirOption = None,
-    format_: Annotated[Format, typer.Option("--format", help="One .npz, or a folder of LEAF-style JSON.")] = Format.npz,
+    format_: Annotated[
+        Format, typer.Option("--format", help="One .npz, or a folder of LEAF-style JSON.")
+    ] = Format.npz,
 ) -> None:
     """Write a federation so that it loads back identically: `--set data=file --set data.path=OUT` (or `data=leaf`)."""
     federation = _load(one_config(config, set_, plugin).data, data_dir)
@@ -69,7 +94,12 @@ def export_(
 
 def verify(
     reference: Annotated[
-        str, typer.Argument(metavar="KEPT", help="An exported .npz or LEAF folder, or a fingerprint.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="KEPT",
+            help="An exported .npz or LEAF folder, or a fingerprint.",
+            show_default=False,
+        ),
     ],
     config: ConfigArgument = None,
     set_: SetOption = None,
@@ -80,9 +110,13 @@ def verify(
     federation = _load(one_config(config, set_, plugin).data, data_dir)
     difference = difference_from(federation, reference)
     if difference is None:
-        console().print(f"{federation.name} is the federation of {reference}: fingerprint {federation.fingerprint}")
+        console().print(
+            f"{federation.name} is the federation of {reference}: fingerprint {federation.fingerprint}"
+        )
         return
-    console(stderr=True).print(f"{federation.name} is not the federation of {reference}: {difference}")
+    console(stderr=True).print(
+        f"{federation.name} is not the federation of {reference}: {difference}"
+    )
     raise typer.Exit(1)
 
 

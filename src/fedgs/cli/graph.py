@@ -7,7 +7,15 @@ from typing import Annotated, Optional, get_args
 
 import typer
 
-from fedgs.cli.common import ConfigArgument, DataDirOption, PluginOption, SetOption, command_again, console, read_grid
+from fedgs.cli.common import (
+    ConfigArgument,
+    DataDirOption,
+    PluginOption,
+    SetOption,
+    command_again,
+    console,
+    read_grid,
+)
 from fedgs.clients import Clients
 from fedgs.config import Config
 from fedgs.errors import ConfigError, GraphError
@@ -29,11 +37,21 @@ def graph(
     data_dir: DataDirOption = None,
     similarity: Annotated[
         Optional[str],  # noqa: UP045 (typer reads the annotation)
-        typer.Option("--similarity", metavar="NAME", help="oracle, private, update or functional.", show_default=False),
+        typer.Option(
+            "--similarity",
+            metavar="NAME",
+            help="oracle, private, update or functional.",
+            show_default=False,
+        ),
     ] = None,
     out: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option("--out", metavar="G.npz", help="Write similarity, adjacency and distance.", show_default=False),
+        typer.Option(
+            "--out",
+            metavar="G.npz",
+            help="Write similarity, adjacency and distance.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Density, components, F1 against the oracle's edges over a grid of epsilon, and what it cost.
@@ -53,9 +71,13 @@ def graph(
     seconds = time.perf_counter() - started
     screen = console()
     source = method.graph.path or method.graph.similarity
-    screen.print(f"{prepared.plan.federation.name}, {counted(len(made), 'client')}: graph of {source}")
+    screen.print(
+        f"{prepared.plan.federation.name}, {counted(len(made), 'client')}: graph of {source}"
+    )
     edges = made.adjacency
-    screen.print(f"  edges: {density(edges):.1%} of the pairs, {counted(components(edges), 'connected part')}, {seconds:.2f} s")
+    screen.print(
+        f"  edges: {density(edges):.1%} of the pairs, {counted(components(edges), 'connected part')}, {seconds:.2f} s"
+    )
     if cost is not None:
         screen.print(f"  cost: {cost}")
     for line in recovery_lines(made, prepared.plan.federation.clients):
@@ -66,12 +88,17 @@ def graph(
         # The file stands for the settings of the graph.
         kept = [text for text in set_ or [] if not text.strip().startswith("method.graph.")]
         also = [f"method.graph.path={out}"]
-        following = command_again("fedgs run", config, overrides=kept, plugins=plugin, data_dir=data_dir, also=also)
+        following = command_again(
+            "fedgs run", config, overrides=kept, plugins=plugin, data_dir=data_dir, also=also
+        )
         screen.print(f"Written: {out}    Next: {following}")
 
 
 def _chosen(
-    config: Path | None, overrides: list[str] | None, plugins: list[Path] | None, similarity: str | None
+    config: Path | None,
+    overrides: list[str] | None,
+    plugins: list[Path] | None,
+    similarity: str | None,
 ) -> tuple[Config, FedGS]:
     """The first configuration with FedGS, with the similarity that is given.
 
@@ -81,8 +108,14 @@ def _chosen(
         return _with_graph(read_grid(config, overrides, plugins).configs, FedGS())
     known = next((name for name in _SIMILARITIES if name == similarity), None)
     if known is None:
-        raise ConfigError(f"--similarity must be one of {', '.join(_SIMILARITIES)}; got {similarity!r}")
-    further = [("method.graph.similarity", known), ("method.graph.path", None), ("method.graph.start", "all")]
+        raise ConfigError(
+            f"--similarity must be one of {', '.join(_SIMILARITIES)}; got {similarity!r}"
+        )
+    further = [
+        ("method.graph.similarity", known),
+        ("method.graph.path", None),
+        ("method.graph.start", "all"),
+    ]
     try:
         return _with_graph(read_grid(config, overrides, plugins, further=further).configs, FedGS())
     except ConfigError as error:  # as it is where no method has a graph
@@ -116,15 +149,27 @@ def recovery_lines(made: ClientGraph, clients: Clients) -> list[str]:
     columns: dict[str, list[tuple[str, Recovery]]] = {}
     for oracle, rule, row in edge_rows(made.similarity, products):
         columns.setdefault(oracle, []).append((rule, row))
-    lines = ["", "  F1 (precision, recall) against the oracle's edges, epsilon 0.1, by the oracle's products", ""]
-    lines.append(f"  {'epsilon':<28}{'density':>8}" + "".join(f"{oracle:>22}" for oracle in columns))
+    lines = [
+        "",
+        "  F1 (precision, recall) against the oracle's edges, epsilon 0.1, by the oracle's products",
+        "",
+    ]
+    lines.append(
+        f"  {'epsilon':<28}{'density':>8}" + "".join(f"{oracle:>22}" for oracle in columns)
+    )
     for cells in zip(*columns.values(), strict=True):
         rule, first = cells[0]
         name = _RULES[rule].format(first.epsilon)
         figures = (f"{row.f1:.3f} ({row.precision:.3f}, {row.recall:.3f})" for _, row in cells)
-        lines.append(f"  {name:<28}{first.density:>8.1%}" + "".join(f"{text:>22}" for text in figures))
+        lines.append(
+            f"  {name:<28}{first.density:>8.1%}" + "".join(f"{text:>22}" for text in figures)
+        )
     return lines
 
 
 # Rule of `edge_rows` -> what the table calls it, with its epsilon.
-_RULES = {"grid": "{:g}", "density": "target density 1/3: {:.3f}", "histogram": "histogram (Otsu): {:.3f}"}
+_RULES = {
+    "grid": "{:g}",
+    "density": "target density 1/3: {:.3f}",
+    "histogram": "histogram (Otsu): {:.3f}",
+}

@@ -22,11 +22,13 @@ PLAIN_SECONDS = 10.0
 
 
 @contextlib.contextmanager
-def progress_display(screen: Console, *, runs: int, rounds: int) -> "Iterator[Callable[[Progress], None]]":
+def progress_display(
+    screen: Console, *, runs: int, rounds: int
+) -> "Iterator[Callable[[Progress], None]]":
     """A callback for `run_all`: rounds, speed and the time left.
 
-    After the last round the models are evaluated: then the line says so, and at the end of the block how long everything took.
-    Nothing is shown for a start in which no round was left to do.
+    After the last round the models are evaluated: then the line says so, and at the end of the
+    block how long everything took. Nothing is shown for a start in which no round was left to do.
     """
     heading = counted(runs, "run")
     if screen.is_terminal:
@@ -35,14 +37,22 @@ def progress_display(screen: Console, *, runs: int, rounds: int) -> "Iterator[Ca
             task = bar.add_task("", total=None)
 
             def show(progress: "Progress", text: str) -> None:
-                bar.update(task, completed=progress.rounds, total=progress.total, description=text, refresh=True)
+                bar.update(
+                    task,
+                    completed=progress.rounds,
+                    total=progress.total,
+                    description=text,
+                    refresh=True,
+                )
 
             told = _Throttled(show, rounds, REFRESH_SECONDS)
             with _messages(screen):
                 yield told
             told.end()
     else:
-        told = _Throttled(lambda progress, text: screen.print(f"{heading}  {text}"), rounds, PLAIN_SECONDS)
+        told = _Throttled(
+            lambda progress, text: screen.print(f"{heading}  {text}"), rounds, PLAIN_SECONDS
+        )
         with _messages(screen):
             yield told
         told.end()
@@ -78,7 +88,9 @@ class _Throttled:
         now = time.monotonic()
         self._last = progress
         evaluating = progress.rounds >= progress.total
-        soon = now - (self._started if evaluating else self._shown) < self._every  # a short start needs no word on its end
+        soon = (
+            now - (self._started if evaluating else self._shown) < self._every
+        )  # a short start needs no word on its end
         if soon or (evaluating and self._evaluating):
             return
         self._shown, self._evaluating = now, evaluating
@@ -87,7 +99,10 @@ class _Throttled:
     def end(self) -> None:
         """The last line, where anything was done."""
         if self._last is not None:
-            self._show(self._last, describe(self._last, self._rounds, time.monotonic() - self._started, ended=True))
+            self._show(
+                self._last,
+                describe(self._last, self._rounds, time.monotonic() - self._started, ended=True),
+            )
 
 
 def describe(progress: "Progress", rounds: int, seconds: float, *, ended: bool = False) -> str:
@@ -114,7 +129,9 @@ def describe(progress: "Progress", rounds: int, seconds: float, *, ended: bool =
     shown = round(rounds * progress.rounds / progress.total) if progress.total else 0
     failed = f"   {progress.failed} failed" if progress.failed else ""
     if ended:
-        return f"{shown}/{rounds}   {_speed(progress.rounds, seconds)}{_clock(seconds)} in all{failed}"
+        return (
+            f"{shown}/{rounds}   {_speed(progress.rounds, seconds)}{_clock(seconds)} in all{failed}"
+        )
     if progress.rounds >= progress.total:
         return f"{shown}/{rounds}   evaluating the last models{failed}"
     if shown == 0:

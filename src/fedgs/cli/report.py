@@ -13,7 +13,10 @@ __all__ = ["report"]
 
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of fedgs run.")],
-    out: Annotated[str, typer.Option("--out", metavar="FILE", help="Where the page goes; else DIR/report.html.")] = "",
+    out: Annotated[
+        str,
+        typer.Option("--out", metavar="FILE", help="Where the page goes; else DIR/report.html."),
+    ] = "",
 ) -> None:
     """Write one HTML file with tables, curves, who took part, the client graph and the configuration of the runs in DIR.
 
@@ -25,7 +28,9 @@ def report(
 
     runs, problems = read_runs(folder)
     target = Path(out) if out else folder / "report.html"
-    write_file(target, render_page(runs, problems, title=f"fedgs report: {folder.resolve().name}").encode())
+    write_file(
+        target, render_page(runs, problems, title=f"fedgs report: {folder.resolve().name}").encode()
+    )
     console().print(f"{target}: {counted(len(runs), 'run')}, {target.stat().st_size / 1e6:.1f} MB")
     for problem in problems:
         console(stderr=True).print(problem)

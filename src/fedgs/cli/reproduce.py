@@ -22,18 +22,41 @@ def reproduce(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help=_NAMES)],
     data: Annotated[
-        Words, typer.Option("--data", help="synthetic, cifar10, fashion_mnist or FILE.npz; several by commas.")
+        Words,
+        typer.Option(
+            "--data", help="synthetic, cifar10, fashion_mnist or FILE.npz; several by commas."
+        ),
     ] = None,
-    modes: Annotated[Words, typer.Option("--modes", help="Such as IDL,LDF or LN0.3; else the paper's.")] = None,
-    methods: Annotated[Words, typer.Option("--methods", help="Rows, such as uniform,fedgs-1; fedgs: all of its rows.")] = None,
-    rounds: Annotated[Optional[int], typer.Option("--rounds", min=1, help="T; else the paper's.")] = None,  # noqa: UP045
+    modes: Annotated[
+        Words, typer.Option("--modes", help="Such as IDL,LDF or LN0.3; else the paper's.")
+    ] = None,
+    methods: Annotated[
+        Words,
+        typer.Option("--methods", help="Rows, such as uniform,fedgs-1; fedgs: all of its rows."),
+    ] = None,
+    rounds: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--rounds", min=1, help="T; else the paper's."),
+    ] = None,
     seeds: Annotated[str, typer.Option("--seeds", help="How many (3), or which (0,1,2).")] = "",
-    scale: Annotated[str, typer.Option("--scale", help="Of the FedGS rows: cohort, the paper's tables, or paper.")] = "",
-    ours: Annotated[bool, typer.Option("--ours", help="Add FedGS and uniform with inverse participation.")] = False,
-    workers: Annotated[Optional[int], typer.Option("--workers", min=1, help="Processes that share the runs.")] = None,  # noqa: UP045
-    set_: Annotated[Words, typer.Option("--set", metavar="K=V", help="A setting of every run. Repeatable.")] = None,
+    scale: Annotated[
+        str,
+        typer.Option("--scale", help="Of the FedGS rows: cohort, the paper's tables, or paper."),
+    ] = "",
+    ours: Annotated[
+        bool, typer.Option("--ours", help="Add FedGS and uniform with inverse participation.")
+    ] = False,
+    workers: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--workers", min=1, help="Processes that share the runs."),
+    ] = None,
+    set_: Annotated[
+        Words, typer.Option("--set", metavar="K=V", help="A setting of every run. Repeatable.")
+    ] = None,
     data_dir: DataDirOption = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of records, tables, figures.")] = Path("fedgs-paper"),
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Folder of records, tables, figures.")
+    ] = Path("fedgs-paper"),
 ) -> None:
     """Make a table or figure of the paper, and compare our figures with the published ones.
 

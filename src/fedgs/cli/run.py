@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedgs.cli.common import ConfigArgument, DataDirOption, PluginOption, SetOption, command_again, console, read_grid
+from fedgs.cli.common import (
+    ConfigArgument,
+    DataDirOption,
+    PluginOption,
+    SetOption,
+    command_again,
+    console,
+    read_grid,
+)
 from fedgs.cli.progress import progress_display
 from fedgs.errors import ConfigError
 from fedgs.plurals import counted, noun
@@ -26,7 +34,9 @@ def run(
     plugin: PluginOption = None,
     data_dir: DataDirOption = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the records.")] = OUT,
-    against: Annotated[str, typer.Option("--against", help="The method that others are compared to.")] = "",
+    against: Annotated[
+        str, typer.Option("--against", help="The method that others are compared to.")
+    ] = "",
 ) -> None:
     """Train methods side by side and print who won by how much.
 
@@ -50,7 +60,9 @@ def run(
     if failed:
         report_failures(failed)
         raise SystemExit(1)
-    screen.print(f"Records: {out}/    Next: {next_step(config, set_, plugins=plugin, data_dir=data_dir, out=out)}")
+    screen.print(
+        f"Records: {out}/    Next: {next_step(config, set_, plugins=plugin, data_dir=data_dir, out=out)}"
+    )
 
 
 def reuse(reused: int, total: int) -> str:
@@ -61,7 +73,11 @@ def reuse(reused: int, total: int) -> str:
     >>> reuse(1, 1)
     'the run was finished before; nothing was done for it'
     """
-    what = ("the run" if total == 1 else "all runs") if reused == total else f"{reused} of {counted(total, 'run')}"
+    what = (
+        ("the run" if total == 1 else "all runs")
+        if reused == total
+        else f"{reused} of {counted(total, 'run')}"
+    )
     return f"{what} {noun(reused, 'was', 'were')} finished before; nothing was done for {noun(reused, 'it', 'them')}"
 
 
@@ -74,19 +90,36 @@ def report_failures(failed: "Sequence[Run]") -> None:
         client = "" if failure["client"] is None else f", client {failure['client']!r}"
         where = f"round {failure['round']}{client}"
         screen.print(f"fedgs: {run.label}, seed {run.seed} failed in {where}: {failure['error']}")
-        is_shown = failure["traceback"].startswith("Traceback")  # otherwise it says no more than the error
+        is_shown = failure["traceback"].startswith(
+            "Traceback"
+        )  # otherwise it says no more than the error
         if is_shown and failure["traceback"] not in shown:
             shown.add(failure["traceback"])
             screen.print(failure["traceback"].rstrip())
 
 
 def next_step(
-    config: Path | None, overrides: list[str] | None, *, plugins: list[Path] | None, data_dir: Path | None, out: Path
+    config: Path | None,
+    overrides: list[str] | None,
+    *,
+    plugins: list[Path] | None,
+    data_dir: Path | None,
+    out: Path,
 ) -> str:
     """A command worth typing next, which can be pasted into a shell."""
-    if config is None and not any(text.strip().startswith("availability") for text in overrides or []):
+    if config is None and not any(
+        text.strip().startswith("availability") for text in overrides or []
+    ):
         where = None if out == OUT else out
         also = ["availability=MDF"]
-        return command_again("fedgs run", config, overrides=overrides, plugins=plugins, data_dir=data_dir, out=where, also=also)
+        return command_again(
+            "fedgs run",
+            config,
+            overrides=overrides,
+            plugins=plugins,
+            data_dir=data_dir,
+            out=where,
+            also=also,
+        )
     folder = shlex.quote(str(out))
     return f"fedgs report {folder}, or fedgs table {folder}"

@@ -22,9 +22,15 @@ class TableFormat(StrEnum):
 
 def table(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of fedgs run.")],
-    against: Annotated[str, typer.Option("--against", help="The method that others are compared to; else uniform.")] = "",
-    format: Annotated[TableFormat, typer.Option("--format", help="How the table is written.")] = TableFormat.text,
-    out: Annotated[str, typer.Option("--out", metavar="FILE", help="Write the table to a file instead.")] = "",
+    against: Annotated[
+        str, typer.Option("--against", help="The method that others are compared to; else uniform.")
+    ] = "",
+    format: Annotated[
+        TableFormat, typer.Option("--format", help="How the table is written.")
+    ] = TableFormat.text,
+    out: Annotated[
+        str, typer.Option("--out", metavar="FILE", help="Write the table to a file instead.")
+    ] = "",
 ) -> None:
     """Print mean and spread over seeds, and paired differences, for the runs in DIR, finished or not."""
     from fedgs.report.files import write_file

@@ -8,11 +8,18 @@ from fedgs.errors import DataError
 __all__ = ["apportion", "client_sizes", "deal", "fit_labels", "largest_remainder"]
 
 
-def apportion(total: int, weights: FloatArray, *, lower: IntArray | int = 0, upper: IntArray | int | None = None) -> IntArray:
+def apportion(
+    total: int,
+    weights: FloatArray,
+    *,
+    lower: IntArray | int = 0,
+    upper: IntArray | int | None = None,
+) -> IntArray:
     """Integers that sum to `total`, within [lower, upper], as nearly proportional to `weights` as that allows.
 
-    The real solution is clip(lambda·w, lower, upper) with lambda found by bisection; then largest remainders. Where positive
-    weights cannot take everything, the rest goes to those with weight 0. O(N log N).
+    The real solution is clip(lambda·w, lower, upper) with lambda found by bisection; then largest
+    remainders. Where positive weights cannot take everything, the rest goes to those with weight 0.
+    O(N log N).
 
     Args:
         total: sum(lower) <= total <= sum(upper).
@@ -22,11 +29,16 @@ def apportion(total: int, weights: FloatArray, *, lower: IntArray | int = 0, upp
     array([2, 2, 6])
     """
     low = np.broadcast_to(np.asarray(lower, dtype=np.int64), weights.shape)
-    high = np.broadcast_to(np.asarray(total if upper is None else upper, dtype=np.int64), weights.shape)
+    high = np.broadcast_to(
+        np.asarray(total if upper is None else upper, dtype=np.int64), weights.shape
+    )
     assert low.sum() <= total <= high.sum()
     largest = float(weights.max())
     scaled = np.maximum(weights / largest if largest > 0 else np.ones_like(weights), 1e-12)
-    below, above = -100.0, np.log(float(total) + 1.0) + 30.0  # log lambda: nobody above the bounds, everybody at the upper
+    below, above = (
+        -100.0,
+        np.log(float(total) + 1.0) + 30.0,
+    )  # log lambda: nobody above the bounds, everybody at the upper
     for _ in range(100):
         middle = (below + above) / 2
         if np.clip(np.exp(middle) * scaled, low, high).sum() < total:
@@ -64,8 +76,9 @@ def largest_remainder(target: FloatMatrix, sums: IntArray) -> IntArray:
 def fit_labels(sizes: IntArray, proportions: FloatMatrix, class_counts: IntArray) -> IntArray:
     """(N, C) label counts near sizes·proportions whose rows sum to `sizes` and whose columns sum to `class_counts`.
 
-    Largest-remainder rounding first; then each class with a surplus hands it to classes with a deficit inside clients that hold
-    it, more where the client is meant to hold the other class too. At most 2·C - 1 moves, each O(N log N).
+    Largest-remainder rounding first; then each class with a surplus hands it to classes with a
+    deficit inside clients that hold it, more where the client is meant to hold the other class too.
+    At most 2·C - 1 moves, each O(N log N).
 
     >>> fit_labels(np.array([4, 4]), np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([4, 4]))
     array([[2, 2],
@@ -87,7 +100,9 @@ def fit_labels(sizes: IntArray, proportions: FloatMatrix, class_counts: IntArray
     return counts
 
 
-def deal(counts: IntArray, labels: IntArray, present: IntArray, rng: np.random.Generator) -> IntArray:
+def deal(
+    counts: IntArray, labels: IntArray, present: IntArray, rng: np.random.Generator
+) -> IntArray:
     """(n,) owners: client k gets counts[k, c] random examples of label present[c]; columns sum to the labels' counts."""
     owners = np.empty(len(labels), dtype=np.int64)
     for position, label in enumerate(present):
@@ -96,7 +111,9 @@ def deal(counts: IntArray, labels: IntArray, present: IntArray, rng: np.random.G
     return owners
 
 
-def client_sizes(total: int, clients: int, *, sigma: float, minimum: int, rng: np.random.Generator) -> IntArray:
+def client_sizes(
+    total: int, clients: int, *, sigma: float, minimum: int, rng: np.random.Generator
+) -> IntArray:
     """(N,) log-normal sizes that sum to `total`, each at least `minimum`: ln s_k ~ N(log(n/N) - sigma²/2, sd sigma), rescaled.
 
     Raises:
@@ -109,4 +126,6 @@ def client_sizes(total: int, clients: int, *, sigma: float, minimum: int, rng: n
         )
     if sigma == 0:
         return apportion(total, np.ones(clients), lower=minimum)
-    return apportion(total, rng.lognormal(np.log(total / clients) - sigma**2 / 2, sigma, clients), lower=minimum)
+    return apportion(
+        total, rng.lognormal(np.log(total / clients) - sigma**2 / 2, sigma, clients), lower=minimum
+    )

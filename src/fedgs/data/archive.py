@@ -1,7 +1,8 @@
 """A federation in one `.npz`, or in a folder of memory-mapped arrays: it loads back identically.
 
-The file has the arrays that `File` reads (`x`, `y`, `client`, `split`, `client_features`), rows ordered by part and client, and
-beside them `index` (row of the partitioned set) and `fedgs` (names, labels, normalization and facts as JSON).
+The file has the arrays that `File` reads (`x`, `y`, `client`, `split`, `client_features`), rows
+ordered by part and client, and beside them `index` (row of the partitioned set) and `fedgs` (names,
+labels, normalization and facts as JSON).
 """
 
 import contextlib
@@ -35,11 +36,18 @@ def export(federation: Federation, path: Path) -> Path:
         OutputError: the folder cannot be written to.
     """
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
-    parts = [(code, part) for code, name in enumerate(_PARTS) if (part := getattr(federation, name)) is not None]
+    parts = [
+        (code, part)
+        for code, name in enumerate(_PARTS)
+        if (part := getattr(federation, name)) is not None
+    ]
     columns: dict[str, list[AnyArray]] = {
         "x": [part.x for _, part in parts],
         "y": [part.y for _, part in parts],
-        "client": [_owners(part) if code < 2 else np.full(len(part), -1, dtype=np.int64) for code, part in parts],
+        "client": [
+            _owners(part) if code < 2 else np.full(len(part), -1, dtype=np.int64)
+            for code, part in parts
+        ],
         "split": [np.full(len(part), code, dtype=np.int8) for code, part in parts],
     }
     if federation.train.index is not None:
@@ -63,7 +71,11 @@ def export(federation: Federation, path: Path) -> Path:
 
 
 def from_archive(
-    arrays: Mapping[str, AnyArray], where: str, *, normalization: Normalization | None = None, classes: int | None = None
+    arrays: Mapping[str, AnyArray],
+    where: str,
+    *,
+    normalization: Normalization | None = None,
+    classes: int | None = None,
 ) -> Federation:
     """The federation that `export` wrote, from the file's arrays; its parts are views of them.
 
@@ -74,25 +86,34 @@ def from_archive(
         classes: C; None: the file's own.
 
     Raises:
-        DataError: arrays that are missing or do not fit each other, another normalization than the file's own, too few classes.
+        DataError: arrays that are missing or do not fit each other, another normalization than the
+            file's own, too few classes.
     """
     try:
         meta = json.loads(str(arrays[META]))
         if meta["format"] != _FORMAT:
-            raise DataError(f"{where} has format {meta['format']}; this version of fedgs reads format {_FORMAT}")
+            raise DataError(
+                f"{where} has format {meta['format']}; this version of fedgs reads format {_FORMAT}"
+            )
         split, client = arrays["split"], arrays["client"]
         x, y = frozen(arrays["x"]), frozen(arrays["y"])
         ends = np.searchsorted(split, [0, 1, 2, 3])
         parts: dict[str, Part | None] = {}
         for code, name in enumerate(_PARTS):
             rows = slice(int(ends[code]), int(ends[code + 1]))
-            counts = np.bincount(client[rows], minlength=len(meta["names"])) if code < 2 else [rows.stop - rows.start]
+            counts = (
+                np.bincount(client[rows], minlength=len(meta["names"]))
+                if code < 2
+                else [rows.stop - rows.start]
+            )
             offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
             index = arrays["index"][rows] if "index" in arrays and code < 2 else None
             parts[name] = Part(x[rows], y[rows], offsets, index)
         scaling = chosen_normalization(normalization, meta["normalization"], where)
         given = meta["num_labels"] if classes is None else classes
-        meta["num_labels"] = class_count([arrays["y"]], given, clients=len(meta["names"]), setting="data.classes")
+        meta["num_labels"] = class_count(
+            [arrays["y"]], given, clients=len(meta["names"]), setting="data.classes"
+        )
         if classes is not None:
             meta["classes_given"] = given_classes([arrays["y"]], classes) is not None
         return _assembled(meta, parts, arrays.get("client_features"), scaling)
@@ -122,9 +143,17 @@ def open_folder(folder: Path) -> Federation:
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     parts: dict[str, Part | None] = {}
     for name in _PARTS:
-        arrays = {key: _opened(folder / f"{name}-{key}.npy", mapped=key == "x") for key in ("x", "y", "offsets", "index")}
+        arrays = {
+            key: _opened(folder / f"{name}-{key}.npy", mapped=key == "x")
+            for key in ("x", "y", "offsets", "index")
+        }
         parts[name] = None if arrays["x"] is None else Part(**arrays)
-    return _assembled(meta, parts, _opened(folder / "features.npy", mapped=False), as_normalization(meta["normalization"]))
+    return _assembled(
+        meta,
+        parts,
+        _opened(folder / "features.npy", mapped=False),
+        as_normalization(meta["normalization"]),
+    )
 
 
 def _opened(path: Path, *, mapped: bool) -> Any:
@@ -138,7 +167,8 @@ def _meta(federation: Federation) -> dict[str, Any]:
         "name": federation.name,
         "names": list(federation.clients.names),
         "num_labels": federation.num_labels,
-        "normalization": scaling and {"scale": scaling.scale, "mean": list(scaling.mean), "sd": list(scaling.sd)},
+        "normalization": scaling
+        and {"scale": scaling.scale, "mean": list(scaling.mean), "sd": list(scaling.sd)},
         "has_validation": federation.validation is not None,
         "facts": dict(federation.facts),
         **({} if federation.clients.classes is None else {"classes_given": True}),
@@ -146,7 +176,10 @@ def _meta(federation: Federation) -> dict[str, Any]:
 
 
 def _assembled(
-    meta: Mapping[str, Any], parts: Mapping[str, Part | None], features: AnyArray | None, scaling: Normalization | None
+    meta: Mapping[str, Any],
+    parts: Mapping[str, Part | None],
+    features: AnyArray | None,
+    scaling: Normalization | None,
 ) -> Federation:
     train, test = parts["train"], parts["test"]
     assert train is not None
@@ -183,7 +216,11 @@ def _write_array(archive: zipfile.ZipFile, name: str, pieces: list[AnyArray]) ->
     """The pieces one after the other as one array, without a copy that holds them all."""
     shape = (sum(len(piece) for piece in pieces), *pieces[0].shape[1:]) if pieces[0].ndim else ()
     with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-        header = {"descr": np.lib.format.dtype_to_descr(pieces[0].dtype), "fortran_order": False, "shape": shape}
+        header = {
+            "descr": np.lib.format.dtype_to_descr(pieces[0].dtype),
+            "fortran_order": False,
+            "shape": shape,
+        }
         np.lib.format.write_array_header_2_0(file, header)
         for piece in pieces:
             if piece.size:

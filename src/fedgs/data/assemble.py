@@ -48,11 +48,15 @@ class Labelled:
         test_x, test_y = as_numbers(self.test[0], "test x"), as_labels(self.test[1], "test y")
         for where, examples, labels in (("", x, y), ("test: ", test_x, test_y)):
             if len(examples) != len(labels):
-                raise DataError(f"{where}x and y must have one length, got {len(examples)} and {len(labels)}")
+                raise DataError(
+                    f"{where}x and y must have one length, got {len(examples)} and {len(labels)}"
+                )
         x, test_x = of_one_type([x, test_x])
         num_labels = class_count([y, test_y], self.num_labels, clients=1, setting="num_labels")
         checked = (x, y, (test_x, test_y), num_labels, as_normalization(self.normalization))
-        for name, value in zip(("x", "y", "test", "num_labels", "normalization"), checked, strict=True):
+        for name, value in zip(
+            ("x", "y", "test", "num_labels", "normalization"), checked, strict=True
+        ):
             object.__setattr__(self, name, value)
 
 
@@ -74,11 +78,12 @@ def share_out(
         clients: N >= 1.
         seed: of the partition and of the split.
         validation_fraction, drop_empty: see `federate`.
-        columns: (n,) arrays that say something about each training example, for partitions that read them. Partitions get
-            read-only views.
+        columns: (n,) arrays that say something about each training example, for partitions that
+            read them. Partitions get read-only views.
 
     Raises:
-        DataError: an impossible partition, one that loses or doubles examples, a client without examples.
+        DataError: an impossible partition, one that loses or doubles examples, a client without
+            examples.
 
     >>> from fedgs.data import LabelsPerClient
     >>> x, y = np.zeros((40, 3), dtype=np.float32), np.arange(40) % 4
@@ -86,15 +91,25 @@ def share_out(
     >>> federation.clients.data_sizes, federation.facts["partition"]
     (array([8, 8, 8, 8]), {'name': 'labels_per_client', 'labels': 2})
     """
-    # A list keeps its entries as they are: NumPy would make texts of numbers that stand beside texts.
+    # A list keeps its entries as they are: NumPy would make texts of numbers that stand beside
+    # texts.
     held = {
-        name: column if isinstance(column, np.ndarray) else np.array(column, dtype=object) for name, column in columns.items()
+        name: column if isinstance(column, np.ndarray) else np.array(column, dtype=object)
+        for name, column in columns.items()
     }
     shown = {name: read_only(column) for name, column in held.items()}
-    assignment = partition.assign(read_only(source.y), clients, stream(seed, "partition"), columns=shown)
+    assignment = partition.assign(
+        read_only(source.y), clients, stream(seed, "partition"), columns=shown
+    )
     given_out = np.bincount(assignment.order, minlength=len(source.y))
-    if len(given_out) != len(source.y) or np.any(given_out != 1) or int(assignment.offsets[-1]) != len(source.y):
-        raise DataError(f"partition {partition.name!r} must give each of the {len(source.y)} examples out exactly once")
+    if (
+        len(given_out) != len(source.y)
+        or np.any(given_out != 1)
+        or int(assignment.offsets[-1]) != len(source.y)
+    ):
+        raise DataError(
+            f"partition {partition.name!r} must give each of the {len(source.y)} examples out exactly once"
+        )
     facts = {"partition": table(partition), **assignment.facts}
     return federate(
         source,
@@ -106,23 +121,33 @@ def share_out(
 
 
 def federate(
-    source: Labelled, assignment: Assignment, *, validation_fraction: float, seed: int, drop_empty: bool = False
+    source: Labelled,
+    assignment: Assignment,
+    *,
+    validation_fraction: float,
+    seed: int,
+    drop_empty: bool = False,
 ) -> Federation:
     """The federation that an assignment makes of a labelled data set.
 
     Args:
         source: the data set; its examples are copied once, in the order of the clients.
         assignment: who gets which training example.
-        validation_fraction: share of each client's examples that it keeps for validation, in [0, 1); see `hold_out`.
+        validation_fraction: share of each client's examples that it keeps for validation, in [0,
+            1); see `hold_out`.
         seed: of the split.
-        drop_empty: leave clients without examples out (they are listed in `facts["left_out"]`) instead of refusing them.
+        drop_empty: leave clients without examples out (they are listed in `facts["left_out"]`)
+            instead of refusing them.
 
     Raises:
         DataError: a client without examples, named.
     """
     sizes = np.diff(assignment.offsets)
     kept = kept_clients(sizes, assignment.names, drop_empty=drop_empty)
-    splits = [hold_out(assignment.examples(k), validation_fraction, stream(seed, "hold_out", k)) for k in kept.tolist()]
+    splits = [
+        hold_out(assignment.examples(k), validation_fraction, stream(seed, "hold_out", k))
+        for k in kept.tolist()
+    ]
     train = _part(source, [train for train, _ in splits])
     validation = _part(source, [validation for _, validation in splits])
     clients = Clients(
@@ -137,7 +162,14 @@ def federate(
             facts["shift"] = [facts["shift"][k] for k in kept.tolist()]
     test = server_part(*source.test)
     return Federation(
-        source.name, clients, source.num_labels, train, validation if len(validation) else None, test, source.normalization, facts
+        source.name,
+        clients,
+        source.num_labels,
+        train,
+        validation if len(validation) else None,
+        test,
+        source.normalization,
+        facts,
     )
 
 
@@ -146,7 +178,9 @@ def server_part(x: AnyArray, y: IntArray) -> Part:
     return Part(x, y, np.array([0, len(y)], dtype=np.int64))
 
 
-def hold_out(examples: IntArray, fraction: float, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+def hold_out(
+    examples: IntArray, fraction: float, rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
     """(training, validation) examples of one client: floor(fraction·s) of its s, drawn at random, are for validation.
 
     At least one example is left for training; a hold-out that rounds to nothing is legal.

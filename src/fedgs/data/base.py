@@ -62,6 +62,7 @@ class Data(Variant):
         """The federation; files are searched in `data_dir` first.
 
         Raises:
-            DataError: files that are missing, truncated or not what they should be; a partition that is not possible.
+            DataError: files that are missing, truncated or not what they should be; a partition
+                that is not possible.
         """
         raise TypeError(f"{type(self).__name__} must define load(data_dir)")

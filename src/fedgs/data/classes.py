@@ -15,7 +15,9 @@ _MANY = 1000
 _MOST_COUNTS = 2**28  # clients times classes: 2 GB of label counts
 
 
-def class_count(labels: Sequence[IntArray], classes: int | None, *, clients: int, setting: str = "classes") -> int:
+def class_count(
+    labels: Sequence[IntArray], classes: int | None, *, clients: int, setting: str = "classes"
+) -> int:
     """C, the number of classes.
 
     Args:
@@ -25,9 +27,10 @@ def class_count(labels: Sequence[IntArray], classes: int | None, *, clients: int
         setting: what messages call `classes`.
 
     Raises:
-        DataError: `classes` is no integer above the largest label; no number is given and the labels look like the targets of
-            a regression (C > 100 with no more examples than classes, or C > 1000 with more than half of the classes never
-            occurring); label counts of N clients and C classes that would not fit into memory.
+        DataError: `classes` is no integer above the largest label; no number is given and the
+            labels look like the targets of a regression (C > 100 with no more examples than
+            classes, or C > 1000 with more than half of the classes never occurring); label counts
+            of N clients and C classes that would not fit into memory.
 
     >>> class_count([np.array([0, 3, 1])], None, clients=1), class_count([np.array([0, 3, 1])], 10, clients=1)
     (4, 10)
@@ -42,7 +45,9 @@ def class_count(labels: Sequence[IntArray], classes: int | None, *, clients: int
         except TypeError:
             count = -1
         if isinstance(classes, bool | np.bool_) or count <= largest or count < 1:
-            raise DataError(f"{setting} must be an integer above the largest label, which is {largest}, got {classes!r}")
+            raise DataError(
+                f"{setting} must be an integer above the largest label, which is {largest}, got {classes!r}"
+            )
     check_counts(clients, count, setting)
     return count
 

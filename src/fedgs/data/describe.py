@@ -22,8 +22,9 @@ class Skew:
         size_gini: Gini coefficient of the training sizes, 0 (equal) to below 1.
         label_entropy: mean over clients of the entropy of their labels in nats, 0 to ln C.
         global_entropy: entropy of the labels of all clients together.
-        label_distance: mean over clients of the total variation distance to the global labels, 0 to 1. (The earth mover's
-            distance between labels, where any two labels are equally far apart, is the same number.)
+        label_distance: mean over clients of the total variation distance to the global labels, 0 to
+            1. (The earth mover's distance between labels, where any two labels are equally far
+            apart, is the same number.)
         max_label_distance: the largest of them.
         labels_per_client: mean number of different labels.
     """
@@ -41,8 +42,10 @@ class Description:
     """Everything `fedgs data describe` shows; `lines` is its text, `table` its JSON form.
 
     Attributes:
-        data_sizes, validation_sizes: (N,) examples by client; label_counts: (N, C) training examples by client and label.
-        gamma: (N,) bias factors for cohorts of `cohort_size`; bias: (N,) expected weight over n_k/n (see `data.gamma`).
+        data_sizes, validation_sizes: (N,) examples by client; label_counts: (N, C) training
+            examples by client and label.
+        gamma: (N,) bias factors for cohorts of `cohort_size`; bias: (N,) expected weight over n_k/n
+            (see `data.gamma`).
         facts: how the federation came about: partition, concentration, shift, clients left out.
     """
 
@@ -134,7 +137,9 @@ def describe(federation: Federation, *, cohort_size: int | None = None) -> Descr
         example_shape=federation.example_shape,
         example_type=str(federation.train.x.dtype),
         data_sizes=clients.data_sizes,
-        validation_sizes=np.zeros(len(clients), dtype=np.int64) if validation is None else np.diff(validation.offsets),
+        validation_sizes=np.zeros(len(clients), dtype=np.int64)
+        if validation is None
+        else np.diff(validation.offsets),
         test_size=len(federation.test),
         label_counts=counts,
         skew=skew(counts),
@@ -185,15 +190,23 @@ def _entropy(shares: FloatMatrix) -> FloatArray:
 def _fact_lines(facts: Mapping[str, Any]) -> list[str]:
     lines = []
     if "partition" in facts:
-        settings = ", ".join(f"{key} {value}" for key, value in facts["partition"].items() if key != "name")
-        lines.append(f"partition       {facts['partition']['name']}{f' ({settings})' if settings else ''}")
+        settings = ", ".join(
+            f"{key} {value}" for key, value in facts["partition"].items() if key != "name"
+        )
+        lines.append(
+            f"partition       {facts['partition']['name']}{f' ({settings})' if settings else ''}"
+        )
     if "concentration" in facts:
         lines.append(f"Dirichlet       {_concentration(facts['concentration'])}")
     if "shift" in facts:
         shift = np.array(facts["shift"])
-        lines.append(f"label shift     mean {shift.mean():.4f}, largest {shift.max():.4f} (total variation to the drawn p_k)")
+        lines.append(
+            f"label shift     mean {shift.mean():.4f}, largest {shift.max():.4f} (total variation to the drawn p_k)"
+        )
     if facts.get("moved"):
-        lines.append(f"moved           {facts['moved']} examples, so that every client has the minimum")
+        lines.append(
+            f"moved           {facts['moved']} examples, so that every client has the minimum"
+        )
     if "left_out" in facts:
         lines.append(f"left out        {_listed(facts['left_out'])}: no training example")
     return lines
@@ -202,7 +215,11 @@ def _fact_lines(facts: Mapping[str, Any]) -> list[str]:
 def _concentration(facts: Mapping[str, Any]) -> str:
     if "of_each_class" in facts:
         values = sorted(facts["of_each_class"].values())
-        span = f"{values[0]:.4g}" if values[-1] - values[0] < 1e-9 else f"{values[0]:.4g} to {values[-1]:.4g}"
+        span = (
+            f"{values[0]:.4g}"
+            if values[-1] - values[0] < 1e-9
+            else f"{values[0]:.4g} to {values[-1]:.4g}"
+        )
         return f"over {facts['over']}: total {facts['total']:.4g}, {span} a class"
     return (
         f"over {facts['over']}: {facts['of_each_client']:.4g} a client, total {facts['total']:.4g}; about the same as a total of "
@@ -230,6 +247,9 @@ def _client_lines(description: Description, shown: int) -> list[str]:
         for k in range(shown)
     ]
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in [header, *rows]]
+    lines = [
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in [header, *rows]
+    ]
     rest = len(description.names) - shown
     return [*lines, f"... and {rest} more clients"] if rest else lines

@@ -13,8 +13,9 @@ __all__ = ["first_difference"]
 def first_difference(made: Federation, kept: Federation) -> str | None:
     """The first difference between a federation and the one it should be, as one sentence, or None where they are equal.
 
-    Compared, in this order: clients, labels, normalization, shapes, then part by part sizes, labels and examples, then features.
-    Names and facts that describe where a federation comes from are no difference.
+    Compared, in this order: clients, labels, normalization, shapes, then part by part sizes, labels
+    and examples, then features. Names and facts that describe where a federation comes from are no
+    difference.
 
     >>> from fedgs.data.synthetic import Synthetic
     >>> first_difference(Synthetic(clients=3).load(), Synthetic(clients=2).load())
@@ -27,7 +28,9 @@ def _differences(made: Federation, kept: Federation) -> Iterator[str]:
     if len(made) != len(kept):
         yield f"there are {len(made)} clients, expected {len(kept)}"
         return
-    for position, (name, expected) in enumerate(zip(made.clients.names, kept.clients.names, strict=True)):
+    for position, (name, expected) in enumerate(
+        zip(made.clients.names, kept.clients.names, strict=True)
+    ):
         if name != expected:
             yield f"client {position} is named {name!r}, expected {expected!r}"
             return
@@ -50,10 +53,14 @@ def _differences(made: Federation, kept: Federation) -> Iterator[str]:
         ("test", made.test, kept.test),
     ):
         yield from _part_differences(label, part, expected_part, made.clients.names)
-    yield from _feature_differences(made.clients.features, kept.clients.features, made.clients.names)
+    yield from _feature_differences(
+        made.clients.features, kept.clients.features, made.clients.names
+    )
 
 
-def _part_differences(label: str, part: Part | None, kept: Part | None, names: tuple[str | int, ...]) -> Iterator[str]:
+def _part_differences(
+    label: str, part: Part | None, kept: Part | None, names: tuple[str | int, ...]
+) -> Iterator[str]:
     if part is None or kept is None:
         if part is not kept:
             yield f"there is {'no' if part is None else 'a'} {label} part, expected {'none' if kept is None else 'one'}"
@@ -73,7 +80,9 @@ def _part_differences(label: str, part: Part | None, kept: Part | None, names: t
             yield f"{_owner(label, owner, names)}, {label} example {odd} has other contents than expected"
 
 
-def _feature_differences(features: AnyArray | None, kept: AnyArray | None, names: tuple[str | int, ...]) -> Iterator[str]:
+def _feature_differences(
+    features: AnyArray | None, kept: AnyArray | None, names: tuple[str | int, ...]
+) -> Iterator[str]:
     if features is None or kept is None:
         if features is not kept:
             has, should = ("no", "some") if features is None else ("some", "none")

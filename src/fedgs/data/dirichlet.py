@@ -1,9 +1,10 @@
 """Partitions with Dirichlet label skew. Two different things go by that name in the field; here each has its own.
 
-*Over classes, per client*: client k draws label proportions p_k ~ Dirichlet(concentration · p*), p* the global ones, and its
-size is fixed beforehand. *Over clients, per class*: class c is shared out by q_c ~ Dirichlet(concentration, ..., concentration)
-over clients, and sizes follow. With balanced classes the second gives client label proportions that are about
-Dirichlet(concentration, ..., concentration) over the C classes, so it compares with the first at concentration · C.
+*Over classes, per client*: client k draws label proportions p_k ~ Dirichlet(concentration · p*), p*
+the global ones, and its size is fixed beforehand. *Over clients, per class*: class c is shared out
+by q_c ~ Dirichlet(concentration, ..., concentration) over clients, and sizes follow. With balanced
+classes the second gives client label proportions that are about Dirichlet(concentration, ...,
+concentration) over the C classes, so it compares with the first at concentration · C.
 """
 
 from collections.abc import Mapping
@@ -24,12 +25,14 @@ __all__ = ["DirichletOverClasses", "DirichletOverClients", "LogNormalDirichlet"]
 class LogNormalDirichlet(Partition):
     """The paper's CIFAR10 partition: log-normal sizes, Dirichlet label proportions that fit the global labels.
 
-    Sizes ln s_k ~ N(log(n/N) - sigma²/2, sd sigma), made to sum to n; p_k ~ Dirichlet(concentration · p*). Then a random
-    client's p_k is drawn anew and kept if it lowers sum_c |sum_k s_k p_kc - n_c|, until that is at most tolerance · n. Rounding
-    moves the rest; each client's shift (total variation between what it holds and p_k) is in `facts["shift"]`.
+    Sizes ln s_k ~ N(log(n/N) - sigma²/2, sd sigma), made to sum to n; p_k ~ Dirichlet(concentration
+    · p*). Then a random client's p_k is drawn anew and kept if it lowers sum_c |sum_k s_k p_kc -
+    n_c|, until that is at most tolerance · n. Rounding moves the rest; each client's shift (total
+    variation between what it holds and p_k) is in `facts["shift"]`.
 
     Attributes:
-        concentration: total mass of the Dirichlet parameters, > 0 (1.75 is 0.175 a class with ten balanced classes).
+        concentration: total mass of the Dirichlet parameters, > 0 (1.75 is 0.175 a class with ten
+            balanced classes).
         sigma: standard deviation of the log sizes, >= 0; 0: equal sizes.
         tolerance: mismatch at which redrawing stops, as a share of n, > 0.
         max_draws: redraws after which it is an error that says how close it came.
@@ -48,7 +51,12 @@ class LogNormalDirichlet(Partition):
     minimum: int = Field(default=1, ge=0)
 
     def assign(
-        self, labels: IntArray, clients: int, rng: np.random.Generator, *, columns: Mapping[str, AnyArray] = NO_COLUMNS
+        self,
+        labels: IntArray,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        columns: Mapping[str, AnyArray] = NO_COLUMNS,
     ) -> Assignment:
         """See `Partition.assign`; an error where `minimum` or `tolerance` cannot be had."""
         present, class_counts = np.unique(labels, return_counts=True)
@@ -66,7 +74,12 @@ class LogNormalDirichlet(Partition):
         return Assignment.from_owners(deal(counts, labels, present, rng), clients, facts=facts)
 
     def _redrawn(
-        self, proportions: FloatMatrix, sizes: IntArray, class_counts: IntArray, alpha: FloatArray, rng: np.random.Generator
+        self,
+        proportions: FloatMatrix,
+        sizes: IntArray,
+        class_counts: IntArray,
+        alpha: FloatArray,
+        rng: np.random.Generator,
     ) -> tuple[FloatMatrix, int, float]:
         """Proportions that fit the class counts, how many draws it took, and sum_c |sum_k s_k p_kc - n_c| at the end."""
         held = sizes @ proportions  # (C,)
@@ -91,11 +104,13 @@ class LogNormalDirichlet(Partition):
 class DirichletOverClasses(Partition):
     """Every client draws its label proportions: p_k ~ Dirichlet(concentration · p*), with sizes fixed beforehand.
 
-    Sizes and class counts are met exactly; where they do not allow p_k, examples are exchanged between classes and the client's
-    shift (total variation between what it holds and p_k) is in `facts["shift"]`.
+    Sizes and class counts are met exactly; where they do not allow p_k, examples are exchanged
+    between classes and the client's shift (total variation between what it holds and p_k) is in
+    `facts["shift"]`.
 
     Attributes:
-        concentration: total mass of the Dirichlet parameters, > 0; small: few labels a client, large: all alike.
+        concentration: total mass of the Dirichlet parameters, > 0; small: few labels a client,
+            large: all alike.
         sigma: standard deviation of the log sizes, >= 0; 0: equal sizes.
         minimum: examples every client has at least.
     """
@@ -105,7 +120,12 @@ class DirichletOverClasses(Partition):
     minimum: int = Field(default=1, ge=0)
 
     def assign(
-        self, labels: IntArray, clients: int, rng: np.random.Generator, *, columns: Mapping[str, AnyArray] = NO_COLUMNS
+        self,
+        labels: IntArray,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        columns: Mapping[str, AnyArray] = NO_COLUMNS,
     ) -> Assignment:
         """See `Partition.assign`; an error where `minimum` cannot be had."""
         present, class_counts = np.unique(labels, return_counts=True)
@@ -113,7 +133,10 @@ class DirichletOverClasses(Partition):
         alpha = self.concentration * class_counts / len(labels)
         proportions = np.stack([draw_proportions(alpha, rng) for _ in range(clients)])
         counts = fit_labels(sizes, proportions, class_counts)
-        facts = {"concentration": over_classes(alpha, present), "shift": label_shift(counts, proportions)}
+        facts = {
+            "concentration": over_classes(alpha, present),
+            "shift": label_shift(counts, proportions),
+        }
         return Assignment.from_owners(deal(counts, labels, present, rng), clients, facts=facts)
 
 
@@ -121,8 +144,9 @@ class DirichletOverClasses(Partition):
 class DirichletOverClients(Partition):
     """Every class is shared out over clients by q_c ~ Dirichlet(concentration, ..., concentration); sizes follow from it.
 
-    Clients left below `minimum` get random examples from those above it, in proportion to what these have to spare (there is no
-    drawing until it fits); how many were moved is in `facts["moved"]`.
+    Clients left below `minimum` get random examples from those above it, in proportion to what
+    these have to spare (there is no drawing until it fits); how many were moved is in
+    `facts["moved"]`.
 
     Attributes:
         concentration: of each client, > 0.
@@ -133,10 +157,17 @@ class DirichletOverClients(Partition):
     minimum: int = Field(default=1, ge=0)
 
     def assign(
-        self, labels: IntArray, clients: int, rng: np.random.Generator, *, columns: Mapping[str, AnyArray] = NO_COLUMNS
+        self,
+        labels: IntArray,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        columns: Mapping[str, AnyArray] = NO_COLUMNS,
     ) -> Assignment:
         """See `Partition.assign`; an error where `minimum` cannot be had."""
-        client_sizes(len(labels), clients, sigma=0.0, minimum=self.minimum, rng=rng)  # is the minimum possible?
+        client_sizes(
+            len(labels), clients, sigma=0.0, minimum=self.minimum, rng=rng
+        )  # is the minimum possible?
         present, class_counts = np.unique(labels, return_counts=True)
         alpha = np.full(clients, self.concentration)
         shares = np.stack([draw_proportions(alpha, rng) for _ in present])  # (C, N)
@@ -167,7 +198,11 @@ def draw_proportions(alpha: FloatArray, rng: np.random.Generator) -> FloatArray:
 def over_classes(alpha: FloatArray, present: IntArray) -> dict[str, object]:
     """What is told about Dirichlet parameters over classes."""
     per_class = {str(label): float(value) for label, value in zip(present, alpha, strict=True)}
-    return {"over": "classes, for each client", "total": float(alpha.sum()), "of_each_class": per_class}
+    return {
+        "over": "classes, for each client",
+        "total": float(alpha.sum()),
+        "of_each_class": per_class,
+    }
 
 
 def label_shift(counts: IntArray, proportions: FloatMatrix) -> list[float]:
@@ -177,7 +212,9 @@ def label_shift(counts: IntArray, proportions: FloatMatrix) -> list[float]:
     return [float(value) for value in np.where(counts.sum(axis=1) > 0, shift, 0.0)]
 
 
-def raise_to_minimum(counts: IntArray, minimum: int, rng: np.random.Generator) -> tuple[IntArray, int]:
+def raise_to_minimum(
+    counts: IntArray, minimum: int, rng: np.random.Generator
+) -> tuple[IntArray, int]:
     """Label counts (N, C) with the same column sums and rows of at least `minimum`, and how many examples changed hands."""
     sizes = counts.sum(axis=1)
     lacking = np.maximum(minimum - sizes, 0)
@@ -189,7 +226,9 @@ def raise_to_minimum(counts: IntArray, minimum: int, rng: np.random.Generator) -
     result = counts.copy()
     pool = np.zeros(counts.shape[1], dtype=np.int64)
     for client in np.flatnonzero(given):
-        taken = apportion(int(given[client]), counts[client].astype(np.float64), upper=counts[client])
+        taken = apportion(
+            int(given[client]), counts[client].astype(np.float64), upper=counts[client]
+        )
         result[client] -= taken
         pool += taken
     dealt = rng.permutation(np.repeat(np.arange(counts.shape[1]), pool))

@@ -24,13 +24,17 @@ __all__ = ["Federation", "Normalization", "Part"]
 class Part:
     """Examples of one split, those of a client next to each other.
 
-    The arrays are read-only: all runs of a federation share them. Arrays that can be written to are copied.
+    The arrays are read-only: all runs of a federation share them. Arrays that can be written to are
+    copied.
 
     Attributes:
-        x: (n, ...) examples, held as they came (float32 vectors, uint8 images); may be memory-mapped.
+        x: (n, ...) examples, held as they came (float32 vectors, uint8 images); may be
+            memory-mapped.
         y: (n,) int64 labels 0..C-1.
-        offsets: (N+1,) ascending; client k holds rows offsets[k]:offsets[k+1]. The server's test set has offsets (0, n).
-        index: (n,) row of each example in the set that was partitioned, or None where there was no such set.
+        offsets: (N+1,) ascending; client k holds rows offsets[k]:offsets[k+1]. The server's test
+            set has offsets (0, n).
+        index: (n,) row of each example in the set that was partitioned, or None where there was no
+            such set.
     """
 
     x: AnyArray
@@ -42,11 +46,20 @@ class Part:
         for name in ("x", "y", "offsets", "index"):
             array = getattr(self, name)
             if array is not None:
-                object.__setattr__(self, name, private(array if isinstance(array, np.ndarray) else np.asarray(array)))
+                object.__setattr__(
+                    self,
+                    name,
+                    private(array if isinstance(array, np.ndarray) else np.asarray(array)),
+                )
 
     def __setstate__(self, state: dict[str, object]) -> None:
         """After a deep copy or from a pickle, whose arrays could be written to."""
-        self.__dict__.update({name: frozen(value) if isinstance(value, np.ndarray) else value for name, value in state.items()})
+        self.__dict__.update(
+            {
+                name: frozen(value) if isinstance(value, np.ndarray) else value
+                for name, value in state.items()
+            }
+        )
 
     def __len__(self) -> int:
         return len(self.y)
@@ -77,12 +90,15 @@ class Federation:
         clients: names, training sizes, label counts and features.
         num_labels: C, the number of classes.
         train, test: see `Part`.
-        validation: the clients' validation parts; None where there are none, also where a part without examples was given.
+        validation: the clients' validation parts; None where there are none, also where a part
+            without examples was given.
         normalization: None where x is fed to the model as it is.
-        facts: how the federation came about (partition, clients left out, ...), JSON-like; no part of the fingerprint.
+        facts: how the federation came about (partition, clients left out, ...), JSON-like; no part
+            of the fingerprint.
 
     Raises:
-        DataError: an empty name, parts that do not fit the clients, labels out of range, examples with NaN or inf.
+        DataError: an empty name, parts that do not fit the clients, labels out of range, examples
+            with NaN or inf.
 
     >>> x, y = np.eye(4, dtype=np.float32), np.arange(4) % 2
     >>> federation = Federation.from_arrays(x, y, client=np.array([7, 7, 7, 9]), test=(x, y))
@@ -103,14 +119,24 @@ class Federation:
         if not isinstance(self.name, str) or not self.name.strip():
             raise DataError(f"name must be a text that is not empty, got {self.name!r}")
         count = len(self.clients)
-        if len(self.train.offsets) != count + 1 or np.any(np.diff(self.train.offsets) != self.clients.data_sizes):
+        if len(self.train.offsets) != count + 1 or np.any(
+            np.diff(self.train.offsets) != self.clients.data_sizes
+        ):
             raise DataError("the training part's offsets do not fit the clients' data sizes")
         if self.validation is not None and len(self.validation.offsets) != count + 1:
-            raise DataError(f"the validation part must have {count + 1} offsets, got {len(self.validation.offsets)}")
-        if isinstance(self.num_labels, bool) or not isinstance(self.num_labels, int | np.integer) or self.num_labels < 1:
+            raise DataError(
+                f"the validation part must have {count + 1} offsets, got {len(self.validation.offsets)}"
+            )
+        if (
+            isinstance(self.num_labels, bool)
+            or not isinstance(self.num_labels, int | np.integer)
+            or self.num_labels < 1
+        ):
             raise DataError(f"num_labels must be an integer >= 1, got {self.num_labels!r}")
         if not isinstance(self.normalization, Normalization | None):
-            raise DataError(f"normalization must be a Normalization or None, got {self.normalization!r}")
+            raise DataError(
+                f"normalization must be a Normalization or None, got {self.normalization!r}"
+            )
         for label, part in self._parts():
             self._check_part(label, part)
         if self.validation is not None and len(self.validation) == 0:
@@ -127,21 +153,33 @@ class Federation:
     def _check_part(self, label: str, part: Part) -> None:
         if part.offsets.ndim != 1 or part.offsets.dtype.kind not in "iu" or len(part.offsets) < 2:
             given = f"{part.offsets.dtype} of shape {part.offsets.shape}"
-            raise DataError(f"the {label} part's offsets must be a 1-d array of at least two integers, got {given}")
+            raise DataError(
+                f"the {label} part's offsets must be a 1-d array of at least two integers, got {given}"
+            )
         if int(part.offsets[0]) != 0 or not (part.offsets[1:] >= part.offsets[:-1]).all():
-            raise DataError(f"the {label} part's offsets must begin with 0 and never fall, got {part.offsets.tolist()[:8]}")
+            raise DataError(
+                f"the {label} part's offsets must begin with 0 and never fall, got {part.offsets.tolist()[:8]}"
+            )
         if len(part.x) != len(part.y) or int(part.offsets[-1]) != len(part.y):
-            raise DataError(f"the {label} part has {len(part.x)} examples, {len(part.y)} labels, {part.offsets[-1]} rows")
+            raise DataError(
+                f"the {label} part has {len(part.x)} examples, {len(part.y)} labels, {part.offsets[-1]} rows"
+            )
         if part.x.shape[1:] != self.example_shape:
-            raise DataError(f"{label} examples have shape {part.x.shape[1:]}, training examples {self.example_shape}")
+            raise DataError(
+                f"{label} examples have shape {part.x.shape[1:]}, training examples {self.example_shape}"
+            )
         if part.x.dtype != self.train.x.dtype:
             raise DataError(
                 f"{label} examples are {part.x.dtype}, training examples {self.train.x.dtype}; convert both to one type"
             )
         if part.y.ndim != 1 or part.y.dtype.kind not in "iu":
-            raise DataError(f"{label} labels must be a 1-d array of integers, got {part.y.dtype} of shape {part.y.shape}")
+            raise DataError(
+                f"{label} labels must be a 1-d array of integers, got {part.y.dtype} of shape {part.y.shape}"
+            )
         if len(part.y) and not (int(part.y.min()) >= 0 and int(part.y.max()) < self.num_labels):
-            raise DataError(f"{label} labels must be in 0..{self.num_labels - 1}, got {int(part.y.min())}..{int(part.y.max())}")
+            raise DataError(
+                f"{label} labels must be in 0..{self.num_labels - 1}, got {int(part.y.min())}..{int(part.y.max())}"
+            )
         check_examples(part.x, f"{label} examples", lambda row: self._owner_of(label, part, row))
 
     def _owner_of(self, label: str, part: Part, row: int) -> str:
@@ -163,7 +201,9 @@ class Federation:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of everything that the federation holds: equal for equal federations on every machine."""
-        digest = hashlib.sha256(repr((self.num_labels, self.normalization, self.clients.names)).encode())
+        digest = hashlib.sha256(
+            repr((self.num_labels, self.normalization, self.clients.names)).encode()
+        )
         for label, part in self._parts():
             for array in (part.x, part.y, part.offsets):
                 contiguous = np.ascontiguousarray(array)
@@ -196,26 +236,31 @@ class Federation:
         """A federation from arrays of your own, which are copied, or from anything that `np.asarray` reads.
 
         Args:
-            x: (n, ...) training examples, numbers or booleans. Models receive them as float32. Floats are held as float32, other
-                types as they are, and tables of objects are converted to float32. Where the parts have different types of
-                integers or booleans, all are held in the one that has room for them.
+            x: (n, ...) training examples, numbers or booleans. Models receive them as float32.
+                Floats are held as float32, other types as they are, and tables of objects are
+                converted to float32. Where the parts have different types of integers or booleans,
+                all are held in the one that has room for them.
             y: (n,) labels 0..C-1: integers, booleans or floats that are whole numbers.
-            client: (n,) the owner of each example, integers or texts; owners become the clients' names. Floats that are whole
-                numbers become integers.
+            client: (n,) the owner of each example, integers or texts; owners become the clients'
+                names. Floats that are whole numbers become integers.
             test: (x, y) of the server's test set.
-            validation: (x, y, client) of the clients' validation parts; None or empty arrays: there are none.
+            validation: (x, y, client) of the clients' validation parts; None or empty arrays: there
+                are none.
             client_features: (N, d) finite vectors u_k for the graph, in the order of the clients.
-            normalization: how stored examples become inputs; None: as they are, which images of type uint8 are refused with.
+            normalization: how stored examples become inputs; None: as they are, which images of
+                type uint8 are refused with.
             classes: C, above the largest label; None: the largest label + 1.
-            client_order: "sorted" (integers by value, texts character by character, so "c10" comes before "c2"), "natural"
-                (digits in texts compared as numbers, so "c2" comes before "c10"), or all names in the order that is wanted. It
-                is the order of every matrix with a row for each client.
+            client_order: "sorted" (integers by value, texts character by character, so "c10" comes
+                before "c2"), "natural" (digits in texts compared as numbers, so "c2" comes before
+                "c10"), or all names in the order that is wanted. It is the order of every matrix
+                with a row for each client.
             name: for tables; not empty.
 
         Raises:
-            DataError: what cannot be trained on: lengths that differ, labels that are no classes, unknown or missing owners,
-                examples that are not finite float32 numbers, a normalization that does not fit. The page "Limits" of the
-                reference lists all messages.
+            DataError: what cannot be trained on: lengths that differ, labels that are no classes,
+                unknown or missing owners, examples that are not finite float32 numbers, a
+                normalization that does not fit. The page "Limits" of the reference lists all
+                messages.
 
         >>> x, y = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
         >>> federation = Federation.from_arrays(x, y, client=np.array(["a", "b", "a", "b"]), test=(x, y))
@@ -233,13 +278,23 @@ class Federation:
         held_out = None if validation is None else _held_out(validation, names)
         all_labels = [labels, test_labels, *([] if held_out is None else [held_out[1]])]
         num_labels = class_count(all_labels, classes, clients=len(names))
-        held, tested, *rest = of_one_type([examples, tested, *([] if held_out is None else held_out[:1])])
+        held, tested, *rest = of_one_type(
+            [examples, tested, *([] if held_out is None else held_out[:1])]
+        )
         train = _grouped(held, labels, owner, len(names))
         validated = None if held_out is None else _grouped(rest[0], *held_out[1:], len(names))
-        features = None if client_features is None else as_features(client_features, "client_features")
+        features = (
+            None if client_features is None else as_features(client_features, "client_features")
+        )
         if features is not None and len(features) != len(names):
-            raise DataError(f"client_features must have {len(names)} rows, one for each client, got {len(features)}")
-        if client_features is not None and isinstance(client_order, str) and client_order == "sorted":
+            raise DataError(
+                f"client_features must have {len(names)} rows, one for each client, got {len(features)}"
+            )
+        if (
+            client_features is not None
+            and isinstance(client_order, str)
+            and client_order == "sorted"
+        ):
             warn_of_text_order(names, "client_features")
         scaling = as_normalization(normalization)
         if scaling is None:
@@ -265,11 +320,15 @@ class Federation:
 def _entries(setting: str, value: object, *names: str) -> tuple[object, ...]:
     if not isinstance(value, tuple | list) or len(value) != len(names):
         count = f" with {len(value)} entries" if hasattr(value, "__len__") else ""
-        raise DataError(f"{setting} must be a tuple ({', '.join(names)}), got {type(value).__name__}{count}")
+        raise DataError(
+            f"{setting} must be a tuple ({', '.join(names)}), got {type(value).__name__}{count}"
+        )
     return tuple(value)
 
 
-def _held_out(validation: Any, names: tuple[str | int, ...]) -> tuple[AnyArray, IntArray, IntArray] | None:
+def _held_out(
+    validation: Any, names: tuple[str | int, ...]
+) -> tuple[AnyArray, IntArray, IntArray] | None:
     """Examples, labels and owners (indices into `names`) of the validation parts; None where they are empty."""
     given_x, given_y, given_client = _entries("validation", validation, "x", "y", "client")
     if all(map(_is_empty, (given_x, given_y, given_client))):

@@ -30,23 +30,27 @@ __all__ = ["File", "read_npz"]
 class File(Data):
     """A federation from one `.npz` file.
 
-    Its arrays: `x` (n, ...) examples; `y` (n,) labels 0..C-1; `client` (n,) the owner of each, -1 for the server's test set;
-    optionally `split` (n,) with 0 train, 1 validation, 2 test (all test rows together are the server's test set; without
-    `split`, rows of clients are for training); optionally `client_features` (N, d), the vectors u_k, one row a client in
-    ascending order. A file that `fedgs data export` wrote loads as the same federation.
+    Its arrays: `x` (n, ...) examples; `y` (n,) labels 0..C-1; `client` (n,) the owner of each, -1
+    for the server's test set; optionally `split` (n,) with 0 train, 1 validation, 2 test (all test
+    rows together are the server's test set; without `split`, rows of clients are for training);
+    optionally `client_features` (N, d), the vectors u_k, one row a client in ascending order. A
+    file that `fedgs data export` wrote loads as the same federation.
 
-    With `partition`, the file's training rows (split 0, or all rows that are not the test set's) are shared out anew; `client`
-    may be left out then, and further arrays of length n are columns for the partition `by_column`.
+    With `partition`, the file's training rows (split 0, or all rows that are not the test set's)
+    are shared out anew; `client` may be left out then, and further arrays of length n are columns
+    for the partition `by_column`.
 
     Attributes:
-        path: the file; a relative path is looked up in --data-dir first, then in the current folder.
-        normalization: how stored examples become inputs, a table with `scale`, `mean` and `sd`; None: as they are, which images
-            of type uint8 are refused with.
+        path: the file; a relative path is looked up in --data-dir first, then in the current
+            folder.
+        normalization: how stored examples become inputs, a table with `scale`, `mean` and `sd`;
+            None: as they are, which images of type uint8 are refused with.
         classes: C, above the largest label; None: the largest label + 1.
         drop_empty: leave clients without a training example out instead of refusing them.
         partition: by name, as a table or as an object; None: the file says who owns what.
         clients: N >= 1, for `partition`.
-        validation_fraction: share of each client's examples that is its validation part, in [0, 1), for `partition`.
+        validation_fraction: share of each client's examples that is its validation part, in [0, 1),
+            for `partition`.
 
     >>> import tempfile
     >>> x, y = np.eye(4, dtype=np.float32), np.arange(4) % 2
@@ -71,9 +75,14 @@ class File(Data):
         if settings.get("partition") is not None:
             return {}
         useless = [
-            key for key in ("clients", "validation_fraction") if settings.get(key) not in (None, cls.model_fields[key].default)
+            key
+            for key in ("clients", "validation_fraction")
+            if settings.get(key) not in (None, cls.model_fields[key].default)
         ]
-        return {key: f"data.{key} has no effect without data.partition: the file says who owns what" for key in useless}
+        return {
+            key: f"data.{key} has no effect without data.partition: the file says who owns what"
+            for key in useless
+        }
 
     @property
     def title(self) -> str:
@@ -82,13 +91,16 @@ class File(Data):
 
     def defaults_for(self, federation: Federation) -> Defaults:
         """Logistic regression where examples are vectors; for images the model must be named."""
-        return Defaults("logistic" if len(federation.example_shape) == 1 else None, SYNTHETIC_TRAINING)
+        return Defaults(
+            "logistic" if len(federation.example_shape) == 1 else None, SYNTHETIC_TRAINING
+        )
 
     def load(self, data_dir: Path | None = None) -> Federation:
         """The federation.
 
         Raises:
-            DataError: no such file, a truncated one, missing arrays, lengths that differ, NaN, a client without examples.
+            DataError: no such file, a truncated one, missing arrays, lengths that differ, NaN, a
+                client without examples.
         """
         path = Path(self.path).expanduser()
         if data_dir is not None and (data_dir / path).is_file():
@@ -96,8 +108,12 @@ class File(Data):
         arrays, where = read_npz(path), str(path)
         if META in arrays:
             if self.partition is not None:
-                raise DataError(f"{where} holds a federation already: leave data.partition out, or partition the data it is from")
-            return from_archive(arrays, where, normalization=self.normalization, classes=self.classes)
+                raise DataError(
+                    f"{where} holds a federation already: leave data.partition out, or partition the data it is from"
+                )
+            return from_archive(
+                arrays, where, normalization=self.normalization, classes=self.classes
+            )
         if self.partition is not None:
             return self._shared_out(arrays, where, self.partition)
         return self._owned(arrays, where)
@@ -134,17 +150,31 @@ class File(Data):
             facts={"left_out": np.setdiff1d(ids, names).tolist()} if len(names) < len(ids) else {},
         )
 
-    def _shared_out(self, arrays: Mapping[str, AnyArray], where: str, partition: Partition) -> Federation:
-        x, y, _, split = self._columns({"client": np.zeros(len(arrays.get("y", ())), dtype=np.int64), **arrays}, where)
+    def _shared_out(
+        self, arrays: Mapping[str, AnyArray], where: str, partition: Partition
+    ) -> Federation:
+        x, y, _, split = self._columns(
+            {"client": np.zeros(len(arrays.get("y", ())), dtype=np.int64), **arrays}, where
+        )
         if np.any(split == 1):
-            raise DataError(f"{where}: rows with split 1 belong to clients already; with data.partition, split is 0 or 2")
+            raise DataError(
+                f"{where}: rows with split 1 belong to clients already; with data.partition, split is 0 or 2"
+            )
         pool, test = np.flatnonzero(split == 0), np.flatnonzero(split == 2)
         if len(pool) == 0 or len(test) == 0:
-            raise DataError(f"{where} needs training and test examples (split 0 and 2), got {len(pool)} and {len(test)}")
-        columns = {key: column[pool] for key, column in arrays.items() if column.ndim == 1 and len(column) == len(y)}
+            raise DataError(
+                f"{where} needs training and test examples (split 0 and 2), got {len(pool)} and {len(test)}"
+            )
+        columns = {
+            key: column[pool]
+            for key, column in arrays.items()
+            if column.ndim == 1 and len(column) == len(y)
+        }
         num_labels = class_count([y], self.classes, clients=self.clients, setting="data.classes")
         federation = share_out(
-            Labelled(self.title, x[pool], y[pool], (x[test], y[test]), num_labels, self.normalization),
+            Labelled(
+                self.title, x[pool], y[pool], (x[test], y[test]), num_labels, self.normalization
+            ),
             partition,
             self.clients,
             seed=self.seed,
@@ -153,9 +183,15 @@ class File(Data):
             columns={key: column for key, column in columns.items() if key not in ("y", "split")},
         )
         given = given_classes([y], self.classes)
-        return federation if given is None else replace(federation, clients=replace(federation.clients, classes=given))
+        return (
+            federation
+            if given is None
+            else replace(federation, clients=replace(federation.clients, classes=given))
+        )
 
-    def _columns(self, arrays: Mapping[str, AnyArray], where: str) -> tuple[AnyArray, IntArray, IntArray, IntArray]:
+    def _columns(
+        self, arrays: Mapping[str, AnyArray], where: str
+    ) -> tuple[AnyArray, IntArray, IntArray, IntArray]:
         """x, y, client and split, checked: one length, numbers in range."""
         missing = [key for key in ("x", "y", "client") if key not in arrays]
         if missing:
@@ -173,9 +209,13 @@ class File(Data):
             split = _integers(arrays["split"], f"{where}: split", low=0, high=2)
         for key, column in (("y", y), ("client", client), ("split", split)):
             if len(column) != len(x):
-                raise DataError(f"{where}: {key} must have shape ({len(x)},), one for each example of x, got {column.shape}")
+                raise DataError(
+                    f"{where}: {key} must have shape ({len(x)},), one for each example of x, got {column.shape}"
+                )
         if np.any((client == -1) & (split != 2)):
-            raise DataError(f"{where}: client -1 marks the server's test set, so its rows must have split 2")
+            raise DataError(
+                f"{where}: client -1 marks the server's test set, so its rows must have split 2"
+            )
         return x, y, client, split
 
 
@@ -183,7 +223,8 @@ def read_npz(path: Path) -> dict[str, AnyArray]:
     """All arrays of an .npz file; pickled objects are refused.
 
     Raises:
-        DataError: no such file, one that is truncated or not an .npz file, or an array of objects, which is named.
+        DataError: no such file, one that is truncated or not an .npz file, or an array of objects,
+            which is named.
     """
     if not path.is_file():
         raise DataError(f"data.path: no file {str(path)!r}")
@@ -192,8 +233,18 @@ def read_npz(path: Path) -> dict[str, AnyArray]:
             return {key: _read_array(archive, key, path) for key in archive.files}
     except DataError:
         raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} is truncated or is not an .npz file of plain arrays: {error}") from None
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+    ) as error:
+        raise DataError(
+            f"{path} is truncated or is not an .npz file of plain arrays: {error}"
+        ) from None
 
 
 def _read_array(archive: Any, key: str, path: Path) -> AnyArray:
@@ -201,7 +252,9 @@ def _read_array(archive: Any, key: str, path: Path) -> AnyArray:
         array: AnyArray = archive[key]
         return array
     except ValueError as error:
-        if "Object arrays" not in str(error):  # an array of objects is a pickle, which is never loaded
+        if "Object arrays" not in str(
+            error
+        ):  # an array of objects is a pickle, which is never loaded
             raise
     raise DataError(
         f"{path}: {key} must be an array of numbers or texts, got an array of objects; save texts with {key}.astype(str) and "
@@ -213,9 +266,15 @@ def _integers(value: AnyArray, where: str, *, low: int, high: int | None) -> Int
     """(n,) int64 from integers or floats that are whole numbers."""
     allowed = f"integers >= {low}" if high is None else f"integers in {low}..{high}"
     if value.ndim != 1:
-        raise DataError(f"{where} must have shape (n,), one for each example of x, got {value.shape}")
+        raise DataError(
+            f"{where} must have shape (n,), one for each example of x, got {value.shape}"
+        )
     if value.dtype.kind not in "iuf":
-        hint = "; number them with np.unique(ids, return_inverse=True)[1]" if value.dtype.kind in "USMb" else ""
+        hint = (
+            "; number them with np.unique(ids, return_inverse=True)[1]"
+            if value.dtype.kind in "USMb"
+            else ""
+        )
         raise DataError(f"{where} must hold {allowed}, got {value.dtype}{hint}")
     with np.errstate(invalid="ignore"):
         fine = (value >= low) & (value < 2**63 if high is None else value <= high)
@@ -224,7 +283,9 @@ def _integers(value: AnyArray, where: str, *, low: int, high: int | None) -> Int
     wrong = np.flatnonzero(~fine)
     if len(wrong):
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise DataError(f"{where} must hold {allowed}, got {value[wrong[0]].item()} in row {wrong[0]}{more}")
+        raise DataError(
+            f"{where} must hold {allowed}, got {value[wrong[0]].item()} in row {wrong[0]}{more}"
+        )
     return value.astype(np.int64)
 
 
@@ -235,7 +296,9 @@ def _client_ids(client: IntArray, num_features: int | None, where: str) -> IntAr
         return ids
     if len(ids) and num_features > int(ids[-1]):
         return np.arange(num_features, dtype=np.int64)
-    raise DataError(f"{where}: client_features must have {len(ids)} rows, one a client, got {num_features}")
+    raise DataError(
+        f"{where}: client_features must have {len(ids)} rows, one a client, got {num_features}"
+    )
 
 
 def _rows(x: AnyArray, y: IntArray, client: IntArray, chosen: AnyArray, names: IntArray) -> Part:
@@ -243,4 +306,6 @@ def _rows(x: AnyArray, y: IntArray, client: IntArray, chosen: AnyArray, names: I
     rows = np.flatnonzero(chosen & np.isin(client, names))
     rows = rows[np.argsort(client[rows], kind="stable")]
     counts = np.bincount(np.searchsorted(names, client[rows]), minlength=len(names))
-    return Part(frozen(x[rows]), frozen(y[rows]), np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+    return Part(
+        frozen(x[rows]), frozen(y[rows]), np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    )

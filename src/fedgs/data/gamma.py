@@ -1,7 +1,8 @@
 """How biased the average over a uniform cohort is (the paper's equations 18 to 23).
 
-Uniform sampling of M of N clients without replacement, aggregation weights n_k / sum_S n_i: client k's expected weight is about
-(n_k/n)·gamma_k. The step from E[1/(n_k + sigma)] to 1/(n_k + E[sigma]) is Jensen's gap; `expected_weights` has no such step.
+Uniform sampling of M of N clients without replacement, aggregation weights n_k / sum_S n_i: client
+k's expected weight is about (n_k/n)·gamma_k. The step from E[1/(n_k + sigma)] to 1/(n_k + E[sigma])
+is Jensen's gap; `expected_weights` has no such step.
 """
 
 import math
@@ -29,7 +30,9 @@ def gamma(data_sizes: IntArray, cohort_size: int) -> FloatArray:
     if count == 1:
         return np.ones(1)
     mean = data_sizes.mean()
-    return np.asarray(1 / (1 + (count - cohort_size) * (data_sizes - mean) / (cohort_size * (count - 1) * mean)))
+    return np.asarray(
+        1 / (1 + (count - cohort_size) * (data_sizes - mean) / (cohort_size * (count - 1) * mean))
+    )
 
 
 def expected_weights(
@@ -42,9 +45,10 @@ def expected_weights(
 ) -> FloatArray:
     """(N,) expected aggregation weights E[1(k in S)·n_k / sum_S n_i]; they sum to 1.
 
-    Exact: 1/s is the integral of exp(-u s) over u >= 0, and the mean of exp(-u·sum of M-1 others) over cohorts is a normalised
-    elementary symmetric polynomial. With u = exp(v) the trapezoid rule converges to about 1e-12. O(N·M) for each of some 200
-    nodes. Monte Carlo: `draws` cohorts, for federations too large for that; "auto" takes it where N·M > 2·10⁵.
+    Exact: 1/s is the integral of exp(-u s) over u >= 0, and the mean of exp(-u·sum of M-1 others)
+    over cohorts is a normalised elementary symmetric polynomial. With u = exp(v) the trapezoid rule
+    converges to about 1e-12. O(N·M) for each of some 200 nodes. Monte Carlo: `draws` cohorts, for
+    federations too large for that; "auto" takes it where N·M > 2·10⁵.
 
     Raises:
         DataError: M not in 1..N.
@@ -58,20 +62,27 @@ def expected_weights(
     sizes = data_sizes / data_sizes.mean()
     others = np.sort(sizes)[: cohort_size - 1].sum()  # no cohort's sum is below n_k plus this
     step = 0.25
-    start, stop = math.log(1e-16 / sizes.max()), math.log(45.0 / max(float(sizes.min() + others), 1e-300))
+    start, stop = (
+        math.log(1e-16 / sizes.max()),
+        math.log(45.0 / max(float(sizes.min() + others), 1e-300)),
+    )
     nodes = np.exp(np.arange(start, stop + step, step))
     weights = np.zeros(count)
     for u in np.array_split(nodes, max(1, len(nodes) * count * cohort_size // 4_000_000)):
         terms = np.exp(-np.outer(u, sizes))  # (U, N)
-        weights += step * sizes * (u[:, None] * terms * _mean_without_each(terms, cohort_size - 1)).sum(axis=0)
+        weights += (
+            step
+            * sizes
+            * (u[:, None] * terms * _mean_without_each(terms, cohort_size - 1)).sum(axis=0)
+        )
     return weights * cohort_size / count
 
 
 def _mean_without_each(terms: FloatMatrix, size: int) -> FloatMatrix:
     """(U, N): the mean, over subsets of `size` of the other N-1 entries, of their product, for each entry left out.
 
-    Means over subsets of the first j and of the last N-1-j entries, by E_m(j) = (1 - m/j)·E_m(j-1) + (m/j)·a_j·E_{m-1}(j-1),
-    are joined with hypergeometric weights: everything stays in [0, 1].
+    Means over subsets of the first j and of the last N-1-j entries, by E_m(j) = (1 - m/j)·E_m(j-1)
+    + (m/j)·a_j·E_{m-1}(j-1), are joined with hypergeometric weights: everything stays in [0, 1].
     """
     count = terms.shape[1]
     if size == 0:
@@ -81,7 +92,9 @@ def _mean_without_each(terms: FloatMatrix, size: int) -> FloatMatrix:
     for left_out in range(count):
         left, right = left_out, count - 1 - left_out
         taken = np.arange(max(0, size - right), min(size, left) + 1)
-        share = np.array([math.exp(_log_choose(left, a) + _log_choose(right, size - a)) for a in taken.tolist()])
+        share = np.array(
+            [math.exp(_log_choose(left, a) + _log_choose(right, size - a)) for a in taken.tolist()]
+        )
         share /= share.sum()
         result[:, left_out] = (before[:, left][:, taken] * after[:, right][:, size - taken]) @ share
     return result
@@ -96,7 +109,9 @@ def _prefix_means(terms: FloatMatrix, size: int) -> FloatArray:
     for j in range(1, count):
         share = np.minimum(order / j, 1.0)
         means[:, j, 0] = 1
-        means[:, j, 1:] = (1 - share) * means[:, j - 1, 1:] + share * terms[:, j - 1, None] * means[:, j - 1, :-1]
+        means[:, j, 1:] = (1 - share) * means[:, j - 1, 1:] + share * terms[:, j - 1, None] * means[
+            :, j - 1, :-1
+        ]
         means[:, j, j + 1 :] = 0
     return means
 
@@ -116,5 +131,7 @@ def _sampled(data_sizes: IntArray, cohort_size: int, draws: int, seed: int) -> F
 
 def _checked(data_sizes: IntArray, cohort_size: int) -> int:
     if not 1 <= cohort_size <= len(data_sizes):
-        raise DataError(f"the cohort size must be in 1..{len(data_sizes)}, the number of clients; got {cohort_size}")
+        raise DataError(
+            f"the cohort size must be in 1..{len(data_sizes)}, the number of clients; got {cohort_size}"
+        )
     return len(data_sizes)

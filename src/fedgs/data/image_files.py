@@ -31,10 +31,14 @@ def read_idx(path: Path, dimensions: int) -> AnyArray:
     start = 4 + 4 * dimensions
     if len(content) < start or content[:4] != bytes((0, 0, 8, dimensions)):
         raise DataError(f"{path} is not an IDX file of bytes with {dimensions} dimensions")
-    shape = tuple(int(size) for size in np.frombuffer(content, dtype=">u4", count=dimensions, offset=4))
+    shape = tuple(
+        int(size) for size in np.frombuffer(content, dtype=">u4", count=dimensions, offset=4)
+    )
     expected = start + int(np.prod(shape, dtype=np.int64))
     if len(content) != expected:
-        raise DataError(f"{path} must unpack to {expected} bytes for its shape {shape}, got {len(content)}")
+        raise DataError(
+            f"{path} must unpack to {expected} bytes for its shape {shape}, got {len(content)}"
+        )
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 
@@ -58,7 +62,8 @@ def read_cifar(files: Sequence[Path]) -> tuple[AnyArray, IntArray, tuple[AnyArra
     """Training images (n, 3, 32, 32) uint8 and labels (n,) of the batches, and those of the last file, the test set.
 
     Raises:
-        DataError: files that do not hold whole records of 3,073 bytes, the same number each, or labels beyond 0..9.
+        DataError: files that do not hold whole records of 3,073 bytes, the same number each, or
+            labels beyond 0..9.
     """
     sizes = [file.stat().st_size for file in files]
     for file, size in zip(files, sizes, strict=True):

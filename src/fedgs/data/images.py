@@ -23,7 +23,8 @@ class ImageData(Data):
 
     Attributes:
         clients: N >= 1.
-        validation_fraction: share of each client's examples that is its validation part, in [0, 1); drawn plainly at random.
+        validation_fraction: share of each client's examples that is its validation part, in [0, 1);
+            drawn plainly at random.
         drop_empty: leave clients without examples out instead of refusing them.
         partition: who gets what, by name, as a table or as an object.
     """
@@ -37,7 +38,8 @@ class ImageData(Data):
         """The federation, from files in `data_dir`, `$FEDGS_DATA`, the cache, the system's folder, or else downloaded.
 
         Raises:
-            DataError: files that cannot be found, are truncated or are not what they should be; an impossible partition.
+            DataError: files that cannot be found, are truncated or are not what they should be; an
+                impossible partition.
         """
         return share_out(
             self.read(data_dir),
@@ -58,7 +60,8 @@ class FashionMNIST(ImageData):
     """FashionMNIST; by default 100 clients of equal size with two different labels each, as in the paper.
 
     Attributes:
-        labels_per_client: short for `partition = {name = "labels_per_client", labels = ...}`; turned into it.
+        labels_per_client: short for `partition = {name = "labels_per_client", labels = ...}`;
+            turned into it.
 
     >>> FashionMNIST(labels_per_client=3).partition
     LabelsPerClient(labels=3)
@@ -66,7 +69,13 @@ class FashionMNIST(ImageData):
 
     defaults: ClassVar[Defaults] = Defaults(
         model="fashion_cnn",
-        training={"rounds": 500, "proportion": 0.1, "batch_size": 32, "local_steps": 10, "learning_rate": 0.1},
+        training={
+            "rounds": 500,
+            "proportion": 0.1,
+            "batch_size": 32,
+            "local_steps": 10,
+            "learning_rate": 0.1,
+        },
     )
     partition: PartitionSetting = LabelsPerClient(labels=2)
     labels_per_client: int | None = None
@@ -95,7 +104,9 @@ class FashionMNIST(ImageData):
         folders = search_folders(data_dir, ("fashion-mnist", "FashionMNIST/raw"), _FASHION_SYSTEM)
         folder = find_folder(list(_FASHION_FILES), folders)
         if folder is None:
-            folder = fetch(_FASHION_URL, _FASHION_FILES, cache_folder() / "fashion-mnist", searched=folders)
+            folder = fetch(
+                _FASHION_URL, _FASHION_FILES, cache_folder() / "fashion-mnist", searched=folders
+            )
         (x, y), test = read_fashion_mnist(folder, "train"), read_fashion_mnist(folder, "t10k")
         return Labelled(self.title, x, y, test, 10, Normalization(255.0, (0.1307,), (0.3081,)))
 
@@ -120,7 +131,13 @@ class CIFAR10(ImageData):
 
     defaults: ClassVar[Defaults] = Defaults(
         model="cifar_cnn",
-        training={"rounds": 1000, "proportion": 0.1, "batch_size": 32, "local_steps": 10, "learning_rate": 0.03},
+        training={
+            "rounds": 1000,
+            "proportion": 0.1,
+            "batch_size": 32,
+            "local_steps": 10,
+            "learning_rate": 0.03,
+        },
     )
     partition: PartitionSetting = LogNormalDirichlet()
 
@@ -134,7 +151,14 @@ class CIFAR10(ImageData):
         folders = search_folders(data_dir, (_CIFAR_FOLDER,))
         folder = find_folder(_CIFAR_FILES, folders) or self._other_folder(folders)
         x, y, test = read_cifar([folder / name for name in _CIFAR_FILES])
-        return Labelled(self.title, x, y, test, 10, Normalization(255.0, (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)))
+        return Labelled(
+            self.title,
+            x,
+            y,
+            test,
+            10,
+            Normalization(255.0, (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+        )
 
     @staticmethod
     def _other_folder(folders: list[Path]) -> Path:
@@ -150,7 +174,12 @@ class CIFAR10(ImageData):
                     )
         cache = cache_folder()
         fetch(_CIFAR_URL, {_CIFAR_ARCHIVE: _CIFAR_HASH}, cache, searched=folders)
-        return unpack(cache / _CIFAR_ARCHIVE, [f"{_CIFAR_FOLDER}/{name}" for name in _CIFAR_FILES], cache) / _CIFAR_FOLDER
+        return (
+            unpack(
+                cache / _CIFAR_ARCHIVE, [f"{_CIFAR_FOLDER}/{name}" for name in _CIFAR_FILES], cache
+            )
+            / _CIFAR_FOLDER
+        )
 
 
 _CIFAR_URL = "https://www.cs.toronto.edu/~kriz/"

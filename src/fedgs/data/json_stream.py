@@ -9,7 +9,9 @@ from fedgs.errors import DataError
 __all__ = ["JsonStream"]
 
 _CHUNK = 1 << 16
-_LONGEST_TOKEN = 1 << 20  # a syntax error this far before the end of what was read is none of a cut-off token
+_LONGEST_TOKEN = (
+    1 << 20
+)  # a syntax error this far before the end of what was read is none of a cut-off token
 
 
 class JsonStream:
@@ -58,7 +60,8 @@ class JsonStream:
                 continue
             except RecursionError:
                 raise self._broken("it is nested too deeply") from None
-            # where the text read so far ends within three characters, a number may go on: "1" of "1e+5"
+            # where the text read so far ends within three characters, a number may go on: "1" of
+            # "1e+5"
             if len(self._text) - end >= 3 or not self._more():
                 self._typical = max(self._typical, end - self._at)
                 self._at = end

@@ -1,8 +1,9 @@
 """LEAF-style JSON (users, num_samples, user_data with x and y), in and out, one user in memory at a time.
 
-A data set is a folder with `train/*.json`, `test/*.json` and optionally `validation/*.json`. Files may be larger than memory
-allows as text: they are parsed and written user by user. Our own files carry a further key `fedgs` (types, labels, names,
-normalization), so that they load back identically; other readers pass over it.
+A data set is a folder with `train/*.json`, `test/*.json` and optionally `validation/*.json`. Files
+may be larger than memory allows as text: they are parsed and written user by user. Our own files
+carry a further key `fedgs` (types, labels, names, normalization), so that they load back
+identically; other readers pass over it.
 """
 
 import json
@@ -36,12 +37,14 @@ _SERVER = "server"
 class Leaf(Data):
     """A federation from LEAF-style JSON files; the server's test set is the union of the users' test examples.
 
-    Clients come in the order of `users`, and files in the order of their names. A user with validation examples alone follows
-    those of `train/`.
+    Clients come in the order of `users`, and files in the order of their names. A user with
+    validation examples alone follows those of `train/`.
 
     Attributes:
-        path: the folder with `train/` and `test/`; a relative path is looked up in --data-dir first.
-        normalization: how stored examples become inputs, a table with `scale`, `mean` and `sd`; None: as they are.
+        path: the folder with `train/` and `test/`; a relative path is looked up in --data-dir
+            first.
+        normalization: how stored examples become inputs, a table with `scale`, `mean` and `sd`;
+            None: as they are.
         classes: C, above the largest label; None: the largest label + 1.
         drop_empty: leave users without a training example out instead of refusing them.
 
@@ -64,17 +67,22 @@ class Leaf(Data):
     @property
     def title(self) -> str:
         """The folder's name."""
-        return Path(self.path).name or Path(self.path).resolve().name or "leaf"  # "." has no name of its own
+        return (
+            Path(self.path).name or Path(self.path).resolve().name or "leaf"
+        )  # "." has no name of its own
 
     def defaults_for(self, federation: Federation) -> Defaults:
         """Logistic regression where examples are vectors; for images the model must be named."""
-        return Defaults("logistic" if len(federation.example_shape) == 1 else None, SYNTHETIC_TRAINING)
+        return Defaults(
+            "logistic" if len(federation.example_shape) == 1 else None, SYNTHETIC_TRAINING
+        )
 
     def load(self, data_dir: Path | None = None) -> Federation:
         """The federation.
 
         Raises:
-            DataError: no such folder, truncated or malformed JSON, counts that do not fit, examples that are not numbers.
+            DataError: no such folder, truncated or malformed JSON, counts that do not fit, examples
+                that are not numbers.
         """
         folder = Path(self.path).expanduser()
         if data_dir is not None and (data_dir / folder).is_dir():
@@ -83,18 +91,28 @@ class Leaf(Data):
         parts = {name: _users_of(folder / name, meta) for name in _PARTS}
         for name in ("train", "test"):
             if not parts[name]:
-                raise DataError(f"data.path: {folder} must have {name}/*.json with at least one user")
+                raise DataError(
+                    f"data.path: {folder} must have {name}/*.json with at least one user"
+                )
         return self._federation(parts, meta, str(folder))
 
-    def _federation(self, parts: Mapping[str, _Users], meta: Mapping[str, Any], where: str) -> Federation:
+    def _federation(
+        self, parts: Mapping[str, _Users], meta: Mapping[str, Any], where: str
+    ) -> Federation:
         users = list(dict.fromkeys([*parts["train"], *parts["validation"]]))
-        sizes = np.array([len(parts["train"][user][1]) if user in parts["train"] else 0 for user in users])
-        kept = [users[k] for k in kept_clients(sizes, tuple(users), drop_empty=self.drop_empty).tolist()]
+        sizes = np.array(
+            [len(parts["train"][user][1]) if user in parts["train"] else 0 for user in users]
+        )
+        kept = [
+            users[k] for k in kept_clients(sizes, tuple(users), drop_empty=self.drop_empty).tolist()
+        ]
         train, validation = _part(parts["train"], kept), _part(parts["validation"], kept)
         test = _part(parts["test"], list(parts["test"]))
         assert train is not None
         if test is None:
-            raise DataError(f"data.path: {where} must have at least one test example, got none in test/*.json")
+            raise DataError(
+                f"data.path: {where} must have at least one test example, got none in test/*.json"
+            )
         labels = [part.y for part in (train, validation, test) if part is not None]
         given = self.classes if self.classes is not None else meta.get("num_labels")
         num_labels = class_count(labels, given, clients=len(kept), setting="data.classes")
@@ -107,7 +125,9 @@ class Leaf(Data):
             data_sizes=np.diff(train.offsets),
             label_counts=train.label_counts(num_labels),
             features=_features_of(kept, meta, where),
-            classes=given_classes(labels, given if self.classes is not None or meta.get("classes_given") else None),
+            classes=given_classes(
+                labels, given if self.classes is not None or meta.get("classes_given") else None
+            ),
         )
         return Federation(
             name=meta.get("name", self.title),
@@ -117,7 +137,9 @@ class Leaf(Data):
             validation=validation,
             test=server_part(test.x, test.y),
             normalization=scaling,
-            facts={"left_out": [user for user in users if user not in set(kept)]} if len(kept) < len(users) else {},
+            facts={"left_out": [user for user in users if user not in set(kept)]}
+            if len(kept) < len(users)
+            else {},
         )
 
 
@@ -128,11 +150,13 @@ def read_users(
 
     Args:
         path: the file.
-        meta: gets the file's other keys: `users`, and what our own files say about themselves under `fedgs`.
+        meta: gets the file's other keys: `users`, and what our own files say about themselves under
+            `fedgs`.
         dtype: type of the examples; None: what `fedgs` says before `user_data`, else float32.
 
     Raises:
-        DataError: truncated or malformed JSON; `users` or `num_samples` that do not fit `user_data`; x or y that cannot be used.
+        DataError: truncated or malformed JSON; `users` or `num_samples` that do not fit
+            `user_data`; x or y that cannot be used.
     """
     told: dict[str, Any] = {} if meta is None else meta
     told.clear()
@@ -149,7 +173,9 @@ def read_users(
             held = np.dtype(dtype or _own(told, str(path))["dtype"])
             for user in stream.members():
                 if user in seen:
-                    raise DataError(f"{path} must have each user once, got {user!r} twice in user_data")
+                    raise DataError(
+                        f"{path} must have each user once, got {user!r} twice in user_data"
+                    )
                 x, y = _examples(stream.value(), user, str(path), held)
                 seen[user] = len(y)
                 yield user, x, y
@@ -171,7 +197,12 @@ def write_leaf(federation: Federation, folder: Path) -> Path:
             continue
         try:
             (folder / label).mkdir(parents=True, exist_ok=True)
-            _write_part(federation, part, [_SERVER] if label == "test" else names, folder / label / "data.json")
+            _write_part(
+                federation,
+                part,
+                [_SERVER] if label == "test" else names,
+                folder / label / "data.json",
+            )
         except OSError as error:
             raise OutputError(f"{folder / label} cannot be written: {error}") from None
     return folder
@@ -198,7 +229,8 @@ def _meta(federation: Federation) -> dict[str, Any]:
         "names": list(federation.clients.names),
         "dtype": federation.train.x.dtype.str,
         "num_labels": federation.num_labels,
-        "normalization": scaling and {"scale": scaling.scale, "mean": list(scaling.mean), "sd": list(scaling.sd)},
+        "normalization": scaling
+        and {"scale": scaling.scale, "mean": list(scaling.mean), "sd": list(scaling.sd)},
         "client_features": None if features is None else features.tolist(),
         **({} if federation.clients.classes is None else {"classes_given": True}),
     }
@@ -211,7 +243,9 @@ def _users_of(folder: Path, meta: dict[str, Any]) -> _Users:
         told: dict[str, Any] = {}
         users = {user: (x, y) for user, x, y in read_users(path, told)}
         own = _own(told, str(path))
-        if any(x.dtype != own["dtype"] for x, _ in users.values()):  # the file says so behind its examples
+        if any(
+            x.dtype != own["dtype"] for x, _ in users.values()
+        ):  # the file says so behind its examples
             users = {user: (x, y) for user, x, y in read_users(path, told, dtype=own["dtype"])}
         for user in map(str, told["users"]):
             if user in found:
@@ -227,7 +261,9 @@ def _own(told: Mapping[str, Any], where: str) -> dict[str, Any]:
     dtype = own.get("dtype", "<f4") if isinstance(own, dict) else None
     names = own.get("names", []) if isinstance(own, dict) else None
     if not isinstance(dtype, str) or dtype[1:2] not in tuple("biuf") or not isinstance(names, list):
-        raise DataError(f"{where}: fedgs must be a table that `fedgs data export` wrote, got {str(own)[:60]}")
+        raise DataError(
+            f"{where}: fedgs must be a table that `fedgs data export` wrote, got {str(own)[:60]}"
+        )
     return {**own, "dtype": dtype}
 
 
@@ -236,14 +272,22 @@ def _examples(data: Any, user: str, where: str, dtype: np.dtype[Any]) -> tuple[A
         raise DataError(f"{where}: user {user!r} must have x and y")
     y = as_labels(data["y"], f"{where}: y of user {user!r}")
     if not isinstance(data["x"], list) or len(data["x"]) != len(y):
-        got = f"{len(data['x'])} examples" if isinstance(data["x"], list) else type(data["x"]).__name__
-        raise DataError(f"{where}: x of user {user!r} must be a list of {len(y)} examples, one for each label, got {got}")
+        got = (
+            f"{len(data['x'])} examples"
+            if isinstance(data["x"], list)
+            else type(data["x"]).__name__
+        )
+        raise DataError(
+            f"{where}: x of user {user!r} must be a list of {len(y)} examples, one for each label, got {got}"
+        )
     if len(y) == 0:
         return np.zeros(0, dtype=dtype), y
     x = as_numbers(data["x"], f"{where}: x of user {user!r}")
     held = x.astype(dtype)
     if dtype.kind != "f" and not np.array_equal(held, x):
-        raise DataError(f"{where}: x of user {user!r} must hold {dtype} as `fedgs` says, got {x.dtype} that does not fit")
+        raise DataError(
+            f"{where}: x of user {user!r} must hold {dtype} as `fedgs` says, got {x.dtype} that does not fit"
+        )
     return held, y
 
 
@@ -252,21 +296,29 @@ def _check_counts(told: Mapping[str, Any], seen: Mapping[str, int], where: str) 
         isinstance(user, str | int) and not isinstance(user, bool) for user in told["users"]
     ):
         got = "none" if "users" not in told else str(told["users"])[:60]
-        raise DataError(f"{where} must have `users`, the list of the users' names in order, got {got}")
+        raise DataError(
+            f"{where} must have `users`, the list of the users' names in order, got {got}"
+        )
     users = [str(user) for user in told["users"]]
     if len(set(users)) != len(users):
         doubled = next(user for user in users if users.count(user) > 1)
         raise DataError(f"{where} must have each user once, got {doubled!r} twice in users")
     if set(users) != set(seen):
         odd = sorted(set(users) ^ set(seen))[0]
-        raise DataError(f"{where}: `users` and `user_data` differ; {odd!r} is only in {'users' if odd in users else 'user_data'}")
+        raise DataError(
+            f"{where}: `users` and `user_data` differ; {odd!r} is only in {'users' if odd in users else 'user_data'}"
+        )
     counts = told.get("num_samples", [seen[user] for user in users])
     if not isinstance(counts, list) or len(counts) != len(users):
         got = f"{len(counts)} entries" if isinstance(counts, list) else type(counts).__name__
-        raise DataError(f"{where}: num_samples must have a number for each of the {len(users)} users, got {got}")
+        raise DataError(
+            f"{where}: num_samples must have a number for each of the {len(users)} users, got {got}"
+        )
     for user, count in zip(users, counts, strict=True):
         if seen[user] != count:
-            raise DataError(f"{where}: user {user!r} has {seen[user]} examples, but num_samples says {count!r}")
+            raise DataError(
+                f"{where}: user {user!r} has {seen[user]} examples, but num_samples says {count!r}"
+            )
 
 
 def _features_of(users: list[str], meta: Mapping[str, Any], where: str) -> FloatMatrix | None:
@@ -294,5 +346,11 @@ def _part(data: _Users, users: list[str]) -> Part | None:
     first = pieces[0][0].shape[1:]
     for user in users:
         if user in data and len(data[user][1]) and data[user][0].shape[1:] != first:
-            raise DataError(f"examples must have one shape, got {first} and, from user {user!r}, {data[user][0].shape[1:]}")
-    return Part(frozen(np.concatenate([x for x, _ in pieces])), np.concatenate([y for _, y in pieces]), offsets)
+            raise DataError(
+                f"examples must have one shape, got {first} and, from user {user!r}, {data[user][0].shape[1:]}"
+            )
+    return Part(
+        frozen(np.concatenate([x for x, _ in pieces])),
+        np.concatenate([y for _, y in pieces]),
+        offsets,
+    )

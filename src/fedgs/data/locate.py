@@ -20,11 +20,19 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "fedgs"
 
 
-def search_folders(data_dir: Path | None, subfolders: Sequence[str], system: Sequence[str] = ()) -> list[Path]:
+def search_folders(
+    data_dir: Path | None, subfolders: Sequence[str], system: Sequence[str] = ()
+) -> list[Path]:
     """The folders to look into, in order: data_dir, `$FEDGS_DATA`, the cache, each with its subfolders; then `system`."""
-    named = [data_dir, Path(os.environ["FEDGS_DATA"]) if os.environ.get("FEDGS_DATA") else None, cache_folder()]
+    named = [
+        data_dir,
+        Path(os.environ["FEDGS_DATA"]) if os.environ.get("FEDGS_DATA") else None,
+        cache_folder(),
+    ]
     bases = [Path(folder).expanduser() for folder in named if folder is not None]
-    return [place for base in bases for place in (base, *(base / sub for sub in subfolders))] + [Path(place) for place in system]
+    return [place for base in bases for place in (base, *(base / sub for sub in subfolders))] + [
+        Path(place) for place in system
+    ]
 
 
 def find_folder(files: Sequence[str], folders: Sequence[Path]) -> Path | None:
@@ -35,7 +43,9 @@ def find_folder(files: Sequence[str], folders: Sequence[Path]) -> Path | None:
     return None
 
 
-def fetch(base_url: str, files: Mapping[str, str], folder: Path, *, searched: Sequence[Path]) -> Path:
+def fetch(
+    base_url: str, files: Mapping[str, str], folder: Path, *, searched: Sequence[Path]
+) -> Path:
     """Download `files` (name -> pooch hash, such as "md5:...") into `folder` and check them.
 
     Raises:
@@ -51,9 +61,13 @@ def fetch(base_url: str, files: Mapping[str, str], folder: Path, *, searched: Se
         ) from None
     for name, known_hash in files.items():
         try:
-            pooch.retrieve(base_url + name, known_hash=known_hash, fname=name, path=folder, progressbar=False)
+            pooch.retrieve(
+                base_url + name, known_hash=known_hash, fname=name, path=folder, progressbar=False
+            )
         except ValueError as error:
-            raise DataError(f"{base_url}{name} has the wrong hash, so it was not kept: {error}") from None
+            raise DataError(
+                f"{base_url}{name} has the wrong hash, so it was not kept: {error}"
+            ) from None
         except OSError as error:
             reason = str(error).split("(Caused by")[0].strip() or type(error).__name__
             raise DataError(

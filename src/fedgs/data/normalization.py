@@ -12,7 +12,14 @@ from pydantic import BeforeValidator, InstanceOf, PlainSerializer
 from fedgs.arrays import AnyArray
 from fedgs.errors import DataError
 
-__all__ = ["Normalization", "NormalizationSetting", "as_normalization", "check_bytes", "chosen_normalization", "warn_of_pixels"]
+__all__ = [
+    "Normalization",
+    "NormalizationSetting",
+    "as_normalization",
+    "check_bytes",
+    "chosen_normalization",
+    "warn_of_pixels",
+]
 
 _log = logging.getLogger("fedgs")
 _LARGEST_SMALL = 15  # bytes up to here may be small integers; images go further
@@ -25,8 +32,8 @@ class Normalization:
 
     Attributes:
         scale: above 0, such as 255 for bytes.
-        mean, sd: one number for each channel, or one for all; sd above 0. A number, a list or an array becomes a tuple. By
-            default examples are only scaled.
+        mean, sd: one number for each channel, or one for all; sd above 0. A number, a list or an
+            array becomes a tuple. By default examples are only scaled.
 
     Raises:
         DataError: not finite, not above 0, or lists of different lengths.
@@ -88,7 +95,11 @@ class Normalization:
         if x.size == 0:
             return
         narrow = x.dtype.kind in "iu" and x.dtype.itemsize == 1
-        bounds = (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max) if narrow else (x.min().item(), x.max().item())
+        bounds = (
+            (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
+            if narrow
+            else (x.min().item(), x.max().item())
+        )
         for bound in bounds:
             with np.errstate(over="ignore", invalid="ignore"):
                 inputs = self.apply(np.full((1, len(self.mean)), bound, dtype=np.float64))
@@ -111,12 +122,20 @@ def as_normalization(value: object) -> Normalization | None:
     if value is None or isinstance(value, Normalization):
         return value
     if not isinstance(value, Mapping) or not value or not set(value) <= {"scale", "mean", "sd"}:
-        shown = f"the keys {', '.join(map(str, value)) or 'none'}" if isinstance(value, Mapping) else repr(value)
-        raise DataError(f"normalization must be a table with scale, mean and sd, such as {_HOW}, got {shown}")
+        shown = (
+            f"the keys {', '.join(map(str, value)) or 'none'}"
+            if isinstance(value, Mapping)
+            else repr(value)
+        )
+        raise DataError(
+            f"normalization must be a table with scale, mean and sd, such as {_HOW}, got {shown}"
+        )
     return Normalization(**{"scale": 1.0, **value})
 
 
-def chosen_normalization(setting: Normalization | None, own: object, where: str) -> Normalization | None:
+def chosen_normalization(
+    setting: Normalization | None, own: object, where: str
+) -> Normalization | None:
     """The normalization of a file that may carry one of its own.
 
     Raises:
@@ -124,14 +143,18 @@ def chosen_normalization(setting: Normalization | None, own: object, where: str)
     """
     stored = as_normalization(own)
     if setting is not None and stored not in (None, setting):
-        raise DataError(f"data.normalization must be left out or equal to the one stored in {where}, {stored}, got {setting}")
+        raise DataError(
+            f"data.normalization must be left out or equal to the one stored in {where}, {stored}, got {setting}"
+        )
     return setting or stored
 
 
 def _table(value: Normalization | None) -> dict[str, object] | None:
     if value is None:
         return None
-    return {key: list(part) if isinstance(part, tuple) else part for key, part in asdict(value).items()}
+    return {
+        key: list(part) if isinstance(part, tuple) else part for key, part in asdict(value).items()
+    }
 
 
 # The type of a setting that holds a normalization: in a configuration it is a table.
@@ -162,10 +185,14 @@ def check_bytes(x: AnyArray, where: str) -> None:
 def warn_of_pixels(x: AnyArray, name: str) -> None:
     """Log a warning for examples that look like images on the scale 0..255 without a normalization.
 
-    These are whole numbers from 0 to 255, some above 127, in examples with two or more axes or at least 64 features. Images of
-    type uint8 get no warning, since `check_bytes` refuses them.
+    These are whole numbers from 0 to 255, some above 127, in examples with two or more axes or at
+    least 64 features. Images of type uint8 get no warning, since `check_bytes` refuses them.
     """
-    if x.dtype.kind == "b" or (x.ndim < 3 and x.shape[1] < 64) or (x.dtype == np.uint8 and x.ndim >= 3):
+    if (
+        x.dtype.kind == "b"
+        or (x.ndim < 3 and x.shape[1] < 64)
+        or (x.dtype == np.uint8 and x.ndim >= 3)
+    ):
         return
     largest = 0
     for start in range(0, len(x), 1024):
@@ -190,12 +217,22 @@ def warn_of_pixels(x: AnyArray, name: str) -> None:
 def _listed(key: str, value: object) -> tuple[Any, ...]:
     """Finite numbers as a tuple of Python's own, integers kept as integers."""
     plain = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-    entries = tuple(plain) if isinstance(plain, Iterable) and not isinstance(plain, str | bytes | Mapping) else (plain,)
+    entries = (
+        tuple(plain)
+        if isinstance(plain, Iterable) and not isinstance(plain, str | bytes | Mapping)
+        else (plain,)
+    )
     entries = tuple(entry.item() if isinstance(entry, np.generic) else entry for entry in entries)
     for entry in entries:
-        fine = isinstance(entry, int | float) and not isinstance(entry, bool) and bool(np.isfinite(_float32(entry)))
+        fine = (
+            isinstance(entry, int | float)
+            and not isinstance(entry, bool)
+            and bool(np.isfinite(_float32(entry)))
+        )
         if not fine:
-            raise DataError(f"normalization.{key} must be finite numbers within float32's range, got {value!r}")
+            raise DataError(
+                f"normalization.{key} must be finite numbers within float32's range, got {value!r}"
+            )
     return entries
 
 

@@ -10,28 +10,50 @@ import numpy as np
 from fedgs.arrays import AnyArray, FloatMatrix, IntArray
 from fedgs.errors import DataError
 
-__all__ = ["as_examples", "as_features", "as_labels", "as_numbers", "check_examples", "of_one_type", "plain_array", "position"]
+__all__ = [
+    "as_examples",
+    "as_features",
+    "as_labels",
+    "as_numbers",
+    "check_examples",
+    "of_one_type",
+    "plain_array",
+    "position",
+]
 
 _EXACT = 2**24  # every integer up to here is a float32
 _BLOCK = 1 << 20  # entries looked at in one go
 _LONGEST = 1e150  # squares, and sums and differences of many of them, are finite in float64
-_KINDS = {"U": "texts", "S": "bytes", "T": "texts", "M": "dates", "m": "durations", "c": "complex numbers", "V": "records"}
+_KINDS = {
+    "U": "texts",
+    "S": "bytes",
+    "T": "texts",
+    "M": "dates",
+    "m": "durations",
+    "c": "complex numbers",
+    "V": "records",
+}
 
 
 def plain_array(value: object, where: str) -> AnyArray:
     """Whatever `np.asarray` accepts as an ordinary array: lists, tensors, data frames.
 
     Raises:
-        DataError: a sparse matrix, masked entries, rows of different lengths, or something that NumPy cannot read.
+        DataError: a sparse matrix, masked entries, rows of different lengths, or something that
+            NumPy cannot read.
     """
     if isinstance(value, np.ma.MaskedArray):
         hidden = np.argwhere(np.ma.getmaskarray(value))
         if len(hidden):
             at = position(tuple(hidden[0].tolist()))
-            raise DataError(f"{where} must not have missing entries, got {len(hidden)} masked ones, the first in {at}")
+            raise DataError(
+                f"{where} must not have missing entries, got {len(hidden)} masked ones, the first in {at}"
+            )
         return np.asarray(value.data)
     if hasattr(value, "toarray") and hasattr(value, "nnz"):
-        raise DataError(f"{where} must be a dense array, got a sparse {type(value).__name__}; use .toarray()")
+        raise DataError(
+            f"{where} must be a dense array, got a sparse {type(value).__name__}; use .toarray()"
+        )
     try:
         array = np.asarray(value)
         if array.ndim or isinstance(value, np.ndarray | np.generic | numbers.Number):
@@ -40,7 +62,9 @@ def plain_array(value: object, where: str) -> AnyArray:
         if isinstance(value, Sequence):
             _refuse_ragged(value, where)
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{where} must be readable as a NumPy array, got {type(value).__name__}: {reason}") from None
+        raise DataError(
+            f"{where} must be readable as a NumPy array, got {type(value).__name__}: {reason}"
+        ) from None
     raise DataError(f"{where} must be an array or a list, got {type(value).__name__}")
 
 
@@ -48,13 +72,14 @@ def as_examples(value: object, where: str, *, copy: bool = False) -> AnyArray:
     """(n, ...) examples in the form in which they are held: floats and tables of objects as float32, others as they are.
 
     Args:
-        value: an array or anything that `np.asarray` reads. An array of objects is converted where all its entries are numbers
-            or booleans.
+        value: an array or anything that `np.asarray` reads. An array of objects is converted where
+            all its entries are numbers or booleans.
         where: what the messages call it.
         copy: always give an array of its own; otherwise it may share the memory of `value`.
 
     Raises:
-        DataError: see `check_examples`; entries of an array of objects that are no numbers; the message names row and column.
+        DataError: see `check_examples`; entries of an array of objects that are no numbers; the
+            message names row and column.
 
     >>> as_examples(np.array([[0.5, True], [2, False]], dtype=object), "x")
     array([[0.5, 1. ],
@@ -68,15 +93,19 @@ def as_examples(value: object, where: str, *, copy: bool = False) -> AnyArray:
 def of_one_type(parts: Sequence[AnyArray]) -> list[AnyArray]:
     """Checked examples of several parts in one type, where they differ in no more than the number of bits.
 
-    Integers of several types and booleans come in the smallest type that has room for all, or in float32 if there is none; floats
-    in the largest type. Integers beside floats stay as they are, since such a difference is often one of scale.
+    Integers of several types and booleans come in the smallest type that has room for all, or in
+    float32 if there is none; floats in the largest type. Integers beside floats stay as they are,
+    since such a difference is often one of scale.
 
     >>> [part.dtype.name for part in of_one_type([np.ones((1, 1), np.int32), np.ones((1, 1), np.int64)])]
     ['int64', 'int64']
     >>> [part.dtype.name for part in of_one_type([np.ones((1, 1), np.int32), np.ones((1, 1), np.float32)])]
     ['int32', 'float32']
     """
-    if len({part.dtype for part in parts}) == 1 or len({part.dtype.kind == "f" for part in parts}) > 1:
+    if (
+        len({part.dtype for part in parts}) == 1
+        or len({part.dtype.kind == "f" for part in parts}) > 1
+    ):
         return list(parts)
     common = np.result_type(*(part.dtype for part in parts))
     if common.kind == "f" and parts[0].dtype.kind != "f":
@@ -93,7 +122,9 @@ def as_numbers(value: object, where: str) -> AnyArray:
     return array
 
 
-def check_examples(array: AnyArray, where: str, locate: Callable[[int], str] = "row {}".format) -> None:
+def check_examples(
+    array: AnyArray, where: str, locate: Callable[[int], str] = "row {}".format
+) -> None:
     """Refuse examples that models cannot receive as float32. O(n·d), in blocks, without a copy.
 
     Args:
@@ -102,16 +133,20 @@ def check_examples(array: AnyArray, where: str, locate: Callable[[int], str] = "
         locate: the words for one row.
 
     Raises:
-        DataError: fewer than two dimensions, no features, a type that holds no real numbers, NaN, inf, values beyond float32's
-            range, integers that float32 would change.
+        DataError: fewer than two dimensions, no features, a type that holds no real numbers, NaN,
+            inf, values beyond float32's range, integers that float32 would change.
     """
     if array.dtype.kind not in "biuf":
-        what = "objects" if array.dtype.kind == "O" else _KINDS.get(array.dtype.kind, str(array.dtype))
+        what = (
+            "objects" if array.dtype.kind == "O" else _KINDS.get(array.dtype.kind, str(array.dtype))
+        )
         hint = "; encode them as numbers first" if array.dtype.kind in "UST" else ""
         raise DataError(f"{where} must hold numbers or booleans, got {what} ({array.dtype}){hint}")
     if array.ndim < 2:
         hint = "; for one feature use .reshape(-1, 1)" if array.ndim == 1 else ""
-        raise DataError(f"{where} must have a row for each example, shape (n, d) or (n, channels, ...), got {array.shape}{hint}")
+        raise DataError(
+            f"{where} must have a row for each example, shape (n, d) or (n, channels, ...), got {array.shape}{hint}"
+        )
     if 0 in array.shape[1:]:
         raise DataError(f"{where} must have at least one feature, got shape {array.shape}")
     whole = array.dtype.kind != "f"
@@ -122,7 +157,11 @@ def check_examples(array: AnyArray, where: str, locate: Callable[[int], str] = "
         bad = _unusable(array[start : start + step])
         if bad is not None:
             raise DataError(
-                _sentence(array[start + bad[0]][bad[1:]].item(), where, f"{locate(start + bad[0])}{_column(bad[1:])}")
+                _sentence(
+                    array[start + bad[0]][bad[1:]].item(),
+                    where,
+                    f"{locate(start + bad[0])}{_column(bad[1:])}",
+                )
             )
 
 
@@ -130,7 +169,8 @@ def as_labels(value: object, where: str) -> IntArray:
     """(n,) int64 labels from integers, booleans or floats that are whole numbers.
 
     Raises:
-        DataError: another shape, or an entry that is no label; the message names the row and says how to encode classes.
+        DataError: another shape, or an entry that is no label; the message names the row and says
+            how to encode classes.
 
     >>> as_labels([0.0, 2.0], "y")
     array([0, 2])
@@ -139,7 +179,11 @@ def as_labels(value: object, where: str) -> IntArray:
     if array.ndim != 1:
         hint = ""
         if array.ndim == 2:
-            hint = "; use .ravel()" if array.shape[1] == 1 else "; turn one-hot rows into labels with .argmax(axis=1)"
+            hint = (
+                "; use .ravel()"
+                if array.shape[1] == 1
+                else "; turn one-hot rows into labels with .argmax(axis=1)"
+            )
         raise DataError(f"{where}: labels must be a 1-d array, got shape {array.shape}{hint}")
     if array.dtype.kind == "O":
         entries = array.tolist()
@@ -156,7 +200,11 @@ def as_labels(value: object, where: str) -> IntArray:
         with np.errstate(invalid="ignore"):
             fine = (array >= 0) & (array < 2.0**63) & (array == np.floor(array))
     else:
-        fine = array <= np.uint64(2**63 - 1) if array.dtype.kind == "u" else array.astype(np.int64) >= 0
+        fine = (
+            array <= np.uint64(2**63 - 1)
+            if array.dtype.kind == "u"
+            else array.astype(np.int64) >= 0
+        )
     rows = np.flatnonzero(~fine)
     if len(rows):
         raise _no_label(array[rows[0]].item(), int(rows[0]), where)
@@ -173,14 +221,20 @@ def as_features(value: object, where: str) -> FloatMatrix:
     if array.dtype.kind == "O" and array.ndim:
         array = _numbers(array, where)
     if array.ndim != 2 or array.dtype.kind not in "biuf":
-        raise DataError(f"{where} must be finite numbers of shape (N, d), got {array.dtype} {array.shape}")
+        raise DataError(
+            f"{where} must be finite numbers of shape (N, d), got {array.dtype} {array.shape}"
+        )
     if array.shape[1] == 0:
-        raise DataError(f"{where} must have at least one number for each client, got shape {array.shape}")
+        raise DataError(
+            f"{where} must have at least one number for each client, got shape {array.shape}"
+        )
     features = array.astype(np.float64)
     bad = np.argwhere(~np.isfinite(features))
     if len(bad):
         at = tuple(bad[0].tolist())
-        raise DataError(f"{where} must be finite numbers of shape (N, d), got {features[at]} in {position(at)}")
+        raise DataError(
+            f"{where} must be finite numbers of shape (N, d), got {features[at]} in {position(at)}"
+        )
     with np.errstate(over="ignore"):
         lengths = np.sqrt(np.einsum("kj,kj->k", features, features))
     long = np.flatnonzero(lengths > _LONGEST)
@@ -217,11 +271,15 @@ def _unusable(block: AnyArray) -> tuple[int, ...] | None:
         if int(block.max(initial=0)) <= _EXACT and int(block.min(initial=0)) >= -_EXACT:
             return None
         rounded = block.astype(np.float32).astype(np.float64)
-        held = rounded < float(int(np.iinfo(block.dtype).max) + 1)  # the largest integers round to a value beyond their type
+        held = rounded < float(
+            int(np.iinfo(block.dtype).max) + 1
+        )  # the largest integers round to a value beyond their type
         fine = held & (np.where(held, rounded, 0).astype(block.dtype) == block)
     if fine.all():
         return None
-    return tuple(int(part) for part in np.unravel_index(int(np.flatnonzero(~fine.ravel())[0]), block.shape))
+    return tuple(
+        int(part) for part in np.unravel_index(int(np.flatnonzero(~fine.ravel())[0]), block.shape)
+    )
 
 
 def _sentence(value: Any, where: str, at: str) -> str:
@@ -242,11 +300,17 @@ def _numbers(array: AnyArray, where: str) -> AnyArray:
         return _stacked(entries, where)
     wrong = _first_of(entries, lambda kind: not _is_number(kind))
     if wrong is not None:
-        raise DataError(f"{where} must hold numbers or booleans, got {_named(entries[wrong])} in {_at(wrong, array)}")
+        raise DataError(
+            f"{where} must hold numbers or booleans, got {_named(entries[wrong])} in {_at(wrong, array)}"
+        )
     floats = _as_floats(array, where)
     for place in np.flatnonzero(np.abs(floats.ravel()) > _EXACT).tolist():
         entry = entries[place]
-        if isinstance(entry, numbers.Integral) and abs(int(entry)) < 2**127 and int(np.float32(int(entry))) != int(entry):
+        if (
+            isinstance(entry, numbers.Integral)
+            and abs(int(entry)) < 2**127
+            and int(np.float32(int(entry))) != int(entry)
+        ):
             raise DataError(_sentence(int(entry), where, _at(place, array)))
     return floats
 
@@ -274,7 +338,9 @@ def _refuse_ragged(rows: Sequence[Any], where: str) -> None:
 def _refuse_other_shapes(shapes: Sequence[tuple[int, ...]], where: str) -> None:
     for place, shape in enumerate(shapes):
         if shape != shapes[0]:
-            raise DataError(f"{where} must have rows of one shape, got {shapes[0]} in row 0 and {shape} in row {place}")
+            raise DataError(
+                f"{where} must have rows of one shape, got {shapes[0]} in row 0 and {shape} in row {place}"
+            )
 
 
 def _as_floats(array: AnyArray, where: str) -> AnyArray:
@@ -291,15 +357,23 @@ def _as_floats(array: AnyArray, where: str) -> AnyArray:
 def _first_of(entries: list[object], is_wrong: Callable[[type], bool]) -> int | None:
     """The place of the first entry whose type is wrong; each type is asked about once."""
     wrong = {kind for kind in set(map(type, entries)) if is_wrong(kind)}
-    return next(place for place, entry in enumerate(entries) if type(entry) in wrong) if wrong else None
+    return (
+        next(place for place, entry in enumerate(entries) if type(entry) in wrong)
+        if wrong
+        else None
+    )
 
 
 def _is_number(kind: type) -> bool:
-    return issubclass(kind, numbers.Real | np.bool_ | decimal.Decimal) and not issubclass(kind, np.timedelta64)
+    return issubclass(kind, numbers.Real | np.bool_ | decimal.Decimal) and not issubclass(
+        kind, np.timedelta64
+    )
 
 
 def _is_row(entry: object) -> bool:
-    return isinstance(entry, list | tuple | np.ndarray) or (hasattr(entry, "__array__") and getattr(entry, "ndim", 0) > 0)
+    return isinstance(entry, list | tuple | np.ndarray) or (
+        hasattr(entry, "__array__") and getattr(entry, "ndim", 0) > 0
+    )
 
 
 def _named(entry: object) -> str:

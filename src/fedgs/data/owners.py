@@ -12,15 +12,17 @@ from fedgs.errors import DataError
 
 __all__ = ["Owners", "as_owners", "in_order"]
 
-Owners = tuple[tuple[str | int, ...], IntArray]  # distinct names in sorted order, and (n,) the index of each example's owner
+Owners = tuple[
+    tuple[str | int, ...], IntArray
+]  # distinct names in sorted order, and (n,) the index of each example's owner
 
 
 def as_owners(value: Any, where: str) -> Owners:
     """Names and owners from (n,) client ids: integers, texts, bytes (UTF-8) or floats that are whole numbers.
 
     Raises:
-        DataError: another shape, missing ids (None, NaN, masked, empty texts), booleans and other types, ids that mix texts and
-            integers; the message has the row.
+        DataError: another shape, missing ids (None, NaN, masked, empty texts), booleans and other
+            types, ids that mix texts and integers; the message has the row.
 
     >>> as_owners(["b", "a", "b"], "client")
     (('a', 'b'), array([1, 0, 1]))
@@ -29,12 +31,18 @@ def as_owners(value: Any, where: str) -> Owners:
     """
     if isinstance(value, np.ma.MaskedArray):
         _refuse_missing(np.ma.getmaskarray(value).ravel(), "masked", where)
-    if isinstance(value, list | tuple) and not any(isinstance(name, list | tuple | np.ndarray) for name in value):
-        return _of_objects(list(value), where)  # NumPy would make texts of numbers and NaN that stand beside texts
+    if isinstance(value, list | tuple) and not any(
+        isinstance(name, list | tuple | np.ndarray) for name in value
+    ):
+        return _of_objects(
+            list(value), where
+        )  # NumPy would make texts of numbers and NaN that stand beside texts
     ids = plain_array(value, where)
     if ids.ndim != 1:
         hint = "; use .ravel()" if ids.ndim == 2 and ids.shape[1] == 1 else ""
-        raise DataError(f"{where} must have one id for each example, shape (n,), got shape {ids.shape}{hint}")
+        raise DataError(
+            f"{where} must have one id for each example, shape (n,), got shape {ids.shape}{hint}"
+        )
     if ids.dtype.kind in "OT":
         return _of_objects(ids.tolist(), where)
     if ids.dtype.kind == "f":
@@ -51,7 +59,11 @@ def as_owners(value: Any, where: str) -> Owners:
             raise _no_id(ids[0].item() if ids.dtype.kind == "b" else ids[0], 0, where)
         return (), np.zeros(0, dtype=np.int64)
     unique, owner = np.unique(ids, return_inverse=True)
-    names = [_decoded(name, where) for name in unique.tolist()] if ids.dtype.kind == "S" else unique.tolist()
+    names = (
+        [_decoded(name, where) for name in unique.tolist()]
+        if ids.dtype.kind == "S"
+        else unique.tolist()
+    )
     if ids.dtype.kind == "u" and len(unique) and int(unique[-1]) >= 2**63:
         row = int(np.flatnonzero(ids == unique[-1])[0])
         raise _no_id(int(unique[-1]), row, where)
@@ -63,8 +75,8 @@ def in_order(owners: Owners, order: str | Sequence[str | int]) -> Owners:
 
     Args:
         owners: see `as_owners`.
-        order: "sorted" (integers by value, texts character by character), "natural" (digits in texts compared as numbers), or
-            all names in the order that is wanted.
+        order: "sorted" (integers by value, texts character by character), "natural" (digits in
+            texts compared as numbers), or all names in the order that is wanted.
 
     Raises:
         DataError: another word, or names that are not exactly the clients'.
@@ -75,13 +87,19 @@ def in_order(owners: Owners, order: str | Sequence[str | int]) -> Owners:
     names, owner = owners
     if isinstance(order, str):
         if order not in ("sorted", "natural"):
-            raise DataError(f"client_order must be 'sorted', 'natural' or all client names in order, got {order!r}")
+            raise DataError(
+                f"client_order must be 'sorted', 'natural' or all client names in order, got {order!r}"
+            )
         if order == "sorted":
             return owners
-        wanted = tuple(sorted(names, key=lambda name: name if isinstance(name, int) else natural_key(name)))
+        wanted = tuple(
+            sorted(names, key=lambda name: name if isinstance(name, int) else natural_key(name))
+        )
     else:
         wanted = checked_names(order)
-        odd = [name for name in wanted if name not in set(names)] or [name for name in names if name not in set(wanted)]
+        odd = [name for name in wanted if name not in set(names)] or [
+            name for name in names if name not in set(wanted)
+        ]
         if odd:
             raise DataError(
                 f"client_order must hold exactly the names of the {len(names)} clients, got {len(wanted)} names; "
@@ -93,7 +111,10 @@ def in_order(owners: Owners, order: str | Sequence[str | int]) -> Owners:
 
 def _of_objects(ids: list[Any], where: str) -> Owners:
     ids = [_decoded(name, where) if isinstance(name, bytes) else name for name in ids]
-    missing = np.array([name is None or _is_nan(name) or (isinstance(name, str) and not name) for name in ids], dtype=bool)
+    missing = np.array(
+        [name is None or _is_nan(name) or (isinstance(name, str) and not name) for name in ids],
+        dtype=bool,
+    )
     first = ids[int(missing.argmax())] if missing.any() else ""
     _refuse_missing(missing, "an empty text" if isinstance(first, str) else str(first), where)
     names = [clean_name(name) for name in ids]

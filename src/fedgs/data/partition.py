@@ -13,7 +13,16 @@ from fedgs.data.owners import as_owners
 from fedgs.errors import DataError
 from fedgs.registry import Variant, build, register, table
 
-__all__ = ["Assignment", "ByColumn", "Iid", "LabelsPerClient", "Partition", "PartitionSetting", "Shards", "draw_label_sets"]
+__all__ = [
+    "Assignment",
+    "ByColumn",
+    "Iid",
+    "LabelsPerClient",
+    "Partition",
+    "PartitionSetting",
+    "Shards",
+    "draw_label_sets",
+]
 
 NO_COLUMNS: Mapping[str, AnyArray] = MappingProxyType({})
 
@@ -23,7 +32,8 @@ class Assignment:
     """Every example's owner: each of the n examples is given out exactly once.
 
     Attributes:
-        order: (n,) a permutation of the examples, those of a client next to each other and ascending.
+        order: (n,) a permutation of the examples, those of a client next to each other and
+            ascending.
         offsets: (N+1,) client k gets order[offsets[k]:offsets[k+1]], perhaps nothing.
         names: N client names.
         facts: what is worth knowing about how it came about, JSON-like.
@@ -43,16 +53,24 @@ class Assignment:
 
     @staticmethod
     def from_owners(
-        owners: IntArray, clients: int, *, names: Sequence[str | int] | None = None, facts: Mapping[str, Any] = NO_COLUMNS
+        owners: IntArray,
+        clients: int,
+        *,
+        names: Sequence[str | int] | None = None,
+        facts: Mapping[str, Any] = NO_COLUMNS,
     ) -> "Assignment":
         """From the owner of each example, (n,) in 0..clients-1.
 
         >>> Assignment.from_owners(np.array([1, 0, 1]), 2).examples(1)
         array([0, 2])
         """
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=clients))]).astype(np.int64)
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=clients))]).astype(
+            np.int64
+        )
         order = np.argsort(owners, kind="stable").astype(np.int64)
-        return Assignment(order, offsets, tuple(range(clients) if names is None else names), dict(facts))
+        return Assignment(
+            order, offsets, tuple(range(clients) if names is None else names), dict(facts)
+        )
 
 
 class Partition(Variant):
@@ -61,7 +79,12 @@ class Partition(Variant):
     family: ClassVar[str] = "partition"
 
     def assign(
-        self, labels: IntArray, clients: int, rng: np.random.Generator, *, columns: Mapping[str, AnyArray] = NO_COLUMNS
+        self,
+        labels: IntArray,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        columns: Mapping[str, AnyArray] = NO_COLUMNS,
     ) -> Assignment:
         """Give every example to one client.
 
@@ -82,8 +105,11 @@ def as_partition(value: object) -> Any:
     return None if value is None else build("partition", value)
 
 
-# The type of a setting that holds a partition: in a configuration it is a name or a table with `name`.
-PartitionSetting = Annotated[Partition, BeforeValidator(as_partition), PlainSerializer(table, return_type=dict[str, object])]
+# The type of a setting that holds a partition: in a configuration it is a name or a table with
+# `name`.
+PartitionSetting = Annotated[
+    Partition, BeforeValidator(as_partition), PlainSerializer(table, return_type=dict[str, object])
+]
 
 
 @register("partition", "iid")
@@ -95,7 +121,12 @@ class Iid(Partition):
     """
 
     def assign(
-        self, labels: IntArray, clients: int, rng: np.random.Generator, *, columns: Mapping[str, AnyArray] = NO_COLUMNS
+        self,
+        labels: IntArray,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        columns: Mapping[str, AnyArray] = NO_COLUMNS,
     ) -> Assignment:
         """See `Partition.assign`."""
         owners = np.empty(len(labels), dtype=np.int64)
@@ -107,13 +138,19 @@ class Iid(Partition):
 class Shards(Partition):
     """The examples, sorted by label, are cut into N · per_client shards; every client gets `per_client` random ones.
 
-    Shards differ in size by at most one example, so one may hold two labels. (McMahan et al., 2017, with per_client = 2.)
+    Shards differ in size by at most one example, so one may hold two labels. (McMahan et al., 2017,
+    with per_client = 2.)
     """
 
     per_client: int = Field(default=2, ge=1)
 
     def assign(
-        self, labels: IntArray, clients: int, rng: np.random.Generator, *, columns: Mapping[str, AnyArray] = NO_COLUMNS
+        self,
+        labels: IntArray,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        columns: Mapping[str, AnyArray] = NO_COLUMNS,
     ) -> Assignment:
         """See `Partition.assign`; an error where there are more shards than examples."""
         shards = clients * self.per_client
@@ -142,12 +179,19 @@ class ByColumn(Partition):
     column: str
 
     def assign(
-        self, labels: IntArray, clients: int, rng: np.random.Generator, *, columns: Mapping[str, AnyArray] = NO_COLUMNS
+        self,
+        labels: IntArray,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        columns: Mapping[str, AnyArray] = NO_COLUMNS,
     ) -> Assignment:
         """See `Partition.assign`; the number of clients is the column's, whatever was asked for."""
         if self.column not in columns:
             known = ", ".join(columns) or "none"
-            raise DataError(f"partition.column = {self.column!r} is not among the columns of the data ({known})")
+            raise DataError(
+                f"partition.column = {self.column!r} is not among the columns of the data ({known})"
+            )
         names, owners = as_owners(columns[self.column], f"partition.column = {self.column!r}")
         if len(owners) != len(labels):
             raise DataError(
@@ -171,8 +215,9 @@ def _even_owners(count: int, owners: int) -> IntArray:
 class LabelsPerClient(Partition):
     """Every client holds `labels` different labels, every label is given to as nearly the same number of clients as can be.
 
-    A label's examples are shared out evenly among its clients. With 100 clients, 2 labels of 10 and balanced classes, every
-    label goes to 20 clients and all sizes are equal: the paper's FashionMNIST. O(N·C + n).
+    A label's examples are shared out evenly among its clients. With 100 clients, 2 labels of 10 and
+    balanced classes, every label goes to 20 clients and all sizes are equal: the paper's
+    FashionMNIST. O(N·C + n).
 
     >>> labels = np.repeat([0, 1, 2], 4)
     >>> assignment = LabelsPerClient(labels=2).assign(labels, 3, np.random.default_rng(0))
@@ -183,12 +228,19 @@ class LabelsPerClient(Partition):
     labels: int = Field(default=2, ge=1)
 
     def assign(
-        self, labels: IntArray, clients: int, rng: np.random.Generator, *, columns: Mapping[str, AnyArray] = NO_COLUMNS
+        self,
+        labels: IntArray,
+        clients: int,
+        rng: np.random.Generator,
+        *,
+        columns: Mapping[str, AnyArray] = NO_COLUMNS,
     ) -> Assignment:
         """See `Partition.assign`; an error where a label would reach nobody or has fewer examples than clients."""
         present, counts = np.unique(labels, return_counts=True)
         if self.labels > len(present):
-            raise DataError(f"partition.labels is {self.labels}, but the data has only {len(present)} different labels")
+            raise DataError(
+                f"partition.labels is {self.labels}, but the data has only {len(present)} different labels"
+            )
         if clients * self.labels < len(present):
             raise DataError(
                 f"{clients} clients with {self.labels} labels each cannot hold all {len(present)} labels; at least "
@@ -215,8 +267,9 @@ class LabelsPerClient(Partition):
 def draw_label_sets(quota: IntArray, clients: int, size: int, rng: np.random.Generator) -> IntArray:
     """(clients, size) different labels per client, label c given to exactly quota[c] clients.
 
-    Needs sum(quota) = clients·size and quota <= clients. Client after client draws from the labels with quota left, in
-    proportion to it; a label whose quota equals the number of clients left is taken by necessity, so it never gets stuck.
+    Needs sum(quota) = clients·size and quota <= clients. Client after client draws from the labels
+    with quota left, in proportion to it; a label whose quota equals the number of clients left is
+    taken by necessity, so it never gets stuck.
     """
     left = np.array(quota, dtype=np.int64)
     sets = np.empty((clients, size), dtype=np.int64)

@@ -11,7 +11,18 @@ from fedgs.plurals import counted
 __all__ = ["label_colours", "plot_labels"]
 
 # Paul Tol's "muted" scheme: ten colours that stay apart for people with colour blindness.
-_MUTED = ("#CC6677", "#332288", "#DDCC77", "#117733", "#88CCEE", "#882255", "#44AA99", "#999933", "#AA4499", "#BBBBBB")
+_MUTED = (
+    "#CC6677",
+    "#332288",
+    "#DDCC77",
+    "#117733",
+    "#88CCEE",
+    "#882255",
+    "#44AA99",
+    "#999933",
+    "#AA4499",
+    "#BBBBBB",
+)
 
 
 def label_colours(count: int) -> list[str]:
@@ -44,16 +55,28 @@ def plot_labels(description: Description, path: Path) -> Path:
     bottom = np.zeros(count)
     for label, colour in enumerate(label_colours(labels)):
         heights = description.label_counts[:, label]
-        axes.bar(np.arange(count), heights, bottom=bottom, width=0.9, color=colour, label=str(label))
+        axes.bar(
+            np.arange(count), heights, bottom=bottom, width=0.9, color=colour, label=str(label)
+        )
         bottom += heights
     axes.set_xlim(-0.6, count - 0.4)
     axes.set_xlabel("client")
     axes.set_ylabel("training examples")
     axes.set_title(f"{description.name}, {counted(count, 'client')}")
     if count <= 40:
-        axes.set_xticks(np.arange(count), [str(name) for name in description.names], rotation=90 if count > 15 else 0)
+        axes.set_xticks(
+            np.arange(count),
+            [str(name) for name in description.names],
+            rotation=90 if count > 15 else 0,
+        )
     if labels <= 30:
-        axes.legend(title="label", loc="center left", bbox_to_anchor=(1.0, 0.5), reverse=True, fontsize="small")
+        axes.legend(
+            title="label",
+            loc="center left",
+            bbox_to_anchor=(1.0, 0.5),
+            reverse=True,
+            fontsize="small",
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150)

@@ -20,10 +20,12 @@ from fedgs.rng import stream
 __all__ = ["Synthetic"]
 
 _DIMENSION, _LABELS = 60, 10
-# sd of the i-th input, (i^-1.2)^(1/2); in decimal arithmetic, so that it is the same number on every platform.
+# sd of the i-th input, (i^-1.2)^(1/2); in decimal arithmetic, so that it is the same number on
+# every platform.
 _INPUT_SD = np.array([float(Decimal(i) ** Decimal("-0.6")) for i in range(1, _DIMENSION + 1)])
 
-# What an average client takes while the federation is made: exp(4 + 2²/2) + 50 examples and an optimum, each held twice.
+# What an average client takes while the federation is made: exp(4 + 2²/2) + 50 examples and an
+# optimum, each held twice.
 _CLIENT_BYTES = 2 * (453 * (4 * _DIMENSION + 8) + 8 * _LABELS * (_DIMENSION + 1))
 
 
@@ -38,13 +40,15 @@ class _ClientData:
 class Synthetic(Data):
     """Synthetic(a, b) of the paper's section 6.
 
-    For client k: mu_k ~ N(0, a²), W_k[i, j] ~ N(mu_k, 1) (10x60), b_k[i] ~ N(mu_k, 1), B_k ~ N(0, b²), v_k[i] ~ N(B_k, 1),
-    x ~ N(v_k, diag(i^-1.2)), y = argmax(W_k x + b_k), and int(lognormal(4, 2)) + 50 examples (the paper omits the + 50).
-    75 / 15 / 10 % of them are the client's training, validation and test examples; the server's test set is the union of the
-    tests. Client k is the same for every number of clients.
+    For client k: mu_k ~ N(0, a²), W_k[i, j] ~ N(mu_k, 1) (10x60), b_k[i] ~ N(mu_k, 1), B_k ~ N(0,
+    b²), v_k[i] ~ N(B_k, 1), x ~ N(v_k, diag(i^-1.2)), y = argmax(W_k x + b_k), and int(lognormal(4,
+    2)) + 50 examples (the paper omits the + 50). 75 / 15 / 10 % of them are the client's training,
+    validation and test examples; the server's test set is the union of the tests. Client k is the
+    same for every number of clients.
 
     Attributes:
-        a, b: standard deviations of mu_k and B_k, >= 0: how far clients differ in their optimum and in their inputs.
+        a, b: standard deviations of mu_k and B_k, >= 0: how far clients differ in their optimum and
+            in their inputs.
         clients: N >= 1.
 
     >>> federation = Synthetic(clients=3).load()
@@ -66,14 +70,24 @@ class Synthetic(Data):
         """The federation; no file is read.
 
         Raises:
-            DataError: the clients' data would not fit into the memory of the machine or the container.
+            DataError: the clients' data would not fit into the memory of the machine or the
+                container.
         """
         self._check_memory()
         drawn = [self._client(client) for client in range(self.clients)]
         cuts = [(int(0.75 * len(data.y)), int(0.9 * len(data.y))) for data in drawn]
-        train = _part([(data.x[:end], data.y[:end]) for data, (end, _) in zip(drawn, cuts, strict=True)])
-        validation = _part([(data.x[start:end], data.y[start:end]) for data, (start, end) in zip(drawn, cuts, strict=True)])
-        test = _part([(data.x[start:], data.y[start:]) for data, (_, start) in zip(drawn, cuts, strict=True)])
+        train = _part(
+            [(data.x[:end], data.y[:end]) for data, (end, _) in zip(drawn, cuts, strict=True)]
+        )
+        validation = _part(
+            [
+                (data.x[start:end], data.y[start:end])
+                for data, (start, end) in zip(drawn, cuts, strict=True)
+            ]
+        )
+        test = _part(
+            [(data.x[start:], data.y[start:]) for data, (_, start) in zip(drawn, cuts, strict=True)]
+        )
         clients = Clients(
             names=tuple(range(self.clients)),
             data_sizes=np.diff(train.offsets),
@@ -107,4 +121,8 @@ class Synthetic(Data):
 def _part(pieces: list[tuple[AnyArray, IntArray]]) -> Part:
     sizes = [len(y) for _, y in pieces]
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return Part(frozen(np.concatenate([x for x, _ in pieces])), np.concatenate([y for _, y in pieces]), offsets)
+    return Part(
+        frozen(np.concatenate([x for x, _ in pieces])),
+        np.concatenate([y for _, y in pieces]),
+        offsets,
+    )

@@ -17,7 +17,8 @@ def verify(federation: Federation, reference: str) -> str | None:
 
     Args:
         federation: the one at hand.
-        reference: an `.npz` or a LEAF folder that was exported, or the fingerprint (at least its first 12 digits).
+        reference: an `.npz` or a LEAF folder that was exported, or the fingerprint (at least its
+            first 12 digits).
 
     Raises:
         DataError: no such file, a broken one, or a text that is no fingerprint.

@@ -51,10 +51,13 @@ def compare(
 
     Args:
         federation: a `Federation`, or a data set (object or name).
-        methods: label -> sampler (object, name, table or decorated function); or samplers, labelled by their names.
+        methods: label -> sampler (object, name, table or decorated function); or samplers, labelled
+            by their names.
         availability: a mode (object, name or table).
-        model: a model variant, a name, or a function that returns an `nn.Module`; None: the data set's default.
-        training, evaluation, execution: settings; what is not given defaults to the data set's row of the paper.
+        model: a model variant, a name, or a function that returns an `nn.Module`; None: the data
+            set's default.
+        training, evaluation, execution: settings; what is not given defaults to the data set's row
+            of the paper.
         seeds: one run a method and seed.
         out: a folder for the records; None: nothing is written.
         data_dir: where files are searched first.
@@ -71,13 +74,19 @@ def compare(
     >>> [run.label for run in results.runs]
     ['uniform', 'md']
     """
-    if not isinstance(federation, Federation | Data | str | Mapping) and not _is_data_class(federation):
-        raise ConfigError(f"federation must be a Federation, a data set or the name of one, got {shown(federation)}")
+    if not isinstance(federation, Federation | Data | str | Mapping) and not _is_data_class(
+        federation
+    ):
+        raise ConfigError(
+            f"federation must be a Federation, a data set or the name of one, got {shown(federation)}"
+        )
     data = _Given(federation=federation) if isinstance(federation, Federation) else federation
     labelled_methods = _labelled(methods)
     seeds = _listed("seeds", seeds, "integers, such as range(3)")
     if on_progress is not None and not callable(on_progress):
-        raise ConfigError(f"on_progress must be a function of a Progress or None, got {shown(on_progress)}")
+        raise ConfigError(
+            f"on_progress must be a function of a Progress or None, got {shown(on_progress)}"
+        )
     folders = {name: _folder(name, value) for name, value in (("out", out), ("data_dir", data_dir))}
     common: dict[str, Any] = {
         "data": data,
@@ -103,7 +112,10 @@ def _labelled(methods: Any) -> list[tuple[str | None, Any]]:
     """(label or None, method) of all methods."""
     if isinstance(methods, Mapping):
         return list(methods.items())
-    return [(None, method) for method in _listed("methods", methods, "samplers, such as ['uniform', 'fedgs']")]
+    return [
+        (None, method)
+        for method in _listed("methods", methods, "samplers, such as ['uniform', 'fedgs']")
+    ]
 
 
 def _listed(name: str, value: Any, wanted: str) -> list[Any]:
@@ -116,7 +128,9 @@ def _folder(name: str, value: Any) -> Path | None:
     try:
         return None if value is None else Path(value)
     except TypeError:
-        raise ConfigError(f"{name} must be the path of a folder or None, got {shown(value)}") from None
+        raise ConfigError(
+            f"{name} must be the path of a folder or None, got {shown(value)}"
+        ) from None
 
 
 def _is_data_class(value: Any) -> bool:

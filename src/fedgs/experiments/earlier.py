@@ -25,16 +25,18 @@ _PARTS = {
 def beside_earlier(prepared: Sequence[PreparedRun], out: Path) -> list[PreparedRun]:
     """The runs, each with the identity under which its folder is its own.
 
-    A stored run whose program computes other numbers in this version is neither resumed nor reused: the run gets another identity
-    and so another folder.
-    Warnings of the logger "fedgs": one for each variant whose content cannot be identified, and one in all where stored runs have
-    the same configuration as runs that start now; it says how many and why.
+    A stored run whose program computes other numbers in this version is neither resumed nor reused:
+    the run gets another identity and so another folder. Warnings of the logger "fedgs": one for
+    each variant whose content cannot be identified, and one in all where stored runs have the same
+    configuration as runs that start now; it says how many and why.
 
     Args:
         prepared: distinct runs.
         out: the output folder.
     """
-    for sentence in dict.fromkeys(sentence for one in prepared for sentence in one.identity.unknown):
+    for sentence in dict.fromkeys(
+        sentence for one in prepared for sentence in one.identity.unknown
+    ):
         _log.warning("%s", sentence)
     settled = [renewed(one, out) for one in prepared]
     _tell(settled, out)
@@ -43,7 +45,9 @@ def beside_earlier(prepared: Sequence[PreparedRun], out: Path) -> list[PreparedR
 
 def renewed(one: PreparedRun, out: Path) -> PreparedRun:
     """The run, under another identity where its stored run was begun by a program whose numbers are others in this version."""
-    while (began := _numerics(out / one.folder_name)) and any(numerics_of(name) != {name: v} for name, v in began.items()):
+    while (began := _numerics(out / one.folder_name)) and any(
+        numerics_of(name) != {name: v} for name, v in began.items()
+    ):
         one = replace(one, identity=one.identity.beside(repr(sorted(began.items()))))
     return one
 
@@ -64,7 +68,11 @@ def _tables(path: Path) -> Mapping[str, Any]:
 
 def _tell(prepared: Sequence[PreparedRun], out: Path) -> None:
     """One sentence, where there is something to say."""
-    new = [one for one in prepared if not one.identity.unknown and not RunFolder(out / one.folder_name).exists()]
+    new = [
+        one
+        for one in prepared
+        if not one.identity.unknown and not RunFolder(out / one.folder_name).exists()
+    ]
     own = {one.folder_name for one in prepared}
     stored: dict[str, list[Mapping[str, Any]]] = {}
     reasons: dict[str, None] = {}
@@ -72,7 +80,11 @@ def _tell(prepared: Sequence[PreparedRun], out: Path) -> None:
     for one in new:
         start = one.folder_name.removesuffix(one.fingerprint)
         if start not in stored:
-            paths = [path for path in sorted(out.iterdir()) if path.name.startswith(start) and path.name not in own]
+            paths = [
+                path
+                for path in sorted(out.iterdir())
+                if path.name.startswith(start) and path.name not in own
+            ]
             stored[start] = [_tables(path) for path in paths if path.is_dir()]
         wanted = _comparable(one.tables())
         found = [tables["run"] for tables in stored[start] if _comparable(tables) == wanted]
@@ -81,9 +93,20 @@ def _tell(prepared: Sequence[PreparedRun], out: Path) -> None:
             every: list[list[str]] = [list(_differences(one, run)) for run in found]
             reasons |= dict.fromkeys(sorted(every, key=_length)[0])
     if count:
-        runs, them = ("1 run starts", "an earlier one") if count == 1 else (f"{count} runs start", "earlier ones")
+        runs, them = (
+            ("1 run starts", "an earlier one")
+            if count == 1
+            else (f"{count} runs start", "earlier ones")
+        )
         stay = "which stays" if count == 1 else "which stay"
-        _log.warning("%s anew beside %s of the same configuration, %s in %s: %s", runs, them, stay, out, "; ".join(reasons))
+        _log.warning(
+            "%s anew beside %s of the same configuration, %s in %s: %s",
+            runs,
+            them,
+            stay,
+            out,
+            "; ".join(reasons),
+        )
 
 
 def _length(differences: list[str]) -> int:
@@ -92,8 +115,16 @@ def _length(differences: list[str]) -> int:
 
 def _comparable(tables: Mapping[str, Any]) -> Any:
     """A stored configuration without what does not make it another run."""
-    training = {k: v for k, v in tables.get("training", {}).items() if k not in ("rounds", "proportion", "cohort_limit")}
-    rest = {key: value for key, value in tables.items() if key not in ("run", "execution", "training", "label")}
+    training = {
+        k: v
+        for k, v in tables.get("training", {}).items()
+        if k not in ("rounds", "proportion", "cohort_limit")
+    }
+    rest = {
+        key: value
+        for key, value in tables.items()
+        if key not in ("run", "execution", "training", "label")
+    }
     return rest, training, tables.get("run", {}).get("cohort_limit")
 
 
@@ -120,5 +151,7 @@ def _difference(one: PreparedRun, key: str, now: str | None, then: str | None) -
         return f"{_PARTS[key]} changed"
     family, _, what = key.partition(".")
     name = getattr(getattr(one.config, family, None), "name", "")
-    kind = {"": "the code", "files": "a file in the settings", "content": "the content_digest"}.get(what, what)
+    kind = {"": "the code", "files": "a file in the settings", "content": "the content_digest"}.get(
+        what, what
+    )
     return f"{kind} of {family} {name!r} changed"

@@ -1,8 +1,9 @@
 """From files, `--set` and grids to configurations: one `Config` a run.
 
-A configuration is laid in layers (defaults, the file, `--set`), each a nest of plain tables. `[grid]` names axes: every
-combination of their values is a run. A key that a variant does not have, or that changes nothing beside its other settings, is
-dropped for it, and equal runs collapse into one.
+A configuration is laid in layers (defaults, the file, `--set`), each a nest of plain tables.
+`[grid]` names axes: every combination of their values is a run. A key that a variant does not have,
+or that changes nothing beside its other settings, is dropped for it, and equal runs collapse into
+one.
 """
 
 import copy
@@ -31,7 +32,9 @@ COMPARISON: Tables = {
     "training": {"rounds": 200},
     "grid": {"method": ["fedgs", "uniform", "md", "fedprox", "power_of_choice"], "seed": [0, 1, 2]},
 }
-_STANDS_ALONE = ("method.graph.path",)  # set late, it replaces what a file says in its table, as another name of a variant does
+_STANDS_ALONE = (
+    "method.graph.path",
+)  # set late, it replaces what a file says in its table, as another name of a variant does
 PRESETS: dict[str, Tables] = {"fedprox": {"method": {"name": "md"}, "training": {"mu": 0.01}}}
 
 
@@ -43,8 +46,10 @@ class Grid:
         configs: distinct, in the order of the axes.
         axes: dotted key -> its values; empty for a single run.
         sources: dotted key -> "default", the file's name or "--set".
-        choices: for each configuration, dotted key of an axis -> the value of the axis that it was made of.
-        left_out: dotted key -> value of settings that some runs are without, since they change nothing there.
+        choices: for each configuration, dotted key of an axis -> the value of the axis that it was
+            made of.
+        left_out: dotted key -> value of settings that some runs are without, since they change
+            nothing there.
     """
 
     configs: list[Config]
@@ -63,7 +68,9 @@ def read_config(path: Path) -> Tables:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise ConfigError(f"the configuration {str(path)!r} cannot be read: {error.strerror}") from None
+        raise ConfigError(
+            f"the configuration {str(path)!r} cannot be read: {error.strerror}"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"the configuration {str(path)!r} is not TOML: {error}") from None
 
@@ -80,14 +87,21 @@ def parse_override(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     key = key.strip()
     if not equals or not key or not all(key.split(".")):
-        raise ConfigError(f"--set takes KEY=VALUE with a dotted key, such as method.alpha=2; got {text!r}")
+        raise ConfigError(
+            f"--set takes KEY=VALUE with a dotted key, such as method.alpha=2; got {text!r}"
+        )
     try:
         return key, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key, value.strip()
 
 
-def expand(given: Mapping[str, Any] | None, overrides: Iterable[tuple[str, Any]] = (), *, file: str = "file") -> Grid:
+def expand(
+    given: Mapping[str, Any] | None,
+    overrides: Iterable[tuple[str, Any]] = (),
+    *,
+    file: str = "file",
+) -> Grid:
     """The configurations that a file (None: the standard comparison) and overrides ask for.
 
     Args:
@@ -96,7 +110,8 @@ def expand(given: Mapping[str, Any] | None, overrides: Iterable[tuple[str, Any]]
         file: what to call the file in `sources`.
 
     Raises:
-        ConfigError: an unknown key, a value out of range, an empty axis, an axis that no variant of the grid knows.
+        ConfigError: an unknown key, a value out of range, an empty axis, an axis that no variant of
+            the grid knows.
 
     >>> grid = expand({"grid": {"method": ["fedgs", "uniform"], "method.alpha": [0.0, 1.0]}})
     >>> [(config.method.name, getattr(config.method, "alpha", None)) for config in grid.configs]
@@ -118,16 +133,24 @@ def expand(given: Mapping[str, Any] | None, overrides: Iterable[tuple[str, Any]]
     return Grid(configs, axes, sources, choices, left_out)
 
 
-def _merged(lower: Tables, upper: Mapping[str, Any], sources: dict[str, str], source: str) -> Tables:
+def _merged(
+    lower: Tables, upper: Mapping[str, Any], sources: dict[str, str], source: str
+) -> Tables:
     """The lower layer with the upper one laid over it; a variant of another name replaces the lower one whole."""
     merged = copy.deepcopy(lower)
     for key, value in upper.items():
         if key == "grid":
-            merged[key] = {**merged.get(key, {}), **copy.deepcopy(value)} if isinstance(value, Mapping) else value
+            merged[key] = (
+                {**merged.get(key, {}), **copy.deepcopy(value)}
+                if isinstance(value, Mapping)
+                else value
+            )
         elif key in FAMILIES:
             table = {"name": value} if isinstance(value, str) else copy.deepcopy(value)
             here = merged.get(key, {})
-            if isinstance(table, Mapping) and table.get("name", here.get("name")) == here.get("name"):
+            if isinstance(table, Mapping) and table.get("name", here.get("name")) == here.get(
+                "name"
+            ):
                 table = _deep(here, table)
             merged[key] = table
         elif isinstance(value, Mapping):
@@ -142,7 +165,9 @@ def _merged(lower: Tables, upper: Mapping[str, Any], sources: dict[str, str], so
 def _deep(lower: Any, upper: Mapping[str, Any]) -> Tables:
     result = copy.deepcopy(dict(lower)) if isinstance(lower, Mapping) else {}
     for key, value in upper.items():
-        result[key] = _deep(result.get(key), value) if isinstance(value, Mapping) else copy.deepcopy(value)
+        result[key] = (
+            _deep(result.get(key), value) if isinstance(value, Mapping) else copy.deepcopy(value)
+        )
     return result
 
 
@@ -181,7 +206,9 @@ def _beside_axes(tables: Tables, axes: Mapping[str, list[Any]]) -> list[tuple[st
     for family in FAMILIES:
         table = tables.get(family)
         if family in axes and isinstance(table, Mapping):
-            keys = [key for key in _paths(family, table) if key != f"{family}.name" and key not in axes]
+            keys = [
+                key for key in _paths(family, table) if key != f"{family}.name" and key not in axes
+            ]
             settings += [(key, _value(tables, key)) for key in keys]
     return settings
 
@@ -202,7 +229,9 @@ def _without_beside(tables: Tables, late: list[tuple[str, Any]], key: str) -> li
     return [(other, value) for other, value in late if not other.startswith(f"{table}.")]
 
 
-def _override(tables: Tables, axes: dict[str, list[Any]], late: list[tuple[str, Any]], key: str, value: Any) -> None:
+def _override(
+    tables: Tables, axes: dict[str, list[Any]], late: list[tuple[str, Any]], key: str, value: Any
+) -> None:
     key = key.removeprefix("grid.")
     family, _, setting = key.partition(".")
     if isinstance(value, list):
@@ -227,7 +256,9 @@ def _put(tables: Tables, key: str, value: Any) -> None:
         if isinstance(here, str):
             here = table[part] = {"name": here}
         if not isinstance(here, dict):
-            raise ConfigError(f"{'.'.join(path[: position + 1])} is not a table, so {key} cannot be set")
+            raise ConfigError(
+                f"{'.'.join(path[: position + 1])} is not a table, so {key} cannot be set"
+            )
         table = here
     if not path and key in FAMILIES and isinstance(value, str):
         value = {"name": value}
@@ -257,8 +288,14 @@ def _combinations(
             if _has(combination, key):
                 used.add(key)
                 _put(combination, key, value)
-        tables_on_axes = ((key, value) for key, value in zip(keys, values, strict=True) if isinstance(value, Mapping))
-        left_out |= _without_useless(combination, {path for key, value in tables_on_axes for path in _paths(key, value)})
+        tables_on_axes = (
+            (key, value)
+            for key, value in zip(keys, values, strict=True)
+            if isinstance(value, Mapping)
+        )
+        left_out |= _without_useless(
+            combination, {path for key, value in tables_on_axes for path in _paths(key, value)}
+        )
         made.append(combination)
         config = build_config(combination)
         identity = repr(config)
@@ -285,7 +322,12 @@ def _without_useless(combination: Tables, whole: Collection[str]) -> dict[str, t
     Returns:
         What was taken out, dotted -> its value, and why.
     """
-    found = {key: why for family in FAMILIES for key, why in _useless(combination, family).items() if key not in whole}
+    found = {
+        key: why
+        for family in FAMILIES
+        for key, why in _useless(combination, family).items()
+        if key not in whole
+    }
     taken: dict[str, tuple[Any, str]] = {}
     for key, why in found.items():
         path, _, last = key.rpartition(".")
@@ -324,7 +366,11 @@ def build_config(tables: Mapping[str, Any]) -> Config:
         training = tables.get("training", {})
         if isinstance(training, BaseModel):
             training = {key: getattr(training, key) for key in training.model_fields_set}
-        tables = {**tables, "method": {**named, **preset["method"]}, "training": {**preset["training"], **training}}
+        tables = {
+            **tables,
+            "method": {**named, **preset["method"]},
+            "training": {**preset["training"], **training},
+        }
     return Config(**tables)
 
 
@@ -350,7 +396,14 @@ def _has(tables: Tables, key: str) -> bool:
 
 def _unknown(key: str, tables: Tables, axes: Mapping[str, list[Any]]) -> str:
     family, _, setting = key.partition(".")
-    variants = [{family: {"name": v} if isinstance(v, str) else v} for v in axes.get(family, [tables.get(family)])]
-    known = sorted({name for variant in variants for name in _variant(variant, family).model_fields})
+    variants = [
+        {family: {"name": v} if isinstance(v, str) else v}
+        for v in axes.get(family, [tables.get(family)])
+    ]
+    known = sorted(
+        {name for variant in variants for name in _variant(variant, family).model_fields}
+    )
     names = ", ".join(sorted({_variant(variant, family).__name__ for variant in variants}))
-    return f"{key} is not a setting of {names}; known are {', '.join(known)}{nearest(setting, known)}"
+    return (
+        f"{key} is not a setting of {names}; known are {', '.join(known)}{nearest(setting, known)}"
+    )

@@ -21,8 +21,8 @@ SAVE_SECONDS = 30.0  # what a worker is given to save its runs
 class Lifeline:
     """Ends this process when the study closes its end of the channel, disappears, or sends SIGTERM.
 
-    While the process loads there is nothing to save, and it ends at once. Afterwards `KeyboardInterrupt` is raised in the main
-    thread, so that runs save their last whole round.
+    While the process loads there is nothing to save, and it ends at once. Afterwards
+    `KeyboardInterrupt` is raised in the main thread, so that runs save their last whole round.
     """
 
     def __init__(self, channel: Channel, scratch: Path, *, study: int) -> None:
@@ -50,7 +50,9 @@ class Lifeline:
             time.sleep(0.05)  # it closes its files a moment before it is gone
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, lambda number, frame: None)  # saving is not interrupted in its turn
+        signal.signal(
+            signal.SIGTERM, lambda number, frame: None
+        )  # saving is not interrupted in its turn
         with contextlib.suppress(OSError):
             self._channel.end_sending()  # tells the study that saving began
         raise KeyboardInterrupt
@@ -58,7 +60,9 @@ class Lifeline:
     def _watch(self) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
-            while not selector.select(LOOK_SECONDS) and os.getppid() == self._study:  # the study sends nothing: it closes
+            while (
+                not selector.select(LOOK_SECONDS) and os.getppid() == self._study
+            ):  # the study sends nothing: it closes
                 pass
         self._alone = True
         if self._loaded:

@@ -16,7 +16,9 @@ from fedgs.errors import OutputError
 __all__ = ["LOCK_FILE", "only_writer"]
 
 LOCK_FILE = ".fedgs.lock"
-WRITING_SECONDS = 60.0  # an unreadable lock file that is older was left by a process that died while it wrote it
+WRITING_SECONDS = (
+    60.0  # an unreadable lock file that is older was left by a process that died while it wrote it
+)
 _WITHOUT_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
 _IN_USE = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
@@ -39,7 +41,9 @@ def only_writer(folder: Path, descriptor: int) -> Iterator[None]:
         else:
             taken = _take_lock_file(folder)
     except OSError as error:
-        raise OutputError(f"--out {str(folder)!r} cannot be locked: {error.strerror or error}") from None
+        raise OutputError(
+            f"--out {str(folder)!r} cannot be locked: {error.strerror or error}"
+        ) from None
     try:
         yield
     finally:
@@ -57,7 +61,9 @@ def _locked(folder: Path, descriptor: int) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in _IN_USE:
-            raise OutputError(f"another process is writing to {str(folder)!r}; wait for it or choose another --out") from None
+            raise OutputError(
+                f"another process is writing to {str(folder)!r}; wait for it or choose another --out"
+            ) from None
         if error.errno in _WITHOUT_LOCKS:
             return False
         raise
@@ -67,14 +73,21 @@ def _locked(folder: Path, descriptor: int) -> bool:
 def _take_lock_file(folder: Path) -> bytes:
     """Create the lock file, in place of one that a dead process left; the result is what it holds."""
     path = folder / LOCK_FILE
-    about = {"host": socket.gethostname(), "pid": os.getpid(), "started": _start_of(os.getpid()), "token": secrets.token_hex(8)}
+    about = {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "started": _start_of(os.getpid()),
+        "token": secrets.token_hex(8),
+    }
     content = json.dumps(about).encode()
     for _ in range(10):  # as often as another process takes the same file away
         _refuse_lock_file(folder)
         with contextlib.suppress(FileExistsError), path.open("xb") as file:
             file.write(content)
             return content
-    raise OutputError(f"another process is writing to {str(folder)!r}; wait for it or choose another --out")
+    raise OutputError(
+        f"another process is writing to {str(folder)!r}; wait for it or choose another --out"
+    )
 
 
 def _refuse_lock_file(folder: Path) -> None:
@@ -113,7 +126,9 @@ def _is_stale(path: Path, content: bytes) -> bool:
     except PermissionError:
         pass
     before, now = about.get("started"), _start_of(about["pid"])
-    return before is not None and now is not None and before != now  # the number belongs to another process now
+    return (
+        before is not None and now is not None and before != now
+    )  # the number belongs to another process now
 
 
 def _start_of(pid: int) -> str | None:
@@ -135,6 +150,10 @@ def _parsed(content: bytes) -> dict[str, Any]:
     """What a lock file says; empty where it is not complete."""
     try:
         about = json.loads(content)
-        return about if isinstance(about["host"], str) and type(about["pid"]) is int and about["pid"] > 0 else {}
+        return (
+            about
+            if isinstance(about["host"], str) and type(about["pid"]) is int and about["pid"] > 0
+            else {}
+        )
     except (ValueError, TypeError, KeyError):
         return {}

@@ -46,7 +46,9 @@ class StartMemories:
         if path is None:
             return make()
         path.parent.mkdir(exist_ok=True)
-        with _alone(path.with_name(f".{key}.lock")):  # worker processes wait for the first one rather than making it again
+        with _alone(
+            path.with_name(f".{key}.lock")
+        ):  # worker processes wait for the first one rather than making it again
             if path.is_file():
                 arrays: dict[str, AnyArray] = read_arrays(path)
                 return arrays

@@ -37,7 +37,9 @@ def claim(folder: Path) -> Iterator[None]:
             if not folder.is_dir():
                 raise OutputError(f"--out must be a folder; {str(folder)!r} is a file")
             if not marker.is_file() and any(folder.iterdir()):
-                raise OutputError(f"--out must be new, empty or a folder of fedgs runs; {str(folder)!r} holds something else")
+                raise OutputError(
+                    f"--out must be new, empty or a folder of fedgs runs; {str(folder)!r} holds something else"
+                )
         folder.mkdir(parents=True, exist_ok=True)
         if not marker.is_file():
             write_atomically(marker, json.dumps({"format": 1}).encode())
@@ -45,12 +47,16 @@ def claim(folder: Path) -> Iterator[None]:
     except OutputError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        raise OutputError(f"--out {str(folder)!r} cannot be written: {getattr(error, 'strerror', None) or error}") from None
+        raise OutputError(
+            f"--out {str(folder)!r} cannot be written: {getattr(error, 'strerror', None) or error}"
+        ) from None
     with file, only_writer(folder, file.fileno()):
         try:
             yield
         except KeyboardInterrupt as interrupt:
-            interrupt.args = interrupt.args or (f"the same call with out={str(folder)!r} resumes where this one stopped",)
+            interrupt.args = interrupt.args or (
+                f"the same call with out={str(folder)!r} resumes where this one stopped",
+            )
             raise
 
 
@@ -126,7 +132,9 @@ class FolderSink:
     engine: str
     start_memory: Memory
     checkpoint_every: int | None
-    shared: Path | None = None  # the file of the memory at the start, where other runs begin with the same one
+    shared: Path | None = (
+        None  # the file of the memory at the start, where other runs begin with the same one
+    )
     failure: dict[str, Any] | None = None
     _batch: "_Batch" = field(init=False)
     _flushed: float = field(default_factory=time.monotonic)
@@ -151,7 +159,11 @@ class FolderSink:
         self._keep(record, seconds)
         self._state = state
         now = time.monotonic()
-        if now - self._saved > CHECKPOINT_SECONDS if self.checkpoint_every is None else state.round % self.checkpoint_every == 0:
+        if (
+            now - self._saved > CHECKPOINT_SECONDS
+            if self.checkpoint_every is None
+            else state.round % self.checkpoint_every == 0
+        ):
             self._checkpoint(state)
         elif now - self._flushed > FLUSH_SECONDS:
             self._flush()
@@ -171,8 +183,8 @@ class FolderSink:
     def interrupt(self) -> None:
         """Save the last whole round, so that the next start goes on from it.
 
-        The interrupt may have come anywhere, also while lines were written: the files are cut to what was in them before, and
-        the lines of whole rounds are written again.
+        The interrupt may have come anywhere, also while lines were written: the files are cut to
+        what was in them before, and the lines of whole rounds are written again.
         """
         state, batch = self._state, self._batch
         if state is None or (self._kept is not None and self._kept.round >= state.round):
@@ -185,12 +197,16 @@ class FolderSink:
 
     def _keep(self, record: Record, seconds: Mapping[str, float]) -> None:
         phases = "".join(f',"{phase}":{value:.6f}' for phase, value in seconds.items())
-        self._batch.lines.append((record.round, record.to_json(), f'{{"round":{record.round}{phases}}}'))
+        self._batch.lines.append(
+            (record.round, record.to_json(), f'{{"round":{record.round}{phases}}}')
+        )
 
     def _flush(self) -> None:
         self.folder.append("rounds.jsonl", [line for _, line, _ in self._batch.lines])
         self.folder.append("timings.jsonl", [timing for _, _, timing in self._batch.lines])
-        self._batch = _Batch.behind(self.folder)  # one assignment: an interrupt finds the lines unwritten or written
+        self._batch = _Batch.behind(
+            self.folder
+        )  # one assignment: an interrupt finds the lines unwritten or written
         self._flushed = time.monotonic()
 
     def _checkpoint(self, state: State) -> None:
@@ -201,7 +217,11 @@ class FolderSink:
 
 def describe_failure(failed: Failed, clients: Clients) -> dict[str, Any]:
     """What `failure.json` holds: round, the client's own key, the error and the user's part of the traceback."""
-    cause = failed.exception.__cause__ if failed.client is not None and failed.exception.__cause__ else failed.exception
+    cause = (
+        failed.exception.__cause__
+        if failed.client is not None and failed.exception.__cause__
+        else failed.exception
+    )
     return {
         "round": failed.round,
         "client": None if failed.client is None else clients.names[failed.client],

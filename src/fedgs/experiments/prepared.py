@@ -34,7 +34,8 @@ class PreparedRun:
         config: resolved, the model included.
         plan: what the loop needs.
         identity: what makes it another run than others.
-        engine: by which a new run is carried out, and why; a resumed run keeps the one it began with.
+        engine: by which a new run is carried out, and why; a resumed run keeps the one it began
+            with.
     """
 
     config: Config
@@ -51,7 +52,12 @@ class PreparedRun:
     def folder_name(self) -> str:
         """The run's folder: words for people, the fingerprint for truth."""
         config = self.config
-        words = (config.data.name, config.availability.name, config.method.name, f"seed{config.seed}")
+        words = (
+            config.data.name,
+            config.availability.name,
+            config.method.name,
+            f"seed{config.seed}",
+        )
         return "-".join([*(word or "custom" for word in words), self.fingerprint])
 
     def tables(self, engine: str = "", reason: str = "") -> dict[str, Any]:
@@ -91,7 +97,14 @@ def make_plan(config: Config, federation: Federation, shared: Attendances | None
     assert isinstance(config.model, Model)
     sampler = _checked("method", config.method, Sampler, "fedgs.Sampler")
     _checked("availability", config.availability, Availability, "fedgs.availability.Availability")
-    work = Work(federation, config.model, training.mu, training.local_steps, training.batch_size, training.precision)
+    work = Work(
+        federation,
+        config.model,
+        training.mu,
+        training.local_steps,
+        training.batch_size,
+        training.precision,
+    )
     return Plan(
         federation=federation,
         attendance=_attendance(config, federation, shared),
@@ -117,6 +130,8 @@ def _attendance(config: Config, federation: Federation, shared: Attendances | No
     availability: Any = config.availability
     made = Attendance(availability, federation.clients)
     try:
-        return made if shared is None else shared.setdefault((availability, federation.clients), made)
+        return (
+            made if shared is None else shared.setdefault((availability, federation.clients), made)
+        )
     except (TypeError, ValueError):  # settings that cannot be compared, such as a matrix
         return made

@@ -27,13 +27,17 @@ def load_federation(config: Config, data_dir: Path | None = None) -> Federation:
     """The federation that a configuration names."""
     data = config.data
     if not isinstance(data, Data):
-        raise ConfigError(f"data must be a data set, a subclass of fedgs.data.Data; got {shown(data)}")
+        raise ConfigError(
+            f"data must be a data set, a subclass of fedgs.data.Data; got {shown(data)}"
+        )
     if origin_of(type(data).__module__) == "fedgs":
         return data.load(data_dir)
     with user_code(f"data {data.name or type(data).__name__!r}"):
         federation = data.load(data_dir)
     if not isinstance(federation, Federation):
-        raise DataError(f"data {data.name or type(data).__name__!r} must load a Federation, got {shown(federation)}")
+        raise DataError(
+            f"data {data.name or type(data).__name__!r} must load a Federation, got {shown(federation)}"
+        )
     return federation
 
 
@@ -46,7 +50,9 @@ def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[
     try:
         return _prepared(configs, data_dir)
     except MemoryError as error:
-        raise DataError(f"the runs cannot be prepared in the memory that this process may use: {error}") from None
+        raise DataError(
+            f"the runs cannot be prepared in the memory that this process may use: {error}"
+        ) from None
 
 
 def _prepared(configs: Sequence[Config], data_dir: Path | None) -> list[PreparedRun]:
@@ -93,26 +99,40 @@ def _data_key(data: Any, known: Known) -> Any:
 
 
 def prepare_one(
-    config: Config, federation: Federation, shared: Attendances | None = None, known: Known | None = None
+    config: Config,
+    federation: Federation,
+    shared: Attendances | None = None,
+    known: Known | None = None,
 ) -> PreparedRun:
     """One configuration, checked against its federation and this machine.
 
     Args:
         config: what to carry out.
         federation: the one that `config.data` stands for.
-        shared: the attendances of the study's other runs: runs that meet the same clients draw them once.
+        shared: the attendances of the study's other runs: runs that meet the same clients draw them
+            once.
         known: what the study's other runs have found out already.
     """
     known = Known() if known is None else known
     if len(federation.test) == 0:
-        raise ConfigError(f"the server's test set must hold at least one example; {federation.name} has none")
-    model = as_model(config.model) if config.model is not None else _default_model(config.data, federation)
+        raise ConfigError(
+            f"the server's test set must hold at least one example; {federation.name} has none"
+        )
+    model = (
+        as_model(config.model)
+        if config.model is not None
+        else _default_model(config.data, federation)
+    )
     config = config.model_copy(update={"model": model})
     plan = make_plan(config, federation, shared)
     execution = config.execution
-    engine = choose_engine(execution.engine, device=execution.device, work=plan.work)  # refuses what this machine cannot do
+    engine = choose_engine(
+        execution.engine, device=execution.device, work=plan.work
+    )  # refuses what this machine cannot do
     program = program_of(engine.name, device=execution.device, work=plan.work)
-    check_batch_memory(plan.work, program=program, device=execution.device, cohort_limit=plan.cohort_limit)
+    check_batch_memory(
+        plan.work, program=program, device=execution.device, cohort_limit=plan.cohort_limit
+    )
     identity = identity_of(
         config,
         data_fingerprint=federation.fingerprint,
@@ -135,7 +155,9 @@ def _start_of(model: Model, federation: Federation, known: Known) -> Digest | No
         modules = [build_module(model, federation) for _ in range(2)]
         first, second = (Digester().of(module) for module in modules)
         if first.value != second.value:
-            first = Digest(first.value, (*first.unknown, "a module that differs from build to build"))
+            first = Digest(
+                first.value, (*first.unknown, "a module that differs from build to build")
+            )
         known.starts[key] = ((thing, federation), first)
     return known.starts[key][1]
 

@@ -29,9 +29,10 @@ def run_all(
 ) -> list[RunResult]:
     """Drive all runs to their end; with `out`, go on where an earlier start stopped and leave finished runs alone.
 
-    Runs are spread over `execution.workers` processes; the records do not depend on how many there are. Where a part of a run
-    cannot be sent to another process, all runs stay in this one, and a warning of the logger "fedgs" says why. Runs that resume
-    are told to the logger "fedgs.runs" at level INFO. An interrupt saves the last whole round of every run.
+    Runs are spread over `execution.workers` processes; the records do not depend on how many there
+    are. Where a part of a run cannot be sent to another process, all runs stay in this one, and a
+    warning of the logger "fedgs" says why. Runs that resume are told to the logger "fedgs.runs" at
+    level INFO. An interrupt saves the last whole round of every run.
 
     Raises:
         OutputError: `out` belongs to something else or is in use.
@@ -75,9 +76,23 @@ def _distinct(prepared: Sequence[PreparedRun]) -> list[PreparedRun]:
 
 
 def _tell_resumed(jobs: Sequence[Job]) -> None:
-    unfinished = [job for job in jobs if job.folder is not None and job.folder.exists() and not job.is_finished()]
-    rounds = sorted(round for job in unfinished if job.folder is not None and (round := stored_round(job.folder)) > 0)
+    unfinished = [
+        job
+        for job in jobs
+        if job.folder is not None and job.folder.exists() and not job.is_finished()
+    ]
+    rounds = sorted(
+        round
+        for job in unfinished
+        if job.folder is not None and (round := stored_round(job.folder)) > 0
+    )
     if rounds:
-        what = f"{len(rounds)} of {counted(len(jobs), 'run')}" + (" resumes" if len(rounds) == 1 else " resume")
-        where = f"round {rounds[0]}" if rounds[0] == rounds[-1] else f"rounds {rounds[0]} to {rounds[-1]}"
+        what = f"{len(rounds)} of {counted(len(jobs), 'run')}" + (
+            " resumes" if len(rounds) == 1 else " resume"
+        )
+        where = (
+            f"round {rounds[0]}"
+            if rounds[0] == rounds[-1]
+            else f"rounds {rounds[0]} to {rounds[-1]}"
+        )
         _told.info("%s at %s", what, where)

@@ -29,7 +29,13 @@ TARGET_DENSITY = 1 / 3
 
 
 def model_features(
-    work: Work, wishes: Sequence[Wish], *, learning_rate: float, seed: int, data_seed: int = 0, device: str = "cpu"
+    work: Work,
+    wishes: Sequence[Wish],
+    *,
+    learning_rate: float,
+    seed: int,
+    data_seed: int = 0,
+    device: str = "cpu",
 ) -> list[FloatMatrix]:
     """(N, d) features for each wish, after one local training of every client from theta^0.
 
@@ -46,7 +52,9 @@ def model_features(
     """
     parameters = initial_parameters(work.model, work.federation, seed)
     engine, _ = make_engine("auto", device=device, work=work)
-    request = feature_request(wishes, work, parameters, learning_rate=learning_rate, seed=seed, data_seed=data_seed)
+    request = feature_request(
+        wishes, work, parameters, learning_rate=learning_rate, seed=seed, data_seed=data_seed
+    )
     ((_, reply),) = engine.answer([request])
     if isinstance(reply, Failure):
         raise reply.exception
@@ -87,7 +95,10 @@ def made_graph(plan: Plan, *, device: str = "cpu") -> tuple[ClientGraph, str | N
         return made, None
     cost = private_products(graph, clients).cost
     seconds = ", ".join(f"{role} {value:.2f} s" for role, value in cost.seconds.items())
-    return made, f"{cost.exchanges} exchanges, {cost.messages} messages, {cost.bytes} bytes; {seconds}"
+    return (
+        made,
+        f"{cost.exchanges} exchanges, {cost.messages} messages, {cost.bytes} bytes; {seconds}",
+    )
 
 
 def edge_rows(
@@ -114,7 +125,10 @@ def edge_rows(
     >>> [(oracle, rule, row.f1) for oracle, rule, row in rows[:3]]
     [('raw', 'grid', 1.0), ('raw', 'density', 1.0), ('raw', 'histogram', 1.0)]
     """
-    rules = {"density": epsilon_of_density(similarity, target_density), "histogram": epsilon_of_histogram(similarity)}
+    rules = {
+        "density": epsilon_of_density(similarity, target_density),
+        "histogram": epsilon_of_histogram(similarity),
+    }
     for variant in ORACLES:
         oracle = oracle_edges(products, variant, epsilon=oracle_epsilon)
         for row in recovery_grid(similarity, oracle, epsilons):

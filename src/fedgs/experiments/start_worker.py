@@ -1,7 +1,8 @@
 """The program of a worker process, started by path: it knows nothing of the program that started the study.
 
-Arguments: the descriptor of a socket to the study, and a JSON file with its `sys.path`, `sys.argv` and the folder of its order.
-Only the standard library is imported before `sys.path` is that of the study.
+Arguments: the descriptor of a socket to the study, and a JSON file with its `sys.path`, `sys.argv`
+and the folder of its order. Only the standard library is imported before `sys.path` is that of the
+study.
 """
 
 import contextlib
@@ -18,8 +19,9 @@ __all__ = ["main"]
 
 def main() -> None:
     """Become what the study needs, then carry out its order."""
-    # An interrupt of the terminal reaches the whole process group: the study decides what follows from it, and until this line
-    # the signal is blocked. A handler that does nothing, unlike SIG_IGN, is not inherited by programs that user code starts.
+    # An interrupt of the terminal reaches the whole process group: the study decides what follows
+    # from it, and until this line the signal is blocked. A handler that does nothing, unlike
+    # SIG_IGN, is not inherited by programs that user code starts.
     signal.signal(signal.SIGINT, lambda number, frame: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

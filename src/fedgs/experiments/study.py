@@ -78,14 +78,22 @@ class Study:
         """One line that says what is compared: data, clients, availability, methods, seeds, rounds."""
         runs = self.runs
         data = _one_or_count({run.plan.federation.name for run in runs}, "federations")
-        clients = _one_or_count({counted(len(run.plan.federation), "client") for run in runs}, "sizes")
+        clients = _one_or_count(
+            {counted(len(run.plan.federation), "client") for run in runs}, "sizes"
+        )
         modes = _one_or_count({_mode_title(run.config.availability) for run in runs}, "modes")
-        methods = counted(len({repr((run.config.method, run.config.training)) for run in runs}), "method")
+        methods = counted(
+            len({repr((run.config.method, run.config.training)) for run in runs}), "method"
+        )
         seeds = counted(len({run.config.seed for run in runs}), "seed")
-        rounds = _one_or_count({counted(run.plan.rounds, "round") for run in runs}, "numbers of rounds")
+        rounds = _one_or_count(
+            {counted(run.plan.rounds, "round") for run in runs}, "numbers of rounds"
+        )
         return f"{data}, {clients}, {modes}: {methods} x {seeds} x {rounds}"
 
-    def run(self, *, out: Path | None = None, on_progress: Callable[[Progress], None] | None = None) -> Results:
+    def run(
+        self, *, out: Path | None = None, on_progress: Callable[[Progress], None] | None = None
+    ) -> Results:
         """Carry out all runs, see `fedgs.experiments.runner.run_all`.
 
         Args:

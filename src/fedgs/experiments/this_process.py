@@ -75,7 +75,9 @@ class Progress:
 
 
 def run_here(
-    prepared: Sequence[PreparedRun], out: Path | None, on_progress: Callable[[Progress], None] | None = None
+    prepared: Sequence[PreparedRun],
+    out: Path | None,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> list[RunResult]:
     """Drive all runs in this process; `out` is ours already."""
     return _run(jobs_of(prepared, out), on_progress)
@@ -172,7 +174,9 @@ def _begin(
         sink: Sink = MemorySink()
     else:
         if not stored.engine:
-            job.folder.create(job.tables, plan.federation.clients, {})  # the memory follows when it is made
+            job.folder.create(
+                job.tables, plan.federation.clients, {}
+            )  # the memory follows when it is made
         else:
             job.folder.write_config(job.tables)
         job.folder.write_failure(None)
@@ -181,7 +185,9 @@ def _begin(
         sink = FolderSink(job.folder, name, stored.memory, execution.checkpoint_every, shared)
     tally.expect(max(0, plan.rounds - (0 if stored.state is None else stored.state.round)))
     job.sink = sink
-    return (name, execution.device, threads), _live(job, stored.state, sink, tally=tally, shared=memories.start)
+    return (name, execution.device, threads), _live(
+        job, stored.state, sink, tally=tally, shared=memories.start
+    )
 
 
 @dataclass(frozen=True)
@@ -193,7 +199,8 @@ class _Stored:
         memory: the memory at the beginning, once it is made.
         engine: which engine it began with, "" for a new run.
         about: what was stored about that.
-        threads: that the loop engine began with, on which the last bits of a large model depend; 0 where it does not matter.
+        threads: that the loop engine began with, on which the last bits of a large model depend; 0
+            where it does not matter.
     """
 
     state: State | None = None
@@ -214,14 +221,23 @@ def _stored_start(job: Job, memories: StartMemories) -> _Stored:
     threads = began_with if type(began_with) is int and began_with > 0 else 0
     memory = memories.of_run(folder)
     checkpoint = load_checkpoint(folder, memory)
-    # Records that are shorter than the checkpoint says were lost: from the start, the same lines are written again.
+    # Records that are shorter than the checkpoint says were lost: from the start, the same lines
+    # are written again.
     if checkpoint is None or checkpoint.records_bytes > folder.size("rounds.jsonl"):
         folder.truncate("rounds.jsonl", 0)
         folder.truncate("timings.jsonl", 0)
         made = bool(memory) or not isinstance(plan.sampler, Remembers)
-        return _Stored(initial_state(plan, memory) if made else None, memory, stored.get("engine", ""), about, threads)
+        return _Stored(
+            initial_state(plan, memory) if made else None,
+            memory,
+            stored.get("engine", ""),
+            about,
+            threads,
+        )
     if checkpoint.state.parameters.shape != initial_state(plan, {}).parameters.shape:
-        raise OutputError(f"{folder.path / 'checkpoint.npz'} holds another model; remove the run's folder to start it anew")
+        raise OutputError(
+            f"{folder.path / 'checkpoint.npz'} holds another model; remove the run's folder to start it anew"
+        )
     folder.truncate("rounds.jsonl", checkpoint.records_bytes)
     folder.truncate("timings.jsonl", checkpoint.timings_bytes)
     return _Stored(checkpoint.state, memory, checkpoint.engine, about, threads)
@@ -269,9 +285,16 @@ class _Tally:
 def _result(job: Job) -> RunResult:
     sink = job.sink
     if isinstance(sink, MemorySink):
-        return RunResult(job.prepared, job.tables, sink.failure, None, reused=False, at_hand=sink.records)
+        return RunResult(
+            job.prepared, job.tables, sink.failure, None, reused=False, at_hand=sink.records
+        )
     assert job.folder is not None
     tables = job.tables or job.folder.config()
-    tables = {**tables, "training": {**tables.get("training", {}), "rounds": job.prepared.plan.rounds}}
+    tables = {
+        **tables,
+        "training": {**tables.get("training", {}), "rounds": job.prepared.plan.rounds},
+    }
     failure = None if sink is None else sink.failure
-    return RunResult(job.prepared, tables, failure, job.folder, reused=sink is None, at_hand=job.records)
+    return RunResult(
+        job.prepared, tables, failure, job.folder, reused=sink is None, at_hand=job.records
+    )

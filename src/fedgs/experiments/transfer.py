@@ -1,8 +1,9 @@
 """How runs travel to worker processes.
 
-Functions and classes that a worker can import travel by name; those of a `__main__` module, of a notebook or of an enclosing
-function travel by value, with what they refer to. Federations do not travel: the worker maps their files into memory. The data
-set that made a federation is replaced by its settings.
+Functions and classes that a worker can import travel by name; those of a `__main__` module, of a
+notebook or of an enclosing function travel by value, with what they refer to. Federations do not
+travel: the worker maps their files into memory. The data set that made a federation is replaced by
+its settings.
 """
 
 import functools
@@ -91,7 +92,8 @@ class _Travelling:
     """A run without its plan and its data.
 
     Attributes:
-        known: the fields of `PreparedRun` other than the plan; the configuration's data set is replaced by its settings.
+        known: the fields of `PreparedRun` other than the plan; the configuration's data set is
+            replaced by its settings.
         federation: its number.
     """
 
@@ -100,8 +102,12 @@ class _Travelling:
 
     @classmethod
     def of(cls, one: PreparedRun, numbers: Mapping[int, int]) -> "_Travelling":
-        known = {field.name: getattr(one, field.name) for field in fields(one) if field.name != "plan"}
-        known["config"] = one.config.model_copy(update={"data": _settings_only(table(one.config.data))})
+        known = {
+            field.name: getattr(one, field.name) for field in fields(one) if field.name != "plan"
+        }
+        known["config"] = one.config.model_copy(
+            update={"data": _settings_only(table(one.config.data))}
+        )
         return cls(known, numbers[id(one.plan.federation)])
 
     def prepared(self, federations: Sequence[Federation], shared: Attendances) -> PreparedRun:
@@ -120,7 +126,9 @@ class _SettingsOnly(Data):
 
 def _settings_only(settings: Mapping[str, Any]) -> Data:
     name = settings.get("name", "")
-    stand_in: type[Data] = type("_SettingsOnly", (_SettingsOnly,), {"name": name, "__module__": __name__})
+    stand_in: type[Data] = type(
+        "_SettingsOnly", (_SettingsOnly,), {"name": name, "__module__": __name__}
+    )
     return stand_in(**{key: value for key, value in settings.items() if key != "name"})
 
 
@@ -153,9 +161,17 @@ def _dumps(value: Any, numbers: Mapping[int, int]) -> bytes:
 
             def reducer_override(self, obj: Any) -> Any:
                 if isinstance(obj, FunctionType | type | ModuleType):
-                    name = obj.__name__ if isinstance(obj, ModuleType) else getattr(obj, "__module__", None)
+                    name = (
+                        obj.__name__
+                        if isinstance(obj, ModuleType)
+                        else getattr(obj, "__module__", None)
+                    )
                     importable = isinstance(name, str) and by_value.is_importable(name)
-                    if importable and isinstance(obj, type) and (path := _decorated(obj)) is not None:
+                    if (
+                        importable
+                        and isinstance(obj, type)
+                        and (path := _decorated(obj)) is not None
+                    ):
                         return _variant_of, path
                     if isinstance(obj, type) and issubclass(obj, BaseModel):
                         by_value.forget_parent(obj)
@@ -181,11 +197,17 @@ def _decorated(cls: type) -> tuple[str, str] | None:
         found = functools.reduce(getattr, cls.__qualname__.split("."), sys.modules[cls.__module__])
     except (AttributeError, KeyError):
         return None
-    return (cls.__module__, cls.__qualname__) if getattr(found, "__fedgs_variant__", None) is cls else None
+    return (
+        (cls.__module__, cls.__qualname__)
+        if getattr(found, "__fedgs_variant__", None) is cls
+        else None
+    )
 
 
 def _variant_of(module: str, qualname: str) -> Any:
-    return functools.reduce(getattr, qualname.split("."), importlib.import_module(module)).__fedgs_variant__
+    return functools.reduce(
+        getattr, qualname.split("."), importlib.import_module(module)
+    ).__fedgs_variant__
 
 
 class _ByValue:
@@ -235,5 +257,9 @@ def _is_found(name: str) -> bool:
         spec = None if find is None else find(name, path)
         if spec is not None:
             file = getattr(module, "__file__", None)
-            return file is None or not spec.has_location or Path(file).resolve() == Path(spec.origin).resolve()
+            return (
+                file is None
+                or not spec.has_location
+                or Path(file).resolve() == Path(spec.origin).resolve()
+            )
     return False

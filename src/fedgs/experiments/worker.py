@@ -51,9 +51,9 @@ class Order:
 def carry_out(channel: Channel, lifeline: Lifeline, file: Path) -> None:
     """Carry out the order in `file`. Messages are pairs of a kind and a content:
 
-    ("unloadable", reason): the runs cannot be loaded here, nothing was done. ("loaded", None). ("log", record).
-    ("rounds", (done, total)). ("finished", fields): one a run. ("error", (exception, traceback)): what `run_here` raised.
-    ("end", None): all runs were sent.
+    ("unloadable", reason): the runs cannot be loaded here, nothing was done. ("loaded", None).
+    ("log", record). ("rounds", (done, total)). ("finished", fields): one a run. ("error",
+    (exception, traceback)): what `run_here` raised. ("end", None): all runs were sent.
     """
     try:
         order: Order = pickle.loads(file.read_bytes())
@@ -93,7 +93,9 @@ def _drive(channel: Channel, prepared: list[PreparedRun], out: Path | None) -> N
         done = (progress.rounds, progress.total)
         if time.monotonic() - told > TELL_SECONDS:
             told = time.monotonic()
-            with contextlib.suppress(OSError):  # the study is gone: the lifeline ends this process, once its runs are saved
+            with contextlib.suppress(
+                OSError
+            ):  # the study is gone: the lifeline ends this process, once its runs are saved
                 channel.send(("rounds", done))
 
     for position, finished in enumerate(run_here(prepared, out, on_progress)):

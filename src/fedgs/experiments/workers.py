@@ -1,8 +1,9 @@
 """A grid over processes: each worker drives its share of the runs with its share of the threads.
 
-A worker is a program of its own (`start_worker`) that never imports the main module of the study; `transfer` says how runs reach
-it, and federations are laid out once and mapped into memory. A worker that crashes is started again with the runs it had not
-finished; with an output folder they resume from their checkpoints.
+A worker is a program of its own (`start_worker`) that never imports the main module of the study;
+`transfer` says how runs reach it, and federations are laid out once and mapped into memory. A
+worker that crashes is started again with the runs it had not finished; with an output folder they
+resume from their checkpoints.
 """
 
 import contextlib
@@ -42,15 +43,18 @@ _log = logging.getLogger("fedgs")
 STARTS = 3  # how often a worker's runs are started before they count as failed
 REACT_SECONDS = 3.0  # what a worker is given to begin saving; one that does not is inside compiled code, and is killed
 EXIT_SECONDS = 10.0  # what a worker is given to exit after its last message
-SMALL_GRID = 20_000  # run-rounds below which stacked runs share one tensor program rather than two processes
+SMALL_GRID = (
+    20_000  # run-rounds below which stacked runs share one tensor program rather than two processes
+)
 
 
 def worker_count(prepared: Sequence[PreparedRun]) -> int:
     """How many processes carry out these runs: `execution.workers`, or a fixed rule.
 
-    The rule: one a physical core for images; for vectors, where runs share tensor programs, one a core for grids of at least
-    20,000 run-rounds and one in all below. Never more than there are runs. Where `execution.threads` says how many threads each
-    process has, so many cores count as one.
+    The rule: one a physical core for images; for vectors, where runs share tensor programs, one a
+    core for grids of at least 20,000 run-rounds and one in all below. Never more than there are
+    runs. Where `execution.threads` says how many threads each process has, so many cores count as
+    one.
     """
     asked = max((one.config.execution.workers or 0 for one in prepared), default=0)
     if asked:
@@ -76,12 +80,17 @@ class _Worker:
 
 
 def run_in_workers(
-    prepared: Sequence[PreparedRun], *, workers: int, out: Path | None, on_progress: Callable[[Progress], None] | None
+    prepared: Sequence[PreparedRun],
+    *,
+    workers: int,
+    out: Path | None,
+    on_progress: Callable[[Progress], None] | None,
 ) -> list[RunResult]:
     """Carry out runs in `workers` processes; the records are those of one process.
 
     Raises:
-        CannotTravelError: worker processes cannot be had on this system, or cannot load the runs; nothing was done.
+        CannotTravelError: worker processes cannot be had on this system, or cannot load the runs;
+            nothing was done.
         WorkerError: a worker crashed again and again; the others ended before.
         Exception: what a worker raised, as in one process; the others ended before.
     """
@@ -99,9 +108,15 @@ def run_in_workers(
         threads = max(1, physical_cores() // workers)
 
         def start(worker: _Worker) -> None:
-            runs = packed.pop(tuple(worker.runs), None) or pack_runs([prepared[run] for run in worker.runs], federations)
+            runs = packed.pop(tuple(worker.runs), None) or pack_runs(
+                [prepared[run] for run in worker.runs], federations
+            )
             plugins = list(loaded_plugins().values())
-            _start(worker, scratch, Order(runs, variants, shared, plugins, out, threads, _log.getEffectiveLevel()))
+            _start(
+                worker,
+                scratch,
+                Order(runs, variants, shared, plugins, out, threads, _log.getEffectiveLevel()),
+            )
 
         try:
             _supervise(crew, start, on_progress)
@@ -113,7 +128,10 @@ def run_in_workers(
 def _laid_out(federations: Sequence[Federation], scratch: Path) -> list[Path]:
     """A folder for each federation, which workers map into memory."""
     try:
-        return [to_folder(federation, scratch / str(number)) for number, federation in enumerate(federations)]
+        return [
+            to_folder(federation, scratch / str(number))
+            for number, federation in enumerate(federations)
+        ]
     except OSError as error:
         reason = error.strerror or "the disk may be full"
         raise CannotTravelError(
@@ -126,34 +144,71 @@ def _check_system() -> None:
     if os.name != "posix":
         raise CannotTravelError("worker processes need Linux, macOS or another POSIX system")
     if not sys.executable or getattr(sys, "frozen", False):
-        raise CannotTravelError("this program has no Python interpreter that could carry out worker processes")
+        raise CannotTravelError(
+            "this program has no Python interpreter that could carry out worker processes"
+        )
 
 
-def _supervise(crew: list[_Worker], start: Callable[[_Worker], None], on_progress: Callable[[Progress], None] | None) -> None:
+def _supervise(
+    crew: list[_Worker],
+    start: Callable[[_Worker], None],
+    on_progress: Callable[[Progress], None] | None,
+) -> None:
     for worker in crew:
         start(worker)
     while working := [worker for worker in crew if worker.channel is not None]:
-        ready = wait([worker.channel.socket for worker in working if worker.channel is not None], timeout=1.0)
+        ready = wait(
+            [worker.channel.socket for worker in working if worker.channel is not None], timeout=1.0
+        )
         for worker in working:
-            if worker.channel is not None and worker.channel.socket in ready and not _listen(worker):
+            if (
+                worker.channel is not None
+                and worker.channel.socket in ready
+                and not _listen(worker)
+            ):
                 _after_end(worker, start)
         if on_progress is not None:
-            failed = sum(message["failure"] is not None for worker in crew for message in worker.results.values())
-            on_progress(Progress(sum(worker.rounds for worker in crew), sum(worker.total for worker in crew), failed))
+            failed = sum(
+                message["failure"] is not None
+                for worker in crew
+                for message in worker.results.values()
+            )
+            on_progress(
+                Progress(
+                    sum(worker.rounds for worker in crew),
+                    sum(worker.total for worker in crew),
+                    failed,
+                )
+            )
 
 
 def _start(worker: _Worker, scratch: Path, order: Order) -> None:
     worker.starts += 1
     worker.rounds = 0
-    order_file, start_file = (scratch / f"{kind}-{worker.runs[0]}-{worker.starts}" for kind in ("order", "start"))
+    order_file, start_file = (
+        scratch / f"{kind}-{worker.runs[0]}-{worker.starts}" for kind in ("order", "start")
+    )
     order_file.write_bytes(pickle.dumps(order))
     path = [entry for entry in sys.path if isinstance(entry, str)]
-    start_file.write_text(json.dumps({"path": path, "argv": sys.argv, "scratch": str(scratch), "order": str(order_file)}))
+    start_file.write_text(
+        json.dumps(
+            {"path": path, "argv": sys.argv, "scratch": str(scratch), "order": str(order_file)}
+        )
+    )
     here, there = socket.socketpair()
     try:
-        command = [sys.executable, *_interpreter_flags(), "-P", start_worker.__file__, str(there.fileno()), str(start_file)]
+        command = [
+            sys.executable,
+            *_interpreter_flags(),
+            "-P",
+            start_worker.__file__,
+            str(there.fileno()),
+            str(start_file),
+        ]
         with _interrupts_blocked():
-            worker.process = subprocess.Popen(command, pass_fds=(there.fileno(),), stdin=subprocess.DEVNULL)
+            worker.process = subprocess.Popen(
+                command, pass_fds=(there.fileno(),), stdin=subprocess.DEVNULL
+            )
         worker.channel = Channel(here)
     except OSError as error:
         here.close()
@@ -201,7 +256,11 @@ def _listen(worker: _Worker) -> bool:
         logging.getLogger(content.name).handle(content)
     elif kind == "error":
         error, text = content
-        worker.error = error if error is not None else WorkerError(f"a worker process raised an error:\n{text.rstrip()}")
+        worker.error = (
+            error
+            if error is not None
+            else WorkerError(f"a worker process raised an error:\n{text.rstrip()}")
+        )
         if error is not None:
             worker.error.add_note(f"raised in a worker process:\n{text.rstrip()}")
     elif kind == "end":
@@ -223,7 +282,9 @@ def _after_end(worker: _Worker, start: Callable[[_Worker], None]) -> None:
     if worker.runs and worker.error is None:
         again = worker.starts < STARTS
         text = "; they start again" if again else ""
-        _log.warning("a worker with %d runs crashed%s: it %s", len(worker.runs), text, _how_it_ended(worker))
+        _log.warning(
+            "a worker with %d runs crashed%s: it %s", len(worker.runs), text, _how_it_ended(worker)
+        )
         if again:
             start(worker)
 
@@ -242,7 +303,9 @@ def _how_it_ended(worker: _Worker) -> str:
 
 def _end_all(crew: Sequence[_Worker]) -> None:
     """Leave no process behind: workers that still run save their last whole rounds first."""
-    left = [worker for worker in crew if worker.process is not None and worker.process.poll() is None]
+    left = [
+        worker for worker in crew if worker.process is not None and worker.process.poll() is None
+    ]
     try:
         for worker in left:
             if worker.channel is not None:
@@ -272,17 +335,22 @@ def _reacts(worker: _Worker, deadline: float) -> bool:
     return False
 
 
-def _results(crew: Sequence[_Worker], prepared: Sequence[PreparedRun], out: Path | None) -> list[RunResult]:
+def _results(
+    crew: Sequence[_Worker], prepared: Sequence[PreparedRun], out: Path | None
+) -> list[RunResult]:
     """What the workers sent, in the order of the runs.
 
-    A run that was finished before its worker crashed with others counts as finished; the folders of the rest say why they ended.
+    A run that was finished before its worker crashed with others counts as finished; the folders of
+    the rest say why they ended.
     """
     results: dict[int, RunResult] = {}
     lost = 0
     crashed = ""
     for worker in crew:
         for run, message in worker.results.items():
-            results[run] = RunResult(prepared[run], **{key: value for key, value in message.items() if key != "position"})
+            results[run] = RunResult(
+                prepared[run], **{key: value for key, value in message.items() if key != "position"}
+            )
         for run in worker.runs:
             if out is not None and is_finished(prepared[run], out):
                 results[run] = run_here([prepared[run]], out)[0]
@@ -309,4 +377,11 @@ def _note_crash(prepared: PreparedRun, how: str, out: Path | None) -> None:
         with contextlib.suppress(OutputError):
             rounds = len(folder.records())
         error = "the worker process crashed"
-        folder.write_failure({"round": rounds, "client": None, "error": error, "traceback": f"the worker process {how}"})
+        folder.write_failure(
+            {
+                "round": rounds,
+                "client": None,
+                "error": error,
+                "traceback": f"the worker process {how}",
+            }
+        )

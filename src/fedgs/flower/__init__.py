@@ -1,7 +1,7 @@
 """FedGS, or any other sampler, in real deployments with Flower: under whatever availability the nodes really have.
 
-The server changes two lines, `strategy = SampledStrategy(FedAvg(), sampler=FedGS(alpha=1.0))`; a client adds one,
-`describe(app)`. Needs the extra `flower`; never the simulator and never torch.
+The server changes two lines, `strategy = SampledStrategy(FedAvg(), sampler=FedGS(alpha=1.0))`; a
+client adds one, `describe(app)`. Needs the extra `flower`; never the simulator and never torch.
 """
 
 import importlib
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from fedgs.flower.client import describe
     from fedgs.flower.strategy import SampledStrategy
 
-# Loaded when first used: a client, whose process may live for one message, does not load the server's part.
+# Loaded when first used: a client, whose process may live for one message, does not load the
+# server's part.
 _PUBLIC = {"SampledStrategy": "fedgs.flower.strategy", "describe": "fedgs.flower.client"}
 
 __all__ = ["SampledStrategy", "describe"]

@@ -14,7 +14,13 @@ __all__ = ["connected"]
 
 
 def connected(
-    grid: Grid, directory: Directory, selector: Selector, journal: Journal, *, needed: int, timeout: float
+    grid: Grid,
+    directory: Directory,
+    selector: Selector,
+    journal: Journal,
+    *,
+    needed: int,
+    timeout: float,
 ) -> tuple[dict[Key, int], str | None]:
     """Wait until enough clients are connected and known.
 
@@ -33,7 +39,9 @@ def connected(
     deadline = time.monotonic() + timeout
     found: dict[Key, int] = {}
     for _ in pauses(deadline):
-        found, told, lost = directory.resolve(grid, grid.get_node_ids(), round=record, deadline=deadline)
+        found, told, lost = directory.resolve(
+            grid, grid.get_node_ids(), round=record, deadline=deadline
+        )
         for node, why in lost:
             detail = f"{why}; it takes no part until it does, and is asked again"
             journal.event(record, "silent", None, detail, request="describe", node=node)
@@ -46,4 +54,7 @@ def connected(
         if len(found) >= needed:
             return found, None
     names = ", ".join(repr(key) for key in found) or "none"
-    return found, f"after {timeout:g} s: {needed} clients must be connected, {len(found)} are ({names})"
+    return (
+        found,
+        f"after {timeout:g} s: {needed} clients must be connected, {len(found)} are ({names})",
+    )

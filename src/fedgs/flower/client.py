@@ -29,15 +29,16 @@ def describe(
 ) -> None:
     """Let a ClientApp answer who it is. The server asks every node once, and later again if one of the functions failed.
 
-    The key, the data size and the feature do not depend on each other: where a function raises, the server is told which one and
-    its message, and takes the rest.
+    The key, the data size and the feature do not depend on each other: where a function raises, the
+    server is told which one and its message, and takes the rest.
 
     Args:
         app: the ClientApp; it gets a query handler named "fedgs".
-        label_counts: context -> (C,) training examples by label, >= 0 with a positive sum. Only the *proportions* leave the
-            client.
+        label_counts: context -> (C,) training examples by label, >= 0 with a positive sum. Only the
+            *proportions* leave the client.
         feature: context -> (d,) a vector u_k of your own for the client graph instead, finite.
-        data_size: context -> n_k >= 0; without it the server learns n_k from the first reply to a training request.
+        data_size: context -> n_k >= 0; without it the server learns n_k from the first reply to a
+            training request.
 
     Raises:
         ConfigError: both `label_counts` and `feature`.
@@ -46,7 +47,9 @@ def describe(
     >>> describe(ClientApp(), label_counts=lambda context: [3, 1])
     """
     if label_counts is not None and feature is not None:
-        raise ConfigError("describe takes label_counts or feature, not both: the graph is made from one of them")
+        raise ConfigError(
+            "describe takes label_counts or feature, not both: the graph is made from one of them"
+        )
 
     @app.query(RECORD)  # type: ignore[untyped-decorator, unused-ignore]
     def answer(message: Message, context: Context) -> Message:
@@ -66,7 +69,11 @@ def describe(
             try:
                 told[entry] = read(given(context))
             except Exception as error:  # whatever the user's function raises; the server logs it under the client's key
-                errors.append(" ".join(f"{name} failed: {type(error).__name__}: {error}".split())[:_LONGEST_ERROR])
+                errors.append(
+                    " ".join(f"{name} failed: {type(error).__name__}: {error}".split())[
+                        :_LONGEST_ERROR
+                    ]
+                )
         if errors:
             told[ERRORS] = errors
         return Message(RecordDict({RECORD: ConfigRecord(told)}), reply_to=message)
@@ -99,7 +106,9 @@ def _proportions(counts: Numbers) -> list[float]:
     values = np.asarray(counts, dtype=np.float64).ravel()
     bad = values[~(np.isfinite(values) & (values >= 0))]
     if len(bad):
-        raise ConfigError(f"label_counts must be counts >= 0 with a positive sum, got {float(bad[0])}")
+        raise ConfigError(
+            f"label_counts must be counts >= 0 with a positive sum, got {float(bad[0])}"
+        )
     if values.sum() <= 0:
         raise ConfigError("label_counts must be counts >= 0 with a positive sum, got a sum of 0")
     return [float(share) for share in values / values.sum()]
@@ -108,5 +117,7 @@ def _proportions(counts: Numbers) -> list[float]:
 def _vector(values: Numbers) -> list[float]:
     vector = np.asarray(values, dtype=np.float64).ravel()
     if not len(vector) or not np.isfinite(vector).all():
-        raise ConfigError(f"feature must be at least one finite number, got {len(vector)} entries, not all of them finite")
+        raise ConfigError(
+            f"feature must be at least one finite number, got {len(vector)} entries, not all of them finite"
+        )
     return [float(value) for value in vector]

@@ -19,7 +19,9 @@ from fedgs.flower.roster import Key
 __all__ = ["Description", "Directory", "Resolved"]
 
 _logger = logging.getLogger(__name__)
-_PROBE = 0.5  # share of the timeout that the first node is waited for before all others are asked too
+_PROBE = (
+    0.5  # share of the timeout that the first node is waited for before all others are asked too
+)
 _LONGEST = 16  # intervals between two requests to one node double up to so many times the first
 _NO_HANDLER = "No query function registered"  # what Flower says of a ClientApp without `describe`
 
@@ -79,7 +81,8 @@ class Directory:
     """Who lives at which node id, for one run of the ServerApp.
 
     Attributes:
-        timeout: seconds after which the first request to a node counts as lost; each further one is given twice as long.
+        timeout: seconds after which the first request to a node counts as lost; each further one is
+            given twice as long.
         asks: whether nodes are asked at all.
     """
 
@@ -88,21 +91,34 @@ class Directory:
     _known: dict[int, Key] = field(default_factory=dict)
     _requests: dict[int, _Request] = field(default_factory=dict)
     _waited: set[int] = field(default_factory=set)  # nodes that a round has waited for
-    _replaced: dict[int, int] = field(default_factory=dict)  # a node id -> the newer one that reported the same key
-    _repeats: dict[int, tuple[int, int]] = field(default_factory=dict)  # a node id -> (round to ask it in again, interval)
-    _spelt: dict[str, Key] = field(default_factory=dict)  # a key as text -> as it was first told: 3 and "3" are one client
-    _has_handler: bool | None = None  # whether the ClientApp answers; all nodes of a run have the same one
+    _replaced: dict[int, int] = field(
+        default_factory=dict
+    )  # a node id -> the newer one that reported the same key
+    _repeats: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # a node id -> (round to ask it in again, interval)
+    _spelt: dict[str, Key] = field(
+        default_factory=dict
+    )  # a key as text -> as it was first told: 3 and "3" are one client
+    _has_handler: bool | None = (
+        None  # whether the ClientApp answers; all nodes of a run have the same one
+    )
 
-    def resolve(self, grid: Grid, online: Iterable[int], *, round: int, deadline: float) -> Resolved:
+    def resolve(
+        self, grid: Grid, online: Iterable[int], *, round: int, deadline: float
+    ) -> Resolved:
         """The nodes on line by client key, and what came in since the last call.
 
-        A node that has not said who it is is left out. Nodes met for the first time are waited for, at most `timeout` seconds and
-        until `deadline` (of `time.monotonic`); the others' answers are taken in passing. Of the first nodes one is asked alone,
-        so that a ClientApp without `describe` fails on one node and not on all. A node whose answer does not come is asked again
-        after intervals that double. One whose `describe` failed in part is asked again in later rounds, at distances that double.
+        A node that has not said who it is is left out. Nodes met for the first time are waited for,
+        at most `timeout` seconds and until `deadline` (of `time.monotonic`); the others' answers
+        are taken in passing. Of the first nodes one is asked alone, so that a ClientApp without
+        `describe` fails on one node and not on all. A node whose answer does not come is asked
+        again after intervals that double. One whose `describe` failed in part is asked again in
+        later rounds, at distances that double.
 
-        Where a second node reports the key of one that is still listed (a client that was killed and restarted is listed for up
-        to a minute more), the newer one takes its place and the older one is asked again: only if it answers are there two.
+        Where a second node reports the key of one that is still listed (a client that was killed
+        and restarted is listed for up to a minute more), the newer one takes its place and the
+        older one is asked again: only if it answers are there two.
 
         Raises:
             RunError: two live nodes have one client key.
@@ -115,16 +131,26 @@ class Directory:
         strangers = sorted(nodes - self._known.keys() - self._requests.keys())
         if len(strangers) > 1 and self.asks and self._has_handler is None:
             self._ask(grid, strangers[:1])
-            described += self._gather(grid, round, deadline=min(deadline, time.monotonic() + _PROBE * self.timeout))
+            described += self._gather(
+                grid, round, deadline=min(deadline, time.monotonic() + _PROBE * self.timeout)
+            )
             strangers = strangers[1:]
         if self.asks and self._has_handler is not False:
             self._ask(grid, strangers)
         else:
             why = "their ClientApp has no answer" if self.asks else "nodes are not asked"
-            described += [(node, Description(_fallback_key(grid, node), unnamed=why)) for node in strangers]
-        due = [node for node, (when, _) in self._repeats.items() if when <= round and node not in self._requests]
+            described += [
+                (node, Description(_fallback_key(grid, node), unnamed=why)) for node in strangers
+            ]
+        due = [
+            node
+            for node, (when, _) in self._repeats.items()
+            if when <= round and node not in self._requests
+        ]
         self._ask(grid, [node for node in due if node not in self._replaced])
-        described += self._gather(grid, round, deadline=min(deadline, time.monotonic() + self.timeout))
+        described += self._gather(
+            grid, round, deadline=min(deadline, time.monotonic() + self.timeout)
+        )
         lost += self._lost()
         self._waited |= nodes
         fresh = {node for node, _ in described if node not in self._known}
@@ -133,17 +159,30 @@ class Directory:
         self._replace_older(grid, nodes, fresh)
         if self.asks:
             _warn_of_unnamed(dict(described))
-        told = sorted((description for _, description in described), key=lambda one: (isinstance(one.key, str), one.key))
-        return Resolved(self.listed(nodes), told, lost)  # by key, since the order of node ids and of answers is chance
+        told = sorted(
+            (description for _, description in described),
+            key=lambda one: (isinstance(one.key, str), one.key),
+        )
+        return Resolved(
+            self.listed(nodes), told, lost
+        )  # by key, since the order of node ids and of answers is chance
 
     def listed(self, online: Iterable[int]) -> dict[Key, int]:
         """Client key -> node id of the nodes on line that have said who they are."""
-        return {self._known[node]: node for node in sorted(online) if node in self._known and node not in self._replaced}
+        return {
+            self._known[node]: node
+            for node in sorted(online)
+            if node in self._known and node not in self._replaced
+        }
 
     def _forget(self, nodes: set[int]) -> None:
         """A node that is off line may never have received its request: it is asked again when it comes back."""
-        self._requests = {node: request for node, request in self._requests.items() if node in nodes}
-        self._replaced = {old: new for old, new in self._replaced.items() if old in nodes and new in nodes}
+        self._requests = {
+            node: request for node, request in self._requests.items() if node in nodes
+        }
+        self._replaced = {
+            old: new for old, new in self._replaced.items() if old in nodes and new in nodes
+        }
         self._repeats = {node: when for node, when in self._repeats.items() if node in nodes}
 
     def _ask(self, grid: Grid, nodes: list[int], *, patience: float | None = None) -> None:
@@ -151,7 +190,12 @@ class Directory:
             return
         seconds = self.timeout if patience is None else patience
         made = [
-            resend(Message(RecordDict(), node, DESCRIBE), timeout=_LONGEST * self.timeout, group="describe") for node in nodes
+            resend(
+                Message(RecordDict(), node, DESCRIBE),
+                timeout=_LONGEST * self.timeout,
+                group="describe",
+            )
+            for node in nodes
         ]
         now = time.monotonic()
         for identifier, node in zip(grid.push_messages(made), nodes, strict=False):
@@ -160,8 +204,14 @@ class Directory:
     def _overdue(self) -> list[tuple[int, _Request]]:
         """Requests that count as lost, though a late answer is still welcome."""
         now = time.monotonic()
-        requests = [(node, request) for node, request in self._requests.items() if node not in self._replaced]
-        return [(node, request) for node, request in requests if now - request.since >= request.patience]
+        requests = [
+            (node, request)
+            for node, request in self._requests.items()
+            if node not in self._replaced
+        ]
+        return [
+            (node, request) for node, request in requests if now - request.since >= request.patience
+        ]
 
     def _lost(self) -> list[tuple[int, str]]:
         """Nodes that have not said who they are in time, each request once."""
@@ -169,7 +219,12 @@ class Directory:
         for node, request in self._overdue():
             if node not in self._known and not request.reported:
                 request.reported = True
-                lost.append((node, f"node {node} has not said which client it is within {request.patience:g} s"))
+                lost.append(
+                    (
+                        node,
+                        f"node {node} has not said which client it is within {request.patience:g} s",
+                    )
+                )
         return lost
 
     def _ask_again(self, grid: Grid) -> None:
@@ -190,7 +245,11 @@ class Directory:
         """Take the answers that have come; wait only for nodes that have never been waited for."""
         described: list[tuple[int, Description]] = []
         for _ in pauses(deadline):
-            node_of = {request.message: node for node, request in self._requests.items() if request.message is not None}
+            node_of = {
+                request.message: node
+                for node, request in self._requests.items()
+                if request.message is not None
+            }
             if node_of:
                 for reply in grid.pull_messages(list(node_of)):
                     node = node_of.get(reply.metadata.reply_to_message_id)
@@ -198,7 +257,12 @@ class Directory:
                         continue
                     if (description := self._read(grid, node, reply, round)) is not None:
                         described.append((node, description))
-            if not {node for node, request in self._requests.items() if request.message is not None} - self._waited:
+            if (
+                not {
+                    node for node, request in self._requests.items() if request.message is not None
+                }
+                - self._waited
+            ):
                 break
         return described
 
@@ -271,7 +335,9 @@ def _last_line(text: str) -> str:
 def _fallback_key(grid: Grid, node: int) -> Key:
     """The node's public key where Flower tells it, else its id: neither survives a restart without a registered key."""
     nodes = grid.get_nodes() if hasattr(grid, "get_nodes") else ()
-    public_key = next((getattr(info, "public_key", b"") for info in nodes if info.node_id == node), b"")
+    public_key = next(
+        (getattr(info, "public_key", b"") for info in nodes if info.node_id == node), b""
+    )
     return f"key-{hashlib.sha256(public_key).hexdigest()[:16]}" if public_key else f"node-{node}"
 
 

@@ -33,10 +33,14 @@ class ClientEvaluation:
         timeout: seconds to wait.
     """
 
-    def __init__(self, inner: Inner, selector: Selector, journal: Journal, *, timeout: float) -> None:
+    def __init__(
+        self, inner: Inner, selector: Selector, journal: Journal, *, timeout: float
+    ) -> None:
         self._inner, self._selector, self._journal = inner, selector, journal
         self._patience = Patience()
-        self._doubted: set[int] = set()  # rows of the last request that were waited for only shortly
+        self._doubted: set[int] = (
+            set()
+        )  # rows of the last request that were waited for only shortly
         self._flight = InFlight()
         self.timeout = timeout
 
@@ -44,12 +48,17 @@ class ClientEvaluation:
         """Send requests and wait for the replies, shortly for clients that did not answer the last time."""
         return self._patience.exchange(grid, messages, timeout=self.timeout)
 
-    # --- the global model ------------------------------------------------------------------------------------------------------
+    # --- the global model
+    # ------------------------------------------------------------------------------------------------------
 
-    def configure(self, nodes: Mapping[Key, int], arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> list[Message]:
+    def configure(
+        self, nodes: Mapping[Key, int], arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
         """Requests to as many of the connected clients as `inner` was set to evaluate with, drawn by the seed; never waits."""
         self._flight = InFlight()
-        wanted = max(int(len(nodes) * self._inner.fraction_evaluate), self._inner.min_evaluate_nodes)
+        wanted = max(
+            int(len(nodes) * self._inner.fraction_evaluate), self._inner.min_evaluate_nodes
+        )
         if self._inner.fraction_evaluate == 0.0 or not nodes:
             return []
         state = self._selector.state
@@ -59,10 +68,16 @@ class ClientEvaluation:
             rows = np.sort(generator.choice(rows, size=wanted, replace=False))
         chosen = {nodes[self._selector.roster.keys[row]]: row for row in rows.tolist()}
         with self._inner.undisturbed() as inner:
-            made = list(inner.configure_evaluate(state.round, arrays, config, CohortGrid(grid, list(chosen))))
+            made = list(
+                inner.configure_evaluate(
+                    state.round, arrays, config, CohortGrid(grid, list(chosen))
+                )
+            )
         made.sort(key=lambda message: chosen[message.metadata.dst_node_id])
         self._flight.messages = {
-            chosen[message.metadata.dst_node_id]: resend(message, timeout=self.timeout, group=str(state.round))
+            chosen[message.metadata.dst_node_id]: resend(
+                message, timeout=self.timeout, group=str(state.round)
+            )
             for message in made
         }
         self._doubted = self._doubtful(self._flight.messages)
@@ -70,40 +85,69 @@ class ClientEvaluation:
 
     def aggregate(self, replies: Iterable[Message]) -> MetricRecord | None:
         """The inner strategy's answer for the replies that fit; the others are events, and so is a loss of fewer than asked."""
-        flight, key, record = self._flight, self._inner.strategy.weighted_by_key, self._selector.state.round
+        flight, key, record = (
+            self._flight,
+            self._inner.strategy.weighted_by_key,
+            self._selector.state.round,
+        )
         checked: dict[int, Reply] = {}
         for message in replies:
             row = flight.row_of(message)
             if row is not None:
                 checked[row] = examined(message, weighted_by_key=key, sent=None)
-        without = {row for row, reply in checked.items() if not reply.message.has_error() and reply.metrics.get(key) == 0}
+        without = {
+            row
+            for row, reply in checked.items()
+            if not reply.message.has_error() and reply.metrics.get(key) == 0
+        }
         refuse_unlike([checked[row] for row in sorted(checked) if checked[row].refused is None])
         for reply in checked.values():
             if reply.refused is None:
                 reply.refused = loss_problem(reply.metrics)
-        problems = {row: problem for row in flight.messages if row not in without and (problem := self._problem(row, checked))}
+        problems = {
+            row: problem
+            for row in flight.messages
+            if row not in without and (problem := self._problem(row, checked))
+        }
         for row, (kind, detail) in problems.items():
-            self._journal.event(record, kind, self._selector.roster.keys[row], detail, request="evaluate")
+            self._journal.event(
+                record, kind, self._selector.roster.keys[row], detail, request="evaluate"
+            )
         good = {row: checked[row] for row in sorted(checked) if checked[row].refused is None}
         if problems:
             missing = [self._selector.roster.keys[row] for row in problems]
             detail = f"the validation loss is of {len(good)} of {len(flight.messages)} clients; missing: {listed(missing)}"
-            self._journal.event(record, "incomplete", None, detail, request="evaluate", clients=missing)
+            self._journal.event(
+                record, "incomplete", None, detail, request="evaluate", clients=missing
+            )
         if not good:
             return None
         with self._inner.undisturbed() as inner:
-            metrics: MetricRecord | None = inner.aggregate_evaluate(record, [reply.message for reply in good.values()])
+            metrics: MetricRecord | None = inner.aggregate_evaluate(
+                record, [reply.message for reply in good.values()]
+            )
         loss = first_metric(metrics, LOSSES)
         told = "no loss among their metrics" if loss is None else f"validation loss {loss:.4g}"
-        self._journal.line(record, "%d of %d clients evaluated, %s", len(good), len(flight.messages), told, request="evaluate")
+        self._journal.line(
+            record,
+            "%d of %d clients evaluated, %s",
+            len(good),
+            len(flight.messages),
+            told,
+            request="evaluate",
+        )
         return metrics
 
-    # --- losses for a sampler --------------------------------------------------------------------------------------------------
+    # --- losses for a sampler
+    # --------------------------------------------------------------------------------------------------
 
-    def with_losses(self, grid: Grid, view: View, nodes: Mapping[int, int], arrays: ArrayRecord) -> View:
+    def with_losses(
+        self, grid: Grid, view: View, nodes: Mapping[int, int], arrays: ArrayRecord
+    ) -> View:
         """The view with the losses of the clients that the sampler asks for; those that do not tell are not selectable.
 
-        The clients are asked through their own `evaluate` handler; the configuration says under "loss-on" which part is meant.
+        The clients are asked through their own `evaluate` handler; the configuration says under
+        "loss-on" which part is meant.
         """
         asked = self._selector.loss_candidates(view)
         if asked is None:
@@ -114,7 +158,10 @@ class ClientEvaluation:
         content = RecordDict({inner.arrayrecord_key: arrays, inner.configrecord_key: config})
         made = {row: Message(content, nodes[row], MessageType.EVALUATE) for row in asked.tolist()}
         flight = InFlight()
-        flight.messages = {row: resend(message, timeout=self.timeout, group=str(number)) for row, message in made.items()}
+        flight.messages = {
+            row: resend(message, timeout=self.timeout, group=str(number))
+            for row, message in made.items()
+        }
         self._doubted = self._doubtful(flight.messages)
         checked: dict[int, Reply] = {}
         for message in self.exchange(grid, flight.messages.values()):
@@ -129,21 +176,31 @@ class ClientEvaluation:
                 losses[row] = loss
                 continue
             kind, detail = self._problem(row, checked) or ("refused", "its metrics hold no loss")
-            self._journal.event(view.round, kind, self._selector.roster.keys[row], detail, request="losses")
+            self._journal.event(
+                view.round, kind, self._selector.roster.keys[row], detail, request="losses"
+            )
         available = view.available[~np.isin(view.available, asked[np.isnan(losses[asked])])]
         return dataclasses.replace(view, available=available, losses=losses)
 
-    # --- small things ----------------------------------------------------------------------------------------------------------
+    # --- small things
+    # ----------------------------------------------------------------------------------------------------------
 
     def _doubtful(self, messages: Mapping[int, Message]) -> set[int]:
-        return {row for row, message in messages.items() if message.metadata.dst_node_id in self._patience.silent}
+        return {
+            row
+            for row, message in messages.items()
+            if message.metadata.dst_node_id in self._patience.silent
+        }
 
     def _problem(self, row: int, checked: Mapping[int, Reply]) -> Problem | None:
         """What is wrong with a client's answer, or None."""
         reply: Any = checked.get(row)
         if reply is None:
             again = "no reply, as the last time, so that it was waited for only shortly"
-            return "silent", again if row in self._doubted else f"no reply within {self.timeout:g} s"
+            return (
+                "silent",
+                again if row in self._doubted else f"no reply within {self.timeout:g} s",
+            )
         if reply.refused is None:
             return None
         return "failed" if reply.message.has_error() else "refused", reply.refused

@@ -11,12 +11,14 @@ from flwr.serverapp import Grid
 __all__ = ["CohortGrid", "DeadlineGrid", "Patience", "exchange", "from_client", "pauses", "resend"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.01, 1.0, 1.5
-# A message outlives the wait for its reply a little, so that it is our deadline that ends the wait, and says so.
+# A message outlives the wait for its reply a little, so that it is our deadline that ends the wait,
+# and says so.
 _SPARE_SECONDS = 30.0
-# Clients that did not answer the last time are waited for as long again as the others needed; if there are no others, for this
-# share of the deadline.
+# Clients that did not answer the last time are waited for as long again as the others needed; if
+# there are no others, for this share of the deadline.
 _SHORT_WAIT = 0.1
-# Flower's codes for a ClientApp that could not be loaded or raised: the node lives. Other errors come from the SuperLink.
+# Flower's codes for a ClientApp that could not be loaded or raised: the node lives. Other errors
+# come from the SuperLink.
 _APP_ERRORS = (1, 2)
 
 
@@ -51,8 +53,8 @@ def exchange(
         timeout: seconds to wait at most.
         enough: how many acceptable replies suffice; None: all.
         accept: which replies count; None: those without an error.
-        doubtful: node ids that are not waited for until the deadline: only as long again as the others needed, or, where there
-            are no others, for a tenth of the timeout.
+        doubtful: node ids that are not waited for until the deadline: only as long again as the
+            others needed, or, where there are no others, for a tenth of the timeout.
 
     Returns:
         All replies that came, error replies too.
@@ -62,8 +64,13 @@ def exchange(
         return []
     begun = time.monotonic()
     pushed = zip(grid.push_messages(sent), sent, strict=False)
-    node_of = {identifier: message.metadata.dst_node_id for identifier, message in pushed if identifier}
-    waiting, trusted = set(node_of), {identifier for identifier, node in node_of.items() if node not in doubtful}
+    node_of = {
+        identifier: message.metadata.dst_node_id for identifier, message in pushed if identifier
+    }
+    waiting, trusted = (
+        set(node_of),
+        {identifier for identifier, node in node_of.items() if node not in doubtful},
+    )
     replies: list[Message] = []
     accepted = 0
     until = None if trusted else begun + timeout * _SHORT_WAIT
@@ -72,7 +79,9 @@ def exchange(
             came = list(grid.pull_messages(list(waiting)))
             waiting -= {reply.metadata.reply_to_message_id for reply in came}
             replies += came
-            accepted += sum(accept(reply) if accept is not None else reply.has_content() for reply in came)
+            accepted += sum(
+                accept(reply) if accept is not None else reply.has_content() for reply in came
+            )
         if not waiting or (enough is not None and accepted >= enough):
             break
         if not waiting & trusted:
@@ -93,8 +102,9 @@ class Patience:
     """Requests that some clients never answer: such a client costs the deadline once, not in every round.
 
     Attributes:
-        silent: node ids that did not answer the last time. They are asked like the others, and waited for only shortly until they
-            answer. A client that is restarted has another node id, and is waited for again.
+        silent: node ids that did not answer the last time. They are asked like the others, and
+            waited for only shortly until they answer. A client that is restarted has another node
+            id, and is waited for again.
     """
 
     silent: set[int] = field(default_factory=set)
@@ -106,14 +116,22 @@ class Patience:
         answered = {reply.metadata.reply_to_message_id for reply in replies if from_client(reply)}
         for message in sent:
             node = message.metadata.dst_node_id
-            (self.silent.discard if message.metadata.message_id in answered else self.silent.add)(node)
+            (self.silent.discard if message.metadata.message_id in answered else self.silent.add)(
+                node
+            )
         return replies
 
 
 def resend(message: Message, *, timeout: float, group: str) -> Message:
     """The same message with a life that fits the deadline, so that no node works on it long after the round is over."""
     ttl = min(message.metadata.ttl, timeout + _SPARE_SECONDS)
-    return Message(message.content, message.metadata.dst_node_id, message.metadata.message_type, ttl=ttl, group_id=group)
+    return Message(
+        message.content,
+        message.metadata.dst_node_id,
+        message.metadata.message_type,
+        ttl=ttl,
+        group_id=group,
+    )
 
 
 class ForwardingGrid(Grid):  # type: ignore[misc, unused-ignore]
@@ -151,7 +169,9 @@ class ForwardingGrid(Grid):  # type: ignore[misc, unused-ignore]
         replies: Iterable[Message] = self._grid.pull_messages(message_ids)
         return replies
 
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
         replies: Iterable[Message] = self._grid.send_and_receive(messages, timeout=timeout)
         return replies
 
@@ -185,6 +205,8 @@ class DeadlineGrid(ForwardingGrid):
         super().__init__(grid)
         self._exchange = exchange
 
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[Message]:
         """The replies that the rule waits for."""
         return self._exchange(self._grid, messages, timeout)

@@ -10,7 +10,15 @@ from fedgs.errors import ConfigError
 from fedgs.graph import Graph, cosines, feature_products
 from fedgs.sampling.graph_source import graph_source
 
-__all__ = ["Parameters", "Responses", "checked_parameters", "distances", "graph_of", "parameter_names", "reply_feature"]
+__all__ = [
+    "Parameters",
+    "Responses",
+    "checked_parameters",
+    "distances",
+    "graph_of",
+    "parameter_names",
+    "reply_feature",
+]
 
 Responses = Callable[[Mapping[str, AnyArray]], FloatArray]
 Parameters = Sequence[str] | Callable[[str], bool]
@@ -18,7 +26,8 @@ Parameters = Sequence[str] | Callable[[str], bool]
 # The running statistics of PyTorch's norm layers, which a state_dict holds beside the parameters.
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
-# Longer updates are kept as sketches of this length; a cosine is then off by about 1/sqrt(4096) = 0.016.
+# Longer updates are kept as sketches of this length; a cosine is then off by about 1/sqrt(4096) =
+# 0.016.
 _LONGEST, _SKETCH, _BLOCK = 65536, 4096, 1 << 20
 
 
@@ -26,15 +35,20 @@ def graph_of(sampler: object, responses: Responses | None) -> Graph | None:
     """The settings of the graph that a sampler selects on, or None where it uses none or brings its own from a file.
 
     Raises:
-        ConfigError: `private` similarities, or `functional` ones without a function that gives a model's responses.
+        ConfigError: `private` similarities, or `functional` ones without a function that gives a
+            model's responses.
     """
     graph = getattr(sampler, "graph", None)
     if not isinstance(graph, Graph) or graph_source(graph) == "file":
         return None
     if graph.similarity == "private":
-        raise ConfigError("method.graph.similarity must be 'oracle', 'update' or 'functional' in a deployment, got 'private'")
+        raise ConfigError(
+            "method.graph.similarity must be 'oracle', 'update' or 'functional' in a deployment, got 'private'"
+        )
     if graph.similarity == "functional" and responses is None:
-        raise ConfigError("method.graph.similarity = 'functional' needs SampledStrategy(responses=...), got None")
+        raise ConfigError(
+            "method.graph.similarity = 'functional' needs SampledStrategy(responses=...), got None"
+        )
     return graph
 
 
@@ -42,7 +56,8 @@ def distances(graph: Graph, features: Mapping[int, FloatArray], num_clients: int
     """(N, N) H: the graph of the clients whose feature is known; every other distance is the largest known, 1 if none is.
 
     Args:
-        graph: settings; "oracle" takes products of features, "update" and "functional" their cosines (negative ones count as 0).
+        graph: settings; "oracle" takes products of features, "update" and "functional" their
+            cosines (negative ones count as 0).
         features: row -> feature.
         num_clients: N.
 
@@ -56,7 +71,11 @@ def distances(graph: Graph, features: Mapping[int, FloatArray], num_clients: int
     if len(known) > 1:
         products = feature_products(np.stack([features[row] for row in known.tolist()]))
         oracle = graph.similarity == "oracle"
-        block = (graph.of_products(products) if oracle else graph.of_similarity(np.maximum(cosines(products), 0.0))).distance
+        block = (
+            graph.of_products(products)
+            if oracle
+            else graph.of_similarity(np.maximum(cosines(products), 0.0))
+        ).distance
     largest = float(block.max(initial=0.0)) or 1.0
     distance = np.full((num_clients, num_clients), largest)
     distance[np.ix_(known, known)] = block
@@ -76,19 +95,24 @@ def checked_parameters(parameters: Parameters | None) -> Parameters | None:
         names = list(parameters)
         if all(isinstance(name, str) for name in names):
             return names
-    raise ConfigError(f"SampledStrategy(parameters=...) must be names of arrays or a function of a name, got {parameters!r}")
+    raise ConfigError(
+        f"SampledStrategy(parameters=...) must be names of arrays or a function of a name, got {parameters!r}"
+    )
 
 
-def parameter_names(model: Mapping[str, AnyArray], parameters: Parameters | None = None) -> list[str]:
+def parameter_names(
+    model: Mapping[str, AnyArray], parameters: Parameters | None = None
+) -> list[str]:
     """The arrays of a model whose change is the model update, sorted by name.
 
     Args:
         model: arrays by name, such as a state_dict.
-        parameters: their names, or a function of a name. None: all arrays of floating-point numbers except those whose name ends
-            in running_mean, running_var or num_batches_tracked.
+        parameters: their names, or a function of a name. None: all arrays of floating-point numbers
+            except those whose name ends in running_mean, running_var or num_batches_tracked.
 
     Raises:
-        ConfigError: a name that the model does not have, an array of other numbers, or no array at all.
+        ConfigError: a name that the model does not have, an array of other numbers, or no array at
+            all.
 
     >>> model = {"bn.weight": np.ones(2), "bn.running_mean": np.zeros(2), "bn.num_batches_tracked": np.array(3)}
     >>> parameter_names(model)
@@ -135,7 +159,14 @@ def reply_feature(
         assert responses is not None
         return np.asarray(responses(local), dtype=np.float64).ravel()
     names = parameter_names(sent, parameters)
-    return _sketch(np.concatenate([(local[name].astype(np.float64) - sent[name].astype(np.float64)).ravel() for name in names]))
+    return _sketch(
+        np.concatenate(
+            [
+                (local[name].astype(np.float64) - sent[name].astype(np.float64)).ravel()
+                for name in names
+            ]
+        )
+    )
 
 
 def _sketch(update: FloatArray) -> FloatArray:

@@ -36,7 +36,9 @@ class InFlight:
     def row_of(self, reply: Message) -> int | None:
         """Whose reply it is, by the message it replies to: an error reply may come from the SuperLink itself."""
         if not self._rows:  # the messages have their ids once they are sent
-            identifiers = {row: message.metadata.message_id for row, message in self.messages.items()}
+            identifiers = {
+                row: message.metadata.message_id for row, message in self.messages.items()
+            }
             self._rows = {identifier: row for row, identifier in identifiers.items() if identifier}
         return self._rows.get(reply.metadata.reply_to_message_id)
 
@@ -55,7 +57,9 @@ class InFlight:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self.started
         self.started = now
 
-    def record(self, round: int, keys: Sequence[Key], weights: FloatArray, metrics: Mapping[str, Any]) -> Record:
+    def record(
+        self, round: int, keys: Sequence[Key], weights: FloatArray, metrics: Mapping[str, Any]
+    ) -> Record:
         """What came out of the round.
 
         Args:

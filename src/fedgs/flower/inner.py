@@ -36,7 +36,8 @@ class Inner:
     """A strategy that aggregates what it is given, with its own choice of nodes switched off.
 
     Attributes:
-        strategy: a copy that takes every node it sees (fractions 1, minima 1); the user's object stays as it was.
+        strategy: a copy that takes every node it sees (fractions 1, minima 1); the user's object
+            stays as it was.
         fraction_train, fraction_evaluate: what the user had set.
         min_train_nodes, min_evaluate_nodes, min_available_nodes: likewise.
     """
@@ -53,17 +54,24 @@ class Inner:
         """Wrap a strategy.
 
         Raises:
-            ConfigError: it does not average by `weighted_by_key`, chooses by itself, or does not train.
+            ConfigError: it does not average by `weighted_by_key`, chooses by itself, or does not
+                train.
 
         >>> from flwr.serverapp.strategy import FedAvg
         >>> Inner.of(FedAvg(fraction_train=0.2)).fraction_train
         0.2
         """
         _check_fits(strategy)
-        settings = {name: getattr(strategy, name) for name in Inner.__dataclass_fields__ if name != "strategy"}
+        settings = {
+            name: getattr(strategy, name)
+            for name in Inner.__dataclass_fields__
+            if name != "strategy"
+        }
         taking_all = copy.copy(strategy)
         taking_all.fraction_train = taking_all.fraction_evaluate = 1.0
-        taking_all.min_train_nodes = taking_all.min_evaluate_nodes = taking_all.min_available_nodes = 1
+        taking_all.min_train_nodes = taking_all.min_evaluate_nodes = (
+            taking_all.min_available_nodes
+        ) = 1
         return Inner(taking_all, **settings)
 
     @contextmanager
@@ -108,9 +116,14 @@ def saved_arrays(strategy: Any) -> dict[str, AnyArray]:
         if isinstance(value, ArrayRecord):
             arrays |= {f"{attribute}/record/{name}": array.numpy() for name, array in value.items()}
         elif isinstance(value, dict):
-            arrays |= {f"{attribute}/dict/{name}": np.asarray(array) for name, array in value.items()}
+            arrays |= {
+                f"{attribute}/dict/{name}": np.asarray(array) for name, array in value.items()
+            }
         elif isinstance(value, list):
-            arrays |= {f"{attribute}/list/{position:06d}": np.asarray(array) for position, array in enumerate(value)}
+            arrays |= {
+                f"{attribute}/list/{position:06d}": np.asarray(array)
+                for position, array in enumerate(value)
+            }
     return arrays
 
 

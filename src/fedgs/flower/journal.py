@@ -18,7 +18,8 @@ _SHOWN = 10  # names in a log line
 
 Request = Literal["train", "evaluate", "losses", "describe"]
 
-# What FedAvg logs about its own choice of nodes and replies, which `SampledStrategy` makes in its place.
+# What FedAvg logs about its own choice of nodes and replies, which `SampledStrategy` makes in its
+# place.
 _INNER_LINES = (
     "configure_train: Sampled",
     "configure_evaluate: Sampled",
@@ -55,7 +56,14 @@ class Journal:
         return f"round {number}{'' if self.last is None else f' of {self.last}'} (record {record})"
 
     def event(
-        self, record: int, kind: str, client: Key | None, detail: str, *, request: Request = "train", **more: object
+        self,
+        record: int,
+        kind: str,
+        client: Key | None,
+        detail: str,
+        *,
+        request: Request = "train",
+        **more: object,
     ) -> None:
         """Something went wrong with a client's answer to a request, or with the whole round (client None)."""
         about = "" if request == "train" else f" ({request})"
@@ -67,7 +75,15 @@ class Journal:
     def gave_up(self, record: int, why: str, clients: Sequence[Key]) -> None:
         """A round keeps the model because clients or replies are missing."""
         LOGGER.warning("%s: gave up, the model stays: %s", self.place(record), why)
-        self.events.append({"round": record, "client": None, "event": "gave_up", "detail": why, "clients": list(clients)})
+        self.events.append(
+            {
+                "round": record,
+                "client": None,
+                "event": "gave_up",
+                "detail": why,
+                "clients": list(clients),
+            }
+        )
 
     def line(self, record: int, text: str, *arguments: object, request: Request = "train") -> None:
         """A line that reports no fault."""

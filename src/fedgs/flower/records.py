@@ -1,10 +1,11 @@
 """A deployment's records, in the form of a simulated run's: tables, figures and pages read both.
 
-Beside `rounds.jsonl` and `timings.jsonl` the folder holds `events.jsonl`: what went wrong, one JSON object a line with `round`,
-`client` (its key or null), `event` and `detail`; and `request` ("evaluate", "losses", "describe") where it is not about training.
-Events are "failed" (the client raised), "refused" (its answer does not fit), "silent" (no answer in time), "feature" (its feature
-does not fit), "describe" (a function given to `describe` failed), "incomplete" (a validation loss of fewer clients than were
-asked), "empty" (the sampler selected none) and "gave_up".
+Beside `rounds.jsonl` and `timings.jsonl` the folder holds `events.jsonl`: what went wrong, one JSON
+object a line with `round`, `client` (its key or null), `event` and `detail`; and `request`
+("evaluate", "losses", "describe") where it is not about training. Events are "failed" (the client
+raised), "refused" (its answer does not fit), "silent" (no answer in time), "feature" (its feature
+does not fit), "describe" (a function given to `describe` failed), "incomplete" (a validation loss
+of fewer clients than were asked), "empty" (the sampler selected none) and "gave_up".
 """
 
 import json
@@ -36,11 +37,14 @@ class DeploymentRecords:
     Args:
         path: the folder, or None.
         sampler: what selects.
-        training: how many are selected (`cohort_limit` or `proportion`), and other settings of the deployment.
+        training: how many are selected (`cohort_limit` or `proportion`), and other settings of the
+            deployment.
         seed: of the selection.
     """
 
-    def __init__(self, path: str | Path | None, sampler: Sampler, *, training: Mapping[str, Any], seed: int) -> None:
+    def __init__(
+        self, path: str | Path | None, sampler: Sampler, *, training: Mapping[str, Any], seed: int
+    ) -> None:
         self._folder = None if path is None else RunFolder(Path(path))
         self._config: dict[str, Any] = {
             "data": {"name": "deployment"},
@@ -74,7 +78,11 @@ class DeploymentRecords:
             raise OutputError(f"records must be a folder, got the file {path}")
         entries = sorted(path.iterdir()) if path.is_dir() else []
         own = None if beside is None else beside.resolve()
-        names = [entry.name for entry in entries if not entry.name.startswith(".") and entry.resolve() != own]
+        names = [
+            entry.name
+            for entry in entries
+            if not entry.name.startswith(".") and entry.resolve() != own
+        ]
         if self._folder.exists():
             self._check_owner(run_id)
         elif names:
@@ -128,7 +136,8 @@ class DeploymentRecords:
             rounds: T, the number of rounds when this start is over.
 
         Returns:
-            The validation loss of theta^t, if the clients had evaluated it before; it is not evaluated again.
+            The validation loss of theta^t, if the clients had evaluated it before; it is not
+            evaluated again.
         """
         self._config["training"] = {**self._config["training"], "rounds": rounds}
         if run_id:
@@ -137,12 +146,18 @@ class DeploymentRecords:
             return None
         found = [record.valid_loss for record in self._folder.records() if record.round == round]
         valid_loss = found[0] if found else None
-        sizes = {name: self._size_before(name, round, evaluated=valid_loss is not None) for name in _LINES}
+        sizes = {
+            name: self._size_before(name, round, evaluated=valid_loss is not None)
+            for name in _LINES
+        }
         self._folder.path.mkdir(parents=True, exist_ok=True)
         again = self._rounds_written() - round
         if again > 0:
             _logger.warning(
-                "rounds from %d on are repeated: %s replaced in %s", round, counted(again, "record"), self._folder.path
+                "rounds from %d on are repeated: %s replaced in %s",
+                round,
+                counted(again, "record"),
+                self._folder.path,
             )
         self._folder.write_config(self._config)
         self._folder.write_failure(None)
@@ -150,14 +165,19 @@ class DeploymentRecords:
             self._folder.truncate(name, size)
         return valid_loss
 
-    def add(self, record: Record, seconds: Mapping[str, float] | None, events: Sequence[Event]) -> None:
+    def add(
+        self, record: Record, seconds: Mapping[str, float] | None, events: Sequence[Event]
+    ) -> None:
         """Append one round."""
         if self._folder is None:
             return
         self.add_events(events)
         self._folder.append("rounds.jsonl", [record.to_json()])
         if seconds is not None:
-            line = {"round": record.round, **{phase: round(value, 6) for phase, value in seconds.items()}}
+            line = {
+                "round": record.round,
+                **{phase: round(value, 6) for phase, value in seconds.items()},
+            }
             self._folder.append("timings.jsonl", [json.dumps(line)])
 
     def add_events(self, events: Sequence[Event]) -> None:
@@ -169,10 +189,17 @@ class DeploymentRecords:
         """Write why the deployment ended early; a later start removes it."""
         if self._folder is not None and self._folder.exists():
             why = f"{type(error).__name__}: {error}"
-            self._folder.write_failure({"round": round, "client": None, "error": why, "traceback": own_traceback(error)})
+            self._folder.write_failure(
+                {"round": round, "client": None, "error": why, "traceback": own_traceback(error)}
+            )
 
     def describe(
-        self, clients: Clients, memory: Mapping[str, AnyArray], *, cohort_limit: int | None = None, last: bool = False
+        self,
+        clients: Clients,
+        memory: Mapping[str, AnyArray],
+        *,
+        cohort_limit: int | None = None,
+        last: bool = False,
     ) -> None:
         """Write the clients and the memory where somebody or the memory is new, and at the end, when sizes may have changed.
 
@@ -186,7 +213,9 @@ class DeploymentRecords:
             self._config["run"]["cohort_limit"] = cohort_limit
         kept = (clients.names, self._config["run"].get("cohort_limit"), *memory.values())
         same = len(kept) == len(self._written) and kept[:2] == self._written[:2]
-        same = same and all(new is old for new, old in zip(kept[2:], self._written[2:], strict=True))
+        same = same and all(
+            new is old for new, old in zip(kept[2:], self._written[2:], strict=True)
+        )
         if self._folder is not None and (last or not same):
             self._config["run"]["num_clients"] = len(clients)
             self._folder.create(self._config, clients, memory)
@@ -203,10 +232,14 @@ class DeploymentRecords:
                     break
                 try:
                     entry = json.loads(line)
-                    kept = entry["round"] == round and entry.get("request") == "evaluate" and evaluated
+                    kept = (
+                        entry["round"] == round and entry.get("request") == "evaluate" and evaluated
+                    )
                     if entry["round"] >= round and not kept:
                         break
                 except (ValueError, KeyError, TypeError, AttributeError):
-                    raise OutputError(f"{path} holds a line that is no {name} of a deployment: {line[:60]!r}") from None
+                    raise OutputError(
+                        f"{path} holds a line that is no {name} of a deployment: {line[:60]!r}"
+                    ) from None
                 size += len(line)
         return size

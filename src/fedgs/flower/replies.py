@@ -11,7 +11,17 @@ from flwr.app import ArrayRecord, Message
 
 from fedgs.arrays import AnyArray
 
-__all__ = ["ACCURACIES", "LOSSES", "Reply", "arrays_of", "examined", "finite", "first_metric", "loss_problem", "refuse_unlike"]
+__all__ = [
+    "ACCURACIES",
+    "LOSSES",
+    "Reply",
+    "arrays_of",
+    "examined",
+    "finite",
+    "first_metric",
+    "loss_problem",
+    "refuse_unlike",
+]
 
 
 # Under which names a loss or an accuracy is looked for in metrics, in this order.
@@ -40,7 +50,9 @@ class Reply:
         return arrays_of(next(iter(self.message.content.array_records.values())))
 
 
-def examined(message: Message, *, weighted_by_key: str, sent: Mapping[str, AnyArray] | None) -> Reply:
+def examined(
+    message: Message, *, weighted_by_key: str, sent: Mapping[str, AnyArray] | None
+) -> Reply:
     """Check a reply on its own.
 
     Args:
@@ -58,7 +70,9 @@ def examined(message: Message, *, weighted_by_key: str, sent: Mapping[str, AnyAr
     if isinstance(examples, list) or examples is None:
         return Reply(message, f"its metrics have no number {weighted_by_key!r}", records[0])
     if not math.isfinite(examples) or examples <= 0:
-        return Reply(message, f"{weighted_by_key!r} must be a number > 0, got {examples}", records[0])
+        return Reply(
+            message, f"{weighted_by_key!r} must be a number > 0, got {examples}", records[0]
+        )
     refused = None if sent is None else _arrays_refusal(message, sent)
     return Reply(message, refused, records[0], float(examples))
 
@@ -85,11 +99,17 @@ def refuse_unlike(replies: Sequence[Reply]) -> None:
     for reply, shape in zip(replies, shapes, strict=True):
         if shape != usual:
             names, others = [name for name, _ in shape], [name for name, _ in usual]
-            reply.refused = f"its metrics {names} are not those of the others {others}, or differ in length"
+            reply.refused = (
+                f"its metrics {names} are not those of the others {others}, or differ in length"
+            )
 
 
 def _shape(metrics: Mapping[str, object]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted((name, len(value) if isinstance(value, list) else -1) for name, value in metrics.items()))
+    return tuple(
+        sorted(
+            (name, len(value) if isinstance(value, list) else -1) for name, value in metrics.items()
+        )
+    )
 
 
 def arrays_of(record: ArrayRecord) -> dict[str, AnyArray]:

@@ -26,7 +26,8 @@ class Roster:
         answers: (N,) how many of its training replies entered an average.
         sizes: (N,) n_k, NaN where unknown.
         features: row -> feature vector u_k, for the rows that have one; all of one length.
-        revision: raised whenever a client or a feature is new, so that the graph is computed again only then.
+        revision: raised whenever a client or a feature is new, so that the graph is computed again
+            only then.
     """
 
     keys: list[Key] = field(default_factory=list)
@@ -51,7 +52,9 @@ class Roster:
         ['a', 'b']
         """
         zeros = np.zeros(len(clients), dtype=np.int64)
-        roster = Roster(list(clients.names), zeros, zeros.copy(), clients.data_sizes.astype(np.float64))
+        roster = Roster(
+            list(clients.names), zeros, zeros.copy(), clients.data_sizes.astype(np.float64)
+        )
         if clients.features is not None or clients.label_counts is not None:
             roster.features = dict(enumerate(client_features(clients)))
         return roster
@@ -72,7 +75,9 @@ class Roster:
             return self._rows[str(key)]
         if newcomer not in ("mean", "zero"):
             raise ConfigError(f"newcomer_count must be 'mean' or 'zero', got {newcomer!r}")
-        start = int(np.floor(self.counts.mean() + 0.5)) if newcomer == "mean" and len(self.keys) else 0
+        start = (
+            int(np.floor(self.counts.mean() + 0.5)) if newcomer == "mean" and len(self.keys) else 0
+        )
         self._rows[str(key)] = len(self.keys)
         self.keys.append(key)
         self.counts = np.append(self.counts, start)
@@ -98,10 +103,16 @@ class Roster:
         """(N,) n_k >= 1; an unknown size counts as the mean of the known, 1 if none is."""
         known = self.sizes[~np.isnan(self.sizes)]
         mean = float(known.mean()) if len(known) else 1.0
-        return np.maximum(1, np.rint(np.where(np.isnan(self.sizes), mean, self.sizes))).astype(np.int64)
+        return np.maximum(1, np.rint(np.where(np.isnan(self.sizes), mean, self.sizes))).astype(
+            np.int64
+        )
 
     def clients(self) -> Clients:
         """What samplers see; features only when every client has one."""
         complete = len(self.features) == len(self.keys)
-        features = np.stack([self.features[row] for row in range(len(self.keys))]) if complete and self.features else None
+        features = (
+            np.stack([self.features[row] for row in range(len(self.keys))])
+            if complete and self.features
+            else None
+        )
         return Clients(tuple(self.keys), self.known_sizes(), features=features)

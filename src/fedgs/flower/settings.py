@@ -16,26 +16,34 @@ class Settings(Variant):
     """Settings of `SampledStrategy`: three knobs, the deadlines of every wait, and where things are kept.
 
     Attributes:
-        cohort_limit: M, the most clients that a round selects. None: the inner strategy's `fraction_train` of the clients met so
-            far, at least its `min_train_nodes`.
-        min_connected: clients that must be connected before a round selects. None: the inner strategy's `min_available_nodes`.
-        sufficient_replies: a round is over as soon as so many good replies have come (the whole cohort's, if it is smaller), and
-            aborted if fewer come in time. None: it waits for the whole cohort, and averages what came in time.
-        connect_timeout: seconds to wait for `min_connected`; then the round is aborted and the model is kept.
-        describe: whether every node is asked once which client it is. False: no node is asked, and a client is known by its
-            node's public key or its node id.
-        describe_timeout: seconds that a round waits for nodes that are asked for the first time, at most `connect_timeout`. A
-            node that does not answer is asked again, at growing intervals, and no later round waits for it.
+        cohort_limit: M, the most clients that a round selects. None: the inner strategy's
+            `fraction_train` of the clients met so far, at least its `min_train_nodes`.
+        min_connected: clients that must be connected before a round selects. None: the inner
+            strategy's `min_available_nodes`.
+        sufficient_replies: a round is over as soon as so many good replies have come (the whole
+            cohort's, if it is smaller), and aborted if fewer come in time. None: it waits for the
+            whole cohort, and averages what came in time.
+        connect_timeout: seconds to wait for `min_connected`; then the round is aborted and the
+            model is kept.
+        describe: whether every node is asked once which client it is. False: no node is asked, and
+            a client is known by its node's public key or its node id.
+        describe_timeout: seconds that a round waits for nodes that are asked for the first time, at
+            most `connect_timeout`. A node that does not answer is asked again, at growing
+            intervals, and no later round waits for it.
         reply_timeout: seconds to wait for replies (`start(timeout=...)` may shorten it).
-        evaluate_timeout: seconds to wait for the clients' evaluation, and for the losses that a sampler asks for, at most
-            `reply_timeout`. A client that did not answer is waited for only shortly until it answers again.
-        max_idle_rounds: the deployment ends with an error after so many aborted rounds in a row, because clients
-            or usable replies were missing. None: never.
-        newcomer_count: the count a newcomer starts with: the "mean" of the others, rounded, or "zero".
-        seed: of the selection, >= 0: the same seed and the same availability give the same cohorts as the simulator.
-        records: folder for records that `fedgs table` and `fedgs report` read, or None. It must be new or empty, or hold the
-            records of the deployment that `load_state` continues.
-        state: file that the state is saved to after every round, or None. It must be new, or hold the state of this deployment.
+        evaluate_timeout: seconds to wait for the clients' evaluation, and for the losses that a
+            sampler asks for, at most `reply_timeout`. A client that did not answer is waited for
+            only shortly until it answers again.
+        max_idle_rounds: the deployment ends with an error after so many aborted rounds in a row,
+            because clients or usable replies were missing. None: never.
+        newcomer_count: the count a newcomer starts with: the "mean" of the others, rounded, or
+            "zero".
+        seed: of the selection, >= 0: the same seed and the same availability give the same cohorts
+            as the simulator.
+        records: folder for records that `fedgs table` and `fedgs report` read, or None. It must be
+            new or empty, or hold the records of the deployment that `load_state` continues.
+        state: file that the state is saved to after every round, or None. It must be new, or hold
+            the state of this deployment.
 
     >>> Settings(cohort_limit=5).connect_timeout
     600.0
@@ -63,4 +71,8 @@ class Settings(Variant):
         (True, False)
         """
         left_out = {"cohort_limit", "seed", "records", "state"}
-        return {name: value for name, value in self.model_dump(exclude=left_out).items() if value is not None}
+        return {
+            name: value
+            for name, value in self.model_dump(exclude=left_out).items()
+            if value is not None
+        }

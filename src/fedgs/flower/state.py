@@ -27,7 +27,8 @@ class DeploymentState:
     """Where a deployment stands between two rounds.
 
     Attributes:
-        seed: of the sampler; the generator of a round is named by seed and round, so these two are all there is to save.
+        seed: of the sampler; the generator of a round is named by seed and round, so these two are
+            all there is to save.
         round: rounds done, the index t of the next one.
         roster: keys, counts, answers, sizes and features.
         memory: the sampler's memory, such as the distances H.
@@ -49,14 +50,28 @@ def write_state(path: Path, state: DeploymentState, *, sampler: Mapping[str, Any
     """Save a state; `sampler` is the sampler's table, which must be the same when it is read."""
     roster = state.roster
     rows = sorted(roster.features)
-    arrays: dict[str, Any] = {"counts": roster.counts, "answers": roster.answers, "sizes": roster.sizes}
+    arrays: dict[str, Any] = {
+        "counts": roster.counts,
+        "answers": roster.answers,
+        "sizes": roster.sizes,
+    }
     if rows:
-        arrays |= {"feature_rows": np.array(rows), "features": np.stack([roster.features[row] for row in rows])}
+        arrays |= {
+            "feature_rows": np.array(rows),
+            "features": np.stack([roster.features[row] for row in rows]),
+        }
     groups = {"memory": state.memory, "model": state.model, "optimizer": state.optimizer}
     names = {group: list(entries) for group, entries in groups.items()}
     for group, entries in groups.items():
         arrays |= {f"{group}.{position}": array for position, array in enumerate(entries.values())}
-    meta = {"format": _FORMAT, "seed": state.seed, "round": state.round, "keys": roster.keys, "names": names, "sampler": sampler}
+    meta = {
+        "format": _FORMAT,
+        "seed": state.seed,
+        "round": state.round,
+        "keys": roster.keys,
+        "names": names,
+        "sampler": sampler,
+    }
     meta["run_id"] = state.run_id
     buffer = io.BytesIO()
     np.savez(buffer, meta=np.array(json.dumps(meta)), **arrays)
@@ -78,7 +93,9 @@ def refuse_foreign_state(path: Path, run_id: str) -> None:
             meta = json.loads(str(stored["meta"]))
         own, round = meta.get("run_id", ""), meta["round"]
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, AttributeError):
-        raise OutputError(f"state must be a new file or a deployment's state, got {path}, which is neither; {advice}") from None
+        raise OutputError(
+            f"state must be a new file or a deployment's state, got {path}, which is neither; {advice}"
+        ) from None
     if own != run_id:
         raise OutputError(
             f"state must be a new file or the state of this deployment, got {path}, which holds another one's state after round "
@@ -97,23 +114,41 @@ def read_state(path: Path, *, sampler: Mapping[str, Any], seed: int) -> Deployme
             arrays = {name: stored[name] for name in stored.files}
         meta = json.loads(str(arrays["meta"]))
         if meta["format"] not in _READABLE:
-            raise OutputError(f"{path} has format {meta['format']}; this version reads {' and '.join(map(str, _READABLE))}")
+            raise OutputError(
+                f"{path} has format {meta['format']}; this version reads {' and '.join(map(str, _READABLE))}"
+            )
         groups = {
             group: {name: arrays[f"{group}.{position}"] for position, name in enumerate(names)}
             for group, names in meta["names"].items()
         }
         roster = Roster(meta["keys"], arrays["counts"], arrays["answers"], arrays["sizes"])
         graph = meta["sampler"].get("graph")
-        outdated = meta["format"] == 1 and isinstance(graph, dict) and graph.get("similarity") == "update"
+        outdated = (
+            meta["format"] == 1 and isinstance(graph, dict) and graph.get("similarity") == "update"
+        )
         if "features" in arrays and not outdated:  # updates of format 1 held running statistics too
-            roster.features = dict(zip(arrays["feature_rows"].tolist(), arrays["features"], strict=True))
-        state = DeploymentState(meta["seed"], meta["round"], roster, **groups, run_id=meta.get("run_id", ""))
+            roster.features = dict(
+                zip(arrays["feature_rows"].tolist(), arrays["features"], strict=True)
+            )
+        state = DeploymentState(
+            meta["seed"], meta["round"], roster, **groups, run_id=meta.get("run_id", "")
+        )
     except OutputError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        EOFError,
+        zipfile.BadZipFile,
+        AttributeError,
+    ) as error:
         raise OutputError(f"{path} is not a saved state of a deployment: {error}") from None
     if meta["sampler"] != json.loads(json.dumps(dict(sampler))):
-        raise OutputError(f"{path} was saved with the sampler {meta['sampler']}, not {dict(sampler)}")
+        raise OutputError(
+            f"{path} was saved with the sampler {meta['sampler']}, not {dict(sampler)}"
+        )
     if state.seed != seed:
         raise OutputError(f"{path} was saved with seed {state.seed}, not {seed}")
     return state

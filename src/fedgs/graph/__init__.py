@@ -27,7 +27,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("ClientGraph", "Graph"):  # loaded when first used: a solver from plain arrays needs no settings
+    if name in (
+        "ClientGraph",
+        "Graph",
+    ):  # loaded when first used: a solver from plain arrays needs no settings
         from fedgs.graph import settings
 
         return getattr(settings, name)

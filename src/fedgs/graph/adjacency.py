@@ -9,11 +9,14 @@ from fedgs.graph.similarity import cosines, off_diagonal_range
 __all__ = ["complete_edges", "edge_scale", "edge_weights"]
 
 
-def edge_weights(similarity: FloatMatrix, *, epsilon: float, sigma_squared: float, power: int = 1) -> FloatMatrix:
+def edge_weights(
+    similarity: FloatMatrix, *, epsilon: float, sigma_squared: float, power: int = 1
+) -> FloatMatrix:
     """Edge lengths R_ij = exp(-(V_ij^p - V_min^p) / sigma²) where V_ij >= epsilon, else no edge.
 
-    V_min is the smallest similarity that keeps an edge. The paper writes exp(-V_ij / sigma²); distances are normalised later,
-    and leaving out the common factor keeps weights that span e^-10..e^-100 near 1. `edge_scale` is that factor.
+    V_min is the smallest similarity that keeps an edge. The paper writes exp(-V_ij / sigma²);
+    distances are normalised later, and leaving out the common factor keeps weights that span
+    e^-10..e^-100 near 1. `edge_scale` is that factor.
 
     Args:
         similarity: (N, N) symmetric.
@@ -42,21 +45,26 @@ def edge_weights(similarity: FloatMatrix, *, epsilon: float, sigma_squared: floa
     return weights
 
 
-def edge_scale(similarity: FloatMatrix, *, epsilon: float, sigma_squared: float, power: int = 1) -> float:
+def edge_scale(
+    similarity: FloatMatrix, *, epsilon: float, sigma_squared: float, power: int = 1
+) -> float:
     """exp(-V_min^p / sigma²): what `edge_weights` left out; 1 where there is no edge.
 
     >>> edge_scale(np.array([[1.0, 0.5], [0.5, 1.0]]), epsilon=0.1, sigma_squared=0.5)
     0.36787944117144233
     """
     edges = _edges(similarity, epsilon)
-    return float(np.exp(-(similarity[edges] ** power).min() / sigma_squared)) if edges.any() else 1.0
+    return (
+        float(np.exp(-(similarity[edges] ** power).min() / sigma_squared)) if edges.any() else 1.0
+    )
 
 
 def complete_edges(products: FloatMatrix) -> FloatMatrix:
     """The complete graph of Theorem 1: R_ij = ‖e_i - e_j‖² = 2 - 2 cos(u_i, u_j), e = u / ‖u‖.
 
-    Departure from the paper: R need not be its own shortest-path matrix, since squared distances break the triangle inequality
-    (three points on an arc); `construction = "complete"` takes shortest paths, `"complete_direct"` R itself.
+    Departure from the paper: R need not be its own shortest-path matrix, since squared distances
+    break the triangle inequality (three points on an arc); `construction = "complete"` takes
+    shortest paths, `"complete_direct"` R itself.
 
     >>> complete_edges(np.array([[1.0, 0.0], [0.0, 1.0]]))
     array([[0., 2.],
@@ -69,7 +77,9 @@ def complete_edges(products: FloatMatrix) -> FloatMatrix:
     return weights
 
 
-def _edges(similarity: FloatMatrix, epsilon: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _edges(
+    similarity: FloatMatrix, epsilon: float
+) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     if np.isnan(off_diagonal_range(similarity)).any():
         raise GraphError("similarities must be numbers, got NaN")
     edges = np.asarray(similarity >= epsilon)

@@ -10,7 +10,14 @@ from fedgs.errors import GraphError
 from fedgs.graph.similarity import blocks
 from fedgs.graph.tree import forest_distances, minimum_spanning_forest
 
-__all__ = ["as_lengths", "check_lengths", "first_asymmetry", "floyd_warshall", "graph_distance", "shortest_paths"]
+__all__ = [
+    "as_lengths",
+    "check_lengths",
+    "first_asymmetry",
+    "floyd_warshall",
+    "graph_distance",
+    "shortest_paths",
+]
 
 # Sums along a path differ in their last bits when they are taken from its other end.
 _ROUNDING = 1e-9
@@ -20,11 +27,13 @@ _PLAIN = 128  # graphs up to this size are not worth compiled code
 def shortest_paths(adjacency: FloatMatrix) -> FloatMatrix:
     """All-pairs shortest-path distances on the client graph (Algorithm 1, line 3), exact.
 
-    Edges that can lie on no shortest path are dropped first; then the spanning forest's own distances, Dijkstra from every client
-    or a blocked Floyd-Warshall, whichever is faster. Small graphs, and installations without numba, take the plain O(N³) loop.
+    Edges that can lie on no shortest path are dropped first; then the spanning forest's own
+    distances, Dijkstra from every client or a blocked Floyd-Warshall, whichever is faster. Small
+    graphs, and installations without numba, take the plain O(N³) loop.
 
     Args:
-        adjacency: (N, N) edge lengths >= 0, symmetric, 0 on the diagonal, inf for no edge. A length of 0 is an edge.
+        adjacency: (N, N) edge lengths >= 0, symmetric, 0 on the diagonal, inf for no edge. A length
+            of 0 is an edge.
 
     Returns:
         (N, N) distances H, symmetric; inf where no path exists.
@@ -45,7 +54,8 @@ def shortest_paths(adjacency: FloatMatrix) -> FloatMatrix:
     starts, ends, weights = kernels.prune(lengths, *forest.kernel_arguments)
     if len(ends) == 2 * int(np.sum(forest.parent >= 0)):
         return forest_distances(forest)
-    # Measured: a source costs about 100 ns a vertex and 10 ns an edge by Dijkstra, .07 ns a pair by Floyd-Warshall.
+    # Measured: a source costs about 100 ns a vertex and 10 ns an edge by Dijkstra, .07 ns a pair by
+    # Floyd-Warshall.
     count = len(lengths)
     if 100 * count + 10 * len(ends) < 0.07 * count * count:
         kernels.dijkstra_rows(starts, ends, weights, lengths)
@@ -68,7 +78,8 @@ def floyd_warshall(lengths: FloatMatrix) -> FloatMatrix:
 def graph_distance(paths: FloatMatrix, *, normalize: bool = True) -> FloatMatrix:
     """H from shortest paths: pairs without a path get the largest finite distance, then the largest entry becomes 1.
 
-    With no edge at all, or with every path of length 0, H is 1 off the diagonal; one client has H = [[0]].
+    With no edge at all, or with every path of length 0, H is 1 off the diagonal; one client has H =
+    [[0]].
 
     Args:
         paths: (N, N), inf where no path exists.
@@ -80,7 +91,8 @@ def graph_distance(paths: FloatMatrix, *, normalize: bool = True) -> FloatMatrix
     finite = np.isfinite(paths)
     largest = float(np.max(paths, initial=0.0, where=finite))
     if largest == 0.0:
-        # Nobody is joined, or all who are joined are at distance 0: only the missing paths tell clients apart, if any do.
+        # Nobody is joined, or all who are joined are at distance 0: only the missing paths tell
+        # clients apart, if any do.
         distance = np.where(finite, 0.0, 1.0) if not finite.all() else np.ones_like(paths)
         np.fill_diagonal(distance, 0.0)
         return np.asarray(distance, dtype=np.float64)
@@ -98,18 +110,25 @@ def as_lengths(values: Any, name: str) -> FloatMatrix:
 
     >>> as_lengths([[0, 1], [1]], "adjacency")
     Traceback (most recent call last):
-    fedgs.errors.GraphError: adjacency must be a square matrix of numbers, got rows of different lengths
+    fedgs.errors.GraphError: adjacency must be a square matrix of numbers, got rows of different
+    lengths
     """
     try:
         given = np.asarray(values)
     except (TypeError, ValueError):
-        raise GraphError(f"{name} must be a square matrix of numbers, got rows of different lengths") from None
+        raise GraphError(
+            f"{name} must be a square matrix of numbers, got rows of different lengths"
+        ) from None
     if given.dtype.kind not in "biufO":
-        raise GraphError(f"{name} must be a square matrix of numbers, got entries of type {given.dtype}")
+        raise GraphError(
+            f"{name} must be a square matrix of numbers, got entries of type {given.dtype}"
+        )
     try:
         return np.require(given, dtype=np.float64, requirements=["C", "A"])
     except (TypeError, ValueError):
-        raise GraphError(f"{name} must be a square matrix of numbers, got an array of objects of shape {given.shape}") from None
+        raise GraphError(
+            f"{name} must be a square matrix of numbers, got an array of objects of shape {given.shape}"
+        ) from None
 
 
 def check_lengths(lengths: FloatMatrix, name: str) -> None:
@@ -124,13 +143,19 @@ def check_lengths(lengths: FloatMatrix, name: str) -> None:
     smallest = float(lengths.min(initial=0.0))
     if np.isnan(smallest):
         row, column = np.argwhere(np.isnan(lengths))[0]
-        raise GraphError(f"{name} must hold numbers >= 0 or inf; the entry ({row}, {column}) is NaN")
+        raise GraphError(
+            f"{name} must hold numbers >= 0 or inf; the entry ({row}, {column}) is NaN"
+        )
     if smallest < 0:
         row, column = np.argwhere(lengths < 0)[0]
-        raise GraphError(f"{name} must be >= 0; the entry ({row}, {column}) is {lengths[row, column]}")
+        raise GraphError(
+            f"{name} must be >= 0; the entry ({row}, {column}) is {lengths[row, column]}"
+        )
     if np.diagonal(lengths).any():
         own = int(np.flatnonzero(np.diagonal(lengths))[0])
-        raise GraphError(f"{name} must be 0 on the diagonal; the entry ({own}, {own}) is {lengths[own, own]}")
+        raise GraphError(
+            f"{name} must be 0 on the diagonal; the entry ({own}, {own}) is {lengths[own, own]}"
+        )
     unlike = first_asymmetry(lengths, rtol=_ROUNDING, atol=0.0)
     if unlike is not None:
         row, column = unlike

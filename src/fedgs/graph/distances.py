@@ -15,7 +15,8 @@ __all__ = ["MatrixDistances", "checked_once"]
 
 _SMALL = 64  # clients
 
-# id of a matrix -> the matrix (weakly), its largest distance, its forest. Nothing here keeps a matrix alive.
+# id of a matrix -> the matrix (weakly), its largest distance, its forest. Nothing here keeps a
+# matrix alive.
 _known: dict[int, tuple["weakref.ref[FloatMatrix]", float, SpanningForest | None]] = {}
 
 
@@ -23,11 +24,13 @@ class MatrixDistances:
     """Distances held as a matrix; checking it (O(N²)) and growing its spanning tree happen once, not in every round.
 
     Args:
-        matrix: (N, N) H, symmetric, >= 0, 0 on the diagonal. inf means unreachable and counts as the largest finite distance (1
-            where there is none). Kept without a copy where it is finite, float64 and C-ordered: do not write into it.
+        matrix: (N, N) H, symmetric, >= 0, 0 on the diagonal. inf means unreachable and counts as
+            the largest finite distance (1 where there is none). Kept without a copy where it is
+            finite, float64 and C-ordered: do not write into it.
 
     Raises:
-        GraphError: not a matrix of numbers, not square, asymmetric, negative, NaN or a diagonal that is not 0.
+        GraphError: not a matrix of numbers, not square, asymmetric, negative, NaN or a diagonal
+            that is not 0.
 
     >>> distances = MatrixDistances(np.array([[0.0, 2.0, np.inf], [2.0, 0.0, 1.0], [np.inf, 1.0, 0.0]]))
     >>> distances.maximum, distances.rows(np.array([0])).tolist()
@@ -35,8 +38,15 @@ class MatrixDistances:
     """
 
     def __init__(self, matrix: FloatMatrix) -> None:
-        usual = type(matrix) is np.ndarray and matrix.dtype == np.float64 and matrix.flags.c_contiguous and matrix.flags.aligned
-        lengths = kernel_alias(matrix if usual else as_lengths(matrix, "distance")).view()  # nobody else can change its shape
+        usual = (
+            type(matrix) is np.ndarray
+            and matrix.dtype == np.float64
+            and matrix.flags.c_contiguous
+            and matrix.flags.aligned
+        )
+        lengths = kernel_alias(
+            matrix if usual else as_lengths(matrix, "distance")
+        ).view()  # nobody else can change its shape
         largest = _checked_maximum(lengths)
         if isinf(largest):
             finite = np.isfinite(lengths)
@@ -46,10 +56,16 @@ class MatrixDistances:
         self.maximum: float = largest
 
     @classmethod
-    def _trusted(cls, matrix: FloatMatrix, maximum: float, tree: SpanningForest | None) -> "MatrixDistances":
+    def _trusted(
+        cls, matrix: FloatMatrix, maximum: float, tree: SpanningForest | None
+    ) -> "MatrixDistances":
         """One that has been checked before."""
         distances = cls.__new__(cls)
-        distances.matrix, distances.maximum, distances.tree = kernel_alias(matrix).view(), maximum, tree
+        distances.matrix, distances.maximum, distances.tree = (
+            kernel_alias(matrix).view(),
+            maximum,
+            tree,
+        )
         return distances
 
     def __len__(self) -> int:
@@ -69,11 +85,14 @@ class MatrixDistances:
     def tree(self) -> SpanningForest | None:
         """The minimum spanning forest of the distances below the largest, or None where its metric does not dominate them.
 
-        Pairs in different trees have the largest distance. Shortest-path distances are always dominated; others need not be.
+        Pairs in different trees have the largest distance. Shortest-path distances are always
+        dominated; others need not be.
         """
         whole = minimum_spanning_forest(self.matrix)
         cut = whole.above >= self.maximum * (1 - 1e-12)
-        grown = SpanningForest(np.where(cut, -1, whole.parent), np.where(cut, 0.0, whole.above), whole.order)
+        grown = SpanningForest(
+            np.where(cut, -1, whole.parent), np.where(cut, 0.0, whole.above), whole.order
+        )
         over = shortfall(self.matrix, grown)
         return replace(grown, shortfall=max(over, 0.0)) if over <= 1e-9 * self.maximum else None
 
@@ -96,7 +115,8 @@ def _checked_maximum(lengths: FloatMatrix) -> float:
 def checked_once(matrix: FloatMatrix) -> MatrixDistances:
     """`MatrixDistances` of a matrix that nobody writes into: the check and the forest are remembered as long as it lives.
 
-    For whoever meets the same array in every round and has nowhere to keep an object, such as a sampler with its memory.
+    For whoever meets the same array in every round and has nowhere to keep an object, such as a
+    sampler with its memory.
 
     Raises:
         GraphError: as `MatrixDistances`.

@@ -8,7 +8,8 @@ __all__ = ["without_effect"]
 _PRODUCTS = ("oracle", "private")
 _MODELS = ("update", "functional")
 
-# Setting -> for which values of other settings it has an effect; the first that does not hold is named.
+# Setting -> for which values of other settings it has an effect; the first that does not hold is
+# named.
 _NEEDS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "normalize_by_norm": (("similarity", _PRODUCTS), ("construction", ("threshold",))),
     "normalize_over": (("similarity", _PRODUCTS), ("construction", ("threshold",))),
@@ -26,14 +27,18 @@ _NEEDS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "value_range": (("similarity", ("private",)), ("protocol", ("ring",))),
     "refresh": (("similarity", _MODELS), ("start", ("seen",))),
 }
-# Where a file gives the graph, only these matter; that it cannot start with "seen" is found by the sampler's check.
+# Where a file gives the graph, only these matter; that it cannot start with "seen" is found by the
+# sampler's check.
 _BESIDE_PATH = ("path", "start")
 
 
-def without_effect(settings: Mapping[str, Any], standard: Mapping[str, Any], *, where: str) -> dict[str, str]:
+def without_effect(
+    settings: Mapping[str, Any], standard: Mapping[str, Any], *, where: str
+) -> dict[str, str]:
     """The given settings that change nothing beside the others -> the sentence that says so.
 
-    A value that applies anyway (the default, or the preset's) is no statement: tables that state every value stay valid.
+    A value that applies anyway (the default, or the preset's) is no statement: tables that state
+    every value stay valid.
 
     Args:
         settings: what is given, as a user writes it.
@@ -56,6 +61,8 @@ def without_effect(settings: Mapping[str, Any], standard: Mapping[str, Any], *, 
         for decides, values in _NEEDS.get(key, ()):
             if chosen.get(decides) not in values:
                 belongs = " or ".join(repr(value) for value in values)
-                found[key] = f"{where}.{key} has no effect with {decides} {chosen.get(decides)!r}; it belongs to {belongs}"
+                found[key] = (
+                    f"{where}.{key} has no effect with {decides} {chosen.get(decides)!r}; it belongs to {belongs}"
+                )
                 break
     return found

@@ -69,10 +69,14 @@ def _read(path: str) -> dict[str, FloatMatrix]:
         raise ConfigError(f"method.graph.path must be a file, got {path!r}, which does not exist")
     try:
         with np.load(path, allow_pickle=False) as stored:
-            names = [name for name in ("similarity", "adjacency", "distance") if name in stored.files]
+            names = [
+                name for name in ("similarity", "adjacency", "distance") if name in stored.files
+            ]
             arrays = {name: np.asarray(stored[name], dtype=np.float64) for name in names}
     except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
         raise ConfigError(f"method.graph.path {path!r} is not a readable .npz: {error}") from None
     if "distance" not in arrays:
-        raise ConfigError(f"method.graph.path {path!r} must hold an array `distance`, got {', '.join(names) or 'none'}")
+        raise ConfigError(
+            f"method.graph.path {path!r} must hold an array `distance`, got {', '.join(names) or 'none'}"
+        )
     return arrays

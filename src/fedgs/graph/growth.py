@@ -25,7 +25,8 @@ def unit_rows(features: FloatMatrix) -> FloatMatrix:
 def model_similarity(features: FloatMatrix) -> FloatMatrix:
     """V_ij = max(cos(f_i, f_j), 0) of (N, d) features, exactly symmetric, in [0, 1], 1 on the diagonal. O(N²·d).
 
-    Equal features give 1. A feature of zeros (a model that did not move) is like nobody: 0 with every other client.
+    Equal features give 1. A feature of zeros (a model that did not move) is like nobody: 0 with
+    every other client.
 
     >>> model_similarity(np.array([[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [0.0, 0.0]]))
     array([[1., 1., 0., 0.],
@@ -42,7 +43,8 @@ def model_similarity(features: FloatMatrix) -> FloatMatrix:
 def embedded(inner: ClientGraph, known: IntArray, count: int) -> ClientGraph:
     """The graph of `count` clients of which those in `known` have the graph `inner`.
 
-    Unknown pairs have similarity 0 and no edge; their distance is the largest known one, 1 where none is known.
+    Unknown pairs have similarity 0 and no edge; their distance is the largest known one, 1 where
+    none is known.
 
     Args:
         inner: graph of the k known clients.
@@ -59,7 +61,11 @@ def embedded(inner: ClientGraph, known: IntArray, count: int) -> ClientGraph:
     similarity, adjacency = np.eye(count), np.where(np.eye(count, dtype=bool), 0.0, np.inf)
     distance = np.full((count, count), float(inner.distance.max(initial=0.0)) or 1.0)
     np.fill_diagonal(distance, 0.0)
-    similarity[block], adjacency[block], distance[block] = inner.similarity, inner.adjacency, inner.distance
+    similarity[block], adjacency[block], distance[block] = (
+        inner.similarity,
+        inner.adjacency,
+        inner.distance,
+    )
     return ClientGraph(similarity, adjacency, distance)
 
 
@@ -88,22 +94,36 @@ def add_vertices(paths: FloatMatrix, lengths: FloatMatrix, new: IntArray) -> Flo
 
 
 def widened(
-    graph: Graph, paths: FloatMatrix, similarity: FloatMatrix, *, known: AnyArray, new: IntArray | None
+    graph: Graph,
+    paths: FloatMatrix,
+    similarity: FloatMatrix,
+    *,
+    known: AnyArray,
+    new: IntArray | None,
 ) -> tuple[ClientGraph, FloatMatrix]:
     """The graph from similarities of the clients known so far, and its shortest paths for the next time.
 
-    Paths are kept in units of exp(-epsilon^p / sigma²), which no newcomer changes, so that vertices can be added to them.
+    Paths are kept in units of exp(-epsilon^p / sigma²), which no newcomer changes, so that vertices
+    can be added to them.
 
     Args:
         graph: settings, of construction "threshold" and without rescaling.
         paths: (N, N) what the last call gave; used only with `new`.
         similarity: (N, N) V in [0, 1], right where both clients are known.
         known: (N,) bool.
-        new: (k,) the clients that are new, where nothing else has changed; None: everything is computed again.
+        new: (k,) the clients that are new, where nothing else has changed; None: everything is
+            computed again.
     """
-    edges = (similarity >= graph.epsilon) & known[:, None] & known[None, :] & ~np.eye(len(known), dtype=bool)
+    edges = (
+        (similarity >= graph.epsilon)
+        & known[:, None]
+        & known[None, :]
+        & ~np.eye(len(known), dtype=bool)
+    )
     least = graph.epsilon**graph.power
-    lengths = np.where(edges, np.exp((least - similarity**graph.power) / graph.sigma_squared), np.inf)
+    lengths = np.where(
+        edges, np.exp((least - similarity**graph.power) / graph.sigma_squared), np.inf
+    )
     np.fill_diagonal(lengths, 0.0)
     paths = shortest_paths(lengths) if new is None else add_vertices(paths, lengths, new)
     here = np.flatnonzero(known)
@@ -114,4 +134,6 @@ def widened(
         unit = 1.0 / float(lengths.max(initial=0.0, where=edges) or 1.0)
     elif (np.isfinite(paths[block]) & (paths[block] > 0)).any():
         distance = distance * unit
-    return embedded(ClientGraph(similarity[block], lengths[block] * unit, distance), here, len(known)), paths
+    return embedded(
+        ClientGraph(similarity[block], lengths[block] * unit, distance), here, len(known)
+    ), paths

@@ -84,7 +84,11 @@ def prune(lengths: Any, parent: Any, above: Any, order: Any) -> Any:
         tree_row(parent, above, order, source, row)
         kept = 0
         for other in range(count):
-            if other != source and (lengths[source, other] < row[other] or parent[source] == other or parent[other] == source):
+            if other != source and (
+                lengths[source, other] < row[other]
+                or parent[source] == other
+                or parent[other] == source
+            ):
                 kept += 1
         starts[source + 1] = starts[source] + kept
     ends = np.empty(starts[count], np.int64)
@@ -93,7 +97,11 @@ def prune(lengths: Any, parent: Any, above: Any, order: Any) -> Any:
         tree_row(parent, above, order, source, row)
         place = starts[source]
         for other in range(count):
-            if other != source and (lengths[source, other] < row[other] or parent[source] == other or parent[other] == source):
+            if other != source and (
+                lengths[source, other] < row[other]
+                or parent[source] == other
+                or parent[other] == source
+            ):
                 ends[place] = other
                 weights[place] = lengths[source, other]
                 place += 1
@@ -185,13 +193,19 @@ def dijkstra_rows(starts: Any, ends: Any, weights: Any, matrix: Any) -> None:
 def relax_tile(lengths: Any, i0: int, i1: int, j0: int, j1: int, column: Any, tile: Any) -> None:
     """Paths of rows i0..i1-1 to columns j0..j1-1 by way of a block of middles: `column` to them, `tile` from them.
 
-    Two rows and four middles at once, so that what is loaded is used twice and what is stored has been improved four times.
+    Two rows and four middles at once, so that what is loaded is used twice and what is stored has
+    been improved four times.
     """
     for i in range(i0, i1 - 1, 2):
         upper, lower = lengths[i, j0:j1], lengths[i + 1, j0:j1]
         for k in range(0, _BLOCK, 4):
             a, b, c, d = column[i, k], column[i, k + 1], column[i, k + 2], column[i, k + 3]
-            e, f, g, h = column[i + 1, k], column[i + 1, k + 1], column[i + 1, k + 2], column[i + 1, k + 3]
+            e, f, g, h = (
+                column[i + 1, k],
+                column[i + 1, k + 1],
+                column[i + 1, k + 2],
+                column[i + 1, k + 3],
+            )
             for j in range(len(upper)):
                 w, x, y, z = tile[k, j], tile[k + 1, j], tile[k + 2, j], tile[k + 3, j]
                 upper[j] = min(min(min(min(upper[j], a + w), b + x), c + y), d + z)
@@ -218,9 +232,9 @@ def relax_middles(square: Any, tile: Any, width: int) -> None:
 def floyd_warshall_blocked(lengths: Any) -> None:
     """All-pairs shortest paths in place, symmetric. O(N³).
 
-    Blocks of middles one after the other. The distances from a block's middles to all are copied, once as rows (in square tiles,
-    that stay in the cache) and once as columns; the matrix is worked on below the diagonal, and mirrored in the end. What lies
-    beyond its edge is inf.
+    Blocks of middles one after the other. The distances from a block's middles to all are copied,
+    once as rows (in square tiles, that stay in the cache) and once as columns; the matrix is worked
+    on below the diagonal, and mirrored in the end. What lies beyond its edge is inf.
     """
     count = len(lengths)
     tiles = (count + _BLOCK - 1) // _BLOCK
@@ -258,7 +272,15 @@ def floyd_warshall_blocked(lengths: Any) -> None:
             for t in range(below + 1):
                 if below != own and t != own:
                     i0, j0 = below * _BLOCK, t * _BLOCK
-                    relax_tile(lengths, i0, min(i0 + _BLOCK, count), j0, min(j0 + _BLOCK, count), column, row[t])
+                    relax_tile(
+                        lengths,
+                        i0,
+                        min(i0 + _BLOCK, count),
+                        j0,
+                        min(j0 + _BLOCK, count),
+                        column,
+                        row[t],
+                    )
     for below in range(tiles):
         for t in range(below):
             for i in range(below * _BLOCK, min((below + 1) * _BLOCK, count)):

@@ -59,7 +59,9 @@ def edges_of(similarity: FloatMatrix, epsilon: float) -> AnyArray:
     return np.asarray((similarity >= epsilon) & ~np.eye(len(similarity), dtype=bool))
 
 
-def oracle_edges(products: FloatMatrix, variant: OracleVariant = "raw", *, epsilon: float = 0.1) -> AnyArray:
+def oracle_edges(
+    products: FloatMatrix, variant: OracleVariant = "raw", *, epsilon: float = 0.1
+) -> AnyArray:
     """(N, N) bool edges of the oracle: of raw products, or of products rescaled over the pairs i≠j or over all i, j.
 
     >>> oracle_edges(np.array([[1.0, 0.2, 0.0], [0.2, 1.0, 0.05], [0.0, 0.05, 1.0]]), "off_diagonal").sum() // 2
@@ -84,17 +86,23 @@ def recovery(similarity: FloatMatrix, oracle: AnyArray, *, epsilon: float) -> Re
     Recovery(epsilon=0.5, precision=0.5, recall=0.5, f1=0.5, density=0.6666666666666666)
     """
     if similarity.shape != oracle.shape:
-        raise GraphError(f"the oracle must have {len(similarity)} clients, got edges of shape {oracle.shape}")
+        raise GraphError(
+            f"the oracle must have {len(similarity)} clients, got edges of shape {oracle.shape}"
+        )
     above = np.triu_indices(len(similarity), 1)
     found, true = edges_of(similarity, epsilon)[above], oracle[above]
     both = int((found & true).sum())
     precision = both / int(found.sum()) if found.any() else 1.0
     recall = both / int(true.sum()) if true.any() else 1.0
     f1 = 2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0
-    return Recovery(float(epsilon), precision, recall, f1, float(found.mean()) if len(found) else 0.0)
+    return Recovery(
+        float(epsilon), precision, recall, f1, float(found.mean()) if len(found) else 0.0
+    )
 
 
-def recovery_grid(similarity: FloatMatrix, oracle: AnyArray, epsilons: Sequence[float] = EPSILONS) -> list[Recovery]:
+def recovery_grid(
+    similarity: FloatMatrix, oracle: AnyArray, epsilons: Sequence[float] = EPSILONS
+) -> list[Recovery]:
     """`recovery` for each epsilon; the best F1 of it needs the oracle, see `epsilon_of_density` for a rule that does not.
 
     >>> [row.density for row in recovery_grid(np.array([[1.0, 0.2], [0.2, 1.0]]), np.eye(2) < 1, (0.1, 0.5))]
@@ -122,7 +130,9 @@ def components(edges: AnyArray) -> int:
     >>> components(np.array([[0.0, 2.0, np.inf], [2.0, 0.0, np.inf], [np.inf, np.inf, 0.0]]))
     2
     """
-    from scipy.sparse import csr_matrix  # here, since every command imports this module and one calls this function
+    from scipy.sparse import (
+        csr_matrix,
+    )  # here, since every command imports this module and one calls this function
     from scipy.sparse.csgraph import connected_components
 
     return int(connected_components(csr_matrix(_joined(edges)), directed=False)[0])
@@ -131,9 +141,10 @@ def components(edges: AnyArray) -> int:
 def epsilon_of_density(similarity: FloatMatrix, target: float) -> float:
     """The largest epsilon at which at least `target` of the pairs are edges: a rule that needs no oracle.
 
-    What must be known is how often two clients are alike, which is a statement about the population and not about any client:
-    with two of ten labels each, 1 - C(8,2)/C(10,2) = 38 % of the pairs share a label. Ties at epsilon are all edges. Pairs of
-    similarity 0 are not alike: where fewer than `target` are above 0, epsilon is the smallest similarity above 0.
+    What must be known is how often two clients are alike, which is a statement about the population
+    and not about any client: with two of ten labels each, 1 - C(8,2)/C(10,2) = 38 % of the pairs
+    share a label. Ties at epsilon are all edges. Pairs of similarity 0 are not alike: where fewer
+    than `target` are above 0, epsilon is the smallest similarity above 0.
 
     Args:
         similarity: (N, N) V >= 0, symmetric.
@@ -167,9 +178,15 @@ def epsilon_of_histogram(similarity: FloatMatrix) -> float:
     values = np.sort(_pairs(similarity))
     size, total = len(values), np.cumsum(values)
     below = np.arange(1, size)
-    gap = total[-1] * below / size - total[:-1]  # between-class variance is gap² / (below·above), up to a constant
+    gap = (
+        total[-1] * below / size - total[:-1]
+    )  # between-class variance is gap² / (below·above), up to a constant
     spread = gap**2 / (below * (size - below)) if size > 1 else np.empty(0)
-    return float(values[int(np.argmax(spread)) + 1]) if len(spread) and spread.max() > 0 else float(values[0])
+    return (
+        float(values[int(np.argmax(spread)) + 1])
+        if len(spread) and spread.max() > 0
+        else float(values[0])
+    )
 
 
 def _joined(edges: AnyArray) -> AnyArray:

@@ -13,7 +13,14 @@ from fedgs.errors import GraphError
 from fedgs.graph.adjacency import complete_edges, edge_scale, edge_weights
 from fedgs.graph.distance import first_asymmetry, graph_distance, shortest_paths
 from fedgs.graph.effect import without_effect
-from fedgs.graph.similarity import NormalizeOver, client_features, cosines, feature_products, min_max, off_diagonal_range
+from fedgs.graph.similarity import (
+    NormalizeOver,
+    client_features,
+    cosines,
+    feature_products,
+    min_max,
+    off_diagonal_range,
+)
 from fedgs.registry import Variant
 
 __all__ = ["ClientGraph", "Graph", "Similarity"]
@@ -36,8 +43,8 @@ class ClientGraph:
 
     Attributes:
         similarity: (N, N) V after normalisation.
-        adjacency: (N, N) edge lengths R, 0 on the diagonal, inf for no edge; in units of the longest edge if the settings
-            normalise distances.
+        adjacency: (N, N) edge lengths R, 0 on the diagonal, inf for no edge; in units of the
+            longest edge if the settings normalise distances.
         distance: (N, N) H: symmetric, >= 0, finite, 0 on the diagonal.
     """
 
@@ -52,35 +59,45 @@ class ClientGraph:
 class Graph(Variant):
     """How the client graph is made (3DG of the paper).
 
-    `preset` gives the values that are not given themselves: "paper", or "authors" for those of the authors' code
-    (normalize_by_norm, no rescaling, exp(-V²/0.1), epsilon 0.01, scalar covariance). The object states every value.
+    `preset` gives the values that are not given themselves: "paper", or "authors" for those of the
+    authors' code (normalize_by_norm, no rescaling, exp(-V²/0.1), epsilon 0.01, scalar covariance).
+    The object states every value.
 
-    A setting that changes nothing beside the others, such as `noise_samples` with similarity "oracle", is refused unless it has
-    the value that applies anyway.
+    A setting that changes nothing beside the others, such as `noise_samples` with similarity
+    "oracle", is refused unless it has the value that applies anyway.
 
     Attributes:
-        similarity: "oracle" (features or label proportions), "private" (the same products by the secure scalar product),
-            "update" (cosines of first updates), "functional" (cosines of first models' outputs on noise).
+        similarity: "oracle" (features or label proportions), "private" (the same products by the
+            secure scalar product), "update" (cosines of first updates), "functional" (cosines of
+            first models' outputs on noise).
         normalize_by_norm: divide products by both norms ("oracle" and "private").
-        normalize_over: which products give the minimum and maximum of the rescaling to [0, 1] ("oracle" and "private").
-        rescale: rescale "update" and "functional" similarities too, over the pairs i≠j; they are in [0, 1] as they come.
+        normalize_over: which products give the minimum and maximum of the rescaling to [0, 1]
+            ("oracle" and "private").
+        rescale: rescale "update" and "functional" similarities too, over the pairs i≠j; they are in
+            [0, 1] as they come.
         epsilon: similarities below have no edge, >= 0.
         sigma_squared: sigma² > 0 of the edge length exp(-V^power / sigma²).
         power: 1 (paper) or 2 (authors' code).
-        construction: "threshold" (the paper's 3DG); "complete" (Theorem 1's graph, shortest paths of ‖e_i - e_j‖²);
-            "complete_direct" (H is that matrix itself, as the paper's proof has it).
+        construction: "threshold" (the paper's 3DG); "complete" (Theorem 1's graph, shortest paths
+            of ‖e_i - e_j‖²); "complete_direct" (H is that matrix itself, as the paper's proof has
+            it).
         unreachable: pairs without a path get the largest finite distance.
         normalize: divide H by its largest entry.
-        noise_samples, noise_examples, covariance, layer: how "functional" draws its noise and where it looks.
-        sketch: longer updates are projected to this many numbers for "update", at random but always alike, which puts an
-            error of at most about 1/sqrt(sketch) on a cosine; 0: never, and all updates are held at once.
-        protocol, value_range, dealer: of the secure scalar product ("private"), see `fedgs.secure.private_similarity`;
-            a `value_range` that is not given is 1 for label proportions, for features the power of two that holds them all.
+        noise_samples, noise_examples, covariance, layer: how "functional" draws its noise and where
+            it looks.
+        sketch: longer updates are projected to this many numbers for "update", at random but always
+            alike, which puts an error of at most about 1/sqrt(sketch) on a cosine; 0: never, and
+            all updates are held at once.
+        protocol, value_range, dealer: of the secure scalar product ("private"), see
+            `fedgs.secure.private_similarity`; a `value_range` that is not given is 1 for label
+            proportions, for features the power of two that holds them all.
         path: an .npz with `distance` (and `similarity`, `adjacency`) to be used instead.
-        start: who gives features before round 0: "all" clients, or nobody; then those "seen" in a cohort give theirs with their
-            first update, and unknown pairs count as the largest known distance.
-        refresh: weight in [0, 1] of a later feature in the moving average of a seen client's features, all scaled to length 1
-            ("update" and "functional" that start with "seen"); 0 keeps the first.
+        start: who gives features before round 0: "all" clients, or nobody; then those "seen" in a
+            cohort give theirs with their first update, and unknown pairs count as the largest known
+            distance.
+        refresh: weight in [0, 1] of a later feature in the moving average of a seen client's
+            features, all scaled to length 1 ("update" and "functional" that start with "seen"); 0
+            keeps the first.
 
     >>> Graph(preset="authors", epsilon=0.5).sigma_squared
     0.1
@@ -114,7 +131,11 @@ class Graph(Variant):
     @model_validator(mode="before")
     @classmethod
     def _fill_preset(cls, given: Any) -> Any:
-        return {**_AUTHORS, **given} if isinstance(given, dict) and given.get("preset") == "authors" else given
+        return (
+            {**_AUTHORS, **given}
+            if isinstance(given, dict) and given.get("preset") == "authors"
+            else given
+        )
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
@@ -145,15 +166,17 @@ class Graph(Variant):
         """The graph from raw dot products u_i·u_j, such as the secure scalar product gives.
 
         Args:
-            products: (N, N) symmetric; the diagonal is needed only by `normalize_by_norm`, `normalize_over = "all"` and the
-                complete constructions, and may be NaN otherwise.
+            products: (N, N) symmetric; the diagonal is needed only by `normalize_by_norm`,
+                `normalize_over = "all"` and the complete constructions, and may be NaN otherwise.
         """
         _check(products)
         if self.construction != "threshold":
             return self._finish(cosines(products), complete_edges(products), 1.0)
         similarity = cosines(products) if self.normalize_by_norm else products
         if self.normalize_over == "all" and np.isnan(np.diagonal(similarity)).any():
-            raise GraphError("graph.normalize_over = 'all' needs every client's own product, unknown here; use 'off_diagonal'")
+            raise GraphError(
+                "graph.normalize_over = 'all' needs every client's own product, unknown here; use 'off_diagonal'"
+            )
         similarity = min_max(similarity, self.normalize_over)
         del products  # a matrix less while the paths are searched
         return self._threshold(similarity)
@@ -171,7 +194,9 @@ class Graph(Variant):
 
     def _threshold(self, similarity: FloatMatrix) -> ClientGraph:
         rule = {"epsilon": self.epsilon, "sigma_squared": self.sigma_squared, "power": self.power}
-        weights = edge_weights(similarity, epsilon=self.epsilon, sigma_squared=self.sigma_squared, power=self.power)
+        weights = edge_weights(
+            similarity, epsilon=self.epsilon, sigma_squared=self.sigma_squared, power=self.power
+        )
         scale = 1.0 if self.normalize else edge_scale(similarity, **rule)  # type: ignore[arg-type]
         return self._finish(similarity, weights, scale)
 

@@ -9,11 +9,20 @@ from fedgs.arrays import FloatArray, FloatMatrix
 from fedgs.clients import Clients
 from fedgs.errors import GraphError
 
-__all__ = ["NormalizeOver", "blocks", "client_features", "cosines", "feature_products", "min_max", "off_diagonal_range"]
+__all__ = [
+    "NormalizeOver",
+    "blocks",
+    "client_features",
+    "cosines",
+    "feature_products",
+    "min_max",
+    "off_diagonal_range",
+]
 
 NormalizeOver = Literal["off_diagonal", "all", "none"]
 
-# Products of identical vectors differ in their last bits; a range below this share of the largest entry is rounding.
+# Products of identical vectors differ in their last bits; a range below this share of the largest
+# entry is rounding.
 _ROUNDING = 1e-12
 _BLOCK_ROWS = 256
 
@@ -24,8 +33,8 @@ def client_features(clients: Clients) -> FloatMatrix:
     """(N, d) vectors u_k of the oracle: the clients' features where they have them, else the label proportions.
 
     Raises:
-        GraphError: there are neither features nor labels, the features have no column, or one is not finite or too large to be
-            multiplied.
+        GraphError: there are neither features nor labels, the features have no column, or one is
+            not finite or too large to be multiplied.
 
     >>> client_features(Clients((0,), np.array([4]), label_counts=np.array([[1, 3]])))
     array([[0.25, 0.75]])
@@ -36,12 +45,18 @@ def client_features(clients: Clients) -> FloatMatrix:
         counts = np.asarray(clients.label_counts, dtype=np.float64)
         features = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
     else:
-        raise GraphError("the graph of similarity 'oracle' needs client features or labels, and these clients have neither")
+        raise GraphError(
+            "the graph of similarity 'oracle' needs client features or labels, and these clients have neither"
+        )
     bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
     if len(bad):
-        raise GraphError(f"client features must be finite; those of client {clients.names[int(bad[0])]!r} are not")
+        raise GraphError(
+            f"client features must be finite; those of client {clients.names[int(bad[0])]!r} are not"
+        )
     if features.shape[1] == 0:
-        raise GraphError(f"client features must have at least one number for each client, got shape {features.shape}")
+        raise GraphError(
+            f"client features must have at least one number for each client, got shape {features.shape}"
+        )
     with np.errstate(over="ignore"):
         long = np.flatnonzero(np.einsum("kj,kj->k", features, features) > _LARGEST_SQUARE)
     if len(long):
@@ -75,7 +90,9 @@ def cosines(products: FloatMatrix) -> FloatMatrix:
     """
     norms = np.sqrt(np.maximum(np.diagonal(products), 0.0))
     if not np.isfinite(norms).all():
-        raise GraphError("normalize_by_norm needs every client's own product on the diagonal; it is missing for at least one")
+        raise GraphError(
+            "normalize_by_norm needs every client's own product on the diagonal; it is missing for at least one"
+        )
     scale: FloatArray = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
     between = products * scale[:, None]
     between *= scale[None, :]
@@ -110,8 +127,8 @@ def min_max(similarity: FloatMatrix, over: NormalizeOver) -> FloatMatrix:
 
     Args:
         similarity: (N, N) symmetric.
-        over: which entries give minimum and maximum. "off_diagonal": the pairs i≠j (then V_ii is set to 1);
-            "all": all i, j, the paper's reading; "none": nothing is rescaled.
+        over: which entries give minimum and maximum. "off_diagonal": the pairs i≠j (then V_ii is
+            set to 1); "all": all i, j, the paper's reading; "none": nothing is rescaled.
 
     Returns:
         (N, N); where all entries looked at are equal, every V_ij is 1.

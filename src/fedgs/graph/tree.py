@@ -42,12 +42,12 @@ class SpanningForest:
         parent: (N,) the vertex above, -1 for a root.
         above: (N,) length >= 0 of the edge to the parent, 0 for a root.
         order: (N,) all vertices, parents before children.
-        shortfall: by how much a distance exceeds the forest's own at most (<= 0 where the forest's metric dominates); pairs in
-            different trees do not count.
+        shortfall: by how much a distance exceeds the forest's own at most (<= 0 where the forest's
+            metric dominates); pairs in different trees do not count.
 
     Raises:
-        GraphError: arrays of different lengths, numbers that are no vertices, an edge that is negative or not finite, or an order
-            in which a vertex comes before its parent.
+        GraphError: arrays of different lengths, numbers that are no vertices, an edge that is
+            negative or not finite, or an order in which a vertex comes before its parent.
     """
 
     parent: IntArray
@@ -59,7 +59,9 @@ class SpanningForest:
         for name, kind in (("parent", np.int64), ("above", np.float64), ("order", np.int64)):
             given = np.asarray(getattr(self, name))
             if given.ndim != 1 or given.dtype.kind not in ("biuf" if name == "above" else "iu"):
-                raise GraphError(f"a forest's {name} must be a 1-d array of numbers, got {given.dtype} of shape {given.shape}")
+                raise GraphError(
+                    f"a forest's {name} must be a 1-d array of numbers, got {given.dtype} of shape {given.shape}"
+                )
             object.__setattr__(self, name, private(given.astype(kind, copy=False)))
         _check_forest(self.parent, self.above, self.order)
 
@@ -83,7 +85,11 @@ class SpanningForest:
         for vertex in reversed(order):
             if parent[vertex] >= 0:
                 sizes[parent[vertex]] += sizes[vertex]
-        place, free, total = [0] * len(order), [0] * len(order), 0  # free: the first number not yet given out below a vertex
+        place, free, total = (
+            [0] * len(order),
+            [0] * len(order),
+            0,
+        )  # free: the first number not yet given out below a vertex
         for vertex in order:
             above = parent[vertex]
             if above < 0:
@@ -93,7 +99,11 @@ class SpanningForest:
                 place[vertex] = free[above]
                 free[above] += sizes[vertex]
             free[vertex] = place[vertex] + 1
-        places, up, lengths = np.array(place, dtype=np.int64), np.full(len(order), -1), np.empty(len(order))
+        places, up, lengths = (
+            np.array(place, dtype=np.int64),
+            np.full(len(order), -1),
+            np.empty(len(order)),
+        )
         below = self.parent >= 0
         up[places[below]] = places[self.parent[below]]
         lengths[places] = self.above
@@ -114,7 +124,11 @@ def minimum_spanning_forest(lengths: FloatMatrix) -> SpanningForest:
     lengths = _square(lengths, "lengths")
     kernels = load_kernels("fedgs.graph.kernels") if len(lengths) > _PLAIN else None
     count = len(lengths)
-    parent, above, order = np.full(count, -1), np.full(count, np.inf), np.empty(count, dtype=np.int64)
+    parent, above, order = (
+        np.full(count, -1),
+        np.full(count, np.inf),
+        np.empty(count, dtype=np.int64),
+    )
     if kernels is not None:
         kernels.prim(lengths, parent, above, order, np.empty(count, dtype=np.int64))
         return SpanningForest(parent, above, order)
@@ -132,8 +146,8 @@ def minimum_spanning_forest(lengths: FloatMatrix) -> SpanningForest:
 def shortfall(distance: FloatMatrix, forest: SpanningForest) -> float:
     """The largest h_ij - t_ij over pairs in one tree, t the forest's metric; at most 0 where there is nothing to exceed. O(N²).
 
-    In small matrices that the metric dominates it may be rounded up, to no more than 1e-12 of the longest edge: then nothing need
-    be compiled for it.
+    In small matrices that the metric dominates it may be rounded up, to no more than 1e-12 of the
+    longest edge: then nothing need be compiled for it.
 
     >>> matrix = np.array([[0.0, 1.0, 5.0], [1.0, 0.0, 2.0], [5.0, 2.0, 0.0]])
     >>> shortfall(matrix, minimum_spanning_forest(matrix))
@@ -141,7 +155,9 @@ def shortfall(distance: FloatMatrix, forest: SpanningForest) -> float:
     """
     distance = _square(distance, "distance")
     if len(distance) != len(forest):
-        raise GraphError(f"a forest of {len(forest)} vertices does not fit distances of shape {distance.shape}")
+        raise GraphError(
+            f"a forest of {len(forest)} vertices does not fit distances of shape {distance.shape}"
+        )
     if len(distance) <= _EDGEWISE:
         most = _edgewise(distance, forest)
         if most <= 1e-12 * float(forest.above.max(initial=0.0)):
@@ -157,7 +173,11 @@ def shortfall(distance: FloatMatrix, forest: SpanningForest) -> float:
 def _square(lengths: FloatMatrix, name: str) -> FloatMatrix:
     """The matrix in the form that kernels are compiled for."""
     usual = isinstance(lengths, np.ndarray) and lengths.dtype == np.float64 and lengths.flags.carray
-    matrix = lengths if usual else kernel_alias(np.require(lengths, dtype=np.float64, requirements=["C", "A"]))
+    matrix = (
+        lengths
+        if usual
+        else kernel_alias(np.require(lengths, dtype=np.float64, requirements=["C", "A"]))
+    )
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise GraphError(f"{name} must be a square matrix, got shape {matrix.shape}")
     return matrix
@@ -166,11 +186,15 @@ def _square(lengths: FloatMatrix, name: str) -> FloatMatrix:
 def _check_forest(parent: IntArray, above: FloatArray, order: IntArray) -> None:
     count = len(parent)
     if not len(above) == len(order) == count:
-        raise GraphError(f"a forest's arrays must have one length, got {count}, {len(above)} and {len(order)}")
+        raise GraphError(
+            f"a forest's arrays must have one length, got {count}, {len(above)} and {len(order)}"
+        )
     if count == 0:
         return
     if parent.min() < -1 or parent.max() >= count:
-        raise GraphError(f"a forest's parents must be vertices in 0..{count - 1} or -1, got {parent.min()}..{parent.max()}")
+        raise GraphError(
+            f"a forest's parents must be vertices in 0..{count - 1} or -1, got {parent.min()}..{parent.max()}"
+        )
     if order.min() < 0 or order.max() >= count or np.bincount(order).max() > 1:
         raise GraphError(f"a forest's order must hold every vertex in 0..{count - 1} once")
     place = np.empty(count, dtype=np.int64)
@@ -185,7 +209,8 @@ def _check_forest(parent: IntArray, above: FloatArray, order: IntArray) -> None:
 def _edgewise(distance: FloatMatrix, forest: SpanningForest) -> float:
     """At least the shortfall, and 0 but for rounding where distances are a metric; NaN where some are inf. O(N²), in NumPy.
 
-    Along an edge the distances to anyone change by no more than its length; what they change more adds up, at most, on a path.
+    Along an edge the distances to anyone change by no more than its length; what they change more
+    adds up, at most, on a path.
     """
     below = np.flatnonzero(forest.parent >= 0)
     with np.errstate(invalid="ignore"):
@@ -207,6 +232,8 @@ def forest_distances(forest: SpanningForest) -> FloatMatrix:
     for place, vertex in enumerate(forest.order):
         earlier = forest.order[:place]
         if forest.parent[vertex] >= 0:
-            matrix[vertex, earlier] = matrix[earlier, vertex] = matrix[forest.parent[vertex], earlier] + forest.above[vertex]
+            matrix[vertex, earlier] = matrix[earlier, vertex] = (
+                matrix[forest.parent[vertex], earlier] + forest.above[vertex]
+            )
         matrix[vertex, vertex] = 0.0
     return matrix

@@ -41,15 +41,30 @@ def code_digest(code: CodeType, sources: Sources) -> bytes:
 
 
 def _parameters(arguments: ast.arguments) -> str:
-    groups = [[one.arg for one in group] for group in (arguments.posonlyargs, arguments.args, arguments.kwonlyargs)]
-    return repr([*groups, *(one.arg if one is not None else None for one in (arguments.vararg, arguments.kwarg))])
+    groups = [
+        [one.arg for one in group]
+        for group in (arguments.posonlyargs, arguments.args, arguments.kwonlyargs)
+    ]
+    return repr(
+        [
+            *groups,
+            *(one.arg if one is not None else None for one in (arguments.vararg, arguments.kwarg)),
+        ]
+    )
 
 
 def _bytecode(code: CodeType) -> bytes:
     numbers = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     table: bytes = getattr(code, "co_exceptiontable", b"")
-    return joined("code", code.co_code, table, repr(numbers), repr(names), *(_constant(one) for one in code.co_consts))
+    return joined(
+        "code",
+        code.co_code,
+        table,
+        repr(numbers),
+        repr(names),
+        *(_constant(one) for one in code.co_consts),
+    )
 
 
 def _constant(value: object) -> bytes:
@@ -73,14 +88,19 @@ def names_of(code: CodeType) -> Names:
         attributes |= set(one.co_names)
         recent: list[object] = []
         for instruction in dis.get_instructions(one):
-            if instruction.opname in ("LOAD_NAME", "LOAD_GLOBAL") or "DICT_OR_GLOBALS" in instruction.opname:
+            if (
+                instruction.opname in ("LOAD_NAME", "LOAD_GLOBAL")
+                or "DICT_OR_GLOBALS" in instruction.opname
+            ):
                 read[str(instruction.argval)] = None
             elif instruction.opname == "IMPORT_NAME":
                 level = recent[-2] if len(recent) > 1 and isinstance(recent[-2], int) else 0
                 given = recent[-1] if recent and isinstance(recent[-1], tuple) else ()
                 for name in given or ("",):
                     imports[str(instruction.argval), str(name), level] = None
-            if instruction.opname.startswith("LOAD_CONST") or instruction.opname.startswith("LOAD_SMALL_INT"):
+            if instruction.opname.startswith("LOAD_CONST") or instruction.opname.startswith(
+                "LOAD_SMALL_INT"
+            ):
                 recent.append(instruction.argval)
         waiting += [constant for constant in one.co_consts if isinstance(constant, CodeType)]
     return Names(tuple(read), frozenset(attributes), tuple(imports))

@@ -1,7 +1,8 @@
 """Digests of values, functions and classes by what they hold: equal in every process, other when anything in them is other.
 
-A digest is made in one walk. Values are hashed where they are met. Functions, classes, modules and objects are numbered when they
-are first met and hashed in that order afterwards, so that things which refer to each other need no special case.
+A digest is made in one walk. Values are hashed where they are met. Functions, classes, modules and
+objects are numbered when they are first met and hashed in that order afterwards, so that things
+which refer to each other need no special case.
 """
 
 import enum
@@ -27,8 +28,8 @@ class Digest:
 
     Attributes:
         value: 64 hexadecimal digits.
-        unknown: what in it could not be identified, such as "SOCKET (socket.socket)"; where there is anything, equal values do
-            not mean equal content.
+        unknown: what in it could not be identified, such as "SOCKET (socket.socket)"; where there
+            is anything, equal values do not mean equal content.
     """
 
     value: str
@@ -184,7 +185,10 @@ class Walk:
         with self._entered(values) as first:
             if not first:
                 return joined("cycle")
-            pairs = ((self.value(key, where), self.value(one, f"{where}[{key!r:.40}]")) for key, one in values.items())
+            pairs = (
+                (self.value(key, where), self.value(one, f"{where}[{key!r:.40}]"))
+                for key, one in values.items()
+            )
             return joined("dict", *(part for pair in pairs for part in pair))
 
     @contextmanager

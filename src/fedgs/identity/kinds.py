@@ -24,13 +24,19 @@ if TYPE_CHECKING:
 
 __all__ = ["PLAIN", "by_name", "is_module", "special"]
 
-PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)})
+PLAIN = frozenset(
+    {type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)}
+)
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _CACHES = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 _GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 _CACHED = type(functools.lru_cache(len))
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
-_METHODS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType)
+_METHODS = (
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+)
 
 
 def special(walk: "Walk", value: object, where: str) -> bytes | None:
@@ -58,7 +64,10 @@ def special(walk: "Walk", value: object, where: str) -> bytes | None:
         return joined("cache")
     if isinstance(value, logging.Logger):
         return joined("logger", value.name)
-    if isinstance(value, types.GenericAlias | types.UnionType) or type(value).__module__ == "typing":
+    if (
+        isinstance(value, types.GenericAlias | types.UnionType)
+        or type(value).__module__ == "typing"
+    ):
         return joined("type", repr(value))
     if isinstance(value, _SLOTS):
         return joined("slot", value.__name__)
@@ -73,13 +82,19 @@ def _wrapper(walk: "Walk", value: object, where: str) -> bytes | None:
     if isinstance(value, staticmethod | classmethod):
         return joined(type(value).__name__, walk.value(value.__func__, where))
     if isinstance(value, property):
-        return joined("property", *(walk.value(part, where) for part in (value.fget, value.fset, value.fdel)))
+        return joined(
+            "property", *(walk.value(part, where) for part in (value.fget, value.fset, value.fdel))
+        )
     if isinstance(value, functools.cached_property):
         return joined("cached_property", walk.value(value.func, where))
     if isinstance(value, types.MethodType):
         return joined("bound", walk.value(value.__func__, where), walk.value(value.__self__, where))
     if isinstance(value, _CACHED):
-        return joined("lru_cache", walk.value(value.__wrapped__, where), walk.value(value.cache_parameters(), where))
+        return joined(
+            "lru_cache",
+            walk.value(value.__wrapped__, where),
+            walk.value(value.cache_parameters(), where),
+        )
     if type(value).__module__.startswith("numba.") and hasattr(value, "py_func"):
         options = getattr(value, "targetoptions", {})
         return joined("numba", walk.value(value.py_func, where), walk.value(dict(options), where))
@@ -92,7 +107,10 @@ def by_name(value: object) -> bytes | None:
     if isinstance(value, types.ModuleType):
         found = value.__name__, ""
     elif (isinstance(value, type) or callable(value)) and not inspect.ismethod(value):
-        found = _attribute(value, "__module__"), _attribute(value, "__qualname__") or _attribute(value, "__name__")
+        found = (
+            _attribute(value, "__module__"),
+            _attribute(value, "__qualname__") or _attribute(value, "__name__"),
+        )
     module, name = found
     if not (isinstance(module, str) and isinstance(name, str)):
         return None
@@ -129,16 +147,27 @@ def _numerics(module: str) -> str:
 
 def _array(walk: "Walk", value: AnyArray | np.generic | np.dtype[np.generic], where: str) -> bytes:
     if isinstance(value, np.dtype):
-        return joined("dtype", repr(np.lib.format.dtype_to_descr(value)) if not value.hasobject else str(value))
+        return joined(
+            "dtype",
+            repr(np.lib.format.dtype_to_descr(value)) if not value.hasobject else str(value),
+        )
     if value.dtype.hasobject:
-        return joined("objects", repr(value.shape), walk.value(np.asarray(value).ravel().tolist(), where))
+        return joined(
+            "objects", repr(value.shape), walk.value(np.asarray(value).ravel().tolist(), where)
+        )
 
     def content() -> bytes:
         plain = np.ascontiguousarray(np.asarray(value))
-        return joined("array", type(value).__name__, repr(plain.dtype), repr(plain.shape), plain.tobytes())
+        return joined(
+            "array", type(value).__name__, repr(plain.dtype), repr(plain.shape), plain.tobytes()
+        )
 
     if isinstance(value, np.ma.MaskedArray):
-        return joined("masked", walk.value(np.asarray(value.data), where), walk.value(np.ma.getmaskarray(value), where))
+        return joined(
+            "masked",
+            walk.value(np.asarray(value.data), where),
+            walk.value(np.ma.getmaskarray(value), where),
+        )
     return _with_attributes(walk, value, walk.digester.once(value, content), where)
 
 
@@ -150,7 +179,11 @@ def _is_tensor(value: object) -> "TypeGuard[Tensor]":
 def is_module(value: object) -> bool:
     """Whether it is a `torch.nn.Module` whose state is all in Python, so not a scripted one."""
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.nn.Module) and not isinstance(value, torch.jit.ScriptModule)
+    return (
+        torch is not None
+        and isinstance(value, torch.nn.Module)
+        and not isinstance(value, torch.jit.ScriptModule)
+    )
 
 
 def _tensor(walk: "Walk", value: "Tensor", where: str) -> bytes:
@@ -158,7 +191,12 @@ def _tensor(walk: "Walk", value: "Tensor", where: str) -> bytes:
 
     def content() -> bytes:
         plain = value.detach().cpu().contiguous()
-        return joined("tensor", str(plain.dtype), repr(tuple(plain.shape)), plain.view(-1).view(torch.uint8).numpy().tobytes())
+        return joined(
+            "tensor",
+            str(plain.dtype),
+            repr(tuple(plain.shape)),
+            plain.view(-1).view(torch.uint8).numpy().tobytes(),
+        )
 
     try:
         found = walk.digester.once(value, content)
@@ -183,4 +221,6 @@ def _has_hidden_state(value: object) -> bool:
     if hasattr(kind, "__next__") or kind.__name__ in ("coroutine", "async_generator"):
         return origin_of(kind.__module__) != "own"
     torch = sys.modules.get("torch")
-    return kind.__module__.partition(".")[0] == "ctypes" or (torch is not None and isinstance(value, torch.Generator))
+    return kind.__module__.partition(".")[0] == "ctypes" or (
+        torch is not None and isinstance(value, torch.Generator)
+    )

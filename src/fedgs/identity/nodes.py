@@ -23,10 +23,39 @@ __all__ = ["class_body", "function_body", "instance_body", "module_body"]
 
 _MISSING = object()
 _NOT_CONTENT = {
-    *("__dict__", "__weakref__", "__module__", "__qualname__", "__name__", "__doc__", "__firstlineno__", "__signature__"),
-    *("__static_attributes__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
-    *("__abstractmethods__", "__parameters__", "__orig_bases__", "__match_args__", "__classcell__", "__class_vars__"),
-    *("__private_attributes__", "__dataclass_fields__", "__dataclass_params__", "_abc_impl", "model_fields", "__fedgs_variant__"),
+    *(
+        "__dict__",
+        "__weakref__",
+        "__module__",
+        "__qualname__",
+        "__name__",
+        "__doc__",
+        "__firstlineno__",
+        "__signature__",
+    ),
+    *(
+        "__static_attributes__",
+        "__annotations__",
+        "__annotate__",
+        "__annotate_func__",
+        "__annotations_cache__",
+    ),
+    *(
+        "__abstractmethods__",
+        "__parameters__",
+        "__orig_bases__",
+        "__match_args__",
+        "__classcell__",
+        "__class_vars__",
+    ),
+    *(
+        "__private_attributes__",
+        "__dataclass_fields__",
+        "__dataclass_params__",
+        "_abc_impl",
+        "model_fields",
+        "__fedgs_variant__",
+    ),
     *(
         "_member_map_",
         "_value2member_map_",
@@ -71,7 +100,10 @@ def _looked_up(walk: "Walk", space: Mapping[str, object], names: Names) -> Itera
             yield joined("global", name, *_reference(walk, value, name, names))
     package = space.get("__package__") or ""
     for statement in names.imports:
-        yield joined("import", *_modules_of(walk, statement, package if isinstance(package, str) else "", None))
+        yield joined(
+            "import",
+            *_modules_of(walk, statement, package if isinstance(package, str) else "", None),
+        )
         loaded = None if statement[2] else _loaded(statement[0])
         if loaded is not None:
             yield from _reference(walk, loaded, statement[0], names)
@@ -126,7 +158,10 @@ def _home(walk: "Walk", name: object) -> Iterable[bytes]:
 def class_body(walk: "Walk", cls: type) -> bytes:
     """Bases and namespace; fields of pydantic classes count by their defaults."""
     space = {key: value for key, value in vars(cls).items() if not key.startswith("__pydantic_")}
-    parts = [walk.value(cls.__bases__, f"a base of {cls.__name__}"), walk.value(type(cls), f"the class of {cls.__name__}")]
+    parts = [
+        walk.value(cls.__bases__, f"a base of {cls.__name__}"),
+        walk.value(type(cls), f"the class of {cls.__name__}"),
+    ]
     members = getattr(cls, "__members__", None)
     if isinstance(members, Mapping):  # an enumeration
         parts.append(walk.value([(name, one.value) for name, one in members.items()], cls.__name__))
@@ -144,7 +179,10 @@ def class_body(walk: "Walk", cls: type) -> bytes:
 
 def _namespace(walk: "Walk", space: Mapping[str, object], owner: str) -> bytes:
     names = sorted(key for key in space if isinstance(key, str) and key not in _NOT_CONTENT)
-    return joined("namespace", *(part for n in names for part in (n.encode(), walk.value(space[n], f"{owner}.{n}"))))
+    return joined(
+        "namespace",
+        *(part for n in names for part in (n.encode(), walk.value(space[n], f"{owner}.{n}"))),
+    )
 
 
 def module_body(walk: "Walk", module: ModuleType) -> bytes:
@@ -155,7 +193,11 @@ def module_body(walk: "Walk", module: ModuleType) -> bytes:
     if file is None and hasattr(module, "__path__"):
         return joined("namespace package")
     if file is None:
-        return _namespace(walk, {key: value for key, value in vars(module).items() if not key.startswith("__")}, module.__name__)
+        return _namespace(
+            walk,
+            {key: value for key, value in vars(module).items() if not key.startswith("__")},
+            module.__name__,
+        )
     package = module.__package__ or ""
     return joined("module", file_node(walk, file, package))
 
@@ -172,11 +214,17 @@ def _file_body(walk: "Walk", file: Path, package: str) -> bytes:
     except OSError as error:
         walk.cannot(f"the file {file.name} ({error.strerror})")
         return joined("unreadable")
-    edges = [edge for statement in source.imports for edge in _modules_of(walk, statement, package, file.parent)]
+    edges = [
+        edge
+        for statement in source.imports
+        for edge in _modules_of(walk, statement, package, file.parent)
+    ]
     return joined("file", source.digest, *edges)
 
 
-def _modules_of(walk: "Walk", statement: tuple[str, str, int], package: str, folder: Path | None) -> Iterable[bytes]:
+def _modules_of(
+    walk: "Walk", statement: tuple[str, str, int], package: str, folder: Path | None
+) -> Iterable[bytes]:
     name, attribute, level = statement
     for full, file in imported(name, attribute, level, package=package, folder=folder):
         root = full.partition(".")[0]
@@ -211,11 +259,22 @@ def instance_body(walk: "Walk", value: object, where: str) -> bytes:
     except Exception:
         return joined("object", *parts, walk.named(value, where))
     if isinstance(reduced, str):
-        library = origin_of(cls.__module__) != "own" and origin_of(str(getattr(value, "__module__", "__main__"))) != "own"
-        return joined("object", *parts, reduced) if library else joined("object", *parts, walk.named(value, where))
+        library = (
+            origin_of(cls.__module__) != "own"
+            and origin_of(str(getattr(value, "__module__", "__main__"))) != "own"
+        )
+        return (
+            joined("object", *parts, reduced)
+            if library
+            else joined("object", *parts, walk.named(value, where))
+        )
     made, arguments, *rest = (*reduced, None, None, None)[:5]
     state, items, pairs = rest
-    parts += [walk.value(made, where), walk.value(arguments, where), _state(walk, cls, state, where)]
+    parts += [
+        walk.value(made, where),
+        walk.value(arguments, where),
+        _state(walk, cls, state, where),
+    ]
     parts += [walk.value(None if more is None else list(more), where) for more in (items, pairs)]
     if origin_of(cls.__module__) == "own" and state is not getattr(value, "__dict__", None):
         parts.append(_state(walk, cls, getattr(value, "__dict__", None), where))
@@ -224,7 +283,10 @@ def instance_body(walk: "Walk", value: object, where: str) -> bytes:
 
 def _without_numbers(state: Mapping[str, object]) -> dict[str, object]:
     """The state of a torch module with its hooks in order; the numbers that they have count all hooks of the process."""
-    return {key: list(part.values()) if "_hooks" in key and isinstance(part, dict) else part for key, part in state.items()}
+    return {
+        key: list(part.values()) if "_hooks" in key and isinstance(part, dict) else part
+        for key, part in state.items()
+    }
 
 
 def _state(walk: "Walk", cls: type, state: object, where: str) -> bytes:
@@ -233,6 +295,13 @@ def _state(walk: "Walk", cls: type, state: object, where: str) -> bytes:
         return joined("state", *(_state(walk, cls, part, where) for part in state))
     if type(state) is not dict:
         return walk.value(state, where)
-    names = sorted(str(name) for name in state if not isinstance(getattr(cls, str(name), None), functools.cached_property))
+    names = sorted(
+        str(name)
+        for name in state
+        if not isinstance(getattr(cls, str(name), None), functools.cached_property)
+    )
     values = {str(name): value for name, value in state.items()}
-    return joined("state", *(part for n in names for part in (n.encode(), walk.value(values[n], f"{where}.{n}"))))
+    return joined(
+        "state",
+        *(part for n in names for part in (n.encode(), walk.value(values[n], f"{where}.{n}"))),
+    )

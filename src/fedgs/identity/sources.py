@@ -15,7 +15,16 @@ from typing import Literal
 
 from fedgs.identity.hashing import joined
 
-__all__ = ["Origin", "Source", "Sources", "file_of", "imported", "origin_of", "origin_of_place", "version_of"]
+__all__ = [
+    "Origin",
+    "Source",
+    "Sources",
+    "file_of",
+    "imported",
+    "origin_of",
+    "origin_of_place",
+    "version_of",
+]
 
 Origin = Literal["fedgs", "standard", "installed", "own"]
 _IGNORED = {"ctx", "type_comment", "kind", "type_ignores"}
@@ -43,7 +52,9 @@ def origin_of(name: str) -> Origin:
 def _places(module: ModuleType) -> list[str]:
     """Absolute paths of a module's file, or of a package's folders; some modules of libraries make up what they are asked for."""
     file, folders = getattr(module, "__file__", None), getattr(module, "__path__", None)
-    found = [file] if isinstance(file, str) else list(folders) if isinstance(folders, Iterable) else []
+    found = (
+        [file] if isinstance(file, str) else list(folders) if isinstance(folders, Iterable) else []
+    )
     return [place for place in found if isinstance(place, str) and Path(place).is_absolute()]
 
 
@@ -63,8 +74,15 @@ def origin_of_place(place: str) -> Origin:
 @functools.lru_cache(maxsize=1)
 def _folders() -> tuple[list[Path], list[Path]]:
     paths = sysconfig.get_paths()
-    installed = {paths["purelib"], paths["platlib"], *site.getsitepackages(), site.getusersitepackages()}
-    return [Path(paths[key]).resolve() for key in ("stdlib", "platstdlib")], [Path(folder).resolve() for folder in installed]
+    installed = {
+        paths["purelib"],
+        paths["platlib"],
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+    }
+    return [Path(paths[key]).resolve() for key in ("stdlib", "platstdlib")], [
+        Path(folder).resolve() for folder in installed
+    ]
 
 
 @functools.lru_cache(maxsize=256)
@@ -87,8 +105,10 @@ class Source:
     """A file with Python code, or a compiled module.
 
     Attributes:
-        digest: of the syntax tree, without comments, layout and positions; of the bytes where it is not Python.
-        imports: (module, name or "", level) of every import statement in it, also of those inside functions.
+        digest: of the syntax tree, without comments, layout and positions; of the bytes where it is
+            not Python.
+        imports: (module, name or "", level) of every import statement in it, also of those inside
+            functions.
         definitions: (first line, name) -> functions and lambdas that begin there.
         codes: the code objects that it compiles to.
     """
@@ -140,7 +160,9 @@ def _parsed(path: Path, content: bytes) -> Source:
         if isinstance(node, _DEFINITIONS):
             line = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
             definitions.setdefault((line, getattr(node, "name", "<lambda>")), []).append(node)
-    return Source(digest, tuple(dict.fromkeys(_imports(tree))), definitions, frozenset(_codes(whole)))
+    return Source(
+        digest, tuple(dict.fromkeys(_imports(tree))), definitions, frozenset(_codes(whole))
+    )
 
 
 def canonical(node: object) -> str:
@@ -150,8 +172,14 @@ def canonical(node: object) -> str:
     True
     """
     if isinstance(node, ast.AST):
-        fields = ((name, getattr(node, name, None)) for name in node._fields if name not in _IGNORED)
-        inner = ",".join(f"{name}={canonical(value)}" for name, value in fields if value is not None and value != [])
+        fields = (
+            (name, getattr(node, name, None)) for name in node._fields if name not in _IGNORED
+        )
+        inner = ",".join(
+            f"{name}={canonical(value)}"
+            for name, value in fields
+            if value is not None and value != []
+        )
         return f"{type(node).__name__}({inner})"
     if isinstance(node, list):
         return f"[{','.join(canonical(item) for item in node)}]"
@@ -174,14 +202,21 @@ def _imports(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
         elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
             called = getattr(node.func, "attr", getattr(node.func, "id", ""))
             name = node.args[0].value
-            if called in ("import_module", "__import__") and isinstance(name, str) and not name.startswith("."):
+            if (
+                called in ("import_module", "__import__")
+                and isinstance(name, str)
+                and not name.startswith(".")
+            ):
                 yield name, "", 0
 
 
-def imported(name: str, attribute: str, level: int, *, package: str, folder: Path | None) -> Iterator[tuple[str, Path | None]]:
+def imported(
+    name: str, attribute: str, level: int, *, package: str, folder: Path | None
+) -> Iterator[tuple[str, Path | None]]:
     """The modules that an import statement brings: (full name, file); None for a module without a file of its own.
 
-    Nothing is imported: modules that are loaded are looked up, others are searched on `sys.path`, then in `folder`.
+    Nothing is imported: modules that are loaded are looked up, others are searched on `sys.path`,
+    then in `folder`.
 
     Args:
         name, attribute, level: as in `from ..name import attribute`.

@@ -25,10 +25,12 @@ def weighted_means(
         weights: R vectors of end - begin numbers.
 
     Returns:
-        (R, P) float32 averages, and (R,) bool: whether a range's models and their average are all finite.
+        (R, P) float32 averages, and (R,) bool: whether a range's models and their average are all
+        finite.
 
     Raises:
-        DataError: models that are no float32 matrix, ranges that are empty or not there, weights of another length.
+        DataError: models that are no float32 matrix, ranges that are empty or not there, weights of
+            another length.
 
     >>> models = torch.tensor([[0.0], [4.0], [torch.nan]])
     >>> weighted_means(models, np.array([0, 2]), np.array([2, 3]), [np.array([0.25, 0.75]), np.array([1.0])])
@@ -36,12 +38,16 @@ def weighted_means(
             [nan]]), tensor([ True, False]))
     """
     if models.dtype != torch.float32 or models.ndim != 2:
-        raise DataError(f"models must be a float32 matrix, got {models.dtype} of shape {tuple(models.shape)}")
+        raise DataError(
+            f"models must be a float32 matrix, got {models.dtype} of shape {tuple(models.shape)}"
+        )
     models = models.contiguous()
     begin, end = checked_ranges(begin, end, (len(weights),), len(models))
     for length, own in zip((end - begin).tolist(), weights, strict=True):
         if length < 1 or np.shape(own) != (length,):
-            raise DataError(f"each range must hold models and as many weights, got {length} models, weights {np.shape(own)}")
+            raise DataError(
+                f"each range must hold models and as many weights, got {length} models, weights {np.shape(own)}"
+            )
     averages = models.new_empty(len(begin), models.shape[1])
     fine = torch.empty(len(begin), dtype=torch.bool, device=models.device)
     kernels = compiled_kernels()
@@ -55,7 +61,9 @@ def weighted_means(
     for length in np.unique(lengths).tolist():
         chosen = np.flatnonzero(lengths == length)  # ranges of one length are averaged together
         rows = torch.from_numpy(begin[chosen][:, None] + np.arange(length)).to(models.device)
-        shares = torch.from_numpy(np.stack([weights[index] for index in chosen.tolist()])).to(models.device)  # (R', m)
+        shares = torch.from_numpy(np.stack([weights[index] for index in chosen.tolist()])).to(
+            models.device
+        )  # (R', m)
         stack, place = models[rows], torch.from_numpy(chosen).to(models.device)
         averages[place] = _averages(stack, shares)
         fine[place] = all_finite(stack).all(dim=1) & all_finite(averages[place])

@@ -1,16 +1,18 @@
 """Which examples make up each local batch: a function of (seed, round, client) alone, shared by all engines.
 
-Each round a client shuffles its examples, walks through them in batches of B, and shuffles anew when they are used up. The last
-batch of a pass may be short; a client with n_k < B has one batch a pass, all its examples.
+Each round a client shuffles its examples, walks through them in batches of B, and shuffles anew
+when they are used up. The last batch of a pass may be short; a client with n_k < B has one batch a
+pass, all its examples.
 
-The shuffle of pass p is a Fisher-Yates shuffle from the front, stopped after the positions that the E steps use, so the cost is
-O(min(E·B, n_k)) a pass and not O(n_k). Its random numbers are SplitMix64's: output i of the stream that starts at
+The shuffle of pass p is a Fisher-Yates shuffle from the front, stopped after the positions that the
+E steps use, so the cost is O(min(E·B, n_k)) a pass and not O(n_k). Its random numbers are
+SplitMix64's: output i of the stream that starts at
 
     key(seed, round, client) = mix(mix(base(seed) + round + 1) + client + 1)
 
-with base(seed) from `fedgs.rng` and mix SplitMix64's output function. Streams are counters, so the batches of thousands of
-clients are drawn in one call. Position i < n swaps with i + floor((n - i)·u / 2³²), u being the upper 32 bits: no index is
-favoured by more than n / 2³².
+with base(seed) from `fedgs.rng` and mix SplitMix64's output function. Streams are counters, so the
+batches of thousands of clients are drawn in one call. Position i < n swaps with i + floor((n - i)·u
+/ 2³²), u being the upper 32 bits: no index is favoured by more than n / 2³².
 """
 
 from collections.abc import Sequence
@@ -27,7 +29,14 @@ from fedgs.errors import ConfigError, DataError
 from fedgs.local.bounds import as_integers
 from fedgs.rng import derived_seed
 
-__all__ = ["Batches", "batch_extremes", "client_keys", "compiled_kernels", "local_batches", "stacked_keys"]
+__all__ = [
+    "Batches",
+    "batch_extremes",
+    "client_keys",
+    "compiled_kernels",
+    "local_batches",
+    "stacked_keys",
+]
 
 KeyArray = npt.NDArray[np.uint64]
 
@@ -39,7 +48,8 @@ class Batches:
     """The batches of r clients.
 
     Attributes:
-        indices: (r, E, B) positions among the client's own examples, 0..n-1; 0 where the batch is short.
+        indices: (r, E, B) positions among the client's own examples, 0..n-1; 0 where the batch is
+            short.
         sizes: (r, E) how many of the B are used.
     """
 
@@ -60,7 +70,9 @@ def client_keys(key: tuple[int, int], clients: IntArray) -> KeyArray:
     return stacked_keys([key], [len(clients)], clients)
 
 
-def stacked_keys(keys: Sequence[tuple[int, int]], lengths: Sequence[int], clients: IntArray) -> KeyArray:
+def stacked_keys(
+    keys: Sequence[tuple[int, int]], lengths: Sequence[int], clients: IntArray
+) -> KeyArray:
     """The starts of the streams of several requests' clients, one request after another.
 
     Args:
@@ -80,7 +92,9 @@ def stacked_keys(keys: Sequence[tuple[int, int]], lengths: Sequence[int], client
     return found
 
 
-def local_batches(keys: KeyArray, data_sizes: IntArray, *, local_steps: int, batch_size: int) -> Batches:
+def local_batches(
+    keys: KeyArray, data_sizes: IntArray, *, local_steps: int, batch_size: int
+) -> Batches:
     """The batches of r clients, of one round or of many.
 
     Args:
@@ -105,7 +119,9 @@ def local_batches(keys: KeyArray, data_sizes: IntArray, *, local_steps: int, bat
         if not (isinstance(number, int | np.integer) and number >= 1):
             raise ConfigError(f"{name} must be an integer >= 1, got {number!r}")
     streams = np.ascontiguousarray(as_integers("keys", keys, (np.size(keys),)), dtype=np.uint64)
-    data_sizes = np.ascontiguousarray(as_integers("data_sizes", data_sizes, streams.shape), dtype=np.int64)
+    data_sizes = np.ascontiguousarray(
+        as_integers("data_sizes", data_sizes, streams.shape), dtype=np.int64
+    )
     if len(data_sizes) and data_sizes.min() < 1:
         raise DataError(f"data_sizes must be >= 1, got {data_sizes.min()}")
     sizes = np.minimum(batch_size, _left_in_pass(data_sizes, local_steps, batch_size))
@@ -119,7 +135,8 @@ def local_batches(keys: KeyArray, data_sizes: IntArray, *, local_steps: int, bat
 def batch_extremes(data_sizes: IntArray, *, local_steps: int, batch_size: int) -> IntArray:
     """The sizes of the batches that clients meet: a client meets its smallest and its largest size and no other.
 
-    The largest is min(B, n_k). The short batch that ends a pass is met where a pass has no more than E batches.
+    The largest is min(B, n_k). The short batch that ends a pass is met where a pass has no more
+    than E batches.
 
     Args:
         data_sizes: (N,) n_k >= 1.
@@ -182,4 +199,6 @@ def _fill(keys: KeyArray, data_sizes: IntArray, indices: IntArray) -> None:
             jump = (data_sizes[rows] - here).astype(np.uint64) * upper >> np.uint64(32)
             there = here + jump.astype(np.int64)
             indices[rows, step, slot] = order[rows, there]
-            order[rows, there] = order[rows, here]  # position `here` is never looked at again in this pass
+            order[rows, there] = order[
+                rows, here
+            ]  # position `here` is never looked at again in this pass

@@ -22,9 +22,15 @@ def part_of(federation: Federation, split: Split) -> Part:
     Raises:
         ConfigError: the part is not there, or has no example.
     """
-    part = {"train": federation.train, "validation": federation.validation, "test": federation.test}[split]
+    part = {
+        "train": federation.train,
+        "validation": federation.validation,
+        "test": federation.test,
+    }[split]
     if part is None or len(part) == 0:
-        raise ConfigError(f"the {split} loss needs a {split} part with examples; federation {federation.name!r} has none")
+        raise ConfigError(
+            f"the {split} loss needs a {split} part with examples; federation {federation.name!r} has none"
+        )
     return part
 
 
@@ -44,11 +50,20 @@ def work_key(work: Work) -> Any:
 
 def is_convolutional(module: nn.Module) -> bool:
     """Whether there is a convolution in the module."""
-    kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+    kinds = (
+        nn.Conv1d,
+        nn.Conv2d,
+        nn.Conv3d,
+        nn.ConvTranspose1d,
+        nn.ConvTranspose2d,
+        nn.ConvTranspose3d,
+    )
     return any(isinstance(part, kinds) for part in module.modules())
 
 
-def _multiplications(module: nn.Module, example_shape: tuple[int, ...], device: torch.device) -> int | None:
+def _multiplications(
+    module: nn.Module, example_shape: tuple[int, ...], device: torch.device
+) -> int | None:
     """Counted on two examples of zeros; no state of the module and no generator is left changed."""
     if device.type != "cpu" or any(isinstance(part, nn.RNNBase) for part in module.modules()):
         return None  # the counter does not see into recurrent layers
@@ -59,14 +74,18 @@ def _multiplications(module: nn.Module, example_shape: tuple[int, ...], device: 
     try:
         with kept_generators(), torch.no_grad(), counter:
             module.eval()(torch.zeros(2, *example_shape))
-    except Exception:  # a model that takes other batches only, or an operation that the counter does not know
+    except (
+        Exception
+    ):  # a model that takes other batches only, or an operation that the counter does not know
         return None
     finally:
         module.train(training)
         with torch.no_grad():
             for buffer, kept in zip(module.buffers(), buffers, strict=True):
                 buffer.copy_(kept)
-    return int(counter.get_total_flops()) // 2 // 2  # a multiplication and an addition each, and two examples
+    return (
+        int(counter.get_total_flops()) // 2 // 2
+    )  # a multiplication and an addition each, and two examples
 
 
 class Bench:
@@ -76,7 +95,8 @@ class Bench:
         work: federation, model and precision; what else it says is not used here.
         flat: the module, its state in one vector.
         convolutional: whether images are handled in channels-last memory order.
-        multiplications: that a forward pass over one example takes; None where they cannot be counted.
+        multiplications: that a forward pass over one example takes; None where they cannot be
+            counted.
     """
 
     def __init__(self, work: Work, device: torch.device) -> None:
@@ -84,20 +104,28 @@ class Bench:
         self.device = device
         self.flat = FlatModule(build_module(work.model, work.federation), device)
         self.convolutional = is_convolutional(self.flat.module)
-        self.multiplications = _multiplications(self.flat.module, work.federation.example_shape, device)
+        self.multiplications = _multiplications(
+            self.flat.module, work.federation.example_shape, device
+        )
         self._examples: dict[Split, Examples] = {}
 
     def examples(self, split: Split) -> Examples:
         """The examples of a split, brought to the device when first asked for."""
         if split not in self._examples:
-            part, normalization = part_of(self.work.federation, split), self.work.federation.normalization
-            self._examples[split] = Examples.of(part, normalization, self.device, channels_last=self.convolutional)
+            part, normalization = (
+                part_of(self.work.federation, split),
+                self.work.federation.normalization,
+            )
+            self._examples[split] = Examples.of(
+                part, normalization, self.device, channels_last=self.convolutional
+            )
         return self._examples[split]
 
     def is_small(self, batch_size: int) -> bool:
         """Whether one thread trains the model on batches of this size.
 
-        Where the work cannot be counted, the number of parameters stands for it, and only very little counts as small.
+        Where the work cannot be counted, the number of parameters stands for it, and only very
+        little counts as small.
         """
         if self.multiplications is None:
             return not self.convolutional and self.flat.layout.size * batch_size < SMALL_STEP
@@ -105,6 +133,8 @@ class Bench:
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(b, ...) inputs -> (b, C) logits, in the work's precision."""
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.work.precision == "bf16"):
+        with torch.autocast(
+            self.device.type, dtype=torch.bfloat16, enabled=self.work.precision == "bf16"
+        ):
             logits: torch.Tensor = self.flat.module(x)
         return logits

@@ -40,10 +40,14 @@ def as_indices(name: str, values: Any, shape: tuple[int, ...], bounds: tuple[int
     """
     given, (least, end) = as_integers(name, values, shape), bounds
     array: IntArray = np.ascontiguousarray(given, dtype=np.int64)
-    if array.size:  # one look for both ends: as unsigned numbers, those below `least` are the largest
+    if (
+        array.size
+    ):  # one look for both ends: as unsigned numbers, those below `least` are the largest
         from_least = array if least == 0 else array - least
         if int(from_least.view(np.uint64).max()) >= max(0, end - least):
-            raise DataError(f"{name} must be in {least}..{end - 1}, got {given.min()}..{given.max()}")
+            raise DataError(
+                f"{name} must be in {least}..{end - 1}, got {given.min()}..{given.max()}"
+            )
     return array
 
 
@@ -58,7 +62,9 @@ def check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
         raise DataError(f"{name} must have shape {shape}, got {tuple(array.shape)}")
 
 
-def checked_ranges(begin: Any, end: Any, shape: tuple[int, ...], count: int) -> tuple[IntArray, IntArray]:
+def checked_ranges(
+    begin: Any, end: Any, shape: tuple[int, ...], count: int
+) -> tuple[IntArray, IntArray]:
     """The beginnings and ends of ranges of rows as contiguous int64, 0 <= begin <= end <= count.
 
     Raises:
@@ -68,10 +74,15 @@ def checked_ranges(begin: Any, end: Any, shape: tuple[int, ...], count: int) -> 
     Traceback (most recent call last):
     fedgs.errors.DataError: ranges of rows must begin before they end, got 3..2
     """
-    first, last = as_indices("begin", begin, shape, (0, count + 1)), as_indices("end", end, shape, (0, count + 1))
+    first, last = (
+        as_indices("begin", begin, shape, (0, count + 1)),
+        as_indices("end", end, shape, (0, count + 1)),
+    )
     if not (first <= last).all():
         place = int(np.argmax(first > last))
-        raise DataError(f"ranges of rows must begin before they end, got {first[place]}..{last[place]}")
+        raise DataError(
+            f"ranges of rows must begin before they end, got {first[place]}..{last[place]}"
+        )
     return first, last
 
 
@@ -79,7 +90,8 @@ def training_sizes(federation: Federation, clients: IntArray) -> IntArray:
     """(m,) how many rows of the training part each client has.
 
     Raises:
-        DataError: clients that are not in the federation, or data sizes that do not fit the part's rows.
+        DataError: clients that are not in the federation, or data sizes that do not fit the part's
+            rows.
 
     >>> x, y = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
     >>> federation = Federation.from_arrays(x, y, client=np.array([0, 0, 0, 1]), test=(x, y))
@@ -91,7 +103,11 @@ def training_sizes(federation: Federation, clients: IntArray) -> IntArray:
     begin, end = offsets[chosen], offsets[chosen + 1]
     sizes: IntArray = end - begin
     told = federation.clients.data_sizes[chosen]
-    if not (np.array_equal(sizes, told) and bool((begin >= 0).all()) and bool((end <= len(federation.train)).all())):
+    if not (
+        np.array_equal(sizes, told)
+        and bool((begin >= 0).all())
+        and bool((end <= len(federation.train)).all())
+    ):
         place = int(np.argmax((sizes != told) | (begin < 0) | (end > len(federation.train))))
         raise DataError(
             f"data_sizes must fit the training part: client {federation.clients.names[int(chosen[place])]!r} has "

@@ -28,22 +28,26 @@ _SECONDS = 2.0  # for sizes between the smallest and the largest
 def check_training(work: Work) -> None:
     """Try a training step on a batch of each size that local training will meet, on the CPU.
 
-    The smallest and the largest size are always tried, the others for two seconds at most. The module is the check's own, so
-    running statistics stay as they are, and so do the global generators.
+    The smallest and the largest size are always tried, the others for two seconds at most. The
+    module is the check's own, so running statistics stay as they are, and so do the global
+    generators.
 
     Args:
         work: the model, the federation, E and B.
 
     Raises:
-        ConfigError: the model cannot be trained at all, or not on batches of some size; the message names the clients that would
-            meet it. Its output for one batch differs when it is computed again from the same state.
+        ConfigError: the model cannot be trained at all, or not on batches of some size; the message
+            names the clients that would meet it. Its output for one batch differs when it is
+            computed again from the same state.
 
     >>> from fedgs.data import Synthetic
     >>> from fedgs.models import LogisticRegression
     >>> check_training(Work(Synthetic(clients=2).load(), LogisticRegression(), 0.0, local_steps=5, batch_size=10))
     """
     data_sizes = work.federation.clients.data_sizes
-    extremes = batch_extremes(data_sizes, local_steps=work.local_steps, batch_size=filled_batch_size(work))
+    extremes = batch_extremes(
+        data_sizes, local_steps=work.local_steps, batch_size=filled_batch_size(work)
+    )
     sizes = np.unique(extremes).tolist()
     bench = Bench(replace(work, precision="float32"), torch.device("cpu"))
     with kept_generators(), one_thread_if(not bench.convolutional):
@@ -56,7 +60,9 @@ def check_training(work: Work) -> None:
             return
         title, worst = model_title(work.model), bad[-1] if bad[-1] == sizes[-1] else bad[0]
         if worst == sizes[-1] and worst > 1:
-            raise ConfigError(f"model {title} cannot be trained on a batch of {_examples(worst)}: {trial.found[worst]}")
+            raise ConfigError(
+                f"model {title} cannot be trained on a batch of {_examples(worst)}: {trial.found[worst]}"
+            )
         who = _named(work.federation, np.flatnonzero(np.isin(extremes, bad).any(axis=1)))
         raise ConfigError(
             f"model {title} cannot be trained on a batch of {_examples(worst)}, which {who} would have with training.batch_size "
@@ -106,7 +112,9 @@ def _fault(bench: Bench, start: torch.Tensor, rows: IntArray) -> str | None:
         logits = _logits(bench, start, rows)
         expected = (len(rows), bench.work.federation.num_labels)
         if not isinstance(logits, torch.Tensor) or tuple(logits.shape) != expected:
-            shape = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+            shape = (
+                tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+            )
             return f"in training mode it must return logits of shape {expected}, got {shape}"
         loss = cross_entropy(logits, bench.examples("train").y[torch.from_numpy(rows)])
         if not loss.requires_grad:
@@ -144,7 +152,10 @@ def _examples(size: int) -> str:
 def _named(federation: Federation, owners: IntArray) -> str:
     """The clients by name and number of examples, three at most."""
     clients = federation.clients
-    told = [f"{clients.names[k]!r} ({_examples(int(clients.data_sizes[k]))})" for k in owners[:3].tolist()]
+    told = [
+        f"{clients.names[k]!r} ({_examples(int(clients.data_sizes[k]))})"
+        for k in owners[:3].tolist()
+    ]
     more = len(owners) - len(told)
     if more:
         told.append(f"{more} more")
@@ -164,7 +175,9 @@ def _advice(trial: _Trial, work: Work) -> str:
     for size in sorted(range(1, 4 * filled + 1), key=lambda size: (abs(size - filled), size)):
         if trial.seconds > limit:
             return layer or "another batch size may work"
-        extremes = np.unique(batch_extremes(data_sizes, local_steps=work.local_steps, batch_size=size)).tolist()
+        extremes = np.unique(
+            batch_extremes(data_sizes, local_steps=work.local_steps, batch_size=size)
+        ).tolist()
         if all(trial.fault(met) is None for met in extremes):
             return f"training.batch_size = {size} works" + (f", and {layer}" if layer else "")
     return f"no batch size up to {4 * filled} works" + (f", but {layer}" if layer else "")

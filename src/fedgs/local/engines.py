@@ -116,8 +116,8 @@ def choose_engine(name: str, *, device: str, work: Work) -> EngineChoice:
     """The engine for a kind of work.
 
     "auto" is a fixed rule of model and device. On the CPU, convolutional models are trained by the
-    loop engine and others by the stacked one; on CUDA, all by the stacked one. A model that cannot be
-    stacked is trained by the loop engine everywhere.
+    loop engine and others by the stacked one; on CUDA, all by the stacked one. A model that cannot
+    be stacked is trained by the loop engine everywhere.
 
     Args:
         name: "auto" or a registered engine.
@@ -133,7 +133,9 @@ def choose_engine(name: str, *, device: str, work: Work) -> EngineChoice:
     if name != "auto":
         obstacle = _variant(name).can(work)
         if obstacle is not None:
-            raise ConfigError(f"execution.engine is {name!r}, but this model {obstacle}; use 'auto' or 'loop'")
+            raise ConfigError(
+                f"execution.engine is {name!r}, but this model {obstacle}; use 'auto' or 'loop'"
+            )
         return EngineChoice(name, f"{name}: execution.engine asks for it")
     obstacle = _variant("stacked").can(work)
     if obstacle is not None:
@@ -164,7 +166,9 @@ def numerics_by_rule(work: Work) -> dict[str, int]:
     It is part of a run's identity. The rule looks at the model and the data alone, so that a run is
     the same run on every engine and device.
     """
-    return numerics_with(choose_engine("auto", device="cpu", work=work).name, device="cpu", work=work)
+    return numerics_with(
+        choose_engine("auto", device="cpu", work=work).name, device="cpu", work=work
+    )
 
 
 def numerics_with(engine: str, *, device: str, work: Work) -> dict[str, int]:
@@ -193,7 +197,9 @@ def numerics_of(program: str) -> dict[str, int]:
 def _variant(name: str) -> EngineVariant:
     cls = variant_class("engine", name)
     if not issubclass(cls, EngineVariant):
-        raise ConfigError(f"engine {name!r} must be a subclass of EngineVariant; {cls.__qualname__} is not")
+        raise ConfigError(
+            f"engine {name!r} must be a subclass of EngineVariant; {cls.__qualname__} is not"
+        )
     return cls()
 
 

@@ -16,7 +16,9 @@ from fedgs.rng import seeded
 
 __all__ = ["Asked", "block_rows", "measure", "segment_sums"]
 
-_BLOCK_NUMBERS = 1 << 18  # numbers in the examples of one forward pass; activations take some tens of times that
+_BLOCK_NUMBERS = (
+    1 << 18
+)  # numbers in the examples of one forward pass; activations take some tens of times that
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +27,8 @@ class Asked:
 
     Attributes:
         begin, end: (s,) rows begin..end-1 of the split's part; a client may have none.
-        weights: (s,) of the mean over clients, not normalised; None where each client's own mean is asked for.
+        weights: (s,) of the mean over clients, not normalised; None where each client's own mean is
+            asked for.
     """
 
     begin: IntArray
@@ -42,7 +45,9 @@ class Asked:
         offsets = part_of(request.work.federation, request.split).offsets
         if isinstance(request, Losses):
             return Asked(offsets[request.clients], offsets[request.clients + 1], None)
-        weights = np.ones(1) if request.split == "test" else request.work.federation.clients.data_sizes
+        weights = (
+            np.ones(1) if request.split == "test" else request.work.federation.clients.data_sizes
+        )
         return Asked(offsets[:-1], offsets[1:], weights)
 
     @property
@@ -53,8 +58,14 @@ class Asked:
     @property
     def rows(self) -> IntArray:
         """(n,) all the rows, one range after another."""
-        shift = np.concatenate([[0], np.cumsum(self.sizes)[:-1]]) if len(self.begin) else np.zeros(0, dtype=np.int64)
-        rows: IntArray = np.arange(int(self.sizes.sum())) + np.repeat(self.begin - shift, self.sizes)
+        shift = (
+            np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
+            if len(self.begin)
+            else np.zeros(0, dtype=np.int64)
+        )
+        rows: IntArray = np.arange(int(self.sizes.sum())) + np.repeat(
+            self.begin - shift, self.sizes
+        )
         return rows
 
     def reply(self, loss_sums: FloatArray, correct: FloatArray) -> FloatArray | Metrics:
@@ -71,7 +82,11 @@ def measure(bench: Bench, request: Losses | Evaluate) -> FloatArray | Metrics:
     bench.flat.load(request.parameters)
     module.eval()
     step = block_rows(tuple(examples.x.shape[1:]))
-    small = bench.is_small(request.work.batch_size) if bench.convolutional else bench.flat.layout.size * step < SMALL_STEP
+    small = (
+        bench.is_small(request.work.batch_size)
+        if bench.convolutional
+        else bench.flat.layout.size * step < SMALL_STEP
+    )
     pieces = []
     seed, round_index = request.key
     with seeded(seed, "evaluate", round_index), torch.no_grad(), one_thread_if(small):
@@ -91,7 +106,9 @@ def block_rows(example_shape: tuple[int, ...]) -> int:
     return max(1, min(2048, _BLOCK_NUMBERS // max(1, math.prod(example_shape))))
 
 
-def segment_sums(values: FloatArray, correct: AnyArray, sizes: IntArray) -> tuple[FloatArray, FloatArray]:
+def segment_sums(
+    values: FloatArray, correct: AnyArray, sizes: IntArray
+) -> tuple[FloatArray, FloatArray]:
     """Sums over consecutive segments of the given sizes, each summed on its own; 0 for an empty one.
 
     >>> segment_sums(np.array([1.0, 2.0, 4.0]), np.array([True, False, True]), np.array([2, 0, 1]))

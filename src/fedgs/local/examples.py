@@ -26,7 +26,8 @@ class Examples:
     Attributes:
         x: (n, ...) as stored.
         y: (n,) int64.
-        scale, mean, sd: how stored examples become inputs: (x / scale - mean) / sd; mean is None where x is used as it is.
+        scale, mean, sd: how stored examples become inputs: (x / scale - mean) / sd; mean is None
+            where x is used as it is.
         channels_last: whether images are handed out in channels-last memory order.
     """
 
@@ -38,7 +39,13 @@ class Examples:
     channels_last: bool
 
     @staticmethod
-    def of(part: Part, normalization: Normalization | None, device: torch.device, *, channels_last: bool = False) -> "Examples":
+    def of(
+        part: Part,
+        normalization: Normalization | None,
+        device: torch.device,
+        *,
+        channels_last: bool = False,
+    ) -> "Examples":
         """The part's examples on `device` (on the CPU they are not copied)."""
         x, y = tensor_of(part.x).to(device), tensor_of(part.y).to(device)
         last = channels_last and x.ndim == 4

@@ -1,9 +1,11 @@
 """Compiled kernels (numba). Imported only where numba is installed; each has a plain counterpart that it is tested against.
 
-Each client and each run is worked on by one thread, in an order of additions that nothing else has a part in: a result has the
-same bits alone, among others, and with any number of threads. The source fixes every rounding: no kernel allows the compiler to
-reorder or fuse operations, and sums and fused products are written with `fedgs.local.lanes`. So a result also has the same bits
-whether its kernel was compiled in this process or read from numba's cache, and for any processor that it was compiled for.
+Each client and each run is worked on by one thread, in an order of additions that nothing else has
+a part in: a result has the same bits alone, among others, and with any number of threads. The
+source fixes every rounding: no kernel allows the compiler to reorder or fuse operations, and sums
+and fused products are written with `fedgs.local.lanes`. So a result also has the same bits whether
+its kernel was compiled in this process or read from numba's cache, and for any processor that it
+was compiled for.
 """
 
 import math
@@ -81,13 +83,18 @@ def _logits(inputs: Any, weights: Any, bias: Any, z: Any) -> None:
 def _exponentials(z: Any, bits: Any) -> None:
     """z = exp(z) for z <= 0, to about 1e-6 relative; below -87 it is exp(-87).
 
-    exp(z) = 2^k·exp(f) with |f| <= ln(2)/2, a polynomial (that of the Cephes library) for exp(f) and 2^k made from its bits, so
-    that the loops become vector instructions, which a call of the C library would not.
+    exp(z) = 2^k·exp(f) with |f| <= ln(2)/2, a polynomial (that of the Cephes library) for exp(f)
+    and 2^k made from its bits, so that the loops become vector instructions, which a call of the C
+    library would not.
     """
     for i in range(len(z)):
         t = np.float32(-87.0) if z[i] < np.float32(-87.0) else z[i]
         k = np.int32(fma(t, np.float32(1.44269504), np.float32(-0.5)))
-        f = fma(np.float32(k), np.float32(2.12194440e-4), fma(np.float32(k), np.float32(-0.693359375), t))
+        f = fma(
+            np.float32(k),
+            np.float32(2.12194440e-4),
+            fma(np.float32(k), np.float32(-0.693359375), t),
+        )
         p = fma(np.float32(1.9875691500e-4), f, np.float32(1.3981999507e-3))
         p = fma(p, f, np.float32(8.3334519073e-3))
         p = fma(p, f, np.float32(4.1665795894e-2))
@@ -105,7 +112,9 @@ def _relative(z: Any, num_classes: int) -> None:
     for b in range(0, z.shape[0], 4):
         p, q, r, s = z[b, 0], z[b + 1, 0], z[b + 2, 0], z[b + 3, 0]
         for c in range(1, num_classes):
-            p = z[b, c] if z[b, c] > p else p  # not `max`, which looks for NaN at each step; NaN stays in z all the same
+            p = (
+                z[b, c] if z[b, c] > p else p
+            )  # not `max`, which looks for NaN at each step; NaN stays in z all the same
             q = z[b + 1, c] if z[b + 1, c] > q else q
             r = z[b + 2, c] if z[b + 2, c] > r else r
             s = z[b + 3, c] if z[b + 3, c] > s else s
@@ -144,8 +153,8 @@ def _descend(table: Any, first_input: int, slopes: Any, num_classes: int, bias: 
     """weights -= slopesᵀ·inputs, four examples at a time.
 
     Args:
-        table: weights in rows 0..classes-1, inputs from row `first_input` on: in one array, the compiler has fewer of them to
-            tell apart each time that it enters the inner loop.
+        table: weights in rows 0..classes-1, inputs from row `first_input` on: in one array, the
+            compiler has fewer of them to tell apart each time that it enters the inner loop.
         slopes: (B, classes), learning rate included.
     """
     for c in range(num_classes):
@@ -159,21 +168,36 @@ def _descend(table: Any, first_input: int, slopes: Any, num_classes: int, bias: 
 
 
 def _train_linear(
-    x: Any, y: Any, order: Any, rows: Any, sizes: Any, starts: Any, run: Any, rates: Any, mu: Any, models: Any
+    x: Any,
+    y: Any,
+    order: Any,
+    rows: Any,
+    sizes: Any,
+    starts: Any,
+    run: Any,
+    rates: Any,
+    mu: Any,
+    models: Any,
 ) -> None:
     """Local SGD of multinomial logistic regression for some of r clients.
 
     Args:
         x: (n, d) float32 examples; y: (n,) labels.
-        order: which of the r clients, and in what order: clients with the same examples find them in the processor's cache.
+        order: which of the r clients, and in what order: clients with the same examples find them
+            in the processor's cache.
         rows: (r, E, B) rows of x; sizes: (r, E) how many of the B are used.
-        starts: (R, P) theta^t of each run; run: (r,) whose it is; rates: (r,); mu: the proximal weight.
+        starts: (R, P) theta^t of each run; run: (r,) whose it is; rates: (r,); mu: the proximal
+            weight.
         models: (r, P) is filled with the local models.
     """
     local_steps, batch_size = rows.shape[1:]
     d = x.shape[1]
     num_classes = starts.shape[1] // (d + 1)
-    padded_batch, padded_d, padded_classes = (batch_size + 3) // 4 * 4, (d + 31) // 32 * 32, (num_classes + 1) // 2 * 2
+    padded_batch, padded_d, padded_classes = (
+        (batch_size + 3) // 4 * 4,
+        (d + 31) // 32 * 32,
+        (num_classes + 1) // 2 * 2,
+    )
     table, bias = (
         np.zeros((padded_classes + padded_batch, padded_d), dtype=np.float32),
         np.zeros(padded_classes, dtype=np.float32),
@@ -193,7 +217,9 @@ def _train_linear(
                 for j in range(d):
                     inputs[b, j] = x[row, j]
             _logits_of(inputs, weights, bias, z)
-            _slopes_of(z, labels[:size], num_classes, rates[i] / np.float32(size), bits)  # what is left in `inputs` has none
+            _slopes_of(
+                z, labels[:size], num_classes, rates[i] / np.float32(size), bits
+            )  # what is left in `inputs` has none
             if mu > 0:
                 pull = rates[i] * mu
                 for c in range(num_classes):
@@ -207,7 +233,9 @@ def _train_linear(
             models[i, num_classes * d + c] = bias[c]
 
 
-def _linear_losses(x: Any, y: Any, vectors: Any, run: Any, begin: Any, end: Any, sums: Any, correct: Any) -> None:
+def _linear_losses(
+    x: Any, y: Any, vectors: Any, run: Any, begin: Any, end: Any, sums: Any, correct: Any
+) -> None:
     """Sum of cross-entropies and number of right answers of logistic regression on r ranges of rows.
 
     Args:
@@ -219,7 +247,10 @@ def _linear_losses(x: Any, y: Any, vectors: Any, run: Any, begin: Any, end: Any,
     num_classes = vectors.shape[1] // (d + 1)
     padded_d, padded_classes = (d + 31) // 32 * 32, (num_classes + 1) // 2 * 2
     inputs = np.zeros((8, padded_d), dtype=np.float32)
-    weights, bias = np.zeros((padded_classes, padded_d), dtype=np.float32), np.zeros(padded_classes, dtype=np.float32)
+    weights, bias = (
+        np.zeros((padded_classes, padded_d), dtype=np.float32),
+        np.zeros(padded_classes, dtype=np.float32),
+    )
     z = np.zeros((8, padded_classes), dtype=np.float32)
     bits = np.zeros(8 * padded_classes, dtype=np.int32)
     of_label = np.zeros(8, dtype=np.float32)

@@ -32,11 +32,17 @@ def is_linear(module: nn.Module) -> bool:
     (True, False)
     """
     layers = list(module) if type(module) is nn.Sequential else [module]
-    if len(layers) == 2 and type(layers[0]) is nn.Flatten and (layers[0].start_dim, layers[0].end_dim) == (1, -1):
+    if (
+        len(layers) == 2
+        and type(layers[0]) is nn.Flatten
+        and (layers[0].start_dim, layers[0].end_dim) == (1, -1)
+    ):
         layers = layers[1:]
     if len(layers) != 1 or type(layers[0]) is not nn.Linear or layers[0].bias is None:
         return False
-    return all(p.requires_grad for p in module.parameters()) and not any(True for _ in module.buffers())
+    return all(p.requires_grad for p in module.parameters()) and not any(
+        True for _ in module.buffers()
+    )
 
 
 def suits_kernels(work: Work, module: nn.Module) -> bool:
@@ -61,7 +67,14 @@ class LinearProgram:
         self.work = work
         self._parts: dict[Split, _Part] = {}
 
-    def train(self, starts: torch.Tensor, run: IntArray, rates: FloatArray, rows: IntArray, sizes: IntArray) -> torch.Tensor:
+    def train(
+        self,
+        starts: torch.Tensor,
+        run: IntArray,
+        rates: FloatArray,
+        rows: IntArray,
+        sizes: IntArray,
+    ) -> torch.Tensor:
         """Local models of r clients.
 
         Args:
@@ -74,7 +87,8 @@ class LinearProgram:
             (r, P) float32.
 
         Raises:
-            DataError: arrays that do not fit each other, rows or runs that are not there, parameters of another model.
+            DataError: arrays that do not fit each other, rows or runs that are not there,
+                parameters of another model.
         """
         part, kernel = self._part("train"), compiled_kernels().train_linear
         vectors = part.vectors("starts", starts)
@@ -107,7 +121,8 @@ class LinearProgram:
             split: the part that begin and end, (r,) each, are rows of.
 
         Raises:
-            DataError: arrays that do not fit each other, ranges or runs that are not there, parameters of another model.
+            DataError: arrays that do not fit each other, ranges or runs that are not there,
+                parameters of another model.
         """
         part, kernel = self._part(split), compiled_kernels().linear_losses
         stack = part.vectors("vectors", vectors)
@@ -132,8 +147,8 @@ class _Part:
     """What kernels read of a part.
 
     Attributes:
-        x: (n, d) float32 examples, without a copy; arrays that are read-only are passed on as if they were not, so that numba
-            compiles one version of a kernel.
+        x: (n, d) float32 examples, without a copy; arrays that are read-only are passed on as if
+            they were not, so that numba compiles one version of a kernel.
         y: (n,) labels 0..C-1.
         classes: the least number C of classes that these labels need.
     """
@@ -145,14 +160,18 @@ class _Part:
     @staticmethod
     def of(federation: Federation, split: Split) -> "_Part":
         part = part_of(federation, split)
-        y = as_indices("labels", tensor_of(part.y).numpy(), (len(part),), (0, federation.num_labels))
+        y = as_indices(
+            "labels", tensor_of(part.y).numpy(), (len(part),), (0, federation.num_labels)
+        )
         return _Part(tensor_of(part.x).view(len(part), -1).numpy(), y, int(y.max(initial=-1)) + 1)
 
     def vectors(self, name: str, vectors: torch.Tensor) -> AnyArray:
         """(R, P) parameters of models for these examples and labels, as the kernels read them."""
         d = self.x.shape[1]
         if vectors.dtype != torch.float32 or vectors.ndim != 2:
-            raise DataError(f"{name} must be a float32 matrix, got {vectors.dtype} of shape {tuple(vectors.shape)}")
+            raise DataError(
+                f"{name} must be a float32 matrix, got {vectors.dtype} of shape {tuple(vectors.shape)}"
+            )
         if vectors.shape[1] % (d + 1) or vectors.shape[1] // (d + 1) < max(1, self.classes):
             raise DataError(
                 f"{name} must have C·{d + 1} columns, the parameters of C >= {self.classes} classes on {d} inputs, "

@@ -62,13 +62,17 @@ class LoopEngine:
         """The module and the data for a kind of work, set up when first asked for."""
         key = bench_key(work)
         if key not in self._benches:
-            self._benches[key] = Bench(work, self.device)  # holds the work, so that the ids stay taken
+            self._benches[key] = Bench(
+                work, self.device
+            )  # holds the work, so that the ids stay taken
         return self._benches[key]
 
 
 def client_error(work: Work, client: int, error: Exception) -> ClientError:
     """What went wrong at a client, with the original exception as its cause."""
-    wrapped = ClientError(client, f"client {work.federation.clients.names[client]!r}: {type(error).__name__}: {error}")
+    wrapped = ClientError(
+        client, f"client {work.federation.clients.names[client]!r}: {type(error).__name__}: {error}"
+    )
     wrapped.__cause__ = error
     return wrapped
 
@@ -76,7 +80,9 @@ def client_error(work: Work, client: int, error: Exception) -> ClientError:
 def not_finite(work: Work, client: int) -> UpdateError:
     """The error for a local model with NaN or inf."""
     name = work.federation.clients.names[client]
-    return UpdateError(f"the local model of client {name!r} is not finite (NaN or inf) after {work.local_steps} steps")
+    return UpdateError(
+        f"the local model of client {name!r} is not finite (NaN or inf) after {work.local_steps} steps"
+    )
 
 
 def _train(bench: Bench, request: Train) -> Any:
@@ -85,36 +91,65 @@ def _train(bench: Bench, request: Train) -> Any:
     start = request.parameters.to(bench.device)
     sizes = training_sizes(work.federation, clients)
     keys = client_keys(request.key, clients)
-    batches = local_batches(keys, sizes, local_steps=work.local_steps, batch_size=filled_batch_size(work))
+    batches = local_batches(
+        keys, sizes, local_steps=work.local_steps, batch_size=filled_batch_size(work)
+    )
     kept = [fold.start() for fold in request.folds]
-    finite: list[torch.Tensor] = []  # read once, at the end, so that a GPU is not waited for after each client
+    finite: list[
+        torch.Tensor
+    ] = []  # read once, at the end, so that a GPU is not waited for after each client
     seed, round_index = request.key
     with kept_generators():
         for row, client in enumerate(clients.tolist()):
-            seed_generators(seed, "torch", round_index, client)  # so that dropout is a function of seed, round and client
+            seed_generators(
+                seed, "torch", round_index, client
+            )  # so that dropout is a function of seed, round and client
             try:
                 _descend(bench, request, start, client, batches.indices[row], batches.sizes[row])
             except Exception as error:
                 raise client_error(work, client, error) from error
             finite.append(all_finite(bench.flat.vector))
             models = bench.flat.vector.unsqueeze(0)  # (1, P)
-            kept = [fold.add(k, clients[row : row + 1], models) for fold, k in zip(request.folds, kept, strict=True)]
-    broken = [client for client, fine in zip(clients.tolist(), torch.stack(finite).tolist(), strict=True) if not fine]
+            kept = [
+                fold.add(k, clients[row : row + 1], models)
+                for fold, k in zip(request.folds, kept, strict=True)
+            ]
+    broken = [
+        client
+        for client, fine in zip(clients.tolist(), torch.stack(finite).tolist(), strict=True)
+        if not fine
+    ]
     if broken:
         return Failure(broken[0], not_finite(work, broken[0]))
     return tuple(fold.finish(k) for fold, k in zip(request.folds, kept, strict=True))
 
 
-def _descend(bench: Bench, request: Train, start: torch.Tensor, client: int, indices: IntArray, sizes: IntArray) -> None:
+def _descend(
+    bench: Bench,
+    request: Train,
+    start: torch.Tensor,
+    client: int,
+    indices: IntArray,
+    sizes: IntArray,
+) -> None:
     """E steps theta -= eta·(gradient + mu·(theta - theta^t)) from theta^t, on one client's batches."""
-    flat, examples, mu, rate = bench.flat, bench.examples("train"), request.work.mu, request.learning_rate
+    flat, examples, mu, rate = (
+        bench.flat,
+        bench.examples("train"),
+        request.work.mu,
+        request.learning_rate,
+    )
     flat.module.train()
     flat.load(start)
-    rows = torch.from_numpy(indices + int(request.work.federation.train.offsets[client])).to(bench.device)
+    rows = torch.from_numpy(indices + int(request.work.federation.train.offsets[client])).to(
+        bench.device
+    )
     for step, size in enumerate(sizes.tolist()):
         x, y = examples.gather(rows[step, :size])
         loss = cross_entropy(bench.forward(x), y)
-        gradients = torch.autograd.grad(loss, flat.trained, allow_unused=True, materialize_grads=True)
+        gradients = torch.autograd.grad(
+            loss, flat.trained, allow_unused=True, materialize_grads=True
+        )
         with torch.no_grad():
             pull = proximal_step(flat.parameters, start[: len(flat.parameters)], mu) if mu else None
             torch._foreach_add_(flat.trained, gradients, alpha=-rate)

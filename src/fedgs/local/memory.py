@@ -16,7 +16,8 @@ _PADDED = 8  # clients, the least that the stacked program pads a request to on 
 def filled_batch_size(work: Work) -> int:
     """How many examples the largest batch holds: B, or the largest n_k where B is above it.
 
-    With any B from the largest n_k up, every batch of a client is all its examples, in the same order.
+    With any B from the largest n_k up, every batch of a client is all its examples, in the same
+    order.
 
     >>> from fedgs.data import Synthetic
     >>> from fedgs.models import LogisticRegression
@@ -31,12 +32,14 @@ def filled_batch_size(work: Work) -> int:
 def check_batch_memory(work: Work, *, program: str, device: str, cohort_limit: int) -> None:
     """Refuse steps and batches whose tables of examples exceed the memory of the machine or the container.
 
-    The estimate is a lower bound of what a round needs. The loop engine and the program for linear models hold batches of at
-    most the largest n_k examples. The stacked program pads batches to B, on which the last bits of its results depend.
+    The estimate is a lower bound of what a round needs. The loop engine and the program for linear
+    models hold batches of at most the largest n_k examples. The stacked program pads batches to B,
+    on which the last bits of its results depend.
 
     Args:
         work: the federation, E and B.
-        program: "loop", "linear" or "stacked", which carries out the work; others are not estimated.
+        program: "loop", "linear" or "stacked", which carries out the work; others are not
+            estimated.
         device: "cpu", "cuda" or "cuda:0".
         cohort_limit: M.
 
@@ -54,14 +57,20 @@ def check_batch_memory(work: Work, *, program: str, device: str, cohort_limit: i
     else:
         slots, inputs = filled, 0
         clients = cohort_limit if program == "loop" else min(cohort_limit, _PADDED)
-    tables = 1 if program == "loop" else 2  # positions among the client's examples, and rows of the federation's
+    tables = (
+        1 if program == "loop" else 2
+    )  # positions among the client's examples, and rows of the federation's
 
     def fits(slots: int) -> bool:
-        return clients * (_INDEX * work.local_steps * (tables * slots + 1) + inputs * slots) <= limit
+        return (
+            clients * (_INDEX * work.local_steps * (tables * slots + 1) + inputs * slots) <= limit
+        )
 
     if fits(slots):
         return
-    settings = f"training.local_steps = {work.local_steps} and training.batch_size = {work.batch_size}"
+    settings = (
+        f"training.local_steps = {work.local_steps} and training.batch_size = {work.batch_size}"
+    )
     advice = "use fewer steps or smaller batches"
     if slots > filled and fits(filled):
         advice = f"the largest client has {filled} examples, so training.batch_size = {filled} gives full batches"

@@ -2,7 +2,8 @@
 
     F_k(theta) = mean over the batch of -log softmax(f_theta(x))_y  +  (mu/2)·|theta - theta^t|²
 
-The proximal term concerns parameters only, not buffers. Its gradient mu·(theta - theta^t) is written out, not differentiated.
+The proximal term concerns parameters only, not buffers. Its gradient mu·(theta - theta^t) is
+written out, not differentiated.
 """
 
 import torch

@@ -44,7 +44,8 @@ class Layout:
 
     Attributes:
         parameters, buffers: the entries, in the module's own order.
-        num_parameters: how many of the P numbers are parameters; the rest are buffers (such as running means).
+        num_parameters: how many of the P numbers are parameters; the rest are buffers (such as
+            running means).
         size: P.
     """
 
@@ -63,7 +64,10 @@ class Layout:
     def views(self, vectors: torch.Tensor, entries: tuple[Entry, ...]) -> dict[str, torch.Tensor]:
         """(..., P) vectors -> for each entry its (..., *shape) view, by name."""
         lead = vectors.shape[:-1]
-        return {entry.name: vectors[..., entry.start : entry.stop].view(*lead, *entry.shape) for entry in entries}
+        return {
+            entry.name: vectors[..., entry.start : entry.stop].view(*lead, *entry.shape)
+            for entry in entries
+        }
 
 
 def layout_of(module: nn.Module) -> Layout:
@@ -73,7 +77,9 @@ def layout_of(module: nn.Module) -> Layout:
     8
     """
     parameters, end = _entries(list(module.named_parameters()), 0)
-    floating = [(name, buffer) for name, buffer in module.named_buffers() if buffer.is_floating_point()]
+    floating = [
+        (name, buffer) for name, buffer in module.named_buffers() if buffer.is_floating_point()
+    ]
     buffers, _ = _entries(floating, end)
     return Layout(parameters, buffers)
 
@@ -98,17 +104,22 @@ def pack(module: nn.Module) -> torch.Tensor:
     return torch.cat(pieces) if pieces else torch.empty(0)
 
 
-def module_for(model: "Model", example_shape: tuple[int, ...], num_labels: int, *, seed: int = 0) -> nn.Module:
+def module_for(
+    model: "Model", example_shape: tuple[int, ...], num_labels: int, *, seed: int = 0
+) -> nn.Module:
     """A float32 module for such examples, initialised from `seed`; the global generators are left as they were.
 
     Raises:
-        ConfigError: the model does not fit the examples, or what it builds is not an `nn.Module` with parameters.
+        ConfigError: the model does not fit the examples, or what it builds is not an `nn.Module`
+            with parameters.
     """
     module = fresh_module(model, example_shape, num_labels, seed)
     if not isinstance(module, nn.Module):
         raise ConfigError(f"model must build a torch.nn.Module, got {type(module).__name__}")
     if not any(True for _ in module.parameters()):
-        raise ConfigError(f"model must have at least one parameter to train, got {type(module).__name__} without any")
+        raise ConfigError(
+            f"model must have at least one parameter to train, got {type(module).__name__} without any"
+        )
     return module.float()
 
 
@@ -180,7 +191,9 @@ class FlatModule:
         self.layout = layout_of(module)
         self.vector = pack(module).to(device)
         self.parameters = self.vector[: self.layout.num_parameters]
-        self.trained: list[torch.Tensor] = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        self.trained: list[torch.Tensor] = [
+            parameter for parameter in module.parameters() if parameter.requires_grad
+        ]
         self._buffers = dict(module.named_buffers())
         views = self.layout.views(self.vector, self.layout.parameters)
         for name, parameter in module.named_parameters():
@@ -188,7 +201,9 @@ class FlatModule:
         views = self.layout.views(self.vector, self.layout.buffers)
         for entry in self.layout.buffers:
             self._buffers[entry.name].data = views[entry.name]
-        self._integers = [(b, b.clone()) for b in self._buffers.values() if not b.is_floating_point()]
+        self._integers = [
+            (b, b.clone()) for b in self._buffers.values() if not b.is_floating_point()
+        ]
 
     def load(self, parameters: torch.Tensor) -> None:
         """Set the module's state to a (P,) vector; integer buffers (such as batch counters) go back to their first value."""

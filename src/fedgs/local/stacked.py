@@ -36,8 +36,9 @@ _AVERAGED_NUMBERS = 1 << 23  # above, the work is in the numbers and not in the 
 class StackedEngine:
     """Answers all requests that share their work at once: the clients of many runs are one stack.
 
-    Logistic regression on the CPU has its own compiled program; any other module goes through torch.func. Where a stack raises,
-    its requests are answered one by one by the loop engine, so that only the failing client's run fails.
+    Logistic regression on the CPU has its own compiled program; any other module goes through
+    torch.func. Where a stack raises, its requests are answered one by one by the loop engine, so
+    that only the failing client's run fails.
 
     Args:
         device: where parameters and data live, such as "cpu" or "cuda".
@@ -58,7 +59,9 @@ class StackedEngine:
             groups.setdefault((work_key(request.work), split), []).append(position)
         for positions in groups.values():
             members: list[Any] = [requests[position] for position in positions]
-            found = self._train(members) if isinstance(members[0], Train) else self._measure(members)
+            found = (
+                self._train(members) if isinstance(members[0], Train) else self._measure(members)
+            )
             for index, reply in found:
                 yield positions[index], reply
 
@@ -67,14 +70,20 @@ class StackedEngine:
         key = work_key(work)
         if key not in self._programs:
             bench = self.loop.bench(work)
-            compiled = self.device.type == "cpu" and compiled_kernels() is not None and suits_kernels(work, bench.flat.module)
+            compiled = (
+                self.device.type == "cpu"
+                and compiled_kernels() is not None
+                and suits_kernels(work, bench.flat.module)
+            )
             self._programs[key] = LinearProgram(work) if compiled else StackedProgram(bench, work)
         return self._programs[key]
 
     def _train(self, requests: list[Train]) -> Iterator[tuple[int, Any]]:
         """Replies to training requests of one kind of work, stack by stack."""
         folding = [_Folding(request) for request in requests]
-        for stack in _stacks([len(request.clients) for request in requests], self._limit(requests[0].work)):
+        for stack in _stacks(
+            [len(request.clients) for request in requests], self._limit(requests[0].work)
+        ):
             pieces = [piece for piece in stack if folding[piece.request].reply is None]
             if not pieces:
                 continue
@@ -89,10 +98,15 @@ class StackedEngine:
                             folding[piece.request].add(piece, own)
             except Exception as error:
                 asked = sorted({piece.request for piece in pieces})
-                for index, reply in zip(asked, self._by_loop([requests[index] for index in asked], error), strict=True):
+                for index, reply in zip(
+                    asked, self._by_loop([requests[index] for index in asked], error), strict=True
+                ):
                     folding[index].reply = reply
             for piece in pieces:
-                if piece.stop == len(requests[piece.request].clients) or folding[piece.request].reply is not None:
+                if (
+                    piece.stop == len(requests[piece.request].clients)
+                    or folding[piece.request].reply is not None
+                ):
                     yield piece.request, folding[piece.request].finish()
 
     def _limit(self, work: Work) -> int:
@@ -101,14 +115,19 @@ class StackedEngine:
         if isinstance(self.program(work), LinearProgram):
             per_client = 4 * bench.flat.layout.size + 8 * work.local_steps * filled_batch_size(work)
         else:
-            per_client = 4 * (4 * bench.flat.layout.size + 32 * work.batch_size * int(np.prod(work.federation.example_shape)))
+            per_client = 4 * (
+                4 * bench.flat.layout.size
+                + 32 * work.batch_size * int(np.prod(work.federation.example_shape))
+            )
         return max(1, _STACK_BYTES // per_client // PERIOD) * PERIOD
 
     def _models(self, requests: list[Train], pieces: "list[_Piece]") -> torch.Tensor:
         """The (r, P) local models of the pieces' clients, one after another."""
         work, members = requests[0].work, [requests[piece.request] for piece in pieces]
         lengths = [piece.stop - piece.start for piece in pieces]
-        clients = np.concatenate([r.clients[p.start : p.stop] for r, p in zip(members, pieces, strict=True)])
+        clients = np.concatenate(
+            [r.clients[p.start : p.stop] for r, p in zip(members, pieces, strict=True)]
+        )
         keys = stacked_keys([request.key for request in members], lengths, clients)
         sizes = training_sizes(work.federation, clients)
         program = self.program(work)
@@ -117,15 +136,22 @@ class StackedEngine:
         rows = batches.indices + work.federation.train.offsets[clients][:, None, None]
         starts = torch.stack([request.parameters.to(self.device) for request in members])
         rates = np.repeat([request.learning_rate for request in members], lengths)
-        return program.train(starts, np.repeat(np.arange(len(pieces)), lengths), rates, rows, batches.sizes)
+        return program.train(
+            starts, np.repeat(np.arange(len(pieces)), lengths), rates, rows, batches.sizes
+        )
 
     def _measure(self, requests: list[Any]) -> Iterator[tuple[int, Any]]:
         """Replies to requests for losses or metrics on one split."""
         try:
-            program, asked = self.program(requests[0].work), [Asked.by(request) for request in requests]
+            program, asked = (
+                self.program(requests[0].work),
+                [Asked.by(request) for request in requests],
+            )
             if isinstance(program, LinearProgram):
                 replies = _measure_linear(program, requests, asked)
-            elif self.device.type == "cpu":  # large blocks of one model at a time are as fast, and have the same bits alone
+            elif (
+                self.device.type == "cpu"
+            ):  # large blocks of one model at a time are as fast, and have the same bits alone
                 replies = [self.loop.reply(request) for request in requests]
             else:
                 replies = _measure_stacked(program, requests, asked)
@@ -137,7 +163,11 @@ class StackedEngine:
         """Replies of the loop engine after a stack raised: it finds out whose fault it is, and says so if it was nobody's."""
         replies = [self.loop.reply(request) for request in requests]
         if not any(isinstance(reply, Failure) for reply in replies):
-            _log.warning("a stack of %d requests failed (%r) and was answered by the loop engine instead", len(requests), error)
+            _log.warning(
+                "a stack of %d requests failed (%r) and was answered by the loop engine instead",
+                len(requests),
+                error,
+            )
         return replies
 
 
@@ -188,7 +218,9 @@ class _Folding:
         """Take in the (b, P) models of the next b clients."""
         kept = self.kept or [fold.start() for fold in self.request.folds]
         clients = self.request.clients[piece.start : piece.stop]
-        self.kept = [fold.add(k, clients, models) for fold, k in zip(self.request.folds, kept, strict=True)]
+        self.kept = [
+            fold.add(k, clients, models) for fold, k in zip(self.request.folds, kept, strict=True)
+        ]
         self.finite.append(all_finite(models))
 
     def finish(self) -> Any:
@@ -200,15 +232,20 @@ class _Folding:
             if not bool(finite.all()):
                 client = int(self.request.clients[int(torch.argmin(finite.int()))])
                 return Failure(client, not_finite(self.request.work, client))
-            return tuple(fold.finish(k) for fold, k in zip(self.request.folds, self.kept, strict=True))
+            return tuple(
+                fold.finish(k) for fold, k in zip(self.request.folds, self.kept, strict=True)
+            )
         except Exception as error:
             return Failure(None, error)
 
 
-def _averages(requests: Sequence[Train], pieces: Sequence[_Piece], models: torch.Tensor) -> dict[int, tuple[torch.Tensor]]:
+def _averages(
+    requests: Sequence[Train], pieces: Sequence[_Piece], models: torch.Tensor
+) -> dict[int, tuple[torch.Tensor]]:
     """Replies to the requests that ask for a weighted mean and nothing else, all at once.
 
-    Requests that are cut, and those where something is not finite, are left to the folds themselves.
+    Requests that are cut, and those where something is not finite, are left to the folds
+    themselves.
     """
     if models.numel() > _AVERAGED_NUMBERS:
         return {}
@@ -234,9 +271,15 @@ def _measure_linear(program: LinearProgram, requests: list[Any], asked: list[Ask
     lengths = [len(one.begin) for one in asked]
     vectors = torch.stack([request.parameters.cpu() for request in requests])
     run = np.repeat(np.arange(len(requests)), lengths)
-    begin, end = np.concatenate([one.begin for one in asked]), np.concatenate([one.end for one in asked])
+    begin, end = (
+        np.concatenate([one.begin for one in asked]),
+        np.concatenate([one.end for one in asked]),
+    )
     cuts = np.cumsum(lengths)[:-1]
-    sums, correct = (np.split(values, cuts) for values in program.sums(vectors, run, requests[0].split, begin, end))
+    sums, correct = (
+        np.split(values, cuts)
+        for values in program.sums(vectors, run, requests[0].split, begin, end)
+    )
     return [one.reply(*pair) for one, *pair in zip(asked, sums, correct, strict=True)]
 
 
@@ -246,7 +289,9 @@ def _measure_stacked(program: StackedProgram, requests: list[Any], asked: list[A
     vectors = torch.stack([request.parameters.to(program.bench.device) for request in requests])
     losses, correct = (
         values.cpu().numpy()  # (R, n)
-        for values in program.example_losses(vectors, requests[0].split, torch.from_numpy(rows).to(program.bench.device))
+        for values in program.example_losses(
+            vectors, requests[0].split, torch.from_numpy(rows).to(program.bench.device)
+        )
     )
     replies = []
     for index, one in enumerate(asked):

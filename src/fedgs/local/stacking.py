@@ -21,48 +21,77 @@ __all__ = ["StackedProgram", "why_not_stackable"]
 
 _EVALUATED_RUNS = 16  # models in one stacked evaluation
 _ALIGNED = 16  # floats in a cache line
-PERIOD = 16 if "512" in torch.backends.cpu.get_cpu_capability() else 8  # floats in a vector register, see `StackedProgram`
+PERIOD = (
+    16 if "512" in torch.backends.cpu.get_cpu_capability() else 8
+)  # floats in a vector register, see `StackedProgram`
 
 
 class StackedProgram:
     """One forward and one backward pass for a whole stack of clients.
 
-    The loss of a stack is the sum of its clients' losses, so one backward pass gives every client its own gradient. Batches are
-    padded to B with weight 0.
+    The loss of a stack is the sum of its clients' losses, so one backward pass gives every client
+    its own gradient. Batches are padded to B with weight 0.
 
-    On the CPU a client's result has the same bits wherever it lies in whatever stack. A sum's order of additions and a function's
-    last bit depend on how the numbers are aligned to vector registers, and on whether they fall into the remainder of a loop. So
-    each request's clients are padded to a multiple of the numbers in a register (8 or 16), batches to an even size, and a
-    client's parameters begin at a cache line: then all stacks repeat one pattern and leave no remainder. Each thread has clients
-    of its own.
+    On the CPU a client's result has the same bits wherever it lies in whatever stack. A sum's order
+    of additions and a function's last bit depend on how the numbers are aligned to vector
+    registers, and on whether they fall into the remainder of a loop. So each request's clients are
+    padded to a multiple of the numbers in a register (8 or 16), batches to an even size, and a
+    client's parameters begin at a cache line: then all stacks repeat one pattern and leave no
+    remainder. Each thread has clients of its own.
     """
 
     def __init__(self, bench: Bench, work: Work) -> None:
         self.bench = bench
         self.work = work
         self.layout = bench.flat.layout
-        self._trained = {name for name, p in bench.flat.module.named_parameters() if p.requires_grad}
-        self._modules = [bench.flat.module]  # one a thread, since torch.func sets a module's tensors while it runs
+        self._trained = {
+            name for name, p in bench.flat.module.named_parameters() if p.requires_grad
+        }
+        self._modules = [
+            bench.flat.module
+        ]  # one a thread, since torch.func sets a module's tensors while it runs
 
-    def train(self, starts: torch.Tensor, run: IntArray, rates: FloatArray, rows: IntArray, sizes: IntArray) -> torch.Tensor:
+    def train(
+        self,
+        starts: torch.Tensor,
+        run: IntArray,
+        rates: FloatArray,
+        rows: IntArray,
+        sizes: IntArray,
+    ) -> torch.Tensor:
         """Local models of r clients: see `LinearProgram.train`."""
         if self.bench.device.type != "cpu":
             return self._train(self._modules[0], starts, run, rates, rows, sizes)
         kept, place = _padded(run)
         run, rates, rows, sizes = run[place], rates[place], rows[place], sizes[place]
-        rows = np.concatenate([rows, rows[:, :, : rows.shape[2] % 2]], axis=2)  # an even number of slots
+        rows = np.concatenate(
+            [rows, rows[:, :, : rows.shape[2] % 2]], axis=2
+        )  # an even number of slots
         models = torch.empty(len(run), starts.shape[1])
-        self._modules += [copy.deepcopy(self._modules[0]) for _ in range(torch.get_num_threads() - len(self._modules))]
+        self._modules += [
+            copy.deepcopy(self._modules[0])
+            for _ in range(torch.get_num_threads() - len(self._modules))
+        ]
 
         def chunk(thread: int, a: int, b: int) -> None:
             own = slice(a * PERIOD, b * PERIOD)
-            models[own] = self._train(self._modules[thread], starts, run[own], rates[own], rows[own], sizes[own])
+            models[own] = self._train(
+                self._modules[thread], starts, run[own], rates[own], rows[own], sizes[own]
+            )
 
-        in_threads(chunk, len(run) // PERIOD, PERIOD * 3 * self.layout.size * rows.shape[1] * rows.shape[2])
+        in_threads(
+            chunk, len(run) // PERIOD, PERIOD * 3 * self.layout.size * rows.shape[1] * rows.shape[2]
+        )
         return models[torch.from_numpy(kept)]
 
     def _train(
-        self, module: nn.Module, starts: torch.Tensor, run: IntArray, rates: FloatArray, rows: IntArray, sizes: IntArray
+        self,
+        module: nn.Module,
+        starts: torch.Tensor,
+        run: IntArray,
+        rates: FloatArray,
+        rows: IntArray,
+        sizes: IntArray,
     ) -> torch.Tensor:
         """E steps of a stack: (r, P)."""
         device = self.bench.device
@@ -70,7 +99,10 @@ class StackedProgram:
         theta[:, : starts.shape[1]] = starts.to(device)[torch.from_numpy(run).to(device)]
         first = theta.clone() if self.work.mu else None
         views = self.layout.views(theta, self.layout.parameters + self.layout.buffers)
-        views = {name: view.detach().requires_grad_(name in self._trained) for name, view in views.items()}
+        views = {
+            name: view.detach().requires_grad_(name in self._trained)
+            for name, view in views.items()
+        }
         trained = [view for name, view in views.items() if name in self._trained]
         eta = torch.from_numpy(rates.astype(np.float32)).to(device)
         scaled = [eta.view(-1, *[1] * (tensor.ndim - 1)) for tensor in trained]
@@ -82,7 +114,11 @@ class StackedProgram:
             gradients = self._gradients(module, views, trained, where[:, step], weights[:, step])
             with torch.no_grad():
                 own = theta[:, : self.layout.num_parameters]
-                pull = proximal_step(own, first[:, : own.shape[1]], self.work.mu) * eta[:, None] if first is not None else None
+                pull = (
+                    proximal_step(own, first[:, : own.shape[1]], self.work.mu) * eta[:, None]
+                    if first is not None
+                    else None
+                )
                 torch._foreach_sub_(trained, torch._foreach_mul(gradients, scaled))
                 if pull is not None:
                     own.sub_(pull)
@@ -100,15 +136,21 @@ class StackedProgram:
         x, y = self.bench.examples("train").gather(rows.reshape(-1))
         x, y = x.view(*rows.shape, *x.shape[1:]), y.view(rows.shape)  # (r·B, ...) -> (r, B, ...)
 
-        def loss(tensors: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        def loss(
+            tensors: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, w: torch.Tensor
+        ) -> torch.Tensor:
             logits = functional_call(module, tensors, (x,))
             return (functional.cross_entropy(logits.float(), y, reduction="none") * w).sum()
 
-        with torch.autocast(self.bench.device.type, dtype=torch.bfloat16, enabled=self.work.precision == "bf16"):
+        with torch.autocast(
+            self.bench.device.type, dtype=torch.bfloat16, enabled=self.work.precision == "bf16"
+        ):
             total = vmap(loss)(views, x, y, weights).sum()
         return torch.autograd.grad(total, trained, allow_unused=True, materialize_grads=True)
 
-    def example_losses(self, vectors: torch.Tensor, split: Split, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def example_losses(
+        self, vectors: torch.Tensor, split: Split, rows: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Losses and rightness of n examples under R models: (R, n) float64 and bool, on the device."""
         module, examples = self.bench.flat.module, self.bench.examples(split)
         module.eval()
@@ -128,7 +170,9 @@ class StackedProgram:
     def _example_losses(
         self, tensors: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        with torch.autocast(self.bench.device.type, dtype=torch.bfloat16, enabled=self.work.precision == "bf16"):
+        with torch.autocast(
+            self.bench.device.type, dtype=torch.bfloat16, enabled=self.work.precision == "bf16"
+        ):
             logits = functional_call(self.bench.flat.module, tensors, (x,))
         return example_losses(logits, y)
 
@@ -140,13 +184,19 @@ def _padded(run: IntArray) -> tuple[IntArray, IntArray]:
         run: (r,) whose clients they are, those of a run next to each other.
 
     Returns:
-        (r,) where the clients are among the padded, and (r',) which client stands at each padded place.
+        (r,) where the clients are among the padded, and (r',) which client stands at each padded
+        place.
     """
     starts = np.flatnonzero(np.r_[True, run[1:] != run[:-1]])
     lengths = np.diff(np.r_[starts, len(run)])
-    places = [np.minimum(np.arange(-(-n // PERIOD) * PERIOD), n - 1) + first for first, n in zip(starts, lengths, strict=True)]
+    places = [
+        np.minimum(np.arange(-(-n // PERIOD) * PERIOD), n - 1) + first
+        for first, n in zip(starts, lengths, strict=True)
+    ]
     kept = np.cumsum([0, *map(len, places)])[:-1]
-    return np.concatenate([np.arange(n) + at for at, n in zip(kept, lengths, strict=True)]), np.concatenate(places)
+    return np.concatenate(
+        [np.arange(n) + at for at, n in zip(kept, lengths, strict=True)]
+    ), np.concatenate(places)
 
 
 _DRAWS = "it draws random numbers, such as dropout"
@@ -155,9 +205,9 @@ _DRAWS = "it draws random numbers, such as dropout"
 def why_not_stackable(module: nn.Module, example_shape: tuple[int, ...]) -> str | None:
     """Why a model cannot be trained in a stack with padded batches, or None if it can.
 
-    It is tried on a few examples: torch.func must accept it, it must draw no random numbers from PyTorch, NumPy or `random`, in
-    training or evaluation, one example must not change another's output (batch norm), and a forward pass must leave the buffers
-    as they are.
+    It is tried on a few examples: torch.func must accept it, it must draw no random numbers from
+    PyTorch, NumPy or `random`, in training or evaluation, one example must not change another's
+    output (batch norm), and a forward pass must leave the buffers as they are.
 
     >>> why_not_stackable(nn.Sequential(nn.Linear(3, 2), nn.Dropout()), (3,))
     'it draws random numbers, such as dropout'
@@ -171,7 +221,9 @@ def why_not_stackable(module: nn.Module, example_shape: tuple[int, ...]) -> str 
                 module.eval()(x.clone())
             return found if generator_states() == before else _DRAWS
         except RuntimeError as error:
-            text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            text = (
+                str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            )
             return _DRAWS if "random" in text else f"torch.func does not accept it ({text})"
         except Exception as error:
             return f"its forward pass raised {type(error).__name__}: {error}"
@@ -182,7 +234,9 @@ def _why_not_stackable(module: nn.Module, x: torch.Tensor) -> str | None:
     entries = layout.parameters + layout.buffers
     stack = torch.stack([vector, vector])  # (2, P)
     before = stack.clone()
-    vmap(lambda tensors: functional_call(module, tensors, (x.clone(),)))(layout.views(stack, entries))
+    vmap(lambda tensors: functional_call(module, tensors, (x.clone(),)))(
+        layout.views(stack, entries)
+    )
     if not torch.equal(stack, before):
         return "it changes its buffers while training, such as batch norm"
     tensors = layout.views(vector.clone(), entries)

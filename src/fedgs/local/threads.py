@@ -10,10 +10,18 @@ import torch
 
 from fedgs.machine import cpu_quota
 
-__all__ = ["SMALL_MODEL", "SMALL_STEP", "in_threads", "one_thread_if", "threads_of", "usable_threads"]
+__all__ = [
+    "SMALL_MODEL",
+    "SMALL_STEP",
+    "in_threads",
+    "one_thread_if",
+    "threads_of",
+    "usable_threads",
+]
 
-# Multiplications of a forward pass over one batch below which a model that PyTorch trains alone has one thread: further ones save
-# little, and cost many times as much where other programs use the cores.
+# Multiplications of a forward pass over one batch below which a model that PyTorch trains alone has
+# one thread: further ones save little, and cost many times as much where other programs use the
+# cores.
 SMALL_MODEL = 1 << 27
 SMALL_STEP = 1 << 21  # multiplications below which a second thread costs more than it brings
 
@@ -26,7 +34,11 @@ def usable_threads() -> int:
     True
     """
     threads, quota = torch.get_num_threads(), cpu_quota()
-    return threads if quota is None or "OMP_NUM_THREADS" in os.environ else max(1, min(threads, int(quota)))
+    return (
+        threads
+        if quota is None or "OMP_NUM_THREADS" in os.environ
+        else max(1, min(threads, int(quota)))
+    )
 
 
 @contextmanager
@@ -52,7 +64,8 @@ def threads_of(count: int) -> Iterator[None]:
 def one_thread_if(small: bool) -> Iterator[None]:
     """Let PyTorch compute in one thread within the block, if `small`.
 
-    Tiny matrix products gain nothing from a second thread, and wait milliseconds for it where other programs use the cores.
+    Tiny matrix products gain nothing from a second thread, and wait milliseconds for it where other
+    programs use the cores.
 
     >>> with one_thread_if(True):
     ...     torch.get_num_threads()

@@ -5,4 +5,13 @@ from fedgs.models.check import check_model
 from fedgs.models.cnn import CifarCNN, FashionCNN
 from fedgs.models.linear import LogisticRegression
 
-__all__ = ["CifarCNN", "FashionCNN", "FunctionModel", "LogisticRegression", "Model", "as_model", "check_model", "model"]
+__all__ = [
+    "CifarCNN",
+    "FashionCNN",
+    "FunctionModel",
+    "LogisticRegression",
+    "Model",
+    "as_model",
+    "check_model",
+    "model",
+]

@@ -105,15 +105,23 @@ def _check_function(name: str, function: object) -> None:
         )
     free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
-    needed = [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in free]
+    needed = [
+        p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in free
+    ]
     if needed:
-        raise ConfigError(f"fedgs.model({name!r}) takes a function without arguments; this one needs {', '.join(needed)}")
+        raise ConfigError(
+            f"fedgs.model({name!r}) takes a function without arguments; this one needs {', '.join(needed)}"
+        )
 
 
 def model_title(model: Model) -> str:
     """What messages call a model: its name, or that of the user's function, in quotes."""
     function = getattr(model, "function", None)
-    return repr(model.name if function is None or model.name != "function" else getattr(function, "__name__", "function"))
+    return repr(
+        model.name
+        if function is None or model.name != "function"
+        else getattr(function, "__name__", "function")
+    )
 
 
 def need_torch() -> None:
@@ -131,7 +139,9 @@ def as_model(value: object) -> Model:
     >>> as_model("logistic").name
     'logistic'
     """
-    is_variant = isinstance(value, Variant) or (isinstance(value, type) and issubclass(value, Variant))
+    is_variant = isinstance(value, Variant) or (
+        isinstance(value, type) and issubclass(value, Variant)
+    )
     if callable(value) and not is_variant and not hasattr(value, "__fedgs_variant__"):
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.nn.Module):

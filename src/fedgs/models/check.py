@@ -27,9 +27,9 @@ def check_model(model: Model, federation: "Federation") -> None:
         federation: whose examples it is to classify.
 
     Raises:
-        ConfigError: it is not an `nn.Module`, has nothing to train, has other first parameters when it is built again or cannot
-            take the examples, its output is not (b, C) finite floating-point logits (the message has the shapes), or differs
-            between two evaluations.
+        ConfigError: it is not an `nn.Module`, has nothing to train, has other first parameters when
+            it is built again or cannot take the examples, its output is not (b, C) finite
+            floating-point logits (the message has the shapes), or differs between two evaluations.
         MissingExtraError: PyTorch is not installed.
 
     >>> from fedgs.data import Synthetic
@@ -59,10 +59,18 @@ def check_model(model: Model, federation: "Federation") -> None:
             ) from error
     expected = (len(x), federation.num_labels)
     if not isinstance(logits, torch.Tensor):
-        raise ConfigError(f"model {model_title(model)} must return a tensor of shape {expected}, got {type(logits).__name__}")
+        raise ConfigError(
+            f"model {model_title(model)} must return a tensor of shape {expected}, got {type(logits).__name__}"
+        )
     if tuple(logits.shape) != expected:
-        more = logits.ndim == 2 and len(logits) == len(x) and logits.shape[1] > federation.num_labels
-        hint = f"; where the data lack the last labels, give them classes = {logits.shape[1]}" if more else ""
+        more = (
+            logits.ndim == 2 and len(logits) == len(x) and logits.shape[1] > federation.num_labels
+        )
+        hint = (
+            f"; where the data lack the last labels, give them classes = {logits.shape[1]}"
+            if more
+            else ""
+        )
         raise ConfigError(
             f"model {model_title(model)} must map a batch {tuple(x.shape)} to logits {expected}, one for each of the "
             f"{federation.num_labels} labels; got {tuple(logits.shape)}{hint}"
@@ -99,11 +107,15 @@ def _evaluated(module: "nn.Module", x: "Tensor") -> "Tensor":
 def _built(model: Model, federation: "Federation") -> "nn.Module":
     from torch import nn
 
-    built = [fresh_module(model, federation.example_shape, federation.num_labels, 0) for _ in range(2)]
+    built = [
+        fresh_module(model, federation.example_shape, federation.num_labels, 0) for _ in range(2)
+    ]
     modules = [module for module in built if isinstance(module, nn.Module)]
     if len(modules) < 2:
         other = next(module for module in built if not isinstance(module, nn.Module))
-        raise ConfigError(f"model {model_title(model)} must build a torch.nn.Module, got {type(other).__name__}")
+        raise ConfigError(
+            f"model {model_title(model)} must build a torch.nn.Module, got {type(other).__name__}"
+        )
     module, again = modules
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise ConfigError(f"model {model_title(model)} has no parameter to train")
@@ -122,7 +134,11 @@ def _two_examples(federation: "Federation") -> "Tensor":
     import torch
 
     rows = federation.train.x[np.array([0, len(federation.train) - 1])]
-    inputs = rows.astype(np.float32) if federation.normalization is None else federation.normalization.apply(rows)
+    inputs = (
+        rows.astype(np.float32)
+        if federation.normalization is None
+        else federation.normalization.apply(rows)
+    )
     return torch.from_numpy(np.ascontiguousarray(inputs))
 
 

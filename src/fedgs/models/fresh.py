@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 __all__ = ["difference", "fresh_module"]
 
 
-def fresh_module(model: Model, example_shape: tuple[int, ...], num_labels: int, seed: int) -> object:
+def fresh_module(
+    model: Model, example_shape: tuple[int, ...], num_labels: int, seed: int
+) -> object:
     """What the model builds while the global generators of PyTorch, NumPy and `random` are seeded; they are left as they were.
 
-    A module is copied where it can be, so that a function that always returns the same module gives it away unchanged.
+    A module is copied where it can be, so that a function that always returns the same module gives
+    it away unchanged.
 
     Args:
         model: any variant, a user's function included.
@@ -25,8 +28,8 @@ def fresh_module(model: Model, example_shape: tuple[int, ...], num_labels: int, 
         seed: the experiment's, >= 0.
 
     Raises:
-        ConfigError: the model cannot be built, or layers that take their sizes from the first examples, such as
-            `nn.LazyLinear`, do not fit the examples.
+        ConfigError: the model cannot be built, or layers that take their sizes from the first
+            examples, such as `nn.LazyLinear`, do not fit the examples.
     """
     need_torch()
     import torch
@@ -47,7 +50,9 @@ def fresh_module(model: Model, example_shape: tuple[int, ...], num_labels: int, 
 
 def _refuse_meta(module: "nn.Module", model: Model) -> None:
     if any(tensor.is_meta for tensor in [*module.parameters(), *module.buffers()]):
-        raise ConfigError(f"model {model_title(model)} must have parameters with values, got some on the device 'meta'")
+        raise ConfigError(
+            f"model {model_title(model)} must have parameters with values, got some on the device 'meta'"
+        )
 
 
 def _built(model: Model, example_shape: tuple[int, ...], num_labels: int) -> object:
@@ -57,7 +62,9 @@ def _built(model: Model, example_shape: tuple[int, ...], num_labels: int) -> obj
 
     with user_code(f"model {model_title(model)}"):
         built: object = model.build(example_shape, num_labels)
-    if not isinstance(built, torch.nn.Module) or not any(map(is_lazy, [*built.parameters(), *built.buffers()])):
+    if not isinstance(built, torch.nn.Module) or not any(
+        map(is_lazy, [*built.parameters(), *built.buffers()])
+    ):
         return built
     training = built.training
     try:
@@ -75,12 +82,16 @@ def difference(first: "nn.Module", second: "nn.Module") -> str | None:
     """The name of a parameter or buffer that two modules do not have in common, bit for bit; None if there is none."""
     import torch
 
-    one, other = ({**dict(m.named_parameters()), **dict(m.named_buffers())} for m in (first, second))
+    one, other = (
+        {**dict(m.named_parameters()), **dict(m.named_buffers())} for m in (first, second)
+    )
     for name in [*one, *(name for name in other if name not in one)]:
         a, b = one.get(name), other.get(name)
         if a is None or b is None or a.shape != b.shape or a.dtype != b.dtype:
             return name
-        bits = [tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for tensor in (a, b)]
+        bits = [
+            tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for tensor in (a, b)
+        ]
         if not torch.equal(*bits):
             return name
     return None

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = ["canvas", "legend_below", "legend_patches", "panels", "save_figure", "single_axes", "style", "whole_numbers"]
+__all__ = [
+    "canvas",
+    "legend_below",
+    "legend_patches",
+    "panels",
+    "save_figure",
+    "single_axes",
+    "style",
+    "whole_numbers",
+]
 
 COLUMN_INCHES = 3.35
 _STYLE: dict[Any, Any] = {
@@ -40,7 +49,8 @@ def save_figure(figure: "Figure", stem: str | os.PathLike[str]) -> list[Path]:
 
     Args:
         figure: what a function of `fedgs.report.figures` returned, or another figure of matplotlib.
-        stem: folder and name; its folder is made. A name that ends in .pdf or .png is written in that form alone.
+        stem: folder and name; its folder is made. A name that ends in .pdf or .png is written in
+            that form alone.
 
     Returns:
         The files that were written.
@@ -62,7 +72,9 @@ def save_figure(figure: "Figure", stem: str | os.PathLike[str]) -> list[Path]:
 
 def _targets(figure: object, stem: object) -> list[Path]:
     if not callable(getattr(figure, "savefig", None)):
-        raise ConfigError(f"save_figure takes a figure, such as loss_curves(runs), and a name; got {told(figure)} as the figure")
+        raise ConfigError(
+            f"save_figure takes a figure, such as loss_curves(runs), and a name; got {told(figure)} as the figure"
+        )
     if not isinstance(stem, str | os.PathLike):
         raise ConfigError(f"save_figure takes a name such as 'figures/loss'; got {told(stem)}")
     path = Path(stem)
@@ -71,7 +83,9 @@ def _targets(figure: object, stem: object) -> list[Path]:
     if path.suffix.lower() in _OPTIONS:
         return [path]
     if path.suffix.lower() in _OTHER_FORMATS:
-        raise ConfigError(f"save_figure writes .pdf and .png, both where the name has no ending; got {str(stem)!r}")
+        raise ConfigError(
+            f"save_figure writes .pdf and .png, both where the name has no ending; got {str(stem)!r}"
+        )
     return [path.with_name(path.name + suffix) for suffix in _OPTIONS]
 
 
@@ -120,10 +134,14 @@ def whole_numbers(*axes: "Axis") -> None:
     from matplotlib.ticker import MaxNLocator
 
     for axis in axes:
-        axis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
+        axis.set_major_locator(
+            MaxNLocator(nbins=7, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1)
+        )
 
 
-def legend_below(drawing: "Figure", axes: "Axes | Iterable[Axes]", title: str | None = None) -> None:
+def legend_below(
+    drawing: "Figure", axes: "Axes | Iterable[Axes]", title: str | None = None
+) -> None:
     """A legend of the axes' labels below the figure, each label once, in columns that fit."""
     from matplotlib.axes import Axes
 
@@ -134,15 +152,36 @@ def legend_below(drawing: "Figure", axes: "Axes | Iterable[Axes]", title: str | 
     if entries:
         names = sorted(entries) if title is None else list(entries)
         widest = max(map(len, names))
-        columns = max(1, min(len(names), 10 if widest < 3 else 44 // (widest + 4), 5 if widest < 6 else 3))
-        look: dict[str, Any] = {"frameon": False, "handlelength": 1.6, "columnspacing": 1.0, "title": title}
-        drawing.legend([entries[name] for name in names], names, loc="outside lower center", ncols=columns, **look)
+        columns = max(
+            1, min(len(names), 10 if widest < 3 else 44 // (widest + 4), 5 if widest < 6 else 3)
+        )
+        look: dict[str, Any] = {
+            "frameon": False,
+            "handlelength": 1.6,
+            "columnspacing": 1.0,
+            "title": title,
+        }
+        drawing.legend(
+            [entries[name] for name in names],
+            names,
+            loc="outside lower center",
+            ncols=columns,
+            **look,
+        )
 
 
 def legend_patches(drawing: "Figure", colours: Mapping[str, str], title: str | None = None) -> None:
     """A legend of coloured boxes below the figure."""
     from matplotlib.patches import Patch
 
-    patches = [Patch(facecolor=colour, edgecolor="#666666", linewidth=0.4, label=label) for label, colour in colours.items()]
-    look: dict[str, Any] = {"frameon": False, "handlelength": 1.0, "columnspacing": 1.0, "title": title}
+    patches = [
+        Patch(facecolor=colour, edgecolor="#666666", linewidth=0.4, label=label)
+        for label, colour in colours.items()
+    ]
+    look: dict[str, Any] = {
+        "frameon": False,
+        "handlelength": 1.0,
+        "columnspacing": 1.0,
+        "title": title,
+    }
     drawing.legend(handles=patches, loc="outside lower center", ncols=min(len(patches), 5), **look)

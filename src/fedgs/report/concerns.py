@@ -34,8 +34,8 @@ def is_untrained(run: Run, figure: str = "test_loss") -> bool:
 def has_risen(run: Run, figure: str = "test_loss") -> bool:
     """Whether the last loss is far above the lowest.
 
-    It is if it is not finite; or if it is higher by more than .01 and either more than 1.5 times the lowest or nearer to that of
-    round 0 than to the lowest.
+    It is if it is not finite; or if it is higher by more than .01 and either more than 1.5 times
+    the lowest or nearer to that of round 0 than to the lowest.
 
     >>> from fedgs.records import Record
     >>> has_risen(Run({}, [Record(0, cohort=[1], test_loss=2.3), Record(1, cohort=[1], test_loss=0.4), Record(2, test_loss=0.7)]))
@@ -73,7 +73,9 @@ def is_by_chance(run: Run, figure: str = "test_loss") -> bool:
     finite = [loss for loss in losses if is_figure(loss)]
     if not finite or min(finite) >= NEAR_CHANCE * math.log(labels):
         return True
-    accuracies = [accuracy for _, accuracy in evaluated(run, "test_accuracy") if is_figure(accuracy)]
+    accuracies = [
+        accuracy for _, accuracy in evaluated(run, "test_accuracy") if is_figure(accuracy)
+    ]
     return figure == "test_loss" and len(accuracies) > 1 and max(accuracies) <= 1 / labels
 
 
@@ -104,7 +106,9 @@ def concerns(methods: Sequence[Method], figure: str) -> list[str]:
         sentences.append(f"The last {what} is far above the lowest: {risen}.")
     if guessing:
         labels = max(num_labels(run) or 0 for method in methods for run in method.runs)
-        sentences.append(f"No better than a guess among {labels} labels (loss {number(math.log(labels), 3)}): {guessing}.")
+        sentences.append(
+            f"No better than a guess among {labels} labels (loss {number(math.log(labels), 3)}): {guessing}."
+        )
     return sentences
 
 
@@ -115,5 +119,9 @@ def _named(methods: Sequence[Method], holds: Callable[[Run], bool]) -> str:
         good = [run for run in method.runs if run.failure is None]
         found = sum(map(holds, good))
         if found:
-            words.append(method.label if found == len(good) else f"{method.label} ({found} of {len(good)} runs)")
+            words.append(
+                method.label
+                if found == len(good)
+                else f"{method.label} ({found} of {len(good)} runs)"
+            )
     return ", ".join(words)

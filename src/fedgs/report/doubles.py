@@ -11,9 +11,9 @@ __all__ = ["latest"]
 def latest(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
     """One run of each group, label and replicate (seeds and federation), and one sentence a label on those left out.
 
-    Equal label and replicate with another identity: an earlier version or other code of a plug-in made one of them. The run
-    that was started last is kept; where that is not known, the one with the most rounds. A failed run
-    never replaces one that did not fail.
+    Equal label and replicate with another identity: an earlier version or other code of a plug-in
+    made one of them. The run that was started last is kept; where that is not known, the one with
+    the most rounds. A failed run never replaces one that did not fail.
 
     Args:
         runs: labelled.
@@ -33,7 +33,9 @@ def latest(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
         for run in several:
             if run is not shown:
                 left_out.setdefault(run.label, []).append((run, shown))
-    return [run for run in runs if id(run) in chosen], [_sentence(label, pairs) for label, pairs in sorted(left_out.items())]
+    return [run for run in runs if id(run) in chosen], [
+        _sentence(label, pairs) for label, pairs in sorted(left_out.items())
+    ]
 
 
 def _order(run: Run) -> tuple[bool, str, int, str]:

@@ -33,22 +33,31 @@ def client_graph(
     """The client graph (3DG), each client a pie of its labels.
 
     Args:
-        drawn: one run that kept its distances, as FedGS does; or a drawing of `fedgs.report.network.network`.
+        drawn: one run that kept its distances, as FedGS does; or a drawing of
+            `fedgs.report.network.network`.
         label_counts: (N, C); None: those of the run, else plain dots.
         round: of the run: who was available and who was selected in it; None: neither is shown.
-        available, cohort: (N,) of one round, or None; who is away is pale, who is selected has a ring.
+        available, cohort: (N,) of one round, or None; who is away is pale, who is selected has a
+            ring.
         title: above the drawing.
 
     Raises:
-        ConfigError: neither a run nor a drawing, a round that the run does not have, or arrays of another length.
+        ConfigError: neither a run nor a drawing, a round that the run does not have, or arrays of
+            another length.
         OutputError: the run kept no distances.
     """
     if isinstance(drawn, Network):
         if round is not None:
-            raise ConfigError("client_graph takes a round only with a run; give available and cohort with a drawing")
+            raise ConfigError(
+                "client_graph takes a round only with a run; give available and cohort with a drawing"
+            )
         network = drawn
     else:
-        run = as_run(drawn, "client_graph", what="one run of fedgs, or a drawing of fedgs.report.network.network")
+        run = as_run(
+            drawn,
+            "client_graph",
+            what="one run of fedgs, or a drawing of fedgs.report.network.network",
+        )
         network, label_counts = _network(run), _counts(run, label_counts)
         if round is not None:
             available, cohort = _members(run, round)
@@ -58,14 +67,18 @@ def client_graph(
         counts = as_matrix(label_counts, "client_graph", "(N, C) label counts", low=0)
     for name, rows in (("label_counts", counts), ("available", available), ("cohort", cohort)):
         if rows is not None and len(rows) != number:
-            raise ConfigError(f"{name} must have {number} rows, one a client of the graph; got {len(rows)}")
+            raise ConfigError(
+                f"{name} must have {number} rows, one a client of the graph; got {len(rows)}"
+            )
     return _drawing(network, counts, label_counts is not None, available, cohort, title)
 
 
 def _network(run: Run) -> Network:
     found = network_of_run(run)
     if found is None:
-        raise OutputError(f"{run.name} kept no distances between its clients, so there is no graph to draw; give a run of fedgs")
+        raise OutputError(
+            f"{run.name} kept no distances between its clients, so there is no graph to draw; give a run of fedgs"
+        )
     return found
 
 
@@ -83,7 +96,12 @@ def _members(run: Run, round: int) -> tuple[BoolArray, BoolArray]:
 
 
 def _drawing(
-    drawn: Network, counts: IntArray, with_labels: bool, available: BoolArray | None, cohort: BoolArray | None, title: str
+    drawn: Network,
+    counts: IntArray,
+    with_labels: bool,
+    available: BoolArray | None,
+    cohort: BoolArray | None,
+    title: str,
 ) -> "Figure":
     from matplotlib.collections import LineCollection
 
@@ -102,7 +120,9 @@ def _drawing(
         axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal", title=title)
         axes.axis("off")
         if with_labels and counts.shape[1] <= 20:
-            legend_patches(drawing, {str(label): colour for label, colour in enumerate(colours)}, title="label")
+            legend_patches(
+                drawing, {str(label): colour for label, colour in enumerate(colours)}, title="label"
+            )
         return drawing
 
 
@@ -110,7 +130,14 @@ def _edge_alpha(edges: int) -> float:
     return float(np.clip(60 / max(edges, 1), 0.15, 0.9))
 
 
-def _pie(axes: "Axes", centre: np.ndarray, radius: float, counts: np.ndarray, colours: Sequence[str], alpha: float) -> None:
+def _pie(
+    axes: "Axes",
+    centre: np.ndarray,
+    radius: float,
+    counts: np.ndarray,
+    colours: Sequence[str],
+    alpha: float,
+) -> None:
     from matplotlib.patches import Wedge
 
     if counts.sum() == 0:  # labels that are not known, or no example yet
@@ -118,7 +145,13 @@ def _pie(axes: "Axes", centre: np.ndarray, radius: float, counts: np.ndarray, co
     ends = 90 - 360 * np.concatenate([[0], np.cumsum(counts) / counts.sum()])
     for label in np.flatnonzero(counts).tolist():
         wedge = Wedge(
-            (centre[0], centre[1]), radius, ends[label + 1], ends[label], facecolor=colours[label], alpha=alpha, linewidth=0
+            (centre[0], centre[1]),
+            radius,
+            ends[label + 1],
+            ends[label],
+            facecolor=colours[label],
+            alpha=alpha,
+            linewidth=0,
         )
         wedge.set_zorder(3)
         axes.add_patch(wedge)

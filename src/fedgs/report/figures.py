@@ -1,7 +1,8 @@
 """Figures for papers, from stored runs and arrays: one column wide, vector and pixel, colour-blind safe.
 
-Every function returns a matplotlib `Figure` and touches no global state; `save_figure` writes it as PDF and PNG. Runs are given
-as `read_runs` gives them, one or several, or as the results of `fedgs.compare`.
+Every function returns a matplotlib `Figure` and touches no global state; `save_figure` writes it as
+PDF and PNG. Runs are given as `read_runs` gives them, one or several, or as the results of
+`fedgs.compare`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +13,29 @@ import numpy as np
 from fedgs.arrays import BoolArray, FloatMatrix, IntArray
 from fedgs.clients import Clients
 from fedgs.errors import ConfigError, OutputError
-from fedgs.report.canvas import canvas, legend_below, legend_patches, panels, save_figure, single_axes, style, whole_numbers
+from fedgs.report.canvas import (
+    canvas,
+    legend_below,
+    legend_patches,
+    panels,
+    save_figure,
+    single_axes,
+    style,
+    whole_numbers,
+)
 from fedgs.report.drawing import client_graph
 from fedgs.report.history import Curve, Participation, curve, participation, standing
 from fedgs.report.run import Run
 from fedgs.report.style import AVAILABLE, AWAY, Look, label_colours, looks
-from fedgs.report.subjects import as_label_counts, as_matrix, as_run, as_runs, group_titles, rates_of, told
+from fedgs.report.subjects import (
+    as_label_counts,
+    as_matrix,
+    as_run,
+    as_runs,
+    group_titles,
+    rates_of,
+    told,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,17 +54,25 @@ __all__ = [
 
 _SELECTED = "#D55E00"
 _LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
-_FIGURES = {"test_loss": "test loss", "valid_loss": "validation loss", "test_accuracy": "test accuracy"}
+_FIGURES = {
+    "test_loss": "test loss",
+    "valid_loss": "validation loss",
+    "test_accuracy": "test accuracy",
+}
 
 
 def loss_curves(
-    runs: Run | Iterable[Run], *, figure: str = "test_loss", title: str = "", styles: Mapping[str, Look] | None = None
+    runs: Run | Iterable[Run],
+    *,
+    figure: str = "test_loss",
+    title: str = "",
+    styles: Mapping[str, Look] | None = None,
 ) -> "Figure":
     """A figure of merit over rounds: mean over seeds, the band is one standard deviation.
 
-    Runs of several data sets or modes get a panel each. Failed runs are left out of the mean; a method whose runs all failed is
-    drawn as far as it went and marked, where it lies in the range of the others. A method that was never evaluated is not in the
-    legend.
+    Runs of several data sets or modes get a panel each. Failed runs are left out of the mean; a
+    method whose runs all failed is drawn as far as it went and marked, where it lies in the range
+    of the others. A method that was never evaluated is not in the legend.
 
     Args:
         runs: finished or not.
@@ -61,7 +87,10 @@ def loss_curves(
     runs = as_runs(runs, "loss_curves")
     if figure not in _FIGURES:
         raise ConfigError(f"figure must be one of {', '.join(map(repr, _FIGURES))}; got {figure!r}")
-    curves = {group: _curves([run for run in runs if run.group == group], figure) for group in _groups(runs)}
+    curves = {
+        group: _curves([run for run in runs if run.group == group], figure)
+        for group in _groups(runs)
+    }
     curves = {group: found for group, found in curves.items() if found}
     if not curves:
         others = [name for name in _FIGURES if any(_curves(runs, name))]
@@ -71,7 +100,11 @@ def loss_curves(
     with style():
         drawing, every = panels(_titles(list(curves), title), 2.3)
         for axes, found in zip(every, curves.values(), strict=True):
-            limits = None if figure == "test_accuracy" else _loss_limits([one for one, failed in found.values() if not failed])
+            limits = (
+                None
+                if figure == "test_accuracy"
+                else _loss_limits([one for one, failed in found.values() if not failed])
+            )
             for label, (one, failed) in found.items():
                 if not failed or limits is None or _is_seen(one, limits):
                     _draw_curve(axes, one, styles[label], f"{label} (failed)" if failed else label)
@@ -114,7 +147,14 @@ def _draw_curve(axes: "Axes", one: Curve, look: Look, label: str) -> None:
     }
     axes.plot(one.rounds, one.mean, **line)
     if one.seeds > 1:
-        axes.fill_between(one.rounds, one.mean - one.spread, one.mean + one.spread, color=look.colour, alpha=0.18, linewidth=0)
+        axes.fill_between(
+            one.rounds,
+            one.mean - one.spread,
+            one.mean + one.spread,
+            color=look.colour,
+            alpha=0.18,
+            linewidth=0,
+        )
 
 
 def _loss_limits(curves: Sequence[Curve]) -> tuple[float, float] | None:
@@ -133,7 +173,9 @@ def _is_seen(one: Curve, limits: tuple[float, float]) -> bool:
     return bool(((one.mean >= limits[0]) & (one.mean <= limits[1])).any())
 
 
-def sampling_counts(runs: Run | Iterable[Run], *, title: str = "", styles: Mapping[str, Look] | None = None) -> "Figure":
+def sampling_counts(
+    runs: Run | Iterable[Run], *, title: str = "", styles: Mapping[str, Look] | None = None
+) -> "Figure":
     """In how many rounds each client was selected, most selected first, mean over seeds; a level line is balance.
 
     Runs of several data sets or modes get a panel each.
@@ -163,10 +205,22 @@ def sampling_counts(runs: Run | Iterable[Run], *, title: str = "", styles: Mappi
 def _draw_counts(axes: "Axes", runs: Sequence[Run], styles: Mapping[str, Look]) -> None:
     for label in sorted({run.label for run in runs}):
         own, failed = standing([run for run in runs if run.label == label])
-        ranked = _mean_ranked([history.counts for run in own if (history := participation(run)) is not None])
+        ranked = _mean_ranked(
+            [history.counts for run in own if (history := participation(run)) is not None]
+        )
         look = styles[label]
-        line: dict[str, Any] = {"color": look.colour, "linestyle": _LINES[look.dash], "linewidth": 1.2, "baseline": None}
-        axes.stairs(ranked, np.arange(len(ranked) + 1) + 0.5, label=f"{label} (failed)" if failed else label, **line)
+        line: dict[str, Any] = {
+            "color": look.colour,
+            "linestyle": _LINES[look.dash],
+            "linewidth": 1.2,
+            "baseline": None,
+        }
+        axes.stairs(
+            ranked,
+            np.arange(len(ranked) + 1) + 0.5,
+            label=f"{label} (failed)" if failed else label,
+            **line,
+        )
     axes.set(xlabel="clients, most selected first", ylabel="rounds selected")
     axes.set_ylim(bottom=0)
     axes.margins(x=0)
@@ -176,7 +230,9 @@ def _draw_counts(axes: "Axes", runs: Sequence[Run], styles: Mapping[str, Look]) 
 def _mean_ranked(counts: Sequence[IntArray]) -> np.ndarray:
     """(N,) means of the counts at each place; a run of fewer clients counts 0 at the last places."""
     most = max(map(len, counts))
-    return np.asarray(np.mean([np.pad(np.sort(one)[::-1], (0, most - len(one))) for one in counts], axis=0))
+    return np.asarray(
+        np.mean([np.pad(np.sort(one)[::-1], (0, most - len(one))) for one in counts], axis=0)
+    )
 
 
 def participation_map(run: Run | Iterable[Run], *, title: str = "") -> "Figure":
@@ -212,11 +268,14 @@ def _known(run: Run) -> Participation:
     return history
 
 
-def active_states(subject: Run | Iterable[Run] | Sequence[tuple[str, BoolArray]], *, columns: int = 2) -> "Figure":
+def active_states(
+    subject: Run | Iterable[Run] | Sequence[tuple[str, BoolArray]], *, columns: int = 2
+) -> "Figure":
     """Who was available, clients by rounds, one panel a mode.
 
     Args:
-        subject: runs, of which one of each data set and mode is drawn; or panels (title, (N, T) activity).
+        subject: runs, of which one of each data set and mode is drawn; or panels (title, (N, T)
+            activity).
         columns: panels beside each other.
 
     Raises:
@@ -244,15 +303,27 @@ def active_states(subject: Run | Iterable[Run] | Sequence[tuple[str, BoolArray]]
 
 def _activity(subject: Any) -> list[tuple[str, np.ndarray]]:
     given = list(subject) if isinstance(subject, Iterable) else subject
-    if isinstance(given, list) and given and all(isinstance(part, tuple) and len(part) == 2 for part in given):
+    if (
+        isinstance(given, list)
+        and given
+        and all(isinstance(part, tuple) and len(part) == 2 for part in given)
+    ):
         what = "(N, T) activity in each panel (title, activity)"
-        return [(str(title), as_matrix(active, "active_states", what, low=0, high=1)) for title, active in given]
+        return [
+            (str(title), as_matrix(active, "active_states", what, low=0, high=1))
+            for title, active in given
+        ]
     if isinstance(given, list) and given and not all(isinstance(part, Run) for part in given):
-        raise ConfigError(f"active_states takes runs, or panels (title, (N, T) activity); got {told(given)}")
+        raise ConfigError(
+            f"active_states takes runs, or panels (title, (N, T) activity); got {told(given)}"
+        )
     runs = as_runs(subject if given is subject else given, "active_states")
     groups = _groups(runs)
     first = [next(run for run in runs if run.group == group) for group in groups]
-    return [(title, _known(run).available) for title, run in zip(group_titles(groups), first, strict=True)]
+    return [
+        (title, _known(run).available)
+        for title, run in zip(group_titles(groups), first, strict=True)
+    ]
 
 
 def rates_map(rates: Run | Iterable[Run] | FloatMatrix, *, title: str = "") -> "Figure":
@@ -266,21 +337,38 @@ def rates_map(rates: Run | Iterable[Run] | FloatMatrix, *, title: str = "") -> "
         ConfigError: not a matrix of rates and not one run.
         OutputError: the run's mode or its clients are not known here.
     """
-    is_run = isinstance(rates, Run) or (isinstance(rates, Sequence) and any(isinstance(one, Run) for one in rates))
+    is_run = isinstance(rates, Run) or (
+        isinstance(rates, Sequence) and any(isinstance(one, Run) for one in rates)
+    )
     if is_run or hasattr(rates, "runs"):
         shown = rates_of(as_run(rates, "rates_map"), "rates_map")
     else:
-        shown = as_matrix(rates, "rates_map", "a run, or (N, T) rates in [0, 1], clients by rounds", low=0, high=1)
+        shown = as_matrix(
+            rates, "rates_map", "a run, or (N, T) rates in [0, 1], clients by rounds", low=0, high=1
+        )
     with style():
         drawing, axes = single_axes(2.2)
-        image = axes.imshow(shown, aspect="auto", interpolation="nearest", cmap="cividis", vmin=0, vmax=1, rasterized=True)
+        image = axes.imshow(
+            shown,
+            aspect="auto",
+            interpolation="nearest",
+            cmap="cividis",
+            vmin=0,
+            vmax=1,
+            rasterized=True,
+        )
         drawing.colorbar(image, ax=axes, label="probability of being available")
         axes.set(xlabel="round", ylabel="client", title=title)
         whole_numbers(axes.xaxis, axes.yaxis)
         return drawing
 
 
-def partition(subject: Run | Iterable[Run] | Clients | IntArray, *, title: str = "", label_names: Sequence[str] = ()) -> "Figure":
+def partition(
+    subject: Run | Iterable[Run] | Clients | IntArray,
+    *,
+    title: str = "",
+    label_names: Sequence[str] = (),
+) -> "Figure":
     """Who holds what: one horizontal bar a client, training examples stacked by label, clients with the most data on top.
 
     Args:
@@ -296,15 +384,27 @@ def partition(subject: Run | Iterable[Run] | Clients | IntArray, *, title: str =
     order = np.argsort(counts.sum(axis=1), kind="stable")
     names = list(label_names) or [str(label) for label in range(counts.shape[1])]
     if len(names) != counts.shape[1]:
-        raise ConfigError(f"label_names must be {counts.shape[1]} names, one a label; got {len(names)}")
+        raise ConfigError(
+            f"label_names must be {counts.shape[1]} names, one a label; got {len(names)}"
+        )
     with style():
         drawing, axes = single_axes(2.9)
         left = np.zeros(len(counts))
         for label, colour in enumerate(label_colours(counts.shape[1])):
             width = counts[order, label]
-            axes.barh(np.arange(len(counts)), width, left=left, height=1.0, color=colour, label=names[label], linewidth=0)
+            axes.barh(
+                np.arange(len(counts)),
+                width,
+                left=left,
+                height=1.0,
+                color=colour,
+                label=names[label],
+                linewidth=0,
+            )
             left += width
-        axes.set(xlabel="training examples", ylabel="clients, most data on top", title=title, yticks=[])
+        axes.set(
+            xlabel="training examples", ylabel="clients, most data on top", title=title, yticks=[]
+        )
         axes.margins(x=0, y=0)
         if counts.shape[1] <= 20:
             legend_below(drawing, axes, title="label")
@@ -314,7 +414,13 @@ def partition(subject: Run | Iterable[Run] | Clients | IntArray, *, title: str =
 def _draw_states(axes: "Axes", states: IntArray, colours: Sequence[str]) -> None:
     from matplotlib.colors import ListedColormap
 
-    look: dict[str, Any] = {"aspect": "auto", "interpolation": "nearest", "vmin": 0, "vmax": len(colours) - 1, "rasterized": True}
+    look: dict[str, Any] = {
+        "aspect": "auto",
+        "interpolation": "nearest",
+        "vmin": 0,
+        "vmax": len(colours) - 1,
+        "rasterized": True,
+    }
     axes.imshow(states, cmap=ListedColormap(list(colours)), **look)
     whole_numbers(axes.xaxis, axes.yaxis)
     for side in ("top", "right"):

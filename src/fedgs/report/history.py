@@ -9,7 +9,16 @@ from fedgs.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from fedgs.report.run import Run
 from fedgs.report.summary import is_figure
 
-__all__ = ["Curve", "Participation", "binned", "cohort_diversity", "count_variances", "curve", "participation", "standing"]
+__all__ = [
+    "Curve",
+    "Participation",
+    "binned",
+    "cohort_diversity",
+    "count_variances",
+    "curve",
+    "participation",
+    "standing",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,7 +26,8 @@ class Participation:
     """Who was there and who was selected.
 
     Attributes:
-        available, selected: (N, T) for the rounds that have passed, in the order of the run's clients.
+        available, selected: (N, T) for the rounds that have passed, in the order of the run's
+            clients.
     """
 
     available: BoolArray
@@ -120,7 +130,10 @@ def curve(runs: Sequence[Run], figure: str = "test_loss") -> Curve:
     return Curve(
         np.array(rounds, dtype=np.int64),
         np.array([np.mean(values[t]) for t in rounds], dtype=np.float64),
-        np.array([np.std(values[t], ddof=1) if len(values[t]) > 1 else 0.0 for t in rounds], dtype=np.float64),
+        np.array(
+            [np.std(values[t], ddof=1) if len(values[t]) > 1 else 0.0 for t in rounds],
+            dtype=np.float64,
+        ),
         max((len(several) for several in values.values()), default=0),
     )
 
@@ -135,4 +148,6 @@ def binned(values: FloatArray, most: int) -> tuple[FloatArray, FloatArray]:
     starts = np.arange(0, len(values), size)
     ends = np.minimum(starts + size, len(values))
     means = [values[a:b][~np.isnan(values[a:b])] for a, b in zip(starts, ends, strict=True)]
-    return (starts + ends - 1) / 2, np.array([part.mean() if len(part) else np.nan for part in means], dtype=np.float64)
+    return (starts + ends - 1) / 2, np.array(
+        [part.mean() if len(part) else np.nan for part in means], dtype=np.float64
+    )

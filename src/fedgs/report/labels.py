@@ -1,6 +1,7 @@
 """What tables and figures call a run: a label for its method and a title for its data and availability.
 
-Both name the settings in which runs differ and nothing else, so they depend on the set of runs that is looked at.
+Both name the settings in which runs differ and nothing else, so they depend on the set of runs that
+is looked at.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,15 +18,18 @@ _COHORT = ("training.proportion", "training.cohort_limit")  # two ways to ask fo
 def labelled(runs: Iterable[Run]) -> list[Run]:
     """The same runs with `label` and `group` filled in.
 
-    A label is the configuration's own `label`, else the method's name ("fedprox" for `md` with a proximal term), and the
-    settings in which runs of that name differ within some group.
+    A label is the configuration's own `label`, else the method's name ("fedprox" for `md` with a
+    proximal term), and the settings in which runs of that name differ within some group.
 
     >>> alphas = [Run({"method": {"name": "fedgs", "alpha": alpha}}, ()) for alpha in (0.5, 2.0)]
     >>> [run.label for run in labelled(alphas)]
     ['fedgs alpha=0.5', 'fedgs alpha=2']
     """
     grouped = _grouped(list(runs))
-    settings = [_settings(run, ("method", "training", "model", "evaluation", "deployment")) for run in grouped]
+    settings = [
+        _settings(run, ("method", "training", "model", "evaluation", "deployment"))
+        for run in grouped
+    ]
     alike: dict[tuple[str, tuple[str, str]], list[Mapping[str, object]]] = {}
     for run, own in zip(grouped, settings, strict=True):
         alike.setdefault((_name(run), run.group), []).append(own)
@@ -33,7 +37,10 @@ def labelled(runs: Iterable[Run]) -> list[Run]:
     for (name, _), several in alike.items():
         differing.setdefault(name, set()).update(_differences(several))
     return _deployments_apart(
-        [replace(run, label=_words(_name(run), own, differing[_name(run)])) for run, own in zip(grouped, settings, strict=True)]
+        [
+            replace(run, label=_words(_name(run), own, differing[_name(run)]))
+            for run, own in zip(grouped, settings, strict=True)
+        ]
     )
 
 
@@ -75,14 +82,23 @@ def base_name(run: Run) -> str:
 
 def _grouped(runs: list[Run]) -> list[Run]:
     """The runs with their groups: two federations or two modes under one title are told apart by their settings."""
-    data = [str(run.about.get("data_title") or run.table("data").get("name", "data")) for run in runs]
+    data = [
+        str(run.about.get("data_title") or run.table("data").get("name", "data")) for run in runs
+    ]
     contents = [str(run.about.get("data_fingerprint", "")) for run in runs]
     modes = [_settings(run, ("availability",)) for run in runs]
     for mode in modes:
         mode.pop("availability.seed", None)
     data = _told_apart(data, [_settings(run, ("data",)) for run in runs], contents)
-    titles = _told_apart([_availability_title(run) for run in runs], modes, [repr(sorted(mode.items())) for mode in modes])
-    return [replace(run, group=group) for run, group in zip(runs, zip(data, titles, strict=True), strict=True)]
+    titles = _told_apart(
+        [_availability_title(run) for run in runs],
+        modes,
+        [repr(sorted(mode.items())) for mode in modes],
+    )
+    return [
+        replace(run, group=group)
+        for run, group in zip(runs, zip(data, titles, strict=True), strict=True)
+    ]
 
 
 def _availability_title(run: Run) -> str:
@@ -94,7 +110,9 @@ def _availability_title(run: Run) -> str:
     return name if beta is None else f"{name} {beta:g}"
 
 
-def _told_apart(titles: list[str], settings: Sequence[Mapping[str, object]], identities: list[str]) -> list[str]:
+def _told_apart(
+    titles: list[str], settings: Sequence[Mapping[str, object]], identities: list[str]
+) -> list[str]:
     """Titles with the differing settings added where one title stands for several things."""
     things: dict[str, dict[str, Mapping[str, object]]] = {}
     for title, own, identity in zip(titles, settings, identities, strict=True):
@@ -115,7 +133,9 @@ def _settings(run: Run, parts: Sequence[str]) -> dict[str, object]:
     for part in parts:
         flat.update(_flat(run.table(part), f"{part}."))
     flat = {key: value for key, value in flat.items() if key not in _NO_DIFFERENCE}
-    if "training" in parts and "cohort_limit" in run.about and not run.is_deployment:  # there, M follows from who is connected
+    if (
+        "training" in parts and "cohort_limit" in run.about and not run.is_deployment
+    ):  # there, M follows from who is connected
         flat = {key: value for key, value in flat.items() if key not in _COHORT}
         flat["training.cohort_limit"] = run.about["cohort_limit"]
     return flat
@@ -147,8 +167,13 @@ def _differences(settings: Sequence[Mapping[str, object]]) -> set[str]:
 def _words(name: str, own: Mapping[str, object], differing: set[str]) -> str:
     """The name and the differing settings: by the last part of their key, where that is enough."""
     last = [key.removesuffix(".name").rpartition(".")[2] for key in sorted(differing)]
-    words = {key: word if last.count(word) == 1 else key for key, word in zip(sorted(differing), last, strict=True)}
-    return " ".join([name, *(f"{words[key]}={_value(own[key])}" for key in sorted(differing) if key in own)])
+    words = {
+        key: word if last.count(word) == 1 else key
+        for key, word in zip(sorted(differing), last, strict=True)
+    }
+    return " ".join(
+        [name, *(f"{words[key]}={_value(own[key])}" for key in sorted(differing) if key in own)]
+    )
 
 
 def _value(value: object) -> str:

@@ -48,7 +48,8 @@ class Block:
     """Rows that are comparable with each other.
 
     Attributes:
-        keys: what the block is, as (field, value): ("data", ...), ("availability", ...); empty for a table of one block.
+        keys: what the block is, as (field, value): ("data", ...), ("availability", ...); empty for
+            a table of one block.
         rows: one cell a column.
         notes: sentences below the block.
     """
@@ -98,8 +99,14 @@ class Table:
     def text(self) -> str:
         """Aligned for a terminal; `*` marks the best and `°` the second best."""
         shown = [column for column in self.columns if column.shown]
-        cells = [[cell for cell, column in zip(row, self.columns, strict=True) if column.shown] for row in self.rows]
-        widths = [max(len(column.title), *(len(row[i].text) for row in cells), 0) for i, column in enumerate(shown)]
+        cells = [
+            [cell for cell, column in zip(row, self.columns, strict=True) if column.shown]
+            for row in self.rows
+        ]
+        widths = [
+            max(len(column.title), *(len(row[i].text) for row in cells), 0)
+            for i, column in enumerate(shown)
+        ]
         marked = [any(row[i].mark for row in cells) for i in range(len(shown))]
         header = tuple(Cell(column.title) for column in self.columns)
         sections = []
@@ -113,11 +120,15 @@ class Table:
 
     def _aligned(self, row: Sequence[Cell], widths: Sequence[int], marked: Sequence[bool]) -> str:
         """One line; marks stand behind the right edge, so that the digits of a column stay below each other."""
-        shown = [(cell, column) for cell, column in zip(row, self.columns, strict=True) if column.shown]
+        shown = [
+            (cell, column) for cell, column in zip(row, self.columns, strict=True) if column.shown
+        ]
         parts = []
         for (cell, column), width, with_mark in zip(shown, widths, marked, strict=True):
             text = cell.text.rjust(width) if column.numeric else cell.text.ljust(width)
-            parts.append(text + ({"best": "*", "second": "°"}.get(cell.mark, " ") if with_mark else ""))
+            parts.append(
+                text + ({"best": "*", "second": "°"}.get(cell.mark, " ") if with_mark else "")
+            )
         return "  ".join(parts).rstrip()
 
     def markdown(self) -> str:
@@ -128,7 +139,10 @@ class Table:
             lines = [f"**{block.title}**", ""] if block.title else []
             lines += ["| " + " | ".join(_escape_bar(column.title) for column in shown) + " |"]
             lines += ["|" + "|".join("---:" if column.numeric else "---" for column in shown) + "|"]
-            lines += ["| " + " | ".join(map(_escape_bar, self._shown(row, _mark_markdown))) + " |" for row in block.rows]
+            lines += [
+                "| " + " | ".join(map(_escape_bar, self._shown(row, _mark_markdown))) + " |"
+                for row in block.rows
+            ]
             parts.append("\n".join(lines))
             parts += [" ".join(block.notes)] if block.notes else []
         below = [*self.notes, *self._legend("Bold:", "italics:")]
@@ -153,15 +167,25 @@ class Table:
     def latex(self) -> str:
         """A `tabular` for the package booktabs; the best is bold, the second best underlined; notes are comments."""
         shown = [column for column in self.columns if column.shown]
-        lines = [f"% {self.title}", "\\begin{tabular}{" + "".join("r" if c.numeric else "l" for c in shown) + "}", "\\toprule"]
+        lines = [
+            f"% {self.title}",
+            "\\begin{tabular}{" + "".join("r" if c.numeric else "l" for c in shown) + "}",
+            "\\toprule",
+        ]
         lines += [" & ".join(_latex(column.title) for column in shown) + " \\\\"]
         for block in self.blocks:
             lines += ["\\midrule"]
             if block.title:
                 lines += [f"\\multicolumn{{{len(shown)}}}{{l}}{{{_latex(block.title)}}} \\\\"]
             lines += [" & ".join(self._shown(row, _mark_latex)) + " \\\\" for row in block.rows]
-        notes = [note for block in self.blocks for note in block.notes] + [*self.notes, *self._legend("Bold:", "underlined:")]
-        return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", *(f"% {note}" for note in notes)]) + "\n"
+        notes = [note for block in self.blocks for note in block.notes] + [
+            *self.notes,
+            *self._legend("Bold:", "underlined:"),
+        ]
+        return (
+            "\n".join([*lines, "\\bottomrule", "\\end{tabular}", *(f"% {note}" for note in notes)])
+            + "\n"
+        )
 
     def _legend(self, best: str, second: str) -> list[str]:
         """What the marks of a form mean, where there are marks."""

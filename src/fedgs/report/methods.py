@@ -10,7 +10,15 @@ from scipy.special import stdtrit
 from fedgs.report.run import Run
 from fedgs.report.summary import Summary, summarize
 
-__all__ = ["ALL_FIGURES", "FIRST_FIGURES", "Difference", "Method", "headline", "methods_of", "paired_difference"]
+__all__ = [
+    "ALL_FIGURES",
+    "FIRST_FIGURES",
+    "Difference",
+    "Method",
+    "headline",
+    "methods_of",
+    "paired_difference",
+]
 
 FIRST_FIGURES = ("test_loss", "last_test_loss", "count_variance")
 ALL_FIGURES = (
@@ -46,7 +54,9 @@ class Difference:
         return self.low is not None and self.high is not None and self.low <= 0 <= self.high
 
 
-def paired_difference(method: dict[object, float], reference: dict[object, float]) -> Difference | None:
+def paired_difference(
+    method: dict[object, float], reference: dict[object, float]
+) -> Difference | None:
     """Mean paired difference with a 95 % t interval, or None without a common seed.
 
     Args:
@@ -94,19 +104,38 @@ def methods_of(runs: Sequence[Run]) -> list[Method]:
     """
     methods = []
     for label in sorted({run.label for run in runs}):
-        own = tuple(sorted((run for run in runs if run.label == label), key=lambda run: repr(run.replicate)))
+        own = tuple(
+            sorted((run for run in runs if run.label == label), key=lambda run: repr(run.replicate))
+        )
         good = [(run, summarize(run)) for run in own if run.failure is None]
-        methods.append(Method(label, own, {figure: _values(good, figure) for figure in ALL_FIGURES}))
+        methods.append(
+            Method(label, own, {figure: _values(good, figure) for figure in ALL_FIGURES})
+        )
     figure = headline(methods)
     worst = math.inf
-    return sorted(methods, key=lambda method: (mean if (mean := method.mean(figure)) is not None else worst, method.label))
+    return sorted(
+        methods,
+        key=lambda method: (
+            mean if (mean := method.mean(figure)) is not None else worst,
+            method.label,
+        ),
+    )
 
 
 def _values(good: Sequence[tuple[Run, Summary]], figure: str) -> dict[object, float]:
-    return {run.replicate: value for run, summary in good if (value := getattr(summary, figure)) is not None}
+    return {
+        run.replicate: value
+        for run, summary in good
+        if (value := getattr(summary, figure)) is not None
+    }
 
 
 def headline(methods: Sequence[Method]) -> str:
     """The figure that methods of a group are ranked and compared by: the validation loss where no run has a test loss."""
-    have = {figure for method in methods for figure in ("test_loss", "valid_loss") if method.figures[figure]}
+    have = {
+        figure
+        for method in methods
+        for figure in ("test_loss", "valid_loss")
+        if method.figures[figure]
+    }
     return "valid_loss" if have == {"valid_loss"} else "test_loss"

@@ -37,17 +37,26 @@ class Network:
 def network_of_run(run: Run, *, most_edges: int = 3000) -> Network | None:
     """The drawing of a run that kept its distances, else None.
 
-    The edges are those of the stored adjacency; without one, of the graph that the run's settings make of its clients, if
-    that has the stored distances; else each client's nearest.
+    The edges are those of the stored adjacency; without one, of the graph that the run's settings
+    make of its clients, if that has the stored distances; else each client's nearest.
     """
     memory = run.memory()
     distance = memory.get("distance")
-    if distance is None or distance.ndim != 2 or distance.shape[0] != distance.shape[1] or not np.isfinite(distance).all():
+    if (
+        distance is None
+        or distance.ndim != 2
+        or distance.shape[0] != distance.shape[1]
+        or not np.isfinite(distance).all()
+    ):
         return None
     if run.clients is None or len(distance) != len(run.clients):
         return None
     adjacency = memory.get("adjacency")
-    return network(distance, _made_again(run, distance) if adjacency is None else adjacency, most_edges=most_edges)
+    return network(
+        distance,
+        _made_again(run, distance) if adjacency is None else adjacency,
+        most_edges=most_edges,
+    )
 
 
 def _made_again(run: Run, distance: FloatMatrix) -> FloatMatrix | None:
@@ -58,18 +67,23 @@ def _made_again(run: Run, distance: FloatMatrix) -> FloatMatrix | None:
         return None
     try:
         useless = Graph.without_effect(settings)  # runs of earlier versions may hold such settings
-        graph = Graph(**{key: value for key, value in settings.items() if key not in useless}).of_clients(run.clients)
+        graph = Graph(
+            **{key: value for key, value in settings.items() if key not in useless}
+        ).of_clients(run.clients)
     except (FedgsError, ValueError, TypeError):
         return None
     return graph.adjacency if np.allclose(graph.distance, distance, rtol=1e-6, atol=1e-9) else None
 
 
-def network(distance: FloatMatrix, adjacency: FloatMatrix | None = None, *, most_edges: int = 3000) -> Network:
+def network(
+    distance: FloatMatrix, adjacency: FloatMatrix | None = None, *, most_edges: int = 3000
+) -> Network:
     """Positions from the distances, edges from the adjacency.
 
     Args:
         distance: (N, N) H, finite.
-        adjacency: (N, N) edge lengths, inf for no edge; None: each client's three nearest are joined.
+        adjacency: (N, N) edge lengths, inf for no edge; None: each client's three nearest are
+            joined.
         most_edges: of more edges, the shortest are kept.
 
     >>> network(np.array([[0.0, 1.0], [1.0, 0.0]])).edges
@@ -79,7 +93,11 @@ def network(distance: FloatMatrix, adjacency: FloatMatrix | None = None, *, most
     first, second = np.nonzero(np.triu(np.isfinite(lengths), 1))
     order = np.argsort(lengths[first, second], kind="stable")
     edges = np.stack([first, second], axis=1)[order]
-    caption = counted(len(edges), "edge") if adjacency is not None else f"each client is joined to its {_NEAREST} nearest"
+    caption = (
+        counted(len(edges), "edge")
+        if adjacency is not None
+        else f"each client is joined to its {_NEAREST} nearest"
+    )
     if len(edges) > most_edges:
         caption = f"the {most_edges} shortest of {counted(len(edges), 'edge')}"
     edges = edges[:most_edges]
@@ -89,7 +107,9 @@ def network(distance: FloatMatrix, adjacency: FloatMatrix | None = None, *, most
 def _nearest(distance: FloatMatrix) -> FloatMatrix:
     lengths = np.full(distance.shape, np.inf)
     for client in range(len(distance)):
-        others = np.argsort(np.where(np.arange(len(distance)) == client, np.inf, distance[client]), kind="stable")
+        others = np.argsort(
+            np.where(np.arange(len(distance)) == client, np.inf, distance[client]), kind="stable"
+        )
         near = others[: min(_NEAREST, len(distance) - 1)]
         lengths[client, near] = lengths[near, client] = distance[client, near]
     return lengths
@@ -107,7 +127,9 @@ def _by_distance(distance: FloatMatrix) -> FloatMatrix:
         start = np.cos(np.arange(count) * 1.7)  # given, so that the answer is the same each time
         values, vectors = eigsh(centred, k=2, which="LA", v0=start, tol=1e-6, maxiter=100 * count)
     points = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0))
-    points = points * np.where(points[np.abs(points).argmax(axis=0), np.arange(points.shape[1])] < 0, -1.0, 1.0)
+    points = points * np.where(
+        points[np.abs(points).argmax(axis=0), np.arange(points.shape[1])] < 0, -1.0, 1.0
+    )
     return np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
 
 
@@ -116,7 +138,9 @@ def _spread(points: FloatMatrix, steps: int = 40) -> FloatMatrix:
     count = len(points)
     if count < 3:
         return np.array([[0.3, 0.5], [0.7, 0.5]])[:count] if count > 1 else np.array([[0.5, 0.5]])
-    angle = np.arange(count) * 2.399963  # golden angle: equal clients start apart, the same way each time
+    angle = (
+        np.arange(count) * 2.399963
+    )  # golden angle: equal clients start apart, the same way each time
     points = points + 0.01 * np.stack([np.cos(angle), np.sin(angle)], axis=1) / np.sqrt(count)
     wanted = 0.75 / np.sqrt(count)
     for _ in range(steps):

@@ -25,7 +25,9 @@ def notes(methods: Sequence[Method], reference: str | None) -> list[str]:
     runs = [run for method in methods for run in method.runs]
     found = [" ".join(part for part in (_lowest(ranked, figure), _seeds(ranked, figure)) if part)]
     if figure == "valid_loss":
-        found.append("No run has a test loss: methods are ranked and compared by the validation loss.")
+        found.append(
+            "No run has a test loss: methods are ranked and compared by the validation loss."
+        )
     if reference is not None and all(method.label != reference for method in methods):
         found.append(f"No run of {reference} here: nothing to compare with.")
     found += concerns(methods, figure)
@@ -38,10 +40,17 @@ def _lowest(ranked: Sequence[Method], figure: str) -> str:
         return ""
     lowest = ranked[0].mean(figure)
     first = [method for method in ranked if method.mean(figure) == lowest]
-    so_far = "" if all(run.finished for method in ranked for run in method.runs if run.failure is None) else " so far"
+    so_far = (
+        ""
+        if all(run.finished for method in ranked for run in method.runs if run.failure is None)
+        else " so far"
+    )
     if len(first) > 1:
         return f"{listed([method.label for method in first])} have the same lowest mean{so_far}."
-    gaps = [(other.label, paired_difference(other.figures[figure], first[0].figures[figure])) for other in ranked[1:]]
+    gaps = [
+        (other.label, paired_difference(other.figures[figure], first[0].figures[figure]))
+        for other in ranked[1:]
+    ]
     ties = [label for label, gap in gaps if gap is not None and gap.covers_zero]
     if not ties:
         return f"{first[0].label} is lowest{so_far}."
@@ -54,7 +63,11 @@ def _seeds(ranked: Sequence[Method], figure: str) -> str:
     seeds = max((len(method.figures[figure]) for method in ranked), default=0)
     if seeds == 1:
         return "One seed: no spread and no interval."
-    return f"{_NUMBER_WORDS[seeds]} seeds: read the intervals, not the third digit." if 1 < seeds < 10 else ""
+    return (
+        f"{_NUMBER_WORDS[seeds]} seeds: read the intervals, not the third digit."
+        if 1 < seeds < 10
+        else ""
+    )
 
 
 def _unequal(methods: Sequence[Method], figure: str) -> list[str]:
@@ -69,7 +82,9 @@ def _unequal(methods: Sequence[Method], figure: str) -> list[str]:
             found.append(f"Fewer than {most} seeds: {held}.")
     rounds = sorted({run.rounds for method in methods for run in method.runs})
     if len(rounds) > 1:
-        found.append(f"Runs have different numbers of rounds ({', '.join(map(str, rounds))}): their figures are not comparable.")
+        found.append(
+            f"Runs have different numbers of rounds ({', '.join(map(str, rounds))}): their figures are not comparable."
+        )
     return found
 
 
@@ -80,11 +95,14 @@ def _standing(runs: Sequence[Run]) -> list[str]:
     found = []
     if unfinished:
         told = ", ".join(
-            f"{run.label} seed {run.seed} ({run.rounds_done} of {counted(run.rounds, 'round')})" for run in unfinished[:6]
+            f"{run.label} seed {run.seed} ({run.rounds_done} of {counted(run.rounds, 'round')})"
+            for run in unfinished[:6]
         )
         more = f" and {len(unfinished) - 6} more" if len(unfinished) > 6 else ""
         found.append(f"Unfinished: {told}{more}.")
     for run in failed:
         failure = run.failure or {}
-        found.append(f"Failed and left out: {run.label} seed {run.seed} in round {failure.get('round')}: {failure.get('error')}")
+        found.append(
+            f"Failed and left out: {run.label} seed {run.seed} in round {failure.get('round')}: {failure.get('error')}"
+        )
     return found

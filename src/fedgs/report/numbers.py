@@ -14,7 +14,13 @@ def number(value: float, decimals: int) -> str:
     text = f"{value:.{decimals}f}"
     if float(text) == 0:
         text = text.lstrip("-")
-    return text if decimals < 2 else text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
+    return (
+        text
+        if decimals < 2
+        else text.replace("0.", ".", 1)
+        if text.lstrip("-").startswith("0.")
+        else text
+    )
 
 
 def signed(value: float) -> str:

@@ -15,7 +15,9 @@ from fedgs.report.tables import ALL_FIGURES, comparison
 __all__ = ["render_page"]
 
 
-def render_page(runs: Sequence[Run], problems: Sequence[str] = (), *, title: str = "fedgs report") -> str:
+def render_page(
+    runs: Sequence[Run], problems: Sequence[str] = (), *, title: str = "fedgs report"
+) -> str:
     """The whole page. The same runs give the same page.
 
     Args:
@@ -34,7 +36,9 @@ def render_page(runs: Sequence[Run], problems: Sequence[str] = (), *, title: str
         "style": _asset("page.css"),
         "plotly": _plotly(),
         "data": _json(page_data(runs, problems)),
-        "script": "\n".join(_asset(name) for name in ("data.js", "charts.js", "network.js", "main.js")),
+        "script": "\n".join(
+            _asset(name) for name in ("data.js", "charts.js", "network.js", "main.js")
+        ),
     }
     page = _asset("page.html")
     for name, content in parts.items():
@@ -86,5 +90,7 @@ def _cells(table: Table, row: Sequence[Cell]) -> str:
         if column.numeric:
             parts.append(f'<td class="{cell.mark}">{text}</td>')
         else:
-            parts.append(f'<th scope="row"><span class="swatch" data-label="{text}"></span>{text}</th>')
+            parts.append(
+                f'<th scope="row"><span class="swatch" data-label="{text}"></span>{text}</th>'
+            )
     return "".join(parts)

@@ -14,7 +14,15 @@ import tomli_w
 from fedgs.arrays import BoolArray, FloatArray, FloatMatrix
 from fedgs.clients import Clients
 from fedgs.report.doubles import latest
-from fedgs.report.history import Participation, binned, cohort_diversity, count_variances, curve, participation, standing
+from fedgs.report.history import (
+    Participation,
+    binned,
+    cohort_diversity,
+    count_variances,
+    curve,
+    participation,
+    standing,
+)
 from fedgs.report.network import Network, network_of_run
 from fedgs.report.run import Run
 from fedgs.report.style import label_colours, looks
@@ -25,7 +33,9 @@ MOST_POINTS = 250  # of a curve
 FEW_POINTS = 50  # of a curve that jumps from round to round
 MOST_CLIENTS = 1500  # drawn one by one; of more, as many are picked evenly by data size
 MOST_CELLS = 1_200_000  # of one run's map of clients by rounds; of more, every second, third, ... round is kept
-MOST_BYTES = 6_000_000  # of all maps together; beyond it, only the first seed of each method has its maps
+MOST_BYTES = (
+    6_000_000  # of all maps together; beyond it, only the first seed of each method has its maps
+)
 MOST_EVENTS = 200  # of a run that are listed one by one, the last ones
 METRICS = ("test_loss", "valid_loss", "test_accuracy")
 
@@ -64,8 +74,14 @@ def page_data(runs: Sequence[Run], problems: Sequence[str]) -> dict[str, object]
         made += _group_runs(inside, groups.index(group), store, federations, networks)
     _keep_within(made, store)
     return {
-        "groups": [{"title": ", ".join(group), "curves": _curves([r for r in ordered if r.group == group])} for group in groups],
-        "methods": {label: {"colour": look.colour, "dash": look.dash} for label, look in sorted(styles.items())},
+        "groups": [
+            {"title": ", ".join(group), "curves": _curves([r for r in ordered if r.group == group])}
+            for group in groups
+        ],
+        "methods": {
+            label: {"colour": look.colour, "dash": look.dash}
+            for label, look in sorted(styles.items())
+        },
         "runs": made,
         "federations": federations,
         "networks": networks,
@@ -82,7 +98,11 @@ def _curves(runs: Sequence[Run]) -> dict[str, dict[str, object]]:
             own, failed = standing([run for run in runs if run.label == label])
             one = curve(own, metric)
             if len(one.rounds):
-                keep = np.unique(np.linspace(0, len(one.rounds) - 1, min(len(one.rounds), MOST_POINTS)).round().astype(np.int64))
+                keep = np.unique(
+                    np.linspace(0, len(one.rounds) - 1, min(len(one.rounds), MOST_POINTS))
+                    .round()
+                    .astype(np.int64)
+                )
                 curves.setdefault(metric, {})[label] = {
                     "rounds": one.rounds[keep].tolist(),
                     "mean": _numbers(one.mean[keep]),
@@ -94,7 +114,11 @@ def _curves(runs: Sequence[Run]) -> dict[str, dict[str, object]]:
 
 
 def _group_runs(
-    runs: Sequence[Run], group: int, store: _Store, federations: list[dict[str, object]], networks: list[dict[str, object]]
+    runs: Sequence[Run],
+    group: int,
+    store: _Store,
+    federations: list[dict[str, object]],
+    networks: list[dict[str, object]],
 ) -> list[dict[str, object]]:
     drawings = _drawings(runs)
     common = next((drawn for drawn in drawings if drawn is not None), None)
@@ -112,11 +136,18 @@ def _drawings(runs: Sequence[Run]) -> list[Network | None]:
     known: dict[object, Network | None] = {}
     drawings: list[Network | None] = []
     for run in runs:
-        distance = run.memory().get("distance") if run.clients is not None and len(run.clients) <= MOST_CLIENTS else None
+        distance = (
+            run.memory().get("distance")
+            if run.clients is not None and len(run.clients) <= MOST_CLIENTS
+            else None
+        )
         if distance is None:
             drawings.append(None)
             continue
-        key = (run.about.get("data_fingerprint"), hashlib.sha256(np.ascontiguousarray(distance).tobytes()).hexdigest())
+        key = (
+            run.about.get("data_fingerprint"),
+            hashlib.sha256(np.ascontiguousarray(distance).tobytes()).hexdigest(),
+        )
         if key not in known:
             known[key] = network_of_run(run)
         drawings.append(known[key])
@@ -138,10 +169,16 @@ def _run(
         "seed": run.seed,
         "rounds": run.rounds,
         "done": run.rounds_done,
-        "state": "failed" if run.failure is not None else "finished" if run.finished else "unfinished",
+        "state": "failed"
+        if run.failure is not None
+        else "finished"
+        if run.finished
+        else "unfinished",
         "failure": _failure(run),
         "config": tomli_w.dumps(_plain(run.config)),
-        "statuses": dict(sorted(Counter(r.selection_status for r in run.records if r.selection_status).items())),
+        "statuses": dict(
+            sorted(Counter(r.selection_status for r in run.records if r.selection_status).items())
+        ),
         "gap": _gap(run),
         "seconds": _seconds(run.timings),
         "events": _events(run.events),
@@ -177,7 +214,8 @@ def _plain(value: object) -> Any:
 def _gap(run: Run) -> float | None:
     """The largest distance between a selection's objective and its upper bound, relative to the bound."""
     gaps = [
-        (record.selection_upper_bound - record.selection_objective) / max(1.0, abs(record.selection_upper_bound))
+        (record.selection_upper_bound - record.selection_objective)
+        / max(1.0, abs(record.selection_upper_bound))
         for record in run.records
         if record.selection_objective is not None and record.selection_upper_bound is not None
     ]
@@ -187,7 +225,8 @@ def _gap(run: Run) -> float | None:
 def _seconds(timings: Iterable[Mapping[str, float]]) -> dict[str, float | None]:
     """Milliseconds a round by phase: the median over the rounds that have the phase, times the share of the rounds that have it.
 
-    The first round compiles and the first few warm up: a mean would say more of that than of a round.
+    The first round compiles and the first few warm up: a mean would say more of that than of a
+    round.
     """
     found: dict[str, list[float]] = {}
     rounds = 0
@@ -196,18 +235,30 @@ def _seconds(timings: Iterable[Mapping[str, float]]) -> dict[str, float | None]:
         for phase, value in line.items():
             if phase != "round" and isinstance(value, int | float) and math.isfinite(value):
                 found.setdefault(phase, []).append(value)
-    return {phase: _number(1000 * float(np.median(values)) * len(values) / rounds) for phase, values in sorted(found.items())}
+    return {
+        phase: _number(1000 * float(np.median(values)) * len(values) / rounds)
+        for phase, values in sorted(found.items())
+    }
 
 
 def _events(events: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """How many of each kind, and the last ones as (round, client, event, detail)."""
     counts = Counter(str(event.get("event")) for event in events)
-    return {"counts": dict(sorted(counts.items())), "last": [_event(event) for event in events[-MOST_EVENTS:]]}
+    return {
+        "counts": dict(sorted(counts.items())),
+        "last": [_event(event) for event in events[-MOST_EVENTS:]],
+    }
 
 
 def _event(event: Mapping[str, object]) -> list[object]:
     client, clients, request = event.get("client"), event.get("clients"), event.get("request")
-    told = client if client is not None else ", ".join(map(str, clients)) if isinstance(clients, list) else ""
+    told = (
+        client
+        if client is not None
+        else ", ".join(map(str, clients))
+        if isinstance(clients, list)
+        else ""
+    )
     kind = str(event.get("event")) + ("" if request is None else f" ({request})")
     return [str(event.get("round", "")), str(told), kind, str(event.get("detail", ""))]
 
@@ -254,7 +305,9 @@ def _maps(history: Participation, picked: np.ndarray, store: _Store) -> dict[str
     """Two bits a client and round: positions in the store, and every how many rounds."""
     cells = len(picked) * history.available.shape[1]
     stride = max(1, math.ceil(cells / MOST_CELLS))
-    available, selected = (_packed(part[picked][:, ::stride]) for part in (history.available, history.selected))
+    available, selected = (
+        _packed(part[picked][:, ::stride]) for part in (history.available, history.selected)
+    )
     return {"available": store.put(available), "selected": store.put(selected), "stride": stride}
 
 

@@ -14,7 +14,16 @@ from fedgs.records import Record, RunFolder
 __all__ = ["UNREADABLE", "Run"]
 
 # What reading a damaged file of a run can raise.
-UNREADABLE = (FedgsError, OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile)
+UNREADABLE = (
+    FedgsError,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    zipfile.BadZipFile,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +36,8 @@ class Run:
         clients: the federation's clients, or None where `clients.npz` could not be read.
         failure: why the run ended early (`round`, `client`, `error`), or None.
         path: the run's folder, or None for a run that was not written.
-        label: what tables and figures call the method; `report.labels.labelled` derives it over a set of runs.
+        label: what tables and figures call the method; `report.labels.labelled` derives it over a
+            set of runs.
         group: (data title, availability title): runs of one group are comparable.
         timings: seconds by phase, one entry a round; may be shorter than the records.
         events: what went wrong in a deployment, as `events.jsonl` has it.
@@ -61,7 +71,9 @@ class Run:
     @property
     def name(self) -> str:
         """The run's folder name, or its fingerprint."""
-        return self.path.name if self.path is not None else str(self.about.get("fingerprint", "run"))
+        return (
+            self.path.name if self.path is not None else str(self.about.get("fingerprint", "run"))
+        )
 
     @property
     def is_deployment(self) -> bool:
@@ -77,7 +89,11 @@ class Run:
     def replicate(self) -> tuple[object, ...]:
         """What two runs of different methods share when they are a pair: all seeds and the federation."""
         seed = self.seed
-        return (seed, self.table("availability").get("seed", seed), self.about.get("data_fingerprint"))
+        return (
+            seed,
+            self.table("availability").get("seed", seed),
+            self.about.get("data_fingerprint"),
+        )
 
     @property
     def rounds(self) -> int:

@@ -14,7 +14,17 @@ from fedgs.report.run import UNREADABLE, Run
 
 __all__ = ["Run", "checked_records", "read_runs"]
 
-_OWN_FILES = {".json", ".html", ".txt", ".md", ".csv", ".tex", ".pdf", ".png", ".log"}  # what commands put beside the runs
+_OWN_FILES = {
+    ".json",
+    ".html",
+    ".txt",
+    ".md",
+    ".csv",
+    ".tex",
+    ".pdf",
+    ".png",
+    ".log",
+}  # what commands put beside the runs
 
 
 def read_runs(folder: str | os.PathLike[str]) -> tuple[list[Run], list[str]]:
@@ -46,7 +56,10 @@ def read_runs(folder: str | os.PathLike[str]) -> tuple[list[Run], list[str]]:
         elif not path.name.startswith(".") and path.name not in ("figures", "graphs"):
             problems.append(f"{path.name}: not a run's folder (no config.toml)")
     if not runs:
-        raise OutputError(f"{folder} holds no run that can be read" + "".join(f"; {problem}" for problem in problems[:5]))
+        raise OutputError(
+            f"{folder} holds no run that can be read"
+            + "".join(f"; {problem}" for problem in problems[:5])
+        )
     return labelled(_without_doubles(runs, problems)), problems
 
 
@@ -56,7 +69,13 @@ def _read_into(path: Path, runs: list[Run], problems: list[str]) -> None:
         config = stored.config()
         records = tuple(checked_records(stored.records()))
         run = Run(config, records, path=path)
-        _ = (run.seed, run.rounds, run.replicate, run.num_clients, run.finished)  # raises for values of the wrong type
+        _ = (
+            run.seed,
+            run.rounds,
+            run.replicate,
+            run.num_clients,
+            run.finished,
+        )  # raises for values of the wrong type
         if "name" not in run.table("method"):
             raise OutputError(f"{path / 'config.toml'} names no method")
     except UNREADABLE as error:
@@ -81,7 +100,9 @@ def _events(path: Path) -> list[dict[str, Any]]:
     """What went wrong in a deployment; lines that are damaged or hold no event are left out."""
     file = path / "events.jsonl"
     events = []
-    for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else ():
+    for line in (
+        file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else ()
+    ):
         with contextlib.suppress(ValueError):
             event = json.loads(line)
             if isinstance(event, dict) and "event" in event:

@@ -58,7 +58,11 @@ def looks(runs: Iterable[Run]) -> dict[str, Look]:
         labels = sorted(variants[name])
         for i, label in enumerate(labels):
             shade = 0.0 if len(labels) == 1 else -0.25 + 0.6 * i / (len(labels) - 1)
-            made[label] = Look(shaded(colours[name], shade), _DASHES[i % len(_DASHES)], _MARKERS[place % len(_MARKERS)])
+            made[label] = Look(
+                shaded(colours[name], shade),
+                _DASHES[i % len(_DASHES)],
+                _MARKERS[place % len(_MARKERS)],
+            )
     return made
 
 
@@ -82,9 +86,14 @@ def shaded(colour: str, amount: float) -> str:
     red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
     hue, light, saturation = colorsys.rgb_to_hls(red, green, blue)
     light = light + (1 - light) * amount if amount > 0 else light * (1 + amount)
-    return "#" + "".join(f"{round(255 * part):02X}" for part in colorsys.hls_to_rgb(hue, light, saturation))
+    return "#" + "".join(
+        f"{round(255 * part):02X}" for part in colorsys.hls_to_rgb(hue, light, saturation)
+    )
 
 
 def label_colours(number: int) -> list[str]:
     """One colour a label; beyond ten the colours come again, lighter each time."""
-    return [shaded(_LABELS[i % len(_LABELS)], min(0.75, 0.3 * (i // len(_LABELS)))) for i in range(number)]
+    return [
+        shaded(_LABELS[i % len(_LABELS)], min(0.75, 0.3 * (i // len(_LABELS))))
+        for i in range(number)
+    ]

@@ -37,7 +37,9 @@ def as_runs(given: object, function: str, *, what: str = _RUNS) -> list[Run]:
     ['md']
     """
     inner = getattr(given, "runs", given)  # what `compare` returns
-    runs = [inner] if isinstance(inner, Run) else list(inner) if isinstance(inner, Iterable) else None
+    runs = (
+        [inner] if isinstance(inner, Run) else list(inner) if isinstance(inner, Iterable) else None
+    )
     if runs is None or not all(isinstance(run, Run) for run in runs):
         raise ConfigError(f"{function} takes {what}; got {told(given)}")
     if not runs:
@@ -56,7 +58,9 @@ def as_run(given: object, function: str, *, what: str = _ONE_RUN) -> Run:
     """
     runs = as_runs(given, function, what=what)
     if len(runs) > 1:
-        raise ConfigError(f"{function} takes one run, such as runs[0]; got {counted(len(runs), 'run')}")
+        raise ConfigError(
+            f"{function} takes one run, such as runs[0]; got {counted(len(runs), 'run')}"
+        )
     return runs[0]
 
 
@@ -78,7 +82,9 @@ def as_label_counts(given: object, function: str) -> IntArray:
     found = [_known_counts(run) for run in runs]
     if any(not np.array_equal(found[0], other) for other in found[1:]):
         several = f"these {len(runs)} runs have different clients"
-        raise ConfigError(f"{function} takes one federation; {several}: give one run, such as runs[0]")
+        raise ConfigError(
+            f"{function} takes one federation; {several}: give one run, such as runs[0]"
+        )
     return found[0]
 
 
@@ -90,7 +96,9 @@ def _known_counts(run: Run) -> IntArray:
     return run.clients.label_counts
 
 
-def as_matrix(given: object, function: str, what: str, *, low: float | None = None, high: float | None = None) -> AnyArray:
+def as_matrix(
+    given: object, function: str, what: str, *, low: float | None = None, high: float | None = None
+) -> AnyArray:
     """A matrix of numbers or truth values, checked.
 
     Args:
@@ -113,8 +121,16 @@ def as_matrix(given: object, function: str, what: str, *, low: float | None = No
         raise ConfigError(f"{function} takes {what}; got {told(given)}")
     inside = np.isfinite(matrix) & (low is None or matrix >= low) & (high is None or matrix <= high)
     if not inside.all():
-        bounds = "" if low is None else f" of at least {low:g}" if high is None else f" in [{low:g}, {high:g}]"
-        raise ConfigError(f"{function} takes {what}, finite values{bounds}; got {matrix[~inside][0]}")
+        bounds = (
+            ""
+            if low is None
+            else f" of at least {low:g}"
+            if high is None
+            else f" in [{low:g}, {high:g}]"
+        )
+        raise ConfigError(
+            f"{function} takes {what}, finite values{bounds}; got {matrix[~inside][0]}"
+        )
     return matrix
 
 
@@ -123,7 +139,10 @@ def _is_array_like(given: object) -> bool:
     if isinstance(given, np.ndarray):
         return True
     rows = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else []
-    if not all(isinstance(row, Sequence | np.ndarray) and not any(isinstance(item, Run) for item in row) for row in rows):
+    if not all(
+        isinstance(row, Sequence | np.ndarray) and not any(isinstance(item, Run) for item in row)
+        for row in rows
+    ):
         return False
     return bool(rows)
 
@@ -132,7 +151,8 @@ def rates_of(run: Run, function: str) -> FloatMatrix:
     """(N, T) rates of a run's availability over the rounds asked for, from its configuration and its clients.
 
     Raises:
-        OutputError: the clients are not known, or the mode is not registered here, as in a deployment.
+        OutputError: the clients are not known, or the mode is not registered here, as in a
+            deployment.
     """
     from fedgs.availability.base import Availability, checked_rates
     from fedgs.registry import build
@@ -143,9 +163,13 @@ def rates_of(run: Run, function: str) -> FloatMatrix:
         mode = build("availability", dict(run.table("availability")))
         if not isinstance(mode, Availability):
             raise TypeError(mode)
-        return np.stack([checked_rates(mode, run.clients, t) for t in range(max(1, run.rounds))], axis=1)
+        return np.stack(
+            [checked_rates(mode, run.clients, t) for t in range(max(1, run.rounds))], axis=1
+        )
     except (FedgsError, TypeError) as error:
-        raise OutputError(f"{function}: the rates of {run.name} cannot be computed: {error}") from None
+        raise OutputError(
+            f"{function}: the rates of {run.name} cannot be computed: {error}"
+        ) from None
 
 
 def group_titles(groups: Sequence[tuple[str, str]]) -> list[str]:
@@ -155,7 +179,10 @@ def group_titles(groups: Sequence[tuple[str, str]]) -> list[str]:
     (['IDL', 'LDF 0.7'], ['a, IDL', 'b, IDL'])
     """
     one = len({data for data, _ in groups}) == 1 and len(groups) > 1
-    return [availability if one else ", ".join(part for part in (data, availability) if part) for data, availability in groups]
+    return [
+        availability if one else ", ".join(part for part in (data, availability) if part)
+        for data, availability in groups
+    ]
 
 
 def told(given: object) -> str:
@@ -167,7 +194,9 @@ def told(given: object) -> str:
     if given is None or isinstance(given, bool | int | float | str):
         return repr(given)
     if isinstance(given, np.ndarray):
-        return f"an array of shape {given.shape}" + (f" of type {given.dtype}" if given.dtype.kind not in "biuf" else "")
+        return f"an array of shape {given.shape}" + (
+            f" of type {given.dtype}" if given.dtype.kind not in "biuf" else ""
+        )
     if isinstance(given, list | tuple | set) and given:
         inside = next((item for item in given if not isinstance(item, Run)), next(iter(given)))
         return f"a {type(given).__name__} with {type(inside).__name__} inside"

@@ -23,9 +23,11 @@ class Summary:
         test_loss: lowest test loss over the evaluated records ("optimal testing loss").
         last_test_loss: test loss of the last evaluated record; None where it is not finite.
         valid_loss, last_valid_loss: the same of the validation loss.
-        loss_at_best_valid: test loss of the model with the lowest validation loss, the first one of several.
+        loss_at_best_valid: test loss of the model with the lowest validation loss, the first one of
+            several.
         best_accuracy, final_accuracy: highest and last evaluated test accuracy.
-        count_variance: variance over the clients of the sampling counts so far, with N - 1 in the denominator.
+        count_variance: variance over the clients of the sampling counts so far, with N - 1 in the
+            denominator.
         rounds_done, finished: how far the run is.
     """
 
@@ -77,7 +79,11 @@ def evaluated(run: Run, figure: str) -> list[tuple[int, float]]:
         run: finished or not.
         figure: "test_loss", "valid_loss" or "test_accuracy".
     """
-    return [(record.round, value) for record in run.records if (value := getattr(record, figure)) is not None]
+    return [
+        (record.round, value)
+        for record in run.records
+        if (value := getattr(record, figure)) is not None
+    ]
 
 
 def _lowest(losses: Sequence[tuple[int, float]]) -> float | None:

@@ -10,14 +10,37 @@ from fedgs.records import Record  # noqa: F401  (docstring examples)
 from fedgs.report.doubles import latest
 from fedgs.report.labels import labelled
 from fedgs.report.layout import Block, Cell, Column, Table
-from fedgs.report.methods import ALL_FIGURES, FIRST_FIGURES, Difference, Method, headline, methods_of, paired_difference
+from fedgs.report.methods import (
+    ALL_FIGURES,
+    FIRST_FIGURES,
+    Difference,
+    Method,
+    headline,
+    methods_of,
+    paired_difference,
+)
 from fedgs.report.notes import notes
 from fedgs.report.numbers import number, signed
 from fedgs.report.run import Run
 
-__all__ = ["ALL_FIGURES", "FIRST_FIGURES", "Difference", "Table", "comparison", "number", "paired_difference", "signed"]
+__all__ = [
+    "ALL_FIGURES",
+    "FIRST_FIGURES",
+    "Difference",
+    "Table",
+    "comparison",
+    "number",
+    "paired_difference",
+    "signed",
+]
 
-_DIFFERENCE_FIELDS = ("difference_to", "difference_mean", "difference_low", "difference_high", "difference_pairs")
+_DIFFERENCE_FIELDS = (
+    "difference_to",
+    "difference_mean",
+    "difference_low",
+    "difference_high",
+    "difference_pairs",
+)
 
 
 @dataclass(frozen=True)
@@ -40,16 +63,20 @@ _FIGURES = {
 }
 
 
-def comparison(runs: Iterable[Run], against: str | None = None, *, figures: Sequence[str] = FIRST_FIGURES) -> Table:
+def comparison(
+    runs: Iterable[Run], against: str | None = None, *, figures: Sequence[str] = FIRST_FIGURES
+) -> Table:
     """One row a method, sorted by the lowest test loss: mean ± standard deviation over seeds, paired difference to `against`.
 
-    Where no run of a group has a test loss, as in a deployment without a test set, the validation loss takes its place. Failed
-    runs are left out and named, and so are runs with the label and the seed of one that was started later. Runs of different
-    data or availability are separate blocks. The same records give the same table.
+    Where no run of a group has a test loss, as in a deployment without a test set, the validation
+    loss takes its place. Failed runs are left out and named, and so are runs with the label and the
+    seed of one that was started later. Runs of different data or availability are separate blocks.
+    The same records give the same table.
 
     Args:
         runs: finished or not.
-        against: label of the method that others are compared to; None: "uniform" where it is among them.
+        against: label of the method that others are compared to; None: "uniform" where it is among
+            them.
         figures: which figures to show, of `ALL_FIGURES`; CSV holds all of them.
 
     Raises:
@@ -70,8 +97,13 @@ def comparison(runs: Iterable[Run], against: str | None = None, *, figures: Sequ
         kept, doubles[group] = latest([run for run in named if run.group == group])
         groups[group] = methods_of(kept)
     columns = _columns(reference, _shown(groups.values(), figures))
-    blocks = tuple(_block(group, methods, reference, columns, doubles[group]) for group, methods in groups.items())
-    only_valid = bool(groups) and all(headline(methods) == "valid_loss" for methods in groups.values())
+    blocks = tuple(
+        _block(group, methods, reference, columns, doubles[group])
+        for group, methods in groups.items()
+    )
+    only_valid = bool(groups) and all(
+        headline(methods) == "valid_loss" for methods in groups.values()
+    )
     title = f"Methods by lowest {'validation' if only_valid else 'test'} loss"
     title = ", ".join([title, *(blocks[0].title for _ in blocks[:1] if len(blocks) == 1)])
     return Table(title, tuple(column for column, _ in columns), blocks)
@@ -86,7 +118,9 @@ def _reference(labels: Sequence[str], against: str | None) -> str | None:
         return starting[0]
     if against is None:
         return None
-    raise OutputError(f"against must be one of the methods {', '.join(map(repr, labels))}; got {against!r}")
+    raise OutputError(
+        f"against must be one of the methods {', '.join(map(repr, labels))}; got {against!r}"
+    )
 
 
 def _shown(groups: Iterable[Sequence[Method]], figures: Sequence[str]) -> list[str]:
@@ -95,14 +129,32 @@ def _shown(groups: Iterable[Sequence[Method]], figures: Sequence[str]) -> list[s
     Validation losses are shown where a method has them and no test loss.
     """
     groups = list(groups)
-    have = {figure for methods in groups for method in methods for figure in ALL_FIGURES if method.figures[figure]}
+    have = {
+        figure
+        for methods in groups
+        for method in methods
+        for figure in ALL_FIGURES
+        if method.figures[figure]
+    }
     shown = [figure for figure in figures if figure in have or figure == "count_variance"]
-    test = ["test_loss", "last_test_loss"] if "test_loss" in have or "valid_loss" not in have else []
-    instead = any(m.figures["valid_loss"] and not m.figures["test_loss"] for methods in groups for m in methods)
+    test = (
+        ["test_loss", "last_test_loss"] if "test_loss" in have or "valid_loss" not in have else []
+    )
+    instead = any(
+        m.figures["valid_loss"] and not m.figures["test_loss"]
+        for methods in groups
+        for m in methods
+    )
     valid = ["valid_loss", "last_valid_loss"] if instead else []
-    others = [figure for figure in shown if figure not in ("test_loss", "last_test_loss", "valid_loss", "last_valid_loss")]
+    others = [
+        figure
+        for figure in shown
+        if figure not in ("test_loss", "last_test_loss", "valid_loss", "last_valid_loss")
+    ]
     asked = {figure.replace("valid", "test") for figure in figures}
-    return [figure for figure in (*test, *valid) if figure.replace("valid", "test") in asked] + others
+    return [
+        figure for figure in (*test, *valid) if figure.replace("valid", "test") in asked
+    ] + others
 
 
 _CellOf = Callable[[Method, Sequence[Method]], Cell]
@@ -110,13 +162,20 @@ _Columns = list[tuple[Column, _CellOf]]
 
 
 def _columns(reference: str | None, shown: Sequence[str]) -> _Columns:
-    columns: _Columns = [(Column("method", ("method",), numeric=False), lambda method, _: Cell(method.label, (method.label,)))]
+    columns: _Columns = [
+        (
+            Column("method", ("method",), numeric=False),
+            lambda method, _: Cell(method.label, (method.label,)),
+        )
+    ]
     compared = "valid_loss" if "test_loss" not in shown and "valid_loss" in shown else "test_loss"
     for figure, look in _FIGURES.items():
         fields = (f"{figure}_mean", f"{figure}_sd", f"{figure}_seeds")
         columns.append((Column(look.title, fields, shown=figure in shown), _figure_cell(figure)))
         if figure == compared and reference is not None:
-            columns.append((Column(f"vs {reference} [95 %]", _DIFFERENCE_FIELDS), _difference_cell(reference)))
+            columns.append(
+                (Column(f"vs {reference} [95 %]", _DIFFERENCE_FIELDS), _difference_cell(reference))
+            )
     return columns
 
 
@@ -132,7 +191,11 @@ def _figure_cell(figure: str) -> _CellOf:
         text = number(mean, look.decimals)
         if look.spread and deviation is not None:
             text += f" ± {number(deviation, look.decimals)}"
-        return Cell(text, (mean, deviation, len(values)), _mark(mean, look.better, [m.mean(figure) for m in methods]))
+        return Cell(
+            text,
+            (mean, deviation, len(values)),
+            _mark(mean, look.better, [m.mean(figure) for m in methods]),
+        )
 
     return cell
 
@@ -164,7 +227,11 @@ def _difference_cell(reference: str) -> _CellOf:
 
 
 def _block(
-    group: tuple[str, str], methods: Sequence[Method], reference: str | None, columns: _Columns, doubles: Sequence[str]
+    group: tuple[str, str],
+    methods: Sequence[Method],
+    reference: str | None,
+    columns: _Columns,
+    doubles: Sequence[str],
 ) -> Block:
     rows = tuple(tuple(make(method, methods) for _, make in columns) for method in methods)
     keys = (("data", group[0]), ("availability", group[1]))

@@ -12,15 +12,24 @@ from fedgs.clients import Clients, Memory, Outcome, Selection, View, Weighting
 from fedgs.registry import Variant, check_name, register, stand_for
 from fedgs.sampling.signature import setting_fields
 
-__all__ = ["AsksLosses", "LearnsFromModels", "Remembers", "Sampler", "SharesMemory", "Wish", "sampler"]
+__all__ = [
+    "AsksLosses",
+    "LearnsFromModels",
+    "Remembers",
+    "Sampler",
+    "SharesMemory",
+    "Wish",
+    "sampler",
+]
 
 
 class Sampler(Variant):
     """Base of all samplers: settings in fields, the work in `select`; no progress is kept in the object.
 
     Attributes:
-        weighting: the rule for the aggregation weights. "data_size": n_k / sum over the cohort of n_i. "draws": how often
-            each client was drawn / all draws. "equal": 1/m. "inverse_participation": proportional to n_k / (v_k + 1).
+        weighting: the rule for the aggregation weights. "data_size": n_k / sum over the cohort of
+            n_i. "draws": how often each client was drawn / all draws. "equal": 1/m.
+            "inverse_participation": proportional to n_k / (v_k + 1).
 
     >>> class Oldest(Sampler):
     ...     skip: int = 0
@@ -45,7 +54,8 @@ class Sampler(Variant):
             rng: the generator of this run, purpose and round; the only source of chance.
 
         Returns:
-            The selection. Where there is nothing to say but the clients, their indices suffice, as an array, a list or a tuple.
+            The selection. Where there is nothing to say but the clients, their indices suffice, as
+            an array, a list or a tuple.
         """
         raise TypeError(f"{type(self).__name__} must define select(view, rng)")
 
@@ -84,9 +94,12 @@ class Wish:
     """What a sampler wants to be told of local models: one vector a client, its feature.
 
     Attributes:
-        kind: "update": the flattened update theta_k - theta^t; "functional": the mean output of theta_k on a noise batch.
-        sketch: "update" only: longer updates are projected to this many numbers; 0: never, all updates are held at once.
-        noise_samples, noise_examples, covariance, layer: "functional" only, see `fedgs.graph.Graph`.
+        kind: "update": the flattened update theta_k - theta^t; "functional": the mean output of
+            theta_k on a noise batch.
+        sketch: "update" only: longer updates are projected to this many numbers; 0: never, all
+            updates are held at once.
+        noise_samples, noise_examples, covariance, layer: "functional" only, see
+            `fedgs.graph.Graph`.
 
     >>> Wish("functional").noise_samples
     256
@@ -133,7 +146,9 @@ def sampler(name: str) -> Callable[[SelectFunction], SelectFunction]:
 
     def add(function: SelectFunction) -> SelectFunction:
         fields = setting_fields(name, function, taken=_FunctionSampler)
-        variant = create_model(function.__name__, __base__=_FunctionSampler, __module__=function.__module__, **fields)
+        variant = create_model(
+            function.__name__, __base__=_FunctionSampler, __module__=function.__module__, **fields
+        )
         variant.__doc__ = function.__doc__
         variant.function = staticmethod(function)
         variant.option_names = tuple(fields)

@@ -32,8 +32,8 @@ class Solver(Variant):
 
     Attributes:
         effort: iterations, not seconds: "fast", "default" or "thorough".
-        time_limit: tau_max in seconds, > 0; None: no limit. Where it fires, the round's record says "time_limit", and the run is
-            no longer a function of its configuration alone.
+        time_limit: tau_max in seconds, > 0; None: no limit. Where it fires, the round's record says
+            "time_limit", and the run is no longer a function of its configuration alone.
 
     >>> Solver(effort="fast").time_limit is None
     True
@@ -50,14 +50,17 @@ class FedGS(Sampler):
 
         J(S) = alpha/N · (sum over ordered pairs i≠j in S of h_ij) - sum over S of z_k,  z_k = 2 (v_k - mean(v) - M/N) + 1
 
-    with H the distances of the client graph. Where no more than M clients are available, all of them are selected and no solver
-    runs. Ties are broken by the round's generator. Remembers the graph, H above all: (N, N) float64, made
-    before round 0 or, with `graph.start = "seen"`, grown as clients come.
+    with H the distances of the client graph. Where no more than M clients are available, all of
+    them are selected and no solver runs. Ties are broken by the round's generator. Remembers the
+    graph, H above all: (N, N) float64, made before round 0 or, with `graph.start = "seen"`, grown
+    as clients come.
 
     Attributes:
-        alpha: diversity weight >= 0; at 0 exactly the m smallest counts are selected. In `paper` scale every
-            0 < alpha < N/(m-1) has the same optimum: smallest counts first, then the largest dispersion.
-        scale: "paper", or "cohort" as in the authors' code: alpha weighs the mean pairwise distance, z counts 1/(N-1).
+        alpha: diversity weight >= 0; at 0 exactly the m smallest counts are selected. In `paper`
+            scale every 0 < alpha < N/(m-1) has the same optimum: smallest counts first, then the
+            largest dispersion.
+        scale: "paper", or "cohort" as in the authors' code: alpha weighs the mean pairwise
+            distance, z counts 1/(N-1).
         graph: how the client graph is made, see `fedgs.graph.Graph`.
         solver: effort and time limit.
 
@@ -90,7 +93,9 @@ class FedGS(Sampler):
         _check_memory(len(clients))
         if graph.path is not None:
             if graph.start == "seen":
-                raise ConfigError("method.graph.start must be 'all' where method.graph.path gives the graph, got 'seen'")
+                raise ConfigError(
+                    "method.graph.start must be 'all' where method.graph.path gives the graph, got 'seen'"
+                )
             stored_graph(graph.path, len(clients))
         elif graph.similarity in ("oracle", "private"):
             _check_vectors(graph, clients)
@@ -126,7 +131,9 @@ class FedGS(Sampler):
         graph = self.graph
         if type(self) is not FedGS or type(graph) is not Graph or self.wish("start") is not None:
             return None  # a class of the user's own may make another graph of the same settings
-        made_of = hashlib.sha256(json.dumps([table(graph), len(clients), __version__], sort_keys=True).encode())
+        made_of = hashlib.sha256(
+            json.dumps([table(graph), len(clients), __version__], sort_keys=True).encode()
+        )
         if graph.path is not None:
             made_of.update(digest_of(graph.path).encode())
         elif graph_source(graph) != "cohorts":
@@ -138,8 +145,10 @@ class FedGS(Sampler):
         """The graph before round 0, where it needs no local models: see `start_from` for those that do.
 
         Raises:
-            ConfigError: the graph is made of local models, or `graph.path` is not a graph of these clients.
-            GraphError: the clients have neither features nor labels, a feature is not finite, or there is not enough memory.
+            ConfigError: the graph is made of local models, or `graph.path` is not a graph of these
+                clients.
+            GraphError: the clients have neither features nor labels, a feature is not finite, or
+                there is not enough memory.
         """
         self.check(clients, 1)
         with _enough_memory(len(clients)):
@@ -156,25 +165,40 @@ class FedGS(Sampler):
         if graph_source(self.graph) != "cohorts":
             return memory
         if self.graph.similarity == "oracle":
-            return grown_by_products(self.graph, memory, client_features(view.clients), outcome.clients)
+            return grown_by_products(
+                self.graph, memory, client_features(view.clients), outcome.clients
+            )
         if outcome.features is None:
-            raise SelectionError("'fedgs' with graph.start = 'seen' needs the cohort's features in outcome.features, got none")
+            raise SelectionError(
+                "'fedgs' with graph.start = 'seen' needs the cohort's features in outcome.features, got none"
+            )
         return grown_by_features(self.graph, memory, np.asarray(outcome.features), outcome.clients)
 
     def select(self, view: View, rng: np.random.Generator) -> Selection:
         if len(view.available) <= view.cohort_limit:
             return Selection(view.available)
         if "distance" not in view.memory:
-            raise SelectionError("'fedgs' needs the distances that start(clients) gives in view.memory, got none")
+            raise SelectionError(
+                "'fedgs' needs the distances that start(clients) gives in view.memory, got none"
+            )
         problem = SelectionProblem(
             distance=checked_once(view.memory["distance"]),  # the matrix is the same in every round
-            balance_penalty=balance_penalty(view.counts, view.cohort_limit, view.available, self.scale),
+            balance_penalty=balance_penalty(
+                view.counts, view.cohort_limit, view.available, self.scale
+            ),
             cohort_size=view.cohort_size,
             pair_weight=pair_weight(self.alpha, self.scale, len(view.clients), view.cohort_size),
             available=view.available,
         )
-        solution = solve(problem, effort=self.solver.effort, time_limit=self.solver.time_limit, seed=rng)
-        return Selection(solution.cohort, status=solution.status, objective=solution.objective, upper_bound=solution.upper_bound)
+        solution = solve(
+            problem, effort=self.solver.effort, time_limit=self.solver.time_limit, seed=rng
+        )
+        return Selection(
+            solution.cohort,
+            status=solution.status,
+            objective=solution.objective,
+            upper_bound=solution.upper_bound,
+        )
 
 
 _MATRICES = 6  # (N, N) in float64 that are held at once while a graph is made
@@ -201,7 +225,9 @@ def _check_memory(count: int) -> None:
     needed, limit = 8 * _MATRICES * count**2, memory_limit()
     if limit is not None and needed > limit:
         fit = math.isqrt(limit // (8 * _MATRICES))
-        raise ConfigError(f"{_needed(count)}, and this process may use {limit / 1e9:.1f} GB (up to {fit} clients); {_INSTEAD}")
+        raise ConfigError(
+            f"{_needed(count)}, and this process may use {limit / 1e9:.1f} GB (up to {fit} clients); {_INSTEAD}"
+        )
 
 
 # With more clients the graph is kept as its distances alone.
@@ -212,17 +238,29 @@ def _kept(graph: ClientGraph) -> Memory:
     """What is remembered of a graph: its distances, and similarities and edges for whoever looks at the run."""
     if len(graph) > _KEEP_WHOLE:
         return {"distance": graph.distance}
-    return {"distance": graph.distance, "similarity": graph.similarity, "adjacency": graph.adjacency}
+    return {
+        "distance": graph.distance,
+        "similarity": graph.similarity,
+        "adjacency": graph.adjacency,
+    }
 
 
 def _check_vectors(graph: Graph, clients: Clients) -> None:
     client_features(clients)
     if graph.similarity != "private":
         return
-    if graph.normalize_by_norm or graph.normalize_over == "all" or graph.construction != "threshold":
+    if (
+        graph.normalize_by_norm
+        or graph.normalize_over == "all"
+        or graph.construction != "threshold"
+    ):
         key, value = next(
             (key, getattr(graph, key))
-            for key, allowed in (("normalize_by_norm", False), ("construction", "threshold"), ("normalize_over", "off_diagonal"))
+            for key, allowed in (
+                ("normalize_by_norm", False),
+                ("construction", "threshold"),
+                ("normalize_over", "off_diagonal"),
+            )
             if getattr(graph, key) != allowed
         )
         raise ConfigError(
@@ -231,4 +269,6 @@ def _check_vectors(graph: Graph, clients: Clients) -> None:
     if graph.protocol == "ring" and importlib.util.find_spec("cryptography") is None:
         raise require_extra("cryptography", "secure")
     if graph.protocol == "ring" and len(clients) == 2 and graph.dealer is None:
-        raise ConfigError("method.graph.dealer must name a dealer where there are only two clients, got none")
+        raise ConfigError(
+            "method.graph.dealer must name a dealer where there are only two clients, got none"
+        )

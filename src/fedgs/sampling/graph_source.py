@@ -15,7 +15,14 @@ from fedgs.graph.files import stored_graph
 from fedgs.graph.growth import embedded, model_similarity
 from fedgs.secure import PrivateProducts, private_similarity
 
-__all__ = ["GraphSource", "graph_before_round_0", "graph_of_features", "graph_source", "private_graph", "private_products"]
+__all__ = [
+    "GraphSource",
+    "graph_before_round_0",
+    "graph_of_features",
+    "graph_source",
+    "private_graph",
+    "private_products",
+]
 
 _log = logging.getLogger("fedgs")
 
@@ -45,7 +52,9 @@ def graph_source(graph: Graph) -> GraphSource:
     return "clients" if graph.similarity == "oracle" else "local_models"
 
 
-def graph_before_round_0(graph: Graph, clients: Clients, *, features: FloatMatrix | None = None) -> ClientGraph | None:
+def graph_before_round_0(
+    graph: Graph, clients: Clients, *, features: FloatMatrix | None = None
+) -> ClientGraph | None:
     """The client graph before round 0, or None if it grows with the cohorts.
 
     Args:
@@ -89,27 +98,36 @@ def private_products(graph: Graph, clients: Clients) -> PrivateProducts:
 
     The result is cached: all runs on these clients with the same settings of the protocol share it.
 
-    The default of `value_range` is 1 for label proportions. For features it is the smallest power of
-    two that holds all entries. A deployment has to agree on it beforehand, since it reveals something
-    about the largest entry.
+    The default of `value_range` is 1 for label proportions. For features it is the smallest power
+    of two that holds all entries. A deployment has to agree on it beforehand, since it reveals
+    something about the largest entry.
     """
     return _products(clients, graph.protocol, graph.value_range, graph.dealer)
 
 
 @lru_cache(maxsize=4)
 def _products(
-    clients: Clients, protocol: Literal["ring", "paper"], value_range: float | None, dealer: str | None
+    clients: Clients,
+    protocol: Literal["ring", "paper"],
+    value_range: float | None,
+    dealer: str | None,
 ) -> PrivateProducts:
     vectors = client_features(clients)
     if protocol == "paper":
         return private_similarity(vectors, protocol="paper", dealer=dealer)
     if value_range is None:
         largest = float(np.abs(vectors).max(initial=0.0))
-        value_range = float(2.0 ** np.ceil(np.log2(largest))) if clients.features is not None and largest > 0 else 1.0
+        value_range = (
+            float(2.0 ** np.ceil(np.log2(largest)))
+            if clients.features is not None and largest > 0
+            else 1.0
+        )
     return private_similarity(vectors, value_range=value_range, dealer=dealer)
 
 
-def private_graph(graph: Graph, clients: Clients, result: PrivateProducts | None = None) -> ClientGraph:
+def private_graph(
+    graph: Graph, clients: Clients, result: PrivateProducts | None = None
+) -> ClientGraph:
     """The graph of `private_products`.
 
     The pairs of a client that went away are unknown, and a warning names the client.
@@ -124,6 +142,9 @@ def private_graph(graph: Graph, clients: Clients, result: PrivateProducts | None
     if not gone:
         return graph.of_products(result.products)
     for client in gone:
-        _log.warning("client %r went away during the secure scalar product; its distances are unknown", clients.names[client])
+        _log.warning(
+            "client %r went away during the secure scalar product; its distances are unknown",
+            clients.names[client],
+        )
     rest = np.setdiff1d(np.arange(len(clients)), gone)
     return embedded(graph.of_products(result.products[np.ix_(rest, rest)]), rest, len(clients))

@@ -18,14 +18,14 @@ __all__ = ["PowerOfChoice"]
 class PowerOfChoice(Sampler):
     """The m candidates with the highest local loss of the current model; weights 1/m.
 
-    A loss of inf comes first. Clients without a loss (an empty validation part, or not a candidate) come last. Ties, also where
-    all losses are equal, are broken by the generator.
+    A loss of inf comes first. Clients without a loss (an empty validation part, or not a candidate)
+    come last. Ties, also where all losses are equal, are broken by the generator.
 
     Attributes:
-        loss_on: the part that the losses are computed on. The paper's definition is "train"; its published figures need
-            "validation", which needs a federation with validation parts.
-        candidates: d >= M; only d available clients, drawn in proportion to n_k without replacement, compute their loss;
-            None: all.
+        loss_on: the part that the losses are computed on. The paper's definition is "train"; its
+            published figures need "validation", which needs a federation with validation parts.
+        candidates: d >= M; only d available clients, drawn in proportion to n_k without
+            replacement, compute their loss; None: all.
 
     >>> from fedgs import Clients
     >>> clients = Clients(("a", "b", "c"), np.array([5, 1, 9]))
@@ -50,13 +50,18 @@ class PowerOfChoice(Sampler):
         self.check(view.clients, view.cohort_limit)
         if self.candidates is None or self.candidates >= len(view.available):
             return view.available
-        # A race of exponential clocks with rates n_k: the order of arrival is that of drawing without replacement.
-        arrival = rng.exponential(size=len(view.available)) / view.clients.data_sizes[view.available]
+        # A race of exponential clocks with rates n_k: the order of arrival is that of drawing
+        # without replacement.
+        arrival = (
+            rng.exponential(size=len(view.available)) / view.clients.data_sizes[view.available]
+        )
         return np.sort(view.available[np.argsort(arrival)[: self.candidates]])
 
     def select(self, view: View, rng: np.random.Generator) -> Selection:
         if view.losses is None:
-            raise SelectionError(f"{self.name!r} needs the local losses of its candidates in view.losses, got none")
+            raise SelectionError(
+                f"{self.name!r} needs the local losses of its candidates in view.losses, got none"
+            )
         losses = view.losses[view.available]
         known = ~np.isnan(losses)
         # The last key is the first that counts: known losses, the highest first, ties at random.

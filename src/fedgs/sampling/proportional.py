@@ -13,8 +13,9 @@ __all__ = ["MD"]
 class MD(Sampler):
     """M draws *with* replacement, probability proportional to n_k over the available clients.
 
-    Always M draws, also when fewer clients are available. A client that is drawn twice trains once, counts once in v_k and enters
-    the average twice: with `weighting = "draws"` its weight is draws/M, which makes the average unbiased over A_t.
+    Always M draws, also when fewer clients are available. A client that is drawn twice trains once,
+    counts once in v_k and enters the average twice: with `weighting = "draws"` its weight is
+    draws/M, which makes the average unbiased over A_t.
 
     >>> from fedgs import Clients
     >>> clients = Clients(("a", "b", "c"), np.array([5, 1, 9]))
@@ -27,7 +28,11 @@ class MD(Sampler):
     weighting: Weighting = "draws"
 
     def select(self, view: View, rng: np.random.Generator) -> Selection:
-        sizes = view.clients.data_sizes[view.available].astype(np.float64)  # float: the sum cannot overflow
-        drawn = rng.choice(view.available, size=view.cohort_limit, replace=True, p=sizes / sizes.sum())
+        sizes = view.clients.data_sizes[view.available].astype(
+            np.float64
+        )  # float: the sum cannot overflow
+        drawn = rng.choice(
+            view.available, size=view.cohort_limit, replace=True, p=sizes / sizes.sum()
+        )
         clients, draws = np.unique(drawn, return_counts=True)
         return Selection(clients, draws.astype(np.int64))

@@ -26,11 +26,12 @@ def setting_fields(name: str, function: Callable[..., object], *, taken: type) -
     Args:
         name: of the sampler, for messages.
         function: what `fedgs.sampler(name)` decorates.
-        taken: the class that the settings are added to; its attributes cannot be settings, `weighting` apart.
+        taken: the class that the settings are added to; its attributes cannot be settings,
+            `weighting` apart.
 
     Raises:
-        ConfigError: it is not a function of (view, rng), or a keyword-only parameter has no type, a reserved name, or a default
-            that is not of its type.
+        ConfigError: it is not a function of (view, rng), or a keyword-only parameter has no type, a
+            reserved name, or a default that is not of its type.
 
     >>> def select(view, rng, *, skip: int = 0): ...
     >>> setting_fields("first", select, taken=object)
@@ -39,7 +40,9 @@ def setting_fields(name: str, function: Callable[..., object], *, taken: type) -
     _check_kind(name, function)
     parameters = list(inspect.signature(function).parameters.values())
     _check_positional(name, parameters)
-    options = [parameter for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
+    options = [
+        parameter for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
     untyped = [option.name for option in options if option.annotation is inspect.Parameter.empty]
     if untyped:
         raise ConfigError(
@@ -48,8 +51,12 @@ def setting_fields(name: str, function: Callable[..., object], *, taken: type) -
         )
     fields: dict[str, Any] = {}
     for option in options:
-        if option.name.startswith("_") or (option.name != "weighting" and hasattr(taken, option.name)):
-            raise ConfigError(f"sampler {name!r} cannot have a setting named {option.name!r}: that name is reserved")
+        if option.name.startswith("_") or (
+            option.name != "weighting" and hasattr(taken, option.name)
+        ):
+            raise ConfigError(
+                f"sampler {name!r} cannot have a setting named {option.name!r}: that name is reserved"
+            )
         default = ... if option.default is inspect.Parameter.empty else option.default
         fields[option.name] = (option.annotation, default)
         _check_default(name, option.name, fields[option.name], module=function.__module__)
@@ -63,21 +70,33 @@ def _check_kind(name: str, function: object) -> None:
             f'fedgs.Sampler is registered by @fedgs.registry.register("method", {name!r})'
         )
     if not inspect.isfunction(function):
-        raise ConfigError(f"fedgs.sampler({name!r}) makes a sampler from a function (view, rng), got {type(function).__name__}")
-    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ConfigError(f"sampler {name!r} must be a plain function that returns a Selection, not a generator or coroutine")
+        raise ConfigError(
+            f"fedgs.sampler({name!r}) makes a sampler from a function (view, rng), got {type(function).__name__}"
+        )
+    if (
+        inspect.iscoroutinefunction(function)
+        or inspect.isgeneratorfunction(function)
+        or inspect.isasyncgenfunction(function)
+    ):
+        raise ConfigError(
+            f"sampler {name!r} must be a plain function that returns a Selection, not a generator or coroutine"
+        )
 
 
 def _check_positional(name: str, parameters: list[inspect.Parameter]) -> None:
     """It is called with (view, rng), by position; further parameters keep their defaults, as in `def choose(view, rng, k=k)`."""
     every = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
-    positional = every[:2] + [parameter for parameter in every[2:] if parameter.default is inspect.Parameter.empty]
+    positional = every[:2] + [
+        parameter for parameter in every[2:] if parameter.default is inspect.Parameter.empty
+    ]
     starred = any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters)
     if len(positional) == 2 or (starred and len(positional) < 2):
         return
     came = ", ".join(map(str, (parameter.name for parameter in positional))) or "none"
     further = "; a setting is a keyword-only parameter, behind a `*`" if len(positional) > 2 else ""
-    raise ConfigError(f"sampler {name!r} must take two positional parameters, view and rng; got {came}{further}")
+    raise ConfigError(
+        f"sampler {name!r} must take two positional parameters, view and rng; got {came}{further}"
+    )
 
 
 def _check_default(name: str, option: str, field: Any, *, module: str) -> None:
@@ -94,4 +113,6 @@ def _check_default(name: str, option: str, field: Any, *, module: str) -> None:
         ) from None
     except (PydanticUserError, NameError, TypeError) as error:
         reason = str(error).splitlines()[0]
-        raise ConfigError(f"sampler {name!r}: the type of {option} cannot be used for a setting: {reason}") from None
+        raise ConfigError(
+            f"sampler {name!r}: the type of {option} cannot be used for a setting: {reason}"
+        ) from None

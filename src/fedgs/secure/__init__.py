@@ -3,4 +3,11 @@
 from fedgs.secure.meter import Cost, PartyFailure
 from fedgs.secure.private import PrivateProducts, PrivateRow, private_rows, private_similarity
 
-__all__ = ["Cost", "PartyFailure", "PrivateProducts", "PrivateRow", "private_rows", "private_similarity"]
+__all__ = [
+    "Cost",
+    "PartyFailure",
+    "PrivateProducts",
+    "PrivateRow",
+    "private_rows",
+    "private_similarity",
+]

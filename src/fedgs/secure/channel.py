@@ -1,8 +1,9 @@
 """Encryption between two parties of a session: X25519, HKDF-SHA256 and ChaCha20-Poly1305, all from `cryptography`.
 
-Two parties agree on a secret by X25519 and derive from it, with the session's digest as salt, one key for each direction and one
-for the masks that they share. Every sealed message carries a fresh random nonce, and its header (kind, sender, recipient, batch)
-and the session's digest are authenticated with it, so that it opens for that pair, direction, session and message only.
+Two parties agree on a secret by X25519 and derive from it, with the session's digest as salt, one
+key for each direction and one for the masks that they share. Every sealed message carries a fresh
+random nonce, and its header (kind, sender, recipient, batch) and the session's digest are
+authenticated with it, so that it opens for that pair, direction, session and message only.
 """
 
 import hashlib
@@ -111,13 +112,15 @@ class Channel:
         """The body that the peer sealed.
 
         Raises:
-            ProtocolError: the message is for somebody else, from somebody else, or was not sealed by the peer in this session
-                for exactly this header.
+            ProtocolError: the message is for somebody else, from somebody else, or was not sealed
+                by the peer in this session for exactly this header.
         """
         from cryptography.exceptions import InvalidTag
 
         if message.recipient != self.own or message.sender != self.peer:
-            raise ProtocolError(f"{describe(message)} is misaddressed: it reached {party_name(self.own)}")
+            raise ProtocolError(
+                f"{describe(message)} is misaddressed: it reached {party_name(self.own)}"
+            )
         nonce, sealed = message.body[:_NONCE_BYTES], message.body[_NONCE_BYTES:]
         try:
             return self.opening.decrypt(nonce, sealed, self.session + message.raw[:HEADER_BYTES])
@@ -130,11 +133,13 @@ class Channel:
     def mask(self, batch: int, *, dealer: int, pair: tuple[int, int], words: int) -> bytes:
         """`words` ring elements of the key stream that dealer and client share for one pair: 8·words bytes of SHAKE256.
 
-        The batch, the dealer and the pair are part of what is hashed, and the key belongs to the session, so that no two uses
-        share a mask.
+        The batch, the dealer and the pair are part of what is hashed, and the key belongs to the
+        session, so that no two uses share a mask.
         """
         client = self.peer if self.own == dealer else self.own
-        return hashlib.shake_256(self.mask_key + _MASK.pack(batch, dealer, client, *pair, words)).digest(8 * words)
+        return hashlib.shake_256(
+            self.mask_key + _MASK.pack(batch, dealer, client, *pair, words)
+        ).digest(8 * words)
 
 
 def open_channel(keys: KeyPair, own: int, peer: int, peer_public: bytes, session: bytes) -> Channel:
@@ -151,6 +156,8 @@ def open_channel(keys: KeyPair, own: int, peer: int, peer_public: bytes, session
     (low, low_key), (high, high_key) = sorted(((own, keys.public), (peer, peer_public)))
     info = b"fedgs ring channel 1" + struct.pack(">II", low, high) + low_key + high_key
     derived: bytes = hkdf(sha256(), 3 * KEY_BYTES, salt=session, info=info).derive(secret)
-    upward, downward, mask_key = (derived[start : start + KEY_BYTES] for start in range(0, 3 * KEY_BYTES, KEY_BYTES))
+    upward, downward, mask_key = (
+        derived[start : start + KEY_BYTES] for start in range(0, 3 * KEY_BYTES, KEY_BYTES)
+    )
     sealing, opening = (upward, downward) if own == low else (downward, upward)
     return Channel(own, peer, session, cipher(sealing), cipher(opening), mask_key)

@@ -1,7 +1,8 @@
 """Real vectors as fixed-point numbers in the ring Z_2^64, in which scalar products are exact.
 
-An entry x stands as round(x·2^f) with f fraction bits. A product of two vectors of length d then lies in (-2^63, 2^63) whenever
-the entries keep to the stated range, so nothing ever wraps; what does not keep to it is refused.
+An entry x stands as round(x·2^f) with f fraction bits. A product of two vectors of length d then
+lies in (-2^63, 2^63) whenever the entries keep to the stated range, so nothing ever wraps; what
+does not keep to it is refused.
 """
 
 import math
@@ -36,11 +37,13 @@ class FixedPoint:
 
     Attributes:
         length: d >= 1, entries of every vector.
-        value_range: entries lie in [-value_range, value_range]; it is public, so state it without looking at the data.
+        value_range: entries lie in [-value_range, value_range]; it is public, so state it without
+            looking at the data.
         fraction_bits: f in 0..62; an entry is rounded to the nearest multiple of 2^-f.
 
     Raises:
-        ConfigError: a setting is out of range, or a product of two such vectors could leave the 64 bits.
+        ConfigError: a setting is out of range, or a product of two such vectors could leave the 64
+            bits.
     """
 
     length: int
@@ -53,7 +56,9 @@ class FixedPoint:
         if not (math.isfinite(self.value_range) and self.value_range > 0):
             raise ConfigError(f"value_range must be a finite number > 0, got {self.value_range}")
         if not 0 <= self.fraction_bits <= MAX_FRACTION_BITS:
-            raise ConfigError(f"fraction_bits must be in 0..{MAX_FRACTION_BITS}, got {self.fraction_bits}")
+            raise ConfigError(
+                f"fraction_bits must be in 0..{MAX_FRACTION_BITS}, got {self.fraction_bits}"
+            )
         if not _fits(self.length, self.value_range, self.fraction_bits):
             raise ConfigError(
                 f"a product of two vectors of length {self.length} in [-{self.value_range}, {self.value_range}] with "
@@ -77,16 +82,21 @@ class FixedPoint:
             who: whose vector it is, for the error message.
 
         Raises:
-            DataError: another length, an entry that is not finite, or one outside the range (never clipped, never wrapped).
+            DataError: another length, an entry that is not finite, or one outside the range (never
+                clipped, never wrapped).
 
         >>> FixedPoint(length=2, value_range=1.0, fraction_bits=4).encode(np.array([0.5, -1.0])).astype(np.int64)
         array([  8, -16])
         """
         entries = np.asarray(vector, dtype=np.float64)
         if entries.shape != (self.length,):
-            raise DataError(f"{who} must be a vector of length {self.length}, got shape {entries.shape}")
+            raise DataError(
+                f"{who} must be a vector of length {self.length}, got shape {entries.shape}"
+            )
         if not np.isfinite(entries).all():
-            raise DataError(f"{who} has an entry that is not finite at position {int(np.argmin(np.isfinite(entries)))}")
+            raise DataError(
+                f"{who} has an entry that is not finite at position {int(np.argmin(np.isfinite(entries)))}"
+            )
         largest = float(np.abs(entries).max())
         if largest > self.value_range:
             raise DataError(
@@ -104,7 +114,9 @@ class FixedPoint:
         return np.ldexp(products.view(np.int64).astype(np.float64), -2 * self.fraction_bits)
 
 
-def fixed_point(length: int, value_range: float = 1.0, fraction_bits: int | None = None) -> FixedPoint:
+def fixed_point(
+    length: int, value_range: float = 1.0, fraction_bits: int | None = None
+) -> FixedPoint:
     """The encoding with the most fraction bits that cannot overflow, or with the bits asked for.
 
     Args:
@@ -124,7 +136,14 @@ def fixed_point(length: int, value_range: float = 1.0, fraction_bits: int | None
         return FixedPoint(length, value_range, fraction_bits)
     usable = length >= 1 and math.isfinite(value_range) and value_range > 0
     if not usable or _fits(length, value_range, 0):
-        bits = next((f for f in range(MAX_FRACTION_BITS, 0, -1) if usable and _fits(length, value_range, f)), 0)
+        bits = next(
+            (
+                f
+                for f in range(MAX_FRACTION_BITS, 0, -1)
+                if usable and _fits(length, value_range, f)
+            ),
+            0,
+        )
         return FixedPoint(length, value_range, bits)
     raise ConfigError(
         f"value_range {value_range:g} is too large for vectors of length {length}: their products would exceed 63 bits "

@@ -30,7 +30,9 @@ class Line:
             )
         absent, rest = numbers(self.member.channel(SERVER).open(message), message)
         if own in absent or not self.absent <= set(absent):
-            raise ProtocolError(f"{describe(message)} is malformed: who was absent may not return, and {party_name(own)} is here")
+            raise ProtocolError(
+                f"{describe(message)} is malformed: who was absent may not return, and {party_name(own)} is here"
+            )
         if message.batch > self.member.batch:
             self.member.forget()
         self.absent, self.batch, self.member.batch = frozenset(absent), message.batch, message.batch
@@ -40,9 +42,13 @@ class Line:
     def dealer(self, peer: int) -> int | None:
         """Who deals the masks of this party and a peer, as things stand."""
         own = self.member.party
-        return dealer_of(self.member.session, self.member.plan, (min(own, peer), max(own, peer)), self.absent)
+        return dealer_of(
+            self.member.session, self.member.plan, (min(own, peer), max(own, peer)), self.absent
+        )
 
-    def unseal(self, body: bytes, expected: Mapping[Kind, Sequence[int]]) -> dict[Kind, dict[int, bytes]]:
+    def unseal(
+        self, body: bytes, expected: Mapping[Kind, Sequence[int]]
+    ) -> dict[Kind, dict[int, bytes]]:
         """Open the sealed messages in `body`: exactly one of each kind from each of the senders expected."""
         opened: dict[Kind, dict[int, bytes]] = {kind: {} for kind in expected}
         own = self.member.party
@@ -50,15 +56,21 @@ class Line:
         for message in each(body, where=f"a delivery to {party_name(own)}"):
             kind = Kind(message.kind)
             if message.recipient != own:
-                raise ProtocolError(f"{describe(message)} is misaddressed: it reached {party_name(own)}")
+                raise ProtocolError(
+                    f"{describe(message)} is misaddressed: it reached {party_name(own)}"
+                )
             if message.batch != self.batch or message.sender not in awaited.get(kind, ()):
                 raise ProtocolError(
                     f"{describe(message)} is out of order: {party_name(own)} awaits none now, in batch {self.batch}"
                 )
             if message.sender in opened[kind]:
-                raise ProtocolError(f"{describe(message)} is replayed: {party_name(own)} has it already")
+                raise ProtocolError(
+                    f"{describe(message)} is replayed: {party_name(own)} has it already"
+                )
             opened[kind][message.sender] = self.member.channel(message.sender).open(message)
         for kind, senders in awaited.items():
             for missing in sorted(senders - opened[kind].keys()):
-                raise ProtocolError(f"a delivery to {party_name(own)} lacks the '{kind_name(kind)}' of {party_name(missing)}")
+                raise ProtocolError(
+                    f"a delivery to {party_name(own)} lacks the '{kind_name(kind)}' of {party_name(missing)}"
+                )
         return opened

@@ -74,7 +74,8 @@ class Meter:
     def ask(self, mail: Mapping[int, bytes], step: str, role: str) -> dict[int, bytes]:
         """Each party's reply.
 
-        A party that raises has none, is noted, and is not asked again. A refused message is not a failure: it is raised.
+        A party that raises has none, is noted, and is not asked again. A refused message is not a
+        failure: it is raised.
         """
         began, replies = time.perf_counter(), {}
         for party, message in mail.items():

@@ -1,7 +1,8 @@
 """Algorithm 2 as the paper prints it: float64, with the server as relay and receiver of everything that clients say.
 
-It hides the vectors from the other client, but not from the server: that passes on R_a and sees Â = A + R_a, and so can compute
-A = Â - R_a. It is here to be compared with the ring protocol, not to protect anybody.
+It hides the vectors from the other client, but not from the server: that passes on R_a and sees Â =
+A + R_a, and so can compute A = Â - R_a. It is here to be compared with the ring protocol, not to
+protect anybody.
 """
 
 import struct
@@ -16,7 +17,9 @@ from fedgs.errors import DataError, ProtocolError
 
 __all__ = ["MASK_SCALE", "PaperClient", "PaperDealer", "PaperServer", "Seen", "Step"]
 
-MASK_SCALE = 100.0  # standard deviation of the masks; the product's rounding error grows with its square
+MASK_SCALE = (
+    100.0  # standard deviation of the masks; the product's rounding error grows with its square
+)
 _HEADER = struct.Struct(">4sBI")
 _MARK = b"FGP1"
 
@@ -66,7 +69,13 @@ def _unpack(data: bytes, length: int, *steps: Step) -> tuple[Step, FloatArray]:
     if number not in set(steps):
         raise ProtocolError(f"a message of step {number} is out of order: {expected} was expected")
     step = Step(number)
-    wanted = {Step.MASKS_A: length + 1, Step.MASKS_B: length + 1, Step.BLINDED: 2, Step.U: 1, Step.SHARE: 1}.get(step, length)
+    wanted = {
+        Step.MASKS_A: length + 1,
+        Step.MASKS_B: length + 1,
+        Step.BLINDED: 2,
+        Step.U: 1,
+        Step.SHARE: 1,
+    }.get(step, length)
     if count != wanted or len(data) != _HEADER.size + 8 * wanted:
         raise ProtocolError(
             f"message {step.name} is malformed: {wanted} numbers were expected, {len(data) - _HEADER.size} bytes came"
@@ -111,7 +120,9 @@ class PaperClient:
     def __init__(self, vector: AnyArray) -> None:
         self._vector = np.asarray(vector, dtype=np.float64)
         if self._vector.ndim != 1 or len(self._vector) == 0 or not np.isfinite(self._vector).all():
-            raise DataError(f"a vector must be one-dimensional with finite entries, got shape {self._vector.shape}")
+            raise DataError(
+                f"a vector must be one-dimensional with finite entries, got shape {self._vector.shape}"
+            )
         self._source = SystemRandom()
         self._masks = np.empty(0)
         self._hat = np.empty(0)
@@ -126,7 +137,10 @@ class PaperClient:
         """
         length = len(self._vector)
         step, values = _unpack(data, length, *self._expected)
-        self.transcript = [*([] if step in _NEW_PAIR else self.transcript), Seen(step, "server", values)]
+        self.transcript = [
+            *([] if step in _NEW_PAIR else self.transcript),
+            Seen(step, "server", values),
+        ]
         self._expected = _AFTER[step]
         if step in _NEW_PAIR:
             self._masks = values
@@ -136,8 +150,13 @@ class PaperClient:
             return b""
         if step is Step.HAT_TO_B:  # step 5: u = Â·B + r_b - v_2
             v2 = self._source.gauss(0.0, abs(float(self._masks[length])) + MASK_SCALE)
-            return _pack(Step.BLINDED, np.array([values @ self._vector + self._masks[length] - v2, v2]))
-        return _pack(Step.SHARE, np.array([values[0] - self._masks[:length] @ self._hat + self._masks[length]]))  # step 7
+            return _pack(
+                Step.BLINDED, np.array([values @ self._vector + self._masks[length] - v2, v2])
+            )
+        return _pack(
+            Step.SHARE,
+            np.array([values[0] - self._masks[:length] @ self._hat + self._masks[length]]),
+        )  # step 7
 
 
 class PaperServer:
@@ -160,12 +179,18 @@ class PaperServer:
     def relay(self, masks: bytes) -> bytes:
         """Step 2: pass the dealer's message on to A or B; A's comes first."""
         step, values = _unpack(masks, self.length, Step.MASKS_A, Step.MASKS_B)
-        self.transcript = [*([] if step is Step.MASKS_A else self.transcript), Seen(step, "dealer", values)]
+        self.transcript = [
+            *([] if step is Step.MASKS_A else self.transcript),
+            Seen(step, "dealer", values),
+        ]
         return masks
 
     def exchange(self, masked_a: bytes, masked_b: bytes) -> tuple[bytes, bytes]:
         """Steps 3 and 4: Â and B̂ come in; B̂ goes to A and Â to B."""
-        hats = {name: self._read(data, Step.MASKED, name) for name, data in (("A", masked_a), ("B", masked_b))}
+        hats = {
+            name: self._read(data, Step.MASKED, name)
+            for name, data in (("A", masked_a), ("B", masked_b))
+        }
         return _pack(Step.HAT_TO_A, hats["B"]), _pack(Step.HAT_TO_B, hats["A"])
 
     def pass_u(self, blinded: bytes) -> bytes:

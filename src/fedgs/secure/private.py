@@ -1,7 +1,7 @@
 """The private similarity of clients: all scalar products u_i·u_j by the secure scalar product, with what it cost and who failed.
 
-Here all parties live in one process and exchange bytes. In a deployment each machine holds its `RingParty`, the server its
-`RingServer`, and `connect` says how to reach a party.
+Here all parties live in one process and exchange bytes. In a deployment each machine holds its
+`RingParty`, the server its `RingServer`, and `connect` says how to reach a party.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +24,9 @@ from fedgs.secure.wire import DEALER
 __all__ = ["Connect", "PrivateProducts", "PrivateRow", "private_rows", "private_similarity"]
 
 Pair = tuple[int, int]
-Connect = Callable[[int, Answer], Answer]  # how to reach a party, given its number and its own `answer`
+Connect = Callable[
+    [int, Answer], Answer
+]  # how to reach a party, given its number and its own `answer`
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +62,21 @@ class PrivateRow:
 class _RingSession:
     """A server and its parties, ready to compute batches of pairs."""
 
-    def __init__(self, vectors: Sequence[FloatArray], encoding: FixedPoint, dealer: str | None, connect: Connect | None) -> None:
+    def __init__(
+        self,
+        vectors: Sequence[FloatArray],
+        encoding: FixedPoint,
+        dealer: str | None,
+        connect: Connect | None,
+    ) -> None:
         plan = SessionPlan(len(vectors), encoding, named_dealer=dealer is not None)
         parties = {client: RingParty(plan, client, vector) for client, vector in enumerate(vectors)}
         if dealer is not None:
             parties[DEALER] = RingParty(plan, DEALER)
         self.server = RingServer(plan)
-        self.meter = Meter({number: _reached(connect, number, party.answer) for number, party in parties.items()})
+        self.meter = Meter(
+            {number: _reached(connect, number, party.answer) for number, party in parties.items()}
+        )
 
     def open(self) -> None:
         """Exchange 1: keys."""
@@ -108,7 +118,9 @@ def _checked(vectors: Sequence[npt.ArrayLike] | FloatMatrix) -> list[FloatArray]
         raise DataError("a private similarity needs at least one client, got none")
     for client, array in enumerate(arrays):
         if array.ndim != 1 or not len(array):
-            raise DataError(f"client {client} must have a vector with at least one entry, got shape {array.shape}")
+            raise DataError(
+                f"client {client} must have a vector with at least one entry, got shape {array.shape}"
+            )
         if len(array) != len(arrays[0]):
             raise DataError(
                 f"all clients' vectors must have the same length; client {client} has {len(array)} entries, client 0 has "
@@ -126,7 +138,9 @@ def _checked_pairs(pairs: Iterable[Pair] | None, clients: int) -> list[Pair]:
     for pair in sorted(wanted):
         unknown = [client for client in pair if not 0 <= client < clients]
         if unknown:
-            raise DataError(f"pairs name client {unknown[0]}, which is unknown; clients are 0..{clients - 1}")
+            raise DataError(
+                f"pairs name client {unknown[0]}, which is unknown; clients are 0..{clients - 1}"
+            )
         if pair[0] == pair[1]:
             raise DataError(f"a pair has two different clients, got client {pair[0]} twice")
     return sorted(wanted)
@@ -146,17 +160,21 @@ def private_similarity(
 
     Args:
         vectors: N vectors of d real entries.
-        protocol: "ring", exact for the encoded vectors; "paper", Algorithm 2 as printed, whose server can compute the vectors.
+        protocol: "ring", exact for the encoded vectors; "paper", Algorithm 2 as printed, whose
+            server can compute the vectors.
         value_range: "ring" only: public bound of the entries' absolute values.
         fraction_bits: "ring" only: None: as many as cannot overflow.
-        dealer: "ring" only: the name of an outside party that deals all masks; None: a third client for each pair, N >= 3.
+        dealer: "ring" only: the name of an outside party that deals all masks; None: a third client
+            for each pair, N >= 3.
         pairs: the pairs wanted; None: all.
-        connect: how to reach a party; None: directly. A party that raises there is noted as failed, and its pairs are unknown.
+        connect: how to reach a party; None: directly. A party that raises there is noted as failed,
+            and its pairs are unknown.
 
     Raises:
         DataError: vectors of unequal length, outside the range or not finite, an unknown client.
         ConfigError: an unknown protocol, a range that leaves no bits, two clients without a dealer.
-        ProtocolError: a message that was tampered with, replayed, reordered, misaddressed or is malformed.
+        ProtocolError: a message that was tampered with, replayed, reordered, misaddressed or is
+            malformed.
         MissingExtraError: "ring" without the package `cryptography`.
 
     >>> result = private_similarity(np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]))
@@ -197,8 +215,9 @@ def private_rows(
 ) -> Iterator[PrivateRow]:
     """The ring protocol streamed: one batch, and one `PrivateRow`, for each client with those after it.
 
-    Memory is that of the vectors and of one client's row, O(N·d), in exchange for three exchanges a row. Rows given before a
-    client went away stay as they are. Arguments and errors are those of `private_similarity`.
+    Memory is that of the vectors and of one client's row, O(N·d), in exchange for three exchanges a
+    row. Rows given before a client went away stay as they are. Arguments and errors are those of
+    `private_similarity`.
 
     >>> for row in private_rows(np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])):
     ...     print(row.client, row.products)
@@ -231,12 +250,24 @@ def _rows(session: _RingSession | None, count: int) -> Iterator[PrivateRow]:
 
 
 def _paper_products(
-    vectors: Sequence[FloatArray], pairs: Sequence[Pair], products: FloatMatrix, *, dealer: str | None, connect: Connect | None
+    vectors: Sequence[FloatArray],
+    pairs: Sequence[Pair],
+    products: FloatMatrix,
+    *,
+    dealer: str | None,
+    connect: Connect | None,
 ) -> PrivateProducts:
     """Algorithm 2 as printed, pair after pair; a client that fails takes no further part."""
     if dealer is not None:
-        raise ConfigError(f"dealer must be None for protocol 'paper', whose server is the dealer, got {dealer!r}")
-    meter = Meter({client: _reached(connect, client, PaperClient(vector).answer) for client, vector in enumerate(vectors)})
+        raise ConfigError(
+            f"dealer must be None for protocol 'paper', whose server is the dealer, got {dealer!r}"
+        )
+    meter = Meter(
+        {
+            client: _reached(connect, client, PaperClient(vector).answer)
+            for client, vector in enumerate(vectors)
+        }
+    )
     masks, server, gone = PaperDealer(), PaperServer(len(vectors[0])), set[int]()
     for low, high in pairs:
         if gone.isdisjoint((low, high)):
@@ -247,11 +278,17 @@ def _paper_products(
     return PrivateProducts(products, meter.cost, tuple(meter.failures), None)
 
 
-def _paper_product(meter: Meter, dealer: PaperDealer, server: PaperServer, low: int, high: int) -> float | None:
+def _paper_product(
+    meter: Meter, dealer: PaperDealer, server: PaperServer, low: int, high: int
+) -> float | None:
     """One pair, A = low and B = high; None if one of them fails."""
-    to_a, to_b = meter.serve(lambda: dealer.deal(server.length))  # in Algorithm 2 the server is the dealer
+    to_a, to_b = meter.serve(
+        lambda: dealer.deal(server.length)
+    )  # in Algorithm 2 the server is the dealer
     meter.exchanges += 3
-    masked = meter.ask({low: server.relay(to_a), high: server.relay(to_b)}, "masked vectors", "client")
+    masked = meter.ask(
+        {low: server.relay(to_a), high: server.relay(to_b)}, "masked vectors", "client"
+    )
     if len(masked) < 2:
         return None
     hat_to_a, hat_to_b = meter.serve(lambda: server.exchange(masked[low], masked[high]))

@@ -44,11 +44,12 @@ class BatchProducts:
 class RingServer:
     """The server's part, one method a step; each takes the replies that came, by party, and gives the next messages.
 
-    Who sends no reply is absent from then on: its pairs stay unknown, and pairs that it should have dealt for can be asked for
-    again in another batch.
+    Who sends no reply is absent from then on: its pairs stay unknown, and pairs that it should have
+    dealt for can be asked for again in another batch.
 
     Raises:
-        ProtocolError: in any step, a reply is malformed, tampered with, replayed, misaddressed or from an unknown party.
+        ProtocolError: in any step, a reply is malformed, tampered with, replayed, misaddressed or
+            from an unknown party.
     """
 
     def __init__(self, plan: SessionPlan, *, keys: KeyPair | None = None) -> None:
@@ -56,14 +57,19 @@ class RingServer:
         self.member = Member(plan, SERVER, keys=keys)
         self.absent: set[int] = set()
         self._batch = -1
-        self._pairs: list[tuple[Pair, int]] = []  # pairs of this batch that are still going on, ascending, with their dealers
+        self._pairs: list[
+            tuple[Pair, int]
+        ] = []  # pairs of this batch that are still going on, ascending, with their dealers
         self._asked: list[Pair] = []
         self._v2: dict[Pair, int] = {}
 
     def invite(self) -> Mail:
         """The first messages: the plan, to every client and the named dealer."""
         parties = [*range(self.plan.clients), *([DEALER] if self.plan.named_dealer else [])]
-        return {party: pack(Kind.INVITATION, SERVER, party, 0, self.plan.to_bytes()) for party in parties}
+        return {
+            party: pack(Kind.INVITATION, SERVER, party, 0, self.plan.to_bytes())
+            for party in parties
+        }
 
     def introduce(self, hellos: Mapping[int, bytes]) -> Mail:
         """The directory of keys, the same for everybody who said hello."""
@@ -72,7 +78,9 @@ class RingServer:
         for party, data in hellos.items():
             message = single(data, where=f"the hello of {party_name(party)}")
             if message[:4] != (Kind.HELLO, party, SERVER, 0) or party not in invited:
-                raise ProtocolError(f"{describe(message)} is misaddressed: it came from {party_name(party)} as a hello")
+                raise ProtocolError(
+                    f"{describe(message)} is misaddressed: it came from {party_name(party)} as a hello"
+                )
             self.plan.check(message.body[: -2 * KEY_BYTES], message)
             introductions[party] = message.body[-2 * KEY_BYTES :]
         self._miss(invited, hellos)
@@ -88,13 +96,21 @@ class RingServer:
         self._batch += 1
         self._asked = sorted({(min(pair), max(pair)) for pair in pairs})
         present = [pair for pair in self._asked if self.absent.isdisjoint(pair)]
-        dealers = [(pair, dealer_of(self.member.session, self.plan, pair, self.absent)) for pair in present]
+        dealers = [
+            (pair, dealer_of(self.member.session, self.plan, pair, self.absent)) for pair in present
+        ]
         self._pairs = [(pair, dealer) for pair, dealer in dealers if dealer is not None]
         self._v2 = {}
         peers, dealt = self._peers(), self._dealt()
         return (
-            {party: self._send(Kind.ASSIGNMENT, party, pack_numbers(peers[party])) for party in sorted(peers)},
-            {dealer: self._send(Kind.DEALING, dealer, pack_numbers(np.ravel(dealt[dealer]))) for dealer in sorted(dealt)},
+            {
+                party: self._send(Kind.ASSIGNMENT, party, pack_numbers(peers[party]))
+                for party in sorted(peers)
+            },
+            {
+                dealer: self._send(Kind.DEALING, dealer, pack_numbers(np.ravel(dealt[dealer])))
+                for dealer in sorted(dealt)
+            },
         )
 
     def _peers(self) -> dict[int, list[int]]:
@@ -111,7 +127,9 @@ class RingServer:
         return dealt
 
     def _send(self, kind: Kind, party: int, rest: bytes) -> bytes:
-        return self.member.channel(party).seal(kind, self._batch, pack_numbers(sorted(self.absent)) + rest)
+        return self.member.channel(party).seal(
+            kind, self._batch, pack_numbers(sorted(self.absent)) + rest
+        )
 
     def _open(self, kind: Kind, party: int, data: bytes) -> tuple[bytes, Message]:
         message = single(data, where=f"the reply of {party_name(party)}")
@@ -122,18 +140,29 @@ class RingServer:
             )
         return self.member.channel(party).open(message), message
 
-    def _route(self, kind: Kind, party: int, body: bytes, recipients: Iterable[int], mail: dict[int, list[bytes]]) -> None:
+    def _route(
+        self,
+        kind: Kind,
+        party: int,
+        body: bytes,
+        recipients: Iterable[int],
+        mail: dict[int, list[bytes]],
+    ) -> None:
         """Put what a party sends to others into their mail: one message to each recipient, no more, no fewer."""
         awaited = set(recipients)
         for message in each(body, where=f"the reply of {party_name(party)}"):
             due = (message.kind, message.sender, message.batch) == (kind, party, self._batch)
             if not due or message.recipient not in awaited:
-                raise ProtocolError(f"{describe(message)} is misaddressed or replayed: {party_name(party)} may not send it now")
+                raise ProtocolError(
+                    f"{describe(message)} is misaddressed or replayed: {party_name(party)} may not send it now"
+                )
             awaited.remove(message.recipient)
             if party not in self.absent:
                 mail[message.recipient].append(message.raw)
         if awaited:
-            raise ProtocolError(f"the reply of {party_name(party)} lacks its message to {party_name(min(awaited))}")
+            raise ProtocolError(
+                f"the reply of {party_name(party)} lacks its message to {party_name(min(awaited))}"
+            )
 
     def _deliver(self, kind: Kind, mail: Mapping[int, list[bytes]], parties: Iterable[int]) -> Mail:
         present = [party for party in parties if party not in self.absent]
@@ -146,12 +175,28 @@ class RingServer:
         self._miss(dealt, corrections)
         mail: dict[int, list[bytes]] = defaultdict(list)
         for party, data in sorted(masked.items()):
-            self._route(Kind.SEALED_VECTOR, party, self._open(Kind.MASKED, party, data)[0], peers.get(party, ()), mail)
+            self._route(
+                Kind.SEALED_VECTOR,
+                party,
+                self._open(Kind.MASKED, party, data)[0],
+                peers.get(party, ()),
+                mail,
+            )
         for dealer, data in corrections.items():
             highs = {high for _, high in dealt.get(dealer, ())}
-            self._route(Kind.SEALED_CORRECTION, dealer, self._open(Kind.CORRECTIONS, dealer, data)[0], highs, mail)
+            self._route(
+                Kind.SEALED_CORRECTION,
+                dealer,
+                self._open(Kind.CORRECTIONS, dealer, data)[0],
+                highs,
+                mail,
+            )
         deliveries = self._deliver(Kind.DELIVERY, mail, peers)
-        self._pairs = [(pair, dealer) for pair, dealer in self._pairs if self.absent.isdisjoint((*pair, dealer))]
+        self._pairs = [
+            (pair, dealer)
+            for pair, dealer in self._pairs
+            if self.absent.isdisjoint((*pair, dealer))
+        ]
         return deliveries
 
     def forward(self, blinded: Mapping[int, bytes], asked: Collection[int]) -> Mail:
@@ -195,4 +240,6 @@ class RingServer:
         """After `finish`: unknown pairs of present clients whose dealer went away and for whom somebody else can deal."""
         session = self.member.session
         present = [pair for pair in self._asked if self.absent.isdisjoint(pair)]
-        return [pair for pair in present if dealer_of(session, self.plan, pair, self.absent) is not None]
+        return [
+            pair for pair in present if dealer_of(session, self.plan, pair, self.absent) is not None
+        ]

@@ -1,7 +1,7 @@
 """What every party of a ring session has: the plan agreed on, its keys, the session's digest, and its channels to the others.
 
-The session's digest is a hash of the plan and of everybody's public key and fresh nonce. It salts all keys and chooses, for each
-pair of clients, the third client that deals its masks.
+The session's digest is a hash of the plan and of everybody's public key and fresh nonce. It salts
+all keys and chooses, for each pair of clients, the third client that deals its masks.
 """
 
 import hashlib
@@ -13,7 +13,18 @@ from dataclasses import dataclass
 from fedgs.errors import ConfigError, ProtocolError
 from fedgs.secure.channel import KEY_BYTES, Channel, KeyPair, open_channel
 from fedgs.secure.fixed_point import FixedPoint
-from fedgs.secure.wire import DEALER, EVERYBODY, HEADER_BYTES, SERVER, Kind, Message, describe, pack, party_name, single
+from fedgs.secure.wire import (
+    DEALER,
+    EVERYBODY,
+    HEADER_BYTES,
+    SERVER,
+    Kind,
+    Message,
+    describe,
+    pack,
+    party_name,
+    single,
+)
 
 __all__ = ["Member", "SessionPlan", "dealer_of", "directory_of"]
 
@@ -29,7 +40,8 @@ class SessionPlan:
     Attributes:
         clients: N >= 2; clients are 0..N-1.
         encoding: length, range and fraction bits of the vectors.
-        named_dealer: True: one outside party deals all masks; False: for each pair a third client, which needs N >= 3.
+        named_dealer: True: one outside party deals all masks; False: for each pair a third client,
+            which needs N >= 3.
 
     Raises:
         ConfigError: too few clients.
@@ -42,13 +54,25 @@ class SessionPlan:
     def __post_init__(self) -> None:
         least = 2 if self.named_dealer else 3
         if self.clients < least:
-            hint = "" if self.named_dealer else "; two clients need a named dealer, an outside party that deals their masks"
-            raise ConfigError(f"the ring protocol needs at least {least} clients, got {self.clients}{hint}")
+            hint = (
+                ""
+                if self.named_dealer
+                else "; two clients need a named dealer, an outside party that deals their masks"
+            )
+            raise ConfigError(
+                f"the ring protocol needs at least {least} clients, got {self.clients}{hint}"
+            )
 
     def to_bytes(self) -> bytes:
         """The plan as it is sent and hashed."""
         encoding = self.encoding
-        return _PLAN.pack(self.clients, encoding.length, encoding.value_range, encoding.fraction_bits, self.named_dealer)
+        return _PLAN.pack(
+            self.clients,
+            encoding.length,
+            encoding.value_range,
+            encoding.fraction_bits,
+            self.named_dealer,
+        )
 
     def slot(self, party: int) -> int:
         """The party's place in the directory: clients, then dealer, then server."""
@@ -56,7 +80,9 @@ class SessionPlan:
 
     def knows(self, party: int) -> bool:
         """Whether the party can be part of the session."""
-        return 0 <= party < self.clients or party == SERVER or (self.named_dealer and party == DEALER)
+        return (
+            0 <= party < self.clients or party == SERVER or (self.named_dealer and party == DEALER)
+        )
 
     def check(self, described: bytes, message: Message) -> None:
         """Refuse a `message` that describes another plan than this one, in words."""
@@ -74,11 +100,14 @@ def _in_words(plan: bytes) -> str:
     return f"{clients} clients, vectors of length {length}, range {value_range:g}, {bits} fraction bits, {dealer}"
 
 
-def dealer_of(session: bytes, plan: SessionPlan, pair: tuple[int, int], absent: Collection[int]) -> int | None:
+def dealer_of(
+    session: bytes, plan: SessionPlan, pair: tuple[int, int], absent: Collection[int]
+) -> int | None:
     """Who deals the masks of a pair: the named dealer, or a third client that the session's digest chooses.
 
-    Candidates are drawn by hashing digest, pair and trial until one is not absent, so that everybody finds the same one and a
-    pair keeps its dealer as long as that one is there. None: nobody is left who could deal.
+    Candidates are drawn by hashing digest, pair and trial until one is not absent, so that
+    everybody finds the same one and a pair keeps its dealer as long as that one is there. None:
+    nobody is left who could deal.
     """
     if plan.named_dealer:
         return None if DEALER in absent else DEALER
@@ -115,18 +144,26 @@ class Member:
         plan: what was agreed on.
         party: its number: 0..N-1, `DEALER` or `SERVER`.
         keys: keys that were kept, so that others can pin them; None: fresh ones for this session.
-        pins: public keys that this party insists on, by party. Without them it trusts the relay not to swap keys.
+        pins: public keys that this party insists on, by party. Without them it trusts the relay not
+            to swap keys.
 
     Raises:
         ConfigError: a pin names an unknown party.
     """
 
     def __init__(
-        self, plan: SessionPlan, party: int, *, keys: KeyPair | None = None, pins: Mapping[int, bytes] | None = None
+        self,
+        plan: SessionPlan,
+        party: int,
+        *,
+        keys: KeyPair | None = None,
+        pins: Mapping[int, bytes] | None = None,
     ) -> None:
         unknown = [pinned for pinned in pins or {} if not plan.knows(pinned)]
         if unknown:
-            raise ConfigError(f"pins name {party_name(unknown[0])}, but the session's clients are 0..{plan.clients - 1}")
+            raise ConfigError(
+                f"pins name {party_name(unknown[0])}, but the session's clients are 0..{plan.clients - 1}"
+            )
         self.plan = plan
         self.party = party
         self.batch = -1  # the last batch that one of this party's roles took part in
@@ -141,7 +178,9 @@ class Member:
     def session(self) -> bytes:
         """The session's digest, known once the directory came."""
         if self._directory is None:
-            raise ProtocolError(f"{party_name(self.party)} was asked to act before it had the directory of keys")
+            raise ProtocolError(
+                f"{party_name(self.party)} was asked to act before it had the directory of keys"
+            )
         return self._session
 
     @property
@@ -153,7 +192,9 @@ class Member:
         """Answer the server's invitation: the plan as this party knows it, its public key, a fresh nonce."""
         message = single(data, where=f"the invitation of {party_name(self.party)}")
         if message[:4] != (Kind.INVITATION, SERVER, self.party, 0):
-            raise ProtocolError(f"{describe(message)} is misaddressed: it reached {party_name(self.party)} as an invitation")
+            raise ProtocolError(
+                f"{describe(message)} is misaddressed: it reached {party_name(self.party)} as an invitation"
+            )
         self.plan.check(message.body, message)
         return pack(Kind.HELLO, self.party, SERVER, 0, self.plan.to_bytes() + self.introduction)
 
@@ -161,22 +202,33 @@ class Member:
         """Read the directory of keys, once.
 
         Raises:
-            ProtocolError: malformed, a second one, not with this party's own key, or with a key that is not the pinned one.
+            ProtocolError: malformed, a second one, not with this party's own key, or with a key
+                that is not the pinned one.
         """
         message = single(data, where="the directory")
         if self._directory is not None:
-            raise ProtocolError(f"{describe(message)} is replayed: {party_name(self.party)} has joined already")
+            raise ProtocolError(
+                f"{describe(message)} is replayed: {party_name(self.party)} has joined already"
+            )
         expected = (Kind.DIRECTORY, SERVER, EVERYBODY, 0)
         if message[:4] != expected or len(message.body) != _SLOT * (self.plan.clients + 2):
-            raise ProtocolError(f"{describe(message)} is malformed: a directory of {self.plan.clients} clients was expected")
+            raise ProtocolError(
+                f"{describe(message)} is malformed: a directory of {self.plan.clients} clients was expected"
+            )
         if self._entry(message.raw, self.party) != self.introduction:
-            raise ProtocolError(f"{describe(message)} was tampered with: the entry of {party_name(self.party)} is not its own")
+            raise ProtocolError(
+                f"{describe(message)} was tampered with: the entry of {party_name(self.party)} is not its own"
+            )
         for party, pinned in self._pins.items():
             entry = self._entry(message.raw, party)
             if entry not in (_EMPTY, pinned + entry[KEY_BYTES:]):
-                raise ProtocolError(f"{describe(message)} gives a key for {party_name(party)} that is not the pinned one")
+                raise ProtocolError(
+                    f"{describe(message)} gives a key for {party_name(party)} that is not the pinned one"
+                )
         self._directory = message.raw  # parties of one process share these bytes
-        self._session = hashlib.sha256(b"fedgs ring session 1" + self.plan.to_bytes() + message.body).digest()
+        self._session = hashlib.sha256(
+            b"fedgs ring session 1" + self.plan.to_bytes() + message.body
+        ).digest()
 
     def _entry(self, directory: bytes, party: int) -> bytes:
         start = HEADER_BYTES + _SLOT * self.plan.slot(party)
@@ -193,10 +245,16 @@ class Member:
             assert self._directory is not None
             entry = self._entry(self._directory, peer) if self.plan.knows(peer) else _EMPTY
             if entry == _EMPTY or peer == self.party:
-                raise ProtocolError(f"{party_name(peer)} is not a party that {party_name(self.party)} can exchange messages with")
-            self._channels[peer] = open_channel(self._keys, self.party, peer, entry[:KEY_BYTES], session)
+                raise ProtocolError(
+                    f"{party_name(peer)} is not a party that {party_name(self.party)} can exchange messages with"
+                )
+            self._channels[peer] = open_channel(
+                self._keys, self.party, peer, entry[:KEY_BYTES], session
+            )
         return self._channels[peer]
 
     def forget(self) -> None:
         """Drop the channels to others than the server; they are made anew when needed. Keeps memory to one batch."""
-        self._channels = {peer: channel for peer, channel in self._channels.items() if peer == SERVER}
+        self._channels = {
+            peer: channel for peer, channel in self._channels.items() if peer == SERVER
+        }

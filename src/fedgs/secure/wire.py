@@ -1,7 +1,7 @@
 """The bytes that parties of the ring protocol exchange: a header that says what, from whom, to whom and when, and a body.
 
-Everything that comes in is read here, and whatever is not exactly as it should be is refused by a `ProtocolError` that names
-the message.
+Everything that comes in is read here, and whatever is not exactly as it should be is refused by a
+`ProtocolError` that names the message.
 """
 
 import struct
@@ -83,7 +83,9 @@ def party_name(party: int) -> str:
     >>> party_name(3), party_name(SERVER)
     ('client 3', 'the server')
     """
-    return {SERVER: "the server", DEALER: "the dealer", EVERYBODY: "everybody"}.get(party, f"client {party}")
+    return {SERVER: "the server", DEALER: "the dealer", EVERYBODY: "everybody"}.get(
+        party, f"client {party}"
+    )
 
 
 def kind_name(kind: int) -> str:
@@ -126,7 +128,9 @@ def each(data: bytes, *, where: str) -> Iterator[Message]:
     start = 0
     while start < len(data):
         if len(data) - start < HEADER_BYTES:
-            raise ProtocolError(f"{where} is truncated: {len(data) - start} bytes where a header has {HEADER_BYTES}")
+            raise ProtocolError(
+                f"{where} is truncated: {len(data) - start} bytes where a header has {HEADER_BYTES}"
+            )
         mark, kind, sender, recipient, batch, length = _HEADER.unpack_from(data, start)
         if mark != _MARK or kind not in _KINDS:
             raise ProtocolError(f"{where} is malformed: it is not a message of this protocol")
@@ -134,7 +138,9 @@ def each(data: bytes, *, where: str) -> Iterator[Message]:
         raw = data[start:stop]
         message = Message(kind, sender, recipient, batch, raw[HEADER_BYTES:], raw)
         if len(data) < stop:
-            raise ProtocolError(f"{describe(message)} is truncated: its body has {len(message.body)} of {length} bytes")
+            raise ProtocolError(
+                f"{describe(message)} is truncated: its body has {len(message.body)} of {length} bytes"
+            )
         yield message
         start = stop
 
@@ -163,7 +169,9 @@ def words(body: bytes, count: int, message: Message) -> RingArray:
         ProtocolError: `body`, part of `message`, has another length.
     """
     if len(body) != 8 * count:
-        raise ProtocolError(f"{describe(message)} is malformed: {count} ring elements were expected, {len(body)} bytes came")
+        raise ProtocolError(
+            f"{describe(message)} is malformed: {count} ring elements were expected, {len(body)} bytes came"
+        )
     return np.frombuffer(body, dtype="<u8").astype(np.uint64)
 
 

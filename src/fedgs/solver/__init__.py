@@ -1,6 +1,7 @@
 """The selection problem of a round and its solver: `solve`, or `select` for one cohort from plain arrays.
 
-`problem` states the problem, `scales` computes its penalties and weights, `solve` takes these steps in order:
+`problem` states the problem, `scales` computes its penalties and weights, `solve` takes these steps
+in order:
 
 =============  ====================================  ======================================  =======================
 step           NumPy (the reference)                 compiled                                pools of up to 64
@@ -15,8 +16,8 @@ proof          `plain.enumerate_all`                 `kernels.proof.branch`     
 
 * `search` calls the compiled kernels, or `plain` where numba is not installed.
 * `small_pools` calls the kernels for pools of up to 64 clients, where the overhead of NumPy's calls exceeds the
-  work. It draws its order of the clients from another generator than the general path, so the two paths may break
-  ties differently.
+  work. It draws its order of the clients from another generator than the general path, so the two
+  paths may break ties differently.
 * `on_demand` searches distances that are not held as a matrix. It reads only the rows of selected clients.
 """
 

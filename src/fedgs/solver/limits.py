@@ -1,13 +1,15 @@
 """The solver's tuning constants. Each name ends in, or begins with, the unit that it counts.
 
-A *choice* is a set of clients that can complete the cohort, a *distance* is one entry of the matrix that is read,
-and a *pool* is the clients that are still open after the reduction. Sizes at which a method changes were measured
-on one core of an x86-64 server without AVX-512. Changing a constant can change cohorts: raise `NUMERICS` with it.
+A *choice* is a set of clients that can complete the cohort, a *distance* is one entry of the matrix
+that is read, and a *pool* is the clients that are still open after the reduction. Sizes at which a
+method changes were measured on one core of an x86-64 server without AVX-512. Changing a constant
+can change cohorts: raise `NUMERICS` with it.
 """
 
 __all__: list[str] = []  # read as `limits.NAME`
 
-# --- problems --------------------------------------------------------------------------------------------------
+# --- problems
+# --------------------------------------------------------------------------------------------------
 MAX_PENALTY = 1e100
 """Largest size of a penalty. In units of a pair's weight, which is at least 1 / this, it stays finite."""
 
@@ -17,7 +19,8 @@ TOLERANCE_OF_LARGEST_DISTANCE = 1e-9
 TIE_OF_TOLERANCE = 1e-3
 """Share of that tolerance within which chance decides. Many such exchanges do not add up to the tolerance."""
 
-# --- enumeration: when every choice is evaluated ---------------------------------------------------------------
+# --- enumeration: when every choice is evaluated
+# ---------------------------------------------------------------
 MAX_CHOICES_ENUMERATED = 200
 """Choices up to which NumPy evaluates all: nothing is compiled for such pools."""
 
@@ -30,7 +33,8 @@ MAX_CHOICES_TABULATED = 300
 MAX_PAIRS_ENUMERATED = 5_000_000
 """Pairs read when NumPy evaluates all choices as a proof: some tenths of a second."""
 
-# --- small pools, copies and sorting ---------------------------------------------------------------------------
+# --- small pools, copies and sorting
+# ---------------------------------------------------------------------------
 MAX_CLIENTS_SMALL_POOL = 64
 """Clients up to which the overhead of NumPy's calls exceeds the work, so that kernels do all steps."""
 
@@ -52,7 +56,8 @@ MAX_CLIENTS_ANY_ORDER = 1000
 MAX_DISTANCES_COPIED = 4_000_000
 """Distances that the row bound copies at once (32 MB)."""
 
-# --- search ----------------------------------------------------------------------------------------------------
+# --- search
+# ----------------------------------------------------------------------------------------------------
 MANY_CLIENTS = 500
 """Clients from which on there are fewer starts and rounds, and perturbations are weaker."""
 
@@ -84,7 +89,8 @@ DISTANCES_PER_CLOCK = 20_000_000
 MAX_SWAPS_PER_MEMBER = 2
 """Swaps per cohort member where distances are not held as a matrix."""
 
-# --- bounds and proofs -----------------------------------------------------------------------------------------
+# --- bounds and proofs
+# -----------------------------------------------------------------------------------------
 MAX_CLIENTS_ROW_BOUND = 300
 """Clients above which the row bound costs more than the search."""
 

@@ -49,14 +49,30 @@ def search_rows(
         change_, place, enter = best
         if change_ <= tolerance:
             break
-        _exchange(distances, clients, chosen=chosen, near=near, adds=adds, inside=inside, place=place, enter=enter)
+        _exchange(
+            distances,
+            clients,
+            chosen=chosen,
+            near=near,
+            adds=adds,
+            inside=inside,
+            place=place,
+            enter=enter,
+        )
     for place in range(0 if clock.over() else size):
         same = np.abs(adds - adds[chosen[place]] - near[place]) <= 1e-3 * tolerance
         equals = np.flatnonzero(same & ~inside)
         drawn = int(rng.integers(len(equals) + 1))
         if drawn < len(equals):
             _exchange(
-                distances, clients, chosen=chosen, near=near, adds=adds, inside=inside, place=place, enter=int(equals[drawn])
+                distances,
+                clients,
+                chosen=chosen,
+                near=near,
+                adds=adds,
+                inside=inside,
+                place=place,
+                enter=int(equals[drawn]),
             )
     value = float((adds[chosen] + gains[chosen]).sum() / 2)
     return Found(np.sort(chosen), value, bound)

@@ -1,7 +1,8 @@
 """The search in plain NumPy: what runs where numba is not installed, and what the compiled kernels are tested against.
 
-W is the (p, p) matrix of distances, b the (p,) linear gains in the same unit: maximise sum over i<j in S of w_ij + sum over S of
-b_i, |S| = r. Positions are in an order drawn by the caller, so that "the first among equals" favours nobody.
+W is the (p, p) matrix of distances, b the (p,) linear gains in the same unit: maximise sum over i<j
+in S of w_ij + sum over S of b_i, |S| = r. Positions are in an order drawn by the caller, so that
+"the first among equals" favours nobody.
 """
 
 from collections.abc import Iterable
@@ -93,7 +94,9 @@ def greedy(W: FloatMatrix, gains: FloatArray, size: int, *, first: int = -1) -> 
     return chosen
 
 
-def best_swaps(W: FloatMatrix, gains: FloatArray, chosen: IntArray, *, tolerance: float) -> IntArray:
+def best_swaps(
+    W: FloatMatrix, gains: FloatArray, chosen: IntArray, *, tolerance: float
+) -> IntArray:
     """Exchange the pair that helps most until none helps by more than `tolerance`. Every step O(r·p).
 
     >>> best_swaps(np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]]), np.zeros(3), np.array([0, 1]), tolerance=1e-9)
@@ -103,22 +106,37 @@ def best_swaps(W: FloatMatrix, gains: FloatArray, chosen: IntArray, *, tolerance
 
 
 def descend(
-    W: FloatMatrix, gains: FloatArray, size: int, *, starts: Iterable[IntArray], firsts: Iterable[int], tolerance: float
+    W: FloatMatrix,
+    gains: FloatArray,
+    size: int,
+    *,
+    starts: Iterable[IntArray],
+    firsts: Iterable[int],
+    tolerance: float,
 ) -> tuple[IntArray, float]:
     """The best of several starts after best-swap descent, and its value.
 
     Args:
         starts: choices to begin with.
-        firsts: positions for a greedy choice to begin with; -1: the largest gain, -2: the one farthest from that.
+        firsts: positions for a greedy choice to begin with; -1: the largest gain, -2: the one
+            farthest from that.
     """
     top = int(np.argmax(gains))
     far = gains + W[top]
     far[top] = -np.inf
-    begun = [*starts, *(greedy(W, gains, size, first=int(np.argmax(far)) if first == -2 else first) for first in firsts)]
+    begun = [
+        *starts,
+        *(
+            greedy(W, gains, size, first=int(np.argmax(far)) if first == -2 else first)
+            for first in firsts
+        ),
+    ]
     best, reached = begun[0], -np.inf
     for start in begun:
         found, its_value = _walk(W, gains, start, idle=0, tenures=(0, 0), tolerance=tolerance)
-        if its_value > reached - 1e-3 * tolerance:  # of equals the last: the choice that begins with any client
+        if (
+            its_value > reached - 1e-3 * tolerance
+        ):  # of equals the last: the choice that begins with any client
             best, reached = found, its_value
     return best, reached
 
@@ -144,7 +162,12 @@ def iterate(
         inside, outside = chosen.copy(), np.setdiff1d(np.arange(count), chosen)
         for step in range(tenure.exchange_least + chance.below(tenure.exchange_span)):
             a, b = step + chance.below(size - step), step + chance.below(count - size - step)
-            inside[a], outside[b], inside[step], outside[step] = inside[step], outside[step], outside[b], inside[a]
+            inside[a], outside[b], inside[step], outside[step] = (
+                inside[step],
+                outside[step],
+                outside[b],
+                inside[a],
+            )
         out = min(count - size - 1, tenure.out_least + chance.below(tenure.out_span))
         tenures = (out, min(size - 1, tenure.stay_least + chance.below(tenure.stay_span)))
         found, its_value = _walk(W, gains, inside, idle=idle, tenures=tenures, tolerance=tolerance)
@@ -154,7 +177,12 @@ def iterate(
 
 
 def shuffle_ties(
-    W: FloatMatrix, gains: FloatArray, chosen: IntArray, state: np.ndarray[tuple[int], np.dtype[np.uint64]], *, tie: float
+    W: FloatMatrix,
+    gains: FloatArray,
+    chosen: IntArray,
+    state: np.ndarray[tuple[int], np.dtype[np.uint64]],
+    *,
+    tie: float,
 ) -> IntArray:
     """Exchange each chosen position, twice, with one drawn from those that leave the value as it is (to `tie`)."""
     chance, inside = Xorshift(state), np.zeros(len(gains), dtype=bool)
@@ -180,7 +208,9 @@ def enumerate_all(W: FloatMatrix, gains: FloatArray, size: int) -> IntArray:
     """
     if size == len(gains):
         return np.arange(size)
-    if 2 * size > len(gains):  # choose who is left out: leaving i costs its gain and its pairs, and two of them share one
+    if 2 * size > len(
+        gains
+    ):  # choose who is left out: leaving i costs its gain and its pairs, and two of them share one
         out = enumerate_all(W, -(gains + W.sum(axis=1)), len(gains) - size)
         return np.delete(np.arange(len(gains)), out)
     choices = (
@@ -195,7 +225,8 @@ def enumerate_all(W: FloatMatrix, gains: FloatArray, size: int) -> IntArray:
         for left in range(size):
             for right in range(left + 1, size):
                 values += W[choices[:, left], choices[:, right]]
-    # Sums of equal terms in another order differ in their last bits: the first among equals is chosen to a tolerance.
+    # Sums of equal terms in another order differ in their last bits: the first among equals is
+    # chosen to a tolerance.
     best = float(values.max())
     slack = 1e-12 * (abs(best) + float(W.max(initial=0.0)) * size)
     return np.asarray(choices[int(np.argmax(values >= best - slack))])
@@ -204,7 +235,11 @@ def enumerate_all(W: FloatMatrix, gains: FloatArray, size: int) -> IntArray:
 @lru_cache(maxsize=64)
 def _choices(count: int, size: int) -> IntArray:
     """(comb, size) all ways to choose, in lexicographic order; do not write into it."""
-    flat = np.fromiter(chain.from_iterable(combinations(range(count), size)), np.int64, count=comb(count, size) * size)
+    flat = np.fromiter(
+        chain.from_iterable(combinations(range(count), size)),
+        np.int64,
+        count=comb(count, size) * size,
+    )
     return flat.reshape(-1, size)
 
 
@@ -212,7 +247,8 @@ def row_bound(rows: Iterable[FloatMatrix], gains: FloatArray, size: int) -> floa
     """A value that no choice exceeds: each position counts half of its r-1 longest pairs. O(p²).
 
     Args:
-        rows: (p, p) distances, cut between rows into as many pieces as memory wants; they are overwritten.
+        rows: (p, p) distances, cut between rows into as many pieces as memory wants; they are
+            overwritten.
         size: r >= 2.
 
     >>> row_bound([np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]])], np.zeros(3), 2)
@@ -227,10 +263,13 @@ def row_bound(rows: Iterable[FloatMatrix], gains: FloatArray, size: int) -> floa
     return float(np.add.reduce(each[first:]))
 
 
-def best_swap(W: FloatMatrix, adds: FloatArray, outs: IntArray, ins: IntArray, *, tolerance: float) -> tuple[int, int, float]:
+def best_swap(
+    W: FloatMatrix, adds: FloatArray, outs: IntArray, ins: IntArray, *, tolerance: float
+) -> tuple[int, int, float]:
     """The exchange that changes the value most, the first among equals: (who leaves, who enters, change).
 
-    Exchanges of twins, next to each other, that change nothing are left out (-inf): they would use up the moves of a walk.
+    Exchanges of twins, next to each other, that change nothing are left out (-inf): they would use
+    up the moves of a walk.
 
     Args:
         adds: (p,) what each position has with the choice.
@@ -249,7 +288,13 @@ def best_swap(W: FloatMatrix, adds: FloatArray, outs: IntArray, ins: IntArray, *
 
 
 def _walk(
-    W: FloatMatrix, gains: FloatArray, chosen: IntArray, *, idle: int, tenures: tuple[int, int], tolerance: float
+    W: FloatMatrix,
+    gains: FloatArray,
+    chosen: IntArray,
+    *,
+    idle: int,
+    tenures: tuple[int, int],
+    tolerance: float,
 ) -> tuple[IntArray, float]:
     """Tabu search until `idle` moves in a row have not improved; with idle = 0 plain best-swap descent. The best choice seen.
 

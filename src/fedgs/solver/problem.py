@@ -47,19 +47,22 @@ class Distances(Protocol):
 class SelectionProblem:
     """Maximise pair_weight * sum over pairs i<j in S of h_ij - sum over k in S of z_k, S within `available`, |S| = cohort_size.
 
-    Penalties and indices are private copies. A matrix of distances is not copied: do not write into it.
+    Penalties and indices are private copies. A matrix of distances is not copied: do not write into
+    it.
 
     Attributes:
-        distance: (N, N) matrix H, symmetric, >= 0, 0 on the diagonal, inf for unreachable (it counts as the largest finite
-            distance); or `Distances`. A matrix is checked each time, O(N²): for many rounds, make one `MatrixDistances` of it.
+        distance: (N, N) matrix H, symmetric, >= 0, 0 on the diagonal, inf for unreachable (it
+            counts as the largest finite distance); or `Distances`. A matrix is checked each time,
+            O(N²): for many rounds, make one `MatrixDistances` of it.
         balance_penalty: (N,) z_k (SPEC: 2 (v_k - mean(v) - M/N) + 1), at most 1e100 in size.
         cohort_size: m, 1 <= m <= number of available clients.
         pair_weight: c of one unordered pair (`paper` scale: 2 alpha / N), 0 or at least 1e-100.
         available: distinct indices, or None for all clients.
 
     Raises:
-        SelectionError: one sentence for what is no matrix or vector of numbers, a matrix that is not square, asymmetric, negative
-            or NaN, counts of the wrong length, an unknown or doubled client, a cohort larger than the pool, a negative weight.
+        SelectionError: one sentence for what is no matrix or vector of numbers, a matrix that is
+            not square, asymmetric, negative or NaN, counts of the wrong length, an unknown or
+            doubled client, a cohort larger than the pool, a negative weight.
 
     >>> SelectionProblem(np.array([[0.0, 1.0], [1.0, 0.0]]), np.zeros(2), cohort_size=1, pair_weight=1.0).pool
     array([0, 1])
@@ -93,7 +96,12 @@ class SelectionProblem:
 
     def _is_pool(self, available: IntArray, count: int) -> bool:
         """Whether `available` is in order and as `pool` wants it, which is then decided: the usual case, looked at once."""
-        usual = isinstance(available, np.ndarray) and available.ndim == 1 and available.dtype == np.int64 and len(available) > 0
+        usual = (
+            isinstance(available, np.ndarray)
+            and available.ndim == 1
+            and available.dtype == np.int64
+            and len(available) > 0
+        )
         if not (usual and available[0] >= 0 and available[-1] < count and _ascending(available)):
             return False
         self.__dict__["pool"] = available.copy()
@@ -118,14 +126,22 @@ class SelectionProblem:
             check_available(self.available, count)
         size, present = self.cohort_size, len(self.pool)
         if not isinstance(size, int) or not 1 <= size <= present:
-            raise SelectionError(f"cohort_size must be in 1..{present} (available clients), got {size}")
+            raise SelectionError(
+                f"cohort_size must be in 1..{present} (available clients), got {size}"
+            )
         total = size * size * self.distances.maximum
         if not isfinite(total):
-            raise SelectionError(f"distances must be finite, also summed over a cohort, got up to {self.distances.maximum}")
+            raise SelectionError(
+                f"distances must be finite, also summed over a cohort, got up to {self.distances.maximum}"
+            )
         if not (self.pair_weight >= 0 and isfinite(self.pair_weight * total)):
-            raise SelectionError(f"pair_weight must be >= 0 and finite, also times the distances, got {self.pair_weight}")
+            raise SelectionError(
+                f"pair_weight must be >= 0 and finite, also times the distances, got {self.pair_weight}"
+            )
         if 0 < self.pair_weight < 1 / limits.MAX_PENALTY:
-            raise SelectionError(f"pair_weight must be 0 or at least {1 / limits.MAX_PENALTY:g}, got {self.pair_weight}")
+            raise SelectionError(
+                f"pair_weight must be 0 or at least {1 / limits.MAX_PENALTY:g}, got {self.pair_weight}"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +152,9 @@ class Solution:
         cohort: (m,) ascending indices.
         objective: its value.
         upper_bound: no cohort has a larger value.
-        status: "optimal" (proven), "bounded" (a finite bound is known, not met), "feasible" (no bound worth the name),
-            "time_limit" (the wall-clock limit fired: the best found until then).
+        status: "optimal" (proven), "bounded" (a finite bound is known, not met), "feasible" (no
+            bound worth the name), "time_limit" (the wall-clock limit fired: the best found until
+            then).
         seconds: wall-clock time.
     """
 
@@ -158,7 +175,11 @@ def objective(problem: SelectionProblem, cohort: IntArray) -> float:
     linear = float(np.add.reduce(problem.balance_penalty[cohort]))
     if problem.pair_weight == 0:
         return 0.0 - linear  # never -0.0
-    return problem.pair_weight * (float(np.add.reduce(block_of(problem.distances, cohort, cohort), axis=None)) / 2) - linear
+    return (
+        problem.pair_weight
+        * (float(np.add.reduce(block_of(problem.distances, cohort, cohort), axis=None)) / 2)
+        - linear
+    )
 
 
 def block_of(distances: Distances, rows: IntArray, columns: IntArray) -> FloatMatrix:
@@ -176,9 +197,13 @@ def rows_of(distances: Distances, clients: IntArray) -> FloatMatrix:
     """
     rows = np.asarray(as_vector(distances.rows(clients), "a row of distances"), dtype=np.float64)
     if rows.shape != (len(clients), len(distances)):
-        raise SelectionError(f"rows of distances must have shape {(len(clients), len(distances))}, got {rows.shape}")
+        raise SelectionError(
+            f"rows of distances must have shape {(len(clients), len(distances))}, got {rows.shape}"
+        )
     if not (rows.size == 0 or (rows.min() >= 0 and rows.max() < np.inf)):
-        raise SelectionError(f"distances must be finite and >= 0, got rows with {rows.min()}..{rows.max()}")
+        raise SelectionError(
+            f"distances must be finite and >= 0, got rows with {rows.min()}..{rows.max()}"
+        )
     return rows
 
 
@@ -197,7 +222,9 @@ def as_vector(values: Any, name: str) -> AnyArray:
     try:
         vector = np.asarray(values)
     except (TypeError, ValueError):
-        raise SelectionError(f"{name} must be a 1-d array of numbers, got entries of different lengths") from None
+        raise SelectionError(
+            f"{name} must be a 1-d array of numbers, got entries of different lengths"
+        ) from None
     if vector.dtype.kind not in "biuf":
         kind = "objects" if vector.dtype.kind == "O" else vector.dtype
         raise SelectionError(f"{name} must be a 1-d array of numbers, got {kind}")
@@ -213,7 +240,9 @@ def check_available(available: IntArray, count: int) -> None:
     """
     indices = as_vector(available, "available")
     if indices.ndim != 1 or not (indices.dtype.kind in "iu" or len(indices) == 0):
-        raise SelectionError(f"available must be a 1-d array of client indices, got {indices.dtype} of shape {indices.shape}")
+        raise SelectionError(
+            f"available must be a 1-d array of client indices, got {indices.dtype} of shape {indices.shape}"
+        )
     if len(indices) == 0:
         raise SelectionError("available must hold at least one client, got none")
     if indices.min() < 0 or indices.max() >= count:
@@ -221,7 +250,9 @@ def check_available(available: IntArray, count: int) -> None:
         raise SelectionError(f"available must hold client indices in 0..{count - 1}, got {outside}")
     times = np.bincount(indices, minlength=1)
     if times.max() > 1:
-        raise SelectionError(f"available must hold distinct clients, got {int(times.argmax())} more than once")
+        raise SelectionError(
+            f"available must hold distinct clients, got {int(times.argmax())} more than once"
+        )
 
 
 def _ascending(indices: IntArray) -> bool:
@@ -238,7 +269,11 @@ def _checked(distances: Distances) -> Distances:
 
 def _check_penalty(penalty: FloatArray, count: int) -> None:
     if np.shape(penalty) != (count,):
-        raise SelectionError(f"balance_penalty must have shape ({count},), one a client, got {np.shape(penalty)}")
+        raise SelectionError(
+            f"balance_penalty must have shape ({count},), one a client, got {np.shape(penalty)}"
+        )
     if np.count_nonzero(np.abs(penalty) <= limits.MAX_PENALTY) < count:
         wrong = penalty[~(np.abs(penalty) <= limits.MAX_PENALTY)][0]
-        raise SelectionError(f"balance_penalty must be finite, and at most {limits.MAX_PENALTY:g} in size, got {wrong}")
+        raise SelectionError(
+            f"balance_penalty must be finite, and at most {limits.MAX_PENALTY:g} in size, got {wrong}"
+        )

@@ -21,8 +21,9 @@ def decides(gains: FloatArray, size: int, largest: float) -> bool:
 def reduce(gains: FloatArray, size: int, largest: float) -> tuple[IntArray, IntArray]:
     """Positions that every best choice holds, and positions that remain open. O(p).
 
-    With Δ = (size-1)·largest, no choice of pairs outweighs more than Δ: whoever is more than Δ below the size-th best gain is
-    never chosen, whoever is more than Δ above the best gain outside always is (exchange argument).
+    With Δ = (size-1)·largest, no choice of pairs outweighs more than Δ: whoever is more than Δ
+    below the size-th best gain is never chosen, whoever is more than Δ above the best gain outside
+    always is (exchange argument).
 
     Args:
         gains: (p,) linear gains, in the unit of `largest`.
@@ -43,7 +44,8 @@ def reduce(gains: FloatArray, size: int, largest: float) -> tuple[IntArray, IntA
     if high - low <= (size - 1) * largest:
         return np.empty(0, dtype=np.int64), np.arange(count)
     last_in, first_out = float(ordered[count - size]), float(ordered[count - size - 1])
-    # Rounding must not decide: a gain is known to a few units in its own last place, however large another is.
+    # Rounding must not decide: a gain is known to a few units in its own last place, however large
+    # another is.
     delta = (size - 1) * largest * (1 + 1e-12) + 1e-14 * (abs(last_in) + abs(first_out))
     doubt = 1e-14 * np.abs(gains)
     able = gains + doubt >= last_in - delta
@@ -53,17 +55,25 @@ def reduce(gains: FloatArray, size: int, largest: float) -> tuple[IntArray, IntA
     return always.nonzero()[0], (able & ~always).nonzero()[0]
 
 
-def reduced(problem: SelectionProblem, order: IntArray) -> tuple[IntArray, IntArray, FloatArray, int]:
+def reduced(
+    problem: SelectionProblem, order: IntArray
+) -> tuple[IntArray, IntArray, FloatArray, int]:
     """Clients that are in for certain; those that remain, their gains in units of distance, and how many of them are chosen."""
     size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
     gains = -problem.balance_penalty[order]
     forced, clients, left = order[:0], order, size
     if decides(gains, size, weight * largest):
         always, opened = reduce(gains, size, weight * largest)
-        forced, clients, gains, left = order[always], order[opened], gains[opened], size - len(always)
+        forced, clients, gains, left = (
+            order[always],
+            order[opened],
+            gains[opened],
+            size - len(always),
+        )
         if left in (0, len(clients)):
             return forced, clients, gains, left
-    # Differences can be 1e-13 of the gains themselves: subtract what is common before anything is added.
+    # Differences can be 1e-13 of the gains themselves: subtract what is common before anything is
+    # added.
     gains -= gains[0]
     gains /= weight
     added = forced

@@ -14,11 +14,13 @@ __all__ = ["Scale", "balance_penalty", "pair_weight"]
 Scale = Literal["paper", "cohort"]
 
 
-def balance_penalty(counts: IntArray, cohort_limit: int, available: IntArray, scale: Scale = "paper") -> FloatArray:
+def balance_penalty(
+    counts: IntArray, cohort_limit: int, available: IntArray, scale: Scale = "paper"
+) -> FloatArray:
     """The price z of selecting each client: who was selected more often costs more.
 
-    "paper": z_k = 2 (v_k - mean(v) - M/N) + 1, the mean over all N clients. "cohort", the authors' code: the same with m/|A_t|
-    in place of M/N, divided by N - 1.
+    "paper": z_k = 2 (v_k - mean(v) - M/N) + 1, the mean over all N clients. "cohort", the authors'
+    code: the same with m/|A_t| in place of M/N, divided by N - 1.
 
     Args:
         counts: (N,) sampling counts v_k >= 0.

@@ -35,7 +35,8 @@ __all__ = [
 class Residual:
     """Choose `size` = r of p positions; position i is row ids[i] of `matrix`, with linear gain gains[i] in units of distance.
 
-    Differences within `tolerance` (`limits.TOLERANCE_OF_LARGEST_DISTANCE` of the largest distance) count as none.
+    Differences within `tolerance` (`limits.TOLERANCE_OF_LARGEST_DISTANCE` of the largest distance)
+    count as none.
     """
 
     matrix: FloatMatrix
@@ -93,7 +94,9 @@ class Clock:
         self.started, self.limit, self.fired = perf_counter(), limit, False
 
     def over(self) -> bool:
-        self.fired = self.fired or (self.limit is not None and perf_counter() - self.started >= self.limit)
+        self.fired = self.fired or (
+            self.limit is not None and perf_counter() - self.started >= self.limit
+        )
         return self.fired
 
 
@@ -122,23 +125,41 @@ class Plan:
 DESCENT = Plan(0, 0, limits.MAX_ROWS, plain.Tenure(0, 1, 0, 1, 0, 1))
 
 
-def search(residual: Residual, given: IntArray | None, *, bound: float, plan: Plan, state: Any) -> Found:
+def search(
+    residual: Residual, given: IntArray | None, *, bound: float, plan: Plan, state: Any
+) -> Found:
     """Best-swap descent from a given choice and, unless that meets the bound, from greedy ones; then the plan's rounds.
 
-    The greedy choices begin with the largest gain, in pools below 500 also with who is farthest from that, and with anybody.
+    The greedy choices begin with the largest gain, in pools below 500 also with who is farthest
+    from that, and with anybody.
     """
     # What each client adds costs O(p·r): in large pools, find out first whether it is needed.
     if given is not None and len(residual) > limits.MAX_CLIENTS_ANY_ORDER:
         places = np.sort(residual.ids[given])
-        found = Found(given, float(residual.matrix[places[:, None], places].sum() / 2 + residual.gains[given].sum()), bound)
+        found = Found(
+            given,
+            float(residual.matrix[places[:, None], places].sum() / 2 + residual.gains[given].sum()),
+            bound,
+        )
         if found.proven(residual.tolerance):
             return found
-    kernels, starts = load_kernels("fedgs.solver.kernels.search"), 3 if len(residual) < limits.MANY_CLIENTS else 2
+    kernels, starts = (
+        load_kernels("fedgs.solver.kernels.search"),
+        3 if len(residual) < limits.MANY_CLIENTS else 2,
+    )
     if kernels is None:
-        begun, firsts = [] if given is None else [given], [*(-1, -2)[: starts - 1], plain.Xorshift(state).below(len(residual))]
+        begun, firsts = (
+            [] if given is None else [given],
+            [*(-1, -2)[: starts - 1], plain.Xorshift(state).below(len(residual))],
+        )
         found = Found(
             *plain.descend(
-                residual.block(), residual.gains, residual.size, starts=begun, firsts=firsts, tolerance=residual.tolerance
+                residual.block(),
+                residual.gains,
+                residual.size,
+                starts=begun,
+                firsts=firsts,
+                tolerance=residual.tolerance,
             ),
             bound,
         )
@@ -147,7 +168,16 @@ def search(residual: Residual, given: IntArray | None, *, bound: float, plan: Pl
         chosen = np.full(residual.size, -1) if given is None else given
         found = Found(
             chosen,
-            _search(kernels, residual, chosen=chosen, value=-np.inf, plan=plan, state=state, target=bound, starts=starts)[0],
+            _search(
+                kernels,
+                residual,
+                chosen=chosen,
+                value=-np.inf,
+                plan=plan,
+                state=state,
+                target=bound,
+                starts=starts,
+            )[0],
             bound,
         )
     return found
@@ -166,7 +196,11 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
     swaps = max(2, ways // 2)
     if effort != "thorough":
         rounds, idle = next(
-            (short for (pool, most), short in limits.SHORT_ROUNDS.items() if count <= pool and size <= most),
+            (
+                short
+                for (pool, most), short in limits.SHORT_ROUNDS.items()
+                if count <= pool and size <= most
+            ),
             limits.SHORT_ROUNDS_ELSE,
         )
         if plain_numpy:
@@ -186,7 +220,9 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
     return Plan(10 * rounds, idle, int(limits.THOROUGH_DISTANCES // (count + 100)), tenure)
 
 
-def tenure_of(moves: tuple[int, int, int, int], *, least: int, most: int, ways: int) -> plain.Tenure:
+def tenure_of(
+    moves: tuple[int, int, int, int], *, least: int, most: int, ways: int
+) -> plain.Tenure:
     """A tenure whose perturbations exchange `least` to `most` clients, and at most `ways`: as many as can change.
 
     >>> tenure_of((5, 10, 2, 3), least=2, most=5, ways=3)[4:]
@@ -199,7 +235,11 @@ def tenure_of(moves: tuple[int, int, int, int], *, least: int, most: int, ways: 
 def improve(residual: Residual, found: Found, plan: Plan, *, clock: Clock, state: Any) -> None:
     """The plan's rounds from the best choice so far, until the bound is met or the time is over."""
     rounds, rows = plan.rounds, plan.rows
-    at_once = rounds if clock.limit is None else max(1, limits.DISTANCES_PER_CLOCK // (8 * plan.idle * len(residual)))
+    at_once = (
+        rounds
+        if clock.limit is None
+        else max(1, limits.DISTANCES_PER_CLOCK // (8 * plan.idle * len(residual)))
+    )
     while rounds > 0 and rows > 0 and not found.proven(residual.tolerance) and not clock.over():
         now = replace(plan, rounds=min(rounds, at_once), rows=rows)
         rows -= _rounds(residual, found, now, state)
@@ -215,7 +255,13 @@ def _rounds(residual: Residual, found: Found, plan: Plan, state: Any) -> int:
         )  # fmt: skip
         return 0
     found.value, looked = _search(
-        kernels, residual, chosen=found.chosen, value=found.value, plan=plan, state=state, target=found.bound
+        kernels,
+        residual,
+        chosen=found.chosen,
+        value=found.value,
+        plan=plan,
+        state=state,
+        target=found.bound,
     )
     return looked
 
@@ -235,11 +281,19 @@ def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
             found.value = found.bound = plain.value(residual.block(), residual.gains, found.chosen)
         return
     block = np.ascontiguousarray(residual.block())
-    members, adds, potential = np.empty((size, count), dtype=np.int64), np.empty((size, count)), np.empty((size, count))
+    members, adds, potential = (
+        np.empty((size, count), dtype=np.int64),
+        np.empty((size, count)),
+        np.empty((size, count)),
+    )
     members[0], adds[0] = np.arange(count), residual.gains
     halves = np.empty((size, count))
     kernels.longest_pairs(block, halves)
-    counts, nexts, path = np.full(size, count), np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    counts, nexts, path = (
+        np.full(size, count),
+        np.zeros(size, dtype=np.int64),
+        np.zeros(size, dtype=np.int64),
+    )
     values, meta = np.zeros(size), np.array([found.value, residual.tolerance, 0.0])
     while work > 0 and meta[2] >= 0 and not clock.over():
         step = min(work, limits.DISTANCES_PER_CLOCK)
@@ -256,14 +310,22 @@ def tighten(residual: Residual, found: Found, *, always: bool) -> None:
 
     Pools for which that is dear compared to the search are left as they are, if not `always`.
     """
-    if found.proven(residual.tolerance) or (len(residual) > limits.MAX_CLIENTS_ROW_BOUND and not always):
+    if found.proven(residual.tolerance) or (
+        len(residual) > limits.MAX_CLIENTS_ROW_BOUND and not always
+    ):
         return
-    kernels = load_kernels("fedgs.solver.kernels.small") if len(residual) <= limits.MAX_CLIENTS_SMALL_POOL else None
+    kernels = (
+        load_kernels("fedgs.solver.kernels.small")
+        if len(residual) <= limits.MAX_CLIENTS_SMALL_POOL
+        else None
+    )
     if kernels is None:
         bound = plain.row_bound(residual.rows(), residual.gains, residual.size)
     else:
         working = np.empty((2, len(residual))), np.empty((residual.size - 1, len(residual)))
-        bound = kernels.row_bound(residual.matrix, residual.ids, residual.gains, residual.size, *working)
+        bound = kernels.row_bound(
+            residual.matrix, residual.ids, residual.gains, residual.size, *working
+        )
     found.bound = min(found.bound, bound)
 
 
@@ -271,31 +333,58 @@ def settle_ties(residual: Residual, found: Found, state: Any) -> None:
     """Let chance decide between choices of the same value."""
     kernels, count = load_kernels("fedgs.solver.kernels.search"), len(residual)
     if kernels is None:
-        found.chosen = plain.shuffle_ties(residual.block(), residual.gains, found.chosen, state, tie=residual.tie)
+        found.chosen = plain.shuffle_ties(
+            residual.block(), residual.gains, found.chosen, state, tie=residual.tie
+        )
         return
     working = np.empty((1, count), dtype=np.int64), np.empty((1, count))
     if count <= limits.MAX_CLIENTS_ANY_ORDER:
-        kernels.shuffle_ties(residual.matrix, residual.ids, residual.gains, found.chosen, state, residual.tie, *working)
+        kernels.shuffle_ties(
+            residual.matrix,
+            residual.ids,
+            residual.gains,
+            found.chosen,
+            state,
+            residual.tie,
+            *working,
+        )
     else:  # rows of a large matrix are read far faster in their own order
         order = np.argsort(residual.ids)
         place = np.empty_like(order)
         place[order] = np.arange(count)
         chosen = place[found.chosen]
-        kernels.shuffle_ties(residual.matrix, residual.ids[order], residual.gains[order], chosen, state, residual.tie, *working)
+        kernels.shuffle_ties(
+            residual.matrix,
+            residual.ids[order],
+            residual.gains[order],
+            chosen,
+            state,
+            residual.tie,
+            *working,
+        )
         found.chosen = order[chosen]
 
 
 def workspace(count: int, size: int) -> tuple[IntArray, FloatMatrix, FloatMatrix]:
     """What the compiled search works in, for `size` = r of `count` = p positions, r < p: (8, p), (2, p), and rows of distances.
 
-    Rows are kept of every position once it is needed, in large pools of the choice only, and one to spare; the last: zeros.
+    Rows are kept of every position once it is needed, in large pools of the choice only, and one to
+    spare; the last: zeros.
     """
     rows = count if count <= limits.MAX_CLIENTS_ALL_ROWS else size + 1
     return np.empty((8, count), dtype=np.int64), np.empty((2, count)), np.empty((rows + 1, count))
 
 
 def _search(
-    kernels: Any, residual: Residual, *, chosen: IntArray, value: float, plan: Plan, state: Any, target: float, starts: int = 0
+    kernels: Any,
+    residual: Residual,
+    *,
+    chosen: IntArray,
+    value: float,
+    plan: Plan,
+    state: Any,
+    target: float,
+    starts: int = 0,
 ) -> tuple[float, int]:
     """The value of what is now `chosen`, and how many rows were looked at."""
     value, looked = kernels.search(

@@ -25,8 +25,8 @@ def select(
     """One cohort of FedGS, for any framework: balanced counts, far apart in the graph.
 
     Args:
-        distance: (N, N) matrix H, symmetric, >= 0, 0 on the diagonal, inf for unreachable; or a `MatrixDistances`, which is
-            checked once instead of in every call.
+        distance: (N, N) matrix H, symmetric, >= 0, 0 on the diagonal, inf for unreachable; or a
+            `MatrixDistances`, which is checked once instead of in every call.
         sampling_counts: (N,) in how many rounds before each client was selected, >= 0.
         available: (a,) indices of the clients that can be selected now.
         cohort_limit: M >= 1; where no more than M are available, all of them are the cohort.
@@ -51,7 +51,9 @@ def select(
         raise SelectionError(f"distance must be a square matrix, got shape {distances.shape}")
     total = len(distances)
     if counts.shape != (total,):
-        raise SelectionError(f"sampling_counts must have shape ({total},), one a client, got {counts.shape}")
+        raise SelectionError(
+            f"sampling_counts must have shape ({total},), one a client, got {counts.shape}"
+        )
     if not (total == 0 or np.minimum.reduce(counts) >= 0):
         raise SelectionError(f"sampling_counts must be >= 0, got {counts[~(counts >= 0)][0]}")
     if counts.dtype.kind == "f" and not np.isfinite(counts).all():
@@ -62,7 +64,9 @@ def select(
         raise SelectionError(f"cohort_limit must be an integer >= 1, got {cohort_limit!r}")
     if not isinstance(alpha, int | float | np.integer | np.floating):
         raise SelectionError(f"alpha must be a number >= 0, got {alpha!r}")
-    if not isinstance(seed, np.random.Generator) and (not isinstance(seed, int | np.integer) or seed < 0):
+    if not isinstance(seed, np.random.Generator) and (
+        not isinstance(seed, int | np.integer) or seed < 0
+    ):
         raise SelectionError(f"seed must be an integer >= 0 or a NumPy generator, got {seed!r}")
     size = min(int(cohort_limit), len(present))
     weight = pair_weight(alpha, scale, total, size)
@@ -78,7 +82,11 @@ def _numbers(value: Any, name: str, dtype: type | None = None) -> AnyArray:
             array = array.astype(np.float64)
     except (ValueError, TypeError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
-        raise SelectionError(f"{name} must be an array of numbers, got {type(value).__name__}: {reason}") from None
+        raise SelectionError(
+            f"{name} must be an array of numbers, got {type(value).__name__}: {reason}"
+        ) from None
     if array.dtype.kind not in "biuf":
-        raise SelectionError(f"{name} must be an array of numbers, got {type(value).__name__} of {array.dtype}")
+        raise SelectionError(
+            f"{name} must be an array of numbers, got {type(value).__name__} of {array.dtype}"
+        )
     return array if dtype is None else array.astype(dtype, copy=False)

@@ -1,7 +1,7 @@
 """Pools of a few clients: what `reduction` and `search` do, kernel by kernel.
 
-There a dozen calls of NumPy, and even new arrays to work in, cost more than the search. So the kernels are called without the
-layers between, and each thread keeps what they work in.
+There a dozen calls of NumPy, and even new arrays to work in, cost more than the search. So the
+kernels are called without the layers between, and each thread keeps what they work in.
 """
 
 import threading
@@ -35,19 +35,29 @@ class Few:
         self.small = small
         most = limits.MAX_CLIENTS_SMALL_POOL
         self.ints, self.reals, self.near = workspace(most, most)
-        self.forest_workspace = tree.workspace(np.zeros(most, dtype=np.int64), np.full(most, most), most)
+        self.forest_workspace = tree.workspace(
+            np.zeros(most, dtype=np.int64), np.full(most, most), most
+        )
 
-    def reduced(self, problem: SelectionProblem, state: Any) -> tuple[IntArray, IntArray, FloatArray, int]:
+    def reduced(
+        self, problem: SelectionProblem, state: Any
+    ) -> tuple[IntArray, IntArray, FloatArray, int]:
         """What `reduction.reduced` answers, for an order of the clients that is drawn here."""
         size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
         order, gains = problem.pool.copy(), np.empty(len(problem.pool))
-        if not self.small.begin(order, problem.balance_penalty, weight, (size - 1) * (weight * largest), state, gains):
+        if not self.small.begin(
+            order, problem.balance_penalty, weight, (size - 1) * (weight * largest), state, gains
+        ):
             return order[:0], order, gains, size
         cohort = np.empty(size, dtype=np.int64)
-        taken, count = self.small.narrow(_matrix(problem), order, gains, weight, largest, cohort, self.reals)
+        taken, count = self.small.narrow(
+            _matrix(problem), order, gains, weight, largest, cohort, self.reals
+        )
         return cohort[:taken], order[:count], gains[:count], size - taken
 
-    def best(self, problem: SelectionProblem, clients: IntArray, gains: FloatArray, size: int) -> IntArray:
+    def best(
+        self, problem: SelectionProblem, clients: IntArray, gains: FloatArray, size: int
+    ) -> IntArray:
         """The positions of the best choice, by trying every one."""
         chosen, equal = np.arange(size), 1e-12 * size * size * problem.distances.maximum
         self.small.try_all(_matrix(problem), clients, gains, chosen, equal, self.ints, self.reals)
@@ -68,13 +78,28 @@ class Few:
         )  # fmt: skip
         found = Found(chosen, value, bound)
         if not found.proven(tolerance):
-            found.bound = min(bound, self.small.row_bound(matrix, clients, gains, size, self.reals, self.near))
-        kernels.shuffle_ties(matrix, clients, gains, chosen, state, limits.TIE_OF_TOLERANCE * tolerance, self.ints, self.reals)
+            found.bound = min(
+                bound, self.small.row_bound(matrix, clients, gains, size, self.reals, self.near)
+            )
+        kernels.shuffle_ties(
+            matrix,
+            clients,
+            gains,
+            chosen,
+            state,
+            limits.TIE_OF_TOLERANCE * tolerance,
+            self.ints,
+            self.reals,
+        )
         return found
 
     def conclude(self, problem: SelectionProblem, cohort: IntArray) -> float:
         """The objective of the cohort, which is put in ascending order."""
-        return float(self.small.conclude(_matrix(problem), problem.balance_penalty, problem.pair_weight, cohort))
+        return float(
+            self.small.conclude(
+                _matrix(problem), problem.balance_penalty, problem.pair_weight, cohort
+            )
+        )
 
 
 def _matrix(problem: SelectionProblem) -> FloatMatrix:
@@ -90,7 +115,11 @@ def few_of(problem: SelectionProblem) -> Few | None:
         or comb(count, problem.cohort_size) <= limits.MAX_CHOICES_ENUMERATED
     ):
         return None
-    small = load_kernels("fedgs.solver.kernels.small") if problem.pair_weight * distances.maximum > 0 else None
+    small = (
+        load_kernels("fedgs.solver.kernels.small")
+        if problem.pair_weight * distances.maximum > 0
+        else None
+    )
     if small is None:
         return None
     if not hasattr(_threads, "few"):

@@ -15,7 +15,15 @@ from fedgs.graph.tree import SpanningForest
 from fedgs.rng import stream
 from fedgs.solver import limits, plain
 from fedgs.solver.on_demand import search_rows
-from fedgs.solver.problem import Distances, Effort, SelectionProblem, Solution, Status, block_of, objective
+from fedgs.solver.problem import (
+    Distances,
+    Effort,
+    SelectionProblem,
+    Solution,
+    Status,
+    block_of,
+    objective,
+)
 from fedgs.solver.reduction import reduced
 from fedgs.solver.search import (
     DESCENT,
@@ -38,23 +46,30 @@ _CHANGED = "distances were changed after they were checked: they must stay finit
 
 
 def solve(
-    problem: SelectionProblem, *, effort: Effort = "default", time_limit: float | None = None, seed: int | np.random.Generator = 0
+    problem: SelectionProblem,
+    *,
+    effort: Effort = "default",
+    time_limit: float | None = None,
+    seed: int | np.random.Generator = 0,
 ) -> Solution:
     """The best cohort that the effort finds, and how good it is.
 
-    The answer depends on the problem, the effort and the seed, not on the machine's speed, unless the time limit fires.
+    The answer depends on the problem, the effort and the seed, not on the machine's speed, unless
+    the time limit fires.
 
     Args:
         problem: what to maximise.
-        effort: work, not seconds. "fast": starts and descent. "default": and 4 to 24 short rounds of tabu search. "thorough":
-            some tenths of a second's worth of them, and branch and bound in pools of up to 300 clients.
-        time_limit: seconds > 0 (the paper's tau_max); when they are over, the best cohort found so far is returned, with status
-            "time_limit".
-        seed: decides between equals, and draws what the search tries; an integer >= 0 or a generator.
+        effort: work, not seconds. "fast": starts and descent. "default": and 4 to 24 short rounds
+            of tabu search. "thorough": some tenths of a second's worth of them, and branch and
+            bound in pools of up to 300 clients.
+        time_limit: seconds > 0 (the paper's tau_max); when they are over, the best cohort found so
+            far is returned, with status "time_limit".
+        seed: decides between equals, and draws what the search tries; an integer >= 0 or a
+            generator.
 
     Raises:
-        SelectionError: an unknown effort, a time limit that is not positive, a seed that is none, or distances of another size
-            than their tree.
+        SelectionError: an unknown effort, a time limit that is not positive, a seed that is none,
+            or distances of another size than their tree.
 
     >>> line = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
     >>> solve(SelectionProblem(line, np.zeros(4), cohort_size=2, pair_weight=1.0)).cohort
@@ -62,7 +77,9 @@ def solve(
     """
     started = perf_counter()
     if effort not in ("fast", "default", "thorough"):
-        raise SelectionError(f"solver.effort must be 'fast', 'default' or 'thorough', got {effort!r}")
+        raise SelectionError(
+            f"solver.effort must be 'fast', 'default' or 'thorough', got {effort!r}"
+        )
     if time_limit is not None and not time_limit > 0:
         raise SelectionError(f"solver.time_limit must be > 0 seconds or None, got {time_limit}")
     rng = seed if isinstance(seed, np.random.Generator) else stream(_checked_seed(seed), "select")
@@ -78,7 +95,9 @@ def solve(
         reached = few.conclude(problem, cohort)
     if isnan(reached):
         raise SelectionError(_CHANGED)
-    return Solution(cohort, reached, reached + answer.slack, answer.status, perf_counter() - started)
+    return Solution(
+        cohort, reached, reached + answer.slack, answer.status, perf_counter() - started
+    )
 
 
 def _checked_seed(seed: Any) -> int:
@@ -99,7 +118,14 @@ class _Answer(NamedTuple):
     status: Status = "optimal"
 
 
-def _decide(problem: SelectionProblem, few: Few | None, *, effort: Effort, clock: Clock, rng: np.random.Generator) -> _Answer:
+def _decide(
+    problem: SelectionProblem,
+    few: Few | None,
+    *,
+    effort: Effort,
+    clock: Clock,
+    rng: np.random.Generator,
+) -> _Answer:
     """Everything that needs no search. Clients are put in an order drawn by chance, which decides between equals."""
     size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
     state = np.empty(1, dtype=np.uint64)
@@ -126,10 +152,24 @@ def _decide(problem: SelectionProblem, few: Few | None, *, effort: Effort, clock
         block = block_of(problem.distances, clients, clients)
         return _Answer(np.concatenate([forced, clients[plain.enumerate_all(block, gains, left)]]))
     found = _found(
-        problem.distances, few, clients=clients, gains=gains, left=left, effort=effort, clock=clock, state=state, rng=rng
+        problem.distances,
+        few,
+        clients=clients,
+        gains=gains,
+        left=left,
+        effort=effort,
+        clock=clock,
+        state=state,
+        rng=rng,
     )
-    cohort = clients[found.chosen] if len(forced) == 0 else np.concatenate([forced, clients[found.chosen]])
-    status: Status = "time_limit" if clock.fired else "bounded" if isfinite(found.bound) else "feasible"
+    cohort = (
+        clients[found.chosen]
+        if len(forced) == 0
+        else np.concatenate([forced, clients[found.chosen]])
+    )
+    status: Status = (
+        "time_limit" if clock.fired else "bounded" if isfinite(found.bound) else "feasible"
+    )
     if not isfinite(found.bound):
         found.bound = float(np.sort(gains)[-left:].sum()) + largest * left * (left - 1) / 2
     if found.proven(limits.TOLERANCE_OF_LARGEST_DISTANCE * largest):
@@ -145,16 +185,49 @@ def _found(
     given, bound, tree = None, np.inf, distances.tree
     if tree is not None:
         if not isinstance(tree, SpanningForest) or len(tree) != len(distances):
-            raise SelectionError(f"the tree of distances must be None or a SpanningForest over all {len(distances)} clients")
-        working = few.forest_workspace if few is not None and len(tree) <= limits.MAX_CLIENTS_SMALL_POOL else None
-        given, bound = best_on_forest(tree, clients, gains, left, apart=distances.maximum, working=working)
+            raise SelectionError(
+                f"the tree of distances must be None or a SpanningForest over all {len(distances)} clients"
+            )
+        working = (
+            few.forest_workspace
+            if few is not None and len(tree) <= limits.MAX_CLIENTS_SMALL_POOL
+            else None
+        )
+        given, bound = best_on_forest(
+            tree, clients, gains, left, apart=distances.maximum, working=working
+        )
         bound += tree.shortfall * left * (left - 1) / 2
     if not isinstance(distances, MatrixDistances) and len(clients) > limits.MAX_CLIENTS_HELD:
-        return search_rows(distances, clients, gains=gains, size=left, given=given, bound=bound, clock=clock, rng=rng)
+        return search_rows(
+            distances,
+            clients,
+            gains=gains,
+            size=left,
+            given=given,
+            bound=bound,
+            clock=clock,
+            rng=rng,
+        )
     at_once = effort != "thorough" and clock.limit is None
-    plan = planned(effort, len(clients), left, plain_numpy=load_kernels("fedgs.solver.kernels.search") is None)
-    if few is not None and at_once and isinstance(distances, MatrixDistances) and len(distances) <= limits.MAX_CLIENTS_COPIED:
-        return few.found(distances, clients, gains=gains, size=left, given=given, bound=bound, plan=plan, state=state)
+    plan = planned(
+        effort, len(clients), left, plain_numpy=load_kernels("fedgs.solver.kernels.search") is None
+    )
+    if (
+        few is not None
+        and at_once
+        and isinstance(distances, MatrixDistances)
+        and len(distances) <= limits.MAX_CLIENTS_COPIED
+    ):
+        return few.found(
+            distances,
+            clients,
+            gains=gains,
+            size=left,
+            given=given,
+            bound=bound,
+            plan=plan,
+            state=state,
+        )
     residual = _residual(distances, clients, gains, left)
     found = search(residual, given, bound=bound, plan=plan if at_once else DESCENT, state=state)
     if effort == "thorough":
@@ -184,4 +257,10 @@ def _residual(distances: Distances, clients: IntArray, gains: FloatArray, left: 
         len(clients) > limits.MAX_CLIENTS_COPIED or len(distances) <= limits.MAX_CLIENTS_COPIED
     ):
         return Residual(distances.matrix, clients, gains, left, tolerance)
-    return Residual(np.ascontiguousarray(block_of(distances, clients, clients)), np.arange(len(clients)), gains, left, tolerance)
+    return Residual(
+        np.ascontiguousarray(block_of(distances, clients, clients)),
+        np.arange(len(clients)),
+        gains,
+        left,
+        tolerance,
+    )

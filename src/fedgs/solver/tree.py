@@ -1,7 +1,8 @@
 """Selection on a spanning forest, exactly: a start for the search, and a bound that no cohort exceeds.
 
-On a tree the edge above v counts once for each pair of chosen clients on its two sides, so the pairs' distances are separable.
-Shortest paths are never longer than the tree's, so the tree's best value bounds the problem's.
+On a tree the edge above v counts once for each pair of chosen clients on its two sides, so the
+pairs' distances are separable. Shortest paths are never longer than the tree's, so the tree's best
+value bounds the problem's.
 """
 
 from typing import Any
@@ -19,12 +20,19 @@ Workspace = tuple[IntArray, FloatMatrix, IntArray]
 
 
 def best_on_forest(
-    forest: SpanningForest, clients: IntArray, gains: FloatArray, size: int, *, apart: float, working: Workspace | None = None
+    forest: SpanningForest,
+    clients: IntArray,
+    gains: FloatArray,
+    size: int,
+    *,
+    apart: float,
+    working: Workspace | None = None,
 ) -> tuple[IntArray, float]:
     """The best choice by the forest's own distances, and a value that none exceeds. O(N·r) on one tree, O(N·r²) on a forest.
 
-    Between equals decide bonuses for later clients, in all below 1e-10 of the largest distance, which are part of the value: if
-    the order of the clients is drawn, so is the choice between equals.
+    Between equals decide bonuses for later clients, in all below 1e-10 of the largest distance,
+    which are part of the value: if the order of the clients is drawn, so is the choice between
+    equals.
 
     Args:
         forest: over all N clients; those that cannot be chosen are passed through.
@@ -32,7 +40,8 @@ def best_on_forest(
         gains: (p,) linear gains, in units of distance.
         size: r >= 1, how many are chosen.
         apart: the distance between different trees, the largest of all.
-        working: for one tree, what `workspace` makes for at least these numbers, where there is one already.
+        working: for one tree, what `workspace` makes for at least these numbers, where there is one
+            already.
 
     Returns:
         (r,) positions in `clients`, ascending; the value by forest distances.
@@ -51,21 +60,30 @@ def best_on_forest(
         return chosen[clients].nonzero()[0], value
     order = forest.preorder
     if len(order.roots) > 1:
-        return _shared_out(kernels, order, clients=clients, gains=gains, size=size, apart=apart, chance=chance)
+        return _shared_out(
+            kernels, order, clients=clients, gains=gains, size=size, apart=apart, chance=chance
+        )
     best = np.arange(size)
     if working is None:
         working = workspace(order.up, order.sizes, size)
-    value = kernels.knapsack(order.up, order.above, order.place, clients, gains, chance, 0, len(order.up), best, *working)
+    value = kernels.knapsack(
+        order.up, order.above, order.place, clients, gains, chance, 0, len(order.up), best, *working
+    )
     return best, value
 
 
 def workspace(up: IntArray, sizes: IntArray, size: int) -> Workspace:
     """What `knapsack` works in, for trees in preorder: numbers by vertex, tables, and where the tables of children were split.
 
-    Where a child is merged, its parent's table has at most as many numbers as the parent's subtree has vertices.
+    Where a child is merged, its parent's table has at most as many numbers as the parent's subtree
+    has vertices.
     """
     splits = int(np.minimum(sizes[up], size).sum()) + len(up)
-    return np.empty((4, len(up)), dtype=np.int64), np.empty((3, 2 * len(up) + 2)), np.empty(splits, dtype=np.int32)
+    return (
+        np.empty((4, len(up)), dtype=np.int64),
+        np.empty((3, 2 * len(up) + 2)),
+        np.empty(splits, dtype=np.int32),
+    )
 
 
 def linked(forest: SpanningForest, apart: float) -> SpanningForest:
@@ -82,7 +100,9 @@ def linked(forest: SpanningForest, apart: float) -> SpanningForest:
     return SpanningForest(parent, above, forest.order, forest.shortfall)
 
 
-def plain_best_on_forest(tree: SpanningForest, gains: FloatArray, size: int) -> tuple[BoolArray, float]:
+def plain_best_on_forest(
+    tree: SpanningForest, gains: FloatArray, size: int
+) -> tuple[BoolArray, float]:
     """Tree knapsack on one tree in NumPy: the reference of the compiled one.
 
     Args:
@@ -107,7 +127,8 @@ def plain_best_on_forest(tree: SpanningForest, gains: FloatArray, size: int) -> 
         merges.append((above, int(child), split))
     wanted = np.zeros(len(tree), dtype=np.int64)
     wanted[tree.order[0]] = size
-    # Merges are undone from the last to the first: each vertex has then got its number before it passes any on.
+    # Merges are undone from the last to the first: each vertex has then got its number before it
+    # passes any on.
     for above, child, split in reversed(merges):
         wanted[child] = split[wanted[above]]
         wanted[above] -= wanted[child]
@@ -126,8 +147,9 @@ def _shared_out(
 ) -> tuple[IntArray, float]:
     """The best choice on several trees, and its value.
 
-    Given k_T, the number chosen in tree T, T's value does not depend on the others, and pairs in different trees count
-    apart/2·(r² - sum of k_T²). Trees of one client that can be chosen are shared out together.
+    Given k_T, the number chosen in tree T, T's value does not depend on the others, and pairs in
+    different trees count apart/2·(r² - sum of k_T²). Trees of one client that can be chosen are
+    shared out together.
     """
     place, up, above, roots, sizes = forest
     tree = np.searchsorted(roots, place[clients], side="right") - 1  # of each position
@@ -138,7 +160,11 @@ def _shared_out(
 
     def best(begin: int, end: int, number: int) -> float:
         """The best of one tree, which `chosen` begins with."""
-        return float(kernels.knapsack(up, above, place, clients, gains, chance, begin, end, chosen[:number], *working))
+        return float(
+            kernels.knapsack(
+                up, above, place, clients, gains, chance, begin, end, chosen[:number], *working
+            )
+        )
 
     working = workspace(up, sizes, size)
     if np.count_nonzero(able) == 1:
@@ -159,7 +185,10 @@ def _shared_out(
     trees = np.flatnonzero(able > 1).tolist()
     for one in trees:
         most = min(size, int(able[one]))
-        own = [best(int(begins[one]), int(ends[one]), k) - apart * k * k / 2 for k in range(1, most + 1)]
+        own = [
+            best(int(begins[one]), int(ends[one]), k) - apart * k * k / 2
+            for k in range(1, most + 1)
+        ]
         table, split = _merged(table, np.array([0.0, *own]), size)
         splits.append(split)
     left, value, parts = size, float(table[size]) + apart * size * size / 2, []
@@ -174,11 +203,16 @@ def _shared_out(
 
 def _merged(table: FloatArray, below: FloatArray, size: int) -> tuple[FloatArray, IntArray]:
     """Max-plus convolution, cut off at `size`, and how many of each total are from `below`."""
-    total, number = np.arange(min(len(table) + len(below) - 2, size) + 1)[:, None], np.arange(len(below))[None, :]
+    total, number = (
+        np.arange(min(len(table) + len(below) - 2, size) + 1)[:, None],
+        np.arange(len(below))[None, :],
+    )
     padded = np.concatenate(
         [table, np.full(max(len(total), len(below)), -np.inf)]
     )  # what is out of range, on either side, is -inf
-    both = padded[total - number] + below[number]  # (total, number); a negative index ends in the padding
+    both = (
+        padded[total - number] + below[number]
+    )  # (total, number); a negative index ends in the padding
     split = np.argmax(both, axis=1)
     return both[np.arange(len(split)), split], split
 

@@ -21,13 +21,17 @@ CarriedOut = tuple[ExperimentRequest, Path, Outcome]  # the request, its folder,
 def request_of(name: str, file: Path | None, **options: Any) -> ExperimentRequest:
     values: dict[str, Any] = {"seeds": (0, 1), "overrides": FAST, **options}
     if name == "tuning":
-        values["overrides"] = tuple((key, value) for key, value in FAST if key != "training.local_steps")
+        values["overrides"] = tuple(
+            (key, value) for key, value in FAST if key != "training.local_steps"
+        )
     if name not in TRAINED:
         values["overrides"] = options.get("overrides", ())
         values["seeds"] = (0,)
     if "rounds" in find(name).takes:
         values.setdefault("rounds", 4)
-    return checked(ExperimentRequest(name, () if file is None else parse_data([str(file)]), **values))
+    return checked(
+        ExperimentRequest(name, () if file is None else parse_data([str(file)]), **values)
+    )
 
 
 def carry_out(request: ExperimentRequest, out: Path) -> Outcome:
@@ -39,7 +43,9 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def run_with(row: str, mode: str, *, seed: int = 0, loss: float, data: str = "synthetic", clients: int = 30) -> LoadedRun:
+def run_with(
+    row: str, mode: str, *, seed: int = 0, loss: float, data: str = "synthetic", clients: int = 30
+) -> LoadedRun:
     """A finished run of one round with a validation and a test loss."""
     config = {
         "seed": seed,

@@ -19,9 +19,14 @@ def test_every_name_has_an_experiment_that_runs_or_computes() -> None:
 
 
 def test_an_unknown_name_is_one_sentence() -> None:
-    with pytest.raises(ConfigError, match=r"^NAME must be one of table1, .*; got 'table5'; did you mean 'table\d'\?$"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^NAME must be one of table1, .*; got 'table5'; did you mean 'table\d'\?$",
+    ):
         find("table5")
-    with pytest.raises(ConfigError, match=r"got 'fig6'; figures 1, 2 and 6 of the paper are illustrations$"):
+    with pytest.raises(
+        ConfigError, match=r"got 'fig6'; figures 1, 2 and 6 of the paper are illustrations$"
+    ):
         find("fig6")
     with pytest.raises(ConfigError, match=r"^NAME must be one of"):
         find("frame")

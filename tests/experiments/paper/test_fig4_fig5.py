@@ -12,5 +12,8 @@ def test_counts_and_curves_come_from_the_same_runs(toy_file: Path, tmp_path: Pat
     assert {path.suffix for path in counts.files} == {".txt", ".md", ".csv", ".tex", ".pdf", ".png"}
     table = {row["method"]: row for row in rows(next(tmp_path.glob("fig4-*=2.csv")))}
     selected = {one.row: one.run for one in counts.records.runs}["uniform"].records
-    assert float(table["uniform"]["fewest_mean"]) <= sum(len(record.cohort or ()) for record in selected) / 6
+    assert (
+        float(table["uniform"]["fewest_mean"])
+        <= sum(len(record.cohort or ()) for record in selected) / 6
+    )
     assert float(table["fedgs 1"]["most_mean"]) <= float(table["uniform"]["most_mean"])

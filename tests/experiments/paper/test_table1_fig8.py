@@ -15,5 +15,6 @@ def test_rates_and_activity_of_table1(toy_file: Path, tmp_path: Path) -> None:
     assert float(table["IDL"]["measured"]) == 1.0 and table["IDL"]["rounds_below_limit"] == "0"
     sizes = np.array([9, 4, 7, 12, 5, 8])
     assert float(table["MDF 0.7"]["rate_mean"]) == pytest.approx(np.mean((sizes / 12) ** 0.7))
-    # Seven normal deviates beyond 4 with odds of 1 in 2000 for a fixed seed: a bias of the draws shows.
+    # Seven normal deviates beyond 4 with odds of 1 in 2000 for a fixed seed: a bias of the draws
+    # shows.
     assert all(abs(float(row["standard_errors"])) < 4 for row in table.values())

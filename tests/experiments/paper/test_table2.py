@@ -20,19 +20,30 @@ def test_table2_has_ten_rows_and_two_of_ours(table2: CarriedOut) -> None:
         "fedgs 1, paper scale", "uniform, inverse p.", "fedgs 1, inverse p.",
     ]  # fmt: skip
     assert {row["LDF 0.7 seeds"] for row in table} == {"2"}
-    assert {row["LDF 0.7 paper"] for row in table} == {""}, "six clients are not the paper's federation"
+    assert {row["LDF 0.7 paper"] for row in table} == {""}, (
+        "six clients are not the paper's federation"
+    )
 
 
 def test_each_row_is_run_with_its_own_settings(table2: CarriedOut) -> None:
     _, _, outcome = table2
-    methods = {one.row: (one.run.table("method"), one.run.table("training")) for one in outcome.records.runs}
+    methods = {
+        one.row: (one.run.table("method"), one.run.table("training"))
+        for one in outcome.records.runs
+    }
     assert methods["power_of_choice"][0]["loss_on"] == "validation"
-    assert methods["fedprox"][0]["name"] == "md" and methods["fedprox"][1]["mu"] == 0.01 and methods["md"][1]["mu"] == 0
+    assert (
+        methods["fedprox"][0]["name"] == "md"
+        and methods["fedprox"][1]["mu"] == 0.01
+        and methods["md"][1]["mu"] == 0
+    )
     assert {row: (m["alpha"], m["scale"]) for row, (m, _) in methods.items() if m["name"] == "fedgs"} == {
         "fedgs-0": (0, "cohort"), "fedgs-0.5": (0.5, "cohort"), "fedgs-1": (1, "cohort"), "fedgs-2": (2, "cohort"),
         "fedgs-5": (5, "cohort"), "fedgs-paper": (1, "paper"), "fedgs-inverse": (1, "paper"),
     }  # fmt: skip
-    assert [row for row, (m, _) in methods.items() if m["weighting"] == "inverse_participation"] == [
+    assert [
+        row for row, (m, _) in methods.items() if m["weighting"] == "inverse_participation"
+    ] == [
         "uniform-inverse",
         "fedgs-inverse",
     ]
@@ -45,24 +56,44 @@ def test_every_number_can_be_traced_to_a_record(table2: CarriedOut) -> None:
     for row in rows(out / f"{request.stem}-runs.csv"):
         lines = (out / "runs" / row["folder"] / "rounds.jsonl").read_text().splitlines()
         stored = [loss for line in lines if (loss := json.loads(line)["test_loss"]) is not None]
-        assert float(row["test_loss"]) == min(stored) and row["standing"] == "finished" and row["rounds"] == "4"
+        assert (
+            float(row["test_loss"]) == min(stored)
+            and row["standing"] == "finished"
+            and row["rounds"] == "4"
+        )
         traced.setdefault((row["row"], row["mode"]), []).append(min(stored))
     keys = [row.key for row in table2_rows(request)]
     for key, row in zip(keys, rows(out / f"{request.stem}.csv"), strict=True):
         for mode in ("IDL", "LDF 0.7"):
-            assert float(row[f"{mode} mean"]) == pytest.approx(np.mean(traced[key, mode]), abs=1e-12)
+            assert float(row[f"{mode} mean"]) == pytest.approx(
+                np.mean(traced[key, mode]), abs=1e-12
+            )
 
 
 def test_degradation_is_the_ratio_to_ideal(table2: CarriedOut) -> None:
     request, out, _ = table2
-    for losses, degraded in zip(rows(out / f"{request.stem}.csv"), rows(out / f"{request.stem}-degradation.csv"), strict=True):
+    for losses, degraded in zip(
+        rows(out / f"{request.stem}.csv"),
+        rows(out / f"{request.stem}-degradation.csv"),
+        strict=True,
+    ):
         ratio = float(losses["LDF 0.7 mean"]) / float(losses["IDL mean"]) - 1
-        assert float(degraded["LDF 0.7"]) == pytest.approx(ratio) == pytest.approx(float(degraded["worst"]))
+        assert (
+            float(degraded["LDF 0.7"])
+            == pytest.approx(ratio)
+            == pytest.approx(float(degraded["worst"]))
+        )
 
 
 def test_the_other_scale_and_chosen_rows(toy_file: Path, tmp_path: Path) -> None:
     request = request_of(
-        "table2", toy_file, modes=LDF, methods=("fedgs-1", "fedgs-cohort"), scale="paper", rounds=1, overrides=FAST
+        "table2",
+        toy_file,
+        modes=LDF,
+        methods=("fedgs-1", "fedgs-cohort"),
+        scale="paper",
+        rounds=1,
+        overrides=FAST,
     )
     outcome = carry_out(request, tmp_path)
     assert {one.row: one.run.table("method")["scale"] for one in outcome.records.runs} == {
@@ -90,5 +121,11 @@ def test_the_paper_stands_beside_a_file_of_thirty_clients(tmp_path: Path) -> Non
         ("0.328", "0.311", ""),
     ]
     assert "(.302)" in outcome.rendering.tables[""].text()
-    assert "- The runs have 2 rounds, the paper's 1000: levels cannot be compared." in outcome.rendering.verdict
-    assert any("levels can be compared if it is the paper's own federation" in line for line in outcome.rendering.verdict)
+    assert (
+        "- The runs have 2 rounds, the paper's 1000: levels cannot be compared."
+        in outcome.rendering.verdict
+    )
+    assert any(
+        "levels can be compared if it is the paper's own federation" in line
+        for line in outcome.rendering.verdict
+    )

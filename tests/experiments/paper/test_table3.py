@@ -20,12 +20,22 @@ def separated() -> Federation:
     x = (np.eye(3)[y] * 8 + draws.normal(size=(120, 3))).astype(np.float32)
     keep = np.arange(120) % 5 > 0
     return Federation.from_arrays(
-        x[keep], y[keep], client=owner[keep], test=(x, y), validation=(x[~keep], y[~keep], owner[~keep]), name="separated"
+        x[keep],
+        y[keep],
+        client=owner[keep],
+        test=(x, y),
+        validation=(x[~keep], y[~keep], owner[~keep]),
+        name="separated",
     )
 
 
 def config_of(**settings: Any) -> Config:
-    tables: dict[str, Any] = {"data": "synthetic", "availability": "IDL", "method": "fedgs", "model": "logistic"}
+    tables: dict[str, Any] = {
+        "data": "synthetic",
+        "availability": "IDL",
+        "method": "fedgs",
+        "model": "logistic",
+    }
     return Config(**{**tables, **settings})
 
 

@@ -25,7 +25,9 @@ _MODULE_OF = {name: module for module in _MODULES for name in module.split("_")}
 
 def _names() -> tuple[str, ...]:
     """All names: tables, then figures, then the rest."""
-    tables, figures = (sorted(name for name in _MODULE_OF if name.startswith(kind)) for kind in ("table", "fig"))
+    tables, figures = (
+        sorted(name for name in _MODULE_OF if name.startswith(kind)) for kind in ("table", "fig")
+    )
     return (*tables, *figures, *(name for name in _MODULE_OF if name not in (*tables, *figures)))
 
 

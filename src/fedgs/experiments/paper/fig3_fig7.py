@@ -9,7 +9,14 @@ from fedgs.arrays import AnyArray
 from fedgs.data.describe import skew
 from fedgs.data.federation import Federation
 from fedgs.errors import DataError
-from fedgs.experiments.paper.frame.experiment import Computation, Computed, Experiment, ExperimentRecords, Rendering, data_config
+from fedgs.experiments.paper.frame.experiment import (
+    Computation,
+    Computed,
+    Experiment,
+    ExperimentRecords,
+    Rendering,
+    data_config,
+)
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
 from fedgs.graph import Graph
 from fedgs.plurals import counted, noun
@@ -36,11 +43,16 @@ def graph_computations(request: ExperimentRequest) -> list[Computation]:
     return computations
 
 
-def compute_graph(request: ExperimentRequest, computation: Computation, federation: Federation | None) -> dict[str, AnyArray]:
+def compute_graph(
+    request: ExperimentRequest, computation: Computation, federation: Federation | None
+) -> dict[str, AnyArray]:
     """The oracle's graph with the paper's settings, and the clients' labels."""
     assert federation is not None
     graph = Graph().of_clients(federation.clients)
-    return {"label_counts": _counts(federation), **{key: getattr(graph, key) for key in ("similarity", "adjacency", "distance")}}
+    return {
+        "label_counts": _counts(federation),
+        **{key: getattr(graph, key) for key in ("similarity", "adjacency", "distance")},
+    }
 
 
 def _counts(federation: Federation) -> AnyArray:
@@ -70,7 +82,9 @@ def render_graph(request: ExperimentRequest, records: ExperimentRecords) -> Rend
 
 
 def _graph_sentence(result: Computed) -> str:
-    joined = np.isfinite(result.arrays["adjacency"]) & ~np.eye(len(result.arrays["adjacency"]), dtype=bool)
+    joined = np.isfinite(result.arrays["adjacency"]) & ~np.eye(
+        len(result.arrays["adjacency"]), dtype=bool
+    )
     shared = (result.arrays["label_counts"] > 0).astype(np.int64)
     common = (shared @ shared.T > 0) & ~np.eye(len(shared), dtype=bool)
     edges, pairs = int(joined.sum()) // 2, len(joined) * (len(joined) - 1) // 2
@@ -82,7 +96,9 @@ def _graph_sentence(result: Computed) -> str:
     )
 
 
-def compute_partition(request: ExperimentRequest, computation: Computation, federation: Federation | None) -> dict[str, AnyArray]:
+def compute_partition(
+    request: ExperimentRequest, computation: Computation, federation: Federation | None
+) -> dict[str, AnyArray]:
     """Training examples by client and label."""
     assert federation is not None
     return {"label_counts": _counts(federation)}
@@ -93,7 +109,10 @@ def render_partition(request: ExperimentRequest, records: ExperimentRecords) -> 
     columns = (
         Column("data", ("data",), numeric=False),
         Column("clients", ("clients",)),
-        *(Column(f"{word} n_k", (f"{word}_data_size",)) for word in ("smallest", "median", "largest")),
+        *(
+            Column(f"{word} n_k", (f"{word}_data_size",))
+            for word in ("smallest", "median", "largest")
+        ),
         Column("Gini of n_k", ("size_gini",)),
         Column("labels a client", ("labels_per_client",)),
     )
@@ -104,12 +123,16 @@ def render_partition(request: ExperimentRequest, records: ExperimentRecords) -> 
         from fedgs.report.figures import partition
 
         return {
-            "" if len(records.computed) == 1 else key: partition(result.arrays["label_counts"], title=result.data_title)
+            "" if len(records.computed) == 1 else key: partition(
+                result.arrays["label_counts"], title=result.data_title
+            )
             for key, result in records.computed.items()
         }
 
     verdict = [_partition_sentence(result) for result in records.computed.values()]
-    return Rendering({"": table}, verdict=verdict, draw=draw) if rows else Rendering(verdict=verdict)
+    return (
+        Rendering({"": table}, verdict=verdict, draw=draw) if rows else Rendering(verdict=verdict)
+    )
 
 
 def _partition_row(result: Computed) -> tuple[Cell, ...]:
@@ -129,8 +152,16 @@ def _partition_row(result: Computed) -> tuple[Cell, ...]:
 def _partition_sentence(result: Computed) -> str:
     counts = result.arrays["label_counts"]
     sizes, held = counts.sum(axis=1), (counts > 0).sum(axis=1)
-    even = "all of one size" if sizes.min() == sizes.max() else f"from {int(sizes.min())} to {int(sizes.max())} training examples"
-    labels = f"{int(held.min())}" if held.min() == held.max() else f"{int(held.min())} to {int(held.max())}"
+    even = (
+        "all of one size"
+        if sizes.min() == sizes.max()
+        else f"from {int(sizes.min())} to {int(sizes.max())} training examples"
+    )
+    labels = (
+        f"{int(held.min())}"
+        if held.min() == held.max()
+        else f"{int(held.min())} to {int(held.max())}"
+    )
     return f"{result.data_title}: {counted(len(counts), 'client')}, {even}, {labels} labels each."
 
 

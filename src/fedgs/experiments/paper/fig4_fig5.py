@@ -60,11 +60,18 @@ def _panels(request: ExperimentRequest, records: ExperimentRecords) -> list[_Pan
             runs = [
                 loaded
                 for loaded in records.runs
-                if (loaded.data, loaded.mode) == (source.key, mode.title) and loaded.run.failure is None
+                if (loaded.data, loaded.mode) == (source.key, mode.title)
+                and loaded.run.failure is None
             ]
             if runs:
                 title = f"{runs[0].run.about.get('data_title', source.title)}, {mode.title}"
-                panels.append((mode.name if len(request.data) == 1 else f"{source.key}-{mode.name}", title, runs))
+                panels.append(
+                    (
+                        mode.name if len(request.data) == 1 else f"{source.key}-{mode.name}",
+                        title,
+                        runs,
+                    )
+                )
     return panels
 
 
@@ -82,14 +89,23 @@ def render_counts(request: ExperimentRequest, records: ExperimentRecords) -> Ren
     """The variance of the final sampling counts, and their figure."""
     columns = (
         Column("method", ("method",), numeric=False),
-        Column("count variance", ("count_variance_mean", "count_variance_sd", "count_variance_seeds")),
+        Column(
+            "count variance", ("count_variance_mean", "count_variance_sd", "count_variance_seeds")
+        ),
         Column("fewest", ("fewest_mean",)),
         Column("most", ("most_mean",)),
     )
     blocks, verdict = [], []
     for _, title, runs in _panels(request, records):
-        variances = {row.key: _by_replicate(runs, row.key, count_variance) for row in _rows(request)}
-        blocks.append(Block((("data", title),), tuple(_count_row(row, runs, variances[row.key]) for row in _rows(request))))
+        variances = {
+            row.key: _by_replicate(runs, row.key, count_variance) for row in _rows(request)
+        }
+        blocks.append(
+            Block(
+                (("data", title),),
+                tuple(_count_row(row, runs, variances[row.key]) for row in _rows(request)),
+            )
+        )
         verdict.append(_evenness(title, request, variances))
     notes = ("Over clients, of the number of rounds in which each was selected; means over seeds.",)
     table = Table("Figure 4: final sampling counts", columns, tuple(blocks), notes)
@@ -97,26 +113,48 @@ def render_counts(request: ExperimentRequest, records: ExperimentRecords) -> Ren
 
 
 def _by_replicate(runs: Sequence[LoadedRun], row: str, figure: "_Figure") -> dict[object, float]:
-    return {loaded.run.replicate: value for loaded in runs if loaded.row == row and (value := figure(loaded.run)) is not None}
+    return {
+        loaded.run.replicate: value
+        for loaded in runs
+        if loaded.row == row and (value := figure(loaded.run)) is not None
+    }
 
 
-def _count_row(row: Row, runs: Sequence[LoadedRun], variances: Mapping[object, float]) -> tuple[Cell, ...]:
-    counts = [of_run for loaded in runs if loaded.row == row.key and (of_run := sampling_counts(loaded.run)) is not None]
+def _count_row(
+    row: Row, runs: Sequence[LoadedRun], variances: Mapping[object, float]
+) -> tuple[Cell, ...]:
+    counts = [
+        of_run
+        for loaded in runs
+        if loaded.row == row.key and (of_run := sampling_counts(loaded.run)) is not None
+    ]
     if not counts or not variances:
         return (Cell(row.label, (row.label,)), *(Cell("–") for _ in range(3)))
     values = list(variances.values())
-    average, spread = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
+    average, spread = (
+        float(np.mean(values)),
+        float(np.std(values, ddof=1)) if len(values) > 1 else None,
+    )
     fewest, most = (float(np.mean([end(of_run) for of_run in counts])) for end in (np.min, np.max))
     return (
         Cell(row.label, (row.label,)),
-        Cell(number(average, 1) + ("" if spread is None else f" ± {number(spread, 1)}"), (average, spread, len(values))),
+        Cell(
+            number(average, 1) + ("" if spread is None else f" ± {number(spread, 1)}"),
+            (average, spread, len(values)),
+        ),
         Cell(number(fewest, 1), (fewest,)),
         Cell(number(most, 1), (most,)),
     )
 
 
-def _evenness(title: str, request: ExperimentRequest, variances: Mapping[str, Mapping[object, float]]) -> str:
-    means = {row.key: average for row in _rows(request) if (average := mean(variances[row.key])) is not None}
+def _evenness(
+    title: str, request: ExperimentRequest, variances: Mapping[str, Mapping[object, float]]
+) -> str:
+    means = {
+        row.key: average
+        for row in _rows(request)
+        if (average := mean(variances[row.key])) is not None
+    }
     if "fedgs-1" not in means or len(means) < 2:
         return f"{title}: nothing to compare FedGS's counts with."
     others = {row: average for row, average in means.items() if row != "fedgs-1"}
@@ -140,8 +178,14 @@ def render_losses(request: ExperimentRequest, records: ExperimentRecords) -> Ren
     figures = (lambda run: summarize(run).test_loss, _last, _unsteadiness)
     blocks, verdict = [], []
     for _, title, runs in _panels(request, records):
-        values = {row.key: [_by_replicate(runs, row.key, figure) for figure in figures] for row in _rows(request)}
-        rows = [(Cell(row.label, (row.label,)), *(_mean_cell(figure) for figure in values[row.key])) for row in _rows(request)]
+        values = {
+            row.key: [_by_replicate(runs, row.key, figure) for figure in figures]
+            for row in _rows(request)
+        }
+        rows = [
+            (Cell(row.label, (row.label,)), *(_mean_cell(figure) for figure in values[row.key]))
+            for row in _rows(request)
+        ]
         blocks.append(Block((("data", title),), tuple(rows)))
         verdict.append(_steadiness(title, request, values))
     notes = (
@@ -154,7 +198,9 @@ def render_losses(request: ExperimentRequest, records: ExperimentRecords) -> Ren
 
 def _test_losses(run: Run) -> list[tuple[int, float]]:
     return [
-        (record.round, record.test_loss) for record in run.records if record.test_loss is not None and is_figure(record.test_loss)
+        (record.round, record.test_loss)
+        for record in run.records
+        if record.test_loss is not None and is_figure(record.test_loss)
     ]
 
 
@@ -173,24 +219,51 @@ def _mean_cell(values: Mapping[object, float]) -> Cell:
     if average is None:
         return Cell("–", (None, None, 0))
     spread = float(np.std(list(values.values()), ddof=1)) if len(values) > 1 else None
-    return Cell(number(average, 3) + ("" if spread is None else f" ± {number(spread, 3)}"), (average, spread, len(values)))
+    return Cell(
+        number(average, 3) + ("" if spread is None else f" ± {number(spread, 3)}"),
+        (average, spread, len(values)),
+    )
 
 
-def _steadiness(title: str, request: ExperimentRequest, values: Mapping[str, Sequence[Mapping[object, float]]]) -> str:
+def _steadiness(
+    title: str, request: ExperimentRequest, values: Mapping[str, Sequence[Mapping[object, float]]]
+) -> str:
     """Whether FedGS has a lower loss and a steadier curve."""
     words = []
     for place, word in ((0, "lowest test loss"), (2, "unsteadiness")):
-        means = {row.key: average for row in _rows(request) if (average := mean(values[row.key][place])) is not None}
+        means = {
+            row.key: average
+            for row in _rows(request)
+            if (average := mean(values[row.key][place])) is not None
+        }
         if "fedgs-1" in means and len(means) > 1:
-            below = [row for row, average in means.items() if row != "fedgs-1" and means["fedgs-1"] < average]
+            below = [
+                row
+                for row, average in means.items()
+                if row != "fedgs-1" and means["fedgs-1"] < average
+            ]
             others = [row for row in means if row not in (*below, "fedgs-1")]
-            relation = f"below that of {', '.join(below)}" if below else "below that of no other method"
-            words.append(f"the {word} of fedgs 1 is {relation}" + (f", not of {', '.join(others)}" if below and others else ""))
-    return f"{title}: {'; '.join(words)}." if words else f"{title}: nothing to compare FedGS's curve with."
+            relation = (
+                f"below that of {', '.join(below)}" if below else "below that of no other method"
+            )
+            words.append(
+                f"the {word} of fedgs 1 is {relation}"
+                + (f", not of {', '.join(others)}" if below and others else "")
+            )
+    return (
+        f"{title}: {'; '.join(words)}."
+        if words
+        else f"{title}: nothing to compare FedGS's curve with."
+    )
 
 
 def _with_figures(
-    request: ExperimentRequest, records: ExperimentRecords, *, table: Table, verdict: Sequence[str], kind: str
+    request: ExperimentRequest,
+    records: ExperimentRecords,
+    *,
+    table: Table,
+    verdict: Sequence[str],
+    kind: str,
 ) -> Rendering:
     """The table with the runs and the figures, or nothing without runs."""
     panels, styles = _panels(request, records), _styles(request, records)
@@ -199,11 +272,16 @@ def _with_figures(
         from fedgs.report import figures
 
         make = getattr(figures, kind)
-        return {suffix: make(_labelled(request, runs), title=title, styles=styles) for suffix, title, runs in panels}
+        return {
+            suffix: make(_labelled(request, runs), title=title, styles=styles)
+            for suffix, title, runs in panels
+        }
 
     if not panels:
         return Rendering(verdict=verdict)
-    return Rendering({"": table}, {"runs": runs_table("The runs of the figure", records.runs)}, verdict, draw)
+    return Rendering(
+        {"": table}, {"runs": runs_table("The runs of the figure", records.runs)}, verdict, draw
+    )
 
 
 if TYPE_CHECKING:

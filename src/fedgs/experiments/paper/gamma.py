@@ -8,7 +8,14 @@ from fedgs.arrays import AnyArray
 from fedgs.config import Training, cohort_limit
 from fedgs.data.federation import Federation
 from fedgs.data.gamma import expected_weights, gamma
-from fedgs.experiments.paper.frame.experiment import Computation, Computed, Experiment, ExperimentRecords, Rendering, data_of
+from fedgs.experiments.paper.frame.experiment import (
+    Computation,
+    Computed,
+    Experiment,
+    ExperimentRecords,
+    Rendering,
+    data_of,
+)
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.tables import number
@@ -16,11 +23,15 @@ from fedgs.report.tables import number
 __all__ = ["EXPERIMENTS"]
 
 
-def compute(request: ExperimentRequest, computation: Computation, federation: Federation | None) -> dict[str, AnyArray]:
+def compute(
+    request: ExperimentRequest, computation: Computation, federation: Federation | None
+) -> dict[str, AnyArray]:
     """Sizes, gamma_k and expected weights for the data set's cohort limit M."""
     assert federation is not None
     data = data_of(computation)
-    limit = cohort_limit(Training().with_defaults(data.defaults_for(federation).training), len(federation))
+    limit = cohort_limit(
+        Training().with_defaults(data.defaults_for(federation).training), len(federation)
+    )
     sizes = federation.clients.data_sizes
     return {
         "names": np.array([str(name) for name in federation.clients.names]),
@@ -76,7 +87,11 @@ def _row(arrays: Mapping[str, AnyArray], k: int) -> tuple[Cell, ...]:
     factor, expected = float(arrays["gamma"][k]), float(arrays["expected"][k])
     figures = ((share, 4), (factor, 3), (share * factor, 4), (expected, 4), (expected / share, 3))
     name, size = str(arrays["names"][k]), int(arrays["sizes"][k])
-    return (Cell(name, (name,)), Cell(str(size), (size,)), *(Cell(number(value, digits), (value,)) for value, digits in figures))
+    return (
+        Cell(name, (name,)),
+        Cell(str(size), (size,)),
+        *(Cell(number(value, digits), (value,)) for value, digits in figures),
+    )
 
 
 def _verdict(result: Computed) -> list[str]:

@@ -11,7 +11,14 @@ from fedgs.availability.base import Availability, checked_rates
 from fedgs.config import Training, cohort_limit
 from fedgs.data.base import Data
 from fedgs.data.federation import Federation
-from fedgs.experiments.paper.frame.experiment import Computation, Computed, Experiment, ExperimentRecords, Rendering, data_of
+from fedgs.experiments.paper.frame.experiment import (
+    Computation,
+    Computed,
+    Experiment,
+    ExperimentRecords,
+    Rendering,
+    data_of,
+)
 from fedgs.experiments.paper.frame.published import PAPER_BETA
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, Source
 from fedgs.registry import build
@@ -32,10 +39,16 @@ _RATES = {
     "LN": "c_k / max c, c lognormal(0, ln(1/(1-beta)))",
     "SLN": "LN's rate (0.4 sin(2 pi (1 + t mod T_p)/T_p) + 0.5)",
 }
-_FIG8 = {"synthetic": ("IDL", "LDF", "MDF"), "cifar10": ("LN", "SLN"), "fashion_mnist": ("YMF", "YC")}
+_FIG8 = {
+    "synthetic": ("IDL", "LDF", "MDF"),
+    "cifar10": ("LN", "SLN"),
+    "fashion_mnist": ("YMF", "YC"),
+}
 
 
-def compute_activity(request: ExperimentRequest, computation: Computation, federation: Federation | None) -> dict[str, AnyArray]:
+def compute_activity(
+    request: ExperimentRequest, computation: Computation, federation: Federation | None
+) -> dict[str, AnyArray]:
     """By mode, (N, T) rates, activity and expected activity; and M of the federation."""
     assert federation is not None
     data = data_of(computation)
@@ -44,9 +57,13 @@ def compute_activity(request: ExperimentRequest, computation: Computation, feder
     for mode in _modes(request, source):
         availability = build("availability", {**mode.table, "seed": request.seeds[0]})
         assert isinstance(availability, Availability)
-        rounds = request.rounds or (200 if request.name == "fig8" else int(data.defaults_for(federation).training["rounds"]))
+        rounds = request.rounds or (
+            200 if request.name == "fig8" else int(data.defaults_for(federation).training["rounds"])
+        )
         availability.check(federation.clients, rounds)
-        rates = np.stack([checked_rates(availability, federation.clients, t) for t in range(rounds)], axis=1)
+        rates = np.stack(
+            [checked_rates(availability, federation.clients, t) for t in range(rounds)], axis=1
+        )
         arrays[f"{mode.title}/active"] = activity(availability, federation.clients, rounds)
         arrays[f"{mode.title}/rates"] = rates
         arrays[f"{mode.title}/expected"] = given_any_available(rates)
@@ -54,13 +71,17 @@ def compute_activity(request: ExperimentRequest, computation: Computation, feder
 
 
 def _limit(data: Data, federation: Federation) -> int:
-    return cohort_limit(Training().with_defaults(data.defaults_for(federation).training), len(federation))
+    return cohort_limit(
+        Training().with_defaults(data.defaults_for(federation).training), len(federation)
+    )
 
 
 def _modes(request: ExperimentRequest, source: Source) -> tuple[Mode, ...]:
     if request.modes:
         return request.modes
-    names = _FIG8.get(source.key, _FIG8["synthetic"]) if request.name == "fig8" else tuple(PAPER_BETA)
+    names = (
+        _FIG8.get(source.key, _FIG8["synthetic"]) if request.name == "fig8" else tuple(PAPER_BETA)
+    )
     return tuple(Mode(name) for name in names)
 
 
@@ -74,7 +95,9 @@ def given_any_available(rates: FloatArray) -> FloatArray:
            [0.667, 0.   ]])
     """
     any_available = 1 - np.prod(1 - rates, axis=0)
-    return np.asarray(np.divide(rates, any_available, out=np.zeros_like(rates), where=any_available > 0))
+    return np.asarray(
+        np.divide(rates, any_available, out=np.zeros_like(rates), where=any_available > 0)
+    )
 
 
 def render_table1(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
@@ -93,7 +116,9 @@ def render_table1(request: ExperimentRequest, records: ExperimentRecords) -> Ren
     for source in request.data:
         result = records.computed.get(source.key)
         if result is not None:
-            modes = [mode for mode in _modes(request, source) if f"{mode.title}/rates" in result.arrays]
+            modes = [
+                mode for mode in _modes(request, source) if f"{mode.title}/rates" in result.arrays
+            ]
             figures = {mode.title: _figures(result, mode.title) for mode in modes}
             rows = tuple(_row(mode, figures[mode.title]) for mode in modes)
             blocks.append(Block((("data", result.data_title),), rows))
@@ -109,7 +134,9 @@ def render_table1(request: ExperimentRequest, records: ExperimentRecords) -> Ren
 
 
 def _figures(result: Computed, title: str) -> dict[str, float]:
-    active, rates, expected = (result.arrays[f"{title}/{part}"] for part in ("active", "rates", "expected"))
+    active, rates, expected = (
+        result.arrays[f"{title}/{part}"] for part in ("active", "rates", "expected")
+    )
     by_client = rates.mean(axis=1)
     spread = float(np.sqrt((expected * (1 - expected)).sum()))
     gap = float(active.sum() - expected.sum())
@@ -145,7 +172,11 @@ def _activity_sentence(title: str, figures: Mapping[str, Mapping[str, float]]) -
         f"{title}: the measured activity lies within {abs(figures[worst]['errors']):.1f} standard "
         f"errors of what the rates give in all {len(figures)} modes"
     )
-    return f"{text}." if not far else f"{title}: more than 3 standard errors from what the rates give: {', '.join(far)}."
+    return (
+        f"{text}."
+        if not far
+        else f"{title}: more than 3 standard errors from what the rates give: {', '.join(far)}."
+    )
 
 
 def render_fig8(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
@@ -157,7 +188,9 @@ def render_fig8(request: ExperimentRequest, records: ExperimentRecords) -> Rende
         if result is not None:
             for mode in _modes(request, source):
                 active = result.arrays[f"{mode.title}/active"]
-                panels.append((f"{source.title.partition('(')[0][:14]}, {mode.title}", active))  # a panel's width
+                panels.append(
+                    (f"{source.title.partition('(')[0][:14]}, {mode.title}", active)
+                )  # a panel's width
                 verdict.append(
                     f"{result.data_title}, {mode.title}: {100 * active.mean():.0f} % of the "
                     f"clients are there on average, {int(active.sum(axis=0).min())} to "

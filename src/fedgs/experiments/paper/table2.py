@@ -21,7 +21,13 @@ from fedgs.experiments.paper.frame.experiment import (
 )
 from fedgs.experiments.paper.frame.published import ROUNDS, TABLE2
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
-from fedgs.experiments.paper.frame.sentences import gap_sentence, listed, mean, order_sentence, standing_sentence
+from fedgs.experiments.paper.frame.sentences import (
+    gap_sentence,
+    listed,
+    mean,
+    order_sentence,
+    standing_sentence,
+)
 from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.tables import ALL_FIGURES, comparison, number
 
@@ -36,7 +42,11 @@ def baseline_rows() -> list[Row]:
     return [
         Row("uniform", "uniform", {"name": "uniform"}),
         Row("md", "md", {"name": "md"}),
-        Row("power_of_choice", "power_of_choice", {"name": "power_of_choice", "loss_on": "validation"}),
+        Row(
+            "power_of_choice",
+            "power_of_choice",
+            {"name": "power_of_choice", "loss_on": "validation"},
+        ),
         Row("fedprox", "fedprox .01", {"name": "fedprox"}, {"mu": 0.01}),
     ]
 
@@ -60,8 +70,18 @@ def table2_rows(request: ExperimentRequest) -> list[Row]:
     rows = [*baseline_rows(), *(fedgs_row(alpha, request.scale) for alpha in ALPHAS)]
     rows.append(Row(f"fedgs-{other}", f"fedgs 1, {other} scale", _fedgs(1.0, other)))
     if request.ours:
-        rows.append(Row("uniform-inverse", "uniform, inverse p.", {"name": "uniform", "weighting": _INVERSE}))
-        rows.append(Row("fedgs-inverse", "fedgs 1, inverse p.", {**_fedgs(1.0, "paper"), "weighting": _INVERSE}))
+        rows.append(
+            Row(
+                "uniform-inverse", "uniform, inverse p.", {"name": "uniform", "weighting": _INVERSE}
+            )
+        )
+        rows.append(
+            Row(
+                "fedgs-inverse",
+                "fedgs 1, inverse p.",
+                {**_fedgs(1.0, "paper"), "weighting": _INVERSE},
+            )
+        )
     return rows
 
 
@@ -74,8 +94,12 @@ def chosen_rows(request: ExperimentRequest, rows: Sequence[Row]) -> list[Row]:
     for name in request.methods:
         if all(name not in (row.key, row.family) for row in rows):
             known = dict.fromkeys(word for row in rows for word in (row.family, row.key))
-            raise ConfigError(f"--methods must be of {', '.join(known)} for {request.name}; got {name!r}")
-    chosen = [row for row in rows if not request.methods or {row.key, row.family} & set(request.methods)]
+            raise ConfigError(
+                f"--methods must be of {', '.join(known)} for {request.name}; got {name!r}"
+            )
+    chosen = [
+        row for row in rows if not request.methods or {row.key, row.family} & set(request.methods)
+    ]
     check_overrides(request, chosen)
     return chosen
 
@@ -83,7 +107,11 @@ def chosen_rows(request: ExperimentRequest, rows: Sequence[Row]) -> list[Row]:
 def plan(request: ExperimentRequest) -> list[PlannedRun]:
     """One run for every row, mode and seed."""
     rows = chosen_rows(request, table2_rows(request))
-    return [run for source in request.data for run in planned_runs(request, source, modes=request.modes_of(source), rows=rows)]
+    return [
+        run
+        for source in request.data
+        for run in planned_runs(request, source, modes=request.modes_of(source), rows=rows)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,9 +155,15 @@ def collect(
     modes = request.modes_of(source)
     block = source.paper_block(next((run.run.num_clients for run in loaded), None))
     ours = {
-        mode.title: {row.key: losses(loaded, data=source.key, mode=mode.title, row=row.key) for row in rows} for mode in modes
+        mode.title: {
+            row.key: losses(loaded, data=source.key, mode=mode.title, row=row.key) for row in rows
+        }
+        for mode in modes
     }
-    paper = {mode.title: published.get(block or "", {}).get(mode.name, {}) if mode.published else {} for mode in modes}
+    paper = {
+        mode.title: published.get(block or "", {}).get(mode.name, {}) if mode.published else {}
+        for mode in modes
+    }
     title = next((str(run.run.about.get("data_title")) for run in loaded), source.title)
     rounds = sorted({run.run.rounds_done for run in loaded})
     return Results(source, title, rows, [mode.title for mode in modes], ours, paper, rounds)
@@ -138,7 +172,10 @@ def collect(
 def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     """Losses, degradations, paired comparisons, every run, and the agreement with the paper."""
     rows = chosen_rows(request, table2_rows(request))
-    results = [collect(request, source, rows=rows, runs=records.runs, published=TABLE2) for source in request.data]
+    results = [
+        collect(request, source, rows=rows, runs=records.runs, published=TABLE2)
+        for source in request.data
+    ]
     tables = {"": table_of_losses("Table 2: lowest test loss", results)}
     csv_only = {}
     if any("IDL" in result.modes and len(result.modes) > 1 for result in results):
@@ -159,19 +196,32 @@ def table_of_losses(title: str, results: Sequence[Results]) -> Table:
     """One row a method, one column a mode: mean ± sd over seeds, and the paper's figure."""
     modes = list(dict.fromkeys(mode for result in results for mode in result.modes))
     columns = [Column("method", ("method",), numeric=False)]
-    columns += [Column(mode, tuple(f"{mode} {part}" for part in ("mean", "sd", "seeds", "paper"))) for mode in modes]
+    columns += [
+        Column(mode, tuple(f"{mode} {part}" for part in ("mean", "sd", "seeds", "paper")))
+        for mode in modes
+    ]
     blocks = []
     for result in results:
         rows = [
             (
                 Cell(row.label, (row.label,)),
-                *(_loss_cell(result, mode, row.key) if mode in result.modes else _NOTHING for mode in modes),
+                *(
+                    _loss_cell(result, mode, row.key) if mode in result.modes else _NOTHING
+                    for mode in modes
+                ),
             )
             for row in result.rows
         ]
         blocks.append(Block((("data", result.title),), tuple(rows)))
-    notes = ["Mean ± standard deviation over seeds; in brackets the paper's figure, where there is one."]
-    return Table(f"{title}, {blocks[0].title}" if len(blocks) == 1 else title, tuple(columns), tuple(blocks), tuple(notes))
+    notes = [
+        "Mean ± standard deviation over seeds; in brackets the paper's figure, where there is one."
+    ]
+    return Table(
+        f"{title}, {blocks[0].title}" if len(blocks) == 1 else title,
+        tuple(columns),
+        tuple(blocks),
+        tuple(notes),
+    )
 
 
 _NOTHING = Cell("–", (None, None, 0, None))
@@ -187,8 +237,18 @@ def _loss_cell(results: Results, mode: str, row: str) -> Cell:
     deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
     spread = "" if deviation is None else f" ± {number(deviation, 3)}"
     means = sorted({m for other in results.ours[mode].values() if (m := mean(other)) is not None})
-    mark = "" if len(means) < 2 else "best" if average == means[0] else "second" if average == means[1] and len(means) > 2 else ""
-    return Cell(f"{number(average, 3)}{spread}{beside}", (average, deviation, len(values), paper), mark)
+    mark = (
+        ""
+        if len(means) < 2
+        else "best"
+        if average == means[0]
+        else "second"
+        if average == means[1] and len(means) > 2
+        else ""
+    )
+    return Cell(
+        f"{number(average, 3)}{spread}{beside}", (average, deviation, len(values), paper), mark
+    )
 
 
 def degradations(means: Mapping[str, float]) -> dict[str, float]:
@@ -198,11 +258,17 @@ def degradations(means: Mapping[str, float]) -> dict[str, float]:
     {'MDF 0.7': 0.198...}
     """
     ideal = means.get("IDL")
-    return {} if ideal is None else {mode: average / ideal - 1 for mode, average in means.items() if mode != "IDL"}
+    return (
+        {}
+        if ideal is None
+        else {mode: average / ideal - 1 for mode, average in means.items() if mode != "IDL"}
+    )
 
 
 def _degradation_table(results: Sequence[Results]) -> Table:
-    modes = list(dict.fromkeys(mode for result in results for mode in result.modes if mode != "IDL"))
+    modes = list(
+        dict.fromkeys(mode for result in results for mode in result.modes if mode != "IDL")
+    )
     columns = [Column("method", ("method",), numeric=False)]
     columns += [Column(mode, (mode, f"{mode} paper")) for mode in modes]
     columns.append(Column("worst", ("worst", "worst paper")))
@@ -212,16 +278,29 @@ def _degradation_table(results: Sequence[Results]) -> Table:
         for row in result.rows:
             ours, paper = _degraded(result, row.key)
             cells = [_percent_cell(ours.get(mode), paper.get(mode)) for mode in modes]
-            worst = _percent_cell(max(ours.values(), default=None), max(paper.values(), default=None))
+            worst = _percent_cell(
+                max(ours.values(), default=None), max(paper.values(), default=None)
+            )
             rows.append((Cell(row.label, (row.label,)), *cells, worst))
         blocks.append(Block((("data", result.title),), tuple(rows)))
     title = "Loss above that of IDL"
-    notes = ("Ratio of the means over seeds; in brackets the same of the paper's figures. Negative: lower than under IDL.",)
-    return Table(f"{title}, {blocks[0].title}" if len(blocks) == 1 else title, tuple(columns), tuple(blocks), notes)
+    notes = (
+        "Ratio of the means over seeds; in brackets the same of the paper's figures. Negative: lower than under IDL.",
+    )
+    return Table(
+        f"{title}, {blocks[0].title}" if len(blocks) == 1 else title,
+        tuple(columns),
+        tuple(blocks),
+        notes,
+    )
 
 
 def _degraded(results: Results, row: str) -> tuple[dict[str, float], dict[str, float]]:
-    means = {mode: average for mode in results.modes if (average := mean(results.ours[mode][row])) is not None}
+    means = {
+        mode: average
+        for mode in results.modes
+        if (average := mean(results.ours[mode][row])) is not None
+    }
     paper = {mode: results.paper[mode][row] for mode in results.modes if row in results.paper[mode]}
     return degradations(means), degradations(paper)
 
@@ -245,36 +324,72 @@ def _verdict(request: ExperimentRequest, results: Results) -> list[str]:
     """Order and gaps compared with the paper, by mode and by row."""
     labels = results.labels
     fedgs = next((row.key for row in results.rows if row.key == "fedgs-1"), None)
-    others = [row.key for row in results.rows if not is_about_fedgs(row.key) and "inverse" not in row.key]
+    others = [
+        row.key for row in results.rows if not is_about_fedgs(row.key) and "inverse" not in row.key
+    ]
     sentences = []
     if fedgs is not None:
         sentences += [
-            standing_sentence(mode, fedgs, others, ours=results.ours[mode], paper=results.paper[mode], labels=labels)
+            standing_sentence(
+                mode,
+                fedgs,
+                others,
+                ours=results.ours[mode],
+                paper=results.paper[mode],
+                labels=labels,
+            )
             for mode in results.modes
         ]
-    sentences += [order_sentence(mode, results.ours[mode], paper=results.paper[mode], labels=labels) for mode in results.modes]
+    sentences += [
+        order_sentence(mode, results.ours[mode], paper=results.paper[mode], labels=labels)
+        for mode in results.modes
+    ]
     for row in results.rows:
         by_mode = {mode: results.ours[mode][row.key] for mode in results.modes}
-        paper = {mode: results.paper[mode][row.key] for mode in results.modes if row.key in results.paper[mode]}
+        paper = {
+            mode: results.paper[mode][row.key]
+            for mode in results.modes
+            if row.key in results.paper[mode]
+        }
         sentences.append(gap_sentence(row.label, by_mode, paper))
-    sentences += [_losing_sentence(results), _degradation_sentence(results), *(_origin(results)), *_paper_scale(request)]
+    sentences += [
+        _losing_sentence(results),
+        _degradation_sentence(results),
+        *(_origin(results)),
+        *_paper_scale(request),
+    ]
     head = f"{results.title}:"
-    return [head, *(f"- {sentence}" for sentence in sentences if sentence)] if any(sentences) else []
+    return (
+        [head, *(f"- {sentence}" for sentence in sentences if sentence)] if any(sentences) else []
+    )
 
 
 def _losing_sentence(results: Results) -> str:
     """The modes in which a baseline's mean is below that of every row of FedGS."""
     losing, compared = [], 0
     for mode in results.modes:
-        means = {row.key: average for row in results.rows if (average := mean(results.ours[mode][row.key])) is not None}
+        means = {
+            row.key: average
+            for row in results.rows
+            if (average := mean(results.ours[mode][row.key])) is not None
+        }
         fedgs = {row: average for row, average in means.items() if is_about_fedgs(row)}
-        others = {row: average for row, average in means.items() if not is_about_fedgs(row) and "inverse" not in row}
+        others = {
+            row: average
+            for row, average in means.items()
+            if not is_about_fedgs(row) and "inverse" not in row
+        }
         if fedgs and others:
             compared += 1
-            best, other = min(fedgs, key=lambda row: fedgs[row]), min(others, key=lambda row: others[row])
+            best, other = (
+                min(fedgs, key=lambda row: fedgs[row]),
+                min(others, key=lambda row: others[row]),
+            )
             if others[other] < fedgs[best]:
                 labels = results.labels
-                losing.append(f"{mode} ({labels[other]} {number(others[other], 3)}, {labels[best]} {number(fedgs[best], 3)})")
+                losing.append(
+                    f"{mode} ({labels[other]} {number(others[other], 3)}, {labels[best]} {number(fedgs[best], 3)})"
+                )
     if not compared:
         return ""
     return (
@@ -290,11 +405,19 @@ def _degradation_sentence(results: Results) -> str:
     groups: dict[str, list[str]] = {}
     for row in results.rows:
         if "inverse" not in row.key:
-            groups.setdefault("FedGS at most" if is_about_fedgs(row.key) else row.label, []).append(row.key)
+            groups.setdefault("FedGS at most" if is_about_fedgs(row.key) else row.label, []).append(
+                row.key
+            )
     for label, keys in groups.items():
         pairs = [_degraded(results, key) for key in keys]
-        ours = max(((average, mode) for degraded, _ in pairs for mode, average in degraded.items()), default=None)
-        paper = max(((average, mode) for _, degraded in pairs for mode, average in degraded.items()), default=None)
+        ours = max(
+            ((average, mode) for degraded, _ in pairs for mode, average in degraded.items()),
+            default=None,
+        )
+        paper = max(
+            ((average, mode) for _, degraded in pairs for mode, average in degraded.items()),
+            default=None,
+        )
         if ours is not None:
             beside = "" if paper is None else f"; paper {percent(paper[0])}, {paper[1]}"
             parts.append(f"{label} {percent(ours[0])} ({ours[1]}{beside})")
@@ -309,7 +432,10 @@ def _origin(results: Results) -> list[str]:
     if list(results.rounds) == [theirs]:
         return _federation(results)
     ours = " or ".join(map(str, results.rounds))
-    return [f"The runs have {ours} rounds, the paper's {theirs}: levels cannot be compared.", *_federation(results)]
+    return [
+        f"The runs have {ours} rounds, the paper's {theirs}: levels cannot be compared.",
+        *_federation(results),
+    ]
 
 
 def _federation(results: Results) -> list[str]:
@@ -322,14 +448,20 @@ def _federation(results: Results) -> list[str]:
             )
         ]
     if results.source.key == "synthetic":
-        return ["This is another federation than the paper's: only the order of methods can be compared, not the level."]
-    return ["This is another partition than the paper's: order and gaps can be compared, not the third digit."]
+        return [
+            "This is another federation than the paper's: only the order of methods can be compared, not the level."
+        ]
+    return [
+        "This is another partition than the paper's: order and gaps can be compared, not the third digit."
+    ]
 
 
 def _paper_scale(request: ExperimentRequest) -> list[str]:
     if request.scale == "cohort":
         return []
-    return ["In paper scale all alpha > 0 below N/(m-1) have the same optimum: these rows coincide but for ties."]
+    return [
+        "In paper scale all alpha > 0 below N/(m-1) have the same optimum: these rows coincide but for ties."
+    ]
 
 
 EXPERIMENTS = {
@@ -342,7 +474,9 @@ EXPERIMENTS = {
             "unstable elsewhere. Against IDL, uniform sampling loses up to 19.8 %, MDSample up to "
             "8.6 % and FedGS at most 5 % on Synthetic."
         ),
-        takes=frozenset({"data", "modes", "methods", "rounds", "seeds", "scale", "ours", "workers", "set"}),
+        takes=frozenset(
+            {"data", "modes", "methods", "rounds", "seeds", "scale", "ours", "workers", "set"}
+        ),
         data=(Source("synthetic"),),
         plan=plan,
         render=render,

@@ -91,7 +91,9 @@ def computations(request: ExperimentRequest) -> list[Computation]:
     ]
 
 
-def _computation(request: ExperimentRequest, source: Source, *, steps: object, seed: int) -> Computation:
+def _computation(
+    request: ExperimentRequest, source: Source, *, steps: object, seed: int
+) -> Computation:
     """The seed makes federation, theta^0 and batches, unless the data's seed is given."""
     overrides = [(key, value) for key, value in request.overrides if key != _STEPS]
     data_seed = [] if any(key == "data.seed" for key, _ in overrides) else [("data.seed", seed)]
@@ -102,7 +104,9 @@ def _computation(request: ExperimentRequest, source: Source, *, steps: object, s
     return Computation(f"{source.key}/E{config.training.local_steps}/seed{seed}", config, settings)
 
 
-def compute(request: ExperimentRequest, computation: Computation, federation: Federation | None) -> dict[str, AnyArray]:
+def compute(
+    request: ExperimentRequest, computation: Computation, federation: Federation | None
+) -> dict[str, AnyArray]:
     """Every similarity against every oracle for every epsilon."""
     from fedgs.experiments.preparing import prepare_one
 
@@ -154,7 +158,10 @@ def similarities(config: Config, federation: Federation) -> dict[str, FloatMatri
         data_seed=getattr(config.data, "seed", 0),
         device=config.execution.device,
     )
-    return {wish.kind: model_similarity(vectors) for wish, vectors in zip(_WISHES, features, strict=True)}
+    return {
+        wish.kind: model_similarity(vectors)
+        for wish, vectors in zip(_WISHES, features, strict=True)
+    }
 
 
 def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
@@ -162,7 +169,11 @@ def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
 
     Every epsilon is in the CSV file of all rows.
     """
-    rows = [replace(row, data=key.split("/")[0]) for key, result in records.computed.items() for row in _rows(result)]
+    rows = [
+        replace(row, data=key.split("/")[0])
+        for key, result in records.computed.items()
+        for row in _rows(result)
+    ]
     if not rows:
         return Rendering()
     blocks, verdict = [], []
@@ -197,7 +208,9 @@ _COLUMNS = (
 )
 
 
-def _block(title: str, rows: Sequence[Recovered], paper: Mapping[str, tuple[float, float, float]]) -> Block:
+def _block(
+    title: str, rows: Sequence[Recovered], paper: Mapping[str, tuple[float, float, float]]
+) -> Block:
     lines = []
     for kind, word in _NAMES.items():
         for oracle, oracle_word in _ORACLES.items():
@@ -206,10 +219,17 @@ def _block(title: str, rows: Sequence[Recovered], paper: Mapping[str, tuple[floa
                 if best:
                     beside = paper.get(kind) if rule == "grid" else None
                     cells = [
-                        _cell([getattr(row, key) for row in best], None if beside is None else beside[i])
+                        _cell(
+                            [getattr(row, key) for row in best],
+                            None if beside is None else beside[i],
+                        )
                         for i, key in enumerate(_FIGURES)
                     ]
-                    words = (Cell(word, (kind,)), Cell(oracle_word, (oracle,)), Cell(rule_word, (rule,)))
+                    words = (
+                        Cell(word, (kind,)),
+                        Cell(oracle_word, (oracle,)),
+                        Cell(rule_word, (rule,)),
+                    )
                     lines.append((*words, *cells))
     return Block((("data", title),), tuple(lines))
 
@@ -228,24 +248,43 @@ def _best(rows: Sequence[Recovered], kind: str, *, oracle: str, rule: str) -> li
 def _cell(values: Sequence[float], paper: float | None) -> Cell:
     average, sd = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
     text = number(average, 3) + ("" if sd is None else f" ± {number(sd, 3)}")
-    return Cell(text + ("" if paper is None else f" ({number(paper, 3)})"), (average, sd, len(values), paper))
+    return Cell(
+        text + ("" if paper is None else f" ({number(paper, 3)})"),
+        (average, sd, len(values), paper),
+    )
 
 
 def _all(rows: Sequence[Recovered]) -> Table:
     fields = asdict(rows[0])
-    columns = tuple(Column("source" if name == "data" else name, ("source" if name == "data" else name,)) for name in fields)
-    lines = tuple(tuple(Cell(str(value), (value,)) for value in asdict(row).values()) for row in rows)
+    columns = tuple(
+        Column("source" if name == "data" else name, ("source" if name == "data" else name,))
+        for name in fields
+    )
+    lines = tuple(
+        tuple(Cell(str(value), (value,)) for value in asdict(row).values()) for row in rows
+    )
     return Table("Table 3: every row", columns, (Block((), lines),))
 
 
-def _verdict(title: str, rows: Sequence[Recovered], paper: Mapping[str, tuple[float, float, float]]) -> list[str]:
+def _verdict(
+    title: str, rows: Sequence[Recovered], paper: Mapping[str, tuple[float, float, float]]
+) -> list[str]:
     sentences = []
     for oracle, word in _ORACLES.items():
-        means = {kind: [row.f1 for row in _best(rows, kind, oracle=oracle, rule="grid")] for kind in _NAMES}
+        means = {
+            kind: [row.f1 for row in _best(rows, kind, oracle=oracle, rule="grid")]
+            for kind in _NAMES
+        }
         if all(means.values()):
             functional, cosine = (float(np.mean(means[kind])) for kind in ("functional", "update"))
             order = "above" if functional > cosine else "not above"
-            agrees = "" if not paper else ", as in the paper" if order == "above" else ", against the paper"
+            agrees = (
+                ""
+                if not paper
+                else ", as in the paper"
+                if order == "above"
+                else ", against the paper"
+            )
             sentences.append(
                 f"{title}, oracle with {word}: F1 of the functional similarity "
                 f"({number(functional, 3)}) is {order} that of the cosine "

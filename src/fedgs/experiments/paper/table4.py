@@ -36,7 +36,9 @@ def _rows(request: ExperimentRequest, graph: str) -> list[Row]:
     for alpha in ALPHAS:
         method = {"name": "fedgs", "alpha": alpha, "scale": request.scale}
         similarity = {} if graph == "oracle" or alpha == 0 else {"graph": {"similarity": graph}}
-        rows.append(Row(f"{graph}-{alpha:g}", f"{GRAPHS[graph]} {alpha:g}", {**method, **similarity}))
+        rows.append(
+            Row(f"{graph}-{alpha:g}", f"{GRAPHS[graph]} {alpha:g}", {**method, **similarity})
+        )
     check_overrides(request, rows)
     return rows
 
@@ -44,7 +46,11 @@ def _rows(request: ExperimentRequest, graph: str) -> list[Row]:
 def plan(request: ExperimentRequest) -> list[PlannedRun]:
     """One run for every graph, alpha, mode and seed."""
     rows = [row for graph in GRAPHS for row in _rows(request, graph)]
-    return [run for source in request.data for run in planned_runs(request, source, modes=request.modes_of(source), rows=rows)]
+    return [
+        run
+        for source in request.data
+        for run in planned_runs(request, source, modes=request.modes_of(source), rows=rows)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,14 +75,18 @@ def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
         block = source.paper_block(runs[0].run.num_clients)
         title = str(runs[0].run.about.get("data_title", source.title))
         best = {
-            mode.title: {graph: _best(runs, source.key, mode=mode.title, graph=graph) for graph in GRAPHS}
+            mode.title: {
+                graph: _best(runs, source.key, mode=mode.title, graph=graph) for graph in GRAPHS
+            }
             for mode in request.modes_of(source)
         }
         paper = {
             mode.title: TABLE4.get(block or "", {}).get(mode.name, {}) if mode.published else {}
             for mode in request.modes_of(source)
         }
-        blocks.append(Block((("data", title),), tuple(_row(mode, best[mode], paper[mode]) for mode in best)))
+        blocks.append(
+            Block((("data", title),), tuple(_row(mode, best[mode], paper[mode]) for mode in best))
+        )
         everything.append(_alpha_block(title, request, source, runs))
         verdict += _verdict(title, best, paper)
     if not blocks:
@@ -95,27 +105,41 @@ def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
 
 
 def _best(runs: Sequence[LoadedRun], data: str, *, mode: str, graph: str) -> _Best | None:
-    figures: Figures = {f"{alpha:g}": losses(runs, data=data, mode=mode, row=f"{graph}-{alpha:g}") for alpha in ALPHAS}
+    figures: Figures = {
+        f"{alpha:g}": losses(runs, data=data, mode=mode, row=f"{graph}-{alpha:g}")
+        for alpha in ALPHAS
+    }
     best = best_row(figures)
     return None if best is None else _Best(best, figures[best])
 
 
 _COLUMNS = (
     Column("mode", ("mode",), numeric=False),
-    *(Column(word, (f"{word}_mean", f"{word}_seeds", f"{word}_alpha", f"{word}_paper")) for word in GRAPHS.values()),
     *(
-        Column(f"{word} - oracle [95 %]", tuple(f"{word}_difference{part}" for part in ("", "_low", "_high", "_pairs")))
+        Column(word, (f"{word}_mean", f"{word}_seeds", f"{word}_alpha", f"{word}_paper"))
+        for word in GRAPHS.values()
+    ),
+    *(
+        Column(
+            f"{word} - oracle [95 %]",
+            tuple(f"{word}_difference{part}" for part in ("", "_low", "_high", "_pairs")),
+        )
         for word in ("functional", "cosine")
     ),
 )
 _ALPHA_COLUMNS = (
     Column("mode", ("mode",), numeric=False),
     Column("graph", ("graph",), numeric=False),
-    *(Column(f"alpha {alpha:g}", (f"alpha {alpha:g} mean", f"alpha {alpha:g} sd")) for alpha in ALPHAS),
+    *(
+        Column(f"alpha {alpha:g}", (f"alpha {alpha:g} mean", f"alpha {alpha:g} sd"))
+        for alpha in ALPHAS
+    ),
 )
 
 
-def _row(mode: str, best: Mapping[str, _Best | None], paper: Mapping[str, float]) -> tuple[Cell, ...]:
+def _row(
+    mode: str, best: Mapping[str, _Best | None], paper: Mapping[str, float]
+) -> tuple[Cell, ...]:
     cells = [Cell(mode, (mode,))]
     lowest = min((choice.mean for choice in best.values() if choice is not None), default=None)
     for graph in GRAPHS:
@@ -125,7 +149,9 @@ def _row(mode: str, best: Mapping[str, _Best | None], paper: Mapping[str, float]
         else:
             text = f"{number(choice.mean, 3)} at {choice.alpha}{beside}"
             mark = "best" if choice.mean == lowest else ""
-            cells.append(Cell(text, (choice.mean, len(choice.values), choice.alpha, paper.get(graph)), mark))
+            cells.append(
+                Cell(text, (choice.mean, len(choice.values), choice.alpha, paper.get(graph)), mark)
+            )
     for graph in ("functional", "update"):
         gap = _difference(best[graph], best["oracle"])
         if gap is None:
@@ -144,13 +170,19 @@ def _difference(choice: _Best | None, oracle: _Best | None) -> Difference | None
     return paired_difference(dict(choice.values), dict(oracle.values))
 
 
-def _alpha_block(title: str, request: ExperimentRequest, source: Source, runs: Sequence[LoadedRun]) -> Block:
+def _alpha_block(
+    title: str, request: ExperimentRequest, source: Source, runs: Sequence[LoadedRun]
+) -> Block:
     rows = []
     for mode in request.modes_of(source):
         for graph, word in GRAPHS.items():
             cells = [Cell(mode.title, (mode.title,)), Cell(word, (word,))]
             for alpha in ALPHAS:
-                values = list(losses(runs, data=source.key, mode=mode.title, row=f"{graph}-{alpha:g}").values())
+                values = list(
+                    losses(
+                        runs, data=source.key, mode=mode.title, row=f"{graph}-{alpha:g}"
+                    ).values()
+                )
                 sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
                 average = float(np.mean(values)) if values else None
                 cells.append(Cell("–" if average is None else number(average, 3), (average, sd)))
@@ -161,13 +193,20 @@ def _alpha_block(title: str, request: ExperimentRequest, source: Source, runs: S
 _TOLERANCE = 0.005
 
 
-def _verdict(title: str, best: Mapping[str, Mapping[str, _Best | None]], paper: Mapping[str, Mapping[str, float]]) -> list[str]:
+def _verdict(
+    title: str,
+    best: Mapping[str, Mapping[str, _Best | None]],
+    paper: Mapping[str, Mapping[str, float]],
+) -> list[str]:
     sentences = []
     for mode, graphs in best.items():
         by_graph = {graph: choice for graph, choice in graphs.items() if choice is not None}
         if len(by_graph) < 2:
             continue
-        lowest, highest = min(by_graph, key=lambda g: by_graph[g].mean), max(by_graph, key=lambda g: by_graph[g].mean)
+        lowest, highest = (
+            min(by_graph, key=lambda g: by_graph[g].mean),
+            max(by_graph, key=lambda g: by_graph[g].mean),
+        )
         spread = by_graph[highest].mean - by_graph[lowest].mean
         text = f"- {mode}: the graphs' means lie within {number(spread, 3)} of each other"
         text += "" if spread == 0 else f", {GRAPHS[lowest]} lowest, {GRAPHS[highest]} highest"
@@ -180,11 +219,14 @@ def _verdict(title: str, best: Mapping[str, Mapping[str, _Best | None]], paper: 
     wide = [
         mode
         for mode, graphs in best.items()
-        if (means := [choice.mean for choice in graphs.values() if choice is not None]) and max(means) - min(means) > _TOLERANCE
+        if (means := [choice.mean for choice in graphs.values() if choice is not None])
+        and max(means) - min(means) > _TOLERANCE
     ]
     if sentences:
         where = "in every mode" if not wide else f"in all modes but {', '.join(wide)}"
-        sentences.append(f"- The three graphs give means within {number(_TOLERANCE, 3)} of each other {where}.")
+        sentences.append(
+            f"- The three graphs give means within {number(_TOLERANCE, 3)} of each other {where}."
+        )
     return [f"{title}:", *sentences] if sentences else []
 
 

@@ -15,7 +15,12 @@ from scipy.stats import rankdata
 
 from fedgs.arrays import AnyArray, FloatArray, FloatMatrix
 from fedgs.data.federation import Federation
-from fedgs.experiments.paper.frame.experiment import Computation, Experiment, ExperimentRecords, Rendering
+from fedgs.experiments.paper.frame.experiment import (
+    Computation,
+    Experiment,
+    ExperimentRecords,
+    Rendering,
+)
 from fedgs.experiments.paper.frame.request import ExperimentRequest
 from fedgs.graph import shortest_paths
 from fedgs.report.layout import Block, Cell, Column, Table
@@ -29,7 +34,9 @@ SETS, DIRECTIONS, POINTS = 300, 20_000, 300
 _INSIDE = 1e-9  # smaller residuals are rounding errors
 
 
-def compute(request: ExperimentRequest, computation: Computation, federation: Federation | None) -> dict[str, AnyArray]:
+def compute(
+    request: ExperimentRequest, computation: Computation, federation: Federation | None
+) -> dict[str, AnyArray]:
     """Distances, determinants and shares of drawn cohorts for M = C, C + 1 and 2 C.
 
     Two counter-examples are added.
@@ -44,14 +51,26 @@ def compute(request: ExperimentRequest, computation: Computation, federation: Fe
         arrays[f"{labels}/distance"] = np.array([mean_distance(cohort) for cohort in sets])
         arrays[f"{labels}/paths"] = np.array([mean_distance(cohort, paths=True) for cohort in sets])
         arrays[f"{labels}/determinant"] = np.abs(np.linalg.det(sets))
-        arrays[f"{labels}/unit_determinant"] = np.abs(np.linalg.det(sets / np.linalg.norm(sets, axis=1, keepdims=True)))
-        arrays[f"{labels}/solid_angle"] = np.array([solid_angle(cohort, directions) for cohort in sets])
+        arrays[f"{labels}/unit_determinant"] = np.abs(
+            np.linalg.det(sets / np.linalg.norm(sets, axis=1, keepdims=True))
+        )
+        arrays[f"{labels}/solid_angle"] = np.array(
+            [solid_angle(cohort, directions) for cohort in sets]
+        )
         points = rng.dirichlet(np.ones(labels), size=POINTS).T
         for size in (labels, labels + 1, 2 * labels):
-            drawn = sets if size == labels else rng.dirichlet(np.ones(labels), size=(SETS, size)).transpose(0, 2, 1)
+            drawn = (
+                sets
+                if size == labels
+                else rng.dirichlet(np.ones(labels), size=(SETS, size)).transpose(0, 2, 1)
+            )
             some = drawn[: max(40, SETS // 5)]
-            arrays[f"{labels}/larger/{size}/distance"] = np.array([mean_distance(cohort) for cohort in some])
-            arrays[f"{labels}/larger/{size}/share"] = np.array([cone_share(cohort, points) for cohort in some])
+            arrays[f"{labels}/larger/{size}/distance"] = np.array(
+                [mean_distance(cohort) for cohort in some]
+            )
+            arrays[f"{labels}/larger/{size}/share"] = np.array(
+                [cone_share(cohort, points) for cohort in some]
+            )
     arrays["further_but_smaller"] = further_but_smaller(request.seeds[0])
     arrays["arc"] = np.array([[1.0, 0.5, 0.0], [0.0, 0.5, 1.0]])
     return arrays
@@ -112,7 +131,10 @@ def further_but_smaller(seed: int) -> FloatArray:
     determinant, unit_determinant = _determinants(sets), _determinants(unit)
     distance: FloatArray = np.array([mean_distance(cohort) for cohort in sets])
     gain = distance[:, None] - distance[None, :]
-    loss = np.minimum(determinant[None, :] - determinant[:, None], unit_determinant[None, :] - unit_determinant[:, None])
+    loss = np.minimum(
+        determinant[None, :] - determinant[:, None],
+        unit_determinant[None, :] - unit_determinant[:, None],
+    )
     # Cohorts of equal clients are left out.
     worth = np.where(determinant[:, None] > 0.02, np.minimum(gain, loss), -np.inf)
     first, second = divmod(int(np.argmax(worth)), len(sets))
@@ -143,10 +165,16 @@ def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
         return Rendering()
     arrays = result.arrays
     exact = Table(
-        "Theorem 1, M = C: rank correlation with the mean distance", _EXACT_COLUMNS, (_exact_block(arrays),), _EXACT_NOTES
+        "Theorem 1, M = C: rank correlation with the mean distance",
+        _EXACT_COLUMNS,
+        (_exact_block(arrays),),
+        _EXACT_NOTES,
     )
     larger = Table(
-        "Theorem 1, M >= C: rank correlation with the mean distance", _LARGER_COLUMNS, (_larger_block(arrays),), _LARGER_NOTES
+        "Theorem 1, M >= C: rank correlation with the mean distance",
+        _LARGER_COLUMNS,
+        (_larger_block(arrays),),
+        _LARGER_NOTES,
     )
     return Rendering({"equal": exact, "larger": larger}, verdict=_verdict(arrays))
 
@@ -185,12 +213,16 @@ def _exact_block(arrays: Mapping[str, AnyArray]) -> Block:
         distance = arrays[f"{labels}/distance"]
         keys = ("unit_determinant", "determinant", "solid_angle")
         correlations = [rank_correlation(distance, arrays[f"{labels}/{key}"]) for key in keys]
-        correlations.insert(2, rank_correlation(arrays[f"{labels}/paths"], arrays[f"{labels}/determinant"]))
+        correlations.insert(
+            2, rank_correlation(arrays[f"{labels}/paths"], arrays[f"{labels}/determinant"])
+        )
         means = [float(arrays[f"{labels}/{key}"].mean()) for key in keys[1:]]
         shortcut = float((arrays[f"{labels}/paths"] < distance - 1e-12).mean())
         figures = [*correlations, *means, shortcut]
         cells = (Cell(number(value, 3), (value,)) for value in figures)
-        rows.append((Cell(str(labels), (labels,)), Cell(str(len(distance)), (len(distance),)), *cells))
+        rows.append(
+            (Cell(str(labels), (labels,)), Cell(str(len(distance)), (len(distance),)), *cells)
+        )
     return Block((), tuple(rows))
 
 
@@ -198,7 +230,9 @@ def _larger_block(arrays: Mapping[str, AnyArray]) -> Block:
     rows = []
     for labels in LABELS:
         for size in (labels, labels + 1, 2 * labels):
-            distance, share = (arrays[f"{labels}/larger/{size}/{key}"] for key in ("distance", "share"))
+            distance, share = (
+                arrays[f"{labels}/larger/{size}/{key}"] for key in ("distance", "share")
+            )
             correlation, average = rank_correlation(distance, share), float(share.mean())
             rows.append(
                 (
@@ -212,9 +246,18 @@ def _larger_block(arrays: Mapping[str, AnyArray]) -> Block:
 def _verdict(arrays: Mapping[str, AnyArray]) -> list[str]:
     first, second = arrays["further_but_smaller"]
     sentences = []
-    correlations = {labels: rank_correlation(arrays[f"{labels}/distance"], arrays[f"{labels}/determinant"]) for labels in LABELS}
-    listed = ", ".join(f"{number(value, 3)} at C = {labels}" for labels, value in correlations.items())
-    sign = "on the whole, as the paper says" if min(correlations.values()) > 0 else "not always, against what the paper says"
+    correlations = {
+        labels: rank_correlation(arrays[f"{labels}/distance"], arrays[f"{labels}/determinant"])
+        for labels in LABELS
+    }
+    listed = ", ".join(
+        f"{number(value, 3)} at C = {labels}" for labels, value in correlations.items()
+    )
+    sign = (
+        "on the whole, as the paper says"
+        if min(correlations.values()) > 0
+        else "not always, against what the paper says"
+    )
     sentences.append(
         f"A larger mean distance goes with a larger probability |det[p_1 .. p_C]| {sign}: rank correlation {listed}."
     )

@@ -30,32 +30,50 @@ def _block(source: Source) -> str:
 
 def _row(steps: int, rate: float) -> Row:
     training = {"local_steps": steps, "learning_rate": rate}
-    return Row(f"E{steps}-eta{rate:g}", f"E = {steps}, eta = {rate:g}", {"name": "uniform"}, training)
+    return Row(
+        f"E{steps}-eta{rate:g}", f"E = {steps}, eta = {rate:g}", {"name": "uniform"}, training
+    )
 
 
 def plan(request: ExperimentRequest) -> list[PlannedRun]:
     """FedAvg, which is uniform sampling, at every point of the grid."""
     planned = []
     for source in request.data:
-        rows = [_row(steps, rate) for steps in TUNING_STEPS for rate in TUNING_RATES[_block(source)]]
+        rows = [
+            _row(steps, rate) for steps in TUNING_STEPS for rate in TUNING_RATES[_block(source)]
+        ]
         planned += planned_runs(request, source, modes=[Mode("IDL")], rows=rows)
     return planned
 
 
 def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     """Validation loss over the grid, and whether the best point is the paper's choice."""
-    rates = list(dict.fromkeys(rate for source in request.data for rate in TUNING_RATES[_block(source)]))
+    rates = list(
+        dict.fromkeys(rate for source in request.data for rate in TUNING_RATES[_block(source)])
+    )
     columns = (
         Column("E", ("local_steps",), numeric=True),
-        *(Column(f"eta {rate:g}", (f"eta {rate:g} mean", f"eta {rate:g} sd", f"eta {rate:g} seeds")) for rate in sorted(rates)),
+        *(
+            Column(
+                f"eta {rate:g}", (f"eta {rate:g} mean", f"eta {rate:g} sd", f"eta {rate:g} seeds")
+            )
+            for rate in sorted(rates)
+        ),
     )
     blocks, verdict = [], []
     for source in request.data:
         runs = [loaded for loaded in records.runs if loaded.data == source.key]
         if runs:
-            grid = {(e, rate): _losses(runs, _row(e, rate).key) for e in TUNING_STEPS for rate in TUNING_RATES[_block(source)]}
+            grid = {
+                (e, rate): _losses(runs, _row(e, rate).key)
+                for e in TUNING_STEPS
+                for rate in TUNING_RATES[_block(source)]
+            }
             title = str(runs[0].run.about.get("data_title", source.title))
-            rows = [(Cell(str(e), (e,)), *(_cell(grid, e, rate) for rate in sorted(rates))) for e in TUNING_STEPS]
+            rows = [
+                (Cell(str(e), (e,)), *(_cell(grid, e, rate) for rate in sorted(rates)))
+                for e in TUNING_STEPS
+            ]
             blocks.append(Block((("data", title),), tuple(rows)))
             verdict.append(_verdict(title, grid, TUNED[_block(source)]))
     notes = (
@@ -64,7 +82,9 @@ def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     if not blocks:
         return Rendering(verdict=verdict)
     table = Table("Grid search", columns, tuple(blocks), notes, ranked="grid")
-    return Rendering({"": table}, {"runs": runs_table("The runs of the grid search", records.runs)}, verdict)
+    return Rendering(
+        {"": table}, {"runs": runs_table("The runs of the grid search", records.runs)}, verdict
+    )
 
 
 _GridLosses = Mapping[tuple[int, float], Mapping[object, float]]
@@ -74,7 +94,9 @@ def _losses(runs: Sequence[LoadedRun], row: str) -> dict[object, float]:
     lowest: dict[object, float] = {}
     for loaded in runs:
         if loaded.row == row and loaded.run.failure is None:
-            values = [record.valid_loss for record in loaded.run.records if is_figure(record.valid_loss)]
+            values = [
+                record.valid_loss for record in loaded.run.records if is_figure(record.valid_loss)
+            ]
             if values:
                 lowest[loaded.run.replicate] = min(value for value in values if value is not None)
     return lowest
@@ -86,12 +108,26 @@ def _cell(grid: _GridLosses, steps: int, rate: float) -> Cell:
         return Cell("–" if (steps, rate) not in grid else "not run", (None, None, 0))
     average, sd = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
     means = sorted({m for other in grid.values() if (m := mean(other)) is not None})
-    mark = "" if len(means) < 2 else "best" if average == means[0] else "second" if average == means[1] and len(means) > 2 else ""
-    return Cell(number(average, 3) + ("" if sd is None else f" ± {number(sd, 3)}"), (average, sd, len(values)), mark)
+    mark = (
+        ""
+        if len(means) < 2
+        else "best"
+        if average == means[0]
+        else "second"
+        if average == means[1] and len(means) > 2
+        else ""
+    )
+    return Cell(
+        number(average, 3) + ("" if sd is None else f" ± {number(sd, 3)}"),
+        (average, sd, len(values)),
+        mark,
+    )
 
 
 def _verdict(title: str, grid: _GridLosses, paper: tuple[int, float]) -> str:
-    means = {point: average for point, values in grid.items() if (average := mean(values)) is not None}
+    means = {
+        point: average for point, values in grid.items() if (average := mean(values)) is not None
+    }
     if not means:
         return f"{title}: no run has a validation loss (the federation needs validation parts)."
     best = min(means, key=lambda point: means[point])

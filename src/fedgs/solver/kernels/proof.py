@@ -56,9 +56,10 @@ def branch(
 ) -> float:
     """Depth-first branch and bound on (p, p) distances W; goes on where it stopped.
 
-    `halves`: see `longest_pairs`, over all p positions. meta = [best value, tolerance, depth]; depth -1 when all is proven. Row d
-    of `members`, `adds`, `potential` holds the positions that are open after d have been chosen (`path`); r >= 3. `work` limits
-    the number of distances looked at.
+    `halves`: see `longest_pairs`, over all p positions. meta = [best value, tolerance, depth];
+    depth -1 when all is proven. Row d of `members`, `adds`, `potential` holds the positions that
+    are open after d have been chosen (`path`); r >= 3. `work` limits the number of distances looked
+    at.
     """
     size = len(chosen)
     best, tolerance, depth = meta[0], meta[1], int(meta[2])

@@ -1,12 +1,14 @@
 """Compiled loops of the search. Loaded by `load_kernels`; references in NumPy are in `solver.plain`, proofs in `proof`.
 
-A residual problem is (H, ids, gains, r): choose r of p positions; position i is the client ids[i] with linear gain gains[i], and
-a pair i, j adds H[ids[i], ids[j]]. `adds[i]` is what position i has with the current choice: gains[i] + its distances to the
-chosen. Positions are in an order drawn by the caller, so that "the first among equals" favours nobody.
+A residual problem is (H, ids, gains, r): choose r of p positions; position i is the client ids[i]
+with linear gain gains[i], and a pair i, j adds H[ids[i], ids[j]]. `adds[i]` is what position i has
+with the current choice: gains[i] + its distances to the chosen. Positions are in an order drawn by
+the caller, so that "the first among equals" favours nobody.
 
-Loops are written out, and the search is one long kernel, because of numba's compile time: array expressions take
-seconds to compile, a kernel is compiled again into each kernel that calls it, and inner functions cost a fifth more.
-Kernels create no arrays. They work in arrays that the caller passes.
+Loops are written out, and the search is one long kernel, because of numba's compile time: array
+expressions take seconds to compile, a kernel is compiled again into each kernel that calls it, and
+inner functions cost a fifth more. Kernels create no arrays. They work in arrays that the caller
+passes.
 """
 
 from typing import Any
@@ -63,10 +65,12 @@ def search(
 ) -> tuple[float, int]:
     """Starts with best-swap descent, then rounds of (perturbation, tabu walk) from the best choice so far.
 
-    The starts: `chosen` as it comes, where `value` is -inf and chosen[0] >= 0; then, with starts = 3, greedy choices that begin
-    with the largest gain, with the position farthest from that (starts = 2 leaves this out), and with any. `chosen` gets the
-    best, in any order; its value is returned, and how many rows were looked at; once that is `enough`, nothing more is begun.
-    To continue later, call with that value and starts = 0. `tenure` is a `plain.Tenure`; `search.workspace` makes the last three.
+    The starts: `chosen` as it comes, where `value` is -inf and chosen[0] >= 0; then, with starts =
+    3, greedy choices that begin with the largest gain, with the position farthest from that (starts
+    = 2 leaves this out), and with any. `chosen` gets the best, in any order; its value is returned,
+    and how many rows were looked at; once that is `enough`, nothing more is begun. To continue
+    later, call with that value and starts = 0. `tenure` is a `plain.Tenure`; `search.workspace`
+    makes the last three.
     """
     count, size = len(ids), len(chosen)
     inside, outside, hold, known = ints[0], ints[1], ints[2], ints[3]
@@ -74,7 +78,10 @@ def search(
     adds, open = reals[0], reals[1]
     out_least, out_span, stay_least, stay_span = tenure[0], tenure[1], tenure[2], tenure[3]
     exchange_least, exchange_span = tenure[4], tenure[5]
-    kept, rows = len(near) > count, len(near) - 1  # of every position, or of the choice; then one of zeros
+    kept, rows = (
+        len(near) > count,
+        len(near) - 1,
+    )  # of every position, or of the choice; then one of zeros
     for j in range(count):
         near[rows, j] = 0.0
         known[j] = 0
@@ -84,7 +91,8 @@ def search(
         if value >= target - tolerance or looked >= enough:
             break
 
-        # What the task begins with: all of `ins`, or of it the first position, or none; and how it walks.
+        # What the task begins with: all of `ins`, or of it the first position, or none; and how it
+        # walks.
         given, moves = size, 0
         out, remain = 0, 0
         for place in range(size):
@@ -92,7 +100,9 @@ def search(
         if 0 <= task < starts:
             given = 0 if task == 0 else 1
             ins[0] = drawn if task == starts - 1 else farthest
-        elif task >= starts:  # the best choice with some of its positions, drawn at random, exchanged for others
+        elif (
+            task >= starts
+        ):  # the best choice with some of its positions, drawn at random, exchanged for others
             others = 0
             for j in range(count):
                 inside[j] = 0
@@ -125,7 +135,9 @@ def search(
                 for j in range(count):
                     if adds[j] > highest_add and inside[j] == 0:
                         pick, highest_add = j, adds[j]
-                while pick < 0 or inside[pick] != 0:  # only where all are NaN, since distances were changed after their check
+                while (
+                    pick < 0 or inside[pick] != 0
+                ):  # only where all are NaN, since distances were changed after their check
                     pick += 1
                 ins[place] = pick
             current += adds[ins[place]]
@@ -140,9 +152,10 @@ def search(
         if task == 0:
             farthest = ins[1]
 
-        # Tabu search until so many moves in a row have not improved on its best; with moves = 0 plain best-swap descent, which
-        # stops at the first move that does not improve. A client that left stays out for `out` moves, one that came stays in for
-        # `remain`. `chosen` gets what is better than the best value so far.
+        # Tabu search until so many moves in a row have not improved on its best; with moves = 0
+        # plain best-swap descent, which stops at the first move that does not improve. A client
+        # that left stays out for `out` moves, one that came stays in for `remain`. `chosen` gets
+        # what is better than the best value so far.
         reached, since, now = current, 0, 0
         for j in range(count):
             hold[j] = 0
@@ -156,9 +169,10 @@ def search(
             if since >= patience or now == 1_000_000:
                 break
 
-            # The exchange of a place `leave` and a position `enter` that changes the value most; leave -1 where there is none.
-            # Exchanges of twins are left out: positions next to each other whose exchange changes nothing would use up the moves.
-            # Of equal changes, that of the smallest positions is taken, whatever their order in `ins`. O(p·r) at worst.
+            # The exchange of a place `leave` and a position `enter` that changes the value most;
+            # leave -1 where there is none. Exchanges of twins are left out: positions next to each
+            # other whose exchange changes nothing would use up the moves. Of equal changes, that of
+            # the smallest positions is taken, whatever their order in `ins`. O(p·r) at worst.
             leave, leaver, enter = -1, -1, -1
             change, best_top = _LOWEST, _LOWEST
             looked += 3  # with the update
@@ -180,16 +194,22 @@ def search(
                     top = _LOWEST
                     for j in range(count):
                         other = open[j] - near[row, j]
-                        if other > top and (abs(other - own) > tolerance or near[row, j] > 1e6 * tolerance):
+                        if other > top and (
+                            abs(other - own) > tolerance or near[row, j] > 1e6 * tolerance
+                        ):
                             top, at = other, j
                 gap = top - own
                 if gap > change or (gap == change and ins[place] < leaver):
                     leave, leaver, enter = place, ins[place], at
                     change, best_top = gap, top
-                if turn == 1:  # the smallest, which often rules others out; without branches, which would be guessed wrong
+                if (
+                    turn == 1
+                ):  # the smallest, which often rules others out; without branches, which would be guessed wrong
                     for other_place in range(size):
                         queue[turns] = other_place
-                        able = (top_open - adds[ins[other_place]] >= change) & (stay[other_place] <= now)
+                        able = (top_open - adds[ins[other_place]] >= change) & (
+                            stay[other_place] <= now
+                        )
                         turns += able & (other_place != lowest)
             if leave < 0 or (moves == 0 and change <= tolerance):
                 break
@@ -211,7 +231,9 @@ def search(
             hold[enter], hold[former], stay[leave] = _MEMBER, now + out, now + remain
             if current > reached + tolerance:
                 reached, since = current, 0
-        if moves == 0 and current > value - 1e-3 * tolerance:  # of equal starts the last: the choice that begins with any client
+        if (
+            moves == 0 and current > value - 1e-3 * tolerance
+        ):  # of equal starts the last: the choice that begins with any client
             value = current
             for place in range(size):
                 chosen[place] = ins[place]
@@ -219,7 +241,9 @@ def search(
 
 
 @compiled
-def shuffle_ties(H: Any, ids: Any, gains: Any, chosen: Any, state: Any, tie: float, ints: Any, reals: Any) -> None:
+def shuffle_ties(
+    H: Any, ids: Any, gains: Any, chosen: Any, state: Any, tie: float, ints: Any, reals: Any
+) -> None:
     """Exchange each chosen position, twice, with one drawn from those that leave the value as it is (to `tie`). O(p·r).
 
     `ints` and `reals`, a row of p of each, are to work in.

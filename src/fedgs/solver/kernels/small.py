@@ -26,7 +26,8 @@ def insert(value: float, top: Any, kept: int) -> None:
 def begin(clients: Any, penalty: Any, weight: float, spread: float, state: Any, gains: Any) -> bool:
     """Put the clients in an order drawn by chance; `gains`: their negative penalties. Whether these differ by more than `spread`.
 
-    If not, nothing can be decided before the search, and the gains are in units of distance, the first one's subtracted.
+    If not, nothing can be decided before the search, and the gains are in units of distance, the
+    first one's subtracted.
     """
     for i in range(len(clients) - 1, 0, -1):
         j = below(state, i + 1)
@@ -45,11 +46,14 @@ def begin(clients: Any, penalty: Any, weight: float, spread: float, state: Any, 
 
 
 @compiled
-def narrow(H: Any, clients: Any, gains: Any, weight: float, largest: float, cohort: Any, reals: Any) -> tuple[int, int]:
+def narrow(
+    H: Any, clients: Any, gains: Any, weight: float, largest: float, cohort: Any, reals: Any
+) -> tuple[int, int]:
     """Decide what `reduction.reduced` decides: how many clients are in for certain, and how many remain open.
 
-    `cohort` begins with the former; `clients` and `gains` with the latter, in their order; `gains` come as they are, and go in
-    units of distance. `reals`, a row of one more than the cohort, is to work in.
+    `cohort` begins with the former; `clients` and `gains` with the latter, in their order; `gains`
+    come as they are, and go in units of distance. `reals`, a row of one more than the cohort, is to
+    work in.
     """
     size, count, taken, unit, top = len(cohort), len(clients), 0, weight * largest, reals[0]
     for turn in range(size + 1):
@@ -138,7 +142,9 @@ def conclude(H: Any, penalty: Any, weight: float, cohort: Any) -> float:
 
 
 @compiled
-def try_all(H: Any, clients: Any, gains: Any, chosen: Any, tolerance: float, ints: Any, reals: Any) -> float:
+def try_all(
+    H: Any, clients: Any, gains: Any, chosen: Any, tolerance: float, ints: Any, reals: Any
+) -> float:
     """The best of all choices by trying every one, the first of those within `tolerance`: without any bound. O(comb(p, r)·r).
 
     `ints` and `reals`, a row of r of each, are to work in.

@@ -1,7 +1,8 @@
 """Compiled tree knapsack. Loaded by `load_kernels`; the NumPy reference is in `tree`.
 
-A spanning forest in preorder: vertex a has its parent up[a] < a (-1 for a root), length above[a] of the edge to it, and its
-descendants follow it without a gap. Position i of those that can be chosen is the vertex place[clients[i]] with gain gains[i].
+A spanning forest in preorder: vertex a has its parent up[a] < a (-1 for a root), length above[a] of
+the edge to it, and its descendants follow it without a gap. Position i of those that can be chosen
+is the vertex place[clients[i]] with gain gains[i].
 """
 
 from typing import Any
@@ -18,14 +19,19 @@ def knapsack(
 ) -> float:  # fmt: skip
     """The best `chosen` positions, ascending, of the tree at start..stop-1, by tree distances and gains; their value.
 
-    f_v(k), the most that k choices below v give, gains above·k·(size-k) on the edge to the parent; children merge by max-plus
-    convolution, the last first. The tables of what is not yet finished lie on a stack. Between equals decide bonuses of `chance`
-    times the square of the position, which are part of the value. -inf where the tree has fewer to choose. O(n·size + p).
-    For the last three arrays see `tree.workspace`.
+    f_v(k), the most that k choices below v give, gains above·k·(size-k) on the edge to the parent;
+    children merge by max-plus convolution, the last first. The tables of what is not yet finished
+    lie on a stack. Between equals decide bonuses of `chance` times the square of the position,
+    which are part of the value. -inf where the tree has fewer to choose. O(n·size + p). For the
+    last three arrays see `tree.workspace`.
     """
     count, size = stop - start, len(chosen)
     amount, first, length, offset = ints[0], ints[1], ints[2], ints[3]
-    own, stack, merged = reals[0], reals[1], reals[2]  # own: gains by vertex, NaN where nothing can be chosen
+    own, stack, merged = (
+        reals[0],
+        reals[1],
+        reals[2],
+    )  # own: gains by vertex, NaN where nothing can be chosen
     for a in range(count):
         own[a], amount[a], length[a] = np.nan, 0, -1  # no table yet
     for i in range(len(clients)):
@@ -42,7 +48,9 @@ def knapsack(
         if amount[a] == 0:
             continue
         parent = up[start + a] - start
-        for _ in range(2):  # a table for what has none: a leaf, and a parent whose last child this is
+        for _ in range(
+            2
+        ):  # a table for what has none: a leaf, and a parent whose last child this is
             if length[a] < 0:
                 first[a], length[a], stack[end], stack[end + 1] = end, 0, 0.0, own[a]
                 if stack[end + 1] == stack[end + 1]:

@@ -24,18 +24,35 @@ def test_without_records_there_are_no_tables_and_no_figures(name: str) -> None:
 
 def test_table2_without_records_says_not_run() -> None:
     rendering = find("table2").render(request_of("table2", None), ExperimentRecords())
-    assert {cell.text.partition(" (")[0] for row in rendering.tables[""].rows for cell in row[1:]} == {"not run"}
+    assert {
+        cell.text.partition(" (")[0] for row in rendering.tables[""].rows for cell in row[1:]
+    } == {"not run"}
     assert dict(rendering.csv_only) == {}
 
 
 def test_every_mode_row_and_seed_is_planned_with_the_settings_of_its_method() -> None:
-    rows = [Row("md", "md", {"name": "md"}, {"mu": 0.5}), Row("fedgs-1", "fedgs 1", {"name": "fedgs", "alpha": 1.0})]
-    request = ExperimentRequest("table2", rounds=7, seeds=(0, 3), overrides=(("training.local_steps", 2), ("method.alpha", 4.0)))
-    planned = planned_runs(request, Source("synthetic"), modes=[Mode("IDL"), Mode("LN", 0.3)], rows=rows)
-    assert [(run.mode, run.row, run.config.seed) for run in planned] == [
-        (mode, row, seed) for mode in ("IDL", "LN 0.3") for row in ("md", "fedgs-1") for seed in (0, 3)
+    rows = [
+        Row("md", "md", {"name": "md"}, {"mu": 0.5}),
+        Row("fedgs-1", "fedgs 1", {"name": "fedgs", "alpha": 1.0}),
     ]
-    assert {(run.data, run.config.training.rounds, run.config.training.local_steps) for run in planned} == {("synthetic", 7, 2)}
+    request = ExperimentRequest(
+        "table2",
+        rounds=7,
+        seeds=(0, 3),
+        overrides=(("training.local_steps", 2), ("method.alpha", 4.0)),
+    )
+    planned = planned_runs(
+        request, Source("synthetic"), modes=[Mode("IDL"), Mode("LN", 0.3)], rows=rows
+    )
+    assert [(run.mode, run.row, run.config.seed) for run in planned] == [
+        (mode, row, seed)
+        for mode in ("IDL", "LN 0.3")
+        for row in ("md", "fedgs-1")
+        for seed in (0, 3)
+    ]
+    assert {
+        (run.data, run.config.training.rounds, run.config.training.local_steps) for run in planned
+    } == {("synthetic", 7, 2)}
     assert {run.row: run.config.training.mu for run in planned} == {"md": 0.5, "fedgs-1": 0}
     # md has no alpha: the override concerns FedGS alone.
     assert {getattr(run.config.method, "alpha", None) for run in planned} == {None, 4.0}

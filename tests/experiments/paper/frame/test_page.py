@@ -11,23 +11,41 @@ from fedgs.experiments.paper.frame.page import page
 from fedgs.experiments.paper.frame.store import read_manifests
 
 
-def test_the_page_tells_the_rounds_own_time_where_the_command_found_all_runs_finished(table2: CarriedOut, tmp_path: Path) -> None:
+def test_the_page_tells_the_rounds_own_time_where_the_command_found_all_runs_finished(
+    table2: CarriedOut, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(table2[1], copy)
     runs = sorted(path for path in (copy / "runs").iterdir() if path.is_dir())
     for path in runs:
-        (path / "timings.jsonl").write_text("".join(f'{{"round":{t},"train":2.0,"select":0.4}}\n' for t in range(5)))
+        (path / "timings.jsonl").write_text(
+            "".join(f'{{"round":{t},"train":2.0,"select":0.4}}\n' for t in range(5))
+        )
     assert f"the rounds of all runs, added up: {round(len(runs) * 12 / 60)} min\n" in page(copy)[0]
 
 
-def test_the_page_shows_what_was_run_and_says_what_was_not(table2: CarriedOut, tmp_path: Path) -> None:
+def test_the_page_shows_what_was_run_and_says_what_was_not(
+    table2: CarriedOut, tmp_path: Path
+) -> None:
     _, out, outcome = table2
     text, problems = page(out)
     assert problems == [] and (text, []) == page(out)
     section = text[text.index("## Table 2") : text.index("## Table 3")]
-    for word in ("Claim", "Data", "Model", "Hyper-parameters", "Hardware", "Time", "Command", "Verdict"):
+    for word in (
+        "Claim",
+        "Data",
+        "Model",
+        "Hyper-parameters",
+        "Hardware",
+        "Time",
+        "Command",
+        "Verdict",
+    ):
         assert f"**{word}.**" in section, word
-    assert "T = 4, M = 2, E = 2, B = 10, eta = 0.1 · 0.998^t, mu = 0 or 0.01, evaluated every 2" in section
+    assert (
+        "T = 4, M = 2, E = 2, B = 10, eta = 0.1 · 0.998^t, mu = 0 or 0.01, evaluated every 2"
+        in section
+    )
     assert outcome.rendering.tables[""].markdown().strip() in section
     assert "Not run: Synthetic(0.5, 0.5), CIFAR10, FashionMNIST." in section, (
         "six clients do not stand for the paper's federation"
@@ -47,13 +65,17 @@ def test_the_page_names_records_that_cannot_be_read(table2: CarriedOut, tmp_path
     shutil.rmtree(second)
     (copy / "notes.json").write_text("{}")
     text, problems = page(copy)
-    assert sorted(problem.split(":")[0] for problem in problems) == sorted([first.name, second.name, "notes.json"])
+    assert sorted(problem.split(":")[0] for problem in problems) == sorted(
+        [first.name, second.name, "notes.json"]
+    )
     assert "2 of 48 runs not there" in text
     assert len(read_manifests(copy)[0]) == 1
 
 
 def test_a_failed_run_is_left_out_and_said(toy_file: Path, tmp_path: Path) -> None:
-    request = request_of("table2", toy_file, modes=LDF, methods=("uniform", "md"), rounds=2, overrides=FAST)
+    request = request_of(
+        "table2", toy_file, modes=LDF, methods=("uniform", "md"), rounds=2, overrides=FAST
+    )
     outcome = carry_out(request, tmp_path)
     place = next(one for one in outcome.records.runs if one.row == "md")
     assert place.run.path is not None
@@ -64,7 +86,9 @@ def test_a_failed_run_is_left_out_and_said(toy_file: Path, tmp_path: Path) -> No
     assert "1 of 4 runs failed" in text
 
 
-def test_figures_and_federations_without_runs_are_on_the_page(toy_file: Path, tmp_path: Path) -> None:
+def test_figures_and_federations_without_runs_are_on_the_page(
+    toy_file: Path, tmp_path: Path
+) -> None:
     request = request_of("fig7", toy_file)
     carry_out(request, tmp_path)
     text, problems = page(tmp_path)

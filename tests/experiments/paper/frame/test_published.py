@@ -9,7 +9,10 @@ from fedgs.experiments.paper.table2 import degradations
 def test_the_published_figures_are_those_of_the_paper() -> None:
     assert [len(modes) for modes in MODES.values()] == [5, 5, 3]
     assert all(len(rows) == 9 for modes in TABLE2.values() for rows in modes.values())
-    assert TABLE2["synthetic"]["MDF"]["fedprox"] == 0.410 and TABLE2["fashion_mnist"]["YC"]["fedgs-5"] == 0.307
+    assert (
+        TABLE2["synthetic"]["MDF"]["fedprox"] == 0.410
+        and TABLE2["fashion_mnist"]["YC"]["fedgs-5"] == 0.307
+    )
     assert TABLE4["cifar10"]["LDF"] == {"oracle": 0.966, "functional": 0.975, "update": 0.967}
     uniform = {mode: rows["uniform"] for mode, rows in TABLE2["synthetic"].items()}
     # The text says 19.8 %, cut off rather than rounded.

@@ -41,7 +41,17 @@ def test_options_become_a_request(toy_file: Path) -> None:
         True,
         (("data.seed", 1), ("training.mu", 0.1)),
     )
-    assert options.given == ["data", "modes", "methods", "rounds", "seeds", "scale", "ours", "workers", "set"]
+    assert options.given == [
+        "data",
+        "modes",
+        "methods",
+        "rounds",
+        "seeds",
+        "scale",
+        "ours",
+        "workers",
+        "set",
+    ]
 
 
 def test_no_options_are_the_defaults() -> None:
@@ -51,7 +61,9 @@ def test_no_options_are_the_defaults() -> None:
 
 def test_a_data_file_is_found_in_the_data_folder(toy_file: Path) -> None:
     options = Options(data=[toy_file.name])
-    assert ExperimentRequest.of("table2", options, data_dir=toy_file.parent).data == (Source("toy", toy_file.name),)
+    assert ExperimentRequest.of("table2", options, data_dir=toy_file.parent).data == (
+        Source("toy", toy_file.name),
+    )
     with pytest.raises(ConfigError, match=f"there is no file '{toy_file.name}'"):
         ExperimentRequest.of("table2", options)
 
@@ -59,14 +71,23 @@ def test_a_data_file_is_found_in_the_data_folder(toy_file: Path) -> None:
 @pytest.mark.parametrize(
     ("parse", "message"),
     [
-        (lambda: parse_modes(["LFD"]), r"--modes must be of IDL, .*; got 'LFD'; did you mean 'LDF'\?"),
+        (
+            lambda: parse_modes(["LFD"]),
+            r"--modes must be of IDL, .*; got 'LFD'; did you mean 'LDF'\?",
+        ),
         (lambda: parse_modes(["IDL0.5"]), "IDL has no beta"),
-        (lambda: parse_data(["cifar"]), r"--data must be .*; got 'cifar'; did you mean 'cifar10'\?"),
+        (
+            lambda: parse_data(["cifar"]),
+            r"--data must be .*; got 'cifar'; did you mean 'cifar10'\?",
+        ),
         (lambda: parse_data(["nowhere.npz"]), "there is no file 'nowhere.npz'"),
         (lambda: parse_data(["synthetic,synthetic"]), "--data names 'synthetic' twice"),
         (lambda: parse_seeds("none"), "--seeds must be how many"),
         (lambda: parse_seeds("0"), "--seeds must be how many"),
-        (lambda: ExperimentRequest.of("table2", Options(set=["nonsense"])), "--set takes KEY=VALUE"),
+        (
+            lambda: ExperimentRequest.of("table2", Options(set=["nonsense"])),
+            "--set takes KEY=VALUE",
+        ),
     ],
 )
 def test_what_cannot_be_parsed_is_one_sentence(parse: Callable[[], object], message: str) -> None:

@@ -37,21 +37,33 @@ def test_deleting_one_run_carries_out_that_run_only(table2: CarriedOut, tmp_path
     assert (copy / f"{request.stem}.csv").read_bytes() == (out / f"{request.stem}.csv").read_bytes()
 
 
-def test_fewer_rounds_are_read_from_longer_runs(table2: CarriedOut, toy_file: Path, tmp_path: Path) -> None:
+def test_fewer_rounds_are_read_from_longer_runs(
+    table2: CarriedOut, toy_file: Path, tmp_path: Path
+) -> None:
     _, out, _ = table2
     copy = tmp_path / "copy"
     shutil.copytree(out, copy)
-    request = request_of("table2", toy_file, modes=LDF, methods=("uniform",), rounds=2, overrides=FAST)
+    request = request_of(
+        "table2", toy_file, modes=LDF, methods=("uniform",), rounds=2, overrides=FAST
+    )
     shorter = carry_out(request, copy)
     assert (shorter.reused, shorter.total) == (2, 2)
     fresh = carry_out(request, tmp_path / "fresh")
-    assert [one.test_loss for one in shorter.records.runs] == [one.test_loss for one in fresh.records.runs]
+    assert [one.test_loss for one in shorter.records.runs] == [
+        one.test_loss for one in fresh.records.runs
+    ]
     assert {one.run.rounds_done for one in shorter.records.runs} == {2}
 
 
 @pytest.mark.parametrize("name", ["table1", "fig8", "fig3", "fig7", "gamma", "table3"])
-def test_computed_parts_are_kept_and_made_twice_the_same(name: str, toy_file: Path, tmp_path: Path) -> None:
-    request = request_of(name, toy_file, **({"overrides": (("training.local_steps", 1),)} if name == "table3" else {}))
+def test_computed_parts_are_kept_and_made_twice_the_same(
+    name: str, toy_file: Path, tmp_path: Path
+) -> None:
+    request = request_of(
+        name,
+        toy_file,
+        **({"overrides": (("training.local_steps", 1),)} if name == "table3" else {}),
+    )
     outcome = carry_out(request, tmp_path)
     assert outcome.rendering.verdict and outcome.problems == []
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -70,9 +82,17 @@ def test_damaged_computed_figures_are_computed_anew(toy_file: Path, tmp_path: Pa
 
 def test_options_that_do_not_belong_to_the_experiment_are_refused() -> None:
     cases = [
-        (ExperimentRequest("gamma"), ["modes"], "--modes means nothing for gamma; it takes --data, --seeds, --set"),
+        (
+            ExperimentRequest("gamma"),
+            ["modes"],
+            "--modes means nothing for gamma; it takes --data, --seeds, --set",
+        ),
         (ExperimentRequest("theorem1"), ["seeds"], "must be one seed for theorem1"),
-        (ExperimentRequest("table2", scale="big"), [], "--scale must be cohort or paper; got 'big'"),
+        (
+            ExperimentRequest("table2", scale="big"),
+            [],
+            "--scale must be cohort or paper; got 'big'",
+        ),
     ]
     for request, given, message in cases:
         with pytest.raises(ConfigError, match=message):
@@ -80,7 +100,9 @@ def test_options_that_do_not_belong_to_the_experiment_are_refused() -> None:
 
 
 def test_the_options_of_a_command_line_are_checked_without_it(toy_file: Path) -> None:
-    options = Options(data=[str(toy_file)], modes=["idl,ldf0.3"], rounds=7, seeds="4,", set=["training.mu=0.1"])
+    options = Options(
+        data=[str(toy_file)], modes=["idl,ldf0.3"], rounds=7, seeds="4,", set=["training.mu=0.1"]
+    )
     request = requested("table2", options)
     assert request == ExperimentRequest(
         "table2",
@@ -92,7 +114,9 @@ def test_the_options_of_a_command_line_are_checked_without_it(toy_file: Path) ->
     )
     assert requested("gamma", Options()).seeds == (0,)
     assert requested("table2", Options()).data == (Source("synthetic"),)
-    with pytest.raises(ConfigError, match="--workers means nothing for gamma; it takes --data, --seeds, --set"):
+    with pytest.raises(
+        ConfigError, match="--workers means nothing for gamma; it takes --data, --seeds, --set"
+    ):
         requested("gamma", Options(workers=2))
     with pytest.raises(ConfigError, match="--seeds must be one seed for gamma"):
         requested("gamma", Options(seeds="3"))
@@ -131,8 +155,20 @@ def test_folders_that_hold_something_else_are_not_touched(toy_file: Path, tmp_pa
 
 
 def test_an_interrupted_experiment_is_resumed(toy_file: Path, tmp_path: Path) -> None:
-    overrides = (("training.proportion", 0.4), ("training.local_steps", 2), ("execution.checkpoint_every", 1))
-    request = request_of("table2", toy_file, modes=LDF, rounds=6, seeds=(0,), methods=("uniform", "md"), overrides=overrides)
+    overrides = (
+        ("training.proportion", 0.4),
+        ("training.local_steps", 2),
+        ("execution.checkpoint_every", 1),
+    )
+    request = request_of(
+        "table2",
+        toy_file,
+        modes=LDF,
+        rounds=6,
+        seeds=(0,),
+        methods=("uniform", "md"),
+        overrides=overrides,
+    )
 
     @contextlib.contextmanager
     def stopped_half_way(runs: int, rounds: int) -> Iterator[Callable[[Progress], None]]:
@@ -159,7 +195,9 @@ def test_an_interrupted_experiment_is_resumed(toy_file: Path, tmp_path: Path) ->
 def test_results_of_some_federations_are_reused(toy_file: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.npz"
     shutil.copy(toy_file, other)
-    request = checked(ExperimentRequest("gamma", (Source("toy", str(toy_file)), Source("other", str(other)))))
+    request = checked(
+        ExperimentRequest("gamma", (Source("toy", str(toy_file)), Source("other", str(other))))
+    )
     out = tmp_path / "out"
     first = carry_out(request, out)
     # Equal federations share one result.
@@ -174,7 +212,9 @@ def test_a_plan_without_runs_is_refused(toy_file: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_result_that_is_missing_is_a_problem_of_the_records(toy_file: Path, tmp_path: Path) -> None:
+def test_a_result_that_is_missing_is_a_problem_of_the_records(
+    toy_file: Path, tmp_path: Path
+) -> None:
     request = request_of("gamma", toy_file)
     carry_out(request, tmp_path)
     (stored,) = (tmp_path / "computed").iterdir()
@@ -182,4 +222,6 @@ def test_a_result_that_is_missing_is_a_problem_of_the_records(toy_file: Path, tm
     ((manifest,), _) = read_manifests(tmp_path)
     records, problems = read_records(tmp_path, manifest)
     assert dict(records.computed) == {}
-    assert len(problems) == 1 and problems[0].startswith(f"{stored.name}: computed figures that cannot be read")
+    assert len(problems) == 1 and problems[0].startswith(
+        f"{stored.name}: computed figures that cannot be read"
+    )

@@ -21,6 +21,8 @@ def test_sentences_are_true_of_their_figures() -> None:
     one_seed: dict[str, dict[object, float]] = {row: {0: values[0]} for row, values in ours.items()}
     assert "one seed" in order_sentence("LN", one_seed, paper=paper, labels=labels)
     close: dict[str, dict[object, float]] = {"g": {0: 0.30, 1: 0.31}, "u": {0: 0.31, 1: 0.30}}
-    assert "includes 0 for uniform" in standing_sentence("LN", "g", ["u"], ours=close, paper={}, labels=labels)
+    assert "includes 0 for uniform" in standing_sentence(
+        "LN", "g", ["u"], ours=close, paper={}, labels=labels
+    )
     assert order_sentence("LN", {"g": ours["g"]}, paper=paper, labels=labels) == ""
     assert gap_sentence("fedgs", {"LN": {}}, {"LN": 0.3}) == ""

@@ -93,7 +93,10 @@ def test_a_manifest_with_a_part_missing_is_named(key: str, tmp_path: Path) -> No
     tables = json.loads(STORED)
     del tables[key]
     (tmp_path / "table2.json").write_text(json.dumps(tables))
-    assert read_manifests(tmp_path) == ([], [f"table2.json: not the manifest of an experiment ('{key}')"])
+    assert read_manifests(tmp_path) == (
+        [],
+        [f"table2.json: not the manifest of an experiment ('{key}')"],
+    )
 
 
 def test_a_folder_that_does_not_exist_has_no_manifests(tmp_path: Path) -> None:
@@ -102,7 +105,9 @@ def test_a_folder_that_does_not_exist_has_no_manifests(tmp_path: Path) -> None:
 
 
 def test_the_name_of_a_result_depends_on_its_settings_alone() -> None:
-    assert computed_name("gamma", {"seeds": (0,), "rounds": None}) == computed_name("gamma", {"rounds": None, "seeds": [0]})
+    assert computed_name("gamma", {"seeds": (0,), "rounds": None}) == computed_name(
+        "gamma", {"rounds": None, "seeds": [0]}
+    )
     assert computed_name("gamma", {"seeds": (0,)}) != computed_name("gamma", {"seeds": (1,)})
     assert computed_name("gamma", {"seeds": (0,)}) == "gamma-0864cac85a123315.npz"
 

@@ -204,7 +204,9 @@ class Experiment:
     one_seed: bool = False
 
 
-def planned_runs(request: ExperimentRequest, source: Source, *, modes: Sequence[Mode], rows: Sequence[Row]) -> list[PlannedRun]:
+def planned_runs(
+    request: ExperimentRequest, source: Source, *, modes: Sequence[Mode], rows: Sequence[Row]
+) -> list[PlannedRun]:
     """One run for every mode, row and seed on a federation, with the overrides that its method has.
 
     Raises:
@@ -212,15 +214,24 @@ def planned_runs(request: ExperimentRequest, source: Source, *, modes: Sequence[
             setting.
     """
     return [
-        PlannedRun(source.key, mode.title, row.key, _run_config(request, source, mode=mode, row=row, seed=seed))
+        PlannedRun(
+            source.key,
+            mode.title,
+            row.key,
+            _run_config(request, source, mode=mode, row=row, seed=seed),
+        )
         for mode in modes
         for row in rows
         for seed in request.seeds
     ]
 
 
-def _run_config(request: ExperimentRequest, source: Source, *, mode: Mode, row: Row, seed: int) -> Config:
-    training = dict(row.training) if request.rounds is None else {**row.training, "rounds": request.rounds}
+def _run_config(
+    request: ExperimentRequest, source: Source, *, mode: Mode, row: Row, seed: int
+) -> Config:
+    training = (
+        dict(row.training) if request.rounds is None else {**row.training, "rounds": request.rounds}
+    )
     tables = {
         "data": source.table,
         "availability": mode.table,
@@ -235,7 +246,9 @@ def _run_config(request: ExperimentRequest, source: Source, *, mode: Mode, row: 
                 f"--set {key} would change what {request.name} is about; use --data, --modes, --methods and --seeds"
             )
         if isinstance(value, list):
-            raise ConfigError(f"--set {key} must be one value for every run of {request.name}, got {value!r}")
+            raise ConfigError(
+                f"--set {key} must be one value for every run of {request.name}, got {value!r}"
+            )
     (config,) = expand(tables, overrides).configs
     return config
 
@@ -269,7 +282,9 @@ def data_config(request: ExperimentRequest, source: Source) -> Config:
     """
     other = next((key for key, _ in request.overrides if not key.startswith("data.")), None)
     if other is not None:
-        raise ConfigError(f"--set {other} means nothing for {request.name}; it takes settings of data")
+        raise ConfigError(
+            f"--set {other} means nothing for {request.name}; it takes settings of data"
+        )
     (config,) = expand({"data": source.table}, request.overrides).configs
     return config
 
@@ -280,7 +295,9 @@ def computations_of(request: ExperimentRequest) -> list[Computation]:
     settings = {key: stored[key] for key in ("modes", "rounds", "seeds")}
     if not request.data:
         return [Computation("", None, settings)]
-    return [Computation(source.key, data_config(request, source), settings) for source in request.data]
+    return [
+        Computation(source.key, data_config(request, source), settings) for source in request.data
+    ]
 
 
 def data_of(computation: Computation) -> Data:
@@ -300,13 +317,17 @@ def losses(runs: Sequence[LoadedRun], *, data: str, mode: str, row: str) -> dict
     return {
         loaded.run.replicate: loss
         for loaded in runs
-        if (loaded.data, loaded.mode, loaded.row) == (data, mode, row) and (loss := loaded.test_loss) is not None
+        if (loaded.data, loaded.mode, loaded.row) == (data, mode, row)
+        and (loss := loaded.test_loss) is not None
     }
 
 
 def runs_table(title: str, runs: Sequence[LoadedRun]) -> Table:
     """Every run with its figure and its folder: the origin of each number in the other tables."""
-    columns = [Column(name, (name,), numeric=name in ("seed", "rounds", "test_loss")) for name in _RUN_FIELDS]
+    columns = [
+        Column(name, (name,), numeric=name in ("seed", "rounds", "test_loss"))
+        for name in _RUN_FIELDS
+    ]
     rows = []
     for loaded in runs:
         run = loaded.run

@@ -1,7 +1,7 @@
 """`reproduction.md` from a folder of records: every part of the paper, and what was not run.
 
-A section states claim, data, model, hyper-parameters, hardware, time, command, figures (ours and the
-paper's) and verdict.
+A section states claim, data, model, hyper-parameters, hardware, time, command, figures (ours and
+the paper's) and verdict.
 """
 
 import glob
@@ -82,7 +82,9 @@ def page(out: Path) -> tuple[str, list[str]]:
             records, unread = read_records(out, manifest)
             carried_out.append((manifest, records))
             problems += unread
-            pictures = sorted(path.name for path in out.glob(f"{glob.escape(manifest.request.stem)}*.png"))
+            pictures = sorted(
+                path.name for path in out.glob(f"{glob.escape(manifest.request.stem)}*.png")
+            )
             sections.append(_section(experiment, manifest, records, pictures))
         sections.append(_missing(name, carried_out))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(sections)).rstrip("\n") + "\n", problems
@@ -91,13 +93,19 @@ def page(out: Path) -> tuple[str, list[str]]:
 def _overview(manifests: Sequence[Manifest]) -> str:
     lines = ["| part | carried out on |", "|---|---|"]
     for name in NAMES:
-        places = [_where(manifest.request) for manifest in manifests if manifest.request.name == name]
-        lines.append(f"| [{name}](#{_anchor(find(name).title)}) | {'; '.join(places) or 'not run'} |")
+        places = [
+            _where(manifest.request) for manifest in manifests if manifest.request.name == name
+        ]
+        lines.append(
+            f"| [{name}](#{_anchor(find(name).title)}) | {'; '.join(places) or 'not run'} |"
+        )
     return "\n".join(lines) + "\n"
 
 
 def _anchor(title: str) -> str:
-    kept = "".join(character for character in title.lower() if character.isalnum() or character in " -_")
+    kept = "".join(
+        character for character in title.lower() if character.isalnum() or character in " -_"
+    )
     return kept.replace(" ", "-")
 
 
@@ -106,11 +114,17 @@ def _where(request: ExperimentRequest) -> str:
     return ", ".join([*(source.title for source in request.data), *changed]) or "no data needed"
 
 
-def _section(experiment: Experiment, manifest: Manifest, records: ExperimentRecords, pictures: Sequence[str]) -> str:
+def _section(
+    experiment: Experiment, manifest: Manifest, records: ExperimentRecords, pictures: Sequence[str]
+) -> str:
     rendering = render(manifest.request, records)
     facts = {
         "Data": _data(records),
-        "Model": ", ".join(dict.fromkeys(str(loaded.run.table("model").get("name", "custom")) for loaded in records.runs)),
+        "Model": ", ".join(
+            dict.fromkeys(
+                str(loaded.run.table("model").get("name", "custom")) for loaded in records.runs
+            )
+        ),
         "Hyper-parameters": _hyper_parameters([loaded.run for loaded in records.runs]),
         "Seeds": ", ".join(map(str, manifest.request.seeds)) if "seeds" in experiment.takes else "",
         "Hardware": _hardware(manifest.machine),
@@ -126,7 +140,10 @@ def _section(experiment: Experiment, manifest: Manifest, records: ExperimentReco
         lines += ["", f"![{experiment.title}]({picture})"]
     if rendering.verdict:
         lines += ["", "**Verdict.**", ""]
-        lines += [sentence if sentence.startswith("- ") else f"{sentence}\n" for sentence in rendering.verdict]
+        lines += [
+            sentence if sentence.startswith("- ") else f"{sentence}\n"
+            for sentence in rendering.verdict
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -135,10 +152,14 @@ def _data(records: ExperimentRecords) -> str:
     titles: dict[str, str] = {}
     for loaded in records.runs:
         about = loaded.run.about
-        titles[loaded.data] = _title(about.get("data_title"), about.get("num_clients"), about.get("data_fingerprint"))
+        titles[loaded.data] = _title(
+            about.get("data_title"), about.get("num_clients"), about.get("data_fingerprint")
+        )
     for key, result in records.computed.items():
         if "data_title" in result.about:
-            titles[key] = _title(result.data_title, result.num_clients, result.about["data_fingerprint"])
+            titles[key] = _title(
+                result.data_title, result.num_clients, result.about["data_fingerprint"]
+            )
     return "; ".join(dict.fromkeys(titles.values()))
 
 
@@ -161,10 +182,15 @@ def _hyper_parameters(runs: Sequence[Run]) -> str:
             "evaluated every": run.table("evaluation").get("every"),
         }
         for name, value in settings.items():
-            values.setdefault(name, {})[f"{value:g}" if isinstance(value, float) else str(value)] = None
+            values.setdefault(name, {})[
+                f"{value:g}" if isinstance(value, float) else str(value)
+            ] = None
     if list(values.get("mu", {})) == ["0"]:
         del values["mu"]
-    return ", ".join(f"{name} {'' if ' ' in name else '= '}{' or '.join(several)}" for name, several in values.items())
+    return ", ".join(
+        f"{name} {'' if ' ' in name else '= '}{' or '.join(several)}"
+        for name, several in values.items()
+    )
 
 
 def _hardware(machine: Mapping[str, object]) -> str:
@@ -174,7 +200,11 @@ def _hardware(machine: Mapping[str, object]) -> str:
     if machine.get("gpu"):
         words.append(str(machine["gpu"]))
     numbers = machine.get("versions")
-    versions = ", ".join(f"{name} {number}" for name, number in numbers.items()) if isinstance(numbers, Mapping) else ""
+    versions = (
+        ", ".join(f"{name} {number}" for name, number in numbers.items())
+        if isinstance(numbers, Mapping)
+        else ""
+    )
     return f"{', '.join(words)}; {versions}"
 
 
@@ -192,16 +222,26 @@ def _recorded(runs: Sequence[Run]) -> str:
 
     The command's time leaves out runs that were finished before.
     """
-    seconds = sum(sum(timing.values()) - timing.get("round", 0) for run in runs for timing in run.timings)
-    return f" from start to tables; the rounds of all runs, added up: {_time(seconds)}" if runs else ""
+    seconds = sum(
+        sum(timing.values()) - timing.get("round", 0) for run in runs for timing in run.timings
+    )
+    return (
+        f" from start to tables; the rounds of all runs, added up: {_time(seconds)}" if runs else ""
+    )
 
 
 def _left_out(manifest: Manifest, records: ExperimentRecords) -> str:
     """Runs that are missing, failed or unfinished, in words."""
     failed = sum(loaded.run.failure is not None for loaded in records.runs)
-    unfinished = sum(loaded.run.failure is None and not loaded.run.finished for loaded in records.runs)
+    unfinished = sum(
+        loaded.run.failure is None and not loaded.run.finished for loaded in records.runs
+    )
     missing = len(manifest.runs) - len(records.runs)
-    counts = ((missing, "not there"), (failed, "failed"), (unfinished, "unfinished: their figures are those so far"))
+    counts = (
+        (missing, "not there"),
+        (failed, "failed"),
+        (unfinished, "unfinished: their figures are those so far"),
+    )
     words = [f"{count} of {len(manifest.runs)} runs {word}" for count, word in counts if count]
     return "; ".join(words)
 
@@ -216,7 +256,9 @@ def _missing(name: str, carried_out: Sequence[tuple[Manifest, ExperimentRecords]
     for manifest, _ in carried_out:
         request = manifest.request
         given = {mode.name for mode in request.modes}
-        modes = [mode for source in request.data for mode in source.modes if given and mode not in given]
+        modes = [
+            mode for source in request.data for mode in source.modes if given and mode not in given
+        ]
         words = [f"the modes {', '.join(modes)}"] if name in ("table2", "table4") and modes else []
         if request.methods:
             words.append(f"the rows other than {', '.join(request.methods)}")
@@ -229,4 +271,8 @@ def _blocks(manifest: Manifest, records: ExperimentRecords) -> list[str | None]:
     """The federations of the paper that the records correspond to."""
     sizes = {loaded.data: loaded.run.num_clients for loaded in records.runs}
     sizes |= {key.split("/")[0]: result.num_clients for key, result in records.computed.items()}
-    return [source.paper_block(sizes[source.key]) for source in manifest.request.data if source.key in sizes]
+    return [
+        source.paper_block(sizes[source.key])
+        for source in manifest.request.data
+        if source.key in sizes
+    ]

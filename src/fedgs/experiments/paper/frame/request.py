@@ -11,9 +11,21 @@ from fedgs.experiments.grid import parse_override
 from fedgs.experiments.paper.frame.published import MODES, PAPER_BETA
 from fedgs.registry import nearest
 
-__all__ = ["ExperimentRequest", "Mode", "Options", "Source", "parse_data", "parse_modes", "parse_seeds"]
+__all__ = [
+    "ExperimentRequest",
+    "Mode",
+    "Options",
+    "Source",
+    "parse_data",
+    "parse_modes",
+    "parse_seeds",
+]
 
-_BUILT_IN = {"synthetic": "Synthetic(0.5, 0.5)", "cifar10": "CIFAR10", "fashion_mnist": "FashionMNIST"}
+_BUILT_IN = {
+    "synthetic": "Synthetic(0.5, 0.5)",
+    "cifar10": "CIFAR10",
+    "fashion_mnist": "FashionMNIST",
+}
 PAPER_CLIENTS = 30  # of the paper's Synthetic federation
 
 
@@ -180,7 +192,9 @@ class ExperimentRequest:
     @property
     def changes(self) -> tuple[tuple[str, object], ...]:
         """The overrides that change figures; those of `execution` do not."""
-        return tuple((key, value) for key, value in self.overrides if not key.startswith("execution."))
+        return tuple(
+            (key, value) for key, value in self.overrides if not key.startswith("execution.")
+        )
 
     @property
     def stem(self) -> str:
@@ -189,7 +203,9 @@ class ExperimentRequest:
         >>> ExperimentRequest("table2", (Source("synthetic"),), overrides=(("data.seed", 3),)).stem
         'table2-synthetic-data.seed=3'
         """
-        changed = [f"{key}={value}".translate(str.maketrans("", "", "[] ")) for key, value in self.changes]
+        changed = [
+            f"{key}={value}".translate(str.maketrans("", "", "[] ")) for key, value in self.changes
+        ]
         words = "-".join([self.name, *(source.key for source in self.data), *changed])
         return re.sub(r"[^\w.,=+-]", "_", words)[:120]
 
@@ -237,7 +253,9 @@ def parse_data(texts: Sequence[str], data_dir: Path | None = None) -> tuple[Sour
     for word in _words(texts):
         source = Source(word) if word in _BUILT_IN else _file(word, data_dir)
         if source.key in sources:
-            raise ConfigError(f"--data names {source.key!r} twice; give each federation once, and files names of their own")
+            raise ConfigError(
+                f"--data names {source.key!r} twice; give each federation once, and files names of their own"
+            )
         sources[source.key] = source
     return tuple(sources.values())
 
@@ -245,12 +263,18 @@ def parse_data(texts: Sequence[str], data_dir: Path | None = None) -> tuple[Sour
 def _file(word: str, data_dir: Path | None) -> Source:
     if not word.endswith(".npz"):
         known = list(_BUILT_IN)
-        raise ConfigError(f"--data must be {', '.join(known)} or an .npz file; got {word!r}{nearest(word, known)}")
+        raise ConfigError(
+            f"--data must be {', '.join(known)} or an .npz file; got {word!r}{nearest(word, known)}"
+        )
     path = Path(word).expanduser()
     if not path.is_file() and not (data_dir is not None and (data_dir / path).is_file()):
-        raise ConfigError(f"--data must be {', '.join(_BUILT_IN)} or an .npz file; there is no file {word!r}")
+        raise ConfigError(
+            f"--data must be {', '.join(_BUILT_IN)} or an .npz file; there is no file {word!r}"
+        )
     if path.stem in _BUILT_IN:
-        raise ConfigError(f"--data: rename the file {word!r}, since {path.stem!r} is the name of a data set")
+        raise ConfigError(
+            f"--data: rename the file {word!r}, since {path.stem!r} is the name of a data set"
+        )
     return Source(path.stem, word)
 
 
@@ -288,8 +312,14 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     ((0, 1, 2), (4,), (0, 7))
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
-    if not words or not all(word.isdecimal() for word in words) or (words == ["0"] and "," not in text):
-        raise ConfigError(f"--seeds must be how many (3) or which (0,1,2), whole numbers >= 0; got {text!r}")
+    if (
+        not words
+        or not all(word.isdecimal() for word in words)
+        or (words == ["0"] and "," not in text)
+    ):
+        raise ConfigError(
+            f"--seeds must be how many (3) or which (0,1,2), whole numbers >= 0; got {text!r}"
+        )
     if "," not in text:
         return tuple(range(int(text)))
     return tuple(dict.fromkeys(int(word) for word in words))

@@ -97,14 +97,18 @@ def checked(request: ExperimentRequest, given: Sequence[str] = ()) -> Experiment
     experiment = find(request.name)
     for option in given:
         if option not in experiment.takes:
-            known = ", ".join(f"--{name}" for name in sorted(experiment.takes)) or "no further options"
+            known = (
+                ", ".join(f"--{name}" for name in sorted(experiment.takes)) or "no further options"
+            )
             raise ConfigError(f"--{option} means nothing for {request.name}; it takes {known}")
     if request.scale not in ("cohort", "paper"):
         raise ConfigError(f"--scale must be cohort or paper; got {request.scale!r}")
     seeds = request.seeds
     if experiment.one_seed and len(seeds) > 1:
         if "seeds" in given:
-            raise ConfigError(f"--seeds must be one seed for {request.name}, such as 4, with its comma; got {len(seeds)} seeds")
+            raise ConfigError(
+                f"--seeds must be one seed for {request.name}, such as 4, with its comma; got {len(seeds)} seeds"
+            )
         seeds = seeds[:1]
     return replace(request, data=request.data or experiment.data, seeds=seeds)
 
@@ -138,7 +142,9 @@ def reproduce(
     if experiment.draws and importlib.util.find_spec("matplotlib") is None:
         raise require_extra("matplotlib", "report")
     job = _Job(request, out, data_dir, command, display)
-    done = _compute(job) if experiment.plan is None else _run(job, experiment.plan(request), workers)
+    done = (
+        _compute(job) if experiment.plan is None else _run(job, experiment.plan(request), workers)
+    )
     with claim(out):
         done.manifest.write(out)
         records, problems = read_records(out, done.manifest)
@@ -166,7 +172,10 @@ class _Job:
         """The manifest of an earlier call with the same request."""
         wanted = _without_execution(self.request)
         manifests, _ = read_manifests(self.out)
-        return next((manifest for manifest in manifests if _without_execution(manifest.request) == wanted), None)
+        return next(
+            (manifest for manifest in manifests if _without_execution(manifest.request) == wanted),
+            None,
+        )
 
 
 def _without_execution(request: ExperimentRequest) -> ExperimentRequest:
@@ -186,10 +195,15 @@ def _run(job: _Job, plan: Sequence[PlannedRun], workers: int | None) -> _Done:
     request, out = job.request, job.out
     if not plan:
         methods = ",".join(request.methods)
-        raise ConfigError(f"{request.name} needs at least one row, mode and seed; got --methods {methods}")
+        raise ConfigError(
+            f"{request.name} needs at least one row, mode and seed; got --methods {methods}"
+        )
     execution = {} if workers is None else {"workers": workers}
     configs = [
-        planned.config.model_copy(update={"execution": planned.config.execution.model_copy(update=execution)}) for planned in plan
+        planned.config.model_copy(
+            update={"execution": planned.config.execution.model_copy(update=execution)}
+        )
+        for planned in plan
     ]
     prepared = [renewed(run, out / "runs") for run in prepare(configs, data_dir=job.data_dir)]
     distinct = list({run.folder_name: run for run in prepared}.values())
@@ -202,7 +216,9 @@ def _run(job: _Job, plan: Sequence[PlannedRun], workers: int | None) -> _Done:
         earlier = job.earlier()
         begun = any((out / "runs" / run.folder_name).is_dir() for run in distinct)
         seconds = earlier.seconds if earlier is not None and begun else 0.0
-        manifest = Manifest(request, job.command, seconds, machine(configs[0].execution.device), stored)
+        manifest = Manifest(
+            request, job.command, seconds, machine(configs[0].execution.device), stored
+        )
         manifest.write(out)
     started = time.monotonic()
     try:
@@ -224,7 +240,9 @@ def _with_time(manifest: Manifest, started: float) -> Manifest:
 def _check_marker(out: Path) -> None:
     """Refuse the output folder of `fedgs run`: runs of an experiment lie one level deeper."""
     if any(out.glob("*/config.toml")):
-        raise OutputError(f"--out {str(out)!r} holds runs of fedgs run; choose a folder of its own for fedgs reproduce")
+        raise OutputError(
+            f"--out {str(out)!r} holds runs of fedgs run; choose a folder of its own for fedgs reproduce"
+        )
 
 
 def _compute(job: _Job) -> _Done:

@@ -9,7 +9,15 @@ import numpy as np
 from fedgs.plurals import counted, noun
 from fedgs.report.tables import number, paired_difference
 
-__all__ = ["Figures", "best_row", "gap_sentence", "listed", "mean", "order_sentence", "standing_sentence"]
+__all__ = [
+    "Figures",
+    "best_row",
+    "gap_sentence",
+    "listed",
+    "mean",
+    "order_sentence",
+    "standing_sentence",
+]
 
 Figures = Mapping[str, Mapping[object, float]]  # row -> replicate -> figure
 
@@ -27,7 +35,9 @@ class _Pair:
     distinguished: bool  # the 95 % interval of the paired difference leaves out 0
 
 
-def order_sentence(mode: str, ours: Figures, *, paper: Mapping[str, float], labels: Mapping[str, str]) -> str:
+def order_sentence(
+    mode: str, ours: Figures, *, paper: Mapping[str, float], labels: Mapping[str, str]
+) -> str:
     """How many pairs of rows are in the paper's order, and which are clearly reversed.
 
     The sentence is "" with fewer than two rows.
@@ -48,7 +58,11 @@ def order_sentence(mode: str, ours: Figures, *, paper: Mapping[str, float], labe
         return text + "."
     if max(len(ours[row]) for row in rows) < 2:
         return text + " (one seed: no interval says which of the others are clearly reversed)."
-    clear = [f"{labels[pair.second]} below {labels[pair.first]}" for pair in pairs if not pair.same_order and pair.distinguished]
+    clear = [
+        f"{labels[pair.second]} below {labels[pair.first]}"
+        for pair in pairs
+        if not pair.same_order and pair.distinguished
+    ]
     if not clear:
         return text + "; of the others, none is reversed with a 95 % interval that leaves out 0."
     more = f" and {len(clear) - 6} more" if len(clear) > 6 else ""
@@ -59,7 +73,9 @@ def _pair(a: str, b: str, ours: Figures, paper: Mapping[str, float]) -> _Pair:
     first, second = (a, b) if paper[a] < paper[b] else (b, a)
     gap = (mean(ours[second]) or 0.0) - (mean(ours[first]) or 0.0)
     difference = paired_difference(dict(ours[first]), dict(ours[second]))
-    distinguished = difference is not None and difference.low is not None and not difference.covers_zero
+    distinguished = (
+        difference is not None and difference.low is not None and not difference.covers_zero
+    )
     return _Pair(first, second, gap > 0, distinguished)
 
 
@@ -90,7 +106,11 @@ def standing_sentence(
     text = f"{mode}: {labels[row]} is {_below_above(here, labels)}"
     if row in paper and all(other in paper for other in compared):
         published = {other: np.sign(paper[other] - paper[row]) for other in compared}
-        text += ", as in the paper." if published == here else f"; in the paper it is {_below_above(published, labels)}."
+        text += (
+            ", as in the paper."
+            if published == here
+            else f"; in the paper it is {_below_above(published, labels)}."
+        )
     else:
         text += "."
     unsure = [labels[other] for other in compared if _covers_zero(ours[row], ours[other])]
@@ -113,7 +133,9 @@ def _below_above(signs: Mapping[str, float], labels: Mapping[str, str]) -> str:
     return ", ".join(words)
 
 
-def gap_sentence(row: str, ours: Mapping[str, Mapping[object, float]], paper: Mapping[str, float]) -> str:
+def gap_sentence(
+    row: str, ours: Mapping[str, Mapping[object, float]], paper: Mapping[str, float]
+) -> str:
     """The largest gap between a row's means and the paper's, over modes.
 
     The sentence is "" without a published mode.
@@ -122,7 +144,9 @@ def gap_sentence(row: str, ours: Mapping[str, Mapping[object, float]], paper: Ma
     'uniform: at most .011 from the paper (LN: .331 against .320).'
     """
     gaps = {
-        mode: average - paper[mode] for mode, values in ours.items() if mode in paper and (average := mean(values)) is not None
+        mode: average - paper[mode]
+        for mode, values in ours.items()
+        if mode in paper and (average := mean(values)) is not None
     }
     if not gaps:
         return ""
@@ -133,7 +157,9 @@ def gap_sentence(row: str, ours: Mapping[str, Mapping[object, float]], paper: Ma
 
 def best_row(figures: Figures) -> str | None:
     """The row with the lowest mean (the first of equal ones), or None without figures."""
-    means = {row: average for row, values in figures.items() if (average := mean(values)) is not None}
+    means = {
+        row: average for row, values in figures.items() if (average := mean(values)) is not None
+    }
     return min(means, key=lambda row: means[row]) if means else None
 
 

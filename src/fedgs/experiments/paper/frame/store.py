@@ -15,13 +15,26 @@ import numpy as np
 import fedgs
 from fedgs.arrays import AnyArray
 from fedgs.errors import OutputError
-from fedgs.experiments.paper.frame.experiment import Computed, ExperimentRecords, LoadedRun, StoredRun
+from fedgs.experiments.paper.frame.experiment import (
+    Computed,
+    ExperimentRecords,
+    LoadedRun,
+    StoredRun,
+)
 from fedgs.experiments.paper.frame.request import ExperimentRequest
 from fedgs.records import first_rounds, save_arrays, write_atomically
 from fedgs.report.run import Run
 from fedgs.report.runs import read_runs
 
-__all__ = ["Manifest", "computed_name", "machine", "read_computed", "read_manifests", "read_records", "write_computed"]
+__all__ = [
+    "Manifest",
+    "computed_name",
+    "machine",
+    "read_computed",
+    "read_manifests",
+    "read_records",
+    "write_computed",
+]
 
 COMPUTED_FORMAT = 1  # to be raised when the same settings give other results than before
 
@@ -56,7 +69,9 @@ class Manifest:
             "places": [asdict(stored) for stored in self.runs],
             "computed": dict(self.computed),
         }
-        write_atomically(out / f"{self.request.stem}.json", (json.dumps(tables, indent=1) + "\n").encode())
+        write_atomically(
+            out / f"{self.request.stem}.json", (json.dumps(tables, indent=1) + "\n").encode()
+        )
 
     @staticmethod
     def read(path: Path) -> "Manifest":
@@ -77,7 +92,9 @@ class Manifest:
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             reason = " ".join(str(error).split())[:120]
-            raise OutputError(f"{path.name}: not the manifest of an experiment ({reason})") from None
+            raise OutputError(
+                f"{path.name}: not the manifest of an experiment ({reason})"
+            ) from None
 
 
 def read_manifests(out: Path) -> tuple[list[Manifest], list[str]]:
@@ -108,7 +125,9 @@ def read_records(out: Path, manifest: Manifest) -> tuple[ExperimentRecords, list
             read[stored.folder] = _read_run(out / "runs" / stored.folder, problems)
         run = read[stored.folder]
         if run is not None:
-            runs.append(LoadedRun(stored.data, stored.mode, stored.row, shortened(run, stored.rounds)))
+            runs.append(
+                LoadedRun(stored.data, stored.mode, stored.row, shortened(run, stored.rounds))
+            )
     computed: dict[str, Computed] = {}
     for key, name in manifest.computed.items():
         try:
@@ -130,14 +149,18 @@ def shortened(run: Run, rounds: int) -> Run:
     if run.rounds <= rounds:
         return run
     training = {**run.table("training"), "rounds": rounds}
-    return replace(run, records=first_rounds(run.records, rounds), config={**run.config, "training": training})
+    return replace(
+        run, records=first_rounds(run.records, rounds), config={**run.config, "training": training}
+    )
 
 
 def _read_run(path: Path, problems: list[str]) -> Run | None:
     try:
         runs, lines = read_runs(path)
     except OutputError as error:
-        problems.append(f"{path.name}: left out, {error}" if path.is_dir() else f"{path.name}: not there")
+        problems.append(
+            f"{path.name}: left out, {error}" if path.is_dir() else f"{path.name}: not there"
+        )
         return None
     problems.extend(lines)
     return runs[0]
@@ -185,14 +208,20 @@ def machine(device: str = "cpu") -> dict[str, object]:
         "memory_gib": _memory(),
         "gpu": gpu,
         "system": platform.system(),
-        "versions": {"fedgs": fedgs.__version__, "python": platform.python_version(), **_versions("numpy", "torch")},
+        "versions": {
+            "fedgs": fedgs.__version__,
+            "python": platform.python_version(),
+            **_versions("numpy", "torch"),
+        },
     }
 
 
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        return next(
+            line.partition(":")[2].strip() for line in lines if line.startswith("model name")
+        )
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
 
