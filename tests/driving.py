@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedgs.availability import Attendance, LessDataFirst
+from fedgs.availability import AvailabilityDraws, LessDataFirst
 from fedgs.checkpoint import State
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
 from fedgs.data import Federation
@@ -31,10 +31,10 @@ def make_plan(federation: Federation, sampler: Sampler | None = None, **settings
         "seed": 0,
     }
     availability = settings.pop("availability", LessDataFirst(beta=0.7, seed=1))
-    attendance = Attendance(availability, federation.clients)
+    availability_draws = AvailabilityDraws(availability, federation.clients)
     return Plan(
         federation=federation,
-        attendance=attendance,
+        availability=availability_draws,
         sampler=sampler or Uniform(),
         work=work,
         **{**values, **settings},

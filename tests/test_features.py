@@ -11,7 +11,7 @@ import torch
 from tests.conftest import make_federation
 
 import fedgs
-from fedgs.availability import Attendance, LessDataFirst
+from fedgs.availability import AvailabilityDraws, LessDataFirst
 from fedgs.data import Federation
 from fedgs.data.federation import Normalization
 from fedgs.driver import LiveRun, drive
@@ -306,8 +306,8 @@ def plan_of(federation: Federation, sampler: FedGS, **settings: Any) -> Plan:
         "evaluate_every": 2,
         "seed": 0,
     }
-    attendance = Attendance(LessDataFirst(beta=0.7, seed=1), federation.clients)
-    return Plan(federation, attendance, sampler, work_of(federation), **{**values, **settings})
+    availability = AvailabilityDraws(LessDataFirst(beta=0.7, seed=1), federation.clients)
+    return Plan(federation, availability, sampler, work_of(federation), **{**values, **settings})
 
 
 class Kept:

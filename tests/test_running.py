@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fedgs.arrays import IntArray
-from fedgs.availability import Attendance, Ideal
+from fedgs.availability import AvailabilityDraws, Ideal
 from fedgs.data import Federation
 from fedgs.driver import LiveRun, drive
 from fedgs.experiments.compare import compare
@@ -79,7 +79,7 @@ def test_memory_does_not_grow_with_the_rounds() -> None:
     work = Work(federation, LogisticRegression(), 0.0, 1, 2)
     plan = Plan(
         federation,
-        Attendance(Ideal(seed=0), federation.clients),
+        AvailabilityDraws(Ideal(seed=0), federation.clients),
         Uniform(),
         work,
         120,

@@ -17,7 +17,7 @@ import torch
 from fedgs import rng
 from fedgs.aggregation import WeightedMean
 from fedgs.arrays import FloatArray, IntArray, frozen
-from fedgs.availability import Attendance, Present
+from fedgs.availability import AvailabilityDraws, RoundAvailability
 from fedgs.checkpoint import State
 from fedgs.clients import (
     Memory,
@@ -60,8 +60,8 @@ class Plan:
     """One run, everything in it resolved and checked.
 
     Attributes:
-        federation, attendance, sampler, work: the parts; plans that meet the same clients may share
-            the attendance.
+        federation, availability, sampler, work: the parts; plans that meet the same clients may share
+            the availability.
         rounds: T.
         cohort_limit: M.
         learning_rate, decay: eta of round t is learning_rate * decay^t.
@@ -71,7 +71,7 @@ class Plan:
     """
 
     federation: Federation
-    attendance: Attendance
+    availability: AvailabilityDraws
     sampler: Sampler
     work: Work
     rounds: int
@@ -83,7 +83,7 @@ class Plan:
     data_seed: int = 0
 
     def __post_init__(self) -> None:
-        mode, sampler = self.attendance.availability, self.sampler
+        mode, sampler = self.availability.mode, self.sampler
         with user_code(f"availability {mode.name or type(mode).__name__!r}"):
             mode.check(self.federation.clients, self.rounds)
         check_weighting(self.sampler.weighting, "method.weighting")
@@ -191,12 +191,12 @@ def _first_memory(plan: Plan, shared: Shared | None) -> Memory:
 
 def run_round(plan: Plan, state: State) -> Generator[Request, Any, tuple[State, Record]]:
     """One round (Algorithm 1): who is there, who is selected, local training, aggregation."""
-    present = plan.attendance.at(state.round)  # A_t
+    available = plan.availability.at(state.round)  # A_t
     metrics = yield from evaluate(plan, state)  # of theta^t, before the update
-    if not present.names:
-        return advance(state, state.parameters), describe(plan, state, present, metrics)
+    if not available.names:
+        return advance(state, state.parameters), describe(plan, state, available, metrics)
     view = yield from observe(
-        plan, state, present.clients
+        plan, state, available.clients
     )  # v_k, and losses if the sampler asks for them
     selection = checked_selection(
         plan.sampler.select(view, rng.stream(plan.seed, "select", state.round)), view
@@ -205,7 +205,7 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Any, tuple[State, 
         len(selection.clients) == 0
     ):  # no client suits: the model, the counts and the sampler's memory stay as they are
         return advance(state, state.parameters), describe(
-            plan, state, present, metrics, selection=selection
+            plan, state, available, metrics, selection=selection
         )
     parameters, outcome = yield from train_selected(
         plan, state, selection
@@ -215,7 +215,7 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Any, tuple[State, 
         memory = checked_memory(plan.remembers.observe(state.memory, view, outcome), "observe")
         after = State(after.round, after.parameters, after.counts, memory)
     return after, describe(
-        plan, state, present, metrics, selection=selection, weights=outcome.weights
+        plan, state, available, metrics, selection=selection, weights=outcome.weights
     )
 
 
@@ -293,7 +293,7 @@ def advance(state: State, parameters: torch.Tensor, *, selection: Selection | No
 def describe(
     plan: Plan,
     state: State,
-    present: Present,
+    available: RoundAvailability,
     metrics: tuple[Metrics, Metrics | None] | None,
     *,
     selection: Selection | None = None,
@@ -304,12 +304,12 @@ def describe(
     chosen = selection if selection is not None else Selection(np.empty(0, dtype=np.int64))
     return Record(
         round=state.round,
-        available=list(present.names) if isinstance(present.names, list) else present.names,
-        num_available=len(present.names),
+        available=list(available.names) if isinstance(available.names, list) else available.names,
+        num_available=len(available.names),
         cohort=[names[k] for k in chosen.clients.tolist()],
         draws=None if chosen.draws is None else chosen.draws.tolist(),
         weights=[] if weights is None else weights.tolist(),
-        selection_status=present.status if selection is None else chosen.status,
+        selection_status=available.status if selection is None else chosen.status,
         selection_objective=chosen.objective,
         selection_upper_bound=chosen.upper_bound,
         **_losses(metrics),

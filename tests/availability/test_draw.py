@@ -12,8 +12,8 @@ import torch
 from fedgs import Clients
 from fedgs.arrays import FloatArray
 from fedgs.availability import (
-    Attendance,
     Availability,
+    AvailabilityDraws,
     Ideal,
     LabelCycle,
     LargeLabelsFirst,
@@ -221,22 +221,22 @@ def test_a_mode_without_rates_says_what_it_must_define() -> None:
         draw_available(Availability(), clients_of(2), 0)
 
 
-def test_an_attendance_gives_what_the_draws_give_in_any_order_of_rounds(toy: Clients) -> None:
+def test_availability_draws_gives_what_the_draws_give_in_any_order_of_rounds(toy: Clients) -> None:
     mode = LessDataFirst(empty_round="skip", seed=5)
-    attendance = Attendance(mode, toy)
+    draws = AvailabilityDraws(mode, toy)
     for t in (3, 0, 0, 7, 3, 1):
-        present, (available, status) = attendance.at(t), draw_available(mode, toy, t)
+        present, (available, status) = draws.at(t), draw_available(mode, toy, t)
         np.testing.assert_array_equal(present.clients, available)
         assert (present.names, present.status) == ([toy.names[k] for k in available], status)
     with pytest.raises(ValueError, match="read-only"):
-        attendance.at(2).clients[:] = 0  # a sampler cannot take clients away from another run
+        draws.at(2).clients[:] = 0  # a sampler cannot take clients away from another run
 
 
 def test_many_clients_are_recorded_as_bits_and_written_as_the_same_list() -> None:
     clients = Clients(tuple(f"site-{k}" for k in range(1500)), np.arange(1, 1501))
-    attendance = Attendance(LessDataFirst(seed=3), clients)
+    draws = AvailabilityDraws(LessDataFirst(seed=3), clients)
     for t in range(3):
-        present = attendance.at(t)
+        present = draws.at(t)
         names = [clients.names[k] for k in draw_available(LessDataFirst(seed=3), clients, t)[0]]
         assert (
             isinstance(present.names, Members)
@@ -276,6 +276,6 @@ def test_a_mode_made_of_a_steady_one_is_asked_in_every_round(toy: Clients) -> No
             return np.full(len(clients), float(round % 2 == 0))
 
     mode = EveryOther(empty_round="skip")
-    attendance = Attendance(mode, toy)
+    draws = AvailabilityDraws(mode, toy)
     assert not EveryOther.steady and Ideal.steady
-    assert [len(attendance.at(t).names) for t in range(4)] == [len(toy), 0, len(toy), 0]
+    assert [len(draws.at(t).names) for t in range(4)] == [len(toy), 0, len(toy), 0]

@@ -354,7 +354,7 @@ def test_uniform_cohorts_cover_the_clients() -> None:
     assert len(reached) > 95
 
 
-def test_runs_share_an_attendance_where_they_meet_the_same_clients(
+def test_runs_share_availability_draws_where_they_meet_the_same_clients(
     toy_federation: Federation, tmp_path: Path
 ) -> None:
     np.save(tmp_path / "who.npy", np.ones((len(toy_federation), 9), dtype=bool))
@@ -373,10 +373,10 @@ def test_runs_share_an_attendance_where_they_meet_the_same_clients(
     for _ in range(2):  # the second time the file's matrix has been read already
         plans = [one.plan for one in prepare(configs)]
         assert (
-            plans[0].attendance is plans[2].attendance
-            and plans[1].attendance is plans[3].attendance
+            plans[0].availability is plans[2].availability
+            and plans[1].availability is plans[3].availability
         )
-        assert len({id(plan.attendance) for plan in plans}) >= 5
+        assert len({id(plan.availability) for plan in plans}) >= 5
 
 
 @pytest.mark.parametrize("rounds", [6, 9])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedgs
-from fedgs.availability import Attendance
+from fedgs.availability import AvailabilityDraws
 from fedgs.data import Federation
 from fedgs.driver import LiveRun, drive
 from fedgs.errors import ConfigError, RunError
@@ -44,8 +44,8 @@ def test_the_graph_is_the_one_that_a_run_begins_with(
 ) -> None:
     sampler = FedGS(graph=Graph(similarity=similarity))
     work = Work(toy_federation, LogisticRegression(), 0.0, 2, 4)
-    attendance = Attendance(fedgs.LessDataFirst(seed=0), toy_federation.clients)
-    plan = Plan(toy_federation, attendance, sampler, work, 1, 2, 0.1, 1.0, 1, 3, data_seed=2)
+    availability = AvailabilityDraws(fedgs.LessDataFirst(seed=0), toy_federation.clients)
+    plan = Plan(toy_federation, availability, sampler, work, 1, 2, 0.1, 1.0, 1, 3, data_seed=2)
     starts: list[Any] = []
     drive(
         [LiveRun(plan, None, lambda *_: None, lambda *_: None, lambda _: None, starts.append)],
@@ -63,8 +63,8 @@ def test_a_graph_is_made_for_fedgs_alone_and_before_round_0(toy_federation: Fede
     work = Work(toy_federation, LogisticRegression(), 0.0, 2, 4)
 
     def plan(sampler: Any) -> Plan:
-        attendance = Attendance(fedgs.LessDataFirst(seed=0), toy_federation.clients)
-        return Plan(toy_federation, attendance, sampler, work, 1, 2, 0.1, 1.0, 1, 0)
+        availability = AvailabilityDraws(fedgs.LessDataFirst(seed=0), toy_federation.clients)
+        return Plan(toy_federation, availability, sampler, work, 1, 2, 0.1, 1.0, 1, 0)
 
     with pytest.raises(
         ConfigError, match=r"^a client graph is made for method 'fedgs', got 'uniform'$"

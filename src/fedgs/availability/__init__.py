@@ -1,7 +1,7 @@
 """Who is there: availability modes as rates, and the draw of A_t. Uses NumPy alone."""
 
 from fedgs.availability.base import Availability, EmptyRound, checked_rates
-from fedgs.availability.draw import Attendance, Present, activity, draw_available
+from fedgs.availability.draw import AvailabilityDraws, RoundAvailability, activity, draw_available
 from fedgs.availability.rates import (
     Ideal,
     LabelCycle,
@@ -14,7 +14,7 @@ from fedgs.availability.rates import (
 from fedgs.availability.recorded import AvailabilityFile
 
 __all__ = [
-    "Attendance",
+    "AvailabilityDraws",
     "Availability",
     "AvailabilityFile",
     "EmptyRound",
@@ -24,7 +24,7 @@ __all__ = [
     "LessDataFirst",
     "LogNormal",
     "MoreDataFirst",
-    "Present",
+    "RoundAvailability",
     "SineLogNormal",
     "activity",
     "checked_rates",

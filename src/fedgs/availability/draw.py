@@ -12,7 +12,7 @@ from fedgs.clients import Clients
 from fedgs.records import Members
 from fedgs.rng import stream
 
-__all__ = ["Attendance", "Present", "activity", "draw_available"]
+__all__ = ["AvailabilityDraws", "RoundAvailability", "activity", "draw_available"]
 
 _MANY = 1000  # clients above which a record holds who was available as bits
 
@@ -26,8 +26,8 @@ def draw_available(
     be drawn without the others, and every method meets the same clients. Costs O(N).
 
     Returns:
-        (a,) ascending indices, and "skipped" where the round passes without anybody, else None.
-        `empty_round = "redraw"` draws from the distribution given that somebody is there; where all
+        (a,) ascending indices, and "skipped" where the round passes without available clients, else None.
+        `empty_round = "redraw"` draws from the distribution given that the round is not empty; where all
         rates are 0 that is impossible, and the round is skipped.
 
     Raises:
@@ -44,22 +44,22 @@ def draw_available(
 
 
 def _drawn(availability: Availability, rates: FloatArray, round: int) -> BoolArray:
-    """(N,) who is there."""
+    """(N,) which clients are available."""
     rng = stream(availability.seed or 0, "available", round)
-    present = rng.random(len(rates)) < rates  # rate 0: never, rate 1: always
-    if not present.any() and availability.empty_round == "redraw" and rates.any():
-        present = _draw_given_somebody(rates, rng)
-    return present
+    available = rng.random(len(rates)) < rates  # rate 0: never, rate 1: always
+    if not available.any() and availability.empty_round == "redraw" and rates.any():
+        available = _draw_non_empty(rates, rng)
+    return available
 
 
 @dataclass(frozen=True, eq=False)
-class Present:
-    """Who is there in a round.
+class RoundAvailability:
+    """The available clients of a round.
 
     Attributes:
         clients: (a,) ascending indices, read-only.
         names: their own keys, in the same order; `Members` where there are many clients.
-        status: "skipped" where the round passes without anybody, else None.
+        status: "skipped" where the round passes without available clients, else None.
     """
 
     clients: IntArray
@@ -67,40 +67,43 @@ class Present:
     status: Literal["skipped"] | None
 
 
-class Attendance:
-    """Clients under an availability mode, round by round. Runs that meet the same clients share one and draw each round once.
+class AvailabilityDraws:
+    """The available clients of every round under one mode.
+
+    Runs with the same clients and mode share one object, so that each round is drawn once.
 
     >>> from fedgs.availability import Ideal
-    >>> attendance = Attendance(Ideal(), Clients(("a", "b"), np.array([10, 40])))
-    >>> attendance.at(0).names, attendance.at(0) is attendance.at(0)
+    >>> draws = AvailabilityDraws(Ideal(), Clients(("a", "b"), np.array([10, 40])))
+    >>> draws.at(0).names, draws.at(0) is draws.at(0)
     (['a', 'b'], True)
     """
 
     def __init__(self, availability: Availability, clients: Clients) -> None:
-        self.availability = availability
+        self.mode = availability
         self.clients = clients
         self._rates: FloatArray | None = None
-        self._last: tuple[int, Present] | None = None
+        self._last: tuple[int, RoundAvailability] | None = None
 
-    def at(self, round: int) -> Present:
+    def at(self, round: int) -> RoundAvailability:
         """A_t, see `draw_available`; the last round is kept, since runs are driven side by side."""
         if self._last is None or self._last[0] != round:
-            present = _drawn(self.availability, self._rates_of(round), round)
-            available = frozen(np.flatnonzero(present))
-            names = self.clients.names
-            called = (
-                Members(names, present)
-                if len(names) > _MANY
-                else [names[k] for k in available.tolist()]
+            is_available = _drawn(self.mode, self._rates_of(round), round)
+            available = frozen(np.flatnonzero(is_available))
+            all_names = self.clients.names
+            names = (
+                Members(all_names, is_available)
+                if len(all_names) > _MANY
+                else [all_names[k] for k in available.tolist()]
             )
-            self._last = round, Present(available, called, None if len(available) else "skipped")
+            status: Literal["skipped"] | None = None if len(available) else "skipped"
+            self._last = round, RoundAvailability(available, names, status)
         return self._last[1]
 
     def _rates_of(self, round: int) -> FloatArray:
         if self._rates is not None:
             return self._rates
-        rates = checked_rates(self.availability, self.clients, round)
-        if self.availability.steady:
+        rates = checked_rates(self.mode, self.clients, round)
+        if self.mode.steady:
             self._rates = rates
         return rates
 
@@ -121,10 +124,10 @@ def activity(availability: Availability, clients: Clients, rounds: int) -> BoolA
     return matrix
 
 
-def _draw_given_somebody(rates: FloatArray, rng: np.random.Generator) -> BoolArray:
+def _draw_non_empty(rates: FloatArray, rng: np.random.Generator) -> BoolArray:
     """(N,) independent draws, conditioned on at least one success: what drawing again and again ends in, in one go.
 
-    The lowest present client is k with probability proportional to p_k·prod over i<k of (1 - p_i);
+    The lowest available client is k with probability proportional to p_k·prod over i<k of (1 - p_i);
     given k, the later ones are drawn as always. Holds at the smallest rates, where drawing again
     would not end.
     """
@@ -133,7 +136,7 @@ def _draw_given_somebody(rates: FloatArray, rng: np.random.Generator) -> BoolArr
     log_earlier_absent = np.concatenate(([0.0], np.cumsum(log_absent)[:-1]))
     first_weights = rates / rates.max() * np.exp(log_earlier_absent)
     first = int(rng.choice(len(rates), p=first_weights / first_weights.sum()))
-    present = rng.random(len(rates)) < rates
-    present[:first] = False
-    present[first] = True
-    return present
+    available = rng.random(len(rates)) < rates
+    available[:first] = False
+    available[first] = True
+    return available

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import fedgs
-from fedgs.availability import Attendance, Availability
+from fedgs.availability import Availability, AvailabilityDraws
 from fedgs.config import Config, cohort_limit
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, shown
@@ -21,9 +21,9 @@ from fedgs.requests import Work
 from fedgs.sampling.base import Sampler
 from fedgs.simulation import Plan
 
-__all__ = ["Attendances", "PreparedRun", "make_plan"]
+__all__ = ["SharedDraws", "PreparedRun", "make_plan"]
 
-Attendances = dict[Any, Attendance]
+SharedDraws = dict[Any, AvailabilityDraws]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class PreparedRun:
         }
 
 
-def make_plan(config: Config, federation: Federation, shared: Attendances | None = None) -> Plan:
+def make_plan(config: Config, federation: Federation, shared: SharedDraws | None = None) -> Plan:
     """What the loop needs for a configuration whose model is resolved."""
     training = config.training
     assert isinstance(config.model, Model)
@@ -107,7 +107,7 @@ def make_plan(config: Config, federation: Federation, shared: Attendances | None
     )
     return Plan(
         federation=federation,
-        attendance=_attendance(config, federation, shared),
+        availability=_availability(config, federation, shared),
         sampler=sampler,
         work=work,
         rounds=training.rounds,
@@ -126,9 +126,11 @@ def _checked(family: str, value: object, base: type[V], title: str) -> V:
     return value
 
 
-def _attendance(config: Config, federation: Federation, shared: Attendances | None) -> Attendance:
+def _availability(
+    config: Config, federation: Federation, shared: SharedDraws | None
+) -> AvailabilityDraws:
     availability: Any = config.availability
-    made = Attendance(availability, federation.clients)
+    made = AvailabilityDraws(availability, federation.clients)
     try:
         return (
             made if shared is None else shared.setdefault((availability, federation.clients), made)

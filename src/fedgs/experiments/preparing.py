@@ -9,7 +9,7 @@ from fedgs.config import Config
 from fedgs.data.base import Data
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, DataError, shown, user_code
-from fedgs.experiments.prepared import Attendances, PreparedRun, make_plan
+from fedgs.experiments.prepared import PreparedRun, SharedDraws, make_plan
 from fedgs.fingerprint import identity_of
 from fedgs.identity import Digest, Digester
 from fedgs.identity.sources import origin_of
@@ -60,7 +60,7 @@ def _prepared(configs: Sequence[Config], data_dir: Path | None) -> list[Prepared
     checked: set[Any] = set()
     trained: set[Any] = set()
     loaded: dict[Any, Federation] = {}
-    shared: Attendances = {}
+    shared: SharedDraws = {}
     known = Known()
     forget_models()
     for config in configs:
@@ -101,7 +101,7 @@ def _data_key(data: Any, known: Known) -> Any:
 def prepare_one(
     config: Config,
     federation: Federation,
-    shared: Attendances | None = None,
+    shared: SharedDraws | None = None,
     known: Known | None = None,
 ) -> PreparedRun:
     """One configuration, checked against its federation and this machine.
@@ -109,7 +109,7 @@ def prepare_one(
     Args:
         config: what to carry out.
         federation: the one that `config.data` stands for.
-        shared: the attendances of the study's other runs: runs that meet the same clients draw them
+        shared: the availability draws of the study's other runs: runs that meet the same clients draw them
             once.
         known: what the study's other runs have found out already.
     """

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fedgs.data import Data, Federation
 from fedgs.errors import missing_extra
-from fedgs.experiments.prepared import Attendances, PreparedRun, make_plan
+from fedgs.experiments.prepared import PreparedRun, SharedDraws, make_plan
 from fedgs.registry import Variant, loaded_plugins, register, table, variant_class, variant_names
 
 __all__ = ["CannotTravelError", "pack_runs", "pack_variants", "register_variants", "unpack_runs"]
@@ -56,7 +56,7 @@ def pack_runs(prepared: Sequence[PreparedRun], federations: Sequence[Federation]
 
 def unpack_runs(content: bytes, federations: Sequence[Federation]) -> list[PreparedRun]:
     """The runs in this process; nothing about them is computed again but the plan."""
-    shared: Attendances = {}
+    shared: SharedDraws = {}
     return [one.prepared(federations, shared) for one in _loads(content, federations)]
 
 
@@ -110,7 +110,7 @@ class _Travelling:
         )
         return cls(known, numbers[id(one.plan.federation)])
 
-    def prepared(self, federations: Sequence[Federation], shared: Attendances) -> PreparedRun:
+    def prepared(self, federations: Sequence[Federation], shared: SharedDraws) -> PreparedRun:
         plan = make_plan(self.known["config"], federations[self.federation], shared)
         return PreparedRun(**{**self.known, "plan": plan})
 
