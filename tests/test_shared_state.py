@@ -23,7 +23,7 @@ from fedgs.data.assemble import Labelled, share_out
 from fedgs.data.partition import Assignment, Partition
 from fedgs.experiments.compare import compare
 from fedgs.experiments.study import Results
-from fedgs.graph.distances import checked_once
+from fedgs.graph.matrix_distances import checked_once
 from fedgs.sampling import MD, FedGS, Sampler
 from fedgs.sampling.base import Wish
 

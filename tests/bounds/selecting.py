@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.bounds.common import answered_or_refused, few, outside, put, refused
 
 from fedgs.graph import MatrixDistances, shortest_paths
-from fedgs.graph.distances import checked_once
+from fedgs.graph.matrix_distances import checked_once
 from fedgs.graph.tree import SpanningForest, minimum_spanning_forest, shortfall
 from fedgs.solver import SelectionProblem, select, solve
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedgs.graph.adjacency import complete_edges, edge_weights
 from fedgs.graph.distance import graph_distance, shortest_paths
-from fedgs.graph.distances import MatrixDistances, checked_once
+from fedgs.graph.matrix_distances import MatrixDistances, checked_once
 from fedgs.graph.similarity import client_features, cosines, feature_products, min_max
 
 if TYPE_CHECKING:

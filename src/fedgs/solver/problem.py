@@ -10,7 +10,7 @@ import numpy as np
 
 from fedgs.arrays import AnyArray, FloatArray, FloatMatrix, IntArray
 from fedgs.errors import GraphError, SelectionError
-from fedgs.graph.distances import MatrixDistances
+from fedgs.graph.matrix_distances import MatrixDistances
 from fedgs.solver import limits
 
 __all__ = [

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedgs.arrays import FloatArray, FloatMatrix, IntArray
 from fedgs.compiling import load_kernels
-from fedgs.graph.distances import MatrixDistances
+from fedgs.graph.matrix_distances import MatrixDistances
 from fedgs.solver import limits, tree
 from fedgs.solver.problem import SelectionProblem
 from fedgs.solver.search import Found, Plan, workspace

@@ -10,7 +10,7 @@ import numpy as np
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.compiling import load_kernels
 from fedgs.errors import SelectionError
-from fedgs.graph.distances import MatrixDistances
+from fedgs.graph.matrix_distances import MatrixDistances
 from fedgs.graph.tree import SpanningForest
 from fedgs.rng import stream
 from fedgs.solver import limits, plain
