@@ -6,8 +6,13 @@ from tests.oracles import graph as oracle
 
 from fedgs.compiling import load_kernels
 from fedgs.errors import GraphError
-from fedgs.graph import MatrixDistances, checked_once, graph_distance, shortest_paths
-from fedgs.graph import distances as distances_module
+from fedgs.graph import (
+    MatrixDistances,
+    checked_once,
+    graph_distance,
+    matrix_distances,
+    shortest_paths,
+)
 from fedgs.graph.distance import floyd_warshall
 from fedgs.graph.tree import SpanningForest, forest_distances, minimum_spanning_forest, shortfall
 
@@ -201,9 +206,9 @@ def test_a_matrix_is_remembered_as_long_as_it_lives() -> None:
     assert checked_once(matrix).tree is first.tree
     assert checked_once(matrix.copy()).tree is not first.tree
     key = id(matrix)
-    assert key in distances_module._known
+    assert key in matrix_distances._known
     del first, matrix
-    assert key not in distances_module._known
+    assert key not in matrix_distances._known
 
 
 def test_a_matrix_with_inf_is_checked_each_time() -> None:
