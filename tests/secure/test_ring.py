@@ -11,8 +11,8 @@ from fedgs.errors import ProtocolError
 from fedgs.secure import private_similarity
 from fedgs.secure.fixed_point import fixed_point
 from fedgs.secure.meter import Answer
-from fedgs.secure.relay import RingServer
 from fedgs.secure.ring import RingParty
+from fedgs.secure.server import RingServer
 from fedgs.secure.session import SessionPlan
 from fedgs.secure.wire import DEALER, SERVER, Kind, pack, single
 

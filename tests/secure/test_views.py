@@ -22,10 +22,10 @@ from scipy import stats
 
 from fedgs.secure import channel, private_similarity
 from fedgs.secure.channel import Channel
-from fedgs.secure.line import Line
 from fedgs.secure.meter import Answer
 from fedgs.secure.paper import PaperServer, Seen, Step
-from fedgs.secure.relay import RingServer
+from fedgs.secure.ring import Line
+from fedgs.secure.server import RingServer
 from fedgs.secure.wire import DEALER, Kind, Message, each
 
 ODDS = 1e-9

@@ -16,8 +16,8 @@ from fedgs.errors import ConfigError, DataError
 from fedgs.secure.fixed_point import FixedPoint, fixed_point
 from fedgs.secure.meter import Answer, Cost, Meter, PartyFailure
 from fedgs.secure.paper import PaperClient, PaperDealer, PaperServer
-from fedgs.secure.relay import BatchProducts, RingServer
 from fedgs.secure.ring import RingParty
+from fedgs.secure.server import BatchProducts, RingServer
 from fedgs.secure.session import SessionPlan
 from fedgs.secure.wire import DEALER
 

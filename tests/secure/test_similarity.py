@@ -18,8 +18,8 @@ from fedgs import rng
 from fedgs.errors import ConfigError, DataError, MissingExtraError
 from fedgs.secure import PrivateProducts, private_rows, private_similarity
 from fedgs.secure.meter import Answer
-from fedgs.secure.private import Connect
 from fedgs.secure.ring import RingParty
+from fedgs.secure.similarity import Connect
 from fedgs.secure.wire import DEALER, Kind, each
 
 shapes = st.tuples(st.integers(3, 6), st.integers(1, 5))
