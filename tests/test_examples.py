@@ -11,7 +11,7 @@ from fedgs import Clients
 from fedgs.experiments.grid import expand, parse_override, read_config
 from fedgs.experiments.study import prepare_study
 from fedgs.records import Record
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 
 FOLDER = Path(__file__).parents[1] / "examples" / "inverse_participation"
 

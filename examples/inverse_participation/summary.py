@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from fedgs.report.run import Run
-from fedgs.report.runs import read_runs
+from fedgs.report import Run, read_runs
 from fedgs.report.summary import count_variance, summarize
 
 COLUMNS = ("own", "difference [95 %]", "count variance", "weight variance", "bias")

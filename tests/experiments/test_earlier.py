@@ -16,7 +16,7 @@ from fedgs.data import Federation
 from fedgs.experiments.compare import compare
 from fedgs.experiments.study import Results
 from fedgs.local import linear, loop
-from fedgs.report.runs import read_runs
+from fedgs.report.reading import read_runs
 
 
 def study(federation: Federation, out: Path, **settings: Any) -> Results:

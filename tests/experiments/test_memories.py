@@ -17,7 +17,7 @@ from fedgs.experiments.study import Results
 from fedgs.graph import Graph
 from fedgs.records import RunFolder, read_arrays, save_arrays
 from fedgs.report.network import network_of_run
-from fedgs.report.runs import read_runs
+from fedgs.report.reading import read_runs
 from fedgs.sampling import FedGS
 
 GRAPHS = [

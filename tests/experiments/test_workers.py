@@ -20,7 +20,7 @@ from fedgs.records import RunFolder
 from fedgs.registry import load_plugin
 from fedgs.report.history import participation
 from fedgs.report.page import render_page
-from fedgs.report.runs import read_runs
+from fedgs.report.reading import read_runs
 from fedgs.report.summary import summarize
 from fedgs.report.tables import comparison
 

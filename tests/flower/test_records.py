@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import FedAvg
 from fedgs.errors import OutputError, UserError
 from fedgs.flower import SampledStrategy
 from fedgs.records import RunFolder
-from fedgs.report.runs import read_runs
+from fedgs.report.reading import read_runs
 
 SITES = ["a-0", "b-1", "c-2"]
 

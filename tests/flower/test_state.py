@@ -148,7 +148,7 @@ def test_records_are_those_of_a_run(world: Any, tmp_path: Path) -> None:
 
 
 def test_tables_read_a_deployment(world: Any, tmp_path: Path) -> None:
-    from fedgs.report.runs import read_runs
+    from fedgs.report.reading import read_runs
 
     strategy(tmp_path).start(world(SITES), world.model(), num_rounds=3, evaluate_fn=evaluate)
     runs, problems = read_runs(tmp_path / "records")

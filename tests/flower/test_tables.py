@@ -9,7 +9,7 @@ from flwr.serverapp.strategy import FedAvg
 from fedgs import Selection, sampler
 from fedgs.flower import SampledStrategy
 from fedgs.report.page_data import page_data
-from fedgs.report.runs import read_runs
+from fedgs.report.reading import read_runs
 from fedgs.report.tables import comparison
 
 

@@ -20,8 +20,8 @@ from fedgs.report.figures import (
 from fedgs.report.history import binned, cohort_diversity, count_variances, curve, participation
 from fedgs.report.labels import labelled
 from fedgs.report.network import network, network_of_run
-from fedgs.report.run import Run
-from fedgs.report.runs import read_runs
+from fedgs.report.reading import read_runs
+from fedgs.report.run_view import Run
 from fedgs.report.style import label_colours, looks
 
 

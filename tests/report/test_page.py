@@ -14,8 +14,8 @@ from fedgs.errors import MissingExtraError
 from fedgs.records import Record
 from fedgs.report.page import render_page
 from fedgs.report.page_data import page_data
-from fedgs.report.run import Run
-from fedgs.report.runs import read_runs
+from fedgs.report.reading import read_runs
+from fedgs.report.run_view import Run
 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 METHODS = ("uniform", "md", "fedgs")

@@ -8,8 +8,8 @@ from tests.report.browser import CHROMIUM, Page, browser
 
 from fedgs.report.page import render_page
 from fedgs.report.page_data import page_data
-from fedgs.report.run import Run
-from fedgs.report.runs import read_runs
+from fedgs.report.reading import read_runs
+from fedgs.report.run_view import Run
 from fedgs.report.tables import comparison
 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")

@@ -11,7 +11,7 @@ from scipy import stats
 
 from fedgs.errors import OutputError
 from fedgs.records import Record
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 from fedgs.report.tables import ALL_FIGURES, comparison, number, paired_difference, signed
 
 

@@ -24,7 +24,7 @@ def report(
     """
     from fedgs.report.files import write_file
     from fedgs.report.page import render_page
-    from fedgs.report.runs import read_runs
+    from fedgs.report.reading import read_runs
 
     runs, problems = read_runs(folder)
     target = Path(out) if out else folder / "report.html"

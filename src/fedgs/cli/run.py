@@ -21,7 +21,7 @@ from fedgs.errors import ConfigError
 from fedgs.plurals import counted, noun
 
 if TYPE_CHECKING:
-    from fedgs.report.run import Run
+    from fedgs.report.run_view import Run
 
 __all__ = ["run"]
 

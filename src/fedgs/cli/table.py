@@ -34,7 +34,7 @@ def table(
 ) -> None:
     """Print mean and spread over seeds, and paired differences, for the runs in DIR, finished or not."""
     from fedgs.report.files import write_file
-    from fedgs.report.runs import read_runs
+    from fedgs.report.reading import read_runs
     from fedgs.report.tables import ALL_FIGURES, comparison
 
     runs, problems = read_runs(folder)

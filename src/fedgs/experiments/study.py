@@ -17,7 +17,7 @@ from fedgs.experiments.this_process import Progress, RunResult
 from fedgs.plurals import counted
 from fedgs.registry import Variant
 from fedgs.report.labels import labelled, labels_of
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 
 if TYPE_CHECKING:
     from fedgs.report.tables import Table

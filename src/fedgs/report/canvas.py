@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "canvas",
+    "figure_style",
     "legend_below",
     "legend_patches",
     "panels",
     "save_figure",
     "single_axes",
-    "style",
     "whole_numbers",
 ]
 
@@ -63,7 +63,7 @@ def save_figure(figure: "Figure", stem: str | os.PathLike[str]) -> list[Path]:
     for path in _targets(figure, stem):
         content = io.BytesIO()
         suffix = path.suffix.lower()
-        with style():
+        with figure_style():
             figure.savefig(content, format=suffix[1:], **_OPTIONS[suffix])
         write_file(path, content.getvalue())
         written.append(path)
@@ -89,7 +89,7 @@ def _targets(figure: object, stem: object) -> list[Path]:
     return [path.with_name(path.name + suffix) for suffix in _OPTIONS]
 
 
-def style() -> AbstractContextManager[None]:
+def figure_style() -> AbstractContextManager[None]:
     """A context with the house's fonts, which leaves matplotlib's settings as they were."""
     try:
         import matplotlib as mpl

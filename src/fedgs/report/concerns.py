@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from fedgs.report.methods import Method
 from fedgs.report.numbers import number
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 from fedgs.report.summary import evaluated, is_figure
 
 __all__ = ["concerns", "has_risen", "is_by_chance", "is_untrained"]

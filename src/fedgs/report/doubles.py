@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fedgs.plurals import noun
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 
 __all__ = ["latest"]
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from fedgs.arrays import BoolArray, IntArray
 from fedgs.errors import ConfigError, OutputError
-from fedgs.report.canvas import legend_patches, single_axes, style
+from fedgs.report.canvas import figure_style, legend_patches, single_axes
 from fedgs.report.history import participation
 from fedgs.report.network import Network, network_of_run
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 from fedgs.report.style import label_colours
 from fedgs.report.subjects import as_matrix, as_run
 
@@ -105,7 +105,7 @@ def _drawing(
 ) -> "Figure":
     from matplotlib.collections import LineCollection
 
-    with style():
+    with figure_style():
         drawing, axes = single_axes(3.3)
         ends: list[Any] = list(drawn.positions[drawn.edges])
         lines = LineCollection(ends, colors="#8A94A0", linewidths=0.4, alpha=_edge_alpha(len(ends)))

@@ -15,17 +15,17 @@ from fedgs.clients import Clients
 from fedgs.errors import ConfigError, OutputError
 from fedgs.report.canvas import (
     canvas,
+    figure_style,
     legend_below,
     legend_patches,
     panels,
     save_figure,
     single_axes,
-    style,
     whole_numbers,
 )
 from fedgs.report.drawing import client_graph
 from fedgs.report.history import Curve, Participation, curve, participation, standing
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 from fedgs.report.style import AVAILABLE, AWAY, Look, label_colours, looks
 from fedgs.report.subjects import (
     as_label_counts,
@@ -97,7 +97,7 @@ def loss_curves(
         instead = f"; there is figure={others[0]!r}" if others else ""
         raise OutputError(f"no run has a {_FIGURES[figure]} to draw{instead}")
     styles = {**looks(runs), **(styles or {})}
-    with style():
+    with figure_style():
         drawing, every = panels(_titles(list(curves), title), 2.3)
         for axes, found in zip(every, curves.values(), strict=True):
             limits = (
@@ -194,7 +194,7 @@ def sampling_counts(
         raise OutputError("no run has a readable clients.npz, so no counts can be drawn")
     styles = {**looks(runs), **(styles or {})}
     groups = _groups(runs)
-    with style():
+    with figure_style():
         drawing, every = panels(_titles(groups, title), 2.2)
         for axes, group in zip(every, groups, strict=True):
             _draw_counts(axes, [run for run in runs if run.group == group], styles)
@@ -251,7 +251,7 @@ def participation_map(run: Run | Iterable[Run], *, title: str = "") -> "Figure":
     assert run.clients is not None
     order = np.argsort(-run.clients.data_sizes, kind="stable")
     states = history.available.astype(np.int64) + history.selected
-    with style():
+    with figure_style():
         drawing, axes = single_axes(2.4)
         _draw_states(axes, states[order], (AWAY, AVAILABLE, _SELECTED))
         axes.set(xlabel="round", ylabel="clients, most data on top", title=title)
@@ -286,7 +286,7 @@ def active_states(
     if not isinstance(columns, int) or columns < 1:
         raise ConfigError(f"columns must be an integer of at least 1; got {columns!r}")
     rows = -(-len(shown) // columns)
-    with style():
+    with figure_style():
         drawing = canvas(1.35 * rows + 0.2)
         grid = drawing.subplots(rows, columns, squeeze=False)
         for axes, (title, active) in zip(grid.flat, shown, strict=False):
@@ -346,7 +346,7 @@ def rates_map(rates: Run | Iterable[Run] | FloatMatrix, *, title: str = "") -> "
         shown = as_matrix(
             rates, "rates_map", "a run, or (N, T) rates in [0, 1], clients by rounds", low=0, high=1
         )
-    with style():
+    with figure_style():
         drawing, axes = single_axes(2.2)
         image = axes.imshow(
             shown,
@@ -387,7 +387,7 @@ def partition(
         raise ConfigError(
             f"label_names must be {counts.shape[1]} names, one a label; got {len(names)}"
         )
-    with style():
+    with figure_style():
         drawing, axes = single_axes(2.9)
         left = np.zeros(len(counts))
         for label, colour in enumerate(label_colours(counts.shape[1])):

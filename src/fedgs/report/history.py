@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedgs.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 from fedgs.report.summary import is_figure
 
 __all__ = [

@@ -7,7 +7,7 @@ is looked at.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 
 __all__ = ["base_name", "labelled", "labels_of"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 from fedgs.report.summary import Summary, summarize
 
 __all__ = [

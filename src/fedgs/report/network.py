@@ -10,7 +10,7 @@ from fedgs.arrays import FloatMatrix, IntArray
 from fedgs.errors import FedgsError
 from fedgs.graph.settings import Graph
 from fedgs.plurals import counted
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 
 __all__ = ["Network", "network", "network_of_run"]
 

@@ -6,7 +6,7 @@ from fedgs.plurals import counted
 from fedgs.report.concerns import concerns
 from fedgs.report.methods import Method, headline, paired_difference
 from fedgs.report.numbers import listed
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 
 __all__ = ["notes"]
 

@@ -7,9 +7,9 @@ from importlib.resources import files
 
 from fedgs.errors import require_extra
 from fedgs.report.labels import labelled
-from fedgs.report.layout import Block, Cell, Table
 from fedgs.report.page_data import page_data
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
+from fedgs.report.table import Block, Cell, Table
 from fedgs.report.tables import ALL_FIGURES, comparison
 
 __all__ = ["render_page"]

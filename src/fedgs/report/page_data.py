@@ -24,7 +24,7 @@ from fedgs.report.history import (
     standing,
 )
 from fedgs.report.network import Network, network_of_run
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 from fedgs.report.style import label_colours, looks
 
 __all__ = ["page_data"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fedgs.report.labels import base_name
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 
 __all__ = ["AVAILABLE", "AWAY", "Look", "label_colours", "looks"]
 

@@ -11,7 +11,7 @@ from fedgs.errors import ConfigError, FedgsError, OutputError
 from fedgs.plurals import counted
 from fedgs.report.doubles import latest
 from fedgs.report.labels import labelled
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 
 __all__ = ["as_label_counts", "as_matrix", "as_run", "as_runs", "group_titles", "rates_of", "told"]
 

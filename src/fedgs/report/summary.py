@@ -10,7 +10,7 @@ import numpy as np
 
 from fedgs.arrays import IntArray
 from fedgs.records import Record
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 
 __all__ = ["Summary", "count_variance", "evaluated", "is_figure", "sampling_counts", "summarize"]
 

@@ -9,7 +9,6 @@ from fedgs.errors import OutputError
 from fedgs.records import Record  # noqa: F401  (docstring examples)
 from fedgs.report.doubles import latest
 from fedgs.report.labels import labelled
-from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.methods import (
     ALL_FIGURES,
     FIRST_FIGURES,
@@ -21,7 +20,8 @@ from fedgs.report.methods import (
 )
 from fedgs.report.notes import notes
 from fedgs.report.numbers import number, signed
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
+from fedgs.report.table import Block, Cell, Column, Table
 
 __all__ = [
     "ALL_FIGURES",

@@ -9,7 +9,7 @@ from fedgs.experiments.paper.frame.experiment import LoadedRun
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, parse_data
 from fedgs.experiments.paper.frame.run import Outcome, checked, reproduce
 from fedgs.records import Record
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 
 TRAINED = ("table2", "table4", "fig4", "fig5", "tuning")
 FAST = (("training.proportion", 0.4), ("training.local_steps", 2), ("evaluation.every", 2))

@@ -20,7 +20,7 @@ from fedgs.experiments.paper.frame.experiment import (
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
 from fedgs.graph import Graph
 from fedgs.plurals import counted, noun
-from fedgs.report.layout import Block, Cell, Column, Table
+from fedgs.report.table import Block, Cell, Column, Table
 from fedgs.report.tables import number
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from fedgs.experiments.paper.frame.experiment import (
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, Source
 from fedgs.experiments.paper.frame.sentences import mean
 from fedgs.experiments.paper.table2 import baseline_rows, chosen_rows, fedgs_row
-from fedgs.report.layout import Block, Cell, Column, Table
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 from fedgs.report.style import Look, looks
 from fedgs.report.summary import count_variance, is_figure, sampling_counts, summarize
+from fedgs.report.table import Block, Cell, Column, Table
 from fedgs.report.tables import number
 
 if TYPE_CHECKING:

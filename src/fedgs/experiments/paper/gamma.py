@@ -17,7 +17,7 @@ from fedgs.experiments.paper.frame.experiment import (
     data_of,
 )
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
-from fedgs.report.layout import Block, Cell, Column, Table
+from fedgs.report.table import Block, Cell, Column, Table
 from fedgs.report.tables import number
 
 __all__ = ["EXPERIMENTS"]

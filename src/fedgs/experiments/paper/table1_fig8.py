@@ -22,7 +22,7 @@ from fedgs.experiments.paper.frame.experiment import (
 from fedgs.experiments.paper.frame.published import PAPER_BETA
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, Source
 from fedgs.registry import build
-from fedgs.report.layout import Block, Cell, Column, Table
+from fedgs.report.table import Block, Cell, Column, Table
 from fedgs.report.tables import number
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from fedgs.experiments.paper.frame.sentences import (
     order_sentence,
     standing_sentence,
 )
-from fedgs.report.layout import Block, Cell, Column, Table
+from fedgs.report.table import Block, Cell, Column, Table
 from fedgs.report.tables import ALL_FIGURES, comparison, number
 
 __all__ = ["ALPHAS", "EXPERIMENTS", "baseline_rows", "chosen_rows", "fedgs_row", "table2_rows"]

@@ -23,7 +23,7 @@ from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
 from fedgs.graph import client_features, feature_products
 from fedgs.graph.growth import model_similarity
 from fedgs.models.base import Model
-from fedgs.report.layout import Block, Cell, Column, Table
+from fedgs.report.table import Block, Cell, Column, Table
 from fedgs.report.tables import number
 from fedgs.requests import Work
 from fedgs.sampling import Wish

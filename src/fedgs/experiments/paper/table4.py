@@ -21,7 +21,7 @@ from fedgs.experiments.paper.frame.published import TABLE4
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
 from fedgs.experiments.paper.frame.sentences import Figures, best_row, mean
 from fedgs.experiments.paper.table2 import ALPHAS
-from fedgs.report.layout import Block, Cell, Column, Table
+from fedgs.report.table import Block, Cell, Column, Table
 from fedgs.report.tables import Difference, number, paired_difference, signed
 
 __all__ = ["EXPERIMENTS"]

@@ -23,7 +23,7 @@ from fedgs.experiments.paper.frame.experiment import (
 )
 from fedgs.experiments.paper.frame.request import ExperimentRequest
 from fedgs.graph import shortest_paths
-from fedgs.report.layout import Block, Cell, Column, Table
+from fedgs.report.table import Block, Cell, Column, Table
 from fedgs.report.tables import number
 from fedgs.rng import stream
 

@@ -17,8 +17,8 @@ from fedgs.experiments.paper.frame.experiment import (
 from fedgs.experiments.paper.frame.published import TUNED, TUNING_RATES, TUNING_STEPS
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, Source
 from fedgs.experiments.paper.frame.sentences import mean
-from fedgs.report.layout import Block, Cell, Column, Table
 from fedgs.report.summary import is_figure
+from fedgs.report.table import Block, Cell, Column, Table
 from fedgs.report.tables import number
 
 __all__ = ["EXPERIMENTS"]

@@ -10,7 +10,7 @@ from fedgs.experiments.paper.frame.experiment import StoredRun
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, Source
 from fedgs.experiments.paper.frame.store import computed_name, read_manifests, shortened
 from fedgs.records import Record
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 
 # A manifest as the first version wrote it.
 STORED = """{

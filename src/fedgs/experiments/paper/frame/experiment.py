@@ -12,9 +12,9 @@ from fedgs.errors import ConfigError
 from fedgs.experiments.grid import expand
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, Source
 from fedgs.registry import variant_class
-from fedgs.report.layout import Block, Cell, Column, Table
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 from fedgs.report.summary import summarize
+from fedgs.report.table import Block, Cell, Column, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,7 +17,7 @@ from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
 from fedgs.experiments.paper.frame.run import render
 from fedgs.experiments.paper.frame.store import Manifest, read_manifests, read_records
 from fedgs.report.files import write_file
-from fedgs.report.run import Run
+from fedgs.report.run_view import Run
 
 __all__ = ["page", "write_page"]
 

@@ -23,8 +23,8 @@ from fedgs.experiments.paper.frame.experiment import (
 )
 from fedgs.experiments.paper.frame.request import ExperimentRequest
 from fedgs.records import first_rounds, save_arrays, write_atomically
-from fedgs.report.run import Run
-from fedgs.report.runs import read_runs
+from fedgs.report.reading import read_runs
+from fedgs.report.run_view import Run
 
 __all__ = [
     "Manifest",

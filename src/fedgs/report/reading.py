@@ -10,7 +10,7 @@ from typing import Any
 from fedgs.errors import OutputError
 from fedgs.records import Members, Record, RunFolder
 from fedgs.report.labels import labelled
-from fedgs.report.run import UNREADABLE, Run
+from fedgs.report.run_view import UNREADABLE, Run
 
 __all__ = ["Run", "checked_records", "read_runs"]
 

@@ -5,8 +5,8 @@ from tests.report import folders
 from fedgs.errors import OutputError
 from fedgs.records import Record
 from fedgs.report.labels import labelled
-from fedgs.report.run import Run
-from fedgs.report.runs import read_runs
+from fedgs.report.reading import read_runs
+from fedgs.report.run_view import Run
 from fedgs.report.summary import count_variance, sampling_counts, summarize
 from fedgs.report.tables import comparison
 
