@@ -33,7 +33,10 @@ def run(code: str, folder: Path, **environment: str) -> subprocess.CompletedProc
 def test_the_first_compilation_is_announced_in_one_line(tmp_path: Path) -> None:
     for name in ("kern", "other"):
         (tmp_path / f"{name}.py").write_text(FUNCTION)
-    code = "from fedgs.compiling import load_kernels as l; print(l('kern').double(4), l('kern').double(5), l('other').double(6))"
+    code = (
+        "from fedgs.compiling import load_kernels as l\n"
+        "print(l('kern').double(4), l('kern').double(5), l('other').double(6))"
+    )
     first = run(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
     assert first.stdout == "8 10 12\n"
     assert (
@@ -109,7 +112,8 @@ import numpy as np
 from fedgs.solver import SelectionProblem, solve
 places = np.random.default_rng(0).random((CLIENTS, 2))
 distance = np.sqrt(((places[:, None] - places[None]) ** 2).sum(axis=2))
-print(solve(SelectionProblem(np.maximum(distance, distance.T), np.zeros(CLIENTS), SIZE, 1.0)).cohort)
+distance = np.maximum(distance, distance.T)
+print(solve(SelectionProblem(distance, np.zeros(CLIENTS), SIZE, 1.0)).cohort)
 """
 
 
@@ -123,10 +127,8 @@ def test_kernels_run_as_plain_python_for_whoever_looks_for_a_fault(tmp_path: Pat
 
 def test_compiling_is_announced_only_where_something_is_compiled(tmp_path: Path) -> None:
     pytest.importorskip("numba")
-    code, cache = (
-        SELECT.replace("CLIENTS", "12").replace("SIZE", "4"),
-        str(tmp_path / "cache"),
-    )  # 495 choices: no search
+    # 495 choices: no search
+    code, cache = SELECT.replace("CLIENTS", "12").replace("SIZE", "4"), str(tmp_path / "cache")
     assert (
         "compiling fedgs.solver.kernels.small" in run(code, tmp_path, NUMBA_CACHE_DIR=cache).stderr
     )

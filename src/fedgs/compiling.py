@@ -1,7 +1,7 @@
-"""Compiling kernels with numba, where it is installed: when first called, and kept in numba's cache.
+"""Compile kernels with numba where it is installed: on their first call, into numba's cache.
 
-Only numba's documented interface is used: `njit`, `extending`, and the statistics of a compiled
-function.
+Only numba's documented interface is used (`njit`, `config`, `extending`), with one exception: see
+`_in_cache`.
 """
 
 import logging
@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal, Protocol, TypeVar, cast
 
 __all__ = ["compiled", "compiles", "larger_of_two", "load_kernels", "numba_installed"]
 
@@ -22,6 +22,13 @@ _lock = threading.RLock()
 _warned: list[bool] = []
 _announced: list[bool] = []
 F = TypeVar("F", bound=Callable[..., object])
+
+
+class _Builder(Protocol):
+    """What is used of llvmlite's `IRBuilder`."""
+
+    def fcmp_ordered(self, operator: str, *values: object, flags: tuple[str, ...]) -> object: ...
+    def select(self, condition: object, *values: object, flags: tuple[str, ...]) -> object: ...
 
 
 @cache
@@ -35,7 +42,7 @@ def numba_installed() -> bool:
 
 
 def compiled(function: F, *, inline: Literal["never", "always"] = "never") -> F:
-    """Compile a kernel with numba when it is first called, and keep the machine code in numba's cache.
+    """Compile a kernel with numba on its first call, and keep the machine code in numba's cache.
 
     If no cache folder can be written, one warning is given and every process compiles the kernel.
     Without numba the function stays plain Python.
@@ -60,8 +67,8 @@ def compiled(function: F, *, inline: Literal["never", "always"] = "never") -> F:
             if not _warned:
                 _warned.append(True)
                 warnings.warn(
-                    "numba finds no writable cache folder, so kernels are compiled again in every process "
-                    "(some seconds); set NUMBA_CACHE_DIR to a writable folder",
+                    "numba finds no writable cache folder, so kernels are compiled again "
+                    "in every process (some seconds); set NUMBA_CACHE_DIR to a writable folder",
                     RuntimeWarning,
                 )
             kernel = numba.njit(function, nogil=True, error_model="numpy", inline=inline)
@@ -82,10 +89,10 @@ def compiles() -> bool:
 
 
 def larger_of_two() -> Callable[[float, float], float]:
-    """The larger of two floats that are not NaN, as a function for kernels whose loops become vector instructions.
+    """The larger of two floats that are not NaN, for loops that become vector instructions.
 
-    A comparison written in Python does not: numba can declare only the comparison, not the
-    selection that follows it, to be free of NaN.
+    A loop with a comparison written in Python does not: numba can declare only the comparison, not
+    the selection that follows it, to be free of NaN.
     """
     if not compiles():
         return max
@@ -96,7 +103,7 @@ def larger_of_two() -> Callable[[float, float], float]:
         typing_context: object, a: object, b: object
     ) -> tuple[object, Callable[..., object]]:
         def generate(
-            context: object, builder: Any, signature: object, values: tuple[object, ...]
+            context: object, builder: _Builder, signature: object, values: tuple[object, ...]
         ) -> object:
             flags = ("nnan", "nsz")
             return builder.select(
@@ -135,7 +142,13 @@ def load_kernels(name: str) -> ModuleType | None:
 
 
 def _in_cache(kernels: ModuleType) -> bool:
-    """Whether numba's cache holds a kernel of the module."""
+    """Whether numba's cache holds a kernel of the module.
+
+    `stats` is a public attribute of a compiled function, but numba's reference does not list it;
+    that the cache's index files end in `.nbi` stands in numba's notes for developers. Only a log
+    message depends on both: without them it is repeated in every process.
+    `test_the_first_compilation_is_announced_in_one_line` fails then.
+    """
     for kernel in vars(kernels).values():
         folder = getattr(getattr(kernel, "stats", None), "cache_path", None)
         if folder and getattr(kernel, "__module__", "") == kernels.__name__:
