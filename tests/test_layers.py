@@ -11,6 +11,7 @@ LAYERS = [
     [
         "arrays",
         "plurals",
+        "palette",
         "collector",
         "machine",
         "errors",

@@ -1,8 +1,6 @@
-"""What a description says, and its picture."""
+"""What a description says."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,8 +18,7 @@ from fedgs.data import (
     share_out,
 )
 from fedgs.data.describe import gini, skew
-from fedgs.data.picture import label_colours, plot_labels
-from fedgs.errors import DataError, MissingExtraError, OutputError
+from fedgs.errors import DataError
 
 
 def three_clients() -> Federation:
@@ -127,31 +124,3 @@ def test_the_table_is_json_with_every_client() -> None:
         client["train"] for client in table["clients"]
     )
     assert table["fingerprint"] == Synthetic(clients=25).load().fingerprint
-
-
-@pytest.mark.parametrize("ending", ["png", "svg"])
-def test_the_picture_is_written(ending: str, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    path = plot_labels(describe(three_clients()), tmp_path / "new folder" / f"labels.{ending}")
-    assert path.stat().st_size > 1000
-    if ending == "svg":
-        assert all(colour.lower() in path.read_text() for colour in label_colours(2))
-
-
-def test_more_labels_than_fixed_colours_still_differ() -> None:
-    pytest.importorskip("matplotlib")
-    assert len(set(label_colours(100))) == 100
-
-
-def test_an_unknown_picture_format_is_refused(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    with pytest.raises(OutputError, match="the picture cannot be written"):
-        plot_labels(describe(three_clients()), tmp_path / "labels.docx")
-
-
-def test_without_matplotlib_the_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'fedgs\[report\]'"):
-        plot_labels(describe(three_clients()), tmp_path / "labels.png")

@@ -2,7 +2,6 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
-from matplotlib.colors import to_hex
 from tests.report import folders
 
 from fedgs.errors import ConfigError, OutputError
@@ -22,7 +21,7 @@ from fedgs.report.labels import labelled
 from fedgs.report.network import network, network_of_run
 from fedgs.report.reading import read_runs
 from fedgs.report.run_view import Run
-from fedgs.report.style import label_colours, looks
+from fedgs.report.style import looks
 
 
 @pytest.fixture(scope="module")
@@ -125,10 +124,6 @@ def test_variants_of_a_method_and_unknown_methods_are_told_apart():
     made = looks(labelled([*alphas, *others]))
     assert len({(look.colour, look.dash) for look in made.values()}) == 10
     assert len({look.colour for label, look in made.items() if label.startswith("mine")}) == 5
-
-
-def test_label_colours_are_distinct_up_to_twenty():
-    assert len({to_hex(colour) for colour in label_colours(20)}) == 20
 
 
 def test_participation_follows_the_records():

@@ -6,37 +6,10 @@ import numpy as np
 
 from fedgs.data.describe import Description
 from fedgs.errors import OutputError, require_extra
+from fedgs.palette import label_colours
 from fedgs.plurals import counted
 
-__all__ = ["label_colours", "plot_labels"]
-
-# Paul Tol's "muted" scheme: ten colours that stay apart for people with colour blindness.
-_MUTED = (
-    "#CC6677",
-    "#332288",
-    "#DDCC77",
-    "#117733",
-    "#88CCEE",
-    "#882255",
-    "#44AA99",
-    "#999933",
-    "#AA4499",
-    "#BBBBBB",
-)
-
-
-def label_colours(count: int) -> list[str]:
-    """`count` colours that can be told apart without telling red from green: ten fixed ones, else steps of cividis.
-
-    >>> label_colours(2)
-    ['#CC6677', '#332288']
-    """
-    if count <= len(_MUTED):
-        return list(_MUTED[:count])
-    from matplotlib import colormaps, colors
-
-    return [colors.to_hex(colormaps["cividis"](position)) for position in np.linspace(0, 1, count)]
-
+__all__ = ["plot_labels"]
 
 def plot_labels(description: Description, path: Path) -> Path:
     """Write the picture (the ending says which format: .png, .svg, .pdf); returns its path.

@@ -7,11 +7,11 @@ import numpy as np
 
 from fedgs.arrays import BoolArray, IntArray
 from fedgs.errors import ConfigError, OutputError
+from fedgs.palette import label_colours
 from fedgs.report.canvas import figure_style, legend_patches, single_axes
 from fedgs.report.history import participation
 from fedgs.report.network import Network, network_of_run
 from fedgs.report.run_view import Run
-from fedgs.report.style import label_colours
 from fedgs.report.subjects import as_matrix, as_run
 
 if TYPE_CHECKING:

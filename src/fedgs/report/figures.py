@@ -13,6 +13,7 @@ import numpy as np
 from fedgs.arrays import BoolArray, FloatMatrix, IntArray
 from fedgs.clients import Clients
 from fedgs.errors import ConfigError, OutputError
+from fedgs.palette import label_colours
 from fedgs.report.canvas import (
     canvas,
     figure_style,
@@ -26,7 +27,7 @@ from fedgs.report.canvas import (
 from fedgs.report.drawing import client_graph
 from fedgs.report.history import Curve, Participation, curve, participation, standing
 from fedgs.report.run_view import Run
-from fedgs.report.style import AVAILABLE, AWAY, Look, label_colours, looks
+from fedgs.report.style import AVAILABLE, AWAY, Look, looks
 from fedgs.report.subjects import (
     as_label_counts,
     as_matrix,

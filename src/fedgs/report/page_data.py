@@ -13,6 +13,7 @@ import tomli_w
 
 from fedgs.arrays import BoolArray, FloatArray, FloatMatrix
 from fedgs.clients import Clients
+from fedgs.palette import label_colours
 from fedgs.report.doubles import latest
 from fedgs.report.history import (
     Participation,
@@ -25,7 +26,7 @@ from fedgs.report.history import (
 )
 from fedgs.report.network import Network, network_of_run
 from fedgs.report.run_view import Run
-from fedgs.report.style import label_colours, looks
+from fedgs.report.style import looks
 
 __all__ = ["page_data"]
 

@@ -1,14 +1,14 @@
 """Colours, dashes and markers: the same for a method in every figure and on the page, safe for colour-blind readers."""
 
-import colorsys
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fedgs.palette import shaded
 from fedgs.report.labels import base_name
 from fedgs.report.run_view import Run
 
-__all__ = ["AVAILABLE", "AWAY", "Look", "label_colours", "looks"]
+__all__ = ["AVAILABLE", "AWAY", "Look", "looks"]
 
 # Okabe and Ito's palette without its yellow, which is too light for lines.
 _METHODS = {
@@ -19,10 +19,6 @@ _METHODS = {
     "power_of_choice": "#009E73",
 }
 _OTHERS = ("#CC79A7", "#E69F00", "#7A4A2B", "#332288", "#999933")
-# Tol's muted palette.
-_LABELS = (
-    "#332288", "#88CCEE", "#DDCC77", "#CC6677", "#117733", "#AA4499", "#44AA99", "#999933", "#882255", "#BBBBBB",
-)  # fmt: skip
 AWAY, AVAILABLE = "#FFFFFF", "#C9D3DC"
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -75,25 +71,3 @@ def _base_colours(names: list[str]) -> dict[str, str]:
         free = [colour for colour in wheel if colour not in colours.values()]
         colours[name] = _METHODS.get(name) or (free or wheel)[0]
     return colours
-
-
-def shaded(colour: str, amount: float) -> str:
-    """The colour lighter (amount > 0, 1 is white) or darker (amount < 0, -1 is black).
-
-    >>> shaded("#808080", 1.0), shaded("#808080", -1.0), shaded("#D55E00", 0.0)
-    ('#FFFFFF', '#000000', '#D55E00')
-    """
-    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    hue, light, saturation = colorsys.rgb_to_hls(red, green, blue)
-    light = light + (1 - light) * amount if amount > 0 else light * (1 + amount)
-    return "#" + "".join(
-        f"{round(255 * part):02X}" for part in colorsys.hls_to_rgb(hue, light, saturation)
-    )
-
-
-def label_colours(number: int) -> list[str]:
-    """One colour a label; beyond ten the colours come again, lighter each time."""
-    return [
-        shaded(_LABELS[i % len(_LABELS)], min(0.75, 0.3 * (i // len(_LABELS))))
-        for i in range(number)
-    ]
