@@ -16,9 +16,10 @@ def test_table2_has_ten_rows_and_two_of_ours(table2: CarriedOut) -> None:
     request, out, _ = table2
     table = rows(out / f"{request.stem}.csv")
     assert [row["method"] for row in table] == [
-        "uniform", "md", "power_of_choice", "fedprox .01", "fedgs 0", "fedgs 0.5", "fedgs 1", "fedgs 2", "fedgs 5",
-        "fedgs 1, paper scale", "uniform, inverse p.", "fedgs 1, inverse p.",
-    ]  # fmt: skip
+        *("uniform", "md", "power_of_choice", "fedprox .01"),
+        *("fedgs 0", "fedgs 0.5", "fedgs 1", "fedgs 2", "fedgs 5"),
+        *("fedgs 1, paper scale", "uniform, inverse p.", "fedgs 1, inverse p."),
+    ]
     assert {row["LDF 0.7 seeds"] for row in table} == {"2"}
     assert {row["LDF 0.7 paper"] for row in table} == {""}, (
         "six clients are not the paper's federation"
@@ -37,17 +38,19 @@ def test_each_row_is_run_with_its_own_settings(table2: CarriedOut) -> None:
         and methods["fedprox"][1]["mu"] == 0.01
         and methods["md"][1]["mu"] == 0
     )
-    assert {row: (m["alpha"], m["scale"]) for row, (m, _) in methods.items() if m["name"] == "fedgs"} == {
-        "fedgs-0": (0, "cohort"), "fedgs-0.5": (0.5, "cohort"), "fedgs-1": (1, "cohort"), "fedgs-2": (2, "cohort"),
-        "fedgs-5": (5, "cohort"), "fedgs-paper": (1, "paper"), "fedgs-inverse": (1, "paper"),
-    }  # fmt: skip
+    fedgs = {row: method for row, (method, _) in methods.items() if method["name"] == "fedgs"}
+    assert {row: (method["alpha"], method["scale"]) for row, method in fedgs.items()} == {
+        **{f"fedgs-{alpha:g}": (alpha, "cohort") for alpha in (0, 0.5, 1, 2, 5)},
+        "fedgs-paper": (1, "paper"),
+        "fedgs-inverse": (1, "paper"),
+    }
     assert [
         row for row, (m, _) in methods.items() if m["weighting"] == "inverse_participation"
     ] == [
         "uniform-inverse",
         "fedgs-inverse",
     ]
-    assert {m["graph"]["preset"] for m, _ in methods.values() if m["name"] == "fedgs"} == {"paper"}
+    assert {method["graph"]["preset"] for method in fedgs.values()} == {"paper"}
 
 
 def test_every_number_can_be_traced_to_a_record(table2: CarriedOut) -> None:

@@ -13,7 +13,10 @@ from fedgs.graph.recovery import EPSILONS, ORACLES
 
 
 def separated() -> Federation:
-    """Six clients, two for each of three labels that are far apart: the oracle joins clients of equal label."""
+    """Six clients, two for each of three labels that are far apart.
+
+    The oracle joins clients of equal label.
+    """
     draws = np.random.default_rng(0)
     owner = np.repeat(np.arange(6), 20)
     y = owner // 2

@@ -1,5 +1,7 @@
 """Theorem 1's figures against plain geometry."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -67,7 +69,9 @@ def test_the_counter_example_is_one() -> None:
         assert 0 < abs(np.linalg.det(columns[0])) < abs(np.linalg.det(columns[1])) - 0.05
 
 
-def test_theorem1_is_shown_from_what_is_kept(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_theorem1_is_rendered_from_stored_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(theorem1, "SETS", 40)
     monkeypatch.setattr(theorem1, "DIRECTIONS", 500)
     monkeypatch.setattr(theorem1, "POINTS", 20)

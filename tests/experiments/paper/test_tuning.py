@@ -30,11 +30,12 @@ def test_the_verdict_names_the_papers_choice_and_its_rank() -> None:
     better = run_with("E50-eta0.01", "IDL", loss=0.2)
     rendering = render(request, ExperimentRecords([paper, better]))
     assert rendering.verdict == [
-        "Synthetic: the lowest validation loss is at E = 50, eta = 0.01 (.200); the paper's choice, E = 10, eta = 0.1, is "
-        "number 2 of 2 (.300)."
+        "Synthetic: the lowest validation loss is at E = 50, eta = 0.01 (.200); the paper's "
+        "choice, E = 10, eta = 0.1, is number 2 of 2 (.300)."
     ]
     marks = {cell.text: cell.mark for row in rendering.tables[""].rows for cell in row}
     assert (marks[".200"], marks[".300"], marks["not run"]) == ("best", "", "")
     assert render(request, ExperimentRecords([better])).verdict == [
-        "Synthetic: the lowest validation loss is at E = 50, eta = 0.01; the paper's choice, E = 10, eta = 0.1, was not run."
+        "Synthetic: the lowest validation loss is at E = 50, eta = 0.01; the paper's choice, "
+        "E = 10, eta = 0.1, was not run."
     ]

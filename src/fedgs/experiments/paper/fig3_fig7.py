@@ -169,7 +169,10 @@ EXPERIMENTS = {
     "fig3": Experiment(
         name="fig3",
         title="Figure 3: the oracle 3DG of CIFAR10 with 20 clients of two labels each",
-        claim="Clients that share labels are near each other on the graph, without forming clear clusters.",
+        claim=(
+            "Clients that share labels are near each other on the graph, without forming clear "
+            "clusters."
+        ),
         takes=frozenset({"data", "set"}),
         data=(Source("cifar10"),),
         compute=compute_graph,
@@ -180,7 +183,10 @@ EXPERIMENTS = {
     "fig7": Experiment(
         name="fig7",
         title="Figure 7: the partitions of CIFAR10 and FashionMNIST",
-        claim="CIFAR10's clients differ in size and in labels; FashionMNIST's have equal sizes and two labels each.",
+        claim=(
+            "CIFAR10's clients differ in size and in labels; FashionMNIST's have equal sizes and "
+            "two labels each."
+        ),
         takes=frozenset({"data", "set"}),
         data=(Source("cifar10"), Source("fashion_mnist")),
         compute=compute_partition,

@@ -296,7 +296,8 @@ EXPERIMENTS = {
         name="fig4",
         title="Figure 4: final sampling counts",
         claim=(
-            "FedGS at alpha 1 selects all clients about equally often, on FashionMNIST with YMF 0.9 and on CIFAR10 with LN 0.5."
+            "FedGS at alpha 1 selects all clients about equally often, on FashionMNIST with YMF "
+            "0.9 and on CIFAR10 with LN 0.5."
         ),
         takes=_TAKES,
         data=_DATA,
@@ -308,7 +309,8 @@ EXPERIMENTS = {
         name="fig5",
         title="Figure 5: test-loss curves",
         claim=(
-            "FedGS makes training steadier and finds a better solution, on FashionMNIST with YMF 0.9 and on CIFAR10 with LN 0.5."
+            "FedGS makes training steadier and finds a better solution, on FashionMNIST with YMF "
+            "0.9 and on CIFAR10 with LN 0.5."
         ),
         takes=_TAKES,
         data=_DATA,

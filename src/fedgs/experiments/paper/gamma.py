@@ -70,10 +70,8 @@ def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
         return Rendering()
     title = "Expected aggregation weights of uniform sampling"
     notes = (
-        (
-            "The clients with the smallest data size, at its quartiles and with the largest; true "
-            "factor: expected weight over n_k / n."
-        ),
+        "The clients with the smallest data size, at its quartiles and with the largest; true "
+        "factor: expected weight over n_k / n.",
     )
     return Rendering(
         {"": Table(title, _COLUMNS, tuple(short), notes)},
@@ -102,7 +100,8 @@ def _verdict(result: Computed) -> list[str]:
     title, limit = result.data_title, int(result.arrays["cohort_limit"])
     if sizes.min() == sizes.max():
         return [
-            f"{title}, M = {limit}: all clients have the same size, so gamma_k = 1 and the average is unbiased, as in the paper."
+            f"{title}, M = {limit}: all clients have the same size, so gamma_k = 1 and the average "
+            "is unbiased, as in the paper."
         ]
     total = number(float(shares @ factors), 3)
     return [

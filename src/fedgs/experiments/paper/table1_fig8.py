@@ -124,10 +124,8 @@ def render_table1(request: ExperimentRequest, records: ExperimentRecords) -> Ren
             blocks.append(Block((("data", result.data_title),), rows))
             verdict.append(_activity_sentence(result.data_title, figures))
     notes = (
-        (
-            "lowest, highest: of the clients' rates averaged over rounds; measured: share of "
-            "(client, round) pairs in which the client was there."
-        ),
+        "lowest, highest: of the clients' rates averaged over rounds; measured: share of "
+        "(client, round) pairs in which the client was there.",
     )
     table = Table("Table 1: availability modes", columns, tuple(blocks), notes)
     return Rendering({"": table}, verdict=verdict) if blocks else Rendering(verdict=verdict)
@@ -188,9 +186,9 @@ def render_fig8(request: ExperimentRequest, records: ExperimentRecords) -> Rende
         if result is not None:
             for mode in _modes(request, source):
                 active = result.arrays[f"{mode.title}/active"]
-                panels.append(
-                    (f"{source.title.partition('(')[0][:14]}, {mode.title}", active)
-                )  # a panel's width
+                # No more than fits above a panel.
+                name = source.title.partition("(")[0][:14]
+                panels.append((f"{name}, {mode.title}", active))
                 verdict.append(
                     f"{result.data_title}, {mode.title}: {100 * active.mean():.0f} % of the "
                     f"clients are there on average, {int(active.sum(axis=0).min())} to "
@@ -223,7 +221,10 @@ EXPERIMENTS = {
     "fig8": Experiment(
         name="fig8",
         title="Figure 8: active states of the clients in each round",
-        claim="The modes differ visibly in who is there and when; the active states are the same for every method.",
+        claim=(
+            "The modes differ visibly in who is there and when; the active states are the same for "
+            "every method."
+        ),
         takes=_TAKES,
         data=(Source("synthetic"), Source("cifar10"), Source("fashion_mnist")),
         compute=compute_activity,

@@ -285,7 +285,8 @@ def _degradation_table(results: Sequence[Results]) -> Table:
         blocks.append(Block((("data", result.title),), tuple(rows)))
     title = "Loss above that of IDL"
     notes = (
-        "Ratio of the means over seeds; in brackets the same of the paper's figures. Negative: lower than under IDL.",
+        "Ratio of the means over seeds; in brackets the same of the paper's figures. Negative: "
+        "lower than under IDL.",
     )
     return Table(
         f"{title}, {blocks[0].title}" if len(blocks) == 1 else title,
@@ -381,22 +382,19 @@ def _losing_sentence(results: Results) -> str:
         }
         if fedgs and others:
             compared += 1
-            best, other = (
-                min(fedgs, key=lambda row: fedgs[row]),
-                min(others, key=lambda row: others[row]),
-            )
+            best = min(fedgs, key=lambda row: fedgs[row])
+            other = min(others, key=lambda row: others[row])
             if others[other] < fedgs[best]:
-                labels = results.labels
-                losing.append(
-                    f"{mode} ({labels[other]} {number(others[other], 3)}, {labels[best]} {number(fedgs[best], 3)})"
+                figures = (
+                    f"{results.labels[row]} {number(means[row], 3)}" for row in (other, best)
                 )
+                losing.append(f"{mode} ({', '.join(figures)})")
     if not compared:
         return ""
-    return (
-        f"A baseline is below every row of FedGS in: {', '.join(losing)}."
-        if losing
-        else f"No baseline is below every row of FedGS in {'the one mode' if compared == 1 else f'any of the {compared} modes'}."
-    )
+    if losing:
+        return f"A baseline is below every row of FedGS in: {', '.join(losing)}."
+    where = "the one mode" if compared == 1 else f"any of the {compared} modes"
+    return f"No baseline is below every row of FedGS in {where}."
 
 
 def _degradation_sentence(results: Results) -> str:
@@ -442,17 +440,17 @@ def _federation(results: Results) -> list[str]:
     """Whether the federation is the paper's."""
     if results.source.path is not None:
         return [
-            (
-                "The paper's Synthetic figures stand beside a file of 30 clients: levels can be "
-                "compared if it is the paper's own federation."
-            )
+            "The paper's Synthetic figures stand beside a file of 30 clients: levels can be "
+            "compared if it is the paper's own federation."
         ]
     if results.source.key == "synthetic":
         return [
-            "This is another federation than the paper's: only the order of methods can be compared, not the level."
+            "This is another federation than the paper's: only the order of methods can be "
+            "compared, not the level."
         ]
     return [
-        "This is another partition than the paper's: order and gaps can be compared, not the third digit."
+        "This is another partition than the paper's: order and gaps can be compared, not the "
+        "third digit."
     ]
 
 
@@ -460,7 +458,8 @@ def _paper_scale(request: ExperimentRequest) -> list[str]:
     if request.scale == "cohort":
         return []
     return [
-        "In paper scale all alpha > 0 below N/(m-1) have the same optimum: these rows coincide but for ties."
+        "In paper scale all alpha > 0 below N/(m-1) have the same optimum: these rows coincide but "
+        "for ties."
     ]
 
 

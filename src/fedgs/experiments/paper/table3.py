@@ -80,7 +80,8 @@ def computations(request: ExperimentRequest) -> list[Computation]:
     for key, _ in request.overrides:
         if key.partition(".")[0] not in ("data", "training", "model", "execution"):
             raise ConfigError(
-                f"--set {key} means nothing for {request.name}; it takes settings of data, training, model and execution"
+                f"--set {key} means nothing for {request.name}; it takes settings of data, "
+                "training, model and execution"
             )
     given = dict(request.overrides).get(_STEPS)
     return [

@@ -203,7 +203,8 @@ _LARGER_COLUMNS = (
     Column("mean share", ("share_mean",)),
 )
 _LARGER_NOTES = (
-    f"share: of {POINTS} points p*, uniform on the simplex, that lie in the cone of the cohort (non-negative least squares).",
+    f"share: of {POINTS} points p*, uniform on the simplex, that lie in the cone of the cohort "
+    "(non-negative least squares).",
 )
 
 
@@ -259,7 +260,8 @@ def _verdict(arrays: Mapping[str, AnyArray]) -> list[str]:
         else "not always, against what the paper says"
     )
     sentences.append(
-        f"A larger mean distance goes with a larger probability |det[p_1 .. p_C]| {sign}: rank correlation {listed}."
+        f"A larger mean distance goes with a larger probability |det[p_1 .. p_C]| {sign}: rank "
+        f"correlation {listed}."
     )
     sentences.append(_counter_sentence(first, second))
     arc = distances(arrays["arc"])
@@ -282,27 +284,39 @@ def _disagreement(arrays: Mapping[str, AnyArray], labels: int) -> float:
 
 
 def _counter_sentence(first: FloatMatrix, second: FloatMatrix) -> str:
-    first_cohort, second_cohort = (
-        f"p = {', '.join('(' + ', '.join(f'{value:.1f}' for value in column) + ')' for column in columns.T)}"
-        for columns in (first, second)
-    )
     far, near = mean_distance(first), mean_distance(second)
     small, large = (float(abs(np.linalg.det(columns))) for columns in (first, second))
     if not (far > near and small < large):
-        return "Among 400 drawn cohorts of C = 3 none has a larger mean distance and a smaller probability than another."
+        return (
+            "Among 400 drawn cohorts of C = 3 none has a larger mean distance and a smaller "
+            "probability than another."
+        )
     return (
-        f"But not always, at C = 3: {first_cohort} has mean distance {number(far, 3)} and "
-        f"probability {number(small, 3)}; {second_cohort} has the smaller mean distance "
+        f"But not always, at C = 3: {_cohort_text(first)} has mean distance {number(far, 3)} and "
+        f"probability {number(small, 3)}; {_cohort_text(second)} has the smaller mean distance "
         f"{number(near, 3)} and the larger probability {number(large, 3)}."
     )
+
+
+def _cohort_text(columns: FloatMatrix) -> str:
+    """The label distributions of a cohort's clients.
+
+    >>> _cohort_text(np.array([[1.0, 0.3], [0.0, 0.7]]))
+    'p = (1.0, 0.0), (0.3, 0.7)'
+    """
+    clients = (", ".join(f"{value:.1f}" for value in column) for column in columns.T)
+    return f"p = {', '.join(f'({client})' for client in clients)}"
 
 
 EXPERIMENTS = {
     "theorem1": Experiment(
         name="theorem1",
-        title="Theorem 1: distance of the selected clients and the chance to recover the full update",
+        title=(
+            "Theorem 1: distance of the selected clients and the chance to recover the full update"
+        ),
         claim=(
-            "On a complete graph, a larger distance between the selected clients gives a better approximation of the full update."
+            "On a complete graph, a larger distance between the selected clients gives a better "
+            "approximation of the full update."
         ),
         takes=frozenset({"seeds"}),
         data=(),

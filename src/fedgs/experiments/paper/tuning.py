@@ -77,7 +77,8 @@ def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
             blocks.append(Block((("data", title),), tuple(rows)))
             verdict.append(_verdict(title, grid, TUNED[_block(source)]))
     notes = (
-        "Lowest validation loss over the rounds, weighted by n_k, mean ± standard deviation over seeds; IDL, uniform sampling.",
+        "Lowest validation loss over the rounds, weighted by n_k, mean ± standard deviation over "
+        "seeds; IDL, uniform sampling.",
     )
     if not blocks:
         return Rendering(verdict=verdict)

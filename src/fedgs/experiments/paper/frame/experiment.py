@@ -243,7 +243,8 @@ def _run_config(
     for key, value in overrides:
         if key in _FIXED or key.endswith(".name"):
             raise ConfigError(
-                f"--set {key} would change what {request.name} is about; use --data, --modes, --methods and --seeds"
+                f"--set {key} would change what {request.name} is about; use --data, --modes, "
+                "--methods and --seeds"
             )
         if isinstance(value, list):
             raise ConfigError(

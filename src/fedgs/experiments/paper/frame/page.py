@@ -23,13 +23,18 @@ __all__ = ["page", "write_page"]
 
 _HEAD = """# What was reproduced
 
-Every table and figure of the paper (Wang et al., *FedGS: Federated Graph-based Sampling with Arbitrary Client Availability*,
-AAAI 2023), each from one command: `fedgs reproduce NAME`. The page is made from the stored records by `fedgs reproduce document`.
-Figures in brackets are the paper's. How to make a part yourself: [reproduce](how-to/reproduce.md). Figures 1, 2 and 6 of the
+Every table and figure of the paper (Wang et al., *FedGS: Federated Graph-based Sampling with \
+Arbitrary Client Availability*,
+AAAI 2023), each from one command: `fedgs reproduce NAME`. The page is made from the stored \
+records by `fedgs reproduce document`.
+Figures in brackets are the paper's. How to make a part yourself: \
+[reproduce](how-to/reproduce.md). Figures 1, 2 and 6 of the
 paper are illustrations.
 
-Where FedGS does not win by the paper's own figures: on Synthetic under IDL, where everybody is always there (uniform .302, FedGS
-.306 to .328), and under MDF, where power of choice is lowest (.301 against .310). Where it does not win here, the verdict of
+Where FedGS does not win by the paper's own figures: on Synthetic under IDL, where everybody is \
+always there (uniform .302, FedGS
+.306 to .328), and under MDF, where power of choice is lowest (.301 against .310). Where it does \
+not win here, the verdict of
 Table 2 says.
 """
 # Name -> the federations of the paper; none if no data is needed.

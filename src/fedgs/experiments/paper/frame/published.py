@@ -35,157 +35,43 @@ MODES: Mapping[str, tuple[str, ...]] = {
 # Data set -> T.
 ROUNDS: Mapping[str, int] = {"synthetic": 1000, "cifar10": 1000, "fashion_mnist": 500}
 
-_TABLE2_COLUMNS = [(data, mode) for data, modes in MODES.items() for mode in modes]
-_TABLE2_ROWS = {
-    "uniform": (
-        0.302,
-        0.320,
-        0.324,
-        0.330,
-        0.362,
-        0.975,
-        1.042,
-        1.038,
-        1.049,
-        0.999,
-        0.315,
-        0.331,
-        0.333,
-    ),
-    "md": (
-        0.302,
-        0.322,
-        0.328,
-        0.328,
-        0.326,
-        0.971,
-        1.037,
-        1.048,
-        1.051,
-        0.991,
-        0.315,
-        0.333,
-        0.338,
-    ),
-    "power_of_choice": (
-        0.691,
-        0.362,
-        0.352,
-        0.557,
-        0.301,
-        1.287,
-        1.108,
-        1.078,
-        1.267,
-        1.026,
-        0.345,
-        0.326,
-        0.311,
-    ),
-    "fedprox": (
-        0.301,
-        0.346,
-        0.376,
-        0.319,
-        0.410,
-        0.972,
-        1.056,
-        1.162,
-        1.039,
-        0.995,
-        0.315,
-        0.331,
-        0.374,
-    ),
-    "fedgs-0": (
-        0.307,
-        0.305,
-        0.320,
-        0.309,
-        0.310,
-        1.006,
-        0.976,
-        1.002,
-        0.974,
-        0.967,
-        0.302,
-        0.310,
-        0.324,
-    ),
-    "fedgs-0.5": (
-        0.311,
-        0.306,
-        0.319,
-        0.308,
-        0.311,
-        0.977,
-        0.973,
-        1.000,
-        0.966,
-        0.974,
-        0.299,
-        0.312,
-        0.312,
-    ),
-    "fedgs-1": (
-        0.328,
-        0.306,
-        0.318,
-        0.308,
-        0.311,
-        0.968,
-        0.972,
-        0.996,
-        0.971,
-        0.963,
-        0.300,
-        0.308,
-        0.310,
-    ),
-    "fedgs-2": (
-        0.306,
-        0.307,
-        0.320,
-        0.308,
-        0.311,
-        0.970,
-        0.975,
-        1.001,
-        0.973,
-        0.969,
-        0.310,
-        0.303,
-        0.312,
-    ),
-    "fedgs-5": (
-        0.317,
-        0.307,
-        0.321,
-        0.309,
-        0.311,
-        0.976,
-        0.974,
-        0.996,
-        0.972,
-        0.972,
-        0.307,
-        0.303,
-        0.307,
-    ),
-}
+# One line a row, one column for each data set and mode of MODES.
+_TABLE2 = """
+uniform          .302 .320 .324 .330 .362    .975 1.042 1.038 1.049  .999   .315 .331 .333
+md               .302 .322 .328 .328 .326    .971 1.037 1.048 1.051  .991   .315 .333 .338
+power_of_choice  .691 .362 .352 .557 .301   1.287 1.108 1.078 1.267 1.026   .345 .326 .311
+fedprox          .301 .346 .376 .319 .410    .972 1.056 1.162 1.039  .995   .315 .331 .374
+fedgs-0          .307 .305 .320 .309 .310   1.006  .976 1.002  .974  .967   .302 .310 .324
+fedgs-0.5        .311 .306 .319 .308 .311    .977  .973 1.000  .966  .974   .299 .312 .312
+fedgs-1          .328 .306 .318 .308 .311    .968  .972  .996  .971  .963   .300 .308 .310
+fedgs-2          .306 .307 .320 .308 .311    .970  .975 1.001  .973  .969   .310 .303 .312
+fedgs-5          .317 .307 .321 .309 .311    .976  .974  .996  .972  .972   .307 .303 .307
+"""
+_TABLE4 = """
+oracle           .306 .305 .318 .308 .310    .968  .972  .996  .966  .963   .299 .303 .307
+functional       .304 .306 .319 .306 .310    .963  .972  .991  .975  .962   .305 .307 .314
+update           .304 .304 .318 .307 .309    .971  .973  .994  .967  .965   .304 .307 .313
+"""
 
 
-def _blocks(rows: Mapping[str, tuple[float, ...]]) -> dict[str, dict[str, dict[str, float]]]:
-    """Row -> figures in the order of the columns, as data -> mode -> row -> figure."""
-    blocks: dict[str, dict[str, dict[str, float]]] = {}
-    for row, figures in rows.items():
-        for (data, mode), figure in zip(_TABLE2_COLUMNS, figures, strict=True):
-            blocks.setdefault(data, {}).setdefault(mode, {})[row] = figure
-    return blocks
+def _figures(text: str) -> dict[str, dict[str, dict[str, float]]]:
+    """The figures of a table by data, mode and row.
+
+    >>> _figures("uniform .302 .320 .324 .330 .362 .975 1.042 1.038 1.049 .999 .315 .331 .333")[
+    ...     "fashion_mnist"
+    ... ]
+    {'IDL': {'uniform': 0.315}, 'YMF': {'uniform': 0.331}, 'YC': {'uniform': 0.333}}
+    """
+    columns = [(data, mode) for data, modes in MODES.items() for mode in modes]
+    figures: dict[str, dict[str, dict[str, float]]] = {}
+    for row, *values in map(str.split, text.strip().splitlines()):
+        for (data, mode), value in zip(columns, values, strict=True):
+            figures.setdefault(data, {}).setdefault(mode, {})[row] = float(value)
+    return figures
 
 
 # Optimal testing loss, mean of three seeds: data -> mode -> row -> loss.
-TABLE2: Mapping[str, Mapping[str, Mapping[str, float]]] = _blocks(_TABLE2_ROWS)
+TABLE2: Mapping[str, Mapping[str, Mapping[str, float]]] = _figures(_TABLE2)
 
 # Data -> similarity -> (precision, recall, F1), best over epsilon in {0, .01, .05, .1, .5}.
 # "update" is the paper's cosine.
@@ -196,54 +82,7 @@ TABLE3: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
 
 # Optimal testing loss of FedGS at the best alpha of {0, .5, 1, 2, 5}, by the client graph:
 # data -> mode -> graph -> loss.
-_TABLE4_ROWS = {
-    "oracle": (
-        0.306,
-        0.305,
-        0.318,
-        0.308,
-        0.310,
-        0.968,
-        0.972,
-        0.996,
-        0.966,
-        0.963,
-        0.299,
-        0.303,
-        0.307,
-    ),
-    "functional": (
-        0.304,
-        0.306,
-        0.319,
-        0.306,
-        0.310,
-        0.963,
-        0.972,
-        0.991,
-        0.975,
-        0.962,
-        0.305,
-        0.307,
-        0.314,
-    ),
-    "update": (
-        0.304,
-        0.304,
-        0.318,
-        0.307,
-        0.309,
-        0.971,
-        0.973,
-        0.994,
-        0.967,
-        0.965,
-        0.304,
-        0.307,
-        0.313,
-    ),
-}
-TABLE4: Mapping[str, Mapping[str, Mapping[str, float]]] = _blocks(_TABLE4_ROWS)
+TABLE4: Mapping[str, Mapping[str, Mapping[str, float]]] = _figures(_TABLE4)
 
 # Appendix C: the grid of the hyper-parameters, and the best point with FedAvg under IDL:
 # data -> (local steps, learning rate).

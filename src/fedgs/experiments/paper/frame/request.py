@@ -254,7 +254,8 @@ def parse_data(texts: Sequence[str], data_dir: Path | None = None) -> tuple[Sour
         source = Source(word) if word in _BUILT_IN else _file(word, data_dir)
         if source.key in sources:
             raise ConfigError(
-                f"--data names {source.key!r} twice; give each federation once, and files names of their own"
+                f"--data names {source.key!r} twice; give each federation once, and files names of "
+                "their own"
             )
         sources[source.key] = source
     return tuple(sources.values())
@@ -294,7 +295,8 @@ def parse_modes(texts: Sequence[str]) -> tuple[Mode, ...]:
         if name not in PAPER_BETA:
             known = list(PAPER_BETA)
             raise ConfigError(
-                f"--modes must be of {', '.join(known)}, each with or without a beta; got {word!r}{nearest(name, known)}"
+                f"--modes must be of {', '.join(known)}, each with or without a beta; got {word!r}"
+                f"{nearest(name, known)}"
             )
         if beta is not None and PAPER_BETA[name] is None:
             raise ConfigError(f"--modes: {name} has no beta; got {word!r}")

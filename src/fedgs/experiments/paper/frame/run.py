@@ -107,7 +107,8 @@ def checked(request: ExperimentRequest, given: Sequence[str] = ()) -> Experiment
     if experiment.one_seed and len(seeds) > 1:
         if "seeds" in given:
             raise ConfigError(
-                f"--seeds must be one seed for {request.name}, such as 4, with its comma; got {len(seeds)} seeds"
+                f"--seeds must be one seed for {request.name}, such as 4, with its comma; got "
+                f"{len(seeds)} seeds"
             )
         seeds = seeds[:1]
     return replace(request, data=request.data or experiment.data, seeds=seeds)
@@ -241,7 +242,8 @@ def _check_marker(out: Path) -> None:
     """Refuse the output folder of `fedgs run`: runs of an experiment lie one level deeper."""
     if any(out.glob("*/config.toml")):
         raise OutputError(
-            f"--out {str(out)!r} holds runs of fedgs run; choose a folder of its own for fedgs reproduce"
+            f"--out {str(out)!r} holds runs of fedgs run; choose a folder of its own for "
+            "fedgs reproduce"
         )
 
 

@@ -53,7 +53,10 @@ def order_sentence(
     if not pairs:
         return ""
     same = sum(pair.same_order for pair in pairs)
-    text = f"{mode}: {same} of {counted(len(pairs), 'pair')} of methods {noun(len(pairs), 'is', 'are')} in the paper's order"
+    text = (
+        f"{mode}: {same} of {counted(len(pairs), 'pair')} of methods "
+        f"{noun(len(pairs), 'is', 'are')} in the paper's order"
+    )
     if same == len(pairs):
         return text + "."
     if max(len(ours[row]) for row in rows) < 2:
@@ -151,8 +154,11 @@ def gap_sentence(
     if not gaps:
         return ""
     worst = max(gaps, key=lambda mode: abs(gaps[mode]))
-    here = number(paper[worst] + gaps[worst], 3)
-    return f"{row}: at most {number(abs(gaps[worst]), 3)} from the paper ({worst}: {here} against {number(paper[worst], 3)})."
+    ours_there = number(paper[worst] + gaps[worst], 3)
+    return (
+        f"{row}: at most {number(abs(gaps[worst]), 3)} from the paper ({worst}: {ours_there} "
+        f"against {number(paper[worst], 3)})."
+    )
 
 
 def best_row(figures: Figures) -> str | None:

@@ -191,7 +191,8 @@ def read_computed(path: Path) -> Computed:
         return Computed(arrays, about)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise OutputError(
-            f"{path.name}: computed figures that cannot be read ({error}); remove the file to compute anew"
+            f"{path.name}: computed figures that cannot be read ({error}); remove the file to "
+            "compute anew"
         ) from None
 
 
