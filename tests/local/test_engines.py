@@ -133,7 +133,7 @@ def test_logistic_regression_has_the_same_result_compiled_and_through_torch_func
     request = train_request(work, [0, 1, 2, 3, 4, 5])
     general = StackedEngine()
     general._programs = {
-        key: StackedProgram(general.loop.bench(work), work) for key in engine._programs
+        key: StackedProgram(general.loop.workbench(work), work) for key in engine._programs
     }
     ((_, expected),), ((_, found),) = replies(general, request), replies(engine, request)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)

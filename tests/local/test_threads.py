@@ -122,14 +122,14 @@ def test_small_models_have_one_thread_and_large_ones_all(
 ) -> None:
     work = Work(pictures, as_model(model), 0.0, 2, 200)
     engine = LoopEngine()
-    bench = engine.bench(work)
+    workbench = engine.workbench(work)
     SEEN.clear()  # what the model was tried with
     start = initial_parameters(work.model, pictures, 0)
     engine.reply(
         Train(work, start, np.array([0, 1]), 0.1, (0, 0), (WeightedMean(np.array([0.5, 0.5])),))
     )
     assert set(SEEN) == expected
-    assert bench.is_small(200) == (expected == {1})
+    assert workbench.is_small(200) == (expected == {1})
     assert torch.get_num_threads() == 2
 
 
@@ -138,7 +138,7 @@ def test_a_small_convolution_is_evaluated_in_one_thread(
 ) -> None:
     work = Work(pictures, as_model(small_cnn), 0.0, 2, 200)
     engine = LoopEngine()
-    engine.bench(work)
+    engine.workbench(work)
     SEEN.clear()
     engine.reply(Evaluate(work, initial_parameters(work.model, pictures, 0), "test"))
     assert set(SEEN) == {1}
@@ -151,12 +151,12 @@ def test_counting_leaves_the_module_and_all_generators_as_they_are(pictures: Fed
         )
 
     before = torch.get_rng_state()
-    bench = LoopEngine().bench(Work(pictures, as_model(with_buffers), 0.0, 2, 8))
+    workbench = LoopEngine().workbench(Work(pictures, as_model(with_buffers), 0.0, 2, 8))
     assert torch.equal(torch.get_rng_state(), before)
-    assert bench.flat.module.training
-    assert int(bench.flat.module.get_buffer("1.num_batches_tracked")) == 0
+    assert workbench.flat.module.training
+    assert int(workbench.flat.module.get_buffer("1.num_batches_tracked")) == 0
     # convolution 2·9·36 and linear 72·3 multiplications
-    assert bench.multiplications == 2 * 9 * 36 + 72 * 3
+    assert workbench.multiplications == 2 * 9 * 36 + 72 * 3
 
 
 @pytest.mark.parametrize("asked", [1, 2, 3])

@@ -12,10 +12,10 @@ from fedgs.arrays import IntArray
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError
 from fedgs.local.batches import batch_extremes
-from fedgs.local.bench import Bench
 from fedgs.local.memory import filled_batch_size
 from fedgs.local.objective import cross_entropy
 from fedgs.local.threads import one_thread_if
+from fedgs.local.workbench import Workbench
 from fedgs.models.check import model_title
 from fedgs.requests import Work
 from fedgs.rng import kept_generators, seed_generators
@@ -49,9 +49,9 @@ def check_training(work: Work) -> None:
         data_sizes, local_steps=work.local_steps, batch_size=filled_batch_size(work)
     )
     sizes = np.unique(extremes).tolist()
-    bench = Bench(replace(work, precision="float32"), torch.device("cpu"))
-    with kept_generators(), one_thread_if(not bench.convolutional):
-        trial = _Trial(bench)
+    workbench = Workbench(replace(work, precision="float32"), torch.device("cpu"))
+    with kept_generators(), one_thread_if(not workbench.convolutional):
+        trial = _Trial(workbench)
         for size in _in_order(sizes):
             if size in (sizes[0], sizes[-1]) or trial.seconds < _SECONDS:
                 trial.fault(size)
@@ -78,10 +78,10 @@ class _Trial:
         seconds: how long the trial has taken so far.
     """
 
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
+    def __init__(self, workbench: Workbench) -> None:
+        self.workbench = workbench
         self.found: dict[int, str | None] = {}
-        self._start = bench.flat.vector.clone()
+        self._start = workbench.flat.vector.clone()
         self._begun = time.perf_counter()
 
     @property
@@ -91,10 +91,10 @@ class _Trial:
     def fault(self, size: int) -> str | None:
         """What is wrong with a batch of this size; the examples are those of a client that has as many."""
         if size not in self.found:
-            federation = self.bench.work.federation
+            federation = self.workbench.work.federation
             client = int(np.flatnonzero(federation.clients.data_sizes >= size)[0])
             rows = federation.train.offsets[client] + np.arange(size)
-            self.found[size] = _fault(self.bench, self._start, rows)
+            self.found[size] = _fault(self.workbench, self._start, rows)
         return self.found[size]
 
 
@@ -106,26 +106,26 @@ def _in_order(sizes: list[int]) -> Iterator[int]:
         yield from sizes[1:-1]
 
 
-def _fault(bench: Bench, start: torch.Tensor, rows: IntArray) -> str | None:
+def _fault(workbench: Workbench, start: torch.Tensor, rows: IntArray) -> str | None:
     """What is wrong with a training step on these rows of the training part, in words; None if it works."""
     try:
-        logits = _logits(bench, start, rows)
-        expected = (len(rows), bench.work.federation.num_labels)
+        logits = _logits(workbench, start, rows)
+        expected = (len(rows), workbench.work.federation.num_labels)
         if not isinstance(logits, torch.Tensor) or tuple(logits.shape) != expected:
             shape = (
                 tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
             )
             return f"in training mode it must return logits of shape {expected}, got {shape}"
-        loss = cross_entropy(logits, bench.examples("train").y[torch.from_numpy(rows)])
+        loss = cross_entropy(logits, workbench.examples("train").y[torch.from_numpy(rows)])
         if not loss.requires_grad:
             return "its loss does not depend on any parameter that is trained"
-        gradients = torch.autograd.grad(loss, bench.flat.trained, allow_unused=True)
+        gradients = torch.autograd.grad(loss, workbench.flat.trained, allow_unused=True)
         known = [gradient for gradient in gradients if gradient is not None]
         if not known:
             return "its loss does not depend on any parameter that is trained"
         if not all(bool(torch.isfinite(value).all()) for value in (loss, *known)):
             return "the loss or its gradient is not finite (NaN or inf)"
-        again = _logits(bench, start, rows)
+        again = _logits(workbench, start, rows)
     except Exception as error:
         return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
     if not torch.allclose(again, logits, rtol=1e-3, atol=1e-4, equal_nan=True):
@@ -137,12 +137,12 @@ def _fault(bench: Bench, start: torch.Tensor, rows: IntArray) -> str | None:
     return None
 
 
-def _logits(bench: Bench, start: torch.Tensor, rows: IntArray) -> torch.Tensor:
+def _logits(workbench: Workbench, start: torch.Tensor, rows: IntArray) -> torch.Tensor:
     seed_generators(0, "check")
-    bench.flat.load(start)
-    bench.flat.module.train()
-    x, _ = bench.examples("train").gather(torch.from_numpy(rows))
-    return bench.forward(x)
+    workbench.flat.load(start)
+    workbench.flat.module.train()
+    x, _ = workbench.examples("train").gather(torch.from_numpy(rows))
+    return workbench.forward(x)
 
 
 def _examples(size: int) -> str:
@@ -167,7 +167,7 @@ def _advice(trial: _Trial, work: Work) -> str:
     """The nearest batch size with which all batches work, as far as some seconds suffice to find it, or another layer."""
     norms = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
     layer = ""
-    if any(isinstance(part, norms) for part in trial.bench.flat.module.modules()):
+    if any(isinstance(part, norms) for part in trial.workbench.flat.module.modules()):
         layer = "GroupNorm instead of BatchNorm works on single examples"
     data_sizes = work.federation.clients.data_sizes
     limit = trial.seconds + _SECONDS

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from fedgs.arrays import AnyArray, FloatArray, IntArray
-from fedgs.local.bench import Bench, part_of
 from fedgs.local.objective import example_losses
 from fedgs.local.threads import SMALL_STEP, one_thread_if
+from fedgs.local.workbench import Workbench, part_of
 from fedgs.metrics import mean_losses, weighted_metrics
 from fedgs.requests import Evaluate, Losses, Metrics
 from fedgs.rng import seeded
@@ -75,24 +75,24 @@ class Asked:
         return weighted_metrics(loss_sums, correct, self.sizes, self.weights)
 
 
-def measure(bench: Bench, request: Losses | Evaluate) -> FloatArray | Metrics:
+def measure(workbench: Workbench, request: Losses | Evaluate) -> FloatArray | Metrics:
     """The reply to a request for losses or metrics."""
     asked = Asked.by(request)
-    examples, module = bench.examples(request.split), bench.flat.module
-    bench.flat.load(request.parameters)
+    examples, module = workbench.examples(request.split), workbench.flat.module
+    workbench.flat.load(request.parameters)
     module.eval()
     step = block_rows(tuple(examples.x.shape[1:]))
     small = (
-        bench.is_small(request.work.batch_size)
-        if bench.convolutional
-        else bench.flat.layout.size * step < SMALL_STEP
+        workbench.is_small(request.work.batch_size)
+        if workbench.convolutional
+        else workbench.flat.layout.size * step < SMALL_STEP
     )
     pieces = []
     seed, round_index = request.key
     with seeded(seed, "evaluate", round_index), torch.no_grad(), one_thread_if(small):
-        for rows in torch.split(torch.from_numpy(asked.rows).to(bench.device), step):
+        for rows in torch.split(torch.from_numpy(asked.rows).to(workbench.device), step):
             x, y = examples.gather(rows)
-            pieces.append(example_losses(bench.forward(x), y))
+            pieces.append(example_losses(workbench.forward(x), y))
     losses, correct = (torch.cat(list(piece)).cpu().numpy() for piece in zip(*pieces, strict=True))
     return asked.reply(*segment_sums(losses, correct, asked.sizes))
 

@@ -10,10 +10,10 @@ from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.data.federation import Federation
 from fedgs.errors import DataError
 from fedgs.local.batches import compiled_kernels
-from fedgs.local.bench import part_of
 from fedgs.local.bounds import as_indices, check_shape, checked_ranges
 from fedgs.local.examples import tensor_of
 from fedgs.local.threads import in_threads
+from fedgs.local.workbench import part_of
 from fedgs.requests import Split, Work
 
 __all__ = ["NUMERICS", "LinearProgram", "is_linear", "suits_kernels", "takes_kernels"]

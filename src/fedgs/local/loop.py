@@ -9,12 +9,12 @@ from fedgs.aggregation import all_finite
 from fedgs.arrays import IntArray
 from fedgs.errors import ClientError, UpdateError
 from fedgs.local.batches import client_keys, local_batches
-from fedgs.local.bench import Bench, bench_key
 from fedgs.local.bounds import training_sizes
 from fedgs.local.evaluation import measure
 from fedgs.local.memory import filled_batch_size
 from fedgs.local.objective import cross_entropy, proximal_step
 from fedgs.local.threads import one_thread_if
+from fedgs.local.workbench import Workbench, workbench_key
 from fedgs.requests import Failure, Request, Train, Work
 from fedgs.rng import kept_generators, seed_generators
 
@@ -38,7 +38,7 @@ class LoopEngine:
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = torch.device(device)
-        self._benches: dict[Any, Bench] = {}
+        self._workbenches: dict[Any, Workbench] = {}
 
     def answer(self, requests: Sequence[Request]) -> Iterator[tuple[int, Any]]:
         """See `fedgs.requests.Engine`."""
@@ -48,24 +48,24 @@ class LoopEngine:
     def reply(self, request: Request) -> Any:
         """The reply to one request, or a `Failure`."""
         try:
-            bench = self.bench(request.work)
+            workbench = self.workbench(request.work)
             if isinstance(request, Train):
-                with one_thread_if(bench.is_small(request.work.batch_size)):
-                    return _train(bench, request)
-            return measure(bench, request)
+                with one_thread_if(workbench.is_small(request.work.batch_size)):
+                    return _train(workbench, request)
+            return measure(workbench, request)
         except ClientError as error:
             return Failure(error.client, error)
         except Exception as error:
             return Failure(None, error)
 
-    def bench(self, work: Work) -> Bench:
+    def workbench(self, work: Work) -> Workbench:
         """The module and the data for a kind of work, set up when first asked for."""
-        key = bench_key(work)
-        if key not in self._benches:
-            self._benches[key] = Bench(
+        key = workbench_key(work)
+        if key not in self._workbenches:
+            self._workbenches[key] = Workbench(
                 work, self.device
             )  # holds the work, so that the ids stay taken
-        return self._benches[key]
+        return self._workbenches[key]
 
 
 def client_error(work: Work, client: int, error: Exception) -> ClientError:
@@ -85,10 +85,10 @@ def not_finite(work: Work, client: int) -> UpdateError:
     )
 
 
-def _train(bench: Bench, request: Train) -> Any:
+def _train(workbench: Workbench, request: Train) -> Any:
     """Train the clients one by one; each local model goes into the folds and is forgotten."""
     work, clients = request.work, request.clients
-    start = request.parameters.to(bench.device)
+    start = request.parameters.to(workbench.device)
     sizes = training_sizes(work.federation, clients)
     keys = client_keys(request.key, clients)
     batches = local_batches(
@@ -105,11 +105,13 @@ def _train(bench: Bench, request: Train) -> Any:
                 seed, "torch", round_index, client
             )  # so that dropout is a function of seed, round and client
             try:
-                _descend(bench, request, start, client, batches.indices[row], batches.sizes[row])
+                _descend(
+                    workbench, request, start, client, batches.indices[row], batches.sizes[row]
+                )
             except Exception as error:
                 raise client_error(work, client, error) from error
-            finite.append(all_finite(bench.flat.vector))
-            models = bench.flat.vector.unsqueeze(0)  # (1, P)
+            finite.append(all_finite(workbench.flat.vector))
+            models = workbench.flat.vector.unsqueeze(0)  # (1, P)
             kept = [
                 fold.add(k, clients[row : row + 1], models)
                 for fold, k in zip(request.folds, kept, strict=True)
@@ -125,7 +127,7 @@ def _train(bench: Bench, request: Train) -> Any:
 
 
 def _descend(
-    bench: Bench,
+    workbench: Workbench,
     request: Train,
     start: torch.Tensor,
     client: int,
@@ -134,19 +136,19 @@ def _descend(
 ) -> None:
     """E steps theta -= eta·(gradient + mu·(theta - theta^t)) from theta^t, on one client's batches."""
     flat, examples, mu, rate = (
-        bench.flat,
-        bench.examples("train"),
+        workbench.flat,
+        workbench.examples("train"),
         request.work.mu,
         request.learning_rate,
     )
     flat.module.train()
     flat.load(start)
     rows = torch.from_numpy(indices + int(request.work.federation.train.offsets[client])).to(
-        bench.device
+        workbench.device
     )
     for step, size in enumerate(sizes.tolist()):
         x, y = examples.gather(rows[step, :size])
-        loss = cross_entropy(bench.forward(x), y)
+        loss = cross_entropy(workbench.forward(x), y)
         gradients = torch.autograd.grad(
             loss, flat.trained, allow_unused=True, materialize_grads=True
         )

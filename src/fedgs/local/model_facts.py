@@ -3,10 +3,10 @@
 from functools import lru_cache
 from typing import NamedTuple
 
-from fedgs.local.bench import is_convolutional
 from fedgs.local.linear import is_linear
 from fedgs.local.parameters import forget_counts, module_for
 from fedgs.local.stacking import why_not_stackable
+from fedgs.local.workbench import is_convolutional
 from fedgs.models import Model
 from fedgs.requests import Work
 

@@ -11,13 +11,13 @@ import torch
 from fedgs.aggregation import WeightedMean, all_finite
 from fedgs.local.averages import weighted_means
 from fedgs.local.batches import compiled_kernels, local_batches, stacked_keys
-from fedgs.local.bench import work_key
 from fedgs.local.bounds import training_sizes
 from fedgs.local.evaluation import Asked, segment_sums
 from fedgs.local.linear import LinearProgram, suits_kernels
 from fedgs.local.loop import LoopEngine, not_finite
 from fedgs.local.memory import filled_batch_size
 from fedgs.local.stacking import PERIOD, StackedProgram
+from fedgs.local.workbench import work_key
 from fedgs.requests import Failure, Request, Train, Work
 
 __all__ = ["NUMERICS", "StackedEngine"]
@@ -69,13 +69,15 @@ class StackedEngine:
         """The program for a kind of work, set up when first asked for."""
         key = work_key(work)
         if key not in self._programs:
-            bench = self.loop.bench(work)
+            workbench = self.loop.workbench(work)
             compiled = (
                 self.device.type == "cpu"
                 and compiled_kernels() is not None
-                and suits_kernels(work, bench.flat.module)
+                and suits_kernels(work, workbench.flat.module)
             )
-            self._programs[key] = LinearProgram(work) if compiled else StackedProgram(bench, work)
+            self._programs[key] = (
+                LinearProgram(work) if compiled else StackedProgram(workbench, work)
+            )
         return self._programs[key]
 
     def _train(self, requests: list[Train]) -> Iterator[tuple[int, Any]]:
@@ -111,12 +113,14 @@ class StackedEngine:
 
     def _limit(self, work: Work) -> int:
         """How many clients one stack may hold: parameters, gradients and what a forward pass keeps."""
-        bench = self.loop.bench(work)
+        workbench = self.loop.workbench(work)
         if isinstance(self.program(work), LinearProgram):
-            per_client = 4 * bench.flat.layout.size + 8 * work.local_steps * filled_batch_size(work)
+            per_client = 4 * workbench.flat.layout.size + 8 * work.local_steps * filled_batch_size(
+                work
+            )
         else:
             per_client = 4 * (
-                4 * bench.flat.layout.size
+                4 * workbench.flat.layout.size
                 + 32 * work.batch_size * int(np.prod(work.federation.example_shape))
             )
         return max(1, _STACK_BYTES // per_client // PERIOD) * PERIOD
@@ -286,11 +290,11 @@ def _measure_linear(program: LinearProgram, requests: list[Any], asked: list[Ask
 def _measure_stacked(program: StackedProgram, requests: list[Any], asked: list[Asked]) -> list[Any]:
     """Every model on all rows that somebody asks for; each request then takes its own."""
     rows = np.unique(np.concatenate([one.rows for one in asked]))
-    vectors = torch.stack([request.parameters.to(program.bench.device) for request in requests])
+    vectors = torch.stack([request.parameters.to(program.workbench.device) for request in requests])
     losses, correct = (
         values.cpu().numpy()  # (R, n)
         for values in program.example_losses(
-            vectors, requests[0].split, torch.from_numpy(rows).to(program.bench.device)
+            vectors, requests[0].split, torch.from_numpy(rows).to(program.workbench.device)
         )
     )
     replies = []

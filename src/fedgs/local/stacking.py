@@ -9,11 +9,11 @@ from torch.func import functional_call, vmap
 from torch.nn import functional
 
 from fedgs.arrays import FloatArray, IntArray
-from fedgs.local.bench import Bench
 from fedgs.local.evaluation import block_rows
 from fedgs.local.objective import example_losses, proximal_step
 from fedgs.local.parameters import layout_of, pack
 from fedgs.local.threads import in_threads, one_thread_if
+from fedgs.local.workbench import Workbench
 from fedgs.requests import Split, Work
 from fedgs.rng import generator_states, seeded
 
@@ -40,15 +40,15 @@ class StackedProgram:
     remainder. Each thread has clients of its own.
     """
 
-    def __init__(self, bench: Bench, work: Work) -> None:
-        self.bench = bench
+    def __init__(self, workbench: Workbench, work: Work) -> None:
+        self.workbench = workbench
         self.work = work
-        self.layout = bench.flat.layout
+        self.layout = workbench.flat.layout
         self._trained = {
-            name for name, p in bench.flat.module.named_parameters() if p.requires_grad
+            name for name, p in workbench.flat.module.named_parameters() if p.requires_grad
         }
         self._modules = [
-            bench.flat.module
+            workbench.flat.module
         ]  # one a thread, since torch.func sets a module's tensors while it runs
 
     def train(
@@ -60,7 +60,7 @@ class StackedProgram:
         sizes: IntArray,
     ) -> torch.Tensor:
         """Local models of r clients: see `LinearProgram.train`."""
-        if self.bench.device.type != "cpu":
+        if self.workbench.device.type != "cpu":
             return self._train(self._modules[0], starts, run, rates, rows, sizes)
         kept, place = _padded(run)
         run, rates, rows, sizes = run[place], rates[place], rows[place], sizes[place]
@@ -94,7 +94,7 @@ class StackedProgram:
         sizes: IntArray,
     ) -> torch.Tensor:
         """E steps of a stack: (r, P)."""
-        device = self.bench.device
+        device = self.workbench.device
         theta = torch.zeros(len(run), -(-starts.shape[1] // _ALIGNED) * _ALIGNED, device=device)
         theta[:, : starts.shape[1]] = starts.to(device)[torch.from_numpy(run).to(device)]
         first = theta.clone() if self.work.mu else None
@@ -133,7 +133,7 @@ class StackedProgram:
         weights: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         """The gradient of every client's own loss on its (B,) rows."""
-        x, y = self.bench.examples("train").gather(rows.reshape(-1))
+        x, y = self.workbench.examples("train").gather(rows.reshape(-1))
         x, y = x.view(*rows.shape, *x.shape[1:]), y.view(rows.shape)  # (r·B, ...) -> (r, B, ...)
 
         def loss(
@@ -143,7 +143,7 @@ class StackedProgram:
             return (functional.cross_entropy(logits.float(), y, reduction="none") * w).sum()
 
         with torch.autocast(
-            self.bench.device.type, dtype=torch.bfloat16, enabled=self.work.precision == "bf16"
+            self.workbench.device.type, dtype=torch.bfloat16, enabled=self.work.precision == "bf16"
         ):
             total = vmap(loss)(views, x, y, weights).sum()
         return torch.autograd.grad(total, trained, allow_unused=True, materialize_grads=True)
@@ -152,12 +152,12 @@ class StackedProgram:
         self, vectors: torch.Tensor, split: Split, rows: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Losses and rightness of n examples under R models: (R, n) float64 and bool, on the device."""
-        module, examples = self.bench.flat.module, self.bench.examples(split)
+        module, examples = self.workbench.flat.module, self.workbench.examples(split)
         module.eval()
         step = block_rows(tuple(examples.x.shape[1:]))
         pieces = []
         with torch.no_grad():
-            for models in torch.split(vectors.to(self.bench.device), _EVALUATED_RUNS):
+            for models in torch.split(vectors.to(self.workbench.device), _EVALUATED_RUNS):
                 views = self.layout.views(models, self.layout.parameters + self.layout.buffers)
                 blocks = []
                 for block in torch.split(rows, step):
@@ -171,9 +171,9 @@ class StackedProgram:
         self, tensors: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         with torch.autocast(
-            self.bench.device.type, dtype=torch.bfloat16, enabled=self.work.precision == "bf16"
+            self.workbench.device.type, dtype=torch.bfloat16, enabled=self.work.precision == "bf16"
         ):
-            logits = functional_call(self.bench.flat.module, tensors, (x,))
+            logits = functional_call(self.workbench.flat.module, tensors, (x,))
         return example_losses(logits, y)
 
 

@@ -1,4 +1,4 @@
-"""A client's bench: the module and the data that one kind of work needs, set up once and used by every client in turn."""
+"""A client's workbench: the module and the data that one kind of work needs, set up once and used by every client in turn."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from fedgs.local.threads import SMALL_MODEL, SMALL_STEP
 from fedgs.requests import Split, Work
 from fedgs.rng import kept_generators
 
-__all__ = ["Bench", "bench_key", "is_convolutional", "part_of", "work_key"]
+__all__ = ["Workbench", "workbench_key", "is_convolutional", "part_of", "work_key"]
 
 
 def part_of(federation: Federation, split: Split) -> Part:
@@ -34,7 +34,7 @@ def part_of(federation: Federation, split: Split) -> Part:
     return part
 
 
-def bench_key(work: Work) -> Any:
+def workbench_key(work: Work) -> Any:
     """Equal for kinds of work that can share a module and the data."""
     try:
         hash(work.model)
@@ -45,7 +45,7 @@ def bench_key(work: Work) -> Any:
 
 def work_key(work: Work) -> Any:
     """Equal for kinds of work that can share a tensor program."""
-    return (*bench_key(work), work.mu, work.local_steps, work.batch_size)
+    return (*workbench_key(work), work.mu, work.local_steps, work.batch_size)
 
 
 def is_convolutional(module: nn.Module) -> bool:
@@ -88,7 +88,7 @@ def _multiplications(
     )  # a multiplication and an addition each, and two examples
 
 
-class Bench:
+class Workbench:
     """The module of a kind of work, and the federation's parts as tensors on the device.
 
     Attributes:
