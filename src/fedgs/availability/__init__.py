@@ -1,4 +1,7 @@
-"""Who is there: availability modes as rates, and the draw of A_t. Uses NumPy alone."""
+"""Which clients are available: availability modes as rates, and the draw of A_t.
+
+Only NumPy is needed.
+"""
 
 from fedgs.availability.base import Availability, EmptyRound, checked_rates
 from fedgs.availability.draw import AvailabilityDraws, RoundAvailability, activity, draw_available

@@ -14,7 +14,8 @@ from fedgs.rng import stream
 
 __all__ = ["AvailabilityDraws", "RoundAvailability", "activity", "draw_available"]
 
-_MANY = 1000  # clients above which a record holds who was available as bits
+# Above this number of clients a record holds the available clients as bits.
+_MANY = 1000
 
 
 def draw_available(
@@ -22,13 +23,14 @@ def draw_available(
 ) -> tuple[IntArray, Literal["skipped"] | None]:
     """The available clients A_t: each client k independently with probability p_k(t).
 
-    Depends on the availability (its seed included), the clients and the round alone: any round can
-    be drawn without the others, and every method meets the same clients. Costs O(N).
+    The result depends on the mode (its seed included), the clients and the round alone: any round
+    can be drawn without the others, and all methods of a study have the same available clients.
+    Costs O(N).
 
     Returns:
-        (a,) ascending indices, and "skipped" where the round passes without available clients, else None.
-        `empty_round = "redraw"` draws from the distribution given that the round is not empty; where all
-        rates are 0 that is impossible, and the round is skipped.
+        (a,) ascending indices, and "skipped" if no client is available, else None. With
+        `empty_round = "redraw"` the draw is conditioned on a round that is not empty; if all rates
+        are 0, that is impossible and the round is skipped.
 
     Raises:
         ConfigError: the mode cannot serve these clients, or gives rates outside [0, 1].
@@ -58,8 +60,8 @@ class RoundAvailability:
 
     Attributes:
         clients: (a,) ascending indices, read-only.
-        names: their own keys, in the same order; `Members` where there are many clients.
-        status: "skipped" where the round passes without available clients, else None.
+        names: their keys, in the same order; `Members` above 1000 clients.
+        status: "skipped" if no client is available, else None.
     """
 
     clients: IntArray
@@ -85,7 +87,7 @@ class AvailabilityDraws:
         self._last: tuple[int, RoundAvailability] | None = None
 
     def at(self, round: int) -> RoundAvailability:
-        """A_t, see `draw_available`; the last round is kept, since runs are driven side by side."""
+        """A_t, see `draw_available`. The last round is kept, since several runs ask for it."""
         if self._last is None or self._last[0] != round:
             is_available = _drawn(self.mode, self._rates_of(round), round)
             available = frozen(np.flatnonzero(is_available))
@@ -109,7 +111,7 @@ class AvailabilityDraws:
 
 
 def activity(availability: Availability, clients: Clients, rounds: int) -> BoolArray:
-    """(N, T) matrix: was client k available in round t, as a run of `rounds` rounds meets it.
+    """(N, T) matrix: whether client k is available in round t of a run of `rounds` rounds.
 
     >>> from fedgs.availability import LabelCycle
     >>> clients = Clients(("a", "b"), np.array([1, 1]), label_counts=np.array([[1, 0], [0, 1]]))
@@ -125,11 +127,11 @@ def activity(availability: Availability, clients: Clients, rounds: int) -> BoolA
 
 
 def _draw_non_empty(rates: FloatArray, rng: np.random.Generator) -> BoolArray:
-    """(N,) independent draws, conditioned on at least one success: what drawing again and again ends in, in one go.
+    """(N,) independent draws, conditioned on at least one success.
 
-    The lowest available client is k with probability proportional to p_k·prod over i<k of (1 - p_i);
-    given k, the later ones are drawn as always. Holds at the smallest rates, where drawing again
-    would not end.
+    This is the distribution that repeated drawing ends in, but it also works at rates so small that
+    repeated drawing would not end. The lowest available client is k with probability proportional
+    to p_k·prod over i<k of (1 - p_i); given k, the later ones are drawn independently as before.
     """
     with np.errstate(divide="ignore"):
         log_absent = np.log1p(-rates)

@@ -1,6 +1,6 @@
-"""The seven availability modes of Table 1 of the paper: when is each client likely to be there.
+"""The seven availability modes of Table 1 of the paper.
 
-Every mode is a pure function of (settings, seed, clients, round): any round can be asked for in any
+Every mode is a pure function of (settings, seed, clients, round): rounds can be computed in any
 order. Rates lie in [0, 1].
 """
 
@@ -54,7 +54,9 @@ def _below_one(mode: str) -> AfterValidator:
 
 @register("availability", "IDL")
 class Ideal(Availability):
-    """Everybody is available in every round: rate 1. No round is empty, so `empty_round` cannot be set.
+    """All clients are available in every round: rate 1.
+
+    No round is empty, so `empty_round` cannot be set.
 
     >>> clients = Clients(("a", "b"), np.array([10, 40]))
     >>> Ideal().rates(0, clients)
@@ -69,10 +71,12 @@ class Ideal(Availability):
         if settings.get("empty_round", "redraw") == "redraw" or cls.rates is not Ideal.rates:
             return {}
         return {
-            "empty_round": "availability.empty_round has no effect with 'IDL', in which no round is empty"
+            "empty_round": "availability.empty_round has no effect with 'IDL', in which no round "
+            "is empty"
         }
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
+        """(N,) ones."""
         return np.ones(len(clients))
 
 
@@ -81,7 +85,7 @@ class MoreDataFirst(Availability):
     """Clients with more data are available more often: rate (n_k / max n)^beta.
 
     Attributes:
-        beta: in [0, 1]; 0: everybody is always there, 1: rates proportional to the data sizes.
+        beta: in [0, 1]; 0: all clients are always available, 1: rates proportional to data sizes.
 
     >>> MoreDataFirst(beta=0.5).rates(0, Clients(("a", "b"), np.array([10, 40])))
     array([0.5, 1. ])
@@ -91,6 +95,7 @@ class MoreDataFirst(Availability):
     beta: Annotated[float, _up_to_one("MDF")] = 0.7
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
+        """(N,) the same in every round; in (0, 1]."""
         rates: FloatArray = (clients.data_sizes / clients.data_sizes.max()) ** self.beta
         return rates
 
@@ -100,7 +105,7 @@ class LessDataFirst(Availability):
     """Clients with less data are available more often: rate (min n / n_k)^beta.
 
     Attributes:
-        beta: in [0, 1]; 0: everybody is always there.
+        beta: in [0, 1]; 0: all clients are always available.
 
     >>> LessDataFirst(beta=0.5).rates(0, Clients(("a", "b"), np.array([10, 40])))
     array([1. , 0.5])
@@ -110,21 +115,24 @@ class LessDataFirst(Availability):
     beta: Annotated[float, _up_to_one("LDF")] = 0.7
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
+        """(N,) the same in every round; in (0, 1]."""
         rates: FloatArray = (clients.data_sizes.min() / clients.data_sizes) ** self.beta
         return rates
 
 
 @register("availability", "YMF")
 class LargeLabelsFirst(Availability):
-    """Clients whose smallest label is large are available more often: rate beta·min(labels of k)/max(all labels) + (1 - beta).
+    """Clients whose smallest label is large are available more often.
 
-    Labels are those of the training parts. The largest is the largest that some client holds, or C
-    - 1 where the number of classes C was given. The quotient is 0 where it is 0.
+    The rate is beta·min(labels of k)/max(all labels) + (1 - beta). Labels are those of the training
+    parts. The largest is the largest that some client holds, or C - 1 if the number of classes C
+    was given; if it is 0, so is the quotient.
 
     Attributes:
-        beta: in [0, 1]; 1: whoever holds label 0 is never there.
+        beta: in [0, 1]; 1: clients that hold label 0 are never available.
 
-    >>> clients = Clients(("a", "b"), np.array([2, 1]), label_counts=np.array([[1, 1, 0], [0, 0, 1]]))
+    >>> labels = np.array([[1, 1, 0], [0, 0, 1]])
+    >>> clients = Clients(("a", "b"), np.array([2, 1]), label_counts=labels)
     >>> LargeLabelsFirst(beta=0.5).rates(0, clients)
     array([0.5, 1. ])
     """
@@ -133,6 +141,11 @@ class LargeLabelsFirst(Availability):
     beta: Annotated[float, _up_to_one("YMF")] = 0.9
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
+        """(N,) the same in every round.
+
+        Raises:
+            ConfigError: the clients have no labels, or one client holds none.
+        """
         held = _labels_held(self, clients)  # (N, C)
         smallest = held.argmax(axis=1)  # (N, C) -> (N,)
         largest = (
@@ -146,16 +159,16 @@ class LargeLabelsFirst(Availability):
 
 @register("availability", "YC")
 class LabelCycle(Availability):
-    """Labels take turns: rate 1 for the clients that hold the label whose turn it is, 1 - beta for the others.
+    """Labels take turns: rate 1 for the clients that hold the current label, else 1 - beta.
 
     With r = (1 + t mod T_p)/T_p it is the turn of label y where y/C < r <= (y+1)/C. The paper
-    writes [y/C, (y+1)/C), which leaves r = 1 to nobody and gives the first label one round less;
-    here every label has T_p/C rounds, exactly so where C divides T_p. The comparison is made in
+    writes [y/C, (y+1)/C), which assigns r = 1 to no label and gives the first label one round less;
+    here every label has T_p/C rounds, exactly so if C divides T_p. The comparison is made in
     integers, so no turn is lost to rounding.
 
     Attributes:
-        beta: in [0, 1]; 1: only the label's holders are there, and in the turn of a label that
-            nobody holds, nobody.
+        beta: in [0, 1]; 1: only clients that hold the current label are available, and none if
+            no client holds it.
         period: T_p >= 1 in rounds; None: 10·C, as in the authors' code (the paper gives none).
 
     >>> clients = Clients(("a", "b"), np.array([1, 1]), label_counts=np.array([[1, 0], [0, 1]]))
@@ -168,6 +181,11 @@ class LabelCycle(Availability):
     period: Annotated[int, Field(ge=1)] | None = None
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
+        """(N,) periodic in the round, with period T_p.
+
+        Raises:
+            ConfigError: the clients have no labels, or one client holds none.
+        """
         held = _labels_held(self, clients)  # (N, C)
         labels = held.shape[1]
         period = 10 * labels if self.period is None else self.period
@@ -178,10 +196,12 @@ class LabelCycle(Availability):
 
 @register("availability", "LN")
 class LogNormal(Availability):
-    """Every client has its own fixed rate c_k / max c, with ln c_k ~ N(0, sd ln(1/(1-beta))) drawn once from the seed.
+    """Every client has a fixed rate c_k / max c, with c_k log-normal and drawn once from the seed.
+
+    ln c_k is normal with mean 0 and standard deviation ln(1/(1-beta)).
 
     Attributes:
-        beta: in [0, 1); 0: everybody is always there; towards 1 few clients are there often.
+        beta: in [0, 1); 0: all clients are always available; towards 1 few are often available.
 
     >>> clients = Clients(("a", "b", "c"), np.array([1, 1, 1]))
     >>> LogNormal(beta=0.0).rates(5, clients)
@@ -194,6 +214,7 @@ class LogNormal(Availability):
     beta: Annotated[float, _below_one("LN")] = 0.5
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
+        """(N,) the same in every round; read-only."""
         return _log_normal_rates(self.seed or 0, self.beta, len(clients))
 
 
@@ -201,7 +222,7 @@ class LogNormal(Availability):
 class SineLogNormal(Availability):
     """Day and night over the rates of LN: c_k / max c · (0.4 sin(2π (1 + t mod T_p)/T_p) + 0.5).
 
-    With equal seed and beta, c_k is that of `LogNormal`. No rate exceeds .9.
+    With equal seed and beta, c_k is that of `LogNormal`. No rate exceeds 0.9.
 
     Attributes:
         beta: in [0, 1).
@@ -216,6 +237,7 @@ class SineLogNormal(Availability):
     period: int = Field(default=24, ge=1)
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
+        """(N,) periodic in the round, with period T_p."""
         phase = (1 + round % self.period) / self.period
         return _log_normal_rates(self.seed or 0, self.beta, len(clients)) * (
             0.4 * math.sin(2 * math.pi * phase) + 0.5
@@ -230,15 +252,17 @@ def _log_normal_rates(seed: int, beta: float, count: int) -> FloatArray:
     return rates
 
 
-# Which labels a client holds does not change from round to round, and costs O(N·C).
+# The labels that a client holds are the same in every round, and computing them costs O(N·C).
+# `Clients` compares by identity, and entries disappear with their key.
 _held: WeakKeyDictionary[Clients, BoolArray] = WeakKeyDictionary()
 
 
 def _labels_held(availability: Availability, clients: Clients) -> BoolArray:
-    """(N, C): does client k hold label y."""
+    """(N, C): whether client k holds label y."""
     if clients.label_counts is None:
         raise ConfigError(
-            f"availability {availability.name!r} needs the clients' labels, and this federation has none"
+            f"availability {availability.name!r} needs the clients' labels, and this federation "
+            "has none"
         )
     if clients not in _held:
         held: BoolArray = clients.label_counts > 0

@@ -1,4 +1,4 @@
-"""Availability as somebody observed it: a matrix of the user's own."""
+"""Recorded availability: a matrix from the user's file."""
 
 import hashlib
 from functools import cached_property
@@ -22,11 +22,11 @@ _CELLS: dict[str, bool | None] = {"0": False, "1": True, "false": False, "true":
 
 @register("availability", "file")
 class AvailabilityFile(Availability):
-    """Who is there is read from a boolean (N, T) matrix: rates are 0 and 1.
+    r"""Availability is read from a boolean (N, T) matrix: rates are 0 and 1.
 
     The file is read once, when it is first needed. A `.npy` file holds booleans or the numbers 0
-    and 1; a `.csv` file has a line a client, in the clients' order, and a comma-separated value a
-    round: 0, 1, true or false, or 0.0 and 1.0, without a header.
+    and 1. A `.csv` file has one line per client, in the clients' order, and one comma-separated
+    value per round: 0, 1, true or false, or 0.0 and 1.0, without a header.
 
     Attributes:
         path: of the file, `.npy` or `.csv`; a relative path starts at the working folder.
@@ -34,12 +34,12 @@ class AvailabilityFile(Availability):
     Raises:
         DataError: from `check` and `rates`: no such file, not a matrix, other values than these,
             lines of different length.
-        ConfigError: from `check` and `rates`: not one row a client, or fewer columns than rounds.
+        ConfigError: from `check` and `rates`: not one row per client, or fewer columns than rounds.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = Path(folder.name, "who.csv")
-    >>> _ = path.write_text("1,0,1\\n0,0,1\\n")
+    >>> _ = path.write_text("1,0,1\n0,0,1\n")
     >>> AvailabilityFile(path=path).rates(2, Clients(("a", "b"), np.array([5, 5])))
     array([1., 1.])
     >>> folder.cleanup()
@@ -50,27 +50,29 @@ class AvailabilityFile(Availability):
     ]
 
     def check(self, clients: Clients, rounds: int) -> None:
-        """As every mode, and: one row a client, at least one column a round."""
+        """As for every mode; also one row per client and at least one column per round."""
         columns = self._rows_of(clients).shape[1]
         warn_of_text_order(clients.names, f"availability.path {self.path!r}")
         if rounds > columns:
             raise ConfigError(
-                f"training.rounds must be at most {columns}, the number of columns of availability.path {self.path!r}, "
-                f"got {rounds}"
+                f"training.rounds must be at most {columns}, the number of columns of "
+                f"availability.path {self.path!r}, got {rounds}"
             )
         super().check(clients, rounds)
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
+        """(N,) the column of the round, 0 or 1; see the class for the errors."""
         matrix = self._rows_of(clients)
         if round >= matrix.shape[1]:
             raise ConfigError(
-                f"availability.path {self.path!r} has {matrix.shape[1]} columns, there is none for round {round}"
+                f"availability.path {self.path!r} has {matrix.shape[1]} columns, there is none for "
+                f"round {round}"
             )
         return matrix[:, round].astype(np.float64)
 
     @cached_property
     def matrix(self) -> BoolArray:
-        """(N, T) what the file holds."""
+        """(N, T) the content of the file."""
         path = Path(self.path)
         if path.suffix not in (".npy", ".csv"):
             raise ConfigError(f"availability.path must end in .npy or .csv, got {self.path!r}")
@@ -82,7 +84,7 @@ class AvailabilityFile(Availability):
 
     @property
     def content_digest(self) -> str:
-        """A hash of the matrix: what the path stands for, part of a run's identity."""
+        """A hash of the matrix, which stands for the path in a run's identity."""
         return hashlib.sha256(
             repr(self.matrix.shape).encode() + np.packbits(self.matrix).tobytes()
         ).hexdigest()
@@ -90,7 +92,8 @@ class AvailabilityFile(Availability):
     def _rows_of(self, clients: Clients) -> BoolArray:
         if len(self.matrix) != len(clients):
             raise ConfigError(
-                f"availability.path {self.path!r} must have {len(clients)} rows, one a client, got {len(self.matrix)}"
+                f"availability.path {self.path!r} must have {len(clients)} rows, one a client, "
+                f"got {len(self.matrix)}"
             )
         return self.matrix
 
@@ -99,17 +102,20 @@ def _read_npy(path: Path) -> BoolArray:
     try:
         matrix: AnyArray = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        if "Object arrays" in str(error):  # an array of objects is a pickle, which is never loaded
+        # An array of objects is a pickle, which is never loaded. NumPy 2.4 has no error class for
+        # it, only this text.
+        if "Object arrays" in str(error):
             raise DataError(
-                f"availability.path {str(path)!r} must hold booleans or the numbers 0 and 1, got an array of objects; "
-                "save it with .astype(bool)"
+                f"availability.path {str(path)!r} must hold booleans or the numbers 0 and 1, got "
+                "an array of objects; save it with .astype(bool)"
             ) from None
         raise DataError(
             f"availability.path {str(path)!r} is not a readable .npy file: {error}"
         ) from None
     if matrix.ndim != 2 or matrix.size == 0:
         raise DataError(
-            f"availability.path {str(path)!r} must hold a matrix, clients x rounds, got shape {matrix.shape}"
+            f"availability.path {str(path)!r} must hold a matrix, clients x rounds, got shape "
+            f"{matrix.shape}"
         )
     if matrix.dtype != np.bool_ and not (
         matrix.dtype.kind in "iuf" and np.isin(matrix, (0, 1)).all()
@@ -135,7 +141,8 @@ def _read_csv(path: Path) -> BoolArray:
     for row in rows:
         if len(row) != len(rows[0]):
             raise DataError(
-                f"availability.path {str(path)!r} must have lines of equal length, got {len(rows[0])} and {len(row)} values"
+                f"availability.path {str(path)!r} must have lines of equal length, got "
+                f"{len(rows[0])} and {len(row)} values"
             )
     return np.array(rows, dtype=np.bool_)
 
@@ -146,13 +153,14 @@ def _csv_row(path: Path, number: int, line: str) -> list[bool]:
     for cell, value in zip(cells, values, strict=True):
         if value is None:
             raise DataError(
-                f"availability.path {str(path)!r} must hold 0, 1, true or false, got {cell!r} in line {number}"
+                f"availability.path {str(path)!r} must hold 0, 1, true or false, got {cell!r} in "
+                f"line {number}"
             )
     return [bool(value) for value in values]
 
 
 def _zero_or_one(cell: str) -> bool | None:
-    """What a number such as 1.0 or 0e0 says, as programs write that keep their numbers as floats; None for anything else."""
+    """The value of a number such as 1.0 or 0e0, as written by other programs; else None."""
     try:
         number = float(cell)
     except ValueError:

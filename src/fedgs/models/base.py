@@ -4,7 +4,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from pydantic import Field, field_serializer
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FunctionModel", "Model", "as_model", "model", "model_title", "need_torch"]
 
-ModuleFunction = Callable[[], Any]  # returns an `nn.Module`, which `check_model` makes sure of
+# Returns an `nn.Module`. pydantic resolves the type at run time, where torch may be missing, so
+# `check_model` checks what comes.
+ModuleFunction = Callable[[], object]
 
 
 class Model(Variant):
@@ -49,16 +51,20 @@ class FunctionModel(Model):
 
     @field_serializer("function")
     def _qualified_name(self, function: ModuleFunction) -> str:
-        return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        return f"{function.__module__}.{name}"
 
     @property
     def content_digest(self) -> str | None:
-        """The function's own `content_digest`, if it has one: what stands for content that cannot be identified."""
+        """The function's own `content_digest` if it has one, for content that cannot be hashed."""
         return getattr(self.function, "content_digest", None)
 
     def build(self, example_shape: tuple[int, ...], num_labels: int) -> "nn.Module":
-        module: nn.Module = self.function()
-        return module
+        """What the function returns; it does not get the shapes.
+
+        `check_model` refuses anything but a module.
+        """
+        return cast("nn.Module", self.function())
 
 
 ModelFunction = TypeVar("ModelFunction", bound=ModuleFunction)
@@ -77,7 +83,6 @@ def model(name: str) -> Callable[[ModelFunction], ModelFunction]:
     >>> type(build("model", "tiny").build((4,), 2)).__name__
     'Linear'
     """
-
     check_name(name, decorator="fedgs.model")
 
     def add(function: ModelFunction) -> ModelFunction:
@@ -99,9 +104,11 @@ def model(name: str) -> Callable[[ModelFunction], ModelFunction]:
 def _check_function(name: str, function: object) -> None:
     """Refuse what cannot be called without arguments; a class or a built module is no function."""
     if not inspect.isfunction(function):
+        is_class = isinstance(function, type)
+        given = f"the class {function.__name__}" if is_class else type(function).__name__
         raise ConfigError(
-            f"fedgs.model({name!r}) takes a function without arguments that returns an nn.Module, got "
-            f"{f'the class {function.__name__}' if isinstance(function, type) else type(function).__name__}"
+            f"fedgs.model({name!r}) takes a function without arguments that returns an nn.Module, "
+            f"got {given}"
         )
     free = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
@@ -110,18 +117,17 @@ def _check_function(name: str, function: object) -> None:
     ]
     if needed:
         raise ConfigError(
-            f"fedgs.model({name!r}) takes a function without arguments; this one needs {', '.join(needed)}"
+            f"fedgs.model({name!r}) takes a function without arguments; this one needs "
+            f"{', '.join(needed)}"
         )
 
 
 def model_title(model: Model) -> str:
-    """What messages call a model: its name, or that of the user's function, in quotes."""
+    """The name of a model in messages, in quotes: its own, or that of the user's function."""
     function = getattr(model, "function", None)
-    return repr(
-        model.name
-        if function is None or model.name != "function"
-        else getattr(function, "__name__", "function")
-    )
+    if function is None or model.name != "function":
+        return repr(model.name)
+    return repr(getattr(function, "__name__", "function"))
 
 
 def need_torch() -> None:
@@ -134,7 +140,7 @@ def as_model(value: object) -> Model:
     """A model from a name, a table, a variant, or a function that returns an `nn.Module`.
 
     Raises:
-        ConfigError: it is none of these; a module that is built already is none.
+        ConfigError: it is none of these, for instance a module that is already built.
 
     >>> as_model("logistic").name
     'logistic'
@@ -146,8 +152,9 @@ def as_model(value: object) -> Model:
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.nn.Module):
             raise ConfigError(
-                f"model must be a function or a class that builds an nn.Module, got a {type(value).__name__} that is built; "
-                "each run builds its own from its seed, for instance with lambda: nn.Linear(60, 10)"
+                "model must be a function or a class that builds an nn.Module, got a "
+                f"{type(value).__name__} that is built; each run builds its own from its seed, for "
+                "instance with lambda: nn.Linear(60, 10)"
             )
         return FunctionModel(function=value)
     built = build("model", value)

@@ -1,4 +1,4 @@
-"""Does a model fit a federation? Asked before round 0, so that the answer is not a stack trace in round 1."""
+"""Check before round 0 that a model fits a federation, so that no traceback comes in round 1."""
 
 from typing import TYPE_CHECKING
 
@@ -18,18 +18,19 @@ __all__ = ["check_model", "model_title"]
 
 
 def check_model(model: Model, federation: "Federation") -> None:
-    """Build the model twice and pass it two examples of the federation.
+    """Build the model twice and evaluate it on two examples of the federation.
 
-    The global generators of PyTorch, NumPy and `random` are left as they were.
+    The state of the global generators of PyTorch, NumPy and `random` is restored.
 
     Args:
         model: any variant, a user's function included.
-        federation: whose examples it is to classify.
+        federation: has the examples that the model is to classify.
 
     Raises:
-        ConfigError: it is not an `nn.Module`, has nothing to train, has other first parameters when
-            it is built again or cannot take the examples, its output is not (b, C) finite
-            floating-point logits (the message has the shapes), or differs between two evaluations.
+        ConfigError: it is not an `nn.Module`, has nothing to train, has different initial
+            parameters when it is built again, or cannot take the examples; or its output is not
+            (b, C) finite floating-point logits (the message has the shapes), or differs between two
+            evaluations.
         MissingExtraError: PyTorch is not installed.
 
     >>> from fedgs.data import Synthetic
@@ -39,56 +40,60 @@ def check_model(model: Model, federation: "Federation") -> None:
     need_torch()
     import torch
 
+    title = f"model {model_title(model)}"
     module = _built(model, federation)
     x = _two_examples(federation)
-    other = _other_type(module)
+    foreign = _not_float32(module)
     with kept_generators(), torch.no_grad():
         try:
             logits, again = (_evaluated(module, x) for _ in range(2))
-            if other is not None:
-                _evaluated(module.float(), x)  # which is what clients train
+            if foreign is not None:
+                _evaluated(module.float(), x)  # clients train in float32
         except Exception as error:
-            if other is not None:
+            if foreign is not None:
+                name, dtype = foreign
                 raise ConfigError(
-                    f"model {model_title(model)} must take and hold float32, in which clients train, got {other[1]} in "
-                    f"{other[0]!r}; return module.float()"
+                    f"{title} must take and hold float32, in which clients train, got {dtype} in "
+                    f"{name!r}; return module.float()"
                 ) from error
             raise ConfigError(
-                f"model {model_title(model)} cannot take examples of shape {federation.example_shape} "
+                f"{title} cannot take examples of shape {federation.example_shape} "
                 f"(a batch is {tuple(x.shape)} float32): {_first_line(error)}"
             ) from error
-    expected = (len(x), federation.num_labels)
+    _check_logits(title, x, logits, federation.num_labels)
+    if not torch.allclose(logits, again, rtol=1e-3, atol=1e-4):
+        raise ConfigError(
+            f"{title} must return the same logits when it is evaluated twice with the same seeds; "
+            "draw random numbers from the global generators of PyTorch, NumPy or `random`, which "
+            "are seeded, and not from one of its own"
+        )
+
+
+def _check_logits(title: str, x: "Tensor", logits: object, num_labels: int) -> None:
+    """Refuse an output that is not (b, C) finite floating-point logits."""
+    import torch
+
+    expected = (len(x), num_labels)
     if not isinstance(logits, torch.Tensor):
         raise ConfigError(
-            f"model {model_title(model)} must return a tensor of shape {expected}, got {type(logits).__name__}"
+            f"{title} must return a tensor of shape {expected}, got {type(logits).__name__}"
         )
     if tuple(logits.shape) != expected:
-        more = (
-            logits.ndim == 2 and len(logits) == len(x) and logits.shape[1] > federation.num_labels
-        )
-        hint = (
-            f"; where the data lack the last labels, give them classes = {logits.shape[1]}"
-            if more
-            else ""
-        )
+        hint = ""
+        if logits.ndim == 2 and len(logits) == len(x) and logits.shape[1] > num_labels:
+            hint = f"; where the data lack the last labels, give them classes = {logits.shape[1]}"
         raise ConfigError(
-            f"model {model_title(model)} must map a batch {tuple(x.shape)} to logits {expected}, one for each of the "
-            f"{federation.num_labels} labels; got {tuple(logits.shape)}{hint}"
+            f"{title} must map a batch {tuple(x.shape)} to logits {expected}, one for each of the "
+            f"{num_labels} labels; got {tuple(logits.shape)}{hint}"
         )
     if not logits.is_floating_point() or not bool(torch.isfinite(logits).all()):
         raise ConfigError(
-            f"model {model_title(model)} must return finite floating-point logits, got {logits.dtype} with NaN or inf"
-        )
-
-    if not torch.allclose(logits, again, rtol=1e-3, atol=1e-4):
-        raise ConfigError(
-            f"model {model_title(model)} must return the same logits when it is evaluated twice with the same seeds; draw random "
-            "numbers from the global generators of PyTorch, NumPy or `random`, which are seeded, and not from one of its own"
+            f"{title} must return finite floating-point logits, got {logits.dtype} with NaN or inf"
         )
 
 
-def _other_type(module: "nn.Module") -> tuple[str, str] | None:
-    """Name and type of the first parameter or buffer in floating point that is not float32; None if there is none."""
+def _not_float32(module: "nn.Module") -> tuple[str, str] | None:
+    """Name and type of the first floating-point parameter or buffer not in float32, or None."""
     import torch
 
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
@@ -122,15 +127,16 @@ def _built(model: Model, federation: "Federation") -> "nn.Module":
     name = difference(module, again)
     if name is not None:
         raise ConfigError(
-            f"model {model_title(model)} must have the same first parameters whenever it is built from one seed, but {name!r} "
-            "differs between two builds; draw them from the global generator of PyTorch, NumPy or `random`, which are seeded, "
-            "and not from a generator of the model's own"
+            f"model {model_title(model)} must have the same first parameters whenever it is built "
+            f"from one seed, but {name!r} differs between two builds; draw them from the global "
+            "generator of PyTorch, NumPy or `random`, which are seeded, and not from a generator "
+            "of the model's own"
         )
     return module
 
 
 def _two_examples(federation: "Federation") -> "Tensor":
-    """(2, ...) float32 inputs; the one example twice where there is only one."""
+    """(2, ...) float32 inputs: the first and the last example, which may be the same."""
     import torch
 
     rows = federation.train.x[np.array([0, len(federation.train) - 1])]

@@ -1,4 +1,4 @@
-"""The paper's convolutional networks."""
+"""The paper's convolutional networks, for CIFAR-10 and FashionMNIST."""
 
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,8 @@ __all__ = ["CifarCNN", "FashionCNN"]
 def _image_side(model: str, example_shape: tuple[int, ...], smallest: int) -> tuple[int, int, int]:
     if len(example_shape) != 3 or min(example_shape[1:]) < smallest:
         raise ConfigError(
-            f"model {model!r} takes images (channels, height, width) of at least {smallest}x{smallest}, "
-            f"got examples of shape {example_shape}"
+            f"model {model!r} takes images (channels, height, width) of at least "
+            f"{smallest}x{smallest}, got examples of shape {example_shape}"
         )
     channels, height, width = example_shape
     return channels, height, width
@@ -24,15 +24,21 @@ def _image_side(model: str, example_shape: tuple[int, ...], smallest: int) -> tu
 
 @register("model", "cifar_cnn")
 class CifarCNN(Model):
-    """Two unpadded 5x5 convolutions of 64 channels with 2x2 max pooling, dense 384, 192 and C; ReLU throughout.
+    """Two unpadded 5x5 convolutions of 64 channels, then dense layers of 384, 192 and C units.
 
-    Pooling stands before ReLU: the same function (both are monotone), and cheaper.
+    Each convolution is followed by 2x2 max pooling; all activations are ReLU. Pooling comes before
+    ReLU, which is the same function, since both are monotone, and cheaper.
 
     >>> CifarCNN().build((3, 32, 32), 10)[7].in_features
     1600
     """
 
     def build(self, example_shape: tuple[int, ...], num_labels: int) -> "nn.Module":
+        """A fresh network for images (channels, height, width) of at least 16x16.
+
+        Raises:
+            ConfigError: examples of another shape.
+        """
         need_torch()
         from torch import nn
 
@@ -50,13 +56,20 @@ class CifarCNN(Model):
 
 @register("model", "fashion_cnn")
 class FashionCNN(Model):
-    """Two padded 5x5 convolutions of 32 and 64 channels with 2x2 max pooling, dense 512 and C; ReLU throughout.
+    """Two padded 5x5 convolutions of 32 and 64 channels, then dense layers of 512 and C units.
+
+    Each convolution is followed by 2x2 max pooling; all activations are ReLU.
 
     >>> FashionCNN().build((1, 28, 28), 10)[7].in_features
     3136
     """
 
     def build(self, example_shape: tuple[int, ...], num_labels: int) -> "nn.Module":
+        """A fresh network for images (channels, height, width) of at least 4x4.
+
+        Raises:
+            ConfigError: examples of another shape.
+        """
         need_torch()
         from torch import nn
 

@@ -1,4 +1,4 @@
-"""A model's module as every process builds it from one seed."""
+"""The module of a model, built identically in every process from one seed."""
 
 import contextlib
 import copy
@@ -17,14 +17,15 @@ __all__ = ["difference", "fresh_module"]
 def fresh_module(
     model: Model, example_shape: tuple[int, ...], num_labels: int, seed: int
 ) -> object:
-    """What the model builds while the global generators of PyTorch, NumPy and `random` are seeded; they are left as they were.
+    """What the model builds under seeded global generators of PyTorch, NumPy and `random`.
 
-    A module is copied where it can be, so that a function that always returns the same module gives
-    it away unchanged.
+    The state of these generators is restored. The module is copied if it can be, so that a function
+    that always returns the same module does not see it trained.
 
     Args:
         model: any variant, a user's function included.
-        example_shape, num_labels: as for `Model.build`.
+        example_shape: of one example, without the batch.
+        num_labels: C, the number of logits.
         seed: the experiment's, >= 0.
 
     Raises:
@@ -51,12 +52,13 @@ def fresh_module(
 def _refuse_meta(module: "nn.Module", model: Model) -> None:
     if any(tensor.is_meta for tensor in [*module.parameters(), *module.buffers()]):
         raise ConfigError(
-            f"model {model_title(model)} must have parameters with values, got some on the device 'meta'"
+            f"model {model_title(model)} must have parameters with values, got some on the device "
+            "'meta'"
         )
 
 
 def _built(model: Model, example_shape: tuple[int, ...], num_labels: int) -> object:
-    """What the model builds; lazy layers get their sizes and first parameters from two examples of zeros."""
+    """What the model builds; lazy layers are initialised with two examples of zeros."""
     import torch
     from torch.nn.parameter import is_lazy
 
@@ -72,21 +74,21 @@ def _built(model: Model, example_shape: tuple[int, ...], num_labels: int) -> obj
             built.eval()(torch.zeros(2, *example_shape))
     except Exception as error:
         raise ConfigError(
-            f"model {model.name!r} has layers that take their sizes from the first examples, and cannot take examples of shape "
-            f"{example_shape}: {error}"
+            f"model {model.name!r} has layers that take their sizes from the first examples, and "
+            f"cannot take examples of shape {example_shape}: {error}"
         ) from error
     return built.train(training)
 
 
 def difference(first: "nn.Module", second: "nn.Module") -> str | None:
-    """The name of a parameter or buffer that two modules do not have in common, bit for bit; None if there is none."""
+    """The name of a parameter or buffer that is not bit-identical in two modules, or None."""
     import torch
 
-    one, other = (
+    left, right = (
         {**dict(m.named_parameters()), **dict(m.named_buffers())} for m in (first, second)
     )
-    for name in [*one, *(name for name in other if name not in one)]:
-        a, b = one.get(name), other.get(name)
+    for name in [*left, *(name for name in right if name not in left)]:
+        a, b = left.get(name), right.get(name)
         if a is None or b is None or a.shape != b.shape or a.dtype != b.dtype:
             return name
         bits = [

@@ -14,13 +14,16 @@ __all__ = ["LogisticRegression"]
 
 @register("model", "logistic")
 class LogisticRegression(Model):
-    """Multinomial logistic regression on the flattened example, with PyTorch's initial weights and zero bias.
+    """Multinomial logistic regression on the flattened example.
+
+    The initial weights are PyTorch's, the bias is zero.
 
     >>> [tuple(p.shape) for p in LogisticRegression().build((60,), 10).parameters()]
     [(10, 60), (10,)]
     """
 
     def build(self, example_shape: tuple[int, ...], num_labels: int) -> "nn.Module":
+        """A fresh linear layer, after a flattening layer unless examples are vectors."""
         need_torch()
         from torch import nn
 
