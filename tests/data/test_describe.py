@@ -104,16 +104,16 @@ def test_the_partition_and_which_dirichlet_it_is_are_told() -> None:
     assert "Dirichlet       over classes, for each client: total 2, 0.5 a class" in over_classes
     assert "label shift     mean 0." in over_classes
     assert (
-        "over clients, for each class: 0.5 a client, total 2.5; about the same as a total of 2 over classes"
-        in over_clients
+        "over clients, for each class: 0.5 a client, total 2.5; "
+        "about the same as a total of 2 over classes" in over_clients
     )
 
 
 def test_clients_that_were_left_out_are_listed() -> None:
     lines = shared_out(Iid(), clients=55, drop_empty=True)
     assert (
-        "left out        15 clients (40, 41, 42, 43, 44, 45, 46, 47, 48, 49, ...): no training example"
-        in lines
+        "left out        15 clients (40, 41, 42, 43, 44, 45, 46, 47, 48, 49, ...): "
+        "no training example" in lines
     )
 
 

@@ -121,8 +121,8 @@ def client_sizes(
     """
     if minimum * clients > total:
         raise DataError(
-            f"partition.minimum = {minimum} for {clients} clients needs {minimum * clients} examples, but there are {total}; "
-            f"at most {total // clients} is possible"
+            f"partition.minimum = {minimum} for {clients} clients needs {minimum * clients} "
+            f"examples, but there are {total}; at most {total // clients} is possible"
         )
     if sigma == 0:
         return apportion(total, np.ones(clients), lower=minimum)

@@ -108,7 +108,8 @@ def share_out(
         or int(assignment.offsets[-1]) != len(source.y)
     ):
         raise DataError(
-            f"partition {partition.name!r} must give each of the {len(source.y)} examples out exactly once"
+            f"partition {partition.name!r} must give each of the {len(source.y)} examples out "
+            "exactly once"
         )
     facts = {"partition": table(partition), **assignment.facts}
     return federate(
@@ -200,7 +201,8 @@ def kept_clients(sizes: IntArray, names: tuple[str | int, ...], *, drop_empty: b
     if len(empty) and not drop_empty:
         more = f" (and {len(empty) - 1} more)" if len(empty) > 1 else ""
         raise DataError(
-            f"client {names[int(empty[0])]!r} has no training example{more}; data.drop_empty = true leaves such clients out"
+            f"client {names[int(empty[0])]!r} has no training example{more}; "
+            "data.drop_empty = true leaves such clients out"
         )
     if len(empty) == len(sizes):
         raise DataError("no client has a training example")

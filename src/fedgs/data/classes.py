@@ -46,7 +46,8 @@ def class_count(
             count = -1
         if isinstance(classes, bool | np.bool_) or count <= largest or count < 1:
             raise DataError(
-                f"{setting} must be an integer above the largest label, which is {largest}, got {classes!r}"
+                f"{setting} must be an integer above the largest label, which is {largest}, "
+                f"got {classes!r}"
             )
     check_counts(clients, count, setting)
     return count
@@ -56,8 +57,8 @@ def check_counts(clients: int, classes: int, setting: str) -> None:
     """Refuse so many clients and classes that a count for each pair would not fit into memory."""
     if clients * classes > _MOST_COUNTS:
         raise DataError(
-            f"{setting} must leave room for a count by client and class in memory, got {classes} classes and {clients} clients, "
-            f"{clients * classes * 8 / 2**30:.3g} GiB"
+            f"{setting} must leave room for a count by client and class in memory, "
+            f"got {classes} classes and {clients} clients, {clients * classes * 8 / 2**30:.3g} GiB"
         )
 
 
@@ -74,7 +75,8 @@ def _refuse_regression(labels: Sequence[IntArray], count: int, setting: str) -> 
     distinct = len(np.unique(np.concatenate(list(labels))))
     if total <= count or (count > _MANY and 2 * distinct < count):
         raise DataError(
-            f"labels must be classes 0..C-1, since only classification is supported, got {distinct} different labels between 0 "
-            f"and {count - 1} in {total} examples, as the targets of a regression have; if they are classes, confirm it with "
-            f"{setting} = {count}"
+            "labels must be classes 0..C-1, since only classification is supported, "
+            f"got {distinct} different labels between 0 and {count - 1} in {total} examples, "
+            "as the targets of a regression have; if they are classes, "
+            f"confirm it with {setting} = {count}"
         )

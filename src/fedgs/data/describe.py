@@ -97,13 +97,15 @@ class Description:
             f"{self.name}: {counted(len(self.names), 'client')}, {sizes.sum()} training, "
             f"{self.validation_sizes.sum()} validation and {self.test_size} test examples "
             f"({shape} {self.example_type}), {counted(self.label_counts.shape[1], 'label')}",
-            f"sizes           {sizes.min()} to {sizes.max()}, median {np.median(sizes):g}, Gini {measures.size_gini:.3f}",
-            f"labels          {measures.labels_per_client:.1f} a client, mean entropy {measures.label_entropy:.3f} of "
-            f"{measures.global_entropy:.3f} nats",
-            f"label distance  mean {measures.label_distance:.3f}, largest {measures.max_label_distance:.3f} "
-            "(total variation to the global labels)",
-            f"weight bias     {self.bias.min():.3f} to {self.bias.max():.3f} times n_k/n in uniform cohorts of "
-            f"{self.cohort_size} (gamma {self.gamma.min():.3f} to {self.gamma.max():.3f})",
+            f"sizes           {sizes.min()} to {sizes.max()}, median {np.median(sizes):g}, "
+            f"Gini {measures.size_gini:.3f}",
+            f"labels          {measures.labels_per_client:.1f} a client, "
+            f"mean entropy {measures.label_entropy:.3f} of {measures.global_entropy:.3f} nats",
+            f"label distance  mean {measures.label_distance:.3f}, "
+            f"largest {measures.max_label_distance:.3f} (total variation to the global labels)",
+            f"weight bias     {self.bias.min():.3f} to {self.bias.max():.3f} times n_k/n in "
+            f"uniform cohorts of {self.cohort_size} (gamma {self.gamma.min():.3f} to "
+            f"{self.gamma.max():.3f})",
             *_fact_lines(self.facts),
             f"fingerprint     {self.fingerprint}",
             "",
@@ -201,7 +203,8 @@ def _fact_lines(facts: Mapping[str, Any]) -> list[str]:
     if "shift" in facts:
         shift = np.array(facts["shift"])
         lines.append(
-            f"label shift     mean {shift.mean():.4f}, largest {shift.max():.4f} (total variation to the drawn p_k)"
+            f"label shift     mean {shift.mean():.4f}, largest {shift.max():.4f} (total variation "
+            "to the drawn p_k)"
         )
     if facts.get("moved"):
         lines.append(
@@ -222,7 +225,8 @@ def _concentration(facts: Mapping[str, Any]) -> str:
         )
         return f"over {facts['over']}: total {facts['total']:.4g}, {span} a class"
     return (
-        f"over {facts['over']}: {facts['of_each_client']:.4g} a client, total {facts['total']:.4g}; about the same as a total of "
+        f"over {facts['over']}: {facts['of_each_client']:.4g} a client, "
+        f"total {facts['total']:.4g}; about the same as a total of "
         f"{facts['implied_over_classes']:.4g} over classes"
     )
 

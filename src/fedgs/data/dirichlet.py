@@ -95,8 +95,9 @@ class LogNormalDirichlet(Partition):
             if new < mismatch:
                 proportions[client], held, mismatch = proposal, changed, new
         raise DataError(
-            f"partition.tolerance = {self.tolerance:g}: after {self.max_draws} draws labels still miss the global ones "
-            f"by {mismatch / class_counts.sum():.3g}; allow that much, or take more clients or a higher concentration"
+            f"partition.tolerance = {self.tolerance:g}: after {self.max_draws} draws labels still "
+            f"miss the global ones by {mismatch / class_counts.sum():.3g}; allow that much, "
+            "or take more clients or a higher concentration"
         )
 
 

@@ -125,7 +125,8 @@ class Federation:
             raise DataError("the training part's offsets do not fit the clients' data sizes")
         if self.validation is not None and len(self.validation.offsets) != count + 1:
             raise DataError(
-                f"the validation part must have {count + 1} offsets, got {len(self.validation.offsets)}"
+                f"the validation part must have {count + 1} offsets, "
+                f"got {len(self.validation.offsets)}"
             )
         if (
             isinstance(self.num_labels, bool)
@@ -154,31 +155,38 @@ class Federation:
         if part.offsets.ndim != 1 or part.offsets.dtype.kind not in "iu" or len(part.offsets) < 2:
             given = f"{part.offsets.dtype} of shape {part.offsets.shape}"
             raise DataError(
-                f"the {label} part's offsets must be a 1-d array of at least two integers, got {given}"
+                f"the {label} part's offsets must be a 1-d array of at least two integers, "
+                f"got {given}"
             )
         if int(part.offsets[0]) != 0 or not (part.offsets[1:] >= part.offsets[:-1]).all():
             raise DataError(
-                f"the {label} part's offsets must begin with 0 and never fall, got {part.offsets.tolist()[:8]}"
+                f"the {label} part's offsets must begin with 0 and never fall, "
+                f"got {part.offsets.tolist()[:8]}"
             )
         if len(part.x) != len(part.y) or int(part.offsets[-1]) != len(part.y):
             raise DataError(
-                f"the {label} part has {len(part.x)} examples, {len(part.y)} labels, {part.offsets[-1]} rows"
+                f"the {label} part has {len(part.x)} examples, {len(part.y)} labels, "
+                f"{part.offsets[-1]} rows"
             )
         if part.x.shape[1:] != self.example_shape:
             raise DataError(
-                f"{label} examples have shape {part.x.shape[1:]}, training examples {self.example_shape}"
+                f"{label} examples have shape {part.x.shape[1:]}, training examples "
+                f"{self.example_shape}"
             )
         if part.x.dtype != self.train.x.dtype:
             raise DataError(
-                f"{label} examples are {part.x.dtype}, training examples {self.train.x.dtype}; convert both to one type"
+                f"{label} examples are {part.x.dtype}, training examples {self.train.x.dtype}; "
+                "convert both to one type"
             )
         if part.y.ndim != 1 or part.y.dtype.kind not in "iu":
             raise DataError(
-                f"{label} labels must be a 1-d array of integers, got {part.y.dtype} of shape {part.y.shape}"
+                f"{label} labels must be a 1-d array of integers, got {part.y.dtype} of shape "
+                f"{part.y.shape}"
             )
         if len(part.y) and not (int(part.y.min()) >= 0 and int(part.y.max()) < self.num_labels):
             raise DataError(
-                f"{label} labels must be in 0..{self.num_labels - 1}, got {int(part.y.min())}..{int(part.y.max())}"
+                f"{label} labels must be in 0..{self.num_labels - 1}, "
+                f"got {int(part.y.min())}..{int(part.y.max())}"
             )
         check_examples(part.x, f"{label} examples", lambda row: self._owner_of(label, part, row))
 
@@ -288,7 +296,8 @@ class Federation:
         )
         if features is not None and len(features) != len(names):
             raise DataError(
-                f"client_features must have {len(names)} rows, one for each client, got {len(features)}"
+                f"client_features must have {len(names)} rows, one for each client, "
+                f"got {len(features)}"
             )
         if (
             client_features is not None

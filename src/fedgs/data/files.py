@@ -109,7 +109,8 @@ class File(Data):
         if META in arrays:
             if self.partition is not None:
                 raise DataError(
-                    f"{where} holds a federation already: leave data.partition out, or partition the data it is from"
+                    f"{where} holds a federation already: leave data.partition out, "
+                    "or partition the data it is from"
                 )
             return from_archive(
                 arrays, where, normalization=self.normalization, classes=self.classes
@@ -158,12 +159,14 @@ class File(Data):
         )
         if np.any(split == 1):
             raise DataError(
-                f"{where}: rows with split 1 belong to clients already; with data.partition, split is 0 or 2"
+                f"{where}: rows with split 1 belong to clients already; with data.partition, "
+                "split is 0 or 2"
             )
         pool, test = np.flatnonzero(split == 0), np.flatnonzero(split == 2)
         if len(pool) == 0 or len(test) == 0:
             raise DataError(
-                f"{where} needs training and test examples (split 0 and 2), got {len(pool)} and {len(test)}"
+                f"{where} needs training and test examples (split 0 and 2), "
+                f"got {len(pool)} and {len(test)}"
             )
         columns = {
             key: column[pool]
@@ -196,7 +199,8 @@ class File(Data):
         missing = [key for key in ("x", "y", "client") if key not in arrays]
         if missing:
             raise DataError(
-                f"{where} needs the arrays x, y and client; {missing[0]} is missing (it has {', '.join(arrays) or 'none'})"
+                f"{where} needs the arrays x, y and client; {missing[0]} is missing (it has "
+                f"{', '.join(arrays) or 'none'})"
             )
         x = as_examples(arrays["x"], f"{where}: x")
         if self.normalization is None:
@@ -210,7 +214,8 @@ class File(Data):
         for key, column in (("y", y), ("client", client), ("split", split)):
             if len(column) != len(x):
                 raise DataError(
-                    f"{where}: {key} must have shape ({len(x)},), one for each example of x, got {column.shape}"
+                    f"{where}: {key} must have shape ({len(x)},), one for each example of x, "
+                    f"got {column.shape}"
                 )
         if np.any((client == -1) & (split != 2)):
             raise DataError(
@@ -257,8 +262,8 @@ def _read_array(archive: Any, key: str, path: Path) -> AnyArray:
         ):  # an array of objects is a pickle, which is never loaded
             raise
     raise DataError(
-        f"{path}: {key} must be an array of numbers or texts, got an array of objects; save texts with {key}.astype(str) and "
-        f"numbers with {key}.astype(float)"
+        f"{path}: {key} must be an array of numbers or texts, got an array of objects; "
+        f"save texts with {key}.astype(str) and numbers with {key}.astype(float)"
     )
 
 

@@ -132,6 +132,7 @@ def _sampled(data_sizes: IntArray, cohort_size: int, draws: int, seed: int) -> F
 def _checked(data_sizes: IntArray, cohort_size: int) -> int:
     if not 1 <= cohort_size <= len(data_sizes):
         raise DataError(
-            f"the cohort size must be in 1..{len(data_sizes)}, the number of clients; got {cohort_size}"
+            f"the cohort size must be in 1..{len(data_sizes)}, the number of clients; "
+            f"got {cohort_size}"
         )
     return len(data_sizes)

@@ -69,8 +69,9 @@ def read_cifar(files: Sequence[Path]) -> tuple[AnyArray, IntArray, tuple[AnyArra
     for file, size in zip(files, sizes, strict=True):
         if size == 0 or size % _RECORD or size != max(sizes):
             raise DataError(
-                f"{file} must hold whole records of {_RECORD} bytes, as many as the other batches ({max(sizes) // _RECORD}); "
-                f"it has {size} bytes, so it is truncated or not CIFAR10's binary layout"
+                f"{file} must hold whole records of {_RECORD} bytes, "
+                f"as many as the other batches ({max(sizes) // _RECORD}); it has {size} bytes, "
+                "so it is truncated or not CIFAR10's binary layout"
             )
     count = sizes[0] // _RECORD
     x = np.empty(((len(files) - 1) * count, 3, _SIDE, _SIDE), dtype=np.uint8)

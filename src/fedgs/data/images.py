@@ -90,7 +90,8 @@ class FashionMNIST(ImageData):
         given = as_partition(values.get("partition"))
         if given not in (None, wanted):
             raise ConfigError(
-                f"data.labels_per_client = {labels} and data.partition = {table(given)} contradict each other; give one of them"
+                f"data.labels_per_client = {labels} and data.partition = {table(given)} contradict "
+                "each other; give one of them"
             )
         return {**values, "partition": wanted, "labels_per_client": None}
 
@@ -168,9 +169,8 @@ class CIFAR10(ImageData):
                 if (place / "data_batch_1").is_file():
                     raise DataError(
                         f"{place} holds CIFAR10's pickled layout, but the binary one is read: "
-                        f"download "
-                        f"{_CIFAR_URL}{_CIFAR_ARCHIVE}, unpack it "
-                        f"and name the folder that holds {_CIFAR_FOLDER} with --data-dir or FEDGS_DATA"
+                        f"download {_CIFAR_URL}{_CIFAR_ARCHIVE}, unpack it and name the folder "
+                        f"that holds {_CIFAR_FOLDER} with --data-dir or FEDGS_DATA"
                     )
         cache = cache_folder()
         fetch(_CIFAR_URL, {_CIFAR_ARCHIVE: _CIFAR_HASH}, cache, searched=folders)

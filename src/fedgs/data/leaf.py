@@ -278,7 +278,8 @@ def _examples(data: Any, user: str, where: str, dtype: np.dtype[Any]) -> tuple[A
             else type(data["x"]).__name__
         )
         raise DataError(
-            f"{where}: x of user {user!r} must be a list of {len(y)} examples, one for each label, got {got}"
+            f"{where}: x of user {user!r} must be a list of {len(y)} examples, one for each label, "
+            f"got {got}"
         )
     if len(y) == 0:
         return np.zeros(0, dtype=dtype), y
@@ -286,7 +287,8 @@ def _examples(data: Any, user: str, where: str, dtype: np.dtype[Any]) -> tuple[A
     held = x.astype(dtype)
     if dtype.kind != "f" and not np.array_equal(held, x):
         raise DataError(
-            f"{where}: x of user {user!r} must hold {dtype} as `fedgs` says, got {x.dtype} that does not fit"
+            f"{where}: x of user {user!r} must hold {dtype} as `fedgs` says, "
+            f"got {x.dtype} that does not fit"
         )
     return held, y
 
@@ -306,7 +308,8 @@ def _check_counts(told: Mapping[str, Any], seen: Mapping[str, int], where: str) 
     if set(users) != set(seen):
         odd = sorted(set(users) ^ set(seen))[0]
         raise DataError(
-            f"{where}: `users` and `user_data` differ; {odd!r} is only in {'users' if odd in users else 'user_data'}"
+            f"{where}: `users` and `user_data` differ; {odd!r} is only in "
+            f"{'users' if odd in users else 'user_data'}"
         )
     counts = told.get("num_samples", [seen[user] for user in users])
     if not isinstance(counts, list) or len(counts) != len(users):
@@ -329,7 +332,8 @@ def _features_of(users: list[str], meta: Mapping[str, Any], where: str) -> Float
     row = {str(name): k for k, name in enumerate(meta.get("names", []))}
     if len(row) != len(features) or not set(users) <= set(row):
         raise DataError(
-            f"{where}: client_features must have a row for each of the names, got {len(features)} for {len(row)} names"
+            f"{where}: client_features must have a row for each of the names, "
+            f"got {len(features)} for {len(row)} names"
         )
     return features[[row[user] for user in users]]
 
@@ -347,7 +351,8 @@ def _part(data: _Users, users: list[str]) -> Part | None:
     for user in users:
         if user in data and len(data[user][1]) and data[user][0].shape[1:] != first:
             raise DataError(
-                f"examples must have one shape, got {first} and, from user {user!r}, {data[user][0].shape[1:]}"
+                f"examples must have one shape, got {first} and, from user {user!r}, "
+                f"{data[user][0].shape[1:]}"
             )
     return Part(
         frozen(np.concatenate([x for x, _ in pieces])),

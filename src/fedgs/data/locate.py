@@ -57,7 +57,8 @@ def fetch(
         import pooch
     except ImportError:
         raise DataError(
-            f"{next(iter(files))} is not in {places}; {_REMEDY}, or have it downloaded: {require_extra('pooch', 'sim')}"
+            f"{next(iter(files))} is not in {places}; {_REMEDY}, or have it downloaded: "
+            f"{require_extra('pooch', 'sim')}"
         ) from None
     for name, known_hash in files.items():
         try:
@@ -71,7 +72,8 @@ def fetch(
         except OSError as error:
             reason = str(error).split("(Caused by")[0].strip() or type(error).__name__
             raise DataError(
-                f"{name} is not in {places}, and {base_url}{name} could not be downloaded ({reason}); {_REMEDY}"
+                f"{name} is not in {places}, and {base_url}{name} could not be downloaded "
+                f"({reason}); {_REMEDY}"
             ) from None
     return folder
 

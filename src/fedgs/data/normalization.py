@@ -53,7 +53,8 @@ class Normalization:
         mean, sd = _listed("mean", self.mean), _listed("sd", self.sd)
         if len(mean) != len(sd) or not mean:
             raise DataError(
-                f"normalization.mean and normalization.sd must have one number for each channel, got {len(mean)} and {len(sd)}"
+                "normalization.mean and normalization.sd must have one number for each channel, "
+                f"got {len(mean)} and {len(sd)}"
             )
         if not all(_float32(entry) > 0 for entry in sd):
             raise DataError(f"normalization.sd must be above 0 in every channel, got {sd}")
@@ -82,8 +83,8 @@ class Normalization:
             axis = len(shape) - 1 - shape[::-1].index(given)
             hint = f"; channels come first, so use np.moveaxis(x, {axis + 1}, 1)"
         raise DataError(
-            f"normalization must have one mean and sd or one for each of the {shape[0]} channels of examples of shape {shape}, "
-            f"got {given}{hint}"
+            f"normalization must have one mean and sd or one for each of the {shape[0]} channels "
+            f"of examples of shape {shape}, got {given}{hint}"
         )
 
     def check_range(self, x: AnyArray, where: str) -> None:
@@ -105,8 +106,9 @@ class Normalization:
                 inputs = self.apply(np.full((1, len(self.mean)), bound, dtype=np.float64))
             if not np.isfinite(inputs).all():
                 raise DataError(
-                    f"normalization must leave inputs within float32's range, got {inputs[~np.isfinite(inputs)][0]} for "
-                    f"the value {bound:.6g} of the {where} (scale {self.scale}, mean {self.mean}, sd {self.sd})"
+                    "normalization must leave inputs within float32's range, "
+                    f"got {inputs[~np.isfinite(inputs)][0]} for the value {bound:.6g} of the "
+                    f"{where} (scale {self.scale}, mean {self.mean}, sd {self.sd})"
                 )
 
 
@@ -144,7 +146,8 @@ def chosen_normalization(
     stored = as_normalization(own)
     if setting is not None and stored not in (None, setting):
         raise DataError(
-            f"data.normalization must be left out or equal to the one stored in {where}, {stored}, got {setting}"
+            f"data.normalization must be left out or equal to the one stored in {where}, {stored}, "
+            f"got {setting}"
         )
     return setting or stored
 
@@ -177,8 +180,9 @@ def check_bytes(x: AnyArray, where: str) -> None:
         largest = int(x[start : start + 1024].max(initial=0))
         if largest > _LARGEST_SMALL:
             raise DataError(
-                f"{where} of type uint8 and shape {x.shape[1:]} must have a normalization, such as {_HOW}, got none and "
-                f"values up to {largest}; scale 1, mean 0 and sd 1 leave them as they are"
+                f"{where} of type uint8 and shape {x.shape[1:]} must have a normalization, "
+                f"such as {_HOW}, got none and values up to {largest}; scale 1, "
+                "mean 0 and sd 1 leave them as they are"
             )
 
 
@@ -206,8 +210,9 @@ def warn_of_pixels(x: AnyArray, name: str) -> None:
         largest = max(largest, int(block.max(initial=0)))
     if largest > 127:
         _log.warning(
-            "the examples of %s are whole numbers from 0 to %d, as pixels are, and models receive them as they are; "
-            "a normalization such as %s brings them to the scale of 1",
+            "the examples of %s are whole numbers from 0 to %d, as pixels are, "
+            "and models receive them as they are; a normalization such as %s brings them to the "
+            "scale of 1",
             name,
             largest,
             _HOW,

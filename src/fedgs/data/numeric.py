@@ -47,7 +47,8 @@ def plain_array(value: object, where: str) -> AnyArray:
         if len(hidden):
             at = position(tuple(hidden[0].tolist()))
             raise DataError(
-                f"{where} must not have missing entries, got {len(hidden)} masked ones, the first in {at}"
+                f"{where} must not have missing entries, got {len(hidden)} masked ones, "
+                f"the first in {at}"
             )
         return np.asarray(value.data)
     if hasattr(value, "toarray") and hasattr(value, "nnz"):
@@ -145,7 +146,8 @@ def check_examples(
     if array.ndim < 2:
         hint = "; for one feature use .reshape(-1, 1)" if array.ndim == 1 else ""
         raise DataError(
-            f"{where} must have a row for each example, shape (n, d) or (n, channels, ...), got {array.shape}{hint}"
+            f"{where} must have a row for each example, shape (n, d) or (n, channels, ...), "
+            f"got {array.shape}{hint}"
         )
     if 0 in array.shape[1:]:
         raise DataError(f"{where} must have at least one feature, got shape {array.shape}")
@@ -241,8 +243,9 @@ def as_features(value: object, where: str) -> FloatMatrix:
     if len(long):
         largest = np.abs(features[long[0]]).max()
         raise DataError(
-            f"{where} must be vectors of length at most {_LONGEST:g}, since the graph multiplies them, got a vector with the "
-            f"number {largest:g} in {position((int(long[0]),))}; divide all of them by one number"
+            f"{where} must be vectors of length at most {_LONGEST:g}, "
+            f"since the graph multiplies them, got a vector with the number {largest:g} in "
+            f"{position((int(long[0]),))}; divide all of them by one number"
         )
     return features
 
@@ -285,8 +288,9 @@ def _unusable(block: AnyArray) -> tuple[int, ...] | None:
 def _sentence(value: Any, where: str, at: str) -> str:
     if isinstance(value, numbers.Integral):
         return (
-            f"{where} must hold integers that float32 represents exactly, since models receive float32, got {value} in {at}; "
-            "renumber ids from 0, or pass floats to accept rounding"
+            f"{where} must hold integers that float32 represents exactly, "
+            f"since models receive float32, got {value} in {at}; renumber ids from 0, "
+            "or pass floats to accept rounding"
         )
     if not np.isfinite(value):
         return f"{where} must be finite, got {value} in {at}"
@@ -301,7 +305,8 @@ def _numbers(array: AnyArray, where: str) -> AnyArray:
     wrong = _first_of(entries, lambda kind: not _is_number(kind))
     if wrong is not None:
         raise DataError(
-            f"{where} must hold numbers or booleans, got {_named(entries[wrong])} in {_at(wrong, array)}"
+            f"{where} must hold numbers or booleans, got {_named(entries[wrong])} in "
+            f"{_at(wrong, array)}"
         )
     floats = _as_floats(array, where)
     for place in np.flatnonzero(np.abs(floats.ravel()) > _EXACT).tolist():
@@ -339,7 +344,8 @@ def _refuse_other_shapes(shapes: Sequence[tuple[int, ...]], where: str) -> None:
     for place, shape in enumerate(shapes):
         if shape != shapes[0]:
             raise DataError(
-                f"{where} must have rows of one shape, got {shapes[0]} in row 0 and {shape} in row {place}"
+                f"{where} must have rows of one shape, got {shapes[0]} in row 0 and {shape} in row "
+                f"{place}"
             )
 
 
@@ -350,7 +356,8 @@ def _as_floats(array: AnyArray, where: str) -> AnyArray:
         entries = array.ravel().tolist()
         place = next(place for place, entry in enumerate(entries) if abs(entry) >= 2**1023)
         raise DataError(
-            f"{where} must be within float32's range of +-3.4e38, got an integer beyond it in {_at(place, array)}"
+            f"{where} must be within float32's range of +-3.4e38, "
+            f"got an integer beyond it in {_at(place, array)}"
         ) from None
 
 
@@ -404,5 +411,6 @@ def _no_label(entry: object, row: int, where: str) -> DataError:
         hint = "; put the targets of a regression into classes first"
     what = repr(entry) if isinstance(entry, numbers.Real) else _named(entry)
     return DataError(
-        f"{where}: labels must be integers >= 0, since only classification is supported, got {what} in row {row}{hint}"
+        f"{where}: labels must be integers >= 0, since only classification is supported, "
+        f"got {what} in row {row}{hint}"
     )

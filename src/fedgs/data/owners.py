@@ -88,7 +88,8 @@ def in_order(owners: Owners, order: str | Sequence[str | int]) -> Owners:
     if isinstance(order, str):
         if order not in ("sorted", "natural"):
             raise DataError(
-                f"client_order must be 'sorted', 'natural' or all client names in order, got {order!r}"
+                "client_order must be 'sorted', 'natural' or all client names in order, "
+                f"got {order!r}"
             )
         if order == "sorted":
             return owners
@@ -102,8 +103,9 @@ def in_order(owners: Owners, order: str | Sequence[str | int]) -> Owners:
         ]
         if odd:
             raise DataError(
-                f"client_order must hold exactly the names of the {len(names)} clients, got {len(wanted)} names; "
-                f"{odd[0]!r} is only in {'client_order' if odd[0] in wanted else 'client'}"
+                f"client_order must hold exactly the names of the {len(names)} clients, "
+                f"got {len(wanted)} names; {odd[0]!r} is only in "
+                f"{'client_order' if odd[0] in wanted else 'client'}"
             )
     place = {name: k for k, name in enumerate(wanted)}
     return wanted, np.array([place[name] for name in names], dtype=np.int64)[owner]
@@ -123,8 +125,8 @@ def _of_objects(ids: list[Any], where: str) -> Owners:
             raise _no_id(ids[row], row, where)
         if type(name) is not type(names[0]):
             raise DataError(
-                f"{where} must hold either integers or texts, got {names[0]!r} in row 0 and {name!r} in row {row}; "
-                "convert all of them with str"
+                f"{where} must hold either integers or texts, got {names[0]!r} in row 0 and "
+                f"{name!r} in row {row}; convert all of them with str"
             )
     unique: list[Any] = sorted(set(names))
     place = {name: k for k, name in enumerate(unique)}
@@ -148,8 +150,8 @@ def _refuse_missing(missing: AnyArray, what: str, where: str) -> None:
     rows = np.flatnonzero(missing)
     if len(rows):
         raise DataError(
-            f"{where} must name the owner of every example, got {len(rows)} missing {'ids' if len(rows) > 1 else 'id'} "
-            f"({what}), the first in row {rows[0]}"
+            f"{where} must name the owner of every example, got {len(rows)} missing "
+            f"{'ids' if len(rows) > 1 else 'id'} ({what}), the first in row {rows[0]}"
         )
 
 
@@ -157,5 +159,6 @@ def _no_id(name: Any, row: int, where: str) -> DataError:
     hint = {bool: "; use .astype(int)", float: ""}.get(type(name), "; use .astype(str)")
     shown = name if isinstance(name, int | float | np.generic) else repr(name)
     return DataError(
-        f"{where} must hold integers within 64 bits or texts, got {shown} ({type(name).__name__}) in row {row}{hint}"
+        f"{where} must hold integers within 64 bits or texts, got {shown} ({type(name).__name__}) "
+        f"in row {row}{hint}"
     )

@@ -156,8 +156,9 @@ class Shards(Partition):
         shards = clients * self.per_client
         if shards > len(labels):
             raise DataError(
-                f"{clients} clients with partition.per_client = {self.per_client} need {shards} shards, but there are only "
-                f"{len(labels)} examples; at most {len(labels) // self.per_client} clients are possible"
+                f"{clients} clients with partition.per_client = {self.per_client} need {shards} "
+                f"shards, but there are only {len(labels)} examples; "
+                f"at most {len(labels) // self.per_client} clients are possible"
             )
         shuffled = rng.permutation(len(labels))
         by_label = shuffled[np.argsort(labels[shuffled], kind="stable")]
@@ -195,7 +196,8 @@ class ByColumn(Partition):
         names, owners = as_owners(columns[self.column], f"partition.column = {self.column!r}")
         if len(owners) != len(labels):
             raise DataError(
-                f"partition.column = {self.column!r} must hold {len(labels)} ids, one for each example, got {len(owners)}"
+                f"partition.column = {self.column!r} must hold {len(labels)} ids, "
+                f"one for each example, got {len(owners)}"
             )
         return Assignment.from_owners(owners, len(names), names=names)
 
@@ -239,20 +241,22 @@ class LabelsPerClient(Partition):
         present, counts = np.unique(labels, return_counts=True)
         if self.labels > len(present):
             raise DataError(
-                f"partition.labels is {self.labels}, but the data has only {len(present)} different labels"
+                f"partition.labels is {self.labels}, but the data has only {len(present)} "
+                "different labels"
             )
         if clients * self.labels < len(present):
             raise DataError(
-                f"{clients} clients with {self.labels} labels each cannot hold all {len(present)} labels; at least "
-                f"{-(-len(present) // self.labels)} clients are needed"
+                f"{clients} clients with {self.labels} labels each cannot hold all {len(present)} "
+                f"labels; at least {-(-len(present) // self.labels)} clients are needed"
             )
         quota = np.full(len(present), clients * self.labels // len(present))
         quota[rng.permutation(len(present))[: clients * self.labels % len(present)]] += 1
         short = np.flatnonzero(counts < quota)
         if len(short):
             raise DataError(
-                f"label {present[short[0]]} is given to {quota[short[0]]} clients, but has only {counts[short[0]]} examples; "
-                "take fewer clients or fewer labels per client"
+                f"label {present[short[0]]} is given to {quota[short[0]]} clients, "
+                f"but has only {counts[short[0]]} examples; take fewer clients or fewer labels per "
+                "client"
             )
         label_sets = draw_label_sets(quota, clients, self.labels, rng)
         owners = np.empty(len(labels), dtype=np.int64)

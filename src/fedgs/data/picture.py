@@ -11,6 +11,7 @@ from fedgs.plurals import counted
 
 __all__ = ["plot_labels"]
 
+
 def plot_labels(description: Description, path: Path) -> Path:
     """Write the picture (the ending says which format: .png, .svg, .pdf); returns its path.
 

@@ -102,8 +102,9 @@ class Synthetic(Data):
         limit = memory_limit()
         if limit is not None and self.clients > limit // _CLIENT_BYTES:
             raise DataError(
-                f"data.clients must be at most {limit // _CLIENT_BYTES} for synthetic data, since this process may use "
-                f"{limit / 1e9:.1f} GB and a client takes about {_CLIENT_BYTES / 1e3:.0f} kB, got {self.clients}"
+                f"data.clients must be at most {limit // _CLIENT_BYTES} for synthetic data, "
+                f"since this process may use {limit / 1e9:.1f} GB and a client takes about "
+                f"{_CLIENT_BYTES / 1e3:.0f} kB, got {self.clients}"
             )
 
     def _client(self, client: int) -> _ClientData:

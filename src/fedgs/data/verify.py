@@ -36,7 +36,8 @@ def verify(federation: Federation, reference: str) -> str | None:
     digits = reference.lower()
     if not re.fullmatch(r"[0-9a-f]{12,64}", digits):
         raise DataError(
-            f"verify needs an exported .npz, an exported LEAF folder, or 12 to 64 digits of a fingerprint; got {reference!r}"
+            "verify needs an exported .npz, an exported LEAF folder, "
+            f"or 12 to 64 digits of a fingerprint; got {reference!r}"
         )
     if federation.fingerprint.startswith(digits):
         return None
