@@ -8,15 +8,16 @@ from hypothesis import strategies as st
 
 from fedgs.errors import MissingExtraError, ProtocolError
 from fedgs.secure.channel import SEAL_BYTES, Channel, KeyPair, open_channel
-from fedgs.secure.wire import HEADER_BYTES, Kind, Message, pack, single
+from fedgs.secure.wire import HEADER_BYTES, Head, Kind, Message, pack, single
 
 SESSION = bytes(range(32))
 
 
 def ends(low: int = 2, high: int = 7, session: bytes = SESSION) -> tuple[Channel, Channel]:
-    keys = KeyPair.generate(), KeyPair.generate()
-    return open_channel(keys[0], low, high, keys[1].public, session), open_channel(
-        keys[1], high, low, keys[0].public, session
+    left, right = KeyPair.generate(), KeyPair.generate()
+    return (
+        open_channel(left, session, party=low, peer=high, peer_public=right.public),
+        open_channel(right, session, party=high, peer=low, peer_public=left.public),
     )
 
 
@@ -30,10 +31,7 @@ def read(data: bytes) -> Message:
 
 def resealed(message: Message, **changes: int) -> Message:
     """The same sealed body under another header."""
-    changed = message._replace(**changes)  # type: ignore[arg-type]
-    return read(
-        pack(Kind(changed.kind), changed.sender, changed.recipient, changed.batch, message.body)
-    )
+    return read(pack(message.head._replace(**changes), message.body))
 
 
 @given(st.binary(max_size=200), st.sampled_from(Kind), st.integers(0, 2**32 - 1))
@@ -69,7 +67,7 @@ def test_another_number_or_kind_fails_the_authentication(change: dict[str, int])
 def test_a_short_body_fails_the_authentication() -> None:
     for size in (0, 11, 12, 20):
         with pytest.raises(ProtocolError, match="failed its authentication"):
-            RIGHT.open(read(pack(Kind.SEALED_VECTOR, 2, 7, 4, bytes(size))))
+            RIGHT.open(read(pack(Head(Kind.SEALED_VECTOR, 2, 7, 4), bytes(size))))
 
 
 def test_a_message_reflected_to_its_sender_is_refused() -> None:
@@ -81,8 +79,8 @@ def test_a_message_reflected_to_its_sender_is_refused() -> None:
 
 def test_a_message_of_another_pair_or_session_is_refused() -> None:
     keys = KeyPair.generate(), KeyPair.generate()
-    here = open_channel(keys[1], 7, 2, keys[0].public, SESSION)
-    there = open_channel(keys[0], 2, 7, keys[1].public, os.urandom(32))
+    here = open_channel(keys[1], SESSION, party=7, peer=2, peer_public=keys[0].public)
+    there = open_channel(keys[0], os.urandom(32), party=2, peer=7, peer_public=keys[1].public)
     for stranger in (there, ends()[0]):
         with pytest.raises(
             ProtocolError,
@@ -92,24 +90,26 @@ def test_a_message_of_another_pair_or_session_is_refused() -> None:
 
 
 def test_both_ends_share_masks_which_no_two_uses_share() -> None:
-    uses = [
-        {"batch": batch, "dealer": dealer, "pair": pair, "words": 3}
-        for batch in (0, 1)
-        for dealer in (2, 7)
-        for pair in ((0, 2), (2, 7), (1, 7))
-    ]
-    left = [LEFT.mask(**use) for use in uses]  # type: ignore[arg-type]
-    assert left == [RIGHT.mask(**use) for use in uses]  # type: ignore[arg-type]
+    def masks(channel: Channel) -> list[bytes]:
+        return [
+            channel.mask(batch, dealer=dealer, pair=pair, words=3)
+            for batch in (0, 1)
+            for dealer in (2, 7)
+            for pair in ((0, 2), (2, 7), (1, 7))
+        ]
+
+    left = masks(LEFT)
+    assert left == masks(RIGHT)
     elements = [mask[start : start + 8] for mask in left for start in (0, 8, 16)]
-    assert (
-        len(set(elements)) == len(elements) == 36
-    )  # two equal ones among 36: odds 36²/2 / 2^64 < 1e-16
+    # Two equal ones among 36 have odds of 36²/2 / 2^64 < 1e-16.
+    assert len(set(elements)) == len(elements) == 36
 
 
 def test_masks_differ_between_sessions() -> None:
     keys = KeyPair.generate(), KeyPair.generate()
     channels = [
-        open_channel(keys[0], 0, 1, keys[1].public, session) for session in (SESSION, bytes(32))
+        open_channel(keys[0], session, party=0, peer=1, peer_public=keys[1].public)
+        for session in (SESSION, bytes(32))
     ]
     assert len({channel.mask(0, dealer=1, pair=(0, 2), words=4) for channel in channels}) == 2
 
@@ -123,7 +123,7 @@ def test_a_kept_private_key_gives_its_public_key_again() -> None:
 
 def test_a_public_key_that_gives_everybody_the_same_secret_is_refused() -> None:
     with pytest.raises(ProtocolError, match="the public key of client 3 is not usable"):
-        open_channel(KeyPair.generate(), 0, 3, bytes(32), SESSION)
+        open_channel(KeyPair.generate(), SESSION, party=0, peer=3, peer_public=bytes(32))
 
 
 def test_missing_cryptography_says_which_extra_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,10 +20,8 @@ def test_chosen_bits_never_overflow_and_one_more_would(length: int, value_range:
     largest = oracle.encoded([value_range], bits)[0]
     assert length * largest**2 < 2**63
     if bits < 62:
-        assert (
-            length * oracle.encoded([value_range], bits + 1)[0] ** 2 >= 2**63
-            or length * (largest * 2 + 1) ** 2 >= 2**63
-        )
+        next_largest = oracle.encoded([value_range], bits + 1)[0]
+        assert length * max(next_largest, largest * 2 + 1) ** 2 >= 2**63
 
 
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=8), st.integers(0, 28))
@@ -38,27 +36,22 @@ def test_encoding_is_exact_rounding_to_nearest_even(entries: list[float], bits: 
 def test_product_error_bounds_the_rounding_of_entries(pairs: list[tuple[float, float]]) -> None:
     a, b = ([pair[side] for pair in pairs] for side in (0, 1))
     codec = FixedPoint(len(a), 2.0, 10)
-    assert (
-        abs(float(oracle.product(a, b, 10)) - np.dot(a, b)) <= codec.product_error + 1e-12
-    )  # 1e-12: a @ b in floats
+    rounding = 1e-12  # of a @ b in floats
+    error = abs(float(oracle.product(a, b, 10)) - np.dot(a, b))
+    assert error <= codec.product_error + rounding
 
 
 def test_extreme_vectors_give_the_exact_product_without_wrapping() -> None:
     codec = fixed_point(10, 1.0)
     ones = codec.encode(np.ones(10))
-    product = np.array(
-        [(ones * codec.encode(-np.ones(10))).sum()]
-    )  # the sum wraps where it must: (-1)·1 in the ring
+    # The sum wraps where it must: (-1)·1 in the ring.
+    product = np.array([(ones * codec.encode(-np.ones(10))).sum()])
     assert codec.decode_products(product)[0] == -10.0
 
 
 def test_entry_outside_the_range_is_refused_with_range_and_bits() -> None:
-    with pytest.raises(
-        DataError,
-        match=re.escape(
-            "absolute value 1.5, outside the stated range [-1, 1] with 29 fraction bits"
-        ),
-    ):
+    message = "absolute value 1.5, outside the stated range [-1, 1] with 29 fraction bits"
+    with pytest.raises(DataError, match=re.escape(message)):
         fixed_point(10).encode(np.array([1.5] + [0.0] * 9))
 
 
@@ -74,7 +67,7 @@ def test_vector_of_another_length_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings_", "message"),
+    ("arguments", "message"),
     [
         ((0, 1.0, None), "vectors need at least one entry, got length 0"),
         ((3, 0.0, None), "value_range must be a finite number > 0, got 0.0"),
@@ -85,13 +78,14 @@ def test_vector_of_another_length_is_refused() -> None:
         ((3, 1.0, -1), "fraction_bits must be in 0..62, got -1"),
         (
             (10, 1.0, 30),
-            "length 10 in [-1.0, 1.0] with 30 fraction bits can exceed 63 bits; lower fraction_bits or value_range",
+            "length 10 in [-1.0, 1.0] with 30 fraction bits can exceed 63 bits; "
+            "lower fraction_bits or value_range",
         ),
         ((10, 1e10, None), "value_range 1e+10 is too large for vectors of length 10"),
     ],
 )
 def test_unusable_encodings_are_refused(
-    settings_: tuple[int, float, int | None], message: str
+    arguments: tuple[int, float, int | None], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
-        fixed_point(*settings_)
+        fixed_point(*arguments)

@@ -31,9 +31,8 @@ def seen(party: PaperServer | PaperClient, step: Step, sender: str = "server") -
 @settings(deadline=None, max_examples=50)
 def test_result_is_the_scalar_product(pairs: list[tuple[float, float]]) -> None:
     a, b = (np.array(side) for side in zip(*pairs, strict=True))
-    assert run(a, b)[0] == pytest.approx(
-        a @ b, abs=1e-8
-    )  # masks of sd 100: rounding errors of 12·10⁵·2^-52 or so
+    # Masks of standard deviation 100: rounding errors are about 12·10⁵·2^-52.
+    assert run(a, b)[0] == pytest.approx(a @ b, abs=1e-8)
 
 
 def test_server_can_recover_both_vectors() -> None:

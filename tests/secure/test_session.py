@@ -8,7 +8,7 @@ from fedgs.errors import ConfigError, ProtocolError
 from fedgs.secure.channel import KeyPair
 from fedgs.secure.fixed_point import fixed_point
 from fedgs.secure.session import Member, SessionPlan, dealer_of, directory_of
-from fedgs.secure.wire import DEALER, EVERYBODY, SERVER, Kind, pack, single
+from fedgs.secure.wire import DEALER, EVERYBODY, SERVER, Head, Kind, pack, single
 
 PLAN = SessionPlan(clients=5, encoding=fixed_point(3))
 
@@ -112,8 +112,8 @@ def test_second_directory_is_refused_as_replayed() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        pack(Kind.DIRECTORY, SERVER, EVERYBODY, 0, bytes(64 * 6)),
-        pack(Kind.DIRECTORY, 3, EVERYBODY, 0, bytes(64 * 7)),
+        pack(Head(Kind.DIRECTORY, SERVER, EVERYBODY, 0), bytes(64 * 6)),
+        pack(Head(Kind.DIRECTORY, 3, EVERYBODY, 0), bytes(64 * 7)),
     ],
 )
 def test_directory_of_another_size_or_sender_is_malformed(data: bytes) -> None:
@@ -179,7 +179,7 @@ def test_no_channel_to_oneself_or_to_strangers(peer: int) -> None:
 
 def test_invitation_to_another_plan_is_refused_in_words() -> None:
     other = SessionPlan(clients=5, encoding=fixed_point(4), named_dealer=True)
-    data = pack(Kind.INVITATION, SERVER, 0, 0, other.to_bytes())
+    data = pack(Head(Kind.INVITATION, SERVER, 0, 0), other.to_bytes())
     with pytest.raises(
         ProtocolError,
         match=re.escape(
@@ -196,18 +196,18 @@ def test_misaddressed_invitation_is_refused(sender: int, recipient: int, kind: i
     with pytest.raises(
         ProtocolError, match="is misaddressed: it reached client 0 as an invitation"
     ):
-        members()[0].hello(pack(Kind(kind), sender, recipient, 0, PLAN.to_bytes()))
+        members()[0].hello(pack(Head(Kind(kind), sender, recipient, 0), PLAN.to_bytes()))
 
 
 def test_invitation_without_a_plan_is_malformed() -> None:
     with pytest.raises(ProtocolError, match="states no plan"):
-        members()[0].hello(pack(Kind.INVITATION, SERVER, 0, 0, b""))
+        members()[0].hello(pack(Head(Kind.INVITATION, SERVER, 0, 0), b""))
 
 
 def test_hello_names_the_plan_and_the_key() -> None:
     member = members()[2]
     hello = single(
-        member.hello(pack(Kind.INVITATION, SERVER, 2, 0, PLAN.to_bytes())), where="hello"
+        member.hello(pack(Head(Kind.INVITATION, SERVER, 2, 0), PLAN.to_bytes())), where="hello"
     )
     assert hello.body == PLAN.to_bytes() + member.introduction
 

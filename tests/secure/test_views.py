@@ -1,4 +1,4 @@
-"""Two inputs with the same products: what the server and the dealer see does not tell which one it was.
+"""Two inputs with the same products: the views of server and dealer do not tell them apart.
 
 The second input is the first with all vectors' coordinates permuted alike, so that every product is
 the same. A view is everything that a party receives, derives and sends, opened as far as the party
@@ -37,7 +37,7 @@ PERMUTED = SHARP[:, [2, 3, 1, 0]]
 
 
 class View:
-    """What a party saw in several sessions: in each, a list of (content, sender, recipient, bytes)."""
+    """What a party saw: for each session a list of (content, sender, recipient, bytes)."""
 
     def __init__(self) -> None:
         self.sessions: list[list[tuple[str, int, int, bytes]]] = []
@@ -74,7 +74,7 @@ class View:
 
 
 def server_view(vectors: np.ndarray, sessions: int = SESSIONS) -> View:
-    """All that reaches the server, opened with its keys: sealed messages between clients, v_2 and v_1."""
+    """All that reaches the server, opened with its keys: sealed messages, v_2 and v_1."""
     view, honest = View(), RingServer._open
 
     def opened(self: RingServer, kind: Kind, party: int, data: bytes) -> tuple[bytes, Message]:
@@ -107,10 +107,10 @@ def dealer_view(vectors: np.ndarray, sessions: int = SESSIONS) -> View:
     def masked(
         self: Channel, batch: int, *, dealer: int, pair: tuple[int, int], words: int
     ) -> bytes:
-        found = mask(self, batch, dealer=dealer, pair=pair, words=words)
-        if self.own == DEALER:
-            view.add("mask", Message(0, self.own, self.peer, 0, b"", b""), found)
-        return found
+        stream = mask(self, batch, dealer=dealer, pair=pair, words=words)
+        if self.party == DEALER:
+            view.add("mask", Message(0, self.party, self.peer, 0, b"", b""), stream)
+        return stream
 
     def connect(number: int, answer: Answer) -> Answer:
         def reach(data: bytes) -> bytes:
@@ -199,7 +199,7 @@ def test_views_hold_what_their_parties_receive() -> None:
     assert len(server.content("SEALED_VECTOR")) == 2 * pairs * (4 * 8 + 28)
     assert len(server.content("SEALED_U")) == pairs * (8 + 28)
     assert len(server.content("BLINDED words")) == len(server.content("SHARES words")) == 8 * pairs
-    # The dealer is told pairs, and nothing that a client sends reaches it.
+    # The dealer receives pairs, and nothing that a client sends.
     kinds = ("INVITATION", "HELLO", "DIRECTORY", "DEALING", "CORRECTIONS")
     assert dealer.names == {"DEALING", "mask", *(f"raw {kind}" for kind in kinds)}
     assert len(dealer.content("mask")) == 2 * pairs * 5 * 8
@@ -208,13 +208,8 @@ def test_views_hold_what_their_parties_receive() -> None:
 
 def test_all_that_the_server_sees_is_uniform(views: tuple[View, View]) -> None:
     for view in views:
-        for name in view.names & {
-            "SEALED_VECTOR",
-            "SEALED_U",
-            "SEALED_CORRECTION",
-            "BLINDED words",
-            "SHARES words",
-        }:
+        sealed = {"SEALED_VECTOR", "SEALED_U", "SEALED_CORRECTION"}
+        for name in view.names & (sealed | {"BLINDED words", "SHARES words"}):
             assert uniform(view.content(name)) > ODDS, name
 
 

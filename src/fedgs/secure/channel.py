@@ -1,9 +1,10 @@
-"""Encryption between two parties of a session: X25519, HKDF-SHA256 and ChaCha20-Poly1305, all from `cryptography`.
+"""Encryption between two parties of a session.
 
+X25519, HKDF-SHA256 and ChaCha20-Poly1305 come from the package `cryptography`.
 Two parties agree on a secret by X25519 and derive from it, with the session's digest as salt, one
 key for each direction and one for the masks that they share. Every sealed message carries a fresh
-random nonce, and its header (kind, sender, recipient, batch) and the session's digest are
-authenticated with it, so that it opens for that pair, direction, session and message only.
+random nonce. Its header (kind, sender, recipient, batch) and the session's digest are authenticated
+with it, so that it opens for that pair, direction, session and message only.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from fedgs.errors import ProtocolError, require_extra
-from fedgs.secure.wire import HEADER_BYTES, Kind, Message, describe, header, party_name
+from fedgs.secure.wire import HEADER_BYTES, Head, Kind, Message, describe, header, party_name
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -50,7 +51,11 @@ def _x25519() -> ModuleType:
 
 @dataclass(frozen=True, repr=False)
 class KeyPair:
-    """A party's X25519 keys. The private key never leaves the party; keep it to be recognised by a pinned public key."""
+    """A party's X25519 keys.
+
+    The private key never leaves the party. A party that keeps it over sessions can be recognised by
+    its public key, which others pin.
+    """
 
     private: "X25519PrivateKey"
     public: bytes
@@ -69,7 +74,7 @@ class KeyPair:
 
     @classmethod
     def from_private_bytes(cls, private: bytes) -> "KeyPair":
-        """The pair of a private key of 32 bytes that was kept.
+        """The key pair of a stored private key of 32 bytes.
 
         Raises:
             ProtocolError: another length.
@@ -86,16 +91,16 @@ class KeyPair:
         """The 32 bytes that only the holders of the two private keys can compute.
 
         Raises:
-            ValueError: the public key is one of the few that give everybody the same secret.
+            ValueError: the public key is one of the few that give all parties the same secret.
         """
         return self.private.exchange(_x25519().X25519PublicKey.from_public_bytes(public))
 
 
 @dataclass(frozen=True, repr=False, slots=True)
 class Channel:
-    """One party's end of its channel to a peer in one session; make it with `open_channel`."""
+    """One party's end of its channel to a peer in one session; made by `open_channel`."""
 
-    own: int
+    party: int
     peer: int
     session: bytes
     sealing: "ChaCha20Poly1305"
@@ -103,47 +108,59 @@ class Channel:
     mask_key: bytes
 
     def seal(self, kind: Kind, batch: int, body: bytes) -> bytes:
-        """The message to the peer with an encrypted, authenticated body; its length is the body's plus a constant."""
+        """The message to the peer with an encrypted and authenticated body.
+
+        Its length is the body's plus a constant.
+        """
         nonce = os.urandom(_NONCE_BYTES)
-        head = header(kind, self.own, self.peer, batch, len(body) + SEAL_BYTES)
+        head = header(Head(kind, self.party, self.peer, batch), len(body) + SEAL_BYTES)
         return head + nonce + self.sealing.encrypt(nonce, body, self.session + head)
 
     def open(self, message: Message) -> bytes:
         """The body that the peer sealed.
 
         Raises:
-            ProtocolError: the message is for somebody else, from somebody else, or was not sealed
-                by the peer in this session for exactly this header.
+            ProtocolError: the message has another sender or recipient, or was not sealed by the
+                peer in this session for exactly this header.
         """
         from cryptography.exceptions import InvalidTag
 
-        if message.recipient != self.own or message.sender != self.peer:
+        if message.recipient != self.party or message.sender != self.peer:
             raise ProtocolError(
-                f"{describe(message)} is misaddressed: it reached {party_name(self.own)}"
+                f"{describe(message)} is misaddressed: it reached {party_name(self.party)}"
             )
         nonce, sealed = message.body[:_NONCE_BYTES], message.body[_NONCE_BYTES:]
         try:
             return self.opening.decrypt(nonce, sealed, self.session + message.raw[:HEADER_BYTES])
         except (InvalidTag, ValueError):
             raise ProtocolError(
-                f"{describe(message)} failed its authentication: it was tampered with, or sealed for another pair, direction, "
-                "batch or session"
+                f"{describe(message)} failed its authentication: it was tampered with, or sealed "
+                "for another pair, direction, batch or session"
             ) from None
 
     def mask(self, batch: int, *, dealer: int, pair: tuple[int, int], words: int) -> bytes:
-        """`words` ring elements of the key stream that dealer and client share for one pair: 8·words bytes of SHAKE256.
+        """`words` ring elements of the key stream that dealer and client share for one pair.
 
-        The batch, the dealer and the pair are part of what is hashed, and the key belongs to the
-        session, so that no two uses share a mask.
+        These are 8·words bytes of SHAKE256. The batch, the dealer and the pair are part of what is
+        hashed, and the key belongs to the session, so that no two uses share a mask.
         """
-        client = self.peer if self.own == dealer else self.own
+        client = self.peer if self.party == dealer else self.party
         return hashlib.shake_256(
             self.mask_key + _MASK.pack(batch, dealer, client, *pair, words)
         ).digest(8 * words)
 
 
-def open_channel(keys: KeyPair, own: int, peer: int, peer_public: bytes, session: bytes) -> Channel:
+def open_channel(
+    keys: KeyPair, session: bytes, *, party: int, peer: int, peer_public: bytes
+) -> Channel:
     """The channel between two parties; both ends derive the same keys.
+
+    Args:
+        keys: the party's own.
+        session: the session's digest, 32 bytes.
+        party: the number of the party.
+        peer: the number of the other one.
+        peer_public: the public key of the other one, 32 bytes.
 
     Raises:
         ProtocolError: the peer's public key is not usable.
@@ -153,11 +170,18 @@ def open_channel(keys: KeyPair, own: int, peer: int, peer_public: bytes, session
         secret = keys.secret(peer_public)
     except ValueError:
         raise ProtocolError(f"the public key of {party_name(peer)} is not usable") from None
-    (low, low_key), (high, high_key) = sorted(((own, keys.public), (peer, peer_public)))
+    (low, low_key), (high, high_key) = sorted(((party, keys.public), (peer, peer_public)))
     info = b"fedgs ring channel 1" + struct.pack(">II", low, high) + low_key + high_key
     derived: bytes = hkdf(sha256(), 3 * KEY_BYTES, salt=session, info=info).derive(secret)
     upward, downward, mask_key = (
         derived[start : start + KEY_BYTES] for start in range(0, 3 * KEY_BYTES, KEY_BYTES)
     )
-    sealing, opening = (upward, downward) if own == low else (downward, upward)
-    return Channel(own, peer, session, cipher(sealing), cipher(opening), mask_key)
+    sealing, opening = (upward, downward) if party == low else (downward, upward)
+    return Channel(
+        party=party,
+        peer=peer,
+        session=session,
+        sealing=cipher(sealing),
+        opening=cipher(opening),
+        mask_key=mask_key,
+    )

@@ -1,4 +1,4 @@
-"""What a secure computation costs and who fails in it: the one place that sends messages to parties."""
+"""The one place that sends messages to parties: it counts what they cost and notes failures."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -16,10 +16,10 @@ Answer = Callable[[bytes], bytes]  # sends a message to a party and returns its 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a computation cost.
+    """The cost of a computation.
 
     Attributes:
-        exchanges: how often the server waited for replies; 4 for all pairs when nobody fails.
+        exchanges: how often the server waited for replies; 4 for all pairs if no party fails.
         messages: messages between the server and the parties, both ways.
         bytes: their total length.
         seconds: computing time by role: "client", "dealer", "server", each summed over all parties.
@@ -33,7 +33,13 @@ class Cost:
 
 @dataclass(frozen=True)
 class PartyFailure:
-    """Who went away, at which step, and why; `client` is None for the named dealer."""
+    """A party that stopped answering.
+
+    Attributes:
+        client: its number, or None for the named dealer.
+        step: the step at which it failed.
+        exception: what it raised.
+    """
 
     client: int | None
     step: str
@@ -45,7 +51,11 @@ class PartyFailure:
 
 
 class Meter:
-    """Asks parties and counts: messages, bytes, seconds by role, and who did not answer."""
+    """Sends messages to parties and counts messages, bytes, seconds by role and failures.
+
+    Args:
+        endpoints: party -> how to send a message to it.
+    """
 
     def __init__(self, endpoints: Mapping[int, Answer]) -> None:
         self._endpoints = endpoints
@@ -59,7 +69,7 @@ class Meter:
         self.failures: list[PartyFailure] = []
 
     def serve(self, step: Callable[[], T]) -> T:
-        """The result of a step of the server's, with its seconds counted."""
+        """Run a step of the server and count its seconds."""
         began = time.perf_counter()
         try:
             return step()
@@ -68,14 +78,14 @@ class Meter:
 
     @property
     def cost(self) -> Cost:
-        """What was counted since `start`."""
+        """The cost since `start`."""
         return Cost(self.exchanges, self.messages, self.bytes, dict(self.seconds))
 
     def ask(self, mail: Mapping[int, bytes], step: str, role: str) -> dict[int, bytes]:
-        """Each party's reply.
+        """Send each party its message and return the replies.
 
-        A party that raises has none, is noted, and is not asked again. A refused message is not a
-        failure: it is raised.
+        A party that raises has no reply, is noted as failed, and gets no further messages. A
+        refused message is not a failure: its `ProtocolError` is raised.
         """
         began, replies = time.perf_counter(), {}
         for party, message in mail.items():
@@ -94,6 +104,6 @@ class Meter:
         return replies
 
     def count(self, *messages: bytes) -> None:
-        """Add messages that went one way or the other; an empty one is none."""
+        """Count messages of either direction; an empty one does not count."""
         self.messages += sum(message != b"" for message in messages)
         self.bytes += sum(map(len, messages))

@@ -1,8 +1,8 @@
-"""Algorithm 2 as the paper prints it: float64, with the server as relay and receiver of everything that clients say.
+"""Algorithm 2 as the paper prints it, in float64.
 
-It hides the vectors from the other client, but not from the server: that passes on R_a and sees Â =
-A + R_a, and so can compute A = Â - R_a. It is here to be compared with the ring protocol, not to
-protect anybody.
+It hides the vectors from the other client, but not from the server, through which all messages
+pass: the server sees R_a and Â = A + R_a, and so can compute A = Â - R_a. It exists for comparison
+with the ring protocol and gives no protection.
 """
 
 import struct
@@ -17,15 +17,14 @@ from fedgs.errors import DataError, ProtocolError
 
 __all__ = ["MASK_SCALE", "PaperClient", "PaperDealer", "PaperServer", "Seen", "Step"]
 
-MASK_SCALE = (
-    100.0  # standard deviation of the masks; the product's rounding error grows with its square
-)
+# Standard deviation of the masks; the product's rounding error grows with its square.
+MASK_SCALE = 100.0
 _HEADER = struct.Struct(">4sBI")
 _MARK = b"FGP1"
 
 
 class Step(IntEnum):
-    """What a message carries; comments give the step of Algorithm 2."""
+    """The content of a message; the comments give the step of Algorithm 2."""
 
     MASKS_A = 1  # 2: R_a, r_a
     MASKS_B = 2  # 2: R_b, r_b
@@ -37,7 +36,7 @@ class Step(IntEnum):
     SHARE = 8  # 7: v_1
 
 
-# New masks begin a new pair at any time, since the other client of the last one may have gone away.
+# New masks may begin a new pair at any time: the other client of the last pair may have failed.
 _NEW_PAIR = (Step.MASKS_A, Step.MASKS_B)
 _AFTER: dict[Step, tuple[Step, ...]] = {
     Step.MASKS_A: (Step.HAT_TO_A, *_NEW_PAIR),
@@ -61,7 +60,7 @@ def _pack(step: Step, values: AnyArray) -> bytes:
 
 
 def _unpack(data: bytes, length: int, *steps: Step) -> tuple[Step, FloatArray]:
-    """The step and the values of a message; `length` is d, and a message of masks has d + 1 values."""
+    """The step and the values of a message; `length` is d, and masks have d + 1 values."""
     expected = " or ".join(step.name for step in steps)
     if len(data) < _HEADER.size or data[:4] != _MARK:
         raise ProtocolError(f"a message is malformed where {expected} was expected")
@@ -78,7 +77,8 @@ def _unpack(data: bytes, length: int, *steps: Step) -> tuple[Step, FloatArray]:
     }.get(step, length)
     if count != wanted or len(data) != _HEADER.size + 8 * wanted:
         raise ProtocolError(
-            f"message {step.name} is malformed: {wanted} numbers were expected, {len(data) - _HEADER.size} bytes came"
+            f"message {step.name} is malformed: {wanted} numbers were expected, "
+            f"{len(data) - _HEADER.size} bytes came"
         )
     values = np.frombuffer(data, dtype="<f8", offset=_HEADER.size).astype(np.float64)
     if not np.isfinite(values).all():
@@ -87,7 +87,9 @@ def _unpack(data: bytes, length: int, *steps: Step) -> tuple[Step, FloatArray]:
 
 
 class PaperDealer:
-    """Step 1: draws R_a, R_b and r_a from the system's secure source, and r_b = R_a·R_b - r_a. It sees no message.
+    """Step 1: draws the masks; it receives no message.
+
+    R_a, R_b and r_a come from the system's secure source, and r_b = R_a·R_b - r_a.
 
     Args:
         mask_scale: standard deviation of the masks.
@@ -108,20 +110,21 @@ class PaperDealer:
 
 
 class PaperClient:
-    """A client, A or B of the pair at hand as the server's first message says. Its transcript is that of the last pair.
+    """A client; the first message of a pair makes it A or B. Its transcript is of the last pair.
 
     Args:
         vector: (d,) finite entries.
 
     Raises:
-        DataError: not such a vector.
+        DataError: the vector has another shape, no entry or an entry that is not finite.
     """
 
     def __init__(self, vector: AnyArray) -> None:
         self._vector = np.asarray(vector, dtype=np.float64)
         if self._vector.ndim != 1 or len(self._vector) == 0 or not np.isfinite(self._vector).all():
             raise DataError(
-                f"a vector must be one-dimensional with finite entries, got shape {self._vector.shape}"
+                "a vector must be one-dimensional with finite entries, "
+                f"got shape {self._vector.shape}"
             )
         self._source = SystemRandom()
         self._masks = np.empty(0)
@@ -133,14 +136,12 @@ class PaperClient:
         """The reply to one message of the server; empty where none is due.
 
         Raises:
-            ProtocolError: malformed or out of order.
+            ProtocolError: the message is malformed or out of order.
         """
         length = len(self._vector)
         step, values = _unpack(data, length, *self._expected)
-        self.transcript = [
-            *([] if step in _NEW_PAIR else self.transcript),
-            Seen(step, "server", values),
-        ]
+        earlier = [] if step in _NEW_PAIR else self.transcript
+        self.transcript = [*earlier, Seen(step, "server", values)]
         self._expected = _AFTER[step]
         if step in _NEW_PAIR:
             self._masks = values
@@ -150,22 +151,22 @@ class PaperClient:
             return b""
         if step is Step.HAT_TO_B:  # step 5: u = Â·B + r_b - v_2
             v2 = self._source.gauss(0.0, abs(float(self._masks[length])) + MASK_SCALE)
-            return _pack(
-                Step.BLINDED, np.array([values @ self._vector + self._masks[length] - v2, v2])
-            )
-        return _pack(
-            Step.SHARE,
-            np.array([values[0] - self._masks[:length] @ self._hat + self._masks[length]]),
-        )  # step 7
+            u = values @ self._vector + self._masks[length] - v2
+            return _pack(Step.BLINDED, np.array([u, v2]))
+        v1 = values[0] - self._masks[:length] @ self._hat + self._masks[length]  # step 7
+        return _pack(Step.SHARE, np.array([v1]))
 
 
 class PaperServer:
-    """The server of Algorithm 2, with a dealer beside it whose messages it passes on. Its transcript is that of the last pair.
+    """The server of Algorithm 2, which also passes the dealer's messages on.
+
+    Its transcript is that of the last pair.
 
     >>> a, b = PaperClient(np.array([0.5, 0.5])), PaperClient(np.array([1.0, 0.0]))
     >>> server, dealer = PaperServer(length=2), PaperDealer()
     >>> to_a, to_b = dealer.deal(2)
-    >>> hat_to_a, hat_to_b = server.exchange(a.answer(server.relay(to_a)), b.answer(server.relay(to_b)))
+    >>> masked_a, masked_b = a.answer(server.relay(to_a)), b.answer(server.relay(to_b))
+    >>> hat_to_a, hat_to_b = server.exchange(masked_a, masked_b)
     >>> _ = a.answer(hat_to_a)
     >>> round(server.add(a.answer(server.pass_u(b.answer(hat_to_b)))), 9)
     0.5
@@ -179,19 +180,15 @@ class PaperServer:
     def relay(self, masks: bytes) -> bytes:
         """Step 2: pass the dealer's message on to A or B; A's comes first."""
         step, values = _unpack(masks, self.length, Step.MASKS_A, Step.MASKS_B)
-        self.transcript = [
-            *([] if step is Step.MASKS_A else self.transcript),
-            Seen(step, "dealer", values),
-        ]
+        earlier = [] if step is Step.MASKS_A else self.transcript
+        self.transcript = [*earlier, Seen(step, "dealer", values)]
         return masks
 
     def exchange(self, masked_a: bytes, masked_b: bytes) -> tuple[bytes, bytes]:
         """Steps 3 and 4: Â and B̂ come in; B̂ goes to A and Â to B."""
-        hats = {
-            name: self._read(data, Step.MASKED, name)
-            for name, data in (("A", masked_a), ("B", masked_b))
-        }
-        return _pack(Step.HAT_TO_A, hats["B"]), _pack(Step.HAT_TO_B, hats["A"])
+        hat_a = self._read(masked_a, Step.MASKED, "A")
+        hat_b = self._read(masked_b, Step.MASKED, "B")
+        return _pack(Step.HAT_TO_A, hat_b), _pack(Step.HAT_TO_B, hat_a)
 
     def pass_u(self, blinded: bytes) -> bytes:
         """Steps 5 and 6: u and v_2 come from B; u goes to A."""

@@ -1,16 +1,17 @@
-"""The secure scalar product in Z_2^64 (default; experimental until reviewed by others): what a client and a dealer do.
+"""The roles of client and dealer in the secure scalar product in Z_2^64.
 
-For a pair of clients A < B and their dealer, who shares a key stream with each (all arithmetic
-modulo 2^64, so that a uniform mask makes what it hides uniform):
+It is the default protocol, and experimental until reviewed by others. For a pair of clients A < B
+and their dealer, who shares a key stream with each (all arithmetic is modulo 2^64, so that a
+uniform mask makes a masked value uniform):
 
-    A and dealer derive R_a, r_a; B and dealer derive R_b; dealer tells B  r_b = R_a·R_b - r_a
-    A tells B  Â = A + R_a;  B tells A  B̂ = B + R_b
-    B draws v_2 and tells A  u = Â·B + r_b - v_2
+    A and dealer derive R_a, r_a; B and dealer derive R_b; dealer sends B  r_b = R_a·R_b - r_a
+    A sends B  Â = A + R_a;  B sends A  B̂ = B + R_b
+    B draws v_2 and sends A  u = Â·B + r_b - v_2
     A computes  v_1 = u - R_a·B̂ + r_a;  server adds  v_1 + v_2 = A·B
 
-All pairs of a batch go together, in four exchanges with the server: keys; masked vectors and
-corrections r_b; u and v_2; v_1. What parties tell each other the server relays sealed; what they
-tell the server is sealed for it.
+All pairs of a batch are computed together, in four exchanges with the server: keys; masked vectors
+and corrections r_b; u and v_2; v_1. Messages between parties are sealed and relayed by the server;
+messages to the server are sealed for it.
 """
 
 import os
@@ -39,24 +40,28 @@ from fedgs.secure.wire import (
 
 __all__ = ["Line", "RingClient", "RingDealer", "RingParty"]
 
-
 _NO_MASKS: RingArray = np.empty((0, 0), dtype=np.uint64)
 
 
 def _stacked(bodies: Sequence[bytes], length: int, where: str) -> RingArray:
-    """(n, length) ring elements, one row a body."""
+    """(n, length) ring elements, one row for each body."""
     for body in bodies:
         if len(body) != 8 * length:
             raise ProtocolError(
-                f"{where} is malformed: {length} ring elements were expected, {len(body)} bytes came"
+                f"{where} is malformed: {length} ring elements were expected, "
+                f"{len(body)} bytes came"
             )
-    return (
-        np.frombuffer(b"".join(bodies), dtype="<u8").astype(np.uint64).reshape(len(bodies), length)
-    )
+    flat = np.frombuffer(b"".join(bodies), dtype="<u8").astype(np.uint64)
+    return flat.reshape(len(bodies), length)
 
 
 class Line:
-    """A role's line to the server: which messages come in which order, and who is known to be absent."""
+    """The messages that a role receives from the server: their order, and which parties are absent.
+
+    Args:
+        member: the party's keys and session.
+        steps: the kinds of messages that the role receives in each batch, in order.
+    """
 
     def __init__(self, member: Member, *steps: Kind) -> None:
         self.member = member
@@ -66,18 +71,24 @@ class Line:
         self._next = 0
 
     def receive(self, message: Message) -> bytes:
-        """What follows the list of absent parties in the message's body, if this message's turn has come."""
-        expected, own = self._steps[self._next], self.member.party
+        """The part of the message's body after the list of absent parties.
+
+        Raises:
+            ProtocolError: the message is not the one expected next, or its list is impossible.
+        """
+        expected, party = self._steps[self._next], self.member.party
         in_turn = message.batch > self.batch if self._next == 0 else message.batch == self.batch
         if message.kind != expected or not in_turn:
             raise ProtocolError(
-                f"{describe(message)} is replayed or out of order: {party_name(own)} expects '{kind_name(expected)}' "
-                f"of {f'a batch after {self.batch}' if self._next == 0 else f'batch {self.batch}'}"
+                f"{describe(message)} is replayed or out of order: {party_name(party)} expects "
+                f"'{kind_name(expected)}' of "
+                f"{f'a batch after {self.batch}' if self._next == 0 else f'batch {self.batch}'}"
             )
         absent, rest = numbers(self.member.channel(SERVER).open(message), message)
-        if own in absent or not self.absent <= set(absent):
+        if party in absent or not self.absent <= set(absent):
             raise ProtocolError(
-                f"{describe(message)} is malformed: who was absent may not return, and {party_name(own)} is here"
+                f"{describe(message)} is malformed: who was absent may not return, "
+                f"and {party_name(party)} is here"
             )
         if message.batch > self.member.batch:
             self.member.forget()
@@ -86,44 +97,44 @@ class Line:
         return rest
 
     def dealer(self, peer: int) -> int | None:
-        """Who deals the masks of this party and a peer, as things stand."""
-        own = self.member.party
-        return dealer_of(
-            self.member.session, self.member.plan, (min(own, peer), max(own, peer)), self.absent
-        )
+        """The party that deals the masks of this party and a peer, given who is absent."""
+        member = self.member
+        pair = (min(member.party, peer), max(member.party, peer))
+        return dealer_of(member.session, member.plan, pair, self.absent)
 
     def unseal(
         self, body: bytes, expected: Mapping[Kind, Sequence[int]]
     ) -> dict[Kind, dict[int, bytes]]:
-        """Open the sealed messages in `body`: exactly one of each kind from each of the senders expected."""
+        """Open the sealed messages in `body`: kind -> sender -> content.
+
+        Raises:
+            ProtocolError: there is not exactly one message of each kind from each sender expected.
+        """
         opened: dict[Kind, dict[int, bytes]] = {kind: {} for kind in expected}
-        own = self.member.party
+        party, name = self.member.party, party_name(self.member.party)
         awaited = {kind: set(senders) for kind, senders in expected.items()}
-        for message in each(body, where=f"a delivery to {party_name(own)}"):
+        for message in each(body, where=f"a delivery to {name}"):
             kind = Kind(message.kind)
-            if message.recipient != own:
-                raise ProtocolError(
-                    f"{describe(message)} is misaddressed: it reached {party_name(own)}"
-                )
+            if message.recipient != party:
+                raise ProtocolError(f"{describe(message)} is misaddressed: it reached {name}")
             if message.batch != self.batch or message.sender not in awaited.get(kind, ()):
                 raise ProtocolError(
-                    f"{describe(message)} is out of order: {party_name(own)} awaits none now, in batch {self.batch}"
+                    f"{describe(message)} is out of order: {name} awaits none now, "
+                    f"in batch {self.batch}"
                 )
             if message.sender in opened[kind]:
-                raise ProtocolError(
-                    f"{describe(message)} is replayed: {party_name(own)} has it already"
-                )
+                raise ProtocolError(f"{describe(message)} is replayed: {name} has it already")
             opened[kind][message.sender] = self.member.channel(message.sender).open(message)
         for kind, senders in awaited.items():
             for missing in sorted(senders - opened[kind].keys()):
                 raise ProtocolError(
-                    f"a delivery to {party_name(own)} lacks the '{kind_name(kind)}' of {party_name(missing)}"
+                    f"a delivery to {name} lacks the '{kind_name(kind)}' of {party_name(missing)}"
                 )
         return opened
 
 
 class RingClient:
-    """A client's part. It holds its own vector and its masks; of others it sees masked vectors only.
+    """The client's role: it holds its own vector and masks, and sees masked vectors of others.
 
     Args:
         member: the party's keys and session.
@@ -139,9 +150,8 @@ class RingClient:
         )
         self._member = member
         self._line = Line(member, Kind.ASSIGNMENT, Kind.DELIVERY, Kind.RETURN)
-        self._peers: list[
-            int
-        ] = []  # ascending: towards lower ones this client is B, towards higher ones A
+        # Ascending: this client is B towards lower peers and A towards higher ones.
+        self._peers: list[int] = []
         self._dealers: list[int] = []
         self._masks = _NO_MASKS  # (n, d + 1): R and, where this client is A, r_a
         self._partial: dict[int, int] = {}  # by peer: R_a·B̂ - r_a
@@ -150,26 +160,21 @@ class RingClient:
         """The reply to an assignment (masked vectors), a delivery (u and v_2) or a return (v_1).
 
         Raises:
-            ProtocolError: the message is not exactly what has to come now.
+            ProtocolError: the message is malformed, or not the one expected next.
         """
         rest = self._line.receive(message)
-        step = {Kind.ASSIGNMENT: self._mask, Kind.DELIVERY: self._blind, Kind.RETURN: self._share}[
-            Kind(message.kind)
-        ]
-        return step(message, rest)
+        steps = {Kind.ASSIGNMENT: self._mask, Kind.DELIVERY: self._blind, Kind.RETURN: self._share}
+        return steps[Kind(message.kind)](message, rest)
 
     def _mask(self, message: Message, rest: bytes) -> bytes:
         member, length = self._member, self._member.plan.encoding.length
         peers, surplus = numbers(rest, message)
         known = all(0 <= peer < member.plan.clients and peer != member.party for peer in peers)
-        if (
-            surplus
-            or not known
-            or peers != sorted(set(peers))
-            or not self._line.absent.isdisjoint(peers)
-        ):
+        available = known and self._line.absent.isdisjoint(peers)
+        if surplus or not available or peers != sorted(set(peers)):
             raise ProtocolError(
-                f"{describe(message)} is malformed: it must list present clients, each once, ascending"
+                f"{describe(message)} is malformed: it must list present clients, each once, "
+                "ascending"
             )
         dealers = [self._line.dealer(peer) for peer in peers]
         if None in dealers:
@@ -177,9 +182,8 @@ class RingClient:
                 f"{describe(message)} is malformed: it lists a pair that nobody is left to deal for"
             )
         self._peers, self._dealers = peers, [dealer for dealer in dealers if dealer is not None]
-        self._masks = _stacked(
-            [self._stream(peer, dealer) for peer, dealer in self._pairs()], length + 1, "a mask"
-        )
+        streams = [self._stream(peer, dealer) for peer, dealer in self._pairs()]
+        self._masks = _stacked(streams, length + 1, "a mask")
         masked = self._vector + self._masks[:, :length]  # (n, d)
         batch = message.batch
         sealed = [
@@ -192,11 +196,10 @@ class RingClient:
         return list(zip(self._peers, self._dealers, strict=True))
 
     def _stream(self, peer: int, dealer: int) -> bytes:
-        own = self._member.party
-        pair = (min(own, peer), max(own, peer))
-        channel = self._member.channel(dealer)
-        return channel.mask(
-            self._line.batch, dealer=dealer, pair=pair, words=self._member.plan.encoding.length + 1
+        member = self._member
+        pair = (min(member.party, peer), max(member.party, peer))
+        return member.channel(dealer).mask(
+            self._line.batch, dealer=dealer, pair=pair, words=member.plan.encoding.length + 1
         )
 
     def _blind(self, message: Message, rest: bytes) -> bytes:
@@ -208,15 +211,9 @@ class RingClient:
         opened = self._line.unseal(
             rest, {Kind.SEALED_VECTOR: peers, Kind.SEALED_CORRECTION: sorted(dealers)}
         )
-        alive = [
-            n
-            for n, (peer, dealer) in enumerate(self._pairs())
-            if peer not in absent and dealer not in absent
-        ]
-        below, above = (
-            [n for n in alive if (self._peers[n] < member.party) == lower]
-            for lower in (True, False)
-        )
+        available = [n for n, pair in enumerate(self._pairs()) if absent.isdisjoint(pair)]
+        below = [n for n in available if self._peers[n] < member.party]
+        above = [n for n in available if self._peers[n] > member.party]
         self._partial = self._prepare(above, opened[Kind.SEALED_VECTOR])
         corrections = self._corrections(opened[Kind.SEALED_CORRECTION], message)
         v2 = np.frombuffer(os.urandom(8 * len(below)), dtype="<u8").astype(np.uint64)
@@ -231,52 +228,57 @@ class RingClient:
     def _hats(self, rows: Sequence[int], vectors: Mapping[int, bytes]) -> RingArray:
         """(n, d) masked vectors of the peers in `rows`."""
         where = f"a masked vector to {party_name(self._member.party)}"
-        return _stacked(
-            [vectors[self._peers[n]] for n in rows], self._member.plan.encoding.length, where
-        )
+        bodies = [vectors[self._peers[n]] for n in rows]
+        return _stacked(bodies, self._member.plan.encoding.length, where)
 
     def _prepare(self, rows: Sequence[int], vectors: Mapping[int, bytes]) -> dict[int, int]:
-        """By peer, towards which this client is A: R_a·B̂ - r_a."""
+        """R_a·B̂ - r_a by peer, for the peers towards which this client is A."""
         masks = self._masks[rows]  # (n, d + 1)
-        partial = (masks[:, :-1] * self._hats(rows, vectors)).sum(axis=1, dtype=np.uint64) - masks[
-            :, -1
-        ]
-        return dict(zip([self._peers[n] for n in rows], partial.tolist(), strict=True))
+        products = (masks[:, :-1] * self._hats(rows, vectors)).sum(axis=1, dtype=np.uint64)
+        partial = (products - masks[:, -1]).tolist()
+        return dict(zip([self._peers[n] for n in rows], partial, strict=True))
 
     def _corrections(self, bodies: Mapping[int, bytes], message: Message) -> dict[int, int]:
-        """r_b by peer; a dealer's come in one body, ascending by peer."""
+        """r_b by peer; those of one dealer are in one body, ascending by peer."""
         peers: dict[int, list[int]] = {dealer: [] for dealer in bodies}
         for peer, dealer in self._pairs():
             if peer < self._member.party and dealer in bodies:
                 peers[dealer].append(peer)
-        found: dict[int, int] = {}
+        corrections: dict[int, int] = {}
         for dealer, body in bodies.items():
-            found.update(
-                zip(peers[dealer], words(body, len(peers[dealer]), message).tolist(), strict=True)
-            )
-        return found
+            values = words(body, len(peers[dealer]), message).tolist()
+            corrections.update(zip(peers[dealer], values, strict=True))
+        return corrections
 
     def _share(self, message: Message, rest: bytes) -> bytes:
         peers = [peer for peer in self._partial if peer not in self._line.absent]
         u = self._line.unseal(rest, {Kind.SEALED_U: peers})[Kind.SEALED_U]
-        mine = np.array([self._partial[peer] for peer in peers], dtype=np.uint64)
-        v1 = _stacked([u[peer] for peer in peers], 1, "a sealed u")[:, 0] - mine
+        partial = np.array([self._partial[peer] for peer in peers], dtype=np.uint64)
+        v1 = _stacked([u[peer] for peer in peers], 1, "a sealed u")[:, 0] - partial
         self._peers, self._dealers, self._masks, self._partial = [], [], _NO_MASKS, {}
         return self._member.channel(SERVER).seal(Kind.SHARES, message.batch, pack_words(v1))
 
 
 class RingDealer:
-    """A dealer's part. It holds keys and masks and sees no traffic; of a pair it learns nothing but that it deals for it."""
+    """The dealer's role: it holds keys and masks, and sees no messages of clients.
+
+    Of a pair it learns only that it deals for it.
+
+    Args:
+        member: the party's keys and session.
+    """
 
     def __init__(self, member: Member) -> None:
         self._member = member
         self._line = Line(member, Kind.DEALING)
 
     def answer(self, message: Message) -> bytes:
-        """The reply to the list of pairs to deal for: for each B, its corrections r_b = R_a·R_b - r_a, sealed.
+        """The reply to the list of pairs to deal for: for each B its sealed corrections.
+
+        A correction is r_b = R_a·R_b - r_a.
 
         Raises:
-            ProtocolError: the list is malformed, or names a pair that somebody else has to deal
+            ProtocolError: the list is malformed, or names a pair that another party has to deal
                 for.
         """
         member, length = self._member, self._member.plan.encoding.length
@@ -287,12 +289,14 @@ class RingDealer:
         )
         if surplus or len(flat) % 2 or not ascending:
             raise ProtocolError(
-                f"{describe(message)} is malformed: it must list pairs of clients, each once, ascending"
+                f"{describe(message)} is malformed: it must list pairs of clients, each once, "
+                "ascending"
             )
         for pair in pairs:
             if dealer_of(member.session, member.plan, pair, self._line.absent) != member.party:
                 raise ProtocolError(
-                    f"{describe(message)} is misaddressed: pair {pair} is not for {party_name(member.party)} to deal"
+                    f"{describe(message)} is misaddressed: pair {pair} is not for "
+                    f"{party_name(member.party)} to deal"
                 )
         by_high: dict[int, list[int]] = {}
         for low, high in pairs:
@@ -304,29 +308,29 @@ class RingDealer:
         return member.channel(SERVER).seal(Kind.CORRECTIONS, message.batch, b"".join(sealed))
 
     def _correct(self, batch: int, high: int, lows: Sequence[int], length: int) -> bytes:
-        masks = []
-        for end in (0, 1):
-            bodies = [
-                self._member.channel((low, high)[end]).mask(
-                    batch, dealer=self._member.party, pair=(low, high), words=length + 1
-                )
-                for low in lows
-            ]
-            masks.append(_stacked(bodies, length + 1, "a mask"))
-        r_b = (masks[0][:, :length] * masks[1][:, :length]).sum(axis=1, dtype=np.uint64) - masks[0][
-            :, length
-        ]
-        return self._member.channel(high).seal(Kind.SEALED_CORRECTION, batch, pack_words(r_b))
+        """The sealed corrections of one B for its pairs with `lows`."""
+        member = self._member
+
+        def mask(client: int, pair: tuple[int, int]) -> bytes:
+            channel = member.channel(client)
+            return channel.mask(batch, dealer=member.party, pair=pair, words=length + 1)
+
+        masks_a = _stacked([mask(low, (low, high)) for low in lows], length + 1, "a mask")
+        masks_b = _stacked([mask(high, (low, high)) for low in lows], length + 1, "a mask")
+        products = (masks_a[:, :length] * masks_b[:, :length]).sum(axis=1, dtype=np.uint64)
+        r_b = products - masks_a[:, length]
+        return member.channel(high).seal(Kind.SEALED_CORRECTION, batch, pack_words(r_b))
 
 
 class RingParty:
-    """One machine of a session: its keys, the client if it has a vector, and the dealer it may have to be for others.
+    """One machine of a session: its keys, the client if it has a vector, and a dealer for others.
 
     Args:
         plan: what all parties agreed on.
         party: 0..N-1 for clients; `wire.DEALER` for the named dealer, which has no vector.
         vector: (d,) the client's vector.
-        keys, pins: see `Member`.
+        keys: see `Member`.
+        pins: see `Member`.
 
     >>> from fedgs.secure.fixed_point import fixed_point
     >>> from fedgs.secure.server import RingServer
@@ -366,6 +370,7 @@ class RingParty:
         role = self.dealer if message.kind == Kind.DEALING else self.client
         if role is None:
             raise ProtocolError(
-                f"{describe(message)} is misaddressed: {party_name(self.member.party)} has no vector"
+                f"{describe(message)} is misaddressed: {party_name(self.member.party)} has no "
+                "vector"
             )
         return role.answer(message)

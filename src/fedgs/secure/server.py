@@ -1,4 +1,7 @@
-"""The server of a ring session: it relays sealed messages and adds up v_1 + v_2. It sees ciphertext, lengths and the products."""
+"""The server of a ring session: it relays sealed messages and adds v_1 + v_2.
+
+It sees ciphertext, lengths and the products.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -14,6 +17,7 @@ from fedgs.secure.session import Member, SessionPlan, dealer_of, directory_of
 from fedgs.secure.wire import (
     DEALER,
     SERVER,
+    Head,
     Kind,
     Message,
     describe,
@@ -29,12 +33,12 @@ from fedgs.secure.wire import (
 __all__ = ["BatchProducts", "RingServer"]
 
 Pair = tuple[int, int]
-Mail = dict[int, bytes]
+Mail = dict[int, bytes]  # party -> the message to it, or from it
 
 
 @dataclass(frozen=True, eq=False)
 class BatchProducts:
-    """What a batch gave: (n, 2) pairs low < high, their (n,) products in the ring and as reals."""
+    """The result of a batch: (n, 2) pairs low < high, and their (n,) products, encoded and real."""
 
     pairs: IntArray
     encoded: RingArray
@@ -42,10 +46,15 @@ class BatchProducts:
 
 
 class RingServer:
-    """The server's part, one method a step; each takes the replies that came, by party, and gives the next messages.
+    """The server's role, one method for each step.
 
-    Who sends no reply is absent from then on: its pairs stay unknown, and pairs that it should have
-    dealt for can be asked for again in another batch.
+    Each method takes the replies that arrived, by party, and returns the next messages. A party
+    that sends no reply is absent from then on: its own pairs stay unknown, and pairs that it should
+    have dealt for can be requested again in another batch.
+
+    Args:
+        plan: what the parties agreed on.
+        keys: stored keys, which parties can pin. None: fresh ones for this session.
 
     Raises:
         ProtocolError: in any step, a reply is malformed, tampered with, replayed, misaddressed or
@@ -57,29 +66,27 @@ class RingServer:
         self.member = Member(plan, SERVER, keys=keys)
         self.absent: set[int] = set()
         self._batch = -1
-        self._pairs: list[
-            tuple[Pair, int]
-        ] = []  # pairs of this batch that are still going on, ascending, with their dealers
-        self._asked: list[Pair] = []
+        # Pairs of this batch that are still being computed, ascending, with their dealers.
+        self._pairs: list[tuple[Pair, int]] = []
+        self._requested: list[Pair] = []
         self._v2: dict[Pair, int] = {}
 
     def invite(self) -> Mail:
         """The first messages: the plan, to every client and the named dealer."""
         parties = [*range(self.plan.clients), *([DEALER] if self.plan.named_dealer else [])]
-        return {
-            party: pack(Kind.INVITATION, SERVER, party, 0, self.plan.to_bytes())
-            for party in parties
-        }
+        plan = self.plan.to_bytes()
+        return {party: pack(Head(Kind.INVITATION, SERVER, party, 0), plan) for party in parties}
 
     def introduce(self, hellos: Mapping[int, bytes]) -> Mail:
-        """The directory of keys, the same for everybody who said hello."""
+        """The directory of keys, the same for every party that said hello."""
         invited = self.invite()
         introductions = {SERVER: self.member.introduction}
         for party, data in hellos.items():
             message = single(data, where=f"the hello of {party_name(party)}")
-            if message[:4] != (Kind.HELLO, party, SERVER, 0) or party not in invited:
+            if message.head != Head(Kind.HELLO, party, SERVER, 0) or party not in invited:
                 raise ProtocolError(
-                    f"{describe(message)} is misaddressed: it came from {party_name(party)} as a hello"
+                    f"{describe(message)} is misaddressed: it came from {party_name(party)} as a "
+                    "hello"
                 )
             self.plan.check(message.body[: -2 * KEY_BYTES], message)
             introductions[party] = message.body[-2 * KEY_BYTES :]
@@ -88,30 +95,35 @@ class RingServer:
         self.member.join(directory)
         return dict.fromkeys(hellos, directory)
 
-    def _miss(self, asked: Iterable[int], came: Collection[int]) -> None:
-        self.absent |= {party for party in asked if party not in came}
+    def _miss(self, expected: Iterable[int], replied: Collection[int]) -> None:
+        self.absent |= {party for party in expected if party not in replied}
 
     def assign(self, pairs: Iterable[Pair]) -> tuple[Mail, Mail]:
-        """Open a batch: to each client its peers, to each dealer its pairs. Pairs that nobody can deal for are left out."""
+        """Open a batch: the messages that give each client its peers and each dealer its pairs.
+
+        Pairs that no party can deal for are left out.
+        """
         self._batch += 1
-        self._asked = sorted({(min(pair), max(pair)) for pair in pairs})
-        present = [pair for pair in self._asked if self.absent.isdisjoint(pair)]
-        dealers = [
-            (pair, dealer_of(self.member.session, self.plan, pair, self.absent)) for pair in present
-        ]
+        self._requested = sorted({(min(pair), max(pair)) for pair in pairs})
+        dealers = [(pair, self._dealer(pair)) for pair in self._available()]
         self._pairs = [(pair, dealer) for pair, dealer in dealers if dealer is not None]
         self._v2 = {}
-        peers, dealt = self._peers(), self._dealt()
-        return (
-            {
-                party: self._send(Kind.ASSIGNMENT, party, pack_numbers(peers[party]))
-                for party in sorted(peers)
-            },
-            {
-                dealer: self._send(Kind.DEALING, dealer, pack_numbers(np.ravel(dealt[dealer])))
-                for dealer in sorted(dealt)
-            },
-        )
+        assignments = {
+            party: self._send(Kind.ASSIGNMENT, party, pack_numbers(peers))
+            for party, peers in sorted(self._peers().items())
+        }
+        dealings = {
+            dealer: self._send(Kind.DEALING, dealer, pack_numbers(np.ravel(dealt)))
+            for dealer, dealt in sorted(self._dealt().items())
+        }
+        return assignments, dealings
+
+    def _available(self) -> list[Pair]:
+        """The requested pairs whose clients are both available."""
+        return [pair for pair in self._requested if self.absent.isdisjoint(pair)]
+
+    def _dealer(self, pair: Pair) -> int | None:
+        return dealer_of(self.member.session, self.plan, pair, self.absent)
 
     def _peers(self) -> dict[int, list[int]]:
         peers: dict[int, list[int]] = defaultdict(list)
@@ -135,8 +147,8 @@ class RingServer:
         message = single(data, where=f"the reply of {party_name(party)}")
         if message.kind != kind or message.batch != self._batch or message.sender != party:
             raise ProtocolError(
-                f"{describe(message)} is replayed, out of order or misaddressed: the server expects '{kind_name(kind)}' "
-                f"of batch {self._batch} from {party_name(party)}"
+                f"{describe(message)} is replayed, out of order or misaddressed: the server "
+                f"expects '{kind_name(kind)}' of batch {self._batch} from {party_name(party)}"
             )
         return self.member.channel(party).open(message), message
 
@@ -144,17 +156,19 @@ class RingServer:
         self,
         kind: Kind,
         party: int,
+        *,
         body: bytes,
         recipients: Iterable[int],
         mail: dict[int, list[bytes]],
     ) -> None:
-        """Put what a party sends to others into their mail: one message to each recipient, no more, no fewer."""
+        """Add what a party sends to others to their mail: exactly one message to each recipient."""
         awaited = set(recipients)
         for message in each(body, where=f"the reply of {party_name(party)}"):
             due = (message.kind, message.sender, message.batch) == (kind, party, self._batch)
             if not due or message.recipient not in awaited:
                 raise ProtocolError(
-                    f"{describe(message)} is misaddressed or replayed: {party_name(party)} may not send it now"
+                    f"{describe(message)} is misaddressed or replayed: {party_name(party)} may not "
+                    "send it now"
                 )
             awaited.remove(message.recipient)
             if party not in self.absent:
@@ -165,8 +179,10 @@ class RingServer:
             )
 
     def _deliver(self, kind: Kind, mail: Mapping[int, list[bytes]], parties: Iterable[int]) -> Mail:
-        present = [party for party in parties if party not in self.absent]
-        return {party: self._send(kind, party, b"".join(mail.get(party, []))) for party in present}
+        available = [party for party in parties if party not in self.absent]
+        return {
+            party: self._send(kind, party, b"".join(mail.get(party, []))) for party in available
+        }
 
     def deliver(self, masked: Mapping[int, bytes], corrections: Mapping[int, bytes]) -> Mail:
         """From masked vectors and corrections to each client's delivery."""
@@ -175,22 +191,13 @@ class RingServer:
         self._miss(dealt, corrections)
         mail: dict[int, list[bytes]] = defaultdict(list)
         for party, data in sorted(masked.items()):
-            self._route(
-                Kind.SEALED_VECTOR,
-                party,
-                self._open(Kind.MASKED, party, data)[0],
-                peers.get(party, ()),
-                mail,
-            )
+            body, _ = self._open(Kind.MASKED, party, data)
+            recipients = peers.get(party, ())
+            self._route(Kind.SEALED_VECTOR, party, body=body, recipients=recipients, mail=mail)
         for dealer, data in corrections.items():
             highs = {high for _, high in dealt.get(dealer, ())}
-            self._route(
-                Kind.SEALED_CORRECTION,
-                dealer,
-                self._open(Kind.CORRECTIONS, dealer, data)[0],
-                highs,
-                mail,
-            )
+            body, _ = self._open(Kind.CORRECTIONS, dealer, data)
+            self._route(Kind.SEALED_CORRECTION, dealer, body=body, recipients=highs, mail=mail)
         deliveries = self._deliver(Kind.DELIVERY, mail, peers)
         self._pairs = [
             (pair, dealer)
@@ -200,7 +207,7 @@ class RingServer:
         return deliveries
 
     def forward(self, blinded: Mapping[int, bytes], asked: Collection[int]) -> Mail:
-        """From u and v_2 to each client's return; `asked` are the clients that had a delivery."""
+        """From u and v_2 to each client's return; `asked` are the clients that got a delivery."""
         self._miss(asked, blinded)
         mail: dict[int, list[bytes]] = defaultdict(list)
         lows: dict[int, list[int]] = defaultdict(list)
@@ -208,38 +215,34 @@ class RingServer:
             lows[high].append(low)
         for party, data in blinded.items():
             body, message = self._open(Kind.BLINDED, party, data)
-            mine = lows[party]
-            size = 8 * len(mine)
-            v2 = words(body[:size], len(mine), message).tolist()
-            self._v2.update({(low, party): value for low, value in zip(mine, v2, strict=True)})
-            self._route(Kind.SEALED_U, party, body[size:], mine, mail)
+            peers = lows[party]
+            size = 8 * len(peers)
+            v2 = words(body[:size], len(peers), message).tolist()
+            self._v2.update({(low, party): value for low, value in zip(peers, v2, strict=True)})
+            self._route(Kind.SEALED_U, party, body=body[size:], recipients=peers, mail=mail)
         self._pairs = [(pair, dealer) for pair, dealer in self._pairs if pair[1] not in self.absent]
         return self._deliver(Kind.RETURN, mail, asked)
 
     def finish(self, shares: Mapping[int, bytes], asked: Collection[int]) -> BatchProducts:
-        """From v_1 to the products; `asked` are the clients that had a return. Closes the batch."""
+        """From v_1 to the products; `asked` are the clients that got a return. Closes the batch."""
         self._miss(asked, shares)
         highs: dict[int, list[int]] = defaultdict(list)
         for (low, high), _ in self._pairs:
             highs[low].append(high)
-        found: dict[Pair, int] = {}
+        products: dict[Pair, int] = {}
         for party, data in shares.items():
             body, message = self._open(Kind.SHARES, party, data)
             v1 = words(body, len(highs[party]), message).tolist()
             for high, value in zip(highs[party], v1, strict=True):
-                found[party, high] = (value + self._v2[party, high]) % 2**64
-        known = sorted(pair for pair in found if self.absent.isdisjoint(pair))
-        encoded = np.array([found[pair] for pair in known], dtype=np.uint64)
+                products[party, high] = (value + self._v2[party, high]) % 2**64
+        known = sorted(pair for pair in products if self.absent.isdisjoint(pair))
+        encoded = np.array([products[pair] for pair in known], dtype=np.uint64)
         pairs = np.array(known, dtype=np.int64).reshape(len(known), 2)
-        self._asked = sorted(set(self._asked) - set(known))
+        self._requested = sorted(set(self._requested) - set(known))
         self._pairs, self._v2 = [], {}
         return BatchProducts(pairs, encoded, self.plan.encoding.decode_products(encoded))
 
     @property
     def undealt(self) -> list[Pair]:
-        """After `finish`: unknown pairs of present clients whose dealer went away and for whom somebody else can deal."""
-        session = self.member.session
-        present = [pair for pair in self._asked if self.absent.isdisjoint(pair)]
-        return [
-            pair for pair in present if dealer_of(session, self.plan, pair, self.absent) is not None
-        ]
+        """After `finish`: unknown pairs of available clients for which another party can deal."""
+        return [pair for pair in self._available() if self._dealer(pair) is not None]

@@ -1,7 +1,7 @@
-"""What every party of a ring session has: the plan agreed on, its keys, the session's digest, and its channels to the others.
+"""What every party of a ring session has: the plan, its keys, the digest and its channels.
 
-The session's digest is a hash of the plan and of everybody's public key and fresh nonce. It salts
-all keys and chooses, for each pair of clients, the third client that deals its masks.
+The session's digest is a hash of the plan and of all parties' public keys and fresh nonces. It
+salts all keys and chooses, for each pair of clients, the third client that deals its masks.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from fedgs.secure.wire import (
     EVERYBODY,
     HEADER_BYTES,
     SERVER,
+    Head,
     Kind,
     Message,
     describe,
@@ -40,8 +41,8 @@ class SessionPlan:
     Attributes:
         clients: N >= 2; clients are 0..N-1.
         encoding: length, range and fraction bits of the vectors.
-        named_dealer: True: one outside party deals all masks; False: for each pair a third client,
-            which needs N >= 3.
+        named_dealer: True: one outside party deals all masks. False: a third client deals for each
+            pair, which needs N >= 3.
 
     Raises:
         ConfigError: too few clients.
@@ -54,11 +55,8 @@ class SessionPlan:
     def __post_init__(self) -> None:
         least = 2 if self.named_dealer else 3
         if self.clients < least:
-            hint = (
-                ""
-                if self.named_dealer
-                else "; two clients need a named dealer, an outside party that deals their masks"
-            )
+            advice = "; two clients need a named dealer, an outside party that deals their masks"
+            hint = "" if self.named_dealer else advice
             raise ConfigError(
                 f"the ring protocol needs at least {least} clients, got {self.clients}{hint}"
             )
@@ -75,7 +73,7 @@ class SessionPlan:
         )
 
     def slot(self, party: int) -> int:
-        """The party's place in the directory: clients, then dealer, then server."""
+        """The party's position in the directory: clients, then dealer, then server."""
         return {DEALER: self.clients, SERVER: self.clients + 1}.get(party, party)
 
     def knows(self, party: int) -> bool:
@@ -84,30 +82,34 @@ class SessionPlan:
             0 <= party < self.clients or party == SERVER or (self.named_dealer and party == DEALER)
         )
 
-    def check(self, described: bytes, message: Message) -> None:
-        """Refuse a `message` that describes another plan than this one, in words."""
-        if len(described) != _PLAN.size:
+    def check(self, stated: bytes, message: Message) -> None:
+        """Refuse a `message` that states another plan than this one; the error spells out both."""
+        if len(stated) != _PLAN.size:
             raise ProtocolError(f"{describe(message)} is malformed: it states no plan")
-        if described != self.to_bytes():
+        if stated != self.to_bytes():
             raise ProtocolError(
-                f"{describe(message)} states another plan ({_in_words(described)}) than ({_in_words(self.to_bytes())})"
+                f"{describe(message)} states another plan ({_in_words(stated)}) than "
+                f"({_in_words(self.to_bytes())})"
             )
 
 
 def _in_words(plan: bytes) -> str:
     clients, length, value_range, bits, named = _PLAN.unpack(plan)
     dealer = "a named dealer" if named else "third clients as dealers"
-    return f"{clients} clients, vectors of length {length}, range {value_range:g}, {bits} fraction bits, {dealer}"
+    return (
+        f"{clients} clients, vectors of length {length}, range {value_range:g}, "
+        f"{bits} fraction bits, {dealer}"
+    )
 
 
 def dealer_of(
     session: bytes, plan: SessionPlan, pair: tuple[int, int], absent: Collection[int]
 ) -> int | None:
-    """Who deals the masks of a pair: the named dealer, or a third client that the session's digest chooses.
+    """The party that deals the masks of a pair, or None if no party is left that could.
 
-    Candidates are drawn by hashing digest, pair and trial until one is not absent, so that
-    everybody finds the same one and a pair keeps its dealer as long as that one is there. None:
-    nobody is left who could deal.
+    It is the named dealer, or a third client that the session's digest chooses. Candidates are
+    drawn by hashing digest, pair and trial until one is not absent. So all parties find the same
+    dealer, and a pair keeps its dealer as long as that one is available.
     """
     if plan.named_dealer:
         return None if DEALER in absent else DEALER
@@ -127,25 +129,25 @@ def dealer_of(
 
 
 def directory_of(plan: SessionPlan, introductions: Mapping[int, bytes]) -> bytes:
-    """The directory's message: everybody's public key and nonce, each at its place, zeros for who did not come.
+    """The message with the directory: public key and nonce of each party, zeros for an absent one.
 
     It is the same bytes for all parties.
     """
     slots = [_EMPTY] * (plan.clients + 2)
     for party, introduction in introductions.items():
         slots[plan.slot(party)] = introduction
-    return pack(Kind.DIRECTORY, SERVER, EVERYBODY, 0, b"".join(slots))
+    return pack(Head(Kind.DIRECTORY, SERVER, EVERYBODY, 0), b"".join(slots))
 
 
 class Member:
-    """One party's own keys and its view of the session. Clients, dealers and the server each hold one.
+    """A party's keys and its view of the session; each client, dealer and server holds one.
 
     Args:
-        plan: what was agreed on.
+        plan: what the parties agreed on.
         party: its number: 0..N-1, `DEALER` or `SERVER`.
-        keys: keys that were kept, so that others can pin them; None: fresh ones for this session.
-        pins: public keys that this party insists on, by party. Without them it trusts the relay not
-            to swap keys.
+        keys: stored keys, which others can pin. None: fresh ones for this session.
+        pins: public keys that this party insists on, by party. Without them it trusts the server
+            not to swap keys.
 
     Raises:
         ConfigError: a pin names an unknown party.
@@ -162,7 +164,8 @@ class Member:
         unknown = [pinned for pinned in pins or {} if not plan.knows(pinned)]
         if unknown:
             raise ConfigError(
-                f"pins name {party_name(unknown[0])}, but the session's clients are 0..{plan.clients - 1}"
+                f"pins name {party_name(unknown[0])}, but the session's clients are "
+                f"0..{plan.clients - 1}"
             )
         self.plan = plan
         self.party = party
@@ -176,7 +179,7 @@ class Member:
 
     @property
     def session(self) -> bytes:
-        """The session's digest, known once the directory came."""
+        """The session's digest, known once the directory has arrived."""
         if self._directory is None:
             raise ProtocolError(
                 f"{party_name(self.party)} was asked to act before it had the directory of keys"
@@ -189,41 +192,49 @@ class Member:
         return self._keys.public + self._nonce
 
     def hello(self, data: bytes) -> bytes:
-        """Answer the server's invitation: the plan as this party knows it, its public key, a fresh nonce."""
+        """Answer the server's invitation.
+
+        The reply holds the plan as this party knows it, its public key and a fresh nonce.
+        """
         message = single(data, where=f"the invitation of {party_name(self.party)}")
-        if message[:4] != (Kind.INVITATION, SERVER, self.party, 0):
+        if message.head != Head(Kind.INVITATION, SERVER, self.party, 0):
             raise ProtocolError(
-                f"{describe(message)} is misaddressed: it reached {party_name(self.party)} as an invitation"
+                f"{describe(message)} is misaddressed: it reached {party_name(self.party)} as an "
+                "invitation"
             )
         self.plan.check(message.body, message)
-        return pack(Kind.HELLO, self.party, SERVER, 0, self.plan.to_bytes() + self.introduction)
+        head = Head(Kind.HELLO, self.party, SERVER, 0)
+        return pack(head, self.plan.to_bytes() + self.introduction)
 
     def join(self, data: bytes) -> None:
         """Read the directory of keys, once.
 
         Raises:
-            ProtocolError: malformed, a second one, not with this party's own key, or with a key
-                that is not the pinned one.
+            ProtocolError: it is malformed, a second one, lacks this party's own key, or has a key
+                that differs from the pinned one.
         """
         message = single(data, where="the directory")
         if self._directory is not None:
             raise ProtocolError(
                 f"{describe(message)} is replayed: {party_name(self.party)} has joined already"
             )
-        expected = (Kind.DIRECTORY, SERVER, EVERYBODY, 0)
-        if message[:4] != expected or len(message.body) != _SLOT * (self.plan.clients + 2):
+        expected = Head(Kind.DIRECTORY, SERVER, EVERYBODY, 0)
+        if message.head != expected or len(message.body) != _SLOT * (self.plan.clients + 2):
             raise ProtocolError(
-                f"{describe(message)} is malformed: a directory of {self.plan.clients} clients was expected"
+                f"{describe(message)} is malformed: a directory of {self.plan.clients} clients was "
+                "expected"
             )
         if self._entry(message.raw, self.party) != self.introduction:
             raise ProtocolError(
-                f"{describe(message)} was tampered with: the entry of {party_name(self.party)} is not its own"
+                f"{describe(message)} was tampered with: the entry of {party_name(self.party)} is "
+                "not its own"
             )
         for party, pinned in self._pins.items():
             entry = self._entry(message.raw, party)
             if entry not in (_EMPTY, pinned + entry[KEY_BYTES:]):
                 raise ProtocolError(
-                    f"{describe(message)} gives a key for {party_name(party)} that is not the pinned one"
+                    f"{describe(message)} gives a key for {party_name(party)} that is not the "
+                    "pinned one"
                 )
         self._directory = message.raw  # parties of one process share these bytes
         self._session = hashlib.sha256(
@@ -246,15 +257,18 @@ class Member:
             entry = self._entry(self._directory, peer) if self.plan.knows(peer) else _EMPTY
             if entry == _EMPTY or peer == self.party:
                 raise ProtocolError(
-                    f"{party_name(peer)} is not a party that {party_name(self.party)} can exchange messages with"
+                    f"{party_name(peer)} is not a party that {party_name(self.party)} can exchange "
+                    "messages with"
                 )
             self._channels[peer] = open_channel(
-                self._keys, self.party, peer, entry[:KEY_BYTES], session
+                self._keys, session, party=self.party, peer=peer, peer_public=entry[:KEY_BYTES]
             )
         return self._channels[peer]
 
     def forget(self) -> None:
-        """Drop the channels to others than the server; they are made anew when needed. Keeps memory to one batch."""
-        self._channels = {
-            peer: channel for peer, channel in self._channels.items() if peer == SERVER
-        }
+        """Drop all channels but the one to the server, so that memory holds those of one batch.
+
+        They are derived again when needed.
+        """
+        server = self._channels.get(SERVER)
+        self._channels = {} if server is None else {SERVER: server}

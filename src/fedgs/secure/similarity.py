@@ -1,7 +1,7 @@
-"""The private similarity of clients: all scalar products u_i·u_j by the secure scalar product, with what it cost and who failed.
+"""The private similarity of clients: all scalar products u_i·u_j, their cost and the failures.
 
-Here all parties live in one process and exchange bytes. In a deployment each machine holds its
-`RingParty`, the server its `RingServer`, and `connect` says how to reach a party.
+Here all parties are in one process and exchange bytes. In a deployment each machine holds its
+`RingParty` and the server its `RingServer`; `connect` says how to reach a party.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,20 +24,19 @@ from fedgs.secure.wire import DEALER
 __all__ = ["Connect", "PrivateProducts", "PrivateRow", "private_rows", "private_similarity"]
 
 Pair = tuple[int, int]
-Connect = Callable[
-    [int, Answer], Answer
-]  # how to reach a party, given its number and its own `answer`
+# How to reach a party, given its number and its own `answer`.
+Connect = Callable[[int, Answer], Answer]
 
 
 @dataclass(frozen=True, eq=False)
 class PrivateProducts:
-    """Scalar products of all clients.
+    """The scalar products of all pairs of clients.
 
     Attributes:
         products: (N, N) symmetric, NaN on the diagonal and where a pair is unknown.
         cost: messages, bytes and seconds.
-        failures: clients that went away; all their pairs are unknown.
-        encoding: the fixed-point numbers used; None for the paper's protocol, which is float64.
+        failures: clients that stopped answering; all their pairs are unknown.
+        encoding: the fixed-point numbers used. None for the paper's protocol, which uses float64.
     """
 
     products: FloatMatrix
@@ -48,9 +47,13 @@ class PrivateProducts:
 
 @dataclass(frozen=True, eq=False)
 class PrivateRow:
-    """Products of one client with those after it: (N,), NaN up to the client itself and where a pair is unknown.
+    """The products of one client with those after it.
 
-    `cost` and `failures` are those of this row; the first row's include the exchange of keys.
+    Attributes:
+        client: its number.
+        products: (N,) NaN up to the client itself and where a pair is unknown.
+        cost: of this row; the first row's includes the exchange of keys.
+        failures: in this row; the first row's include the exchange of keys.
     """
 
     client: int
@@ -88,7 +91,7 @@ class _RingSession:
         meter.exchanges += 1
 
     def run(self, pairs: Iterable[Pair]) -> Iterator[BatchProducts]:
-        """Exchanges 2 to 4, and again for pairs whose dealer went away."""
+        """Exchanges 2 to 4, repeated for pairs whose dealer stopped answering."""
         wanted = list(pairs)
         while wanted:
             yield self._batch(wanted)
@@ -107,6 +110,42 @@ class _RingSession:
         return meter.serve(lambda: server.finish(shares, returns))
 
 
+class _PaperSession:
+    """The clients, the server and its dealer of the paper's protocol."""
+
+    def __init__(self, vectors: Sequence[FloatArray], connect: Connect | None) -> None:
+        self.meter = Meter(
+            {
+                client: _reached(connect, client, PaperClient(vector).answer)
+                for client, vector in enumerate(vectors)
+            }
+        )
+        self._dealer, self._server = PaperDealer(), PaperServer(len(vectors[0]))
+
+    @property
+    def failed(self) -> set[int]:
+        """Clients that stopped answering."""
+        return {failure.client for failure in self.meter.failures if failure.client is not None}
+
+    def product(self, low: int, high: int) -> float | None:
+        """The product of one pair, A = low and B = high; None if one of them fails."""
+        meter, server = self.meter, self._server
+        # In Algorithm 2 the server is the dealer.
+        to_a, to_b = meter.serve(lambda: self._dealer.deal(server.length))
+        meter.exchanges += 3
+        mail = {low: server.relay(to_a), high: server.relay(to_b)}
+        masked = meter.ask(mail, "masked vectors", "client")
+        if len(masked) < 2:
+            return None
+        hat_to_a, hat_to_b = meter.serve(lambda: server.exchange(masked[low], masked[high]))
+        blinded = meter.ask({low: hat_to_a, high: hat_to_b}, "u and v_2", "client")
+        if len(blinded) < 2:
+            return None
+        u = meter.serve(lambda: server.pass_u(blinded[high]))
+        shares = meter.ask({low: u}, "v_1", "client")
+        return meter.serve(lambda: server.add(shares[low])) if low in shares else None
+
+
 def _reached(connect: Connect | None, number: int, answer: Answer) -> Answer:
     return answer if connect is None else connect(number, answer)
 
@@ -119,12 +158,13 @@ def _checked(vectors: Sequence[npt.ArrayLike] | FloatMatrix) -> list[FloatArray]
     for client, array in enumerate(arrays):
         if array.ndim != 1 or not len(array):
             raise DataError(
-                f"client {client} must have a vector with at least one entry, got shape {array.shape}"
+                f"client {client} must have a vector with at least one entry, "
+                f"got shape {array.shape}"
             )
         if len(array) != len(arrays[0]):
             raise DataError(
-                f"all clients' vectors must have the same length; client {client} has {len(array)} entries, client 0 has "
-                f"{len(arrays[0])}"
+                f"all clients' vectors must have the same length; client {client} has "
+                f"{len(array)} entries, client 0 has {len(arrays[0])}"
             )
         if not np.isfinite(array).all():
             raise DataError(f"client {client} has an entry that is not finite")
@@ -156,17 +196,19 @@ def private_similarity(
     pairs: Iterable[Pair] | None = None,
     connect: Connect | None = None,
 ) -> PrivateProducts:
-    """All scalar products of N clients' vectors without showing anybody a vector (Algorithm 2; O(N²·d), all pairs at once).
+    """All scalar products of N clients' vectors; no party sees the vector of another (Algorithm 2).
+
+    All pairs are computed at once, in O(N²·d).
 
     Args:
         vectors: N vectors of d real entries.
         protocol: "ring", exact for the encoded vectors; "paper", Algorithm 2 as printed, whose
             server can compute the vectors.
         value_range: "ring" only: public bound of the entries' absolute values.
-        fraction_bits: "ring" only: None: as many as cannot overflow.
-        dealer: "ring" only: the name of an outside party that deals all masks; None: a third client
-            for each pair, N >= 3.
-        pairs: the pairs wanted; None: all.
+        fraction_bits: "ring" only. None: as many as cannot overflow.
+        dealer: "ring" only: the name of an outside party that deals all masks. None: a third client
+            for each pair, which needs N >= 3.
+        pairs: the pairs to compute; None: all.
         connect: how to reach a party; None: directly. A party that raises there is noted as failed,
             and its pairs are unknown.
 
@@ -200,8 +242,8 @@ def private_similarity(
     for batch in session.run(wanted):
         low, high = batch.pairs.T
         products[low, high] = products[high, low] = batch.products
-    gone = sorted(party for party in session.server.absent if party < len(arrays))
-    products[gone] = products[:, gone] = np.nan
+    absent = sorted(party for party in session.server.absent if party < len(arrays))
+    products[absent] = products[:, absent] = np.nan
     return PrivateProducts(products, session.meter.cost, tuple(session.meter.failures), encoding)
 
 
@@ -213,11 +255,26 @@ def private_rows(
     dealer: str | None = None,
     connect: Connect | None = None,
 ) -> Iterator[PrivateRow]:
-    """The ring protocol streamed: one batch, and one `PrivateRow`, for each client with those after it.
+    """The ring protocol row by row: one batch for each client with those after it.
 
-    Memory is that of the vectors and of one client's row, O(N·d), in exchange for three exchanges a
-    row. Rows given before a client went away stay as they are. Arguments and errors are those of
-    `private_similarity`.
+    Memory holds the vectors and one client's row, O(N·d); a row costs three exchanges. Rows that
+    were returned before a client stopped answering stay as they are.
+
+    Args:
+        vectors: N vectors of d real entries.
+        value_range: see `private_similarity`.
+        fraction_bits: see `private_similarity`.
+        dealer: see `private_similarity`.
+        connect: see `private_similarity`.
+
+    Returns:
+        An iterator over N rows; each is computed when it is requested.
+
+    Raises:
+        DataError: see `private_similarity`.
+        ConfigError: see `private_similarity`.
+        ProtocolError: see `private_similarity`.
+        MissingExtraError: see `private_similarity`.
 
     >>> for row in private_rows(np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])):
     ...     print(row.client, row.products)
@@ -257,44 +314,16 @@ def _paper_products(
     dealer: str | None,
     connect: Connect | None,
 ) -> PrivateProducts:
-    """Algorithm 2 as printed, pair after pair; a client that fails takes no further part."""
+    """Algorithm 2 as printed, pair after pair; a client that fails is left out from then on."""
     if dealer is not None:
         raise ConfigError(
             f"dealer must be None for protocol 'paper', whose server is the dealer, got {dealer!r}"
         )
-    meter = Meter(
-        {
-            client: _reached(connect, client, PaperClient(vector).answer)
-            for client, vector in enumerate(vectors)
-        }
-    )
-    masks, server, gone = PaperDealer(), PaperServer(len(vectors[0])), set[int]()
+    session = _PaperSession(vectors, connect)
     for low, high in pairs:
-        if gone.isdisjoint((low, high)):
-            product = _paper_product(meter, masks, server, low, high)
+        if session.failed.isdisjoint((low, high)):
+            product = session.product(low, high)
             products[low, high] = products[high, low] = np.nan if product is None else product
-            gone = {failure.client for failure in meter.failures if failure.client is not None}
-    products[sorted(gone)] = products[:, sorted(gone)] = np.nan
-    return PrivateProducts(products, meter.cost, tuple(meter.failures), None)
-
-
-def _paper_product(
-    meter: Meter, dealer: PaperDealer, server: PaperServer, low: int, high: int
-) -> float | None:
-    """One pair, A = low and B = high; None if one of them fails."""
-    to_a, to_b = meter.serve(
-        lambda: dealer.deal(server.length)
-    )  # in Algorithm 2 the server is the dealer
-    meter.exchanges += 3
-    masked = meter.ask(
-        {low: server.relay(to_a), high: server.relay(to_b)}, "masked vectors", "client"
-    )
-    if len(masked) < 2:
-        return None
-    hat_to_a, hat_to_b = meter.serve(lambda: server.exchange(masked[low], masked[high]))
-    blinded = meter.ask({low: hat_to_a, high: hat_to_b}, "u and v_2", "client")
-    if len(blinded) < 2:
-        return None
-    u = meter.serve(lambda: server.pass_u(blinded[high]))
-    shares = meter.ask({low: u}, "v_1", "client")
-    return meter.serve(lambda: server.add(shares[low])) if low in shares else None
+    failed = sorted(session.failed)
+    products[failed] = products[:, failed] = np.nan
+    return PrivateProducts(products, session.meter.cost, tuple(session.meter.failures), None)

@@ -1,7 +1,7 @@
-"""The bytes that parties of the ring protocol exchange: a header that says what, from whom, to whom and when, and a body.
+"""The messages of the ring protocol as bytes: a header and a body.
 
-Everything that comes in is read here, and whatever is not exactly as it should be is refused by a
-`ProtocolError` that names the message.
+The header holds kind, sender, recipient and batch. All messages that arrive are parsed here, and
+anything malformed is refused by a `ProtocolError` that names the message.
 """
 
 import struct
@@ -20,6 +20,7 @@ __all__ = [
     "EVERYBODY",
     "HEADER_BYTES",
     "SERVER",
+    "Head",
     "Kind",
     "Message",
     "describe",
@@ -45,7 +46,10 @@ HEADER_BYTES = _HEADER.size
 
 
 class Kind(IntEnum):
-    """What a message is. Within a batch every party sends each kind to another party at most once."""
+    """The kind of a message.
+
+    Within a batch a party sends each kind to another party at most once.
+    """
 
     INVITATION = 1
     HELLO = 2
@@ -66,8 +70,17 @@ class Kind(IntEnum):
 _KINDS = frozenset(Kind)
 
 
+class Head(NamedTuple):
+    """The fields of a header: what, from whom, to whom and in which batch."""
+
+    kind: int
+    sender: int
+    recipient: int
+    batch: int
+
+
 class Message(NamedTuple):
-    """A message taken apart; `raw` is the whole of it, header included."""
+    """A parsed message; `raw` holds all its bytes, header included."""
 
     kind: int
     sender: int
@@ -75,6 +88,11 @@ class Message(NamedTuple):
     batch: int
     body: bytes
     raw: bytes
+
+    @property
+    def head(self) -> Head:
+        """The fields of its header."""
+        return Head(self.kind, self.sender, self.recipient, self.batch)
 
 
 def party_name(party: int) -> str:
@@ -94,36 +112,36 @@ def kind_name(kind: int) -> str:
 
 
 def describe(message: Message) -> str:
-    """Names a message for an error.
+    """How error messages name a message.
 
     >>> describe(Message(Kind.SEALED_U, 3, 5, 0, b"", b""))
     "message 'sealed u' of batch 0 from client 3 to client 5"
     """
     return (
-        f"message '{kind_name(message.kind)}' of batch {message.batch} from {party_name(message.sender)} to "
-        f"{party_name(message.recipient)}"
+        f"message '{kind_name(message.kind)}' of batch {message.batch} from "
+        f"{party_name(message.sender)} to {party_name(message.recipient)}"
     )
 
 
-def header(kind: Kind, sender: int, recipient: int, batch: int, length: int) -> bytes:
-    """The header of a message whose body has `length` bytes."""
-    return _HEADER.pack(_MARK, kind, sender, recipient, batch, length)
+def header(head: Head, length: int) -> bytes:
+    """The header, as bytes, of a message whose body has `length` bytes."""
+    return _HEADER.pack(_MARK, *head, length)
 
 
-def pack(kind: Kind, sender: int, recipient: int, batch: int, body: bytes) -> bytes:
+def pack(head: Head, body: bytes) -> bytes:
     """Header and body as bytes.
 
-    >>> len(pack(Kind.HELLO, 0, SERVER, 0, b"abc")) - HEADER_BYTES
+    >>> len(pack(Head(Kind.HELLO, sender=0, recipient=SERVER, batch=0), b"abc")) - HEADER_BYTES
     3
     """
-    return header(kind, sender, recipient, batch, len(body)) + body
+    return header(head, len(body)) + body
 
 
 def each(data: bytes, *, where: str) -> Iterator[Message]:
-    """The messages that stand one after another in `data`.
+    """The messages in `data`, one after another.
 
     Raises:
-        ProtocolError: `data`, called `where` in the message, is truncated or not of this protocol.
+        ProtocolError: `data`, called `where` in the text, is truncated or not of this protocol.
     """
     start = 0
     while start < len(data):
@@ -139,17 +157,18 @@ def each(data: bytes, *, where: str) -> Iterator[Message]:
         message = Message(kind, sender, recipient, batch, raw[HEADER_BYTES:], raw)
         if len(data) < stop:
             raise ProtocolError(
-                f"{describe(message)} is truncated: its body has {len(message.body)} of {length} bytes"
+                f"{describe(message)} is truncated: its body has {len(message.body)} of {length} "
+                "bytes"
             )
         yield message
         start = stop
 
 
 def single(data: bytes, *, where: str) -> Message:
-    """The one message that `data` is.
+    """The only message in `data`.
 
     Raises:
-        ProtocolError: it is none, more than one, truncated or not of this protocol.
+        ProtocolError: no message, several, a truncated one, or one of another protocol.
     """
     messages = list(each(data, where=where))
     if len(messages) != 1:
@@ -170,18 +189,19 @@ def words(body: bytes, count: int, message: Message) -> RingArray:
     """
     if len(body) != 8 * count:
         raise ProtocolError(
-            f"{describe(message)} is malformed: {count} ring elements were expected, {len(body)} bytes came"
+            f"{describe(message)} is malformed: {count} ring elements were expected, {len(body)} "
+            "bytes came"
         )
     return np.frombuffer(body, dtype="<u8").astype(np.uint64)
 
 
 def pack_numbers(values: Sequence[int] | IntArray) -> bytes:
-    """How many, then the numbers, each in four bytes."""
+    """Their count, then the numbers, each in four bytes."""
     return struct.pack("<I", len(values)) + np.asarray(values, dtype="<u4").tobytes()
 
 
 def numbers(body: bytes, message: Message) -> tuple[list[int], bytes]:
-    """The numbers that `pack_numbers` wrote at the start of `body`, and what follows them.
+    """The numbers that `pack_numbers` wrote at the start of `body`, and the bytes after them.
 
     Raises:
         ProtocolError: `body`, part of `message`, is too short.
