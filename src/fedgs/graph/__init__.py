@@ -1,6 +1,6 @@
 """The client graph: similarity → adjacency → distance."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedgs.graph.adjacency import complete_edges, edge_weights
 from fedgs.graph.distance import graph_distance, shortest_paths
@@ -26,11 +26,9 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in (
-        "ClientGraph",
-        "Graph",
-    ):  # loaded when first used: a solver from plain arrays needs no settings
+def __getattr__(name: str) -> object:
+    # Loaded on first use: a solver from plain arrays needs no settings.
+    if name in ("ClientGraph", "Graph"):
         from fedgs.graph import settings
 
         return getattr(settings, name)

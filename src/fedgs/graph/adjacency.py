@@ -1,8 +1,8 @@
-"""Which clients are joined, and by how long an edge (the paper's matrix R)."""
+"""The edges between clients and their lengths (the paper's matrix R)."""
 
 import numpy as np
 
-from fedgs.arrays import FloatMatrix
+from fedgs.arrays import BoolArray, FloatMatrix
 from fedgs.errors import GraphError
 from fedgs.graph.similarity import cosines, off_diagonal_range
 
@@ -14,8 +14,8 @@ def edge_weights(
 ) -> FloatMatrix:
     """Edge lengths R_ij = exp(-(V_ij^p - V_min^p) / sigma²) where V_ij >= epsilon, else no edge.
 
-    V_min is the smallest similarity that keeps an edge. The paper writes exp(-V_ij / sigma²);
-    distances are normalised later, and leaving out the common factor keeps weights that span
+    V_min is the smallest similarity that has an edge. The paper writes exp(-V_ij / sigma²);
+    distances are normalised later, and leaving out the common factor brings lengths that span
     e^-10..e^-100 near 1. `edge_scale` is that factor.
 
     Args:
@@ -27,7 +27,8 @@ def edge_weights(
     Returns:
         (N, N) lengths in [0, 1], symmetric, 0 on the diagonal, inf for no edge.
 
-    >>> edge_weights(np.array([[1.0, 0.5, 0.0], [0.5, 1.0, 0.6], [0.0, 0.6, 1.0]]), epsilon=0.1, sigma_squared=0.1).round(3)
+    >>> similarity = np.array([[1.0, 0.5, 0.0], [0.5, 1.0, 0.6], [0.0, 0.6, 1.0]])
+    >>> edge_weights(similarity, epsilon=0.1, sigma_squared=0.1).round(3)
     array([[0.   , 1.   ,   inf],
            [1.   , 0.   , 0.368],
            [  inf, 0.368, 0.   ]])
@@ -35,12 +36,12 @@ def edge_weights(
     edges = _edges(similarity, epsilon)
     weights = np.full(similarity.shape, np.inf)
     if edges.any():
-        kept = similarity[edges]
-        kept **= power
-        kept -= kept.min()
-        np.negative(kept, out=kept)
-        kept /= sigma_squared
-        weights[edges] = np.exp(kept, out=kept)
+        exponents = similarity[edges]
+        exponents **= power
+        exponents -= exponents.min()
+        np.negative(exponents, out=exponents)
+        exponents /= sigma_squared
+        weights[edges] = np.exp(exponents, out=exponents)
     np.fill_diagonal(weights, 0.0)
     return weights
 
@@ -48,15 +49,15 @@ def edge_weights(
 def edge_scale(
     similarity: FloatMatrix, *, epsilon: float, sigma_squared: float, power: int = 1
 ) -> float:
-    """exp(-V_min^p / sigma²): what `edge_weights` left out; 1 where there is no edge.
+    """exp(-V_min^p / sigma²): the factor that `edge_weights` leaves out; 1 if there is no edge.
 
     >>> edge_scale(np.array([[1.0, 0.5], [0.5, 1.0]]), epsilon=0.1, sigma_squared=0.5)
     0.36787944117144233
     """
     edges = _edges(similarity, epsilon)
-    return (
-        float(np.exp(-(similarity[edges] ** power).min() / sigma_squared)) if edges.any() else 1.0
-    )
+    if not edges.any():
+        return 1.0
+    return float(np.exp(-(similarity[edges] ** power).min() / sigma_squared))
 
 
 def complete_edges(products: FloatMatrix) -> FloatMatrix:
@@ -77,9 +78,7 @@ def complete_edges(products: FloatMatrix) -> FloatMatrix:
     return weights
 
 
-def _edges(
-    similarity: FloatMatrix, epsilon: float
-) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _edges(similarity: FloatMatrix, epsilon: float) -> BoolArray:
     if np.isnan(off_diagonal_range(similarity)).any():
         raise GraphError("similarities must be numbers, got NaN")
     edges = np.asarray(similarity >= epsilon)

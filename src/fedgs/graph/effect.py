@@ -1,15 +1,14 @@
-"""Which of the graph's settings change anything beside the others: one table, used to refuse those that do not."""
+"""Which of the graph's settings have an effect together with the others, as one table."""
 
 from collections.abc import Mapping
-from typing import Any
 
 __all__ = ["without_effect"]
 
 _PRODUCTS = ("oracle", "private")
 _MODELS = ("update", "functional")
 
-# Setting -> for which values of other settings it has an effect; the first that does not hold is
-# named.
+# Setting -> the values of other settings with which it has an effect. The first condition that does
+# not hold is reported.
 _NEEDS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "normalize_by_norm": (("similarity", _PRODUCTS), ("construction", ("threshold",))),
     "normalize_over": (("similarity", _PRODUCTS), ("construction", ("threshold",))),
@@ -27,42 +26,45 @@ _NEEDS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "value_range": (("similarity", ("private",)), ("protocol", ("ring",))),
     "refresh": (("similarity", _MODELS), ("start", ("seen",))),
 }
-# Where a file gives the graph, only these matter; that it cannot start with "seen" is found by the
-# sampler's check.
-_BESIDE_PATH = ("path", "start")
+# If a file gives the graph, only these have an effect. The sampler's check refuses start "seen".
+_WITH_PATH = ("path", "start")
 
 
 def without_effect(
-    settings: Mapping[str, Any], standard: Mapping[str, Any], *, where: str
+    settings: Mapping[str, object], standard: Mapping[str, object], *, where: str
 ) -> dict[str, str]:
-    """The given settings that change nothing beside the others -> the sentence that says so.
+    """The given settings that have no effect together with the others, each with its message.
 
-    A value that applies anyway (the default, or the preset's) is no statement: tables that state
-    every value stay valid.
+    A setting that is given its standard value is accepted, so that tables that state every value
+    stay valid.
 
     Args:
-        settings: what is given, as a user writes it.
-        standard: the values that apply where nothing is given.
+        settings: what the user gives.
+        standard: the default or preset values of settings that are not given.
         where: the dotted name of the table, for messages.
 
-    >>> without_effect({"epsilon": 0.2, "construction": "complete"}, {"epsilon": 0.1}, where="method.graph")
-    {'epsilon': "method.graph.epsilon has no effect with construction 'complete'; it belongs to 'threshold'"}
+    >>> without_effect(
+    ...     {"epsilon": 0.2, "construction": "complete"}, {"epsilon": 0.1}, where="method.graph"
+    ... )["epsilon"]
+    "method.graph.epsilon has no effect with construction 'complete'; it belongs to 'threshold'"
     """
     chosen = {**standard, **settings}
     given = [key for key, value in settings.items() if key in standard and value != standard[key]]
     if chosen.get("path") is not None:
         return {
-            key: f"{where}.{key} has no effect where {where}.path gives the graph; leave one of them out"
+            key: f"{where}.{key} has no effect where {where}.path gives the graph; leave one of "
+            "them out"
             for key in given
-            if key not in _BESIDE_PATH
+            if key not in _WITH_PATH
         }
-    found: dict[str, str] = {}
+    messages: dict[str, str] = {}
     for key in given:
         for decides, values in _NEEDS.get(key, ()):
             if chosen.get(decides) not in values:
                 belongs = " or ".join(repr(value) for value in values)
-                found[key] = (
-                    f"{where}.{key} has no effect with {decides} {chosen.get(decides)!r}; it belongs to {belongs}"
+                messages[key] = (
+                    f"{where}.{key} has no effect with {decides} {chosen.get(decides)!r}; it "
+                    f"belongs to {belongs}"
                 )
                 break
-    return found
+    return messages

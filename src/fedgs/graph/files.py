@@ -15,10 +15,10 @@ __all__ = ["digest_of", "save_graph", "stored_graph"]
 
 
 def stored_graph(path: str, num_clients: int) -> ClientGraph:
-    """The graph in an .npz.
+    """The graph in an .npz file.
 
-    The file holds `distance`. `similarity` and `adjacency` are optional; without them, different
-    clients have similarity 0 and no edge.
+    The file has an array `distance`. `similarity` and `adjacency` are optional; without them,
+    different clients have similarity 0 and no edge.
 
     Args:
         path: the file; a relative path starts at the working directory.
@@ -77,6 +77,7 @@ def _read(path: str) -> dict[str, FloatMatrix]:
         raise ConfigError(f"method.graph.path {path!r} is not a readable .npz: {error}") from None
     if "distance" not in arrays:
         raise ConfigError(
-            f"method.graph.path {path!r} must hold an array `distance`, got {', '.join(names) or 'none'}"
+            f"method.graph.path {path!r} must hold an array `distance`, got "
+            f"{', '.join(names) or 'none'}"
         )
     return arrays

@@ -1,8 +1,8 @@
-"""A graph that grows: of the clients seen so far, with what a newcomer changes and no more."""
+"""The graph of the clients seen so far, updated only where a new client changes it."""
 
 import numpy as np
 
-from fedgs.arrays import AnyArray, FloatMatrix, IntArray
+from fedgs.arrays import BoolArray, FloatMatrix, IntArray
 from fedgs.graph.distance import graph_distance, shortest_paths
 from fedgs.graph.settings import ClientGraph, Graph
 from fedgs.graph.similarity import cosines, feature_products
@@ -23,10 +23,10 @@ def unit_rows(features: FloatMatrix) -> FloatMatrix:
 
 
 def model_similarity(features: FloatMatrix) -> FloatMatrix:
-    """V_ij = max(cos(f_i, f_j), 0) of (N, d) features, exactly symmetric, in [0, 1], 1 on the diagonal. O(N²·d).
+    """V_ij = max(cos(f_i, f_j), 0) of (N, d) features, (N, N) in [0, 1]. O(N²·d).
 
-    Equal features give 1. A feature of zeros (a model that did not move) is like nobody: 0 with
-    every other client.
+    V is exactly symmetric, with 1 on the diagonal. Equal features give 1. A feature of zeros (a
+    model that did not change) has similarity 0 to every other client.
 
     >>> model_similarity(np.array([[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [0.0, 0.0]]))
     array([[1., 1., 0., 0.],
@@ -35,7 +35,8 @@ def model_similarity(features: FloatMatrix) -> FloatMatrix:
            [0., 0., 0., 1.]])
     """
     angles = cosines(feature_products(features))
-    similarity = np.maximum((angles + angles.T) / 2, 0.0)  # the two differ in their last bits
+    # The entries on the two sides of the diagonal differ in their last bits.
+    similarity = np.maximum((angles + angles.T) / 2, 0.0)
     np.fill_diagonal(similarity, 1.0)
     return similarity
 
@@ -43,7 +44,7 @@ def model_similarity(features: FloatMatrix) -> FloatMatrix:
 def embedded(inner: ClientGraph, known: IntArray, count: int) -> ClientGraph:
     """The graph of `count` clients of which those in `known` have the graph `inner`.
 
-    Unknown pairs have similarity 0 and no edge; their distance is the largest known one, 1 where
+    Unknown pairs have similarity 0 and no edge; their distance is the largest known one, or 1 if
     none is known.
 
     Args:
@@ -58,19 +59,18 @@ def embedded(inner: ClientGraph, known: IntArray, count: int) -> ClientGraph:
            [1., 1., 0.]])
     """
     block = np.ix_(known, known)
-    similarity, adjacency = np.eye(count), np.where(np.eye(count, dtype=bool), 0.0, np.inf)
+    similarity = np.eye(count)
+    similarity[block] = inner.similarity
+    adjacency = np.where(np.eye(count, dtype=bool), 0.0, np.inf)
+    adjacency[block] = inner.adjacency
     distance = np.full((count, count), float(inner.distance.max(initial=0.0)) or 1.0)
     np.fill_diagonal(distance, 0.0)
-    similarity[block], adjacency[block], distance[block] = (
-        inner.similarity,
-        inner.adjacency,
-        inner.distance,
-    )
+    distance[block] = inner.distance
     return ClientGraph(similarity, adjacency, distance)
 
 
 def add_vertices(paths: FloatMatrix, lengths: FloatMatrix, new: IntArray) -> FloatMatrix:
-    """Shortest paths after vertices with their edges have come in: O(N²) for each, nothing else is looked at again.
+    """Shortest paths after vertices and their edges are added. O(N²) for each new vertex.
 
     Args:
         paths: (N, N) shortest paths without the new vertices, whose rows and columns are inf.
@@ -78,7 +78,8 @@ def add_vertices(paths: FloatMatrix, lengths: FloatMatrix, new: IntArray) -> Flo
         new: (k,) the new vertices.
 
     >>> before = np.array([[0.0, 5.0, np.inf], [5.0, 0.0, np.inf], [np.inf, np.inf, 0.0]])
-    >>> add_vertices(before, np.array([[0.0, 5.0, 1.0], [5.0, 0.0, 2.0], [1.0, 2.0, 0.0]]), np.array([2]))
+    >>> lengths = np.array([[0.0, 5.0, 1.0], [5.0, 0.0, 2.0], [1.0, 2.0, 0.0]])
+    >>> add_vertices(before, lengths, np.array([2]))
     array([[0., 3., 1.],
            [3., 0., 2.],
            [1., 2., 0.]])
@@ -98,21 +99,23 @@ def widened(
     paths: FloatMatrix,
     similarity: FloatMatrix,
     *,
-    known: AnyArray,
+    known: BoolArray,
     new: IntArray | None,
 ) -> tuple[ClientGraph, FloatMatrix]:
-    """The graph from similarities of the clients known so far, and its shortest paths for the next time.
+    """The graph of the clients known so far, and its shortest paths for the next call.
 
-    Paths are kept in units of exp(-epsilon^p / sigma²), which no newcomer changes, so that vertices
-    can be added to them.
+    Paths are kept in units of exp(-epsilon^p / sigma²), which do not depend on the clients, so that
+    vertices can be added.
 
     Args:
         graph: settings, of construction "threshold" and without rescaling.
-        paths: (N, N) what the last call gave; used only with `new`.
-        similarity: (N, N) V in [0, 1], right where both clients are known.
+        paths: (N, N) from the last call; used only with `new`.
+        similarity: (N, N) V in [0, 1], valid for pairs of known clients.
         known: (N,) bool.
-        new: (k,) the clients that are new, where nothing else has changed; None: everything is
-            computed again.
+        new: (k,) the new clients, if nothing else has changed; None: all paths are recomputed.
+
+    Returns:
+        The graph of N clients, see `embedded`, and (N, N) paths, inf for unknown clients.
     """
     edges = (
         (similarity >= graph.epsilon)
@@ -126,14 +129,13 @@ def widened(
     )
     np.fill_diagonal(lengths, 0.0)
     paths = shortest_paths(lengths) if new is None else add_vertices(paths, lengths, new)
-    here = np.flatnonzero(known)
-    block = np.ix_(here, here)
+    clients = np.flatnonzero(known)
+    block = np.ix_(clients, clients)
     distance = graph_distance(paths[block], normalize=graph.normalize)
     unit = np.exp(-least / graph.sigma_squared)
     if graph.normalize:
         unit = 1.0 / float(lengths.max(initial=0.0, where=edges) or 1.0)
     elif (np.isfinite(paths[block]) & (paths[block] > 0)).any():
         distance = distance * unit
-    return embedded(
-        ClientGraph(similarity[block], lengths[block] * unit, distance), here, len(known)
-    ), paths
+    inner = ClientGraph(similarity[block], lengths[block] * unit, distance)
+    return embedded(inner, clients, len(known)), paths

@@ -1,4 +1,7 @@
-"""Compiled loops of the graph. Loaded by `load_kernels`; the NumPy references are in `distance` and `tree`."""
+"""Compiled loops of the graph, loaded by `load_kernels`.
+
+The references in NumPy are in `distance` and `tree`.
+"""
 
 from typing import Any
 
@@ -11,9 +14,11 @@ _BLOCK = 64
 
 @compiled
 def prim(lengths: Any, parent: Any, above: Any, order: Any, waiting: Any) -> None:
-    """Minimum spanning forest of a dense matrix: parents (-1 for roots), lengths of the edges above, parents before children.
+    """Minimum spanning forest of a dense matrix by Prim's algorithm. O(N²).
 
-    `waiting`, one a vertex, is to work in: from `step` on the vertices that are not yet joined.
+    Fills `parent` (-1 for roots), `above` (lengths of the edges to the parents) and `order`
+    (parents before children). `waiting` is a workspace with one entry per vertex: from `step` on it
+    holds the vertices that are not yet in the forest.
     """
     count = len(lengths)
     for vertex in range(count):
@@ -60,7 +65,7 @@ def tree_row(parent: Any, above: Any, order: Any, source: int, row: Any) -> None
 
 @compiled
 def tree_excess(lengths: Any, parent: Any, above: Any, order: Any) -> float:
-    """The largest h_ij - t_ij: how far the tree's metric t falls short of dominating h; -inf for one vertex. O(N²)."""
+    """The largest h_ij - t_ij, with t the metric of the tree; -inf for one vertex. O(N²)."""
     count = len(lengths)
     row = np.empty(count)
     worst = -np.inf
@@ -75,7 +80,11 @@ def tree_excess(lengths: Any, parent: Any, above: Any, order: Any) -> float:
 
 @compiled
 def prune(lengths: Any, parent: Any, above: Any, order: Any) -> Any:
-    """Edges (both directions, CSR) that can lie on a shortest path: the tree's, and those shorter than the tree path between."""
+    """Edges that can lie on a shortest path, in both directions, in CSR form.
+
+    These are the tree's edges and those that are shorter than the path between their ends on the
+    tree.
+    """
     count = len(lengths)
     row = np.empty(count)
     starts = np.empty(count + 1, np.int64)
@@ -110,7 +119,10 @@ def prune(lengths: Any, parent: Any, above: Any, order: Any) -> Any:
 
 @compiled
 def tree_matrix(parent: Any, above: Any, order: Any) -> Any:
-    """All distances on a forest, (N, N). Rows are taken from earlier vertices, so that the matrix is exactly symmetric."""
+    """All distances on a forest, (N, N).
+
+    Rows are computed from those of earlier vertices, so that the matrix is exactly symmetric.
+    """
     count = len(order)
     matrix = np.empty((count, count))
     for place in range(count):
@@ -133,7 +145,10 @@ def tree_matrix(parent: Any, above: Any, order: Any) -> Any:
 
 @compiled
 def dijkstra_rows(starts: Any, ends: Any, weights: Any, matrix: Any) -> None:
-    """Shortest paths from every vertex over sparse edges, by Dijkstra with a binary heap; fills (N, N), symmetric."""
+    """Shortest paths over sparse edges; fills a symmetric (N, N) matrix.
+
+    Dijkstra's algorithm with a binary heap, from every vertex.
+    """
     count = len(starts) - 1
     heap = np.empty(count, np.int64)
     where = np.empty(count, np.int64)  # place in the heap, -1 unseen, -2 done
@@ -191,21 +206,18 @@ def dijkstra_rows(starts: Any, ends: Any, weights: Any, matrix: Any) -> None:
 
 @compiled
 def relax_tile(lengths: Any, i0: int, i1: int, j0: int, j1: int, column: Any, tile: Any) -> None:
-    """Paths of rows i0..i1-1 to columns j0..j1-1 by way of a block of middles: `column` to them, `tile` from them.
+    """Improve paths from rows i0..i1-1 to columns j0..j1-1 that pass a block of middles.
 
-    Two rows and four middles at once, so that what is loaded is used twice and what is stored has
-    been improved four times.
+    `column` has the distances to the middles, `tile` those from them. Two rows and four middles are
+    processed at once, so that each loaded value is used twice and each store follows four
+    comparisons.
     """
     for i in range(i0, i1 - 1, 2):
         upper, lower = lengths[i, j0:j1], lengths[i + 1, j0:j1]
         for k in range(0, _BLOCK, 4):
             a, b, c, d = column[i, k], column[i, k + 1], column[i, k + 2], column[i, k + 3]
-            e, f, g, h = (
-                column[i + 1, k],
-                column[i + 1, k + 1],
-                column[i + 1, k + 2],
-                column[i + 1, k + 3],
-            )
+            n = i + 1
+            e, f, g, h = column[n, k], column[n, k + 1], column[n, k + 2], column[n, k + 3]
             for j in range(len(upper)):
                 w, x, y, z = tile[k, j], tile[k + 1, j], tile[k + 2, j], tile[k + 3, j]
                 upper[j] = min(min(min(min(upper[j], a + w), b + x), c + y), d + z)
@@ -220,7 +232,10 @@ def relax_tile(lengths: Any, i0: int, i1: int, j0: int, j1: int, column: Any, ti
 
 @compiled
 def relax_middles(square: Any, tile: Any, width: int) -> None:
-    """Paths from a block's middles to the columns of `tile`, one middle after the other; `square`: between the middles."""
+    """Improve paths from a block's middles to the columns of `tile`, one middle after the other.
+
+    `square` has the distances between the middles.
+    """
     for k in range(width):
         for i in range(width):
             first = square[i, k]
@@ -232,9 +247,10 @@ def relax_middles(square: Any, tile: Any, width: int) -> None:
 def floyd_warshall_blocked(lengths: Any) -> None:
     """All-pairs shortest paths in place, symmetric. O(N³).
 
-    Blocks of middles one after the other. The distances from a block's middles to all are copied,
-    once as rows (in square tiles, that stay in the cache) and once as columns; the matrix is worked
-    on below the diagonal, and mirrored in the end. What lies beyond its edge is inf.
+    Blocks of middles are processed one after the other. The distances from a block's middles to all
+    vertices are copied, once as rows (in square tiles, which stay in the cache) and once as
+    columns. Only the part below the diagonal is updated; it is mirrored at the end. Tiles are
+    padded with inf beyond the matrix.
     """
     count = len(lengths)
     tiles = (count + _BLOCK - 1) // _BLOCK
@@ -272,15 +288,8 @@ def floyd_warshall_blocked(lengths: Any) -> None:
             for t in range(below + 1):
                 if below != own and t != own:
                     i0, j0 = below * _BLOCK, t * _BLOCK
-                    relax_tile(
-                        lengths,
-                        i0,
-                        min(i0 + _BLOCK, count),
-                        j0,
-                        min(j0 + _BLOCK, count),
-                        column,
-                        row[t],
-                    )
+                    i1, j1 = min(i0 + _BLOCK, count), min(j0 + _BLOCK, count)
+                    relax_tile(lengths, i0, i1, j0, j1, column, row[t])
     for below in range(tiles):
         for t in range(below):
             for i in range(below * _BLOCK, min((below + 1) * _BLOCK, count)):

@@ -1,9 +1,10 @@
-"""A distance matrix that is checked once and then used in every round."""
+"""Distances held as a matrix that is checked once and used in every round."""
 
 import weakref
 from dataclasses import replace
 from functools import cached_property
 from math import isinf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,26 +14,38 @@ from fedgs.graph.tree import SpanningForest, minimum_spanning_forest, shortfall
 
 __all__ = ["MatrixDistances", "checked_once"]
 
-_SMALL = 64  # clients
+# Up to this number of clients, whole rows are taken first.
+_SMALL = 64
 
-# id of a matrix -> the matrix (weakly), its largest distance, its forest. Nothing here keeps a
-# matrix alive.
-_known: dict[int, tuple["weakref.ref[FloatMatrix]", float, SpanningForest | None]] = {}
+
+class _Checked(NamedTuple):
+    """The result of an earlier check of a matrix, without a reference that keeps it alive."""
+
+    matrix: "weakref.ref[FloatMatrix]"
+    maximum: float
+    tree: SpanningForest | None
+
+
+# id of a matrix -> its check. Arrays cannot be hashed, hence cannot be keys of a weak dictionary.
+# Two fine points: NumPy arrays accept weak references, whose callback removes the entry with the
+# array; and an id may be reused after that, so an entry counts only for the array it refers to.
+_known: dict[int, _Checked] = {}
 
 
 class MatrixDistances:
-    """Distances held as a matrix; checking it (O(N²)) and growing its spanning tree happen once, not in every round.
+    """Distances held as a matrix; its check (O(N²)) and its spanning tree are computed once.
 
     Args:
         matrix: (N, N) H, symmetric, >= 0, 0 on the diagonal. inf means unreachable and counts as
-            the largest finite distance (1 where there is none). Kept without a copy where it is
-            finite, float64 and C-ordered: do not write into it.
+            the largest finite distance (1 if there is none). A matrix that is finite, float64 and
+            C-ordered is not copied: do not write into it.
 
     Raises:
         GraphError: not a matrix of numbers, not square, asymmetric, negative, NaN or a diagonal
             that is not 0.
 
-    >>> distances = MatrixDistances(np.array([[0.0, 2.0, np.inf], [2.0, 0.0, 1.0], [np.inf, 1.0, 0.0]]))
+    >>> matrix = np.array([[0.0, 2.0, np.inf], [2.0, 0.0, 1.0], [np.inf, 1.0, 0.0]])
+    >>> distances = MatrixDistances(matrix)
     >>> distances.maximum, distances.rows(np.array([0])).tolist()
     (2.0, [[0.0, 2.0, 2.0]])
     """
@@ -44,9 +57,8 @@ class MatrixDistances:
             and matrix.flags.c_contiguous
             and matrix.flags.aligned
         )
-        lengths = kernel_alias(
-            matrix if usual else as_lengths(matrix, "distance")
-        ).view()  # nobody else can change its shape
+        # A view, so that the shape cannot be changed from outside.
+        lengths = kernel_alias(matrix if usual else as_lengths(matrix, "distance")).view()
         largest = _checked_maximum(lengths)
         if isinf(largest):
             finite = np.isfinite(lengths)
@@ -59,13 +71,11 @@ class MatrixDistances:
     def _trusted(
         cls, matrix: FloatMatrix, maximum: float, tree: SpanningForest | None
     ) -> "MatrixDistances":
-        """One that has been checked before."""
+        """The distances of a matrix that was checked before."""
         distances = cls.__new__(cls)
-        distances.matrix, distances.maximum, distances.tree = (
-            kernel_alias(matrix).view(),
-            maximum,
-            tree,
-        )
+        distances.matrix = kernel_alias(matrix).view()
+        distances.maximum = maximum
+        distances.tree = tree
         return distances
 
     def __len__(self) -> int:
@@ -77,16 +87,16 @@ class MatrixDistances:
 
     def block(self, rows: IntArray, columns: IntArray) -> FloatMatrix:
         """(k, l) distances between two sets of clients."""
-        if len(self.matrix) <= _SMALL:  # whole rows first: twice as fast
+        if len(self.matrix) <= _SMALL:  # twice as fast for small matrices
             return np.asarray(self.matrix.take(rows, axis=0).take(columns, axis=1))
         return np.asarray(self.matrix[rows[:, None], columns])
 
     @cached_property
     def tree(self) -> SpanningForest | None:
-        """The minimum spanning forest of the distances below the largest, or None where its metric does not dominate them.
+        """The minimum spanning forest of the distances below the largest, if it dominates them.
 
-        Pairs in different trees have the largest distance. Shortest-path distances are always
-        dominated; others need not be.
+        None if a distance exceeds the one along the forest. This does not happen for shortest-path
+        distances. Pairs in different trees have the largest distance.
         """
         whole = minimum_spanning_forest(self.matrix)
         cut = whole.above >= self.maximum * (1 - 1e-12)
@@ -98,7 +108,10 @@ class MatrixDistances:
 
 
 def _checked_maximum(lengths: FloatMatrix) -> float:
-    """The largest distance; `check_lengths` looks for the fault where a quick look does not find all in order. O(N²)."""
+    """The largest distance, after a quick check of all; O(N²).
+
+    If it fails, `check_lengths` finds the fault, or accepts an asymmetry that is rounding.
+    """
     square = lengths.ndim == 2 and lengths.shape[0] == lengths.shape[1]
     # NaN differs from itself, so a matrix that equals its transpose holds none.
     if not (
@@ -113,10 +126,10 @@ def _checked_maximum(lengths: FloatMatrix) -> float:
 
 
 def checked_once(matrix: FloatMatrix) -> MatrixDistances:
-    """`MatrixDistances` of a matrix that nobody writes into: the check and the forest are remembered as long as it lives.
+    """`MatrixDistances` of a matrix that is not written to, with its check cached while it lives.
 
-    For whoever meets the same array in every round and has nowhere to keep an object, such as a
-    sampler with its memory.
+    For callers that get the same array in every round and cannot keep an object, such as a sampler
+    with its memory.
 
     Raises:
         GraphError: as `MatrixDistances`.
@@ -127,10 +140,10 @@ def checked_once(matrix: FloatMatrix) -> MatrixDistances:
     """
     key = id(matrix)
     known = _known.get(key)
-    if known is not None and known[0]() is matrix:
-        return MatrixDistances._trusted(matrix, known[1], known[2])
+    if known is not None and known.matrix() is matrix:
+        return MatrixDistances._trusted(matrix, known.maximum, known.tree)
     distances = MatrixDistances(matrix)
     if np.shares_memory(distances.matrix, matrix):
-        forget = weakref.ref(matrix, lambda _: _known.pop(key, None))
-        _known[key] = (forget, distances.maximum, distances.tree)
+        reference = weakref.ref(matrix, lambda _: _known.pop(key, None))
+        _known[key] = _Checked(reference, distances.maximum, distances.tree)
     return distances

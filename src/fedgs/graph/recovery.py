@@ -1,4 +1,4 @@
-"""How well a graph that was made without seeing the data recovers the oracle's edges, and where to put epsilon."""
+"""How well a graph made without the data recovers the oracle's edges, and rules for epsilon."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedgs.arrays import AnyArray, FloatArray, FloatMatrix
+from fedgs.arrays import AnyArray, BoolArray, FloatArray, FloatMatrix
 from fedgs.errors import GraphError
 from fedgs.graph.similarity import min_max
 
@@ -32,13 +32,13 @@ ORACLES: tuple[OracleVariant, ...] = ("raw", "off_diagonal", "all")
 
 @dataclass(frozen=True)
 class Recovery:
-    """A graph's edges against the oracle's, each unordered pair once.
+    """A graph's edges compared with the oracle's, each unordered pair once.
 
     Attributes:
         epsilon: threshold of the graph.
-        precision: share of its edges that are edges of the oracle; 1 where it has none.
-        recall: share of the oracle's edges that it has; 1 where the oracle has none.
-        f1: 2 precision·recall / (precision + recall), 0 where both are 0.
+        precision: share of its edges that are edges of the oracle; 1 if it has none.
+        recall: share of the oracle's edges that it has; 1 if the oracle has none.
+        f1: 2 precision·recall / (precision + recall), 0 if both are 0.
         density: share of the pairs that are edges of the graph.
     """
 
@@ -49,7 +49,7 @@ class Recovery:
     density: float
 
 
-def edges_of(similarity: FloatMatrix, epsilon: float) -> AnyArray:
+def edges_of(similarity: FloatMatrix, epsilon: float) -> BoolArray:
     """(N, N) bool: V_ij >= epsilon, i≠j; NaN is no edge.
 
     >>> edges_of(np.array([[1.0, 0.2], [0.2, 1.0]]), 0.1).astype(int)
@@ -61,16 +61,23 @@ def edges_of(similarity: FloatMatrix, epsilon: float) -> AnyArray:
 
 def oracle_edges(
     products: FloatMatrix, variant: OracleVariant = "raw", *, epsilon: float = 0.1
-) -> AnyArray:
-    """(N, N) bool edges of the oracle: of raw products, or of products rescaled over the pairs i≠j or over all i, j.
+) -> BoolArray:
+    """(N, N) bool edges of the oracle.
 
-    >>> oracle_edges(np.array([[1.0, 0.2, 0.0], [0.2, 1.0, 0.05], [0.0, 0.05, 1.0]]), "off_diagonal").sum() // 2
+    Args:
+        products: (N, N) dot products u_i·u_j.
+        variant: "raw" products, or products rescaled over the pairs i≠j ("off_diagonal") or over
+            all i, j ("all").
+        epsilon: threshold.
+
+    >>> products = np.array([[1.0, 0.2, 0.0], [0.2, 1.0, 0.05], [0.0, 0.05, 1.0]])
+    >>> oracle_edges(products, "off_diagonal").sum() // 2
     np.int64(2)
     """
     return edges_of(products if variant == "raw" else min_max(products, variant), epsilon)
 
 
-def recovery(similarity: FloatMatrix, oracle: AnyArray, *, epsilon: float) -> Recovery:
+def recovery(similarity: FloatMatrix, oracle: BoolArray, *, epsilon: float) -> Recovery:
     """Precision, recall and F1 of the edges V_ij >= epsilon.
 
     Args:
@@ -79,7 +86,7 @@ def recovery(similarity: FloatMatrix, oracle: AnyArray, *, epsilon: float) -> Re
         epsilon: threshold.
 
     Raises:
-        GraphError: the two are of different size.
+        GraphError: the two have different sizes.
 
     >>> truth = np.array([[False, True, True], [True, False, False], [True, False, False]])
     >>> recovery(np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.8], [0.0, 0.8, 1.0]]), truth, epsilon=0.5)
@@ -90,22 +97,24 @@ def recovery(similarity: FloatMatrix, oracle: AnyArray, *, epsilon: float) -> Re
             f"the oracle must have {len(similarity)} clients, got edges of shape {oracle.shape}"
         )
     above = np.triu_indices(len(similarity), 1)
-    found, true = edges_of(similarity, epsilon)[above], oracle[above]
-    both = int((found & true).sum())
-    precision = both / int(found.sum()) if found.any() else 1.0
+    estimated, true = edges_of(similarity, epsilon)[above], oracle[above]
+    both = int((estimated & true).sum())
+    precision = both / int(estimated.sum()) if estimated.any() else 1.0
     recall = both / int(true.sum()) if true.any() else 1.0
     f1 = 2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0
-    return Recovery(
-        float(epsilon), precision, recall, f1, float(found.mean()) if len(found) else 0.0
-    )
+    share = float(estimated.mean()) if len(estimated) else 0.0
+    return Recovery(float(epsilon), precision, recall, f1, share)
 
 
 def recovery_grid(
-    similarity: FloatMatrix, oracle: AnyArray, epsilons: Sequence[float] = EPSILONS
+    similarity: FloatMatrix, oracle: BoolArray, epsilons: Sequence[float] = EPSILONS
 ) -> list[Recovery]:
-    """`recovery` for each epsilon; the best F1 of it needs the oracle, see `epsilon_of_density` for a rule that does not.
+    """`recovery` for each epsilon.
 
-    >>> [row.density for row in recovery_grid(np.array([[1.0, 0.2], [0.2, 1.0]]), np.eye(2) < 1, (0.1, 0.5))]
+    To choose the one with the best F1 needs the oracle; `epsilon_of_density` does not.
+
+    >>> similarity = np.array([[1.0, 0.2], [0.2, 1.0]])
+    >>> [row.density for row in recovery_grid(similarity, np.eye(2) < 1, (0.1, 0.5))]
     [1.0, 0.0]
     """
     return [recovery(similarity, oracle, epsilon=epsilon) for epsilon in epsilons]
@@ -120,38 +129,41 @@ def density(edges: AnyArray) -> float:
     >>> density(np.array([[0.0, 2.0, np.inf], [2.0, 0.0, np.inf], [np.inf, np.inf, 0.0]]))
     0.3333333333333333
     """
-    joined = _joined(edges)[np.triu_indices(len(edges), 1)]
-    return float(joined.mean()) if len(joined) else 0.0
+    is_edge = _is_edge(edges)[np.triu_indices(len(edges), 1)]
+    return float(is_edge.mean()) if len(is_edge) else 0.0
 
 
 def components(edges: AnyArray) -> int:
-    """How many connected parts the graph has.
+    """Number of connected components of the graph.
+
+    Args:
+        edges: (N, N) bool, or lengths with inf for no edge.
 
     >>> components(np.array([[0.0, 2.0, np.inf], [2.0, 0.0, np.inf], [np.inf, np.inf, 0.0]]))
     2
     """
-    from scipy.sparse import (
-        csr_matrix,
-    )  # here, since every command imports this module and one calls this function
+    # Imported here, since every command imports this module and only one calls this function.
+    from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
-    return int(connected_components(csr_matrix(_joined(edges)), directed=False)[0])
+    return int(connected_components(csr_matrix(_is_edge(edges)), directed=False)[0])
 
 
 def epsilon_of_density(similarity: FloatMatrix, target: float) -> float:
-    """The largest epsilon at which at least `target` of the pairs are edges: a rule that needs no oracle.
+    """The largest epsilon at which at least a share `target` of the pairs are edges.
 
-    What must be known is how often two clients are alike, which is a statement about the population
-    and not about any client: with two of ten labels each, 1 - C(8,2)/C(10,2) = 38 % of the pairs
-    share a label. Ties at epsilon are all edges. Pairs of similarity 0 are not alike: where fewer
-    than `target` are above 0, epsilon is the smallest similarity above 0.
+    The rule needs no oracle, only an estimate of how often two clients are similar, which is a
+    property of the population and not of any client: with two of ten labels each,
+    1 - C(8,2)/C(10,2) = 38 % of the pairs share a label. All pairs with a similarity of epsilon are
+    edges. Pairs of similarity 0 never are: if fewer than `target` are above 0, epsilon is the
+    smallest similarity above 0.
 
     Args:
         similarity: (N, N) V >= 0, symmetric.
         target: share of the pairs, in (0, 1].
 
     Returns:
-        epsilon > 0; inf where all similarities are 0.
+        epsilon > 0; inf if all similarities are 0.
 
     Raises:
         GraphError: a target out of range, or fewer than two clients.
@@ -168,9 +180,13 @@ def epsilon_of_density(similarity: FloatMatrix, target: float) -> float:
 
 
 def epsilon_of_histogram(similarity: FloatMatrix) -> float:
-    """The epsilon that parts the similarities into two groups with the least variance within (Otsu's rule): needs nothing else.
+    """The epsilon that splits the similarities into two groups with the least variance within.
 
-    All similarities equal: that value, so every pair is an edge.
+    This is Otsu's rule, which needs the similarities alone. If all are equal, epsilon is their
+    value, so that every pair is an edge.
+
+    Raises:
+        GraphError: fewer than two clients.
 
     >>> epsilon_of_histogram(np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.2], [0.1, 0.2, 1.0]]))
     0.9
@@ -178,20 +194,17 @@ def epsilon_of_histogram(similarity: FloatMatrix) -> float:
     values = np.sort(_pairs(similarity))
     size, total = len(values), np.cumsum(values)
     below = np.arange(1, size)
-    gap = (
-        total[-1] * below / size - total[:-1]
-    )  # between-class variance is gap² / (below·above), up to a constant
+    # The variance between the groups is gap² / (below·above), up to a constant.
+    gap = total[-1] * below / size - total[:-1]
     spread = gap**2 / (below * (size - below)) if size > 1 else np.empty(0)
-    return (
-        float(values[int(np.argmax(spread)) + 1])
-        if len(spread) and spread.max() > 0
-        else float(values[0])
-    )
+    if len(spread) and spread.max() > 0:
+        return float(values[int(np.argmax(spread)) + 1])
+    return float(values[0])
 
 
-def _joined(edges: AnyArray) -> AnyArray:
-    joined = edges if edges.dtype == np.bool_ else np.isfinite(edges)
-    return np.asarray(joined & ~np.eye(len(edges), dtype=bool))
+def _is_edge(edges: AnyArray) -> BoolArray:
+    is_edge = edges if edges.dtype == np.bool_ else np.isfinite(edges)
+    return np.asarray(is_edge & ~np.eye(len(edges), dtype=bool))
 
 
 def _pairs(similarity: FloatMatrix) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, TypedDict
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -27,7 +27,7 @@ __all__ = ["ClientGraph", "Graph", "Similarity"]
 
 Similarity = Literal["oracle", "private", "update", "functional"]
 
-_AUTHORS: dict[str, Any] = {
+_AUTHORS: dict[str, object] = {
     "normalize_by_norm": True,
     "normalize_over": "none",
     "epsilon": 0.01,
@@ -35,6 +35,12 @@ _AUTHORS: dict[str, Any] = {
     "power": 2,
     "covariance": "scalar",
 }
+
+
+class _EdgeRule(TypedDict):
+    epsilon: float
+    sigma_squared: float
+    power: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +65,12 @@ class ClientGraph:
 class Graph(Variant):
     """How the client graph is made (3DG of the paper).
 
-    `preset` gives the values that are not given themselves: "paper", or "authors" for those of the
+    `preset` gives the values of settings that are left out: "paper", or "authors" for those of the
     authors' code (normalize_by_norm, no rescaling, exp(-V²/0.1), epsilon 0.01, scalar covariance).
-    The object states every value.
+    The object has every value.
 
-    A setting that changes nothing beside the others, such as `noise_samples` with similarity
-    "oracle", is refused unless it has the value that applies anyway.
+    A setting that has no effect together with the others, such as `noise_samples` with similarity
+    "oracle", is refused unless it has its standard value.
 
     Attributes:
         similarity: "oracle" (features or label proportions), "private" (the same products by the
@@ -74,7 +80,7 @@ class Graph(Variant):
         normalize_over: which products give the minimum and maximum of the rescaling to [0, 1]
             ("oracle" and "private").
         rescale: rescale "update" and "functional" similarities too, over the pairs i≠j; they are in
-            [0, 1] as they come.
+            [0, 1] without it.
         epsilon: similarities below have no edge, >= 0.
         sigma_squared: sigma² > 0 of the edge length exp(-V^power / sigma²).
         power: 1 (paper) or 2 (authors' code).
@@ -83,21 +89,21 @@ class Graph(Variant):
             it).
         unreachable: pairs without a path get the largest finite distance.
         normalize: divide H by its largest entry.
-        noise_samples, noise_examples, covariance, layer: how "functional" draws its noise and where
-            it looks.
-        sketch: longer updates are projected to this many numbers for "update", at random but always
-            alike, which puts an error of at most about 1/sqrt(sketch) on a cosine; 0: never, and
-            all updates are held at once.
+        noise_samples, noise_examples, covariance, layer: how "functional" draws its noise, and the
+            layer whose output it takes.
+        sketch: longer updates are projected to this many numbers for "update" by one fixed random
+            projection, with an error of at most about 1/sqrt(sketch) in a cosine; 0: never, and all
+            updates are held in memory at once.
         protocol, value_range, dealer: of the secure scalar product ("private"), see
-            `fedgs.secure.private_similarity`; a `value_range` that is not given is 1 for label
-            proportions, for features the power of two that holds them all.
+            `fedgs.secure.private_similarity`; the default `value_range` is 1 for label proportions,
+            and for features the smallest power of two that no entry exceeds.
         path: an .npz with `distance` (and `similarity`, `adjacency`) to be used instead.
-        start: who gives features before round 0: "all" clients, or nobody; then those "seen" in a
-            cohort give theirs with their first update, and unknown pairs count as the largest known
+        start: which clients give features before round 0: "all", or none; with "seen", clients give
+            theirs with their first update in a cohort, and unknown pairs have the largest known
             distance.
         refresh: weight in [0, 1] of a later feature in the moving average of a seen client's
-            features, all scaled to length 1 ("update" and "functional" that start with "seen"); 0
-            keeps the first.
+            features, all scaled to length 1 ("update" and "functional" that start with "seen"); at
+            0 the first feature stays.
 
     >>> Graph(preset="authors", epsilon=0.5).sigma_squared
     0.1
@@ -130,32 +136,31 @@ class Graph(Variant):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_preset(cls, given: Any) -> Any:
-        return (
-            {**_AUTHORS, **given}
-            if isinstance(given, dict) and given.get("preset") == "authors"
-            else given
-        )
+    def _fill_preset(cls, given: object) -> object:
+        if isinstance(given, dict) and given.get("preset") == "authors":
+            return {**_AUTHORS, **given}
+        return given
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
-        """The given settings that change nothing beside the others -> the sentence that says so.
+        """The given settings that have no effect together with the others, each with its message.
 
-        >>> Graph.without_effect({"noise_samples": 9})
-        {'noise_samples': "method.graph.noise_samples has no effect with similarity 'oracle'; it belongs to 'functional'"}
+        >>> Graph.without_effect({"path": "graph.npz", "epsilon": 0.2}).keys()
+        dict_keys(['epsilon'])
         """
         standard = {name: field.default for name, field in cls.model_fields.items()}
         preset = _AUTHORS if settings.get("preset") == "authors" else {}
         return without_effect(settings, {**standard, **preset}, where=cls.family)
 
     def of_clients(self, clients: Clients) -> ClientGraph:
-        """The oracle's graph: from the clients' features where they have them, else from label proportions.
+        """The oracle's graph, from the clients' features or, without these, label proportions.
 
         Raises:
-            GraphError: there are neither, or a feature is not finite.
+            GraphError: the clients have neither, or a feature is not finite.
 
-        >>> halves = Clients((0, 1, 2), np.array([2, 2, 2]), label_counts=np.array([[2, 0], [1, 1], [0, 2]]))
-        >>> Graph().of_clients(halves).distance
+        >>> labels = np.array([[2, 0], [1, 1], [0, 2]])
+        >>> clients = Clients((0, 1, 2), np.array([2, 2, 2]), label_counts=labels)
+        >>> Graph().of_clients(clients).distance
         array([[0. , 0.5, 1. ],
                [0.5, 0. , 0.5],
                [1. , 0.5, 0. ]])
@@ -163,7 +168,7 @@ class Graph(Variant):
         return self.of_products(feature_products(client_features(clients)))
 
     def of_products(self, products: FloatMatrix) -> ClientGraph:
-        """The graph from raw dot products u_i·u_j, such as the secure scalar product gives.
+        """The graph from raw dot products u_i·u_j, for instance of the secure scalar product.
 
         Args:
             products: (N, N) symmetric; the diagonal is needed only by `normalize_by_norm`,
@@ -175,14 +180,17 @@ class Graph(Variant):
         similarity = cosines(products) if self.normalize_by_norm else products
         if self.normalize_over == "all" and np.isnan(np.diagonal(similarity)).any():
             raise GraphError(
-                "graph.normalize_over = 'all' needs every client's own product, unknown here; use 'off_diagonal'"
+                "graph.normalize_over = 'all' needs every client's own product, unknown here; use "
+                "'off_diagonal'"
             )
         similarity = min_max(similarity, self.normalize_over)
-        del products  # a matrix less while the paths are searched
+        del products  # frees a matrix before the shortest paths are computed
         return self._threshold(similarity)
 
     def of_similarity(self, similarity: FloatMatrix) -> ClientGraph:
-        """The graph from similarities that are in [0, 1] already: `update`, `functional` or the user's own.
+        """The graph from similarities that are already in [0, 1].
+
+        These are `update` and `functional` similarities, or the user's own.
 
         Args:
             similarity: (N, N) symmetric.
@@ -193,11 +201,9 @@ class Graph(Variant):
         return self._threshold(min_max(similarity, "off_diagonal" if self.rescale else "none"))
 
     def _threshold(self, similarity: FloatMatrix) -> ClientGraph:
-        rule = {"epsilon": self.epsilon, "sigma_squared": self.sigma_squared, "power": self.power}
-        weights = edge_weights(
-            similarity, epsilon=self.epsilon, sigma_squared=self.sigma_squared, power=self.power
-        )
-        scale = 1.0 if self.normalize else edge_scale(similarity, **rule)  # type: ignore[arg-type]
+        rule = _EdgeRule(epsilon=self.epsilon, sigma_squared=self.sigma_squared, power=self.power)
+        weights = edge_weights(similarity, **rule)
+        scale = 1.0 if self.normalize else edge_scale(similarity, **rule)
         return self._finish(similarity, weights, scale)
 
     def _finish(self, similarity: FloatMatrix, weights: FloatMatrix, scale: float) -> ClientGraph:

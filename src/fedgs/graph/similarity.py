@@ -1,4 +1,4 @@
-"""How alike clients are: products of their features, brought to [0, 1] (the paper's matrix V)."""
+"""Similarity of clients: products of their features, rescaled to [0, 1] (the paper's matrix V)."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -26,15 +26,16 @@ NormalizeOver = Literal["off_diagonal", "all", "none"]
 _ROUNDING = 1e-12
 _BLOCK_ROWS = 256
 
-_LARGEST_SQUARE = 1e300  # sums and differences of many products are finite in float64
+# Sums and differences of many products up to this size are finite in float64.
+_LARGEST_SQUARE = 1e300
 
 
 def client_features(clients: Clients) -> FloatMatrix:
-    """(N, d) vectors u_k of the oracle: the clients' features where they have them, else the label proportions.
+    """(N, d) vectors u_k of the oracle: the clients' features or, without these, label proportions.
 
     Raises:
-        GraphError: there are neither features nor labels, the features have no column, or one is
-            not finite or too large to be multiplied.
+        GraphError: the clients have neither features nor labels, the features have no column, or
+            one is not finite or too large to be multiplied.
 
     >>> client_features(Clients((0,), np.array([4]), label_counts=np.array([[1, 3]])))
     array([[0.25, 0.75]])
@@ -46,23 +47,24 @@ def client_features(clients: Clients) -> FloatMatrix:
         features = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
     else:
         raise GraphError(
-            "the graph of similarity 'oracle' needs client features or labels, and these clients have neither"
+            "the graph of similarity 'oracle' needs client features or labels, and these clients "
+            "have neither"
         )
     bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
     if len(bad):
-        raise GraphError(
-            f"client features must be finite; those of client {clients.names[int(bad[0])]!r} are not"
-        )
+        name = clients.names[int(bad[0])]
+        raise GraphError(f"client features must be finite; those of client {name!r} are not")
     if features.shape[1] == 0:
         raise GraphError(
-            f"client features must have at least one number for each client, got shape {features.shape}"
+            "client features must have at least one number for each client, got shape "
+            f"{features.shape}"
         )
     with np.errstate(over="ignore"):
         long = np.flatnonzero(np.einsum("kj,kj->k", features, features) > _LARGEST_SQUARE)
     if len(long):
         raise GraphError(
-            f"client features must be vectors of length at most {_LARGEST_SQUARE**0.5:g}, since the graph multiplies them; that "
-            f"of client {clients.names[int(long[0])]!r} is longer"
+            f"client features must be vectors of length at most {_LARGEST_SQUARE**0.5:g}, since "
+            f"the graph multiplies them; that of client {clients.names[int(long[0])]!r} is longer"
         )
     return features
 
@@ -82,7 +84,15 @@ def feature_products(features: FloatMatrix) -> FloatMatrix:
 
 
 def cosines(products: FloatMatrix) -> FloatMatrix:
-    """Products divided by both norms (`normalize_by_norm`): (N, N) in [-1, 1]; a zero vector is like nobody (0, also itself).
+    """(N, N) products divided by both norms, in [-1, 1]; exactly symmetric.
+
+    A zero vector has similarity 0 to all vectors, also to itself.
+
+    Args:
+        products: (N, N) dot products, with those of each client with itself on the diagonal.
+
+    Raises:
+        GraphError: an entry of the diagonal is not finite.
 
     >>> cosines(np.array([[4.0, 2.0], [2.0, 4.0]]))
     array([[1. , 0.5],
@@ -91,7 +101,8 @@ def cosines(products: FloatMatrix) -> FloatMatrix:
     norms = np.sqrt(np.maximum(np.diagonal(products), 0.0))
     if not np.isfinite(norms).all():
         raise GraphError(
-            "normalize_by_norm needs every client's own product on the diagonal; it is missing for at least one"
+            "normalize_by_norm needs every client's own product on the diagonal; it is missing for "
+            "at least one"
         )
     scale: FloatArray = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
     between = products * scale[:, None]
@@ -102,7 +113,7 @@ def cosines(products: FloatMatrix) -> FloatMatrix:
 
 
 def blocks(count: int) -> Iterator[slice]:
-    """Ranges of at most 256 rows: what is looked at block by block needs no copy of a whole matrix.
+    """Ranges of at most 256 rows, to process a matrix without a copy of all of it.
 
     >>> list(blocks(300))
     [slice(0, 256, None), slice(256, 300, None)]
@@ -111,13 +122,16 @@ def blocks(count: int) -> Iterator[slice]:
 
 
 def off_diagonal_range(matrix: FloatMatrix) -> tuple[float, float]:
-    """The smallest and the largest of the entries i≠j; NaN where one is NaN. (inf, -inf) for fewer than two rows."""
+    """The smallest and the largest of the entries i≠j; NaN if one is NaN.
+
+    (inf, -inf) for fewer than two rows.
+    """
     low, high = np.inf, -np.inf
     for rows in blocks(len(matrix)):
-        part, own = matrix[rows].copy(), np.arange(rows.stop - rows.start)
-        part[own, own + rows.start] = np.inf
+        part, diagonal = matrix[rows].copy(), np.arange(rows.stop - rows.start)
+        part[diagonal, diagonal + rows.start] = np.inf
         low = np.minimum(low, part.min())
-        part[own, own + rows.start] = -np.inf
+        part[diagonal, diagonal + rows.start] = -np.inf
         high = np.maximum(high, part.max())
     return float(low), float(high)
 
@@ -131,7 +145,7 @@ def min_max(similarity: FloatMatrix, over: NormalizeOver) -> FloatMatrix:
             set to 1); "all": all i, j, the paper's reading; "none": nothing is rescaled.
 
     Returns:
-        (N, N); where all entries looked at are equal, every V_ij is 1.
+        (N, N); if all these entries are equal, every V_ij is 1.
 
     >>> min_max(np.array([[9.0, 1.0, 3.0], [1.0, 9.0, 2.0], [3.0, 2.0, 9.0]]), "off_diagonal")
     array([[1. , 0. , 1. ],
@@ -140,7 +154,7 @@ def min_max(similarity: FloatMatrix, over: NormalizeOver) -> FloatMatrix:
     """
     if over == "none":
         return similarity
-    if len(similarity) <= (over == "off_diagonal"):  # no entry is looked at
+    if len(similarity) <= (over == "off_diagonal"):  # no entry gives a minimum
         return np.ones_like(similarity)
     if over == "off_diagonal":
         low, high = off_diagonal_range(similarity)

@@ -1,4 +1,4 @@
-"""Spanning forests: what carries nearly all shortest paths of a client graph, and bounds the selection problem."""
+"""Spanning forests, on which most shortest paths lie and which give bounds to the solver."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,19 +12,21 @@ from fedgs.errors import GraphError
 
 __all__ = ["Preorder", "SpanningForest", "minimum_spanning_forest", "shortfall"]
 
-_EDGEWISE = 256  # clients
-_PLAIN = 24  # matrices up to this size are not worth compiled code
+# Up to this number of clients a bound of the shortfall from the edges alone is tried first.
+_EDGEWISE = 256
+# Up to this number of clients compiled code is not faster.
+_PLAIN = 24
 
 
 class Preorder(NamedTuple):
-    """A forest with its vertices renumbered so that each stands before its descendants, and these follow it without a gap.
+    """A forest renumbered so that the descendants of each vertex follow it without a gap.
 
     Attributes:
         place: (N,) the new number of each vertex.
         up: (N,) by new number: the parent's new number, -1 for a root.
         above: (N,) by new number: length of the edge to the parent, 0 for a root.
         roots: (t,) new numbers of the roots, ascending: where each tree begins.
-        sizes: (N,) by new number: how many vertices the subtree has.
+        sizes: (N,) by new number: number of vertices of the subtree.
     """
 
     place: IntArray
@@ -42,8 +44,8 @@ class SpanningForest:
         parent: (N,) the vertex above, -1 for a root.
         above: (N,) length >= 0 of the edge to the parent, 0 for a root.
         order: (N,) all vertices, parents before children.
-        shortfall: by how much a distance exceeds the forest's own at most (<= 0 where the forest's
-            metric dominates); pairs in different trees do not count.
+        shortfall: the largest excess of a distance over the one along the forest (<= 0 if the
+            forest's metric dominates); pairs in different trees do not count.
 
     Raises:
         GraphError: arrays of different lengths, numbers that are no vertices, an edge that is
@@ -60,14 +62,15 @@ class SpanningForest:
             given = np.asarray(getattr(self, name))
             if given.ndim != 1 or given.dtype.kind not in ("biuf" if name == "above" else "iu"):
                 raise GraphError(
-                    f"a forest's {name} must be a 1-d array of numbers, got {given.dtype} of shape {given.shape}"
+                    f"a forest's {name} must be a 1-d array of numbers, got {given.dtype} of shape "
+                    f"{given.shape}"
                 )
             object.__setattr__(self, name, private(given.astype(kind, copy=False)))
         _check_forest(self.parent, self.above, self.order)
 
     @property
     def kernel_arguments(self) -> tuple[AnyArray, ...]:
-        """parent, above and order in the form that kernels are compiled for."""
+        """Parent, above and order in the form that kernels are compiled for."""
         return kernel_alias(self.parent), kernel_alias(self.above), kernel_alias(self.order)
 
     def __len__(self) -> int:
@@ -77,7 +80,8 @@ class SpanningForest:
     def preorder(self) -> Preorder:
         """The forest renumbered, tree by tree. O(N), once.
 
-        >>> SpanningForest(np.array([2, 2, -1, 0]), np.array([1.0, 2.0, 0.0, 3.0]), np.array([2, 0, 1, 3])).preorder.place
+        >>> parent, above = np.array([2, 2, -1, 0]), np.array([1.0, 2.0, 0.0, 3.0])
+        >>> SpanningForest(parent, above, np.array([2, 0, 1, 3])).preorder.place
         array([1, 3, 0, 2])
         """
         parent, order = self.parent.tolist(), self.order.tolist()
@@ -85,11 +89,8 @@ class SpanningForest:
         for vertex in reversed(order):
             if parent[vertex] >= 0:
                 sizes[parent[vertex]] += sizes[vertex]
-        place, free, total = (
-            [0] * len(order),
-            [0] * len(order),
-            0,
-        )  # free: the first number not yet given out below a vertex
+        place, total = [0] * len(order), 0
+        free = [0] * len(order)  # the first unused number below each vertex
         for vertex in order:
             above = parent[vertex]
             if above < 0:
@@ -99,55 +100,63 @@ class SpanningForest:
                 place[vertex] = free[above]
                 free[above] += sizes[vertex]
             free[vertex] = place[vertex] + 1
-        places, up, lengths = (
-            np.array(place, dtype=np.int64),
-            np.full(len(order), -1),
-            np.empty(len(order)),
-        )
+        places = np.array(place, dtype=np.int64)
         below = self.parent >= 0
+        up = np.full(len(order), -1)
         up[places[below]] = places[self.parent[below]]
+        lengths = np.empty(len(order))
         lengths[places] = self.above
-        below_and_itself = np.empty(len(order), dtype=np.int64)
-        below_and_itself[places] = sizes
-        return Preorder(places, up, lengths, np.flatnonzero(up < 0), below_and_itself)
+        subtree_sizes = np.empty(len(order), dtype=np.int64)
+        subtree_sizes[places] = sizes
+        return Preorder(places, up, lengths, np.flatnonzero(up < 0), subtree_sizes)
 
 
 def minimum_spanning_forest(lengths: FloatMatrix) -> SpanningForest:
-    """The minimum spanning forest of a symmetric matrix of edge lengths >= 0, inf for no edge (Prim's algorithm). O(N²).
+    """The minimum spanning forest of a matrix of edge lengths, by Prim's algorithm. O(N²).
+
+    Args:
+        lengths: (N, N) edge lengths >= 0, symmetric, inf for no edge.
 
     Raises:
         GraphError: not a square matrix of numbers, or a forest with an edge that is negative.
 
-    >>> minimum_spanning_forest(np.array([[0.0, 1.0, 5.0], [1.0, 0.0, 2.0], [5.0, 2.0, 0.0]])).parent
+    References:
+        R. C. Prim (1957): Shortest connection networks and some generalizations. Bell System
+        Technical Journal 36(6).
+
+    >>> lengths = np.array([[0.0, 1.0, 5.0], [1.0, 0.0, 2.0], [5.0, 2.0, 0.0]])
+    >>> minimum_spanning_forest(lengths).parent
     array([-1,  0,  1])
     """
     lengths = _square(lengths, "lengths")
     kernels = load_kernels("fedgs.graph.kernels") if len(lengths) > _PLAIN else None
     count = len(lengths)
-    parent, above, order = (
-        np.full(count, -1),
-        np.full(count, np.inf),
-        np.empty(count, dtype=np.int64),
-    )
+    parent, above = np.full(count, -1), np.full(count, np.inf)
+    order = np.empty(count, dtype=np.int64)
     if kernels is not None:
         kernels.prim(lengths, parent, above, order, np.empty(count, dtype=np.int64))
         return SpanningForest(parent, above, order)
-    joined, vertex = np.zeros(count, dtype=bool), 0
+    in_forest, vertex = np.zeros(count, dtype=bool), 0
     for step in range(count):
-        order[step], joined[vertex] = vertex, True
-        nearer = (lengths[vertex] < above) & ~joined
-        above[nearer], parent[nearer] = lengths[vertex][nearer], vertex
-        waiting = np.flatnonzero(~joined)
+        order[step] = vertex
+        in_forest[vertex] = True
+        nearer = (lengths[vertex] < above) & ~in_forest
+        above[nearer] = lengths[vertex][nearer]
+        parent[nearer] = vertex
+        waiting = np.flatnonzero(~in_forest)
         vertex = int(waiting[np.argmin(above[waiting])]) if len(waiting) else 0
     above[parent < 0] = 0.0
     return SpanningForest(parent, above, order)
 
 
 def shortfall(distance: FloatMatrix, forest: SpanningForest) -> float:
-    """The largest h_ij - t_ij over pairs in one tree, t the forest's metric; at most 0 where there is nothing to exceed. O(N²).
+    """The largest h_ij - t_ij over pairs in the same tree, with t the forest's metric. O(N²).
 
-    In small matrices that the metric dominates it may be rounded up, to no more than 1e-12 of the
-    longest edge: then nothing need be compiled for it.
+    At most 0 if the metric dominates the distances. In small matrices it may then be rounded up, to
+    at most 1e-12 of the longest edge, which avoids compiled code.
+
+    Raises:
+        GraphError: the matrix is not square, or does not fit the forest.
 
     >>> matrix = np.array([[0.0, 1.0, 5.0], [1.0, 0.0, 2.0], [5.0, 2.0, 0.0]])
     >>> shortfall(matrix, minimum_spanning_forest(matrix))
@@ -159,25 +168,24 @@ def shortfall(distance: FloatMatrix, forest: SpanningForest) -> float:
             f"a forest of {len(forest)} vertices does not fit distances of shape {distance.shape}"
         )
     if len(distance) <= _EDGEWISE:
-        most = _edgewise(distance, forest)
-        if most <= 1e-12 * float(forest.above.max(initial=0.0)):
-            return most
+        bound = _edgewise(distance, forest)
+        if bound <= 1e-12 * float(forest.above.max(initial=0.0)):
+            return bound
     kernels = load_kernels("fedgs.graph.kernels") if len(distance) > _PLAIN else None
     if kernels is not None:
         return float(kernels.tree_excess(distance, *forest.kernel_arguments))
-    over = distance - forest_distances(forest)
-    np.fill_diagonal(over, -np.inf)
-    return float(over.max(initial=-np.inf))
+    excess = distance - forest_distances(forest)
+    np.fill_diagonal(excess, -np.inf)
+    return float(excess.max(initial=-np.inf))
 
 
 def _square(lengths: FloatMatrix, name: str) -> FloatMatrix:
     """The matrix in the form that kernels are compiled for."""
-    usual = isinstance(lengths, np.ndarray) and lengths.dtype == np.float64 and lengths.flags.carray
-    matrix = (
-        lengths
-        if usual
-        else kernel_alias(np.require(lengths, dtype=np.float64, requirements=["C", "A"]))
-    )
+    matrix = lengths
+    if not (
+        isinstance(lengths, np.ndarray) and lengths.dtype == np.float64 and lengths.flags.carray
+    ):
+        matrix = kernel_alias(np.require(lengths, dtype=np.float64, requirements=["C", "A"]))
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise GraphError(f"{name} must be a square matrix, got shape {matrix.shape}")
     return matrix
@@ -193,7 +201,8 @@ def _check_forest(parent: IntArray, above: FloatArray, order: IntArray) -> None:
         return
     if parent.min() < -1 or parent.max() >= count:
         raise GraphError(
-            f"a forest's parents must be vertices in 0..{count - 1} or -1, got {parent.min()}..{parent.max()}"
+            f"a forest's parents must be vertices in 0..{count - 1} or -1, got {parent.min()}.."
+            f"{parent.max()}"
         )
     if order.min() < 0 or order.max() >= count or np.bincount(order).max() > 1:
         raise GraphError(f"a forest's order must hold every vertex in 0..{count - 1} once")
@@ -207,10 +216,11 @@ def _check_forest(parent: IntArray, above: FloatArray, order: IntArray) -> None:
 
 
 def _edgewise(distance: FloatMatrix, forest: SpanningForest) -> float:
-    """At least the shortfall, and 0 but for rounding where distances are a metric; NaN where some are inf. O(N²), in NumPy.
+    """An upper bound of the shortfall, in NumPy: 0 except for rounding if distances are a metric.
 
-    Along an edge the distances to anyone change by no more than its length; what they change more
-    adds up, at most, on a path.
+    Along an edge of the forest, the distances of a metric to any vertex change by at most the
+    edge's length. The largest changes beyond that, summed over all edges, bound the shortfall. NaN
+    if some distances are inf. O(N²).
     """
     below = np.flatnonzero(forest.parent >= 0)
     with np.errstate(invalid="ignore"):
