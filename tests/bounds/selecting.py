@@ -1,4 +1,4 @@
-"""Attempts to make the kernels that select read outside their arrays, for `tests/test_bounds.py`."""
+"""Attempts to make the solver's kernels read out of bounds, for `tests/test_bounds.py`."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Table 1 of the paper written out client by client with plain numbers: the referee of the availability modes."""
+"""Table 1 of the paper, client by client in plain numbers: the availability modes' referee."""
 
 import math
 from fractions import Fraction

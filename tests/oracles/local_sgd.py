@@ -21,7 +21,7 @@ def _mix(state: int) -> int:
 def batches(
     seed: int, round: int, client: int, n: int, local_steps: int, batch_size: int
 ) -> list[list[int]]:
-    """E lists of positions: every pass a whole Fisher-Yates shuffle with SplitMix64, cut into batches."""
+    """E lists of positions: each pass a Fisher-Yates shuffle with SplitMix64, cut into batches."""
     purpose = int.from_bytes(hashlib.sha256(b"batches").digest()[:8], "little")
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, purpose, 0))))
     state = _mix((_mix((int(generator.integers(2**63)) + round + 1) & _MASK) + client + 1) & _MASK)
@@ -49,7 +49,7 @@ def local_model(
     learning_rate: float,
     mu: float = 0.0,
 ) -> torch.Tensor:
-    """The client's parameters after E steps of torch.optim.SGD on the whole objective, differentiated as it stands."""
+    """The client's parameters after E steps of torch.optim.SGD on the whole local objective."""
     model = copy.deepcopy(module).train()
     start = [p.detach().clone() for p in model.parameters()]
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)

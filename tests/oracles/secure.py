@@ -1,4 +1,4 @@
-"""Slow, plain versions of the secure scalar product: whole numbers of any size, nothing encrypted, nothing vectorised."""
+"""Slow versions of the secure scalar product: whole numbers of any size, nothing encrypted."""
 
 from collections.abc import Sequence
 from fractions import Fraction

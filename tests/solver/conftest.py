@@ -1,12 +1,10 @@
 """Selection problems of every kind."""
 
-from typing import Any
-
 import numpy as np
 from hypothesis import strategies as st
 
 from fedgs.graph import Graph, feature_products, shortest_paths
-from fedgs.solver import SelectionProblem, balance_penalty, pair_weight
+from fedgs.solver import Scale, SelectionProblem, balance_penalty, pair_weight
 
 KINDS = (
     "paper graph",
@@ -24,14 +22,11 @@ KINDS = (
 
 
 def distance_of(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
-    """(count, count) distances: clients' graphs, and the generators of the maximum-diversity literature."""
+    """(count, count) distances of clients' graphs, or from the maximum-diversity literature."""
     if kind in ("paper graph", "authors graph"):
         products = feature_products(rng.dirichlet(np.full(5, 0.5), count))
-        return (
-            Graph(preset="paper" if kind == "paper graph" else "authors")
-            .of_products(products)
-            .distance
-        )
+        graph = Graph(preset="paper" if kind == "paper graph" else "authors")
+        return graph.of_products(products).distance
     if kind == "halves":
         shares = np.zeros((count, 6))
         for row in shares:
@@ -70,11 +65,11 @@ def problem_of(
     count: int,
     seed: int,
     *,
-    scale: str = "paper",
+    scale: Scale = "paper",
     alpha: float = 1.0,
     spread: int = 3,
     share: float = 1.0,
-) -> Any:
+) -> SelectionProblem:
     """A problem with counts in 0..spread; about `share` of the clients are available."""
     rng = np.random.default_rng(seed)
     matrix = distance_of(kind, count, rng)
@@ -82,10 +77,9 @@ def problem_of(
     available = available if len(available) else np.arange(count)
     limit = int(rng.integers(1, count + 1))
     size = min(limit, len(available))
-    penalty = balance_penalty(rng.integers(0, spread + 1, count), limit, available, scale)  # type: ignore[arg-type]
-    return SelectionProblem(
-        matrix, penalty, size, pair_weight(alpha, scale, count, size), available
-    )  # type: ignore[arg-type]
+    penalty = balance_penalty(rng.integers(0, spread + 1, count), limit, available, scale)
+    weight = pair_weight(alpha, scale, count, size)
+    return SelectionProblem(matrix, penalty, size, weight, available)
 
 
 @st.composite

@@ -110,3 +110,13 @@ def test_pool_is_ascending_whatever_the_order_and_type(available: object) -> Non
     made = SelectionProblem(np.ones((6, 6)) - np.eye(6), np.zeros(6), 2, 1.0, available)  # type: ignore[arg-type]
     assert made.pool.dtype == np.int64
     assert made.pool.tolist() == [0, 2, 5]
+
+
+def test_a_pool_in_order_is_copied_once() -> None:
+    # The usual form of `available` becomes the pool without a second look at it: the value of the
+    # cached property is set where Python keeps it, in the instance's `__dict__`.
+    available = np.array([0, 2, 5])
+    problem = SelectionProblem(np.ones((6, 6)) - np.eye(6), np.zeros(6), 2, 1.0, available)
+    assert "pool" in vars(problem)
+    available[:] = 4
+    assert problem.pool.tolist() == [0, 2, 5]

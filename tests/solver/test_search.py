@@ -7,10 +7,8 @@ import pytest
 from tests.solver.conftest import distance_of
 
 from fedgs.compiling import load_kernels
-from fedgs.solver import plain
-from fedgs.solver.search import tenure_of, workspace
-
-ALL = 1 << 62  # rows
+from fedgs.solver import limits, plain
+from fedgs.solver.search import tenure_of
 
 
 def tenure(count: int, size: int) -> plain.Tenure:
@@ -18,28 +16,49 @@ def tenure(count: int, size: int) -> plain.Tenure:
 
 
 def search(
-    kernels: Any, H: np.ndarray, ids: np.ndarray, gains: np.ndarray, chosen: np.ndarray, value: float, state: np.ndarray, *,
-    starts: int = 0, rounds: int = 0, enough: int = ALL,
-) -> tuple[float, int]:  # fmt: skip
+    kernels: Any,
+    H: np.ndarray,
+    ids: np.ndarray,
+    gains: np.ndarray,
+    *,
+    chosen: np.ndarray,
+    value: float,
+    state: np.ndarray,
+    starts: int = 0,
+    rounds: int = 0,
+    enough: int = limits.MAX_ROWS,
+) -> tuple[float, int]:
     """The compiled search: descents from `starts`, or rounds of 20 idle moves."""
-    walk, working = np.array(tenure(len(ids), len(chosen))), workspace(len(ids), len(chosen))
-    value, looked = kernels.search(
-        H,
-        ids,
+    walk = np.array(tenure(len(ids), len(chosen)))
+    value, rows_read = kernels.search(
+        H, ids, gains, chosen, value, starts, rounds, 20, enough, walk, state, np.inf, 1e-9,
+        *kernels.workspace(len(ids), len(chosen)),
+    )  # fmt: skip
+    return value, rows_read
+
+
+def plain_rounds(
+    W: np.ndarray,
+    gains: np.ndarray,
+    *,
+    chosen: np.ndarray,
+    value: float,
+    state: np.ndarray,
+    rounds: int,
+) -> tuple[np.ndarray, float]:
+    """The same rounds in NumPy."""
+    return plain.iterate(
+        W,
         gains,
         chosen,
         value,
-        starts,
-        rounds,
-        20,
-        enough,
-        walk,
-        state,
-        np.inf,
-        1e-9,
-        *working,
+        rounds=rounds,
+        idle=20,
+        tenure=tenure(len(gains), len(chosen)),
+        state=state,
+        target=np.inf,
+        tolerance=1e-9,
     )
-    return value, looked
 
 
 def whole_number_problem(seed: int) -> tuple[np.ndarray, np.ndarray, int]:
@@ -62,29 +81,21 @@ def kernels() -> object:
 def test_compiled_search_makes_the_same_moves(seed: int, kernels: object) -> None:
     W, gains, size = whole_number_problem(seed)
     count = len(gains)
-    chosen, states = np.full(size, -1), [np.array([seed + 7], dtype=np.uint64) for _ in range(2)]
+    ids, chosen = np.arange(count), np.full(size, -1)
+    state, other = (np.array([seed + 7], dtype=np.uint64) for _ in range(2))
     starts = 2 + seed % 3 % 2
-    firsts = [*(-1, -2)[: starts - 1], plain.Xorshift(states[1]).below(count)]
+    firsts = [*(-1, -2)[: starts - 1], plain.Xorshift(other).below(count)]
     value, _ = search(
-        kernels, W, np.arange(count), gains, chosen, -np.inf, states[0], starts=starts
+        kernels, W, ids, gains, chosen=chosen, value=-np.inf, state=state, starts=starts
     )
     expected, reached = plain.descend(W, gains, size, starts=[], firsts=firsts, tolerance=1e-9)
     assert (value, chosen.tolist()) == (reached, expected.tolist())
-    value, _ = search(kernels, W, np.arange(count), gains, chosen, value, states[0], rounds=5)
-    expected, reached = plain.iterate(
-        W,
-        gains,
-        expected,
-        reached,
-        rounds=5,
-        idle=20,
-        tenure=tenure(count, size),
-        state=states[1],
-        target=np.inf,
-        tolerance=1e-9,
+    value, _ = search(kernels, W, ids, gains, chosen=chosen, value=value, state=state, rounds=5)
+    expected, reached = plain_rounds(
+        W, gains, chosen=expected, value=reached, state=other, rounds=5
     )
     assert (value, chosen.tolist()) == (reached, expected.tolist())
-    assert states[0] == states[1]
+    assert state == other
 
 
 @pytest.mark.parametrize(("count", "size"), [(40, 7), (512, 20), (513, 20), (513, 512), (530, 300)])
@@ -95,51 +106,50 @@ def test_compiled_search_makes_the_same_moves_among_scattered_clients(
     rng = np.random.default_rng(count)
     H, ids = distance_of("integer", count + 25, rng), rng.permutation(count + 25)[:count]
     gains, given = rng.integers(-5, 6, count).astype(float), rng.permutation(count)[:size]
-    W, chosen, states = (
-        H[np.ix_(ids, ids)],
-        given.copy(),
-        [np.array([2**63 + count], dtype=np.uint64) for _ in range(2)],
-    )
-    value, _ = search(kernels, H, ids, gains, chosen, -np.inf, states[0], starts=3)
-    firsts = [-1, -2, plain.Xorshift(states[1]).below(count)]
+    W, chosen = H[np.ix_(ids, ids)], given.copy()
+    state, other = (np.array([2**63 + count], dtype=np.uint64) for _ in range(2))
+    value, _ = search(kernels, H, ids, gains, chosen=chosen, value=-np.inf, state=state, starts=3)
+    firsts = [-1, -2, plain.Xorshift(other).below(count)]
     expected, reached = plain.descend(W, gains, size, starts=[given], firsts=firsts, tolerance=1e-9)
     assert (value, sorted(chosen.tolist())) == (reached, sorted(expected.tolist()))
     expected = chosen.copy()  # in the same order
-    value, looked = search(kernels, H, ids, gains, chosen, value, states[0], rounds=3)
-    expected, reached = plain.iterate(
-        W,
-        gains,
-        expected,
-        reached,
-        rounds=3,
-        idle=20,
-        tenure=tenure(count, size),
-        state=states[1],
-        target=np.inf,
-        tolerance=1e-9,
+    value, rows_read = search(
+        kernels, H, ids, gains, chosen=chosen, value=value, state=state, rounds=3
+    )
+    expected, reached = plain_rounds(
+        W, gains, chosen=expected, value=reached, state=other, rounds=3
     )
     assert (value, sorted(chosen.tolist())) == (reached, sorted(expected.tolist()))
-    assert states[0] == states[1]
-    assert looked > 3 * 20
+    assert state == other
+    assert rows_read > 3 * 20
 
 
 def test_enough_rows_end_the_search(kernels: Any) -> None:
-    W, gains, state = (
-        distance_of("euclidean", 50, np.random.default_rng(0)),
-        np.zeros(50),
-        np.array([77], dtype=np.uint64),
-    )
-    looked = [search(kernels, W, np.arange(50), gains, np.arange(8), 0.0, state, rounds=100, enough=rows)[1]
-              for rows in (0, 1, 1000, ALL)]  # fmt: skip
-    assert looked[0] == 0 < looked[1] < 1000 <= looked[2] < looked[3]
+    W, gains = distance_of("euclidean", 50, np.random.default_rng(0)), np.zeros(50)
+    state = np.array([77], dtype=np.uint64)
+    read = []
+    for enough in (0, 1, 1000, limits.MAX_ROWS):
+        _, rows_read = search(
+            kernels,
+            W,
+            np.arange(50),
+            gains,
+            chosen=np.arange(8),
+            value=0.0,
+            state=state,
+            rounds=100,
+            enough=enough,
+        )
+        read.append(rows_read)
+    assert read[0] == 0 < read[1] < 1000 <= read[2] < read[3]
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_descent_is_a_local_optimum_not_below_greedy(seed: int) -> None:
     W, gains, size = whole_number_problem(seed)
     greedy = plain.greedy(W, gains, size)
-    chosen = plain.best_swaps(W, gains, greedy, tolerance=1e-9)
-    reached = plain.value(W, gains, chosen)
+    chosen, reached = plain.descend(W, gains, size, starts=[greedy], firsts=[], tolerance=1e-9)
+    assert reached == plain.value(W, gains, chosen)
     assert reached >= plain.value(W, gains, greedy)
     for leave in chosen:
         for enter in set(range(len(gains))) - set(chosen.tolist()):

@@ -1,24 +1,26 @@
-"""The selection problem of a round and its solver: `solve`, or `select` for one cohort from plain arrays.
+"""The selection problem of a round and its solver: `solve`, and `select` for plain arrays.
 
-`problem` states the problem, `scales` computes its penalties and weights, `solve` takes these steps
-in order:
+`problem` states the problem and `scales` computes its penalties and weights. `solve` takes these
+steps in order; compiled functions are in `kernels`:
 
-=============  ====================================  ======================================  =======================
-step           NumPy (the reference)                 compiled                                pools of up to 64
-=============  ====================================  ======================================  =======================
-reduction      `reduction.reduced`                                                           `kernels.small.narrow`
-tree           `tree.plain_best_on_forest`           `kernels.tree.knapsack`                 the same
-search         `plain.descend`, `plain.iterate`      `kernels.search.search`                 the same
-bound          `plain.row_bound`                                                             `kernels.small.row_bound`
-ties           `plain.shuffle_ties`                  `kernels.search.shuffle_ties`           the same
-proof          `plain.enumerate_all`                 `kernels.proof.branch`                  `kernels.small.try_all`
-=============  ====================================  ======================================  =======================
+=========  ============================  =====================  ===================
+step       NumPy (the reference)         compiled               up to 64 clients
+=========  ============================  =====================  ===================
+reduction  `reduction.reduced`                                  `small.narrow`
+tree       `tree.plain_best_on_forest`   `tree.knapsack`        the same
+search     `plain.descend`, `.iterate`   `search.search`        the same
+bound      `plain.row_bound`                                    `small.row_bound`
+ties       `plain.shuffle_ties`          `search.shuffle_ties`  the same
+proof      `plain.enumerate_all`         `proof.branch`         `small.try_all`
+=========  ============================  =====================  ===================
 
 * `search` calls the compiled kernels, or `plain` where numba is not installed.
-* `small_pools` calls the kernels for pools of up to 64 clients, where the overhead of NumPy's calls exceeds the
-  work. It draws its order of the clients from another generator than the general path, so the two
-  paths may break ties differently.
-* `on_demand` searches distances that are not held as a matrix. It reads only the rows of selected clients.
+* `small_pools` calls the kernels for pools of up to 64 clients, where the overhead of NumPy's calls
+  exceeds the work. It draws its order of the clients from another generator than the general path,
+  so the two paths may break ties differently.
+* `on_demand` searches distances that are not held as a matrix. It reads only the rows of selected
+  clients.
+* `limits` holds the sizes at which a method changes.
 """
 
 from fedgs.solver.problem import Distances, Effort, SelectionProblem, Solution, Status, objective

@@ -8,19 +8,20 @@ can change cohorts: raise `NUMERICS` with it.
 
 __all__: list[str] = []  # read as `limits.NAME`
 
-# --- problems
-# --------------------------------------------------------------------------------------------------
+# --- problems -------------------------------------------------------------------------------------
 MAX_PENALTY = 1e100
-"""Largest size of a penalty. In units of a pair's weight, which is at least 1 / this, it stays finite."""
+"""Largest size of a penalty: divided by a pair's weight, at least 1 / this, it stays finite."""
 
 TOLERANCE_OF_LARGEST_DISTANCE = 1e-9
 """Values that differ by no more than this share of the largest distance are equal."""
 
 TIE_OF_TOLERANCE = 1e-3
-"""Share of that tolerance within which chance decides. Many such exchanges do not add up to the tolerance."""
+"""Share of that tolerance within which chance decides.
 
-# --- enumeration: when every choice is evaluated
-# ---------------------------------------------------------------
+It is so small that many such exchanges do not add up to the tolerance.
+"""
+
+# --- enumeration: when every choice is evaluated --------------------------------------------------
 MAX_CHOICES_ENUMERATED = 200
 """Choices up to which NumPy evaluates all: nothing is compiled for such pools."""
 
@@ -33,22 +34,24 @@ MAX_CHOICES_TABULATED = 300
 MAX_PAIRS_ENUMERATED = 5_000_000
 """Pairs read when NumPy evaluates all choices as a proof: some tenths of a second."""
 
-# --- small pools, copies and sorting
-# ---------------------------------------------------------------------------
+# --- small pools, copies and sorting --------------------------------------------------------------
 MAX_CLIENTS_SMALL_POOL = 64
-"""Clients up to which the overhead of NumPy's calls exceeds the work, so that kernels do all steps."""
+"""Clients up to which kernels do all steps: NumPy's call overhead would exceed the work."""
 
 MAX_CLIENTS_SORTED = 500
 """Clients up to which sorting all gains is faster than selecting four order statistics."""
 
 MAX_CLIENTS_COPIED = 256
-"""Clients of a pool whose distances are copied into a block where the whole matrix is larger than this."""
+"""Clients of a pool whose distances are copied into a block if the whole matrix is larger."""
 
 MAX_CLIENTS_HELD = 4000
-"""Clients of a pool up to which distances without a matrix are copied into one; larger pools use `on_demand`."""
+"""Clients of a pool up to which distances on demand are copied into a matrix.
+
+Larger pools are searched by `on_demand`.
+"""
 
 MAX_CLIENTS_ALL_ROWS = 512
-"""Clients up to which the search keeps every row of distances that it has read; above, those of the choice."""
+"""Clients up to which the search keeps every row that it has read; above, those of the choice."""
 
 MAX_CLIENTS_ANY_ORDER = 1000
 """Clients up to which rows of the matrix can be read in any order without loss of speed."""
@@ -56,8 +59,7 @@ MAX_CLIENTS_ANY_ORDER = 1000
 MAX_DISTANCES_COPIED = 4_000_000
 """Distances that the row bound copies at once (32 MB)."""
 
-# --- search
-# ----------------------------------------------------------------------------------------------------
+# --- search ---------------------------------------------------------------------------------------
 MANY_CLIENTS = 500
 """Clients from which on there are fewer starts and rounds, and perturbations are weaker."""
 
@@ -69,7 +71,7 @@ SHORT_ROUNDS = {
     (170, 170): (12, 25),
     (MANY_CLIENTS - 1, MANY_CLIENTS - 1): (9, 25),
 }
-"""For pools of up to this many clients and choices of up to that many: rounds, and idle moves that end a round."""
+"""Most clients of the pool and of the choice -> rounds, and idle moves that end a round."""
 
 SHORT_ROUNDS_ELSE = (4, 25)
 """Rounds and idle moves of larger pools."""
@@ -81,7 +83,10 @@ THOROUGH_DISTANCES = 2_100_000_000
 """Distances that the search of effort "thorough" reads: some tenths of a second."""
 
 THOROUGH_ROUNDS_DISTANCES = 130_000_000
-"""Distances by which the rounds of effort "thorough" are numbered; a tenth of the rounds is run without numba."""
+"""Distances from which the number of rounds of effort "thorough" is computed.
+
+Without numba, a tenth of these rounds is run.
+"""
 
 DISTANCES_PER_CLOCK = 20_000_000
 """Distances read between two looks at the clock."""
@@ -89,8 +94,7 @@ DISTANCES_PER_CLOCK = 20_000_000
 MAX_SWAPS_PER_MEMBER = 2
 """Swaps per cohort member where distances are not held as a matrix."""
 
-# --- bounds and proofs
-# -----------------------------------------------------------------------------------------
+# --- bounds and proofs ----------------------------------------------------------------------------
 MAX_CLIENTS_ROW_BOUND = 300
 """Clients above which the row bound costs more than the search."""
 

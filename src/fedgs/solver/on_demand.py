@@ -1,8 +1,8 @@
-"""Search over distances that are not held as a matrix: only the rows of clients in the cohort are asked for."""
+"""Search over distances that are not held as a matrix: only rows of selected clients are read."""
 
 import numpy as np
 
-from fedgs.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
+from fedgs.arrays import FloatArray, FloatMatrix, IntArray
 from fedgs.solver import limits
 from fedgs.solver.problem import Distances, rows_of
 from fedgs.solver.search import Clock, Found
@@ -21,86 +21,89 @@ def search_rows(
     clock: Clock,
     rng: np.random.Generator,
 ) -> Found:
-    """Best-swap descent from the tree's choice, else from a greedy one. O(r·p) memory, a row and O(r·p) a swap.
+    """Best-swap descent from the tree's choice, else from a greedy one.
+
+    It takes O(r·p) memory. A swap reads one row and takes O(r·p) time.
 
     Args:
-        clients: (p,) indices of those that can be chosen.
+        distances: rows on demand.
+        clients: (p,) indices of the clients that can be chosen.
         gains: (p,) linear gains, in units of distance.
         size: r.
         given: positions to begin with, or None.
         bound: a value that no choice exceeds.
+        clock: the outer stop, looked at before every swap.
         rng: decides between choices of the same value.
     """
-    tolerance = 1e-9 * distances.maximum
-    chosen = _greedy(distances, clients, gains, size) if given is None else given.copy()
-    near: FloatMatrix = rows_of(distances, clients[chosen])[:, clients]  # (r, p), kept up to date
-    inside = np.zeros(len(clients), dtype=bool)
-    inside[chosen] = True
-    adds = gains + near.sum(axis=0)
+    tolerance = limits.TOLERANCE_OF_LARGEST_DISTANCE * distances.maximum
+    start = _greedy(distances, clients, gains, size) if given is None else given.copy()
+    choice = _Choice(distances, clients, gains, start)
     for _ in range(limits.MAX_SWAPS_PER_MEMBER * size):
         if clock.over():
             break
-        outside = np.flatnonzero(~inside)
-        best = (-np.inf, 0, 0)
-        for place, member in enumerate(chosen):
-            change = adds[outside] - adds[member] - near[place, outside]
-            top = int(np.argmax(change))
-            best = max(best, (float(change[top]), place, int(outside[top])))
-        change_, place, enter = best
-        if change_ <= tolerance:
+        change, place, enter = choice.best_swap()
+        if change <= tolerance:
             break
-        _exchange(
-            distances,
-            clients,
-            chosen=chosen,
-            near=near,
-            adds=adds,
-            inside=inside,
-            place=place,
-            enter=enter,
-        )
+        choice.exchange(place, enter)
     for place in range(0 if clock.over() else size):
-        same = np.abs(adds - adds[chosen[place]] - near[place]) <= 1e-3 * tolerance
-        equals = np.flatnonzero(same & ~inside)
+        equals = choice.equals(place, limits.TIE_OF_TOLERANCE * tolerance)
         drawn = int(rng.integers(len(equals) + 1))
         if drawn < len(equals):
-            _exchange(
-                distances,
-                clients,
-                chosen=chosen,
-                near=near,
-                adds=adds,
-                inside=inside,
-                place=place,
-                enter=int(equals[drawn]),
-            )
-    value = float((adds[chosen] + gains[chosen]).sum() / 2)
-    return Found(np.sort(chosen), value, bound)
+            choice.exchange(place, int(equals[drawn]))
+    return Found(np.sort(choice.members), choice.value(), bound)
 
 
-def _exchange(
-    distances: Distances,
-    clients: IntArray,
-    *,
-    chosen: IntArray,
-    near: FloatMatrix,
-    adds: FloatArray,
-    inside: BoolArray,
-    place: int,
-    enter: int,
-) -> None:
-    """`enter` takes a place in the choice."""
-    row = rows_of(distances, clients[enter : enter + 1])[0, clients]
-    adds += row - near[place]
-    inside[chosen[place]], inside[enter] = False, True
-    chosen[place], near[place] = enter, row
+class _Choice:
+    """A choice and what each position would add to it, kept up to date from swap to swap.
+
+    Attributes:
+        members: (r,) the chosen positions.
+        near: (r, p) distances from each chosen position.
+        adds: (p,) gain of each position plus its distances to the choice.
+    """
+
+    def __init__(
+        self, distances: Distances, clients: IntArray, gains: FloatArray, members: IntArray
+    ) -> None:
+        self.distances, self.clients, self.gains, self.members = distances, clients, gains, members
+        self.near: FloatMatrix = rows_of(distances, clients[members])[:, clients]
+        self.adds: FloatArray = gains + self.near.sum(axis=0)
+        self._inside = np.zeros(len(clients), dtype=bool)
+        self._inside[members] = True
+
+    def best_swap(self) -> tuple[float, int, int]:
+        """The largest change that a swap makes, the place that it empties, and what enters."""
+        outside = np.flatnonzero(~self._inside)
+        best = (-np.inf, 0, 0)
+        for place, member in enumerate(self.members):
+            change = self.adds[outside] - self.adds[member] - self.near[place, outside]
+            top = int(np.argmax(change))
+            best = max(best, (float(change[top]), place, int(outside[top])))
+        return best
+
+    def equals(self, place: int, tie: float) -> IntArray:
+        """Positions outside that can take a place without changing the value by more than `tie`."""
+        change = self.adds - self.adds[self.members[place]] - self.near[place]
+        return np.flatnonzero((np.abs(change) <= tie) & ~self._inside)
+
+    def exchange(self, place: int, enter: int) -> None:
+        """Let the position `enter` take a place in the choice."""
+        row = rows_of(self.distances, self.clients[enter : enter + 1])[0, self.clients]
+        self.adds += row - self.near[place]
+        self._inside[self.members[place]], self._inside[enter] = False, True
+        self.members[place], self.near[place] = enter, row
+
+    def value(self) -> float:
+        """The value of the choice."""
+        return float((self.adds[self.members] + self.gains[self.members]).sum() / 2)
 
 
 def _greedy(distances: Distances, clients: IntArray, gains: FloatArray, size: int) -> IntArray:
+    """As `plain.greedy`, from one row of distances for each member."""
     adds = gains.astype(np.float64)
-    chosen = np.empty(size, dtype=np.int64)
+    members = np.empty(size, dtype=np.int64)
     for step in range(size):
-        chosen[step] = best = int(np.argmax(adds))
+        members[step] = best = int(np.argmax(adds))
         adds += rows_of(distances, clients[best : best + 1])[0, clients]
         adds[best] = -np.inf
-    return chosen
+    return members

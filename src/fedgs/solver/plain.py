@@ -1,8 +1,11 @@
-"""The search in plain NumPy: what runs where numba is not installed, and what the compiled kernels are tested against.
+"""The search in plain NumPy: used where numba is not installed, and the kernels' reference.
 
 W is the (p, p) matrix of distances, b the (p,) linear gains in the same unit: maximise sum over i<j
 in S of w_ij + sum over S of b_i, |S| = r. Positions are in an order drawn by the caller, so that
-"the first among equals" favours nobody.
+"the first among equals" favours no client.
+
+Reference: Palubeckis, "Iterated tabu search for the maximum diversity problem", Applied Mathematics
+and Computation 189 (2007).
 """
 
 from collections.abc import Iterable
@@ -19,8 +22,8 @@ from fedgs.solver import limits
 __all__ = [
     "Tenure",
     "Xorshift",
+    "XorshiftState",
     "best_swap",
-    "best_swaps",
     "descend",
     "enumerate_all",
     "greedy",
@@ -29,6 +32,10 @@ __all__ = [
     "shuffle_ties",
     "value",
 ]
+
+
+XorshiftState = np.ndarray[tuple[int], np.dtype[np.uint64]]
+"""(1,) the state of the generator that the kernels draw from; it is written to."""
 
 
 class Tenure(NamedTuple):
@@ -51,13 +58,15 @@ class Tenure(NamedTuple):
 
 
 class Xorshift:
-    """The little generator of the kernels: integers that are the same on every platform. `state` is a (1,) uint64 array.
+    """The small generator of the kernels: integers that are the same on every platform.
+
+    Reference: Marsaglia, "Xorshift RNGs", Journal of Statistical Software 8 (2003).
 
     >>> Xorshift(np.array([1], dtype=np.uint64)).below(10)
     2
     """
 
-    def __init__(self, state: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> None:
+    def __init__(self, state: XorshiftState) -> None:
         self.state = state
 
     def below(self, bound: int) -> int:
@@ -80,7 +89,13 @@ def value(W: FloatMatrix, gains: FloatArray, chosen: IntArray) -> float:
 
 
 def greedy(W: FloatMatrix, gains: FloatArray, size: int, *, first: int = -1) -> IntArray:
-    """Take the position that adds most, again and again, beginning with `first` where it is given. O(p·r).
+    """A choice built greedily: each step takes the position that adds most. O(p·r).
+
+    Args:
+        W: see the module, as `gains`.
+        gains: likewise.
+        size: r.
+        first: the position to begin with; -1 for the one with the largest gain.
 
     >>> greedy(np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]]), np.zeros(3), 2)
     array([0, 2])
@@ -94,17 +109,6 @@ def greedy(W: FloatMatrix, gains: FloatArray, size: int, *, first: int = -1) -> 
     return chosen
 
 
-def best_swaps(
-    W: FloatMatrix, gains: FloatArray, chosen: IntArray, *, tolerance: float
-) -> IntArray:
-    """Exchange the pair that helps most until none helps by more than `tolerance`. Every step O(r·p).
-
-    >>> best_swaps(np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]]), np.zeros(3), np.array([0, 1]), tolerance=1e-9)
-    array([0, 2])
-    """
-    return _walk(W, gains, chosen, idle=0, tenures=(0, 0), tolerance=tolerance)[0]
-
-
 def descend(
     W: FloatMatrix,
     gains: FloatArray,
@@ -116,28 +120,35 @@ def descend(
 ) -> tuple[IntArray, float]:
     """The best of several starts after best-swap descent, and its value.
 
+    Descent exchanges the pair of positions that helps most until none helps by more than
+    `tolerance`. Each exchange costs O(r·p).
+
     Args:
+        W: see the module, as `gains`.
+        gains: likewise.
+        size: r.
         starts: choices to begin with.
         firsts: positions for a greedy choice to begin with; -1: the largest gain, -2: the one
             farthest from that.
+        tolerance: differences up to this count as none.
+
+    >>> triangle = np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]])
+    >>> start = np.array([0, 1])
+    >>> descend(triangle, np.zeros(3), 2, starts=[start], firsts=[], tolerance=1e-9)
+    (array([0, 2]), 3.0)
     """
     top = int(np.argmax(gains))
     far = gains + W[top]
     far[top] = -np.inf
-    begun = [
-        *starts,
-        *(
-            greedy(W, gains, size, first=int(np.argmax(far)) if first == -2 else first)
-            for first in firsts
-        ),
-    ]
+    begun = list(starts)
+    for first in firsts:
+        begun.append(greedy(W, gains, size, first=int(np.argmax(far)) if first == -2 else first))
     best, reached = begun[0], -np.inf
     for start in begun:
-        found, its_value = _walk(W, gains, start, idle=0, tenures=(0, 0), tolerance=tolerance)
-        if (
-            its_value > reached - 1e-3 * tolerance
-        ):  # of equals the last: the choice that begins with any client
-            best, reached = found, its_value
+        end, end_value = _walk(W, gains, start, idle=0, tenures=(0, 0), tolerance=tolerance)
+        # Of equal ends the last is taken: the one whose greedy choice began with any client.
+        if end_value > reached - 1e-3 * tolerance:
+            best, reached = end, end_value
     return best, reached
 
 
@@ -150,11 +161,27 @@ def iterate(
     rounds: int,
     idle: int,
     tenure: Tenure,
-    state: np.ndarray[tuple[int], np.dtype[np.uint64]],
+    state: XorshiftState,
     target: float,
     tolerance: float,
 ) -> tuple[IntArray, float]:
-    """Rounds of (perturbation, tabu walk) from the best choice so far; the best choice and its value."""
+    """Rounds of (perturbation, tabu walk) from the best choice so far.
+
+    Args:
+        W: see the module, as `gains`.
+        gains: likewise.
+        chosen: the best choice so far.
+        reached: its value.
+        rounds: how many, unless the target is met before.
+        idle: moves without improvement that end a walk.
+        tenure: how long clients are held, and how strong a perturbation is.
+        state: of the generator that draws perturbations and tenures.
+        target: no round begins from a value that meets it.
+        tolerance: differences up to this count as none.
+
+    Returns:
+        The best choice and its value.
+    """
     count, size, chance = len(gains), len(chosen), Xorshift(state)
     for _ in range(rounds):
         if reached >= target - tolerance:
@@ -162,17 +189,14 @@ def iterate(
         inside, outside = chosen.copy(), np.setdiff1d(np.arange(count), chosen)
         for step in range(tenure.exchange_least + chance.below(tenure.exchange_span)):
             a, b = step + chance.below(size - step), step + chance.below(count - size - step)
-            inside[a], outside[b], inside[step], outside[step] = (
-                inside[step],
-                outside[step],
-                outside[b],
-                inside[a],
-            )
+            leave, enter = inside[a], outside[b]
+            inside[a], outside[b] = inside[step], outside[step]
+            inside[step], outside[step] = enter, leave
         out = min(count - size - 1, tenure.out_least + chance.below(tenure.out_span))
         tenures = (out, min(size - 1, tenure.stay_least + chance.below(tenure.stay_span)))
-        found, its_value = _walk(W, gains, inside, idle=idle, tenures=tenures, tolerance=tolerance)
-        if its_value > reached + tolerance:
-            chosen, reached = found, its_value
+        end, end_value = _walk(W, gains, inside, idle=idle, tenures=tenures, tolerance=tolerance)
+        if end_value > reached + tolerance:
+            chosen, reached = end, end_value
     return chosen, reached
 
 
@@ -180,11 +204,11 @@ def shuffle_ties(
     W: FloatMatrix,
     gains: FloatArray,
     chosen: IntArray,
-    state: np.ndarray[tuple[int], np.dtype[np.uint64]],
+    state: XorshiftState,
     *,
     tie: float,
 ) -> IntArray:
-    """Exchange each chosen position, twice, with one drawn from those that leave the value as it is (to `tie`)."""
+    """Exchange each chosen position, twice, with one drawn from those of equal value (to `tie`)."""
     chance, inside = Xorshift(state), np.zeros(len(gains), dtype=bool)
     inside[chosen] = True
     adds = gains + W[chosen].sum(axis=0)
@@ -201,23 +225,22 @@ def shuffle_ties(
 
 
 def enumerate_all(W: FloatMatrix, gains: FloatArray, size: int) -> IntArray:
-    """The best of all choices, the first among equals. O(p² + comb(p, r)·k²), k = min(r, p-r): for small pools and as a referee.
+    """The best of all choices, the first among equals: for small pools, and as a referee.
+
+    O(p² + comb(p, r)·k²) with k = min(r, p-r).
 
     >>> enumerate_all(np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]]), np.zeros(3), 2)
     array([0, 2])
     """
     if size == len(gains):
         return np.arange(size)
-    if 2 * size > len(
-        gains
-    ):  # choose who is left out: leaving i costs its gain and its pairs, and two of them share one
+    if 2 * size > len(gains):
+        # Choose the positions that are left out. Each costs its gain and all its pairs, and the
+        # pair of two of them counts twice in this: their distance is gained back.
         out = enumerate_all(W, -(gains + W.sum(axis=1)), len(gains) - size)
         return np.delete(np.arange(len(gains)), out)
-    choices = (
-        _choices(len(gains), size)
-        if comb(len(gains), size) <= limits.MAX_CHOICES_TABULATED
-        else _choices.__wrapped__(len(gains), size)
-    )
+    tabulated = comb(len(gains), size) <= limits.MAX_CHOICES_TABULATED
+    choices = (_choices if tabulated else _choices.__wrapped__)(len(gains), size)
     values = gains[choices].sum(axis=1)
     if len(choices) <= limits.MAX_CHOICES_TABULATED:
         values += W[choices[:, :, None], choices[:, None, :]].sum(axis=(1, 2)) / 2
@@ -247,8 +270,9 @@ def row_bound(rows: Iterable[FloatMatrix], gains: FloatArray, size: int) -> floa
     """A value that no choice exceeds: each position counts half of its r-1 longest pairs. O(p²).
 
     Args:
-        rows: (p, p) distances, cut between rows into as many pieces as memory wants; they are
+        rows: (p, p) distances, cut between rows into pieces that fit into memory; they are
             overwritten.
+        gains: (p,) linear gains.
         size: r >= 2.
 
     >>> row_bound([np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]])], np.zeros(3), 2)
@@ -266,18 +290,24 @@ def row_bound(rows: Iterable[FloatMatrix], gains: FloatArray, size: int) -> floa
 def best_swap(
     W: FloatMatrix, adds: FloatArray, outs: IntArray, ins: IntArray, *, tolerance: float
 ) -> tuple[int, int, float]:
-    """The exchange that changes the value most, the first among equals: (who leaves, who enters, change).
+    """The exchange that changes the value most, the first among equals.
 
-    Exchanges of twins, next to each other, that change nothing are left out (-inf): they would use
-    up the moves of a walk.
+    Exchanges of twins, at distance 0 of each other, that change nothing are left out (-inf): they
+    would use up the moves of a walk.
 
     Args:
-        adds: (p,) what each position has with the choice.
+        W: see the module.
+        adds: (p,) gain of each position plus its distances to the choice.
         outs: (a,) positions that may leave, ascending.
         ins: (b,) positions that may enter, ascending.
+        tolerance: changes up to this count as none.
+
+    Returns:
+        The position that leaves, the one that enters, and the change.
 
     >>> line = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
-    >>> best_swap(line, line[[1, 2]].sum(axis=0), np.array([1, 2]), np.array([0, 3]), tolerance=1e-9)
+    >>> adds = line[[1, 2]].sum(axis=0)
+    >>> best_swap(line, adds, np.array([1, 2]), np.array([0, 3]), tolerance=1e-9)
     (1, 0, 1.0)
     """
     between = W[np.ix_(outs, ins)]  # (leaving, entering)
@@ -296,14 +326,17 @@ def _walk(
     tenures: tuple[int, int],
     tolerance: float,
 ) -> tuple[IntArray, float]:
-    """Tabu search until `idle` moves in a row have not improved; with idle = 0 plain best-swap descent. The best choice seen.
+    """Tabu search until `idle` moves in a row have not improved; with idle = 0 best-swap descent.
 
-    Who enters takes the place of who leaves.
+    The position that enters takes the place of the one that leaves.
+
+    Returns:
+        The best choice seen, and its value.
     """
     members = chosen.copy()
     inside = np.zeros(len(gains), dtype=bool)
     inside[chosen] = True
-    adds = gains + W[chosen].sum(axis=0)  # what each position has with the choice
+    adds = gains + W[chosen].sum(axis=0)
     current = float((adds[chosen] + gains[chosen]).sum() / 2)
     tabu = np.zeros(len(gains), dtype=np.int64)
     best, reached, since, now = members.copy(), current, 0, 0

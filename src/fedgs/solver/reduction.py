@@ -1,16 +1,34 @@
 """What can be decided about a selection problem before any search, exactly."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.solver import limits
 from fedgs.solver.problem import SelectionProblem, block_of
 
-__all__ = ["decides", "reduce", "reduced"]
+__all__ = ["Reduced", "decides", "reduce", "reduced"]
+
+
+class Reduced(NamedTuple):
+    """A reduced problem.
+
+    Attributes:
+        forced: clients that every best cohort holds.
+        clients: (p,) clients that remain open.
+        gains: (p,) their gains in units of distance.
+        left: r, how many of them are chosen.
+    """
+
+    forced: IntArray
+    clients: IntArray
+    gains: FloatArray
+    left: int
 
 
 def decides(gains: FloatArray, size: int, largest: float) -> bool:
-    """Whether `reduce` can decide about anybody: False where all gains lie within (size-1)·largest. O(p), little work.
+    """Whether `reduce` can decide anything: False if all gains lie within (size-1)·largest. O(p).
 
     >>> decides(np.array([0.0, 1.0, 2.0]), 2, 3.0)
     False
@@ -21,9 +39,9 @@ def decides(gains: FloatArray, size: int, largest: float) -> bool:
 def reduce(gains: FloatArray, size: int, largest: float) -> tuple[IntArray, IntArray]:
     """Positions that every best choice holds, and positions that remain open. O(p).
 
-    With Δ = (size-1)·largest, no choice of pairs outweighs more than Δ: whoever is more than Δ
-    below the size-th best gain is never chosen, whoever is more than Δ above the best gain outside
-    always is (exchange argument).
+    With Δ = (size-1)·largest, no choice of pairs outweighs more than Δ. A position more than Δ
+    below the size-th best gain is never chosen. A position more than Δ above the best gain outside
+    the choice is always chosen (exchange argument).
 
     Args:
         gains: (p,) linear gains, in the unit of `largest`.
@@ -44,8 +62,8 @@ def reduce(gains: FloatArray, size: int, largest: float) -> tuple[IntArray, IntA
     if high - low <= (size - 1) * largest:
         return np.empty(0, dtype=np.int64), np.arange(count)
     last_in, first_out = float(ordered[count - size]), float(ordered[count - size - 1])
-    # Rounding must not decide: a gain is known to a few units in its own last place, however large
-    # another is.
+    # Rounding must not decide: a gain is known to a few units in its own last place, whatever the
+    # size of the others.
     delta = (size - 1) * largest * (1 + 1e-12) + 1e-14 * (abs(last_in) + abs(first_out))
     doubt = 1e-14 * np.abs(gains)
     able = gains + doubt >= last_in - delta
@@ -55,25 +73,24 @@ def reduce(gains: FloatArray, size: int, largest: float) -> tuple[IntArray, IntA
     return always.nonzero()[0], (able & ~always).nonzero()[0]
 
 
-def reduced(
-    problem: SelectionProblem, order: IntArray
-) -> tuple[IntArray, IntArray, FloatArray, int]:
-    """Clients that are in for certain; those that remain, their gains in units of distance, and how many of them are chosen."""
+def reduced(problem: SelectionProblem, order: IntArray) -> Reduced:
+    """Reduce a whole problem, as often as that decides anything.
+
+    Args:
+        problem: the problem.
+        order: (a,) the available clients in an order drawn by the caller, which the open ones keep.
+    """
     size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
     gains = -problem.balance_penalty[order]
     forced, clients, left = order[:0], order, size
     if decides(gains, size, weight * largest):
         always, opened = reduce(gains, size, weight * largest)
-        forced, clients, gains, left = (
-            order[always],
-            order[opened],
-            gains[opened],
-            size - len(always),
-        )
+        forced, clients, gains = order[always], order[opened], gains[opened]
+        left = size - len(always)
         if left in (0, len(clients)):
-            return forced, clients, gains, left
-    # Differences can be 1e-13 of the gains themselves: subtract what is common before anything is
-    # added.
+            return Reduced(forced, clients, gains, left)
+    # Differences can be 1e-13 of the gains themselves: subtract what is common to all before
+    # anything is added.
     gains -= gains[0]
     gains /= weight
     added = forced
@@ -83,4 +100,4 @@ def reduced(
         added = clients[always]
         forced, left = np.append(forced, added), left - len(added)
         clients, gains = clients[opened], gains[opened]
-    return forced, clients, gains, left
+    return Reduced(forced, clients, gains, left)

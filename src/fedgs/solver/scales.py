@@ -1,4 +1,7 @@
-"""From sampling counts and alpha to the numbers of a selection problem, in both scales (equations 14 to 17)."""
+"""A selection problem's numbers from sampling counts and alpha, in both scales.
+
+Equations (14) to (17) of the paper.
+"""
 
 from math import isfinite
 from numbers import Real
@@ -17,7 +20,7 @@ Scale = Literal["paper", "cohort"]
 def balance_penalty(
     counts: IntArray, cohort_limit: int, available: IntArray, scale: Scale = "paper"
 ) -> FloatArray:
-    """The price z of selecting each client: who was selected more often costs more.
+    """The price z of selecting each client: clients that were selected more often cost more.
 
     "paper": z_k = 2 (v_k - mean(v) - M/N) + 1, the mean over all N clients. "cohort", the authors'
     code: the same with m/|A_t| in place of M/N, divided by N - 1.
@@ -28,11 +31,14 @@ def balance_penalty(
         available: (a,) indices of the available clients A_t.
         scale: "paper" or "cohort".
 
+    Returns:
+        (N,) penalties z_k.
+
     >>> balance_penalty(np.array([0, 1, 2, 3]), 2, np.arange(4), "paper")
     array([-3., -1.,  1.,  3.])
     """
-    total, present = len(counts), len(available)
-    share = cohort_limit / total if scale == "paper" else min(cohort_limit, present) / present
+    total, size = len(counts), len(available)
+    share = cohort_limit / total if scale == "paper" else min(cohort_limit, size) / size
     penalty = np.array(counts, dtype=np.float64)
     penalty -= np.add.reduce(penalty) / total
     penalty -= share
@@ -44,7 +50,18 @@ def balance_penalty(
 
 
 def pair_weight(alpha: float, scale: Scale, clients: int, cohort_size: int) -> float:
-    """The weight of one unordered pair: 2·alpha/N in `paper` scale, 2·alpha/(m(m-1)) in `cohort` scale (0 where m = 1).
+    """The weight of one unordered pair of selected clients.
+
+    "paper": 2·alpha/N. "cohort": 2·alpha/(m(m-1)), and 0 where m = 1.
+
+    Args:
+        alpha: diversity weight >= 0.
+        scale: "paper" or "cohort".
+        clients: N.
+        cohort_size: m.
+
+    Raises:
+        SelectionError: an alpha that is negative or not finite, or an unknown scale.
 
     >>> pair_weight(1.0, "paper", 100, 10), pair_weight(1.0, "cohort", 100, 5)
     (0.02, 0.1)

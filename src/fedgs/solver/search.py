@@ -1,17 +1,21 @@
-"""Searching what the reduction has left: one interface over compiled kernels, plain NumPy, and distances without a matrix."""
+"""The search of what the reduction leaves open, and its bounds, proofs and ties.
+
+Every step calls a compiled kernel, or `plain` where numba is not installed.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import comb
 from time import perf_counter
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
 from fedgs.arrays import FloatArray, FloatMatrix, IntArray
 from fedgs.compiling import load_kernels
 from fedgs.solver import limits, plain
+from fedgs.solver.plain import XorshiftState
 from fedgs.solver.problem import Effort
 
 __all__ = [
@@ -23,7 +27,6 @@ __all__ = [
     "improve",
     "planned",
     "prove",
-    "workspace",
     "search",
     "settle_ties",
     "tenure_of",
@@ -33,10 +36,15 @@ __all__ = [
 
 @dataclass(eq=False)
 class Residual:
-    """Choose `size` = r of p positions; position i is row ids[i] of `matrix`, with linear gain gains[i] in units of distance.
+    """What the reduction leaves open: choose `size` = r of p positions.
 
-    Differences within `tolerance` (`limits.TOLERANCE_OF_LARGEST_DISTANCE` of the largest distance)
-    count as none.
+    Attributes:
+        matrix: distances, of these and perhaps of other clients.
+        ids: (p,) the row of `matrix` that each position stands for.
+        gains: (p,) linear gains, in units of distance.
+        size: r.
+        tolerance: differences up to this count as none; `limits.TOLERANCE_OF_LARGEST_DISTANCE` of
+            the largest distance.
     """
 
     matrix: FloatMatrix
@@ -50,14 +58,15 @@ class Residual:
 
     @property
     def tie(self) -> float:
-        """What counts as the same value when chance decides: many such exchanges do not add up to `tolerance`.
+        """Values within this count as the same when chance decides.
 
-        It stays above the rounding of a sum over the choice.
+        Many such exchanges do not add up to `tolerance`. It stays above the rounding of a sum over
+        the choice.
         """
         return self.tolerance * limits.TIE_OF_TOLERANCE * max(1.0, self.size / 1000)
 
     def block(self) -> FloatMatrix:
-        """(p, p) distances between positions, C-ordered; do not write into them."""
+        """(p, p) distances between positions in C order; do not write into them."""
         if len(self.ids) <= limits.MAX_CLIENTS_SMALL_POOL:
             return self.matrix.take(self.ids, axis=0).take(self.ids, axis=1)
         if len(self.ids) == len(self.matrix) and np.array_equal(self.ids, np.arange(len(self.ids))):
@@ -65,7 +74,7 @@ class Residual:
         return self.matrix[np.ix_(self.ids, self.ids)]
 
     def rows(self) -> Iterator[FloatMatrix]:
-        """Distances between positions, in pieces of bounded size between rows: copies to write into."""
+        """Distances between positions, in writeable blocks of whole rows of bounded size."""
         if len(self.ids) <= limits.MAX_CLIENTS_SMALL_POOL:
             yield self.block()
             return
@@ -76,7 +85,13 @@ class Residual:
 
 @dataclass
 class Found:
-    """The best choice so far (positions, in any order; its value), and a value that none exceeds."""
+    """The best choice so far.
+
+    Attributes:
+        chosen: (r,) its positions, in any order.
+        value: its value.
+        bound: a value that no choice exceeds.
+    """
 
     chosen: IntArray
     value: float
@@ -88,12 +103,18 @@ class Found:
 
 
 class Clock:
-    """The outer stop: `over` is True once the limit, if any, has passed; `fired` remembers that it was asked and said so."""
+    """The outer stop.
+
+    Attributes:
+        limit: seconds, or None.
+        fired: whether `over` has returned True.
+    """
 
     def __init__(self, limit: float | None) -> None:
         self.started, self.limit, self.fired = perf_counter(), limit, False
 
     def over(self) -> bool:
+        """Whether the limit, if there is one, has passed."""
         self.fired = self.fired or (
             self.limit is not None and perf_counter() - self.started >= self.limit
         )
@@ -105,9 +126,9 @@ class Plan:
     """How long and in what manner to search.
 
     Attributes:
-        rounds: of perturbation and tabu search, at most.
+        rounds: most rounds of perturbation and tabu search.
         idle: moves without improvement that end a round.
-        rows: of distances looked at by compiled code, after which no further round begins.
+        rows: rows of distances read by compiled code, after which no further round begins.
         tenure: how long clients are held after a move, and how strong perturbations are.
     """
 
@@ -126,68 +147,52 @@ DESCENT = Plan(0, 0, limits.MAX_ROWS, plain.Tenure(0, 1, 0, 1, 0, 1))
 
 
 def search(
-    residual: Residual, given: IntArray | None, *, bound: float, plan: Plan, state: Any
+    residual: Residual, given: IntArray | None, *, bound: float, plan: Plan, state: XorshiftState
 ) -> Found:
-    """Best-swap descent from a given choice and, unless that meets the bound, from greedy ones; then the plan's rounds.
+    """Best-swap descent from several starts, then the plan's rounds.
 
-    The greedy choices begin with the largest gain, in pools below 500 also with who is farthest
-    from that, and with anybody.
+    The starts are a given choice and, unless that meets the bound, greedy choices. These begin with
+    the largest gain, in pools below 500 clients also with the client farthest from that one, and
+    with any client.
     """
-    # What each client adds costs O(p·r): in large pools, find out first whether it is needed.
+    # The sums that a descent keeps cost O(p·r): in large pools, first see whether it is needed.
     if given is not None and len(residual) > limits.MAX_CLIENTS_ANY_ORDER:
         places = np.sort(residual.ids[given])
-        found = Found(
-            given,
-            float(residual.matrix[places[:, None], places].sum() / 2 + residual.gains[given].sum()),
-            bound,
-        )
+        pairs = residual.matrix[places[:, None], places].sum() / 2
+        found = Found(given, float(pairs + residual.gains[given].sum()), bound)
         if found.proven(residual.tolerance):
             return found
-    kernels, starts = (
-        load_kernels("fedgs.solver.kernels.search"),
-        3 if len(residual) < limits.MANY_CLIENTS else 2,
-    )
+    kernels = load_kernels("fedgs.solver.kernels.search")
+    starts = 3 if len(residual) < limits.MANY_CLIENTS else 2
     if kernels is None:
-        begun, firsts = (
-            [] if given is None else [given],
-            [*(-1, -2)[: starts - 1], plain.Xorshift(state).below(len(residual))],
-        )
-        found = Found(
-            *plain.descend(
-                residual.block(),
-                residual.gains,
-                residual.size,
-                starts=begun,
-                firsts=firsts,
-                tolerance=residual.tolerance,
-            ),
-            bound,
-        )
+        found = _plain_descent(residual, given, starts=starts, bound=bound, state=state)
         _rounds(residual, found, plan, state)
-    else:
-        chosen = np.full(residual.size, -1) if given is None else given
-        found = Found(
-            chosen,
-            _search(
-                kernels,
-                residual,
-                chosen=chosen,
-                value=-np.inf,
-                plan=plan,
-                state=state,
-                target=bound,
-                starts=starts,
-            )[0],
-            bound,
-        )
+        return found
+    found = Found(np.full(residual.size, -1) if given is None else given, -np.inf, bound)
+    _search(kernels, residual, found, plan=plan, state=state, starts=starts)
     return found
+
+
+def _plain_descent(
+    residual: Residual, given: IntArray | None, *, starts: int, bound: float, state: XorshiftState
+) -> Found:
+    chosen, value = plain.descend(
+        residual.block(),
+        residual.gains,
+        residual.size,
+        starts=[] if given is None else [given],
+        firsts=[*(-1, -2)[: starts - 1], plain.Xorshift(state).below(len(residual))],
+        tolerance=residual.tolerance,
+    )
+    return Found(chosen, value, bound)
 
 
 @lru_cache(maxsize=1024)
 def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan:
-    """Short rounds from strong perturbations, or, for "thorough", long rounds until so many rows were looked at.
+    """The search of an effort for a choice of `size` = r of `count` = p positions.
 
-    Small pools are searched best by rounds of a few moves.
+    "thorough" searches in long rounds until a number of rows was read. The other efforts search in
+    short rounds after strong perturbations; in small pools, rounds of a few moves are best.
 
     >>> planned("default", 100, 10, plain_numpy=False).rounds
     12
@@ -195,18 +200,16 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
     ways = min(size, count - size)
     swaps = max(2, ways // 2)
     if effort != "thorough":
-        rounds, idle = next(
-            (
-                short
-                for (pool, most), short in limits.SHORT_ROUNDS.items()
-                if count <= pool and size <= most
-            ),
-            limits.SHORT_ROUNDS_ELSE,
+        fitting = (
+            short
+            for (pool, most), short in limits.SHORT_ROUNDS.items()
+            if count <= pool and size <= most
         )
+        rounds, idle = next(fitting, limits.SHORT_ROUNDS_ELSE)
         if plain_numpy:
             rounds = min(rounds, 16 if count <= 40 else 4)
-        least, most = max(2, swaps // 2), 2 * swaps  # from afar
-        if count >= limits.MANY_CLIENTS:  # that would take long
+        least, most = max(2, swaps // 2), 2 * swaps  # strong
+        if count >= limits.MANY_CLIENTS:  # descent from afar would take long
             least, most = 2, swaps
         moves = (2, 3, 0, 1) if count <= 40 else (5, 10, 2, 3)
         tenure = tenure_of(moves, least=least, most=most, ways=ways)
@@ -223,7 +226,13 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
 def tenure_of(
     moves: tuple[int, int, int, int], *, least: int, most: int, ways: int
 ) -> plain.Tenure:
-    """A tenure whose perturbations exchange `least` to `most` clients, and at most `ways`: as many as can change.
+    """A tenure whose perturbations exchange `least` to `most` clients.
+
+    Args:
+        moves: the first four numbers of `Tenure`.
+        least: see above.
+        most: see above.
+        ways: how many clients can change at most, min(r, p - r).
 
     >>> tenure_of((5, 10, 2, 3), least=2, most=5, ways=3)[4:]
     (2, 2)
@@ -232,104 +241,108 @@ def tenure_of(
     return plain.Tenure(*moves, least, max(least, min(most, ways)) - least + 1)
 
 
-def improve(residual: Residual, found: Found, plan: Plan, *, clock: Clock, state: Any) -> None:
+def improve(
+    residual: Residual, found: Found, plan: Plan, *, clock: Clock, state: XorshiftState
+) -> None:
     """The plan's rounds from the best choice so far, until the bound is met or the time is over."""
     rounds, rows = plan.rounds, plan.rows
-    at_once = (
-        rounds
-        if clock.limit is None
-        else max(1, limits.DISTANCES_PER_CLOCK // (8 * plan.idle * len(residual)))
-    )
+    at_once = rounds
+    if clock.limit is not None:
+        at_once = max(1, limits.DISTANCES_PER_CLOCK // (8 * plan.idle * len(residual)))
     while rounds > 0 and rows > 0 and not found.proven(residual.tolerance) and not clock.over():
         now = replace(plan, rounds=min(rounds, at_once), rows=rows)
         rows -= _rounds(residual, found, now, state)
         rounds -= now.rounds
 
 
-def _rounds(residual: Residual, found: Found, plan: Plan, state: Any) -> int:
+def _rounds(residual: Residual, found: Found, plan: Plan, state: XorshiftState) -> int:
+    """Run rounds and return how many rows were read, 0 without numba."""
     kernels = load_kernels("fedgs.solver.kernels.search")
-    if kernels is None:
-        found.chosen, found.value = plain.iterate(
-            residual.block(), residual.gains, found.chosen, found.value, rounds=plan.rounds, idle=plan.idle, tenure=plan.tenure,
-            state=state, target=found.bound, tolerance=residual.tolerance,
-        )  # fmt: skip
-        return 0
-    found.value, looked = _search(
-        kernels,
-        residual,
-        chosen=found.chosen,
-        value=found.value,
-        plan=plan,
+    if kernels is not None:
+        return _search(kernels, residual, found, plan=plan, state=state, starts=0)
+    found.chosen, found.value = plain.iterate(
+        residual.block(),
+        residual.gains,
+        found.chosen,
+        found.value,
+        rounds=plan.rounds,
+        idle=plan.idle,
+        tenure=plan.tenure,
         state=state,
         target=found.bound,
+        tolerance=residual.tolerance,
     )
-    return looked
+    return 0
 
 
 def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
-    """Branch and bound, unless the bound is met, as far as `work` goes: the bound becomes the value where it comes to its end."""
-    count, size = len(residual), residual.size
+    """Prove the best choice or improve it, unless the bound is met.
+
+    Branch and bound reads up to `work` distances. Where it is not available, pools with few choices
+    are enumerated. After a complete proof, the bound is the value.
+    """
     if found.proven(residual.tolerance):
         return
+    count, size = len(residual), residual.size
     kernels = load_kernels("fedgs.solver.kernels.proof")
-    if kernels is None or count > limits.MAX_CLIENTS_PROVEN or size < 3:
-        if (
-            count <= limits.MAX_CLIENTS_ANY_ORDER
-            and comb(count, size) * min(size, count - size) ** 2 <= limits.MAX_PAIRS_ENUMERATED
-        ):
-            found.chosen = plain.enumerate_all(residual.block(), residual.gains, size)
-            found.value = found.bound = plain.value(residual.block(), residual.gains, found.chosen)
-        return
+    if kernels is not None and count <= limits.MAX_CLIENTS_PROVEN and size >= 3:
+        _branch_and_bound(kernels, residual, found, work=work, clock=clock)
+    elif (
+        count <= limits.MAX_CLIENTS_ANY_ORDER
+        and comb(count, size) * min(size, count - size) ** 2 <= limits.MAX_PAIRS_ENUMERATED
+    ):
+        found.chosen = plain.enumerate_all(residual.block(), residual.gains, size)
+        found.value = found.bound = plain.value(residual.block(), residual.gains, found.chosen)
+
+
+def _branch_and_bound(
+    kernels: ModuleType, residual: Residual, found: Found, *, work: int, clock: Clock
+) -> None:
+    count, size = len(residual), residual.size
     block = np.ascontiguousarray(residual.block())
-    members, adds, potential = (
-        np.empty((size, count), dtype=np.int64),
-        np.empty((size, count)),
-        np.empty((size, count)),
-    )
+    members = np.empty((size, count), dtype=np.int64)
+    adds, potential, halves = (np.empty((size, count)) for _ in range(3))
     members[0], adds[0] = np.arange(count), residual.gains
-    halves = np.empty((size, count))
     kernels.longest_pairs(block, halves)
-    counts, nexts, path = (
-        np.full(size, count),
-        np.zeros(size, dtype=np.int64),
-        np.zeros(size, dtype=np.int64),
-    )
-    values, meta = np.zeros(size), np.array([found.value, residual.tolerance, 0.0])
-    while work > 0 and meta[2] >= 0 and not clock.over():
+    counts, values = np.full(size, count), np.zeros(size)
+    nexts, path = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    meta = np.array([found.value, residual.tolerance, 0.0])
+    while work > 0 and meta[kernels.DEPTH] >= 0 and not clock.over():
         step = min(work, limits.DISTANCES_PER_CLOCK)
         found.value = kernels.branch(
-            block, halves, members, adds, potential, counts, nexts, values, path, found.chosen, meta, step
+            block, halves, members, adds, potential,
+            counts, nexts, values, path, found.chosen, meta, step,
         )  # fmt: skip
         work -= step
-    if meta[2] < 0:
+    if meta[kernels.DEPTH] < 0:
         found.bound = found.value
 
 
 def tighten(residual: Residual, found: Found, *, always: bool) -> None:
-    """Lower the bound, unless it is met: each position counts at most half of its r-1 longest pairs. O(p²), for a few O(p²·r).
+    """Lower the bound by the row bound, unless it is met. O(p²), for small pools O(p²·r).
 
-    Pools for which that is dear compared to the search are left as they are, if not `always`.
+    Each position counts at most half of its r-1 longest pairs.
+
+    Args:
+        residual: the open positions.
+        found: gets the bound.
+        always: also in pools for which this costs more than the search.
     """
-    if found.proven(residual.tolerance) or (
-        len(residual) > limits.MAX_CLIENTS_ROW_BOUND and not always
-    ):
+    count, size = len(residual), residual.size
+    if found.proven(residual.tolerance) or (count > limits.MAX_CLIENTS_ROW_BOUND and not always):
         return
-    kernels = (
-        load_kernels("fedgs.solver.kernels.small")
-        if len(residual) <= limits.MAX_CLIENTS_SMALL_POOL
-        else None
-    )
+    kernels = None
+    if count <= limits.MAX_CLIENTS_SMALL_POOL:
+        kernels = load_kernels("fedgs.solver.kernels.small")
     if kernels is None:
-        bound = plain.row_bound(residual.rows(), residual.gains, residual.size)
+        bound = plain.row_bound(residual.rows(), residual.gains, size)
     else:
-        working = np.empty((2, len(residual))), np.empty((residual.size - 1, len(residual)))
-        bound = kernels.row_bound(
-            residual.matrix, residual.ids, residual.gains, residual.size, *working
-        )
+        working = np.empty((2, count)), np.empty((size - 1, count))
+        bound = kernels.row_bound(residual.matrix, residual.ids, residual.gains, size, *working)
     found.bound = min(found.bound, bound)
 
 
-def settle_ties(residual: Residual, found: Found, state: Any) -> None:
+def settle_ties(residual: Residual, found: Found, state: XorshiftState) -> None:
     """Let chance decide between choices of the same value."""
     kernels, count = load_kernels("fedgs.solver.kernels.search"), len(residual)
     if kernels is None:
@@ -338,57 +351,32 @@ def settle_ties(residual: Residual, found: Found, state: Any) -> None:
         )
         return
     working = np.empty((1, count), dtype=np.int64), np.empty((1, count))
+    matrix, ids, gains, tie = residual.matrix, residual.ids, residual.gains, residual.tie
     if count <= limits.MAX_CLIENTS_ANY_ORDER:
-        kernels.shuffle_ties(
-            residual.matrix,
-            residual.ids,
-            residual.gains,
-            found.chosen,
-            state,
-            residual.tie,
-            *working,
-        )
+        kernels.shuffle_ties(matrix, ids, gains, found.chosen, state, tie, *working)
     else:  # rows of a large matrix are read far faster in their own order
-        order = np.argsort(residual.ids)
+        order = np.argsort(ids)
         place = np.empty_like(order)
         place[order] = np.arange(count)
         chosen = place[found.chosen]
-        kernels.shuffle_ties(
-            residual.matrix,
-            residual.ids[order],
-            residual.gains[order],
-            chosen,
-            state,
-            residual.tie,
-            *working,
-        )
+        kernels.shuffle_ties(matrix, ids[order], gains[order], chosen, state, tie, *working)
         found.chosen = order[chosen]
 
 
-def workspace(count: int, size: int) -> tuple[IntArray, FloatMatrix, FloatMatrix]:
-    """What the compiled search works in, for `size` = r of `count` = p positions, r < p: (8, p), (2, p), and rows of distances.
-
-    Rows are kept of every position once it is needed, in large pools of the choice only, and one to
-    spare; the last: zeros.
-    """
-    rows = count if count <= limits.MAX_CLIENTS_ALL_ROWS else size + 1
-    return np.empty((8, count), dtype=np.int64), np.empty((2, count)), np.empty((rows + 1, count))
-
-
 def _search(
-    kernels: Any,
+    kernels: ModuleType,
     residual: Residual,
+    found: Found,
     *,
-    chosen: IntArray,
-    value: float,
     plan: Plan,
-    state: Any,
-    target: float,
-    starts: int = 0,
-) -> tuple[float, int]:
-    """The value of what is now `chosen`, and how many rows were looked at."""
-    value, looked = kernels.search(
-        residual.matrix, residual.ids, residual.gains, chosen, value, starts, plan.rounds, plan.idle, plan.rows, plan.numbers,
-        state, target, residual.tolerance, *workspace(len(residual), residual.size),
+    state: XorshiftState,
+    starts: int,
+) -> int:
+    """Improve the best choice by descents and the plan's rounds; how many rows were read."""
+    found.value, rows_read = kernels.search(
+        residual.matrix, residual.ids, residual.gains, found.chosen, found.value,
+        starts, plan.rounds, plan.idle, plan.rows, plan.numbers,
+        state, found.bound, residual.tolerance,
+        *kernels.workspace(len(residual), residual.size),
     )  # fmt: skip
-    return value, looked
+    return int(rows_read)

@@ -1,9 +1,9 @@
-"""From a selection problem to a cohort: reduction, a start and a bound from the tree, search, and proof where it is cheap."""
+"""From a selection problem to a cohort, in the steps that `fedgs.solver` lists."""
 
 from math import comb, isfinite, isnan
 from operator import index
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from fedgs.graph.tree import SpanningForest
 from fedgs.rng import stream
 from fedgs.solver import limits, plain
 from fedgs.solver.on_demand import search_rows
+from fedgs.solver.plain import XorshiftState
 from fedgs.solver.problem import (
     Distances,
     Effort,
@@ -24,11 +25,12 @@ from fedgs.solver.problem import (
     block_of,
     objective,
 )
-from fedgs.solver.reduction import reduced
+from fedgs.solver.reduction import Reduced, reduced
 from fedgs.solver.search import (
     DESCENT,
     Clock,
     Found,
+    Plan,
     Residual,
     improve,
     planned,
@@ -42,7 +44,10 @@ from fedgs.solver.tree import best_on_forest
 
 __all__ = ["solve"]
 
-_CHANGED = "distances were changed after they were checked: they must stay finite, >= 0 and of the same shape"
+_CHANGED = (
+    "distances were changed after they were checked: "
+    "they must stay finite, >= 0 and of the same shape"
+)
 
 
 def solve(
@@ -59,17 +64,16 @@ def solve(
 
     Args:
         problem: what to maximise.
-        effort: work, not seconds. "fast": starts and descent. "default": and 4 to 24 short rounds
-            of tabu search. "thorough": some tenths of a second's worth of them, and branch and
-            bound in pools of up to 300 clients.
-        time_limit: seconds > 0 (the paper's tau_max); when they are over, the best cohort found so
-            far is returned, with status "time_limit".
-        seed: decides between equals, and draws what the search tries; an integer >= 0 or a
-            generator.
+        effort: counts work, not seconds. "fast": starts and descent. "default": also 4 to 24 short
+            rounds of tabu search. "thorough": long rounds that take some tenths of a second, and
+            branch and bound in pools of up to 300 clients.
+        time_limit: seconds > 0 (the paper's tau_max), after which the best cohort found so far is
+            returned with status "time_limit".
+        seed: breaks ties and drives the search's random choices; an integer >= 0 or a generator.
 
     Raises:
-        SelectionError: an unknown effort, a time limit that is not positive, a seed that is none,
-            or distances of another size than their tree.
+        SelectionError: an unknown effort, a time limit that is not positive, an invalid seed, or
+            distances of another size than their tree.
 
     >>> line = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
     >>> solve(SelectionProblem(line, np.zeros(4), cohort_size=2, pair_weight=1.0)).cohort
@@ -100,7 +104,7 @@ def solve(
     )
 
 
-def _checked_seed(seed: Any) -> int:
+def _checked_seed(seed: int) -> int:
     try:
         number = index(seed)
     except TypeError:
@@ -111,7 +115,13 @@ def _checked_seed(seed: Any) -> int:
 
 
 class _Answer(NamedTuple):
-    """A cohort, in any order and an array of its own, and by how much the optimum can exceed it at most."""
+    """A cohort and how good it is.
+
+    Attributes:
+        cohort: (m,) in any order, an array that nobody else holds.
+        slack: by how much the optimum can exceed its objective at most.
+        status: see `Solution`.
+    """
 
     cohort: IntArray
     slack: float = 0.0
@@ -126,7 +136,10 @@ def _decide(
     clock: Clock,
     rng: np.random.Generator,
 ) -> _Answer:
-    """Everything that needs no search. Clients are put in an order drawn by chance, which decides between equals."""
+    """Reduce the problem; enumerate what is left open if that is little, search it otherwise.
+
+    The clients are first put in a random order, which decides between equals.
+    """
     size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
     state = np.empty(1, dtype=np.uint64)
     state[0] = rng.bit_generator.random_raw() | 1
@@ -136,9 +149,10 @@ def _decide(
             return _Answer(order)
         if size == 1 or weight * largest == 0:
             return _Answer(order[np.argsort(problem.balance_penalty[order], kind="stable")[:size]])
-        forced, clients, gains, left = reduced(problem, order)
+        rest = reduced(problem, order)
     else:
-        forced, clients, gains, left = few.reduced(problem, state)
+        rest = few.reduced(problem, state)
+    forced, clients, gains, left = rest
     if not 0 <= left <= len(clients):
         raise SelectionError(_CHANGED)
     if left in (0, len(clients)):
@@ -151,26 +165,13 @@ def _decide(
     if choices <= limits.MAX_CHOICES_ENUMERATED:
         block = block_of(problem.distances, clients, clients)
         return _Answer(np.concatenate([forced, clients[plain.enumerate_all(block, gains, left)]]))
-    found = _found(
-        problem.distances,
-        few,
-        clients=clients,
-        gains=gains,
-        left=left,
-        effort=effort,
-        clock=clock,
-        state=state,
-        rng=rng,
-    )
-    cohort = (
-        clients[found.chosen]
-        if len(forced) == 0
-        else np.concatenate([forced, clients[found.chosen]])
-    )
+    found = _found(problem.distances, few, rest, effort=effort, clock=clock, state=state, rng=rng)
+    chosen = clients[found.chosen]
+    cohort = chosen if len(forced) == 0 else np.concatenate([forced, chosen])
     status: Status = (
         "time_limit" if clock.fired else "bounded" if isfinite(found.bound) else "feasible"
     )
-    if not isfinite(found.bound):
+    if not isfinite(found.bound):  # the trivial bound: every pair at the largest distance
         found.bound = float(np.sort(gains)[-left:].sum()) + largest * left * (left - 1) / 2
     if found.proven(limits.TOLERANCE_OF_LARGEST_DISTANCE * largest):
         return _Answer(cohort)
@@ -178,25 +179,18 @@ def _decide(
 
 
 def _found(
-    distances: Distances, few: Few | None, *, clients: IntArray, gains: FloatArray, left: int, effort: Effort, clock: Clock,
-    state: Any, rng: np.random.Generator,
-) -> Found:  # fmt: skip
-    """The search: a start and a bound from the tree, descent, tabu rounds; for "thorough" proofs before and after these."""
-    given, bound, tree = None, np.inf, distances.tree
-    if tree is not None:
-        if not isinstance(tree, SpanningForest) or len(tree) != len(distances):
-            raise SelectionError(
-                f"the tree of distances must be None or a SpanningForest over all {len(distances)} clients"
-            )
-        working = (
-            few.forest_workspace
-            if few is not None and len(tree) <= limits.MAX_CLIENTS_SMALL_POOL
-            else None
-        )
-        given, bound = best_on_forest(
-            tree, clients, gains, left, apart=distances.maximum, working=working
-        )
-        bound += tree.shortfall * left * (left - 1) / 2
+    distances: Distances,
+    few: Few | None,
+    rest: Reduced,
+    *,
+    effort: Effort,
+    clock: Clock,
+    state: XorshiftState,
+    rng: np.random.Generator,
+) -> Found:
+    """Search what the reduction has left open."""
+    _, clients, gains, left = rest
+    given, bound = _start(distances, few, rest)
     if not isinstance(distances, MatrixDistances) and len(clients) > limits.MAX_CLIENTS_HELD:
         return search_rows(
             distances,
@@ -208,13 +202,12 @@ def _found(
             clock=clock,
             rng=rng,
         )
-    at_once = effort != "thorough" and clock.limit is None
-    plan = planned(
-        effort, len(clients), left, plain_numpy=load_kernels("fedgs.solver.kernels.search") is None
-    )
+    plain_numpy = load_kernels("fedgs.solver.kernels.search") is None
+    plan = planned(effort, len(clients), left, plain_numpy=plain_numpy)
     if (
         few is not None
-        and at_once
+        and effort != "thorough"
+        and clock.limit is None
         and isinstance(distances, MatrixDistances)
         and len(distances) <= limits.MAX_CLIENTS_COPIED
     ):
@@ -229,17 +222,46 @@ def _found(
             state=state,
         )
     residual = _residual(distances, clients, gains, left)
+    return _searched(residual, given, bound, plan=plan, effort=effort, clock=clock, state=state)
+
+
+def _start(distances: Distances, few: Few | None, rest: Reduced) -> tuple[IntArray | None, float]:
+    """A choice of positions and a bound from the tree, or None and inf if there is no tree."""
+    tree = distances.tree
+    if tree is None:
+        return None, np.inf
+    if not isinstance(tree, SpanningForest) or len(tree) != len(distances):
+        raise SelectionError(
+            "the tree of distances must be None or a SpanningForest "
+            f"over all {len(distances)} clients"
+        )
+    _, clients, gains, left = rest
+    small = few is not None and len(tree) <= limits.MAX_CLIENTS_SMALL_POOL
+    working = few.forest_workspace if few is not None and small else None
+    given, bound = best_on_forest(
+        tree, clients, gains, left, apart=distances.maximum, working=working
+    )
+    return given, bound + tree.shortfall * left * (left - 1) / 2
+
+
+def _searched(
+    residual: Residual,
+    given: IntArray | None,
+    bound: float,
+    *,
+    plan: Plan,
+    effort: Effort,
+    clock: Clock,
+    state: XorshiftState,
+) -> Found:
+    """Descent and tabu rounds; for "thorough" with proofs before and after the rounds."""
+    at_once = effort != "thorough" and clock.limit is None
     found = search(residual, given, bound=bound, plan=plan if at_once else DESCENT, state=state)
     if effort == "thorough":
         tighten(residual, found, always=True)
-        prove(
-            residual,
-            found,
-            limits.PROOF_DISTANCES
-            if comb(len(clients), left) <= limits.MAX_CHOICES_PROVEN_AT_ONCE
-            else limits.FIRST_PROOF_DISTANCES,
-            clock,
-        )
+        few_choices = comb(len(residual), residual.size) <= limits.MAX_CHOICES_PROVEN_AT_ONCE
+        work = limits.PROOF_DISTANCES if few_choices else limits.FIRST_PROOF_DISTANCES
+        prove(residual, found, work, clock)
     if not at_once:
         improve(residual, found, plan, clock=clock, state=state)
     if effort == "thorough":
@@ -252,15 +274,11 @@ def _found(
 
 
 def _residual(distances: Distances, clients: IntArray, gains: FloatArray, left: int) -> Residual:
+    """The open positions over the whole matrix, or over a copied block where that is faster."""
     tolerance = limits.TOLERANCE_OF_LARGEST_DISTANCE * distances.maximum
     if isinstance(distances, MatrixDistances) and (
         len(clients) > limits.MAX_CLIENTS_COPIED or len(distances) <= limits.MAX_CLIENTS_COPIED
     ):
         return Residual(distances.matrix, clients, gains, left, tolerance)
-    return Residual(
-        np.ascontiguousarray(block_of(distances, clients, clients)),
-        np.arange(len(clients)),
-        gains,
-        left,
-        tolerance,
-    )
+    block = np.ascontiguousarray(block_of(distances, clients, clients))
+    return Residual(block, np.arange(len(clients)), gains, left, tolerance)

@@ -1,11 +1,11 @@
-"""Selection on a spanning forest, exactly: a start for the search, and a bound that no cohort exceeds.
+"""Exact selection on a spanning forest: a start for the search, and an upper bound.
 
 On a tree the edge above v counts once for each pair of chosen clients on its two sides, so the
 pairs' distances are separable. Shortest paths are never longer than the tree's, so the tree's best
 value bounds the problem's.
 """
 
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from fedgs.solver import limits
 __all__ = ["Workspace", "best_on_forest", "linked", "plain_best_on_forest", "workspace"]
 
 Workspace = tuple[IntArray, FloatMatrix, IntArray]
+"""The last three arguments of `kernels.tree.knapsack`."""
 
 
 def best_on_forest(
@@ -28,11 +29,11 @@ def best_on_forest(
     apart: float,
     working: Workspace | None = None,
 ) -> tuple[IntArray, float]:
-    """The best choice by the forest's own distances, and a value that none exceeds. O(N·r) on one tree, O(N·r²) on a forest.
+    """The best choice by the forest's own distances, and a value that none exceeds.
 
-    Between equals decide bonuses for later clients, in all below 1e-10 of the largest distance,
-    which are part of the value: if the order of the clients is drawn, so is the choice between
-    equals.
+    O(N·r) on one tree, O(N·r²) on a forest. Ties are broken by bonuses for later clients, which are
+    part of the value and sum to less than 1e-10 of the largest distance. So if the order of the
+    clients is random, ties are broken at random.
 
     Args:
         forest: over all N clients; those that cannot be chosen are passed through.
@@ -40,8 +41,7 @@ def best_on_forest(
         gains: (p,) linear gains, in units of distance.
         size: r >= 1, how many are chosen.
         apart: the distance between different trees, the largest of all.
-        working: for one tree, what `workspace` makes for at least these numbers, where there is one
-            already.
+        working: for one tree, a workspace to reuse: from `workspace`, for at least these sizes.
 
     Returns:
         (r,) positions in `clients`, ascending; the value by forest distances.
@@ -73,10 +73,15 @@ def best_on_forest(
 
 
 def workspace(up: IntArray, sizes: IntArray, size: int) -> Workspace:
-    """What `knapsack` works in, for trees in preorder: numbers by vertex, tables, and where the tables of children were split.
+    """Arrays for `knapsack`: numbers by vertex, tables, and how tables were split among children.
 
     Where a child is merged, its parent's table has at most as many numbers as the parent's subtree
     has vertices.
+
+    Args:
+        up: (N,) parents of trees in preorder, see `Preorder`.
+        sizes: (N,) vertices of each subtree.
+        size: r.
     """
     splits = int(np.minimum(sizes[up], size).sum()) + len(up)
     return (
@@ -87,7 +92,7 @@ def workspace(up: IntArray, sizes: IntArray, size: int) -> Workspace:
 
 
 def linked(forest: SpanningForest, apart: float) -> SpanningForest:
-    """One tree that dominates the forest: every further root hangs on the first by an edge of length `apart`.
+    """One tree that dominates the forest: further roots hang on the first by edges of `apart`.
 
     >>> linked(SpanningForest(np.array([-1, -1]), np.zeros(2), np.arange(2)), 2.0).parent
     array([-1,  0])
@@ -108,7 +113,7 @@ def plain_best_on_forest(
     Args:
         tree: one tree over N vertices.
         gains: (N,) linear gains, NaN for vertices that cannot be chosen.
-        size: r, at most the number of vertices that can be.
+        size: r, at most the number of vertices that can be chosen.
 
     Returns:
         (N,) whether each vertex is chosen, and the value by tree distances.
@@ -118,7 +123,8 @@ def plain_best_on_forest(
     3.0
     """
     tables = [np.array([0.0]) if np.isnan(gain) else np.array([0.0, gain]) for gain in gains]
-    merges: list[tuple[int, int, IntArray]] = []  # parent, child, how many of k are the child's
+    # Parent, child, and for each total k how many are chosen below the child.
+    merges: list[tuple[int, int, IntArray]] = []
     for child in tree.order[:0:-1]:
         numbers = np.arange(len(tables[child]))
         below = tables[child] + tree.above[child] * numbers * (size - numbers)
@@ -127,8 +133,8 @@ def plain_best_on_forest(
         merges.append((above, int(child), split))
     wanted = np.zeros(len(tree), dtype=np.int64)
     wanted[tree.order[0]] = size
-    # Merges are undone from the last to the first: each vertex has then got its number before it
-    # passes any on.
+    # Merges are undone from the last to the first: so each vertex has its number before it shares
+    # it with its children.
     for above, child, split in reversed(merges):
         wanted[child] = split[wanted[above]]
         wanted[above] -= wanted[child]
@@ -136,7 +142,7 @@ def plain_best_on_forest(
 
 
 def _shared_out(
-    kernels: Any,
+    kernels: ModuleType,
     forest: Preorder,
     *,
     clients: IntArray,
@@ -148,8 +154,8 @@ def _shared_out(
     """The best choice on several trees, and its value.
 
     Given k_T, the number chosen in tree T, T's value does not depend on the others, and pairs in
-    different trees count apart/2·(r² - sum of k_T²). Trees of one client that can be chosen are
-    shared out together.
+    different trees count apart/2·(r² - sum of k_T²). Trees with only one client that can be chosen
+    are treated together.
     """
     place, up, above, roots, sizes = forest
     tree = np.searchsorted(roots, place[clients], side="right") - 1  # of each position
@@ -159,12 +165,11 @@ def _shared_out(
     chosen = np.arange(size)
 
     def best(begin: int, end: int, number: int) -> float:
-        """The best of one tree, which `chosen` begins with."""
-        return float(
-            kernels.knapsack(
-                up, above, place, clients, gains, chance, begin, end, chosen[:number], *working
-            )
+        """The best choice of one tree's positions, written to chosen[:number]; its value."""
+        value = kernels.knapsack(
+            up, above, place, clients, gains, chance, begin, end, chosen[:number], *working
         )
+        return float(value)
 
     working = workspace(up, sizes, size)
     if np.count_nonzero(able) == 1:
@@ -182,20 +187,21 @@ def _shared_out(
     ranked = np.argsort(-worth, kind="stable")[:size]
     alone, worth = alone[ranked], worth[ranked]
     table, splits = np.concatenate([[0.0], np.cumsum(worth - apart / 2)]), []
-    trees = np.flatnonzero(able > 1).tolist()
-    for one in trees:
-        most = min(size, int(able[one]))
-        own = [
-            best(int(begins[one]), int(ends[one]), k) - apart * k * k / 2
-            for k in range(1, most + 1)
-        ]
-        table, split = _merged(table, np.array([0.0, *own]), size)
+    trees = [
+        (begin, end, most)
+        for begin, end, most in zip(begins.tolist(), ends.tolist(), able.tolist(), strict=True)
+        if most > 1
+    ]
+    for begin, end, most in trees:
+        numbers = range(1, min(size, most) + 1)
+        values = [best(begin, end, k) - apart * k * k / 2 for k in numbers]
+        table, split = _merged(table, np.array([0.0, *values]), size)
         splits.append(split)
     left, value, parts = size, float(table[size]) + apart * size * size / 2, []
-    for one, split in zip(reversed(trees), reversed(splits), strict=True):
+    for (begin, end, _), split in zip(reversed(trees), reversed(splits), strict=True):
         number = int(split[left])
         if number > 0:
-            best(int(begins[one]), int(ends[one]), number)
+            best(begin, end, number)
             parts.append(chosen[:number].copy())
         left -= number
     return np.sort(np.concatenate([*parts, alone[:left]])), value
@@ -203,20 +209,16 @@ def _shared_out(
 
 def _merged(table: FloatArray, below: FloatArray, size: int) -> tuple[FloatArray, IntArray]:
     """Max-plus convolution, cut off at `size`, and how many of each total are from `below`."""
-    total, number = (
-        np.arange(min(len(table) + len(below) - 2, size) + 1)[:, None],
-        np.arange(len(below))[None, :],
-    )
-    padded = np.concatenate(
-        [table, np.full(max(len(total), len(below)), -np.inf)]
-    )  # what is out of range, on either side, is -inf
-    both = (
-        padded[total - number] + below[number]
-    )  # (total, number); a negative index ends in the padding
+    total = np.arange(min(len(table) + len(below) - 2, size) + 1)[:, None]
+    number = np.arange(len(below))[None, :]
+    # Out of range, on either side, is -inf: a negative index ends in the padding.
+    padded = np.concatenate([table, np.full(max(len(total), len(below)), -np.inf)])
+    both = padded[total - number] + below[number]  # (total, number)
     split = np.argmax(both, axis=1)
     return both[np.arange(len(split)), split], split
 
 
 def _work(sizes: IntArray, size: int) -> int:
+    """Entries of all tables for trees of these sizes."""
     most = np.minimum(sizes, size).astype(np.float64)
     return int(np.sum(sizes * most * most / 2)) if len(sizes) else 0

@@ -1,4 +1,4 @@
-"""The solver's compiled loops: `search`, `tree` (knapsack), `proof` (branch and bound), and `small` for small pools.
+"""The solver's compiled loops: `search`, `tree` (knapsack), `proof` and `small` (small pools).
 
 The modules are loaded by `fedgs.compiling.load_kernels`, which returns None without numba.
 """

@@ -1,4 +1,4 @@
-"""Compiled proofs. Loaded by `load_kernels` where a proof is tried.
+"""Compiled branch and bound, loaded by `load_kernels` where a proof is tried.
 
 W is a (p, p) matrix of distances between positions.
 """
@@ -11,10 +11,15 @@ import numpy as np
 from fedgs.compiling import compiled
 from fedgs.solver.kernels.small import insert
 
+BEST, TOLERANCE, DEPTH = 0, 1, 2  # of `meta` in `branch`
+
 
 @compiled
 def longest_pairs(W: Any, halves: Any) -> None:
-    """halves[k, i] = half the sum of the k longest distances from position i to others, k = 0..r-1, r >= 2. O(p²·r) at worst."""
+    """halves[k, i] = half the sum of the k longest distances from position i to others.
+
+    For k = 0..r-1, r >= 2. O(p²·r) at worst.
+    """
     longest, count = halves.shape[0] - 1, len(W)
     top = np.empty(longest)
     for i in range(count):
@@ -29,7 +34,7 @@ def longest_pairs(W: Any, halves: Any) -> None:
 
 @partial(compiled, inline="always")
 def rank(members: Any, adds: Any, potential: Any, count: int, half: Any) -> None:
-    """Potentials adds + half the longest pairs, for the open positions of a node, which are put in descending order."""
+    """Sort the open positions of a node by descending potential: adds + half the longest pairs."""
     for a in range(count):
         key, member, add = adds[a] + half[members[a]], members[a], adds[a]
         b = a
@@ -54,15 +59,15 @@ def branch(
     meta: Any,
     work: int,
 ) -> float:
-    """Depth-first branch and bound on (p, p) distances W; goes on where it stopped.
+    """Depth-first branch and bound on (p, p) distances W; resumes where it stopped.
 
-    `halves`: see `longest_pairs`, over all p positions. meta = [best value, tolerance, depth];
-    depth -1 when all is proven. Row d of `members`, `adds`, `potential` holds the positions that
-    are open after d have been chosen (`path`); r >= 3. `work` limits the number of distances looked
-    at.
+    `halves`: see `longest_pairs`, over all p positions. `meta` holds the best value, the tolerance
+    and the depth, which is -1 when the proof is complete. Row d of `members`, `adds`, `potential`
+    holds the positions that are open after d have been chosen (`path`); r >= 3. `work` limits the
+    number of distances read.
     """
     size = len(chosen)
-    best, tolerance, depth = meta[0], meta[1], int(meta[2])
+    best, tolerance, depth = meta[BEST], meta[TOLERANCE], int(meta[DEPTH])
     done = 0
     if nexts[0] == 0 and depth == 0:
         rank(members[0], adds[0], potential[0], counts[0], halves[size - 1])
@@ -94,13 +99,13 @@ def branch(
             for a in range(count):
                 most = max(most, adds[deeper, a])
             for a in range(count):
-                one = W[members[deeper, a]]
+                row = W[members[deeper, a]]
                 base = value + adds[deeper, a]
                 if base + most + 2 * halves[1, members[deeper, a]] <= best + tolerance:
                     continue
                 done += a
                 for b in range(a):
-                    total = base + adds[deeper, b] + one[members[deeper, b]]
+                    total = base + adds[deeper, b] + row[members[deeper, b]]
                     if total > best + tolerance:
                         best = total
                         for place in range(size - 2):
@@ -111,5 +116,5 @@ def branch(
         done += 5 * count
         counts[deeper], nexts[deeper], values[deeper] = count, 0, value
         depth = deeper
-    meta[0], meta[2] = best, depth
+    meta[BEST], meta[DEPTH] = best, depth
     return float(best)

@@ -1,6 +1,7 @@
-"""Compiled steps for pools of a few clients, where a dozen NumPy calls cost more than the search. Loaded by `load_kernels`.
+"""Compiled steps for small pools, loaded by `load_kernels`.
 
-They do what `reduction`, `plain.row_bound` and `plain.enumerate_all` do, which are their tests.
+They do what `reduction`, `plain.row_bound` and `plain.enumerate_all` do, which they are tested
+against. In small pools, the overhead of NumPy's calls exceeds the work.
 """
 
 from typing import Any
@@ -12,10 +13,10 @@ from fedgs.solver.kernels.search import below
 
 
 @compiled
-def insert(value: float, top: Any, kept: int) -> None:
-    """Put `value` among top[:kept], the largest so far in descending order, if it is one of them."""
-    if value > top[kept - 1]:
-        place = kept - 1
+def insert(value: float, top: Any, count: int) -> None:
+    """Insert `value` into top[:count], the largest values so far in descending order."""
+    if value > top[count - 1]:
+        place = count - 1
         while place > 0 and top[place - 1] < value:
             top[place] = top[place - 1]
             place -= 1
@@ -24,10 +25,10 @@ def insert(value: float, top: Any, kept: int) -> None:
 
 @compiled
 def begin(clients: Any, penalty: Any, weight: float, spread: float, state: Any, gains: Any) -> bool:
-    """Put the clients in an order drawn by chance; `gains`: their negative penalties. Whether these differ by more than `spread`.
+    """Shuffle the clients; `gains` gets their negative penalties.
 
-    If not, nothing can be decided before the search, and the gains are in units of distance, the
-    first one's subtracted.
+    Returns whether these differ by more than `spread`. If not, nothing can be decided before the
+    search, and the gains are converted to units of distance, the first one's subtracted.
     """
     for i in range(len(clients) - 1, 0, -1):
         j = below(state, i + 1)
@@ -49,11 +50,11 @@ def begin(clients: Any, penalty: Any, weight: float, spread: float, state: Any, 
 def narrow(
     H: Any, clients: Any, gains: Any, weight: float, largest: float, cohort: Any, reals: Any
 ) -> tuple[int, int]:
-    """Decide what `reduction.reduced` decides: how many clients are in for certain, and how many remain open.
+    """As `reduction.reduced`: how many clients every best cohort holds, and how many remain open.
 
-    `cohort` begins with the former; `clients` and `gains` with the latter, in their order; `gains`
-    come as they are, and go in units of distance. `reals`, a row of one more than the cohort, is to
-    work in.
+    `cohort` begins with the former afterwards, `clients` and `gains` with the latter, in their
+    order. `gains` are converted to units of distance. Of `reals`, one row of one more than the
+    cohort is used.
     """
     size, count, taken, unit, top = len(cohort), len(clients), 0, weight * largest, reals[0]
     for turn in range(size + 1):
@@ -64,7 +65,7 @@ def narrow(
         for i in range(count):
             lowest = gains[i] if gains[i] < lowest else lowest
             insert(gains[i], top, left + 1)
-        least, most = -np.inf, np.inf  # who is below is out, who is above is in
+        least, most = -np.inf, np.inf  # gains below are out, gains above are in
         if top[0] - lowest > (left - 1) * unit:
             delta = (left - 1) * unit * (1 + 1e-12) + 1e-14 * (abs(top[left - 1]) + abs(top[left]))
             least, most = top[left - 1] - delta, top[left] + delta
@@ -96,9 +97,10 @@ def narrow(
 
 @compiled
 def row_bound(H: Any, clients: Any, gains: Any, size: int, reals: Any, longest: Any) -> float:
-    """A value that no choice exceeds: each position counts half of its r-1 longest pairs, r >= 2. O(p²·r) in vectors.
+    """A value that no choice exceeds: each position counts half of its r-1 longest pairs.
 
-    `reals`, two rows of p, and `longest`, r-1 rows of p, are to work in.
+    O(p²·r) in vector instructions, for r >= 2. Of `reals`, two rows of p are used, of `longest` r-1
+    rows of p.
     """
     count, row, best = len(clients), reals[0], reals[1]
     for k in range(size - 1):
@@ -109,8 +111,8 @@ def row_bound(H: Any, clients: Any, gains: Any, size: int, reals: Any, longest: 
             row[i] = H[clients[j], clients[i]]
         for k in range(size - 1):  # longest[:, i] stays in descending order
             for i in range(count):
-                one, other = row[i], longest[k, i]
-                longest[k, i], row[i] = one if one > other else other, other if one > other else one
+                a, b = row[i], longest[k, i]
+                longest[k, i], row[i] = a if a > b else b, b if a > b else a
     for k in range(size):
         best[k] = -np.inf
     for i in range(count):
@@ -126,7 +128,7 @@ def row_bound(H: Any, clients: Any, gains: Any, size: int, reals: Any, longest: 
 
 @compiled
 def conclude(H: Any, penalty: Any, weight: float, cohort: Any) -> float:
-    """Put the cohort in ascending order; its objective."""
+    """Sort the cohort in place; its objective."""
     for a in range(len(cohort)):
         client, b = cohort[a], a
         while b > 0 and cohort[b - 1] > client:
@@ -145,9 +147,9 @@ def conclude(H: Any, penalty: Any, weight: float, cohort: Any) -> float:
 def try_all(
     H: Any, clients: Any, gains: Any, chosen: Any, tolerance: float, ints: Any, reals: Any
 ) -> float:
-    """The best of all choices by trying every one, the first of those within `tolerance`: without any bound. O(comb(p, r)·r).
+    """The best of all choices by enumeration, the first of those within `tolerance`.
 
-    `ints` and `reals`, a row of r of each, are to work in.
+    O(comb(p, r)·r), without any bound. Of `ints` and `reals`, one row of r is used.
     """
     count, size, at, sums = len(gains), len(chosen), ints[0], reals[0]
     sums[0] = 0.0

@@ -14,31 +14,39 @@ from fedgs.compiling import compiled
 
 @compiled
 def knapsack(
-    up: Any, above: Any, place: Any, clients: Any, gains: Any, chance: float, start: int, stop: int, chosen: Any,
-    ints: Any, reals: Any, splits: Any,
-) -> float:  # fmt: skip
-    """The best `chosen` positions, ascending, of the tree at start..stop-1, by tree distances and gains; their value.
+    up: Any,
+    above: Any,
+    place: Any,
+    clients: Any,
+    gains: Any,
+    chance: float,
+    start: int,
+    stop: int,
+    chosen: Any,
+    ints: Any,
+    reals: Any,
+    splits: Any,
+) -> float:
+    """The best positions of the tree at start..stop-1, by tree distances and gains.
 
-    f_v(k), the most that k choices below v give, gains above·k·(size-k) on the edge to the parent;
-    children merge by max-plus convolution, the last first. The tables of what is not yet finished
-    lie on a stack. Between equals decide bonuses of `chance` times the square of the position,
-    which are part of the value. -inf where the tree has fewer to choose. O(n·size + p). For the
-    last three arrays see `tree.workspace`.
+    They are written to `chosen`, ascending, as many as it has places. Their value is returned, -inf
+    if the tree has fewer positions. f_v(k), the most that k choices below v give, gains
+    above·k·(size-k) on the edge to the parent; children merge by max-plus convolution, the last
+    first. The tables of unfinished vertices lie on a stack. Ties are broken by bonuses of `chance`
+    times the square of the position, which are part of the value. O(n·size + p). For the last three
+    arrays see `solver.tree.workspace`.
     """
     count, size = stop - start, len(chosen)
     amount, first, length, offset = ints[0], ints[1], ints[2], ints[3]
-    own, stack, merged = (
-        reals[0],
-        reals[1],
-        reals[2],
-    )  # own: gains by vertex, NaN where nothing can be chosen
+    gain, stack, merged = reals[0], reals[1], reals[2]
+    # By vertex: the gain, NaN where nothing can be chosen; length -1: no table yet.
     for a in range(count):
-        own[a], amount[a], length[a] = np.nan, 0, -1  # no table yet
+        gain[a], amount[a], length[a] = np.nan, 0, -1
     for i in range(len(clients)):
         a = place[clients[i]] - start
         if 0 <= a < count:
-            own[a] = gains[i] + chance * i * i
-            amount[a] = 1 if own[a] == own[a] else 0  # not for NaN
+            gain[a] = gains[i] + chance * i * i
+            amount[a] = 1 if gain[a] == gain[a] else 0  # not for NaN
     for a in range(count - 1, 0, -1):  # how many can be chosen in each subtree
         amount[up[start + a] - start] += amount[a]
     if amount[0] < size:
@@ -48,11 +56,10 @@ def knapsack(
         if amount[a] == 0:
             continue
         parent = up[start + a] - start
-        for _ in range(
-            2
-        ):  # a table for what has none: a leaf, and a parent whose last child this is
+        # A table for a vertex without one: a leaf, and a parent whose last child this is.
+        for _ in range(2):
             if length[a] < 0:
-                first[a], length[a], stack[end], stack[end + 1] = end, 0, 0.0, own[a]
+                first[a], length[a], stack[end], stack[end + 1] = end, 0, 0.0, gain[a]
                 if stack[end + 1] == stack[end + 1]:
                     length[a] = 1
                 end += length[a] + 1
@@ -75,7 +82,7 @@ def knapsack(
         end = first[parent] + longer + 1
     # From the root down: the first child was merged last.
     wanted = amount
-    reached = stack[size] if length[0] >= 0 else own[0]
+    reached = stack[size] if length[0] >= 0 else gain[0]
     wanted[0] = size
     for a in range(1, count):
         if wanted[a] > 0:
