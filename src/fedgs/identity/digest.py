@@ -1,8 +1,9 @@
-"""Digests of values, functions and classes by what they hold: equal in every process, other when anything in them is other.
+"""Digests of values, functions and classes by content.
 
-A digest is made in one walk. Values are hashed where they are met. Functions, classes, modules and
-objects are numbered when they are first met and hashed in that order afterwards, so that things
-which refer to each other need no special case.
+A digest is the same in every process, and another one if any part of the content is another. It is
+made in one walk. Values are hashed where they are met. Functions, classes, modules and objects are
+numbered when they are first met and hashed in that order afterwards, so that objects which refer to
+each other need no special case.
 """
 
 import enum
@@ -28,8 +29,8 @@ class Digest:
 
     Attributes:
         value: 64 hexadecimal digits.
-        unknown: what in it could not be identified, such as "SOCKET (socket.socket)"; where there
-            is anything, equal values do not mean equal content.
+        unknown: the parts that could not be identified, such as "SOCKET (socket.socket)"; if there
+            are any, equal values do not mean equal content.
     """
 
     value: str
@@ -37,14 +38,16 @@ class Digest:
 
 
 class Digester:
-    """Makes digests and remembers those of functions, classes and objects: one for each preparation of a study.
+    """Makes digests and remembers them: one digester for each preparation of a study.
 
-    Values must not be changed between two questions to the same digester.
+    Values must not be changed between two calls of the same digester.
 
     >>> first, second = (lambda x: x + 1), (lambda x: x + 2)
     >>> digester = Digester()
-    >>> digester.of(first) == digester.of(second), digester.of([1, {"a": 2.0}]) == digester.of([1, {"a": 2.0}])
-    (False, True)
+    >>> digester.of(first) == digester.of(second)
+    False
+    >>> digester.of([1, {"a": 2.0}]) == digester.of([1, {"a": 2.0}])
+    True
     >>> digester.of(iter([1])).unknown
     ('the value (builtins.list_iterator)',)
     """
@@ -68,11 +71,11 @@ class Digester:
             return Digest(joined("open", type(value).__name__).hex())
         self._open.add(id(value))
         try:
-            made = Walk(self).digest(value)
+            digest = Walk(self).digest(value)
         finally:
             self._open.discard(id(value))
-        self._known[id(value)] = (value, made)
-        return made
+        self._known[id(value)] = (value, digest)
+        return digest
 
     def file(self, path: str | Path) -> str:
         """A hash of a file's bytes; each file is read once."""
@@ -89,7 +92,7 @@ class Digester:
         return self._arrays[id(value)][1]
 
     def names(self, code: CodeType) -> Names:
-        """What code looks up, found out once."""
+        """The names that code looks up, computed once."""
         if id(code) not in self._names:
             self._names[id(code)] = (code, names_of(code))
         return self._names[id(code)][1]
@@ -105,7 +108,7 @@ class Walk:
         self._numbers: dict[object, int] = {}
         self._bodies: list[Callable[[], bytes]] = []
         self._inside: set[int] = set()
-        self._kept: list[object] = []  # ids stay taken
+        self._alive: list[object] = []  # so that no id is reused
 
     def digest(self, value: object) -> Digest:
         """The digest of the value and of all that it refers to."""
@@ -118,10 +121,11 @@ class Walk:
         return Digest(joined("walk", *parts).hex(), tuple(self.unknown))
 
     def value(self, value: object, where: str) -> bytes:
-        """The hash of a value, or the number of what is hashed later.
+        """The hash of a value, or the number of a thing that is hashed later.
 
         Args:
-            where: the name under which it was met, for the message where it cannot be identified.
+            value: any value.
+            where: the name under which it was met, for the message if it cannot be identified.
         """
         kind = type(value)
         if kind in PLAIN:
@@ -131,12 +135,12 @@ class Walk:
         if type(value) is dict:
             return self._mapping(value, where)
         if type(value) is set or type(value) is frozenset:
-            return joined_sorted("set", (self.apart(one, where) for one in value))
+            return joined_sorted("set", (self.apart(member, where) for member in value))
         if isinstance(value, enum.Enum):
             return joined("member", self.value(kind, where), value.name)
-        found = special(self, value, where)
-        if found is not None:
-            return found
+        hashed = special(self, value, where)
+        if hashed is not None:
+            return hashed
         if isinstance(value, FunctionType):
             return self.node(value, lambda: function_body(self, value))
         if isinstance(value, type):
@@ -150,21 +154,21 @@ class Walk:
         key = id(thing) if key is None else key
         if key not in self._numbers:
             self._numbers[key] = len(self._numbers)
-            self._kept.append(thing)
+            self._alive.append(thing)
             self._bodies.append(body)
         return joined("node", str(self._numbers[key]))
 
     def apart(self, value: object, where: str) -> bytes:
-        """The hash of a value by itself, for members of sets, which have no order to be numbered in."""
+        """The hash of a value by itself, for members of sets: these have no order for numbers."""
         if type(value) in PLAIN:
             return joined("plain", repr(value))
-        found = self.digester.of(value)
-        for one in found.unknown:
-            self.cannot(one.replace("the value", where, 1))
-        return bytes.fromhex(found.value)
+        digest = self.digester.of(value)
+        for part in digest.unknown:
+            self.cannot(part.replace("the value", where, 1))
+        return bytes.fromhex(digest.value)
 
     def cannot(self, what: str) -> None:
-        """Note what cannot be identified."""
+        """Note a part that cannot be identified."""
         self.unknown[what] = None
 
     def named(self, value: object, where: str) -> bytes:
@@ -174,20 +178,20 @@ class Walk:
         return joined("unknown", kind.__module__, kind.__qualname__)
 
     def _sequence(self, kind: str, values: Sequence[object], where: str) -> bytes:
-        if all(type(one) in PLAIN for one in values):
+        if all(type(element) in PLAIN for element in values):
             return joined(kind, repr(values))
         with self._entered(values) as first:
             if not first:
                 return joined("cycle")
-            return joined(kind, *(self.value(one, where) for one in values))
+            return joined(kind, *(self.value(element, where) for element in values))
 
     def _mapping(self, values: Mapping[object, object], where: str) -> bytes:
         with self._entered(values) as first:
             if not first:
                 return joined("cycle")
             pairs = (
-                (self.value(key, where), self.value(one, f"{where}[{key!r:.40}]"))
-                for key, one in values.items()
+                (self.value(key, where), self.value(content, f"{where}[{key!r:.40}]"))
+                for key, content in values.items()
             )
             return joined("dict", *(part for pair in pairs for part in pair))
 

@@ -1,4 +1,4 @@
-"""Hashes of nested parts: every part is written with its length, so that no two different nests give the same bytes."""
+"""Hashes of nested parts. Each part is hashed with its length, so that nesting is unambiguous."""
 
 import hashlib
 from collections.abc import Iterable
@@ -12,16 +12,16 @@ def joined(kind: str, *parts: bytes | str) -> bytes:
     >>> joined("pair", "a", "bc") == joined("pair", "ab", "c")
     False
     """
-    made = hashlib.sha256(kind.encode())
+    hasher = hashlib.sha256(kind.encode())
     for part in parts:
         content = text(part) if isinstance(part, str) else part
-        made.update(b"%d:" % len(content))
-        made.update(content)
-    return made.digest()
+        hasher.update(b"%d:" % len(content))
+        hasher.update(content)
+    return hasher.digest()
 
 
 def text(value: str) -> bytes:
-    """A string in bytes, also where it holds half a surrogate pair."""
+    """A string as bytes, even if it contains half a surrogate pair."""
     return value.encode("utf-8", errors="surrogatepass")
 
 

@@ -1,4 +1,7 @@
-"""Kinds of values with a hash of their own: arrays, tensors, paths, descriptors, and what a library offers by name."""
+"""Kinds of values with a hash of their own.
+
+They are arrays, tensors, paths, descriptors, and objects that a library offers by name.
+"""
 
 import functools
 import inspect
@@ -73,8 +76,10 @@ def special(walk: "Walk", value: object, where: str) -> bytes | None:
         return joined("slot", value.__name__)
     if isinstance(value, _METHODS):
         return joined("method", value.__qualname__)
-    found = _wrapper(walk, value, where)
-    return found if found is not None or not _has_hidden_state(value) else walk.named(value, where)
+    hashed = _wrapper(walk, value, where)
+    if hashed is None and _has_hidden_state(value):
+        return walk.named(value, where)
+    return hashed
 
 
 def _wrapper(walk: "Walk", value: object, where: str) -> bytes | None:
@@ -82,19 +87,15 @@ def _wrapper(walk: "Walk", value: object, where: str) -> bytes | None:
     if isinstance(value, staticmethod | classmethod):
         return joined(type(value).__name__, walk.value(value.__func__, where))
     if isinstance(value, property):
-        return joined(
-            "property", *(walk.value(part, where) for part in (value.fget, value.fset, value.fdel))
-        )
+        functions = (value.fget, value.fset, value.fdel)
+        return joined("property", *(walk.value(function, where) for function in functions))
     if isinstance(value, functools.cached_property):
         return joined("cached_property", walk.value(value.func, where))
     if isinstance(value, types.MethodType):
         return joined("bound", walk.value(value.__func__, where), walk.value(value.__self__, where))
     if isinstance(value, _CACHED):
-        return joined(
-            "lru_cache",
-            walk.value(value.__wrapped__, where),
-            walk.value(value.cache_parameters(), where),
-        )
+        parts = (value.__wrapped__, value.cache_parameters())
+        return joined("lru_cache", *(walk.value(part, where) for part in parts))
     if type(value).__module__.startswith("numba.") and hasattr(value, "py_func"):
         options = getattr(value, "targetoptions", {})
         return joined("numba", walk.value(value.py_func, where), walk.value(dict(options), where))
@@ -102,16 +103,17 @@ def _wrapper(walk: "Walk", value: object, where: str) -> bytes | None:
 
 
 def by_name(value: object) -> bytes | None:
-    """The hash of what a library offers under a name, such as `numpy.add` or `torch.nn.Linear`: the name and the version."""
-    found: tuple[object, object] = (None, None)
+    """The hash of an object that a library offers by name, such as `torch.nn.Linear`.
+
+    It consists of the name and the library's version. None for all other objects.
+    """
+    module: object = None
+    name: object = None
     if isinstance(value, types.ModuleType):
-        found = value.__name__, ""
+        module, name = value.__name__, ""
     elif (isinstance(value, type) or callable(value)) and not inspect.ismethod(value):
-        found = (
-            _attribute(value, "__module__"),
-            _attribute(value, "__qualname__") or _attribute(value, "__name__"),
-        )
-    module, name = found
+        module = _attribute(value, "__module__")
+        name = _attribute(value, "__qualname__") or _attribute(value, "__name__")
     if not (isinstance(module, str) and isinstance(name, str)):
         return None
     origin = origin_of(module)
@@ -147,27 +149,20 @@ def _numerics(module: str) -> str:
 
 def _array(walk: "Walk", value: AnyArray | np.generic | np.dtype[np.generic], where: str) -> bytes:
     if isinstance(value, np.dtype):
-        return joined(
-            "dtype",
-            repr(np.lib.format.dtype_to_descr(value)) if not value.hasobject else str(value),
-        )
+        described = str(value) if value.hasobject else repr(np.lib.format.dtype_to_descr(value))
+        return joined("dtype", described)
     if value.dtype.hasobject:
-        return joined(
-            "objects", repr(value.shape), walk.value(np.asarray(value).ravel().tolist(), where)
-        )
+        elements = np.asarray(value).ravel().tolist()
+        return joined("objects", repr(value.shape), walk.value(elements, where))
 
     def content() -> bytes:
         plain = np.ascontiguousarray(np.asarray(value))
-        return joined(
-            "array", type(value).__name__, repr(plain.dtype), repr(plain.shape), plain.tobytes()
-        )
+        kind = type(value).__name__
+        return joined("array", kind, repr(plain.dtype), repr(plain.shape), plain.tobytes())
 
     if isinstance(value, np.ma.MaskedArray):
-        return joined(
-            "masked",
-            walk.value(np.asarray(value.data), where),
-            walk.value(np.ma.getmaskarray(value), where),
-        )
+        parts = (np.asarray(value.data), np.ma.getmaskarray(value))
+        return joined("masked", *(walk.value(part, where) for part in parts))
     return _with_attributes(walk, value, walk.digester.once(value, content), where)
 
 
@@ -177,7 +172,7 @@ def _is_tensor(value: object) -> "TypeGuard[Tensor]":
 
 
 def is_module(value: object) -> bool:
-    """Whether it is a `torch.nn.Module` whose state is all in Python, so not a scripted one."""
+    """Whether it is a `torch.nn.Module` whose state is held in Python, so not a scripted one."""
     torch = sys.modules.get("torch")
     return (
         torch is not None
@@ -191,30 +186,28 @@ def _tensor(walk: "Walk", value: "Tensor", where: str) -> bytes:
 
     def content() -> bytes:
         plain = value.detach().cpu().contiguous()
-        return joined(
-            "tensor",
-            str(plain.dtype),
-            repr(tuple(plain.shape)),
-            plain.view(-1).view(torch.uint8).numpy().tobytes(),
-        )
+        numbers = plain.view(-1).view(torch.uint8).numpy().tobytes()
+        return joined("tensor", str(plain.dtype), repr(tuple(plain.shape)), numbers)
 
     try:
-        found = walk.digester.once(value, content)
+        hashed = walk.digester.once(value, content)
     except (RuntimeError, TypeError, NotImplementedError):  # sparse, quantised, lazy
         return walk.named(value, where)
     if isinstance(value, torch.nn.Parameter) and not value.requires_grad:
-        found = joined("not trained", found)
-    return _with_attributes(walk, value, found, where)
+        hashed = joined("not trained", hashed)
+    return _with_attributes(walk, value, hashed, where)
 
 
-def _with_attributes(walk: "Walk", value: object, found: bytes, where: str) -> bytes:
-    """The hash of an array or a tensor with what its class or the user keeps beside the numbers."""
-    more = getattr(value, "__dict__", None)
-    return joined("with attributes", found, walk.value(dict(more), where)) if more else found
+def _with_attributes(walk: "Walk", value: object, numbers: bytes, where: str) -> bytes:
+    """The hash of an array or a tensor, with attributes that its class or the user has set."""
+    attributes = getattr(value, "__dict__", None)
+    if not attributes:
+        return numbers
+    return joined("with attributes", numbers, walk.value(dict(attributes), where))
 
 
 def _has_hidden_state(value: object) -> bool:
-    """Generators of random numbers, iterators, and objects that stand for something outside Python."""
+    """Whether it is a random generator, an iterator, or stands for something outside Python."""
     if isinstance(value, _GENERATORS):
         return True
     kind = type(value)

@@ -1,4 +1,4 @@
-"""What functions, classes, modules and objects consist of: their code and everything that they refer to."""
+"""The content of functions, classes, modules and objects: code, and everything it refers to."""
 
 import copyreg
 import functools
@@ -14,7 +14,14 @@ from pydantic import BaseModel
 from fedgs.identity.code import Names, code_digest
 from fedgs.identity.hashing import joined
 from fedgs.identity.kinds import is_module
-from fedgs.identity.sources import file_of, imported, origin_of, origin_of_place, version_of
+from fedgs.identity.sources import (
+    Import,
+    file_of,
+    imported,
+    origin_of,
+    origin_of_place,
+    version_of,
+)
 
 if TYPE_CHECKING:
     from fedgs.identity.digest import Walk
@@ -22,54 +29,26 @@ if TYPE_CHECKING:
 __all__ = ["class_body", "function_body", "instance_body", "module_body"]
 
 _MISSING = object()
-_NOT_CONTENT = {
-    *(
-        "__dict__",
-        "__weakref__",
-        "__module__",
-        "__qualname__",
-        "__name__",
-        "__doc__",
-        "__firstlineno__",
-        "__signature__",
-    ),
-    *(
-        "__static_attributes__",
-        "__annotations__",
-        "__annotate__",
-        "__annotate_func__",
-        "__annotations_cache__",
-    ),
-    *(
-        "__abstractmethods__",
-        "__parameters__",
-        "__orig_bases__",
-        "__match_args__",
-        "__classcell__",
-        "__class_vars__",
-    ),
-    *(
-        "__private_attributes__",
-        "__dataclass_fields__",
-        "__dataclass_params__",
-        "_abc_impl",
-        "model_fields",
-        "__fedgs_variant__",
-    ),
-    *(
-        "_member_map_",
-        "_value2member_map_",
-        "_member_names_",
-        "_unhashable_values_",
-        "_hashable_values_",
-        "_unhashable_values_map_",
-    ),
-    *("__protocol_attrs__", "__non_callable_proto_members__"),
-}
+# Attributes of functions and classes that do not count as their content: names, documentation and
+# places; annotations; what Python, pydantic and enumerations compute from the body of a class.
+_NOT_CONTENT = frozenset({
+    "__dict__", "__weakref__", "__module__", "__qualname__", "__name__", "__doc__",
+    "__firstlineno__", "__signature__",
+    "__static_attributes__",
+    "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__",
+    "__parameters__",
+    "__orig_bases__",
+    "__abstractmethods__", "__match_args__", "__classcell__", "_abc_impl", "__protocol_attrs__",
+    "__non_callable_proto_members__", "__dataclass_fields__", "__dataclass_params__",
+    "__class_vars__", "__private_attributes__", "model_fields", "__fedgs_variant__",
+    "_member_map_", "_value2member_map_", "_member_names_", "_unhashable_values_",
+    "_hashable_values_",
+    "_unhashable_values_map_",
+})  # fmt: skip
 
 
 def function_body(walk: "Walk", function: FunctionType) -> bytes:
-    """Code, defaults, closure, attributes, and what its names stand for where it is the user's own."""
+    """A function: code, defaults, closure, attributes and, if it is the user's own, its globals."""
     name = function.__name__
     kwdefaults = sorted((function.__kwdefaults__ or {}).items())
     parts = [
@@ -99,19 +78,22 @@ def _looked_up(walk: "Walk", space: Mapping[str, object], names: Names) -> Itera
         if value is not _MISSING and not (name.startswith("__") and name.endswith("__")):
             yield joined("global", name, *_reference(walk, value, name, names))
     package = space.get("__package__") or ""
+    package = package if isinstance(package, str) else ""
     for statement in names.imports:
-        yield joined(
-            "import",
-            *_modules_of(walk, statement, package if isinstance(package, str) else "", None),
-        )
-        loaded = None if statement[2] else _loaded(statement[0])
+        yield joined("import", *_modules_of(walk, statement, package, None))
+        module, _, level = statement
+        loaded = None if level else _loaded(module)
         if loaded is not None:
-            yield from _reference(walk, loaded, statement[0], names)
+            yield from _reference(walk, loaded, module, names)
 
 
 def _loaded(name: str) -> ModuleType | None:
-    """A module of the user's own that a function imports; imported now, so that a digest is the same before and after its use."""
-    files = [file for _, file in imported(name, "", 0, package="", folder=None) if file is not None]
+    """A module of the user's own that a function imports, or None for other modules.
+
+    It is imported now, so that the digest is the same before and after the function is used.
+    """
+    modules = imported((name, "", 0), package="", folder=None)
+    files = [file for _, file in modules if file is not None]
     if not files or origin_of_place(str(files[-1])) != "own":
         return None
     try:
@@ -121,7 +103,10 @@ def _loaded(name: str) -> ModuleType | None:
 
 
 def _reference(walk: "Walk", value: object, where: str, names: Names) -> Iterable[bytes]:
-    """A value that code refers to; of a user's module also what is looked up in it, which may have been set since."""
+    """A value that code refers to.
+
+    Of a user's module, also the attributes that the code looks up: they may have been set since.
+    """
     yield walk.value(value, where)
     waiting, seen = [(value, where)], {id(value)}
     while waiting:
@@ -141,13 +126,13 @@ def _reference(walk: "Walk", value: object, where: str, names: Names) -> Iterabl
 
 
 def _of_the_package(walk: "Walk", package: ModuleType, names: Names) -> Iterable[bytes]:
-    """What is taken from this package by attribute, as in `fedgs.select`: its numerics version may matter."""
+    """Attributes of this package, as in `fedgs.select`: their numerics version may matter."""
     for name in sorted(names.attributes & set(package.__all__)):
         yield joined("attribute", name, walk.value(getattr(package, name), name))
 
 
 def _home(walk: "Walk", name: object) -> Iterable[bytes]:
-    """The module that a function or a class was defined in, except the program itself."""
+    """The user's module that a function or a class was defined in, except the program itself."""
     if not isinstance(name, str) or name == "__main__":
         return
     module = sys.modules.get(name)
@@ -164,7 +149,8 @@ def class_body(walk: "Walk", cls: type) -> bytes:
     ]
     members = getattr(cls, "__members__", None)
     if isinstance(members, Mapping):  # an enumeration
-        parts.append(walk.value([(name, one.value) for name, one in members.items()], cls.__name__))
+        values = [(name, member.value) for name, member in members.items()]
+        parts.append(walk.value(values, cls.__name__))
         space = {key: value for key, value in space.items() if key not in members}
     if issubclass(cls, BaseModel):
         for name, field in cls.model_fields.items():
@@ -193,11 +179,8 @@ def module_body(walk: "Walk", module: ModuleType) -> bytes:
     if file is None and hasattr(module, "__path__"):
         return joined("namespace package")
     if file is None:
-        return _namespace(
-            walk,
-            {key: value for key, value in vars(module).items() if not key.startswith("__")},
-            module.__name__,
-        )
+        space = {key: value for key, value in vars(module).items() if not key.startswith("__")}
+        return _namespace(walk, space, module.__name__)
     package = module.__package__ or ""
     return joined("module", file_node(walk, file, package))
 
@@ -214,19 +197,18 @@ def _file_body(walk: "Walk", file: Path, package: str) -> bytes:
     except OSError as error:
         walk.cannot(f"the file {file.name} ({error.strerror})")
         return joined("unreadable")
-    edges = [
-        edge
+    modules = [
+        module
         for statement in source.imports
-        for edge in _modules_of(walk, statement, package, file.parent)
+        for module in _modules_of(walk, statement, package, file.parent)
     ]
-    return joined("file", source.digest, *edges)
+    return joined("file", source.digest, *modules)
 
 
 def _modules_of(
-    walk: "Walk", statement: tuple[str, str, int], package: str, folder: Path | None
+    walk: "Walk", statement: Import, package: str, folder: Path | None
 ) -> Iterable[bytes]:
-    name, attribute, level = statement
-    for full, file in imported(name, attribute, level, package=package, folder=folder):
+    for full, file in imported(statement, package=package, folder=folder):
         root = full.partition(".")[0]
         if root == "fedgs" or full == "__main__":
             continue
@@ -238,7 +220,7 @@ def _modules_of(
 
 
 def instance_body(walk: "Walk", value: object, where: str) -> bytes:
-    """An object: its class, and its state as pickling would take it."""
+    """An object: its class, and its state as pickling reads it."""
     cls = type(value)
     parts = [walk.value(cls, where)]
     try:
@@ -258,20 +240,13 @@ def instance_body(walk: "Walk", value: object, where: str) -> bytes:
         reduced = by_copyreg(value) if by_copyreg is not None else value.__reduce_ex__(4)
     except Exception:
         return joined("object", *parts, walk.named(value, where))
-    if isinstance(reduced, str):
-        library = (
-            origin_of(cls.__module__) != "own"
-            and origin_of(str(getattr(value, "__module__", "__main__"))) != "own"
-        )
-        return (
-            joined("object", *parts, reduced)
-            if library
-            else joined("object", *parts, walk.named(value, where))
-        )
-    made, arguments, *rest = (*reduced, None, None, None)[:5]
-    state, items, pairs = rest
+    if isinstance(reduced, str):  # the name of a global object
+        homes = (cls.__module__, str(getattr(value, "__module__", "__main__")))
+        of_a_library = all(origin_of(home) != "own" for home in homes)
+        return joined("object", *parts, reduced if of_a_library else walk.named(value, where))
+    constructor, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
     parts += [
-        walk.value(made, where),
+        walk.value(constructor, where),
         walk.value(arguments, where),
         _state(walk, cls, state, where),
     ]
@@ -282,7 +257,10 @@ def instance_body(walk: "Walk", value: object, where: str) -> bytes:
 
 
 def _without_numbers(state: Mapping[str, object]) -> dict[str, object]:
-    """The state of a torch module with its hooks in order; the numbers that they have count all hooks of the process."""
+    """The state of a torch module with its hooks in order but without their numbers.
+
+    The numbers count all hooks of the process, so they differ from process to process.
+    """
     return {
         key: list(part.values()) if "_hooks" in key and isinstance(part, dict) else part
         for key, part in state.items()
@@ -290,7 +268,7 @@ def _without_numbers(state: Mapping[str, object]) -> dict[str, object]:
 
 
 def _state(walk: "Walk", cls: type, state: object, where: str) -> bytes:
-    """The state of an object without the values of its cached properties, which follow from the rest."""
+    """The state of an object without its cached properties, which follow from the rest."""
     if isinstance(state, tuple) and len(state) == 2:
         return joined("state", *(_state(walk, cls, part, where) for part in state))
     if type(state) is not dict:

@@ -1,4 +1,4 @@
-"""Source files: their syntax trees without positions, what they import, and which code objects they compile to."""
+"""Source files: syntax trees without positions, imports, and the code objects they compile to."""
 
 import ast
 import functools
@@ -16,6 +16,7 @@ from typing import Literal
 from fedgs.identity.hashing import joined
 
 __all__ = [
+    "Import",
     "Origin",
     "Source",
     "Sources",
@@ -27,12 +28,18 @@ __all__ = [
 ]
 
 Origin = Literal["fedgs", "standard", "installed", "own"]
+Import = tuple[str, str, int]
+"""(module, name or "", level), as in `from ..module import name`; level 0 is absolute."""
+
 _IGNORED = {"ctx", "type_comment", "kind", "type_ignores"}
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def origin_of(name: str) -> Origin:
-    """Whose module it is: this package's, the standard library's, an installed distribution's or the user's own.
+    """The origin of a module.
+
+    It belongs to this package, the standard library, an installed distribution, or is the user's
+    own.
 
     >>> origin_of("fedgs.rng"), origin_of("json"), origin_of("numpy"), origin_of("__main__")
     ('fedgs', 'standard', 'installed', 'own')
@@ -50,17 +57,18 @@ def origin_of(name: str) -> Origin:
 
 
 def _places(module: ModuleType) -> list[str]:
-    """Absolute paths of a module's file, or of a package's folders; some modules of libraries make up what they are asked for."""
+    """Absolute paths of a module's file, or of a package's folders.
+
+    Types are checked, since some modules of libraries return an object for any attribute.
+    """
     file, folders = getattr(module, "__file__", None), getattr(module, "__path__", None)
-    found = (
-        [file] if isinstance(file, str) else list(folders) if isinstance(folders, Iterable) else []
-    )
-    return [place for place in found if isinstance(place, str) and Path(place).is_absolute()]
+    places = [file] if isinstance(file, str) else folders if isinstance(folders, Iterable) else []
+    return [place for place in places if isinstance(place, str) and Path(place).is_absolute()]
 
 
 @functools.lru_cache(maxsize=4096)
 def origin_of_place(place: str) -> Origin:
-    """Whose file it is; see `origin_of`."""
+    """The origin of a file; see `origin_of`."""
     parts = Path(place).parts
     if "site-packages" in parts or "dist-packages" in parts:
         return "installed"
@@ -73,21 +81,20 @@ def origin_of_place(place: str) -> Origin:
 
 @functools.lru_cache(maxsize=1)
 def _folders() -> tuple[list[Path], list[Path]]:
+    """Folders of the standard library, and of installed distributions."""
     paths = sysconfig.get_paths()
-    installed = {
-        paths["purelib"],
-        paths["platlib"],
-        *site.getsitepackages(),
-        site.getusersitepackages(),
-    }
-    return [Path(paths[key]).resolve() for key in ("stdlib", "platstdlib")], [
-        Path(folder).resolve() for folder in installed
-    ]
+    standard = {paths["stdlib"], paths["platstdlib"]}
+    installed = {paths["purelib"], paths["platlib"], site.getusersitepackages()}
+    installed.update(site.getsitepackages())
+    return [Path(place).resolve() for place in standard], [Path(p).resolve() for p in installed]
 
 
 @functools.lru_cache(maxsize=256)
 def version_of(root: str) -> str:
-    """The version of an installed distribution without what stands behind a "+"; "" where it has another name or none."""
+    """The version of an installed distribution without the part after a "+", else "".
+
+    It is "" where the distribution's name is not that of its module.
+    """
     try:
         return importlib.metadata.version(root).partition("+")[0]
     except (importlib.metadata.PackageNotFoundError, ValueError):
@@ -95,7 +102,7 @@ def version_of(root: str) -> str:
 
 
 def file_of(module: ModuleType) -> Path | None:
-    """The file that a module was made from, if there is one."""
+    """The file that a module was loaded from, if there is one."""
     file = getattr(module, "__file__", None)
     return Path(file) if isinstance(file, str) and Path(file).is_file() else None
 
@@ -107,14 +114,13 @@ class Source:
     Attributes:
         digest: of the syntax tree, without comments, layout and positions; of the bytes where it is
             not Python.
-        imports: (module, name or "", level) of every import statement in it, also of those inside
-            functions.
+        imports: every import statement in it, also those inside functions.
         definitions: (first line, name) -> functions and lambdas that begin there.
         codes: the code objects that it compiles to.
     """
 
     digest: bytes
-    imports: tuple[tuple[str, str, int], ...] = ()
+    imports: tuple[Import, ...] = ()
     definitions: dict[tuple[int, str], list[ast.AST]] = field(default_factory=dict)
     codes: frozenset[CodeType] = frozenset()
 
@@ -126,7 +132,7 @@ class Sources:
         self._read: dict[Path, Source] = {}
 
     def of(self, path: Path) -> Source:
-        """What is in the file.
+        """The content of a file.
 
         Raises:
             OSError: the file cannot be read.
@@ -136,7 +142,11 @@ class Sources:
         return self._read[path]
 
     def definition(self, code: CodeType) -> ast.AST | None:
-        """The syntax tree of a function's code, if its file still holds exactly this code and nothing else begins there."""
+        """The syntax tree of a function's code, or None if it is not certain.
+
+        Its file must still compile to exactly this code, and no other function of its name may
+        begin on its line.
+        """
         path = Path(code.co_filename)
         if code.co_filename.startswith("<") or not path.is_file():
             return None
@@ -144,8 +154,8 @@ class Sources:
             source = self.of(path)
         except OSError:
             return None
-        found = source.definitions.get((code.co_firstlineno, code.co_name), [])
-        return found[0] if len(found) == 1 and code in source.codes else None
+        nodes = source.definitions.get((code.co_firstlineno, code.co_name), [])
+        return nodes[0] if len(nodes) == 1 and code in source.codes else None
 
 
 def _parsed(path: Path, content: bytes) -> Source:
@@ -160,13 +170,12 @@ def _parsed(path: Path, content: bytes) -> Source:
         if isinstance(node, _DEFINITIONS):
             line = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
             definitions.setdefault((line, getattr(node, "name", "<lambda>")), []).append(node)
-    return Source(
-        digest, tuple(dict.fromkeys(_imports(tree))), definitions, frozenset(_codes(whole))
-    )
+    imports = tuple(dict.fromkeys(_imports(tree)))
+    return Source(digest, imports, definitions, frozenset(_codes(whole)))
 
 
 def canonical(node: object) -> str:
-    """A syntax tree as text: without positions, and alike in every version of Python that can parse it.
+    """A syntax tree as text without positions, the same in every version of Python.
 
     >>> canonical(ast.parse("x = 1  # one")) == canonical(ast.parse("x=1"))
     True
@@ -193,7 +202,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
-def _imports(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
+def _imports(tree: ast.AST) -> Iterator[Import]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "", 0) for alias in node.names)
@@ -211,18 +220,19 @@ def _imports(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
 
 
 def imported(
-    name: str, attribute: str, level: int, *, package: str, folder: Path | None
+    statement: Import, *, package: str, folder: Path | None
 ) -> Iterator[tuple[str, Path | None]]:
-    """The modules that an import statement brings: (full name, file); None for a module without a file of its own.
+    """The modules that an import statement loads: (full name, file or None without one).
 
     Nothing is imported: modules that are loaded are looked up, others are searched on `sys.path`,
     then in `folder`.
 
     Args:
-        name, attribute, level: as in `from ..name import attribute`.
+        statement: the import statement.
         package: of the module that holds the statement.
         folder: where that module lies.
     """
+    name, attribute, level = statement
     if level:
         parents = package.split(".")[: len(package.split(".")) - level + 1] if package else []
         if not parents:
@@ -232,15 +242,15 @@ def imported(
     known = len(name.split("."))
     for count in range(1, len(parts) + 1):
         full = ".".join(parts[:count])
-        found = _located(full, folder)
-        if found is None:
+        place = _located(full, folder)
+        if place is None:
             return
-        if count <= known or found != "none":
-            yield full, None if isinstance(found, str) else found
+        if count <= known or place != "none":
+            yield full, None if isinstance(place, str) else place
 
 
 def _located(full: str, folder: Path | None) -> Path | Literal["none"] | None:
-    """Where a module lies; "none" for one without a file; None where there is no such module."""
+    """Where a module lies; "none" for one without a file; None if there is no such module."""
     module = sys.modules.get(full)
     if module is not None:
         return file_of(module) or "none"
