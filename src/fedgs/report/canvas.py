@@ -6,13 +6,14 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fedgs.errors import ConfigError, require_extra
 from fedgs.report.files import write_file
-from fedgs.report.subjects import told
+from fedgs.report.subjects import description
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
@@ -28,29 +29,30 @@ __all__ = [
     "whole_numbers",
 ]
 
-COLUMN_INCHES = 3.35
-_STYLE: dict[Any, Any] = {
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "legend.fontsize": 7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "pdf.fonttype": 42,
-}
-_OPTIONS: dict[str, dict[str, Any]] = {
-    ".pdf": {"metadata": {"CreationDate": None}},
-    ".png": {"dpi": 300, "metadata": {"Software": None}},
+_COLUMN_INCHES = 3.35
+
+
+class _Format(NamedTuple):
+    dpi: int | Literal["figure"]
+    undated: dict[
+        str, None
+    ]  # what matplotlib shall not write, so that equal figures are equal files
+
+
+_FORMATS = {
+    ".pdf": _Format("figure", {"CreationDate": None}),
+    ".png": _Format(300, {"Software": None}),
 }
 _OTHER_FORMATS = {".svg", ".jpg", ".jpeg", ".eps", ".ps", ".tif", ".tiff", ".gif", ".webp", ".bmp"}
 
 
 def save_figure(figure: "Figure", stem: str | os.PathLike[str]) -> list[Path]:
-    """Write STEM.pdf and STEM.png (300 dots an inch); the same figure gives the same files.
+    """Write STEM.pdf and STEM.png (300 dots per inch); the same figure gives the same files.
 
     Args:
         figure: what a function of `fedgs.report.figures` returned, or another figure of matplotlib.
-        stem: folder and name; its folder is made. A name that ends in .pdf or .png is written in
-            that form alone.
+        stem: folder and name; a missing folder is made. A name that ends in .pdf or .png is written
+            in that format alone.
 
     Returns:
         The files that were written.
@@ -59,60 +61,71 @@ def save_figure(figure: "Figure", stem: str | os.PathLike[str]) -> list[Path]:
         ConfigError: not a figure, not a name, or a name that ends in another format.
         OutputError: they cannot be written there.
     """
-    written = []
-    for path in _targets(figure, stem):
+    paths = _targets(figure, stem)
+    for path in paths:
         content = io.BytesIO()
         suffix = path.suffix.lower()
+        dpi, undated = _FORMATS[suffix]
         with figure_style():
-            figure.savefig(content, format=suffix[1:], **_OPTIONS[suffix])
+            figure.savefig(content, format=suffix[1:], dpi=dpi, metadata=undated)
         write_file(path, content.getvalue())
-        written.append(path)
-    return written
+    return paths
 
 
 def _targets(figure: object, stem: object) -> list[Path]:
     if not callable(getattr(figure, "savefig", None)):
         raise ConfigError(
-            f"save_figure takes a figure, such as loss_curves(runs), and a name; got {told(figure)} as the figure"
+            "save_figure takes a figure, such as loss_curves(runs), and a name; "
+            f"got {description(figure)} as the figure"
         )
+    example = "save_figure takes a name such as 'figures/loss'"
     if not isinstance(stem, str | os.PathLike):
-        raise ConfigError(f"save_figure takes a name such as 'figures/loss'; got {told(stem)}")
+        raise ConfigError(f"{example}; got {description(stem)}")
     path = Path(stem)
     if not path.name:
-        raise ConfigError(f"save_figure takes a name such as 'figures/loss'; got {str(stem)!r}")
-    if path.suffix.lower() in _OPTIONS:
+        raise ConfigError(f"{example}; got {str(stem)!r}")
+    if path.suffix.lower() in _FORMATS:
         return [path]
     if path.suffix.lower() in _OTHER_FORMATS:
         raise ConfigError(
             f"save_figure writes .pdf and .png, both where the name has no ending; got {str(stem)!r}"
         )
-    return [path.with_name(path.name + suffix) for suffix in _OPTIONS]
+    return [path.with_name(path.name + suffix) for suffix in _FORMATS]
 
 
 def figure_style() -> AbstractContextManager[None]:
-    """A context with the house's fonts, which leaves matplotlib's settings as they were."""
+    """A context with the package's fonts; matplotlib's settings are restored at its end."""
     try:
         import matplotlib as mpl
     except ImportError:
         raise require_extra("matplotlib", "report") from None
-    return mpl.rc_context(_STYLE)
+    return mpl.rc_context(
+        {
+            "font.size": 8,
+            "axes.titlesize": 8,
+            "legend.fontsize": 7,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "pdf.fonttype": 42,
+        }
+    )
 
 
 def canvas(height_inches: float) -> "Figure":
     """An empty figure, one column wide."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(COLUMN_INCHES, height_inches), layout="constrained")
+    return Figure(figsize=(_COLUMN_INCHES, height_inches), layout="constrained")
 
 
 def single_axes(height_inches: float) -> tuple["Figure", "Axes"]:
-    """A figure of one column with one pair of axes."""
+    """A figure one column wide with one pair of axes."""
     drawing = canvas(height_inches)
     return drawing, drawing.add_subplot()
 
 
 def panels(titles: Sequence[str], height_inches: float) -> tuple["Figure", list["Axes"]]:
-    """A figure with one pair of axes a title: up to four below each other, more in two columns."""
+    """A figure with a pair of axes for each title: up to four in one column, more in two."""
     if len(titles) == 1:
         drawing, axes = single_axes(height_inches)
         axes.set_title(titles[0])
@@ -130,7 +143,7 @@ def panels(titles: Sequence[str], height_inches: float) -> tuple["Figure", list[
 
 
 def whole_numbers(*axes: "Axis") -> None:
-    """Ticks at whole numbers only: there is no half client and no half round."""
+    """Ticks at whole numbers only, for clients and rounds."""
     from matplotlib.ticker import MaxNLocator
 
     for axis in axes:
@@ -145,29 +158,26 @@ def legend_below(
     """A legend of the axes' labels below the figure, each label once, in columns that fit."""
     from matplotlib.axes import Axes
 
-    entries: dict[str, Any] = {}
-    for one in [axes] if isinstance(axes, Axes) else axes:
-        handles, labels = one.get_legend_handles_labels()
+    entries: dict[str, Artist] = {}
+    for panel in [axes] if isinstance(axes, Axes) else axes:
+        handles, labels = panel.get_legend_handles_labels()
         entries = {**dict(zip(labels, handles, strict=True)), **entries}
-    if entries:
-        names = sorted(entries) if title is None else list(entries)
-        widest = max(map(len, names))
-        columns = max(
-            1, min(len(names), 10 if widest < 3 else 44 // (widest + 4), 5 if widest < 6 else 3)
-        )
-        look: dict[str, Any] = {
-            "frameon": False,
-            "handlelength": 1.6,
-            "columnspacing": 1.0,
-            "title": title,
-        }
-        drawing.legend(
-            [entries[name] for name in names],
-            names,
-            loc="outside lower center",
-            ncols=columns,
-            **look,
-        )
+    if not entries:
+        return
+    names = sorted(entries) if title is None else list(entries)
+    widest = max(map(len, names))
+    by_width = 10 if widest < 3 else 44 // (widest + 4)
+    columns = max(1, min(len(names), by_width, 5 if widest < 6 else 3))
+    drawing.legend(
+        [entries[name] for name in names],
+        names,
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        handlelength=1.6,
+        columnspacing=1.0,
+        title=title,
+    )
 
 
 def legend_patches(drawing: "Figure", colours: Mapping[str, str], title: str | None = None) -> None:
@@ -178,10 +188,12 @@ def legend_patches(drawing: "Figure", colours: Mapping[str, str], title: str | N
         Patch(facecolor=colour, edgecolor="#666666", linewidth=0.4, label=label)
         for label, colour in colours.items()
     ]
-    look: dict[str, Any] = {
-        "frameon": False,
-        "handlelength": 1.0,
-        "columnspacing": 1.0,
-        "title": title,
-    }
-    drawing.legend(handles=patches, loc="outside lower center", ncols=min(len(patches), 5), **look)
+    drawing.legend(
+        handles=patches,
+        loc="outside lower center",
+        ncols=min(len(patches), 5),
+        frameon=False,
+        handlelength=1.0,
+        columnspacing=1.0,
+        title=title,
+    )

@@ -1,6 +1,7 @@
-"""Runs whose lowest loss misleads: it is that of the untrained model, the loss has risen since, or nothing was learned.
+"""Rules for runs whose lowest loss misleads.
 
-The rules read one run's records. They need at least two evaluated rounds.
+It may be the loss of the untrained model, the loss may have risen since, or the model may be no
+better than a guess. The rules read one run's records and need at least two evaluated rounds.
 """
 
 import math
@@ -13,9 +14,9 @@ from fedgs.report.summary import evaluated, is_figure
 
 __all__ = ["concerns", "has_risen", "is_by_chance", "is_untrained"]
 
-RISEN = 1.5  # times the lowest loss
-LEAST_RISE = 0.01  # smaller differences are noise, whatever their ratio
-NEAR_CHANCE = 0.99  # of ln C
+_RISEN = 1.5  # times the lowest loss
+_LEAST_RISE = 0.01  # smaller differences are noise, whatever their ratio
+_NEAR_CHANCE = 0.99  # of ln C
 
 
 def is_untrained(run: Run, figure: str = "test_loss") -> bool:
@@ -38,7 +39,8 @@ def has_risen(run: Run, figure: str = "test_loss") -> bool:
     the lowest or nearer to that of round 0 than to the lowest.
 
     >>> from fedgs.records import Record
-    >>> has_risen(Run({}, [Record(0, cohort=[1], test_loss=2.3), Record(1, cohort=[1], test_loss=0.4), Record(2, test_loss=0.7)]))
+    >>> losses = [Record(0, cohort=[1], test_loss=2.3), Record(1, cohort=[1], test_loss=0.4)]
+    >>> has_risen(Run({}, [*losses, Record(2, test_loss=0.7)]))
     True
     """
     losses = evaluated(run, figure)
@@ -48,9 +50,9 @@ def has_risen(run: Run, figure: str = "test_loss") -> bool:
     last, lowest = losses[-1][1], min(finite)
     if not math.isfinite(last):
         return True
-    if last - lowest <= LEAST_RISE:
+    if last - lowest <= _LEAST_RISE:
         return False
-    if last > RISEN * lowest:
+    if last > _RISEN * lowest:
         return True
     first = losses[0][1] if losses[0][0] == 0 else math.nan
     return first > lowest and last - lowest > (first - lowest) / 2
@@ -63,15 +65,17 @@ def is_by_chance(run: Run, figure: str = "test_loss") -> bool:
 
     >>> from fedgs.records import Record
     >>> guesses = [Record(0, cohort=[1], test_loss=2.4), Record(1, test_loss=2.3)]
-    >>> is_by_chance(Run({"run": {"num_labels": 10}}, guesses)), is_by_chance(Run({"run": {"num_labels": 20}}, guesses))
-    (True, False)
+    >>> is_by_chance(Run({"run": {"num_labels": 10}}, guesses))
+    True
+    >>> is_by_chance(Run({"run": {"num_labels": 20}}, guesses))
+    False
     """
     labels = num_labels(run)
     losses = [loss for _, loss in evaluated(run, figure)]
     if labels is None or labels < 2 or len(losses) < 2:
         return False
     finite = [loss for loss in losses if is_figure(loss)]
-    if not finite or min(finite) >= NEAR_CHANCE * math.log(labels):
+    if not finite or min(finite) >= _NEAR_CHANCE * math.log(labels):
         return True
     accuracies = [
         accuracy for _, accuracy in evaluated(run, "test_accuracy") if is_figure(accuracy)
@@ -80,7 +84,7 @@ def is_by_chance(run: Run, figure: str = "test_loss") -> bool:
 
 
 def num_labels(run: Run) -> int | None:
-    """C, or None where neither the configuration nor the clients tell."""
+    """C, or None if neither the configuration nor the clients state it."""
     stored = run.about.get("num_labels")
     if isinstance(stored, int) and not isinstance(stored, bool):
         return stored
@@ -106,22 +110,21 @@ def concerns(methods: Sequence[Method], figure: str) -> list[str]:
         sentences.append(f"The last {what} is far above the lowest: {risen}.")
     if guessing:
         labels = max(num_labels(run) or 0 for method in methods for run in method.runs)
+        chance = number(math.log(labels), 3)
         sentences.append(
-            f"No better than a guess among {labels} labels (loss {number(math.log(labels), 3)}): {guessing}."
+            f"No better than a guess among {labels} labels (loss {chance}): {guessing}."
         )
     return sentences
 
 
 def _named(methods: Sequence[Method], holds: Callable[[Run], bool]) -> str:
-    """The methods with a run that it holds for, and how many of several runs."""
+    """The methods with a run for which a rule holds, and for how many of their runs it does."""
     words = []
     for method in methods:
-        good = [run for run in method.runs if run.failure is None]
-        found = sum(map(holds, good))
-        if found:
-            words.append(
-                method.label
-                if found == len(good)
-                else f"{method.label} ({found} of {len(good)} runs)"
-            )
+        standing = [run for run in method.runs if run.failure is None]
+        count = sum(map(holds, standing))
+        if count == len(standing) > 0:
+            words.append(method.label)
+        elif count:
+            words.append(f"{method.label} ({count} of {len(standing)} runs)")
     return ", ".join(words)

@@ -1,4 +1,4 @@
-"""Runs with equal label and replicate: one of them is shown, and a sentence names the others."""
+"""Runs with equal label and replicate: the latest is shown, and a sentence names the others."""
 
 from collections.abc import Sequence
 
@@ -9,33 +9,40 @@ __all__ = ["latest"]
 
 
 def latest(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
-    """One run of each group, label and replicate (seeds and federation), and one sentence a label on those left out.
+    """One run of each group, label and replicate, and a sentence for each label with others.
 
-    Equal label and replicate with another identity: an earlier version or other code of a plug-in
-    made one of them. The run that was started last is kept; where that is not known, the one with
-    the most rounds. A failed run never replaces one that did not fail.
+    Runs with equal label and replicate (seeds and federation) but different fingerprints come from
+    an earlier version, or from other code of a plug-in. The run that was started last is shown;
+    where that is not known, the one with the most rounds. A failed run never replaces one that did
+    not fail.
 
     Args:
         runs: labelled.
 
-    >>> old, new = ({"method": {"name": "md"}, "run": {"fingerprint": f, "started": f"2024-05-0{f}"}} for f in (1, 2))
-    >>> kept, notes = latest([Run(old, (), label="md"), Run(new, (), label="md")])
-    >>> kept[0].name, notes
-    ('2', ['md: 1 run is left out, since a run that was started later has the same label and seed: 1 (shown: 2).'])
+    Returns:
+        The runs that are shown, in their order; the sentences, sorted by label.
+
+    >>> old = {"method": {"name": "md"}, "run": {"fingerprint": "a", "started": "2024-05-01"}}
+    >>> new = {"method": {"name": "md"}, "run": {"fingerprint": "b", "started": "2024-05-02"}}
+    >>> runs, sentences = latest([Run(old, (), label="md"), Run(new, (), label="md")])
+    >>> [run.name for run in runs]
+    ['b']
+    >>> sentences[0].removeprefix("md: 1 run is left out, since a run that was started later has ")
+    'the same label and seed: a (shown: b).'
     """
     alike: dict[object, list[Run]] = {}
     for run in runs:
         alike.setdefault((run.group, run.label, repr(run.replicate)), []).append(run)
-    chosen = {id(max(several, key=_order)) for several in alike.values()}
+    shown: set[int] = set()
     left_out: dict[str, list[tuple[Run, Run]]] = {}
-    for several in alike.values():
-        shown = next(run for run in several if id(run) in chosen)
-        for run in several:
-            if run is not shown:
-                left_out.setdefault(run.label, []).append((run, shown))
-    return [run for run in runs if id(run) in chosen], [
-        _sentence(label, pairs) for label, pairs in sorted(left_out.items())
-    ]
+    for copies in alike.values():
+        last = max(copies, key=_order)
+        shown.add(id(last))
+        for run in copies:
+            if run is not last:
+                left_out.setdefault(run.label, []).append((run, last))
+    sentences = [_sentence(label, pairs) for label, pairs in sorted(left_out.items())]
+    return [run for run in runs if id(run) in shown], sentences
 
 
 def _order(run: Run) -> tuple[bool, str, int, str]:
@@ -56,6 +63,6 @@ def _sentence(label: str, pairs: Sequence[tuple[Run, Run]]) -> str:
 
 
 def _where(run: Run, other: Run) -> str:
-    """The name of the run's folder, or its path where the two lie in different folders."""
-    alone = run.path is None or other.path is None or run.path.parent == other.path.parent
-    return (run.name if alone else str(run.path)) + ("" if run.failure is None else ", failed")
+    """The name of the run's folder, or its path if the other run lies in another folder."""
+    is_clear = run.path is None or other.path is None or run.path.parent == other.path.parent
+    return (run.name if is_clear else str(run.path)) + ("" if run.failure is None else ", failed")

@@ -1,7 +1,7 @@
 """The client graph as a figure: clients as pies of their labels, joined by the edges of the graph."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from fedgs.report.subjects import as_matrix, as_run
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.patches import Circle, Wedge
 
 __all__ = ["client_graph"]
 
@@ -33,32 +34,32 @@ def client_graph(
     """The client graph (3DG), each client a pie of its labels.
 
     Args:
-        drawn: one run that kept its distances, as FedGS does; or a drawing of
+        drawn: one run that stored its distances, as FedGS does; or a drawing of
             `fedgs.report.network.network`.
         label_counts: (N, C); None: those of the run, else plain dots.
-        round: of the run: who was available and who was selected in it; None: neither is shown.
-        available, cohort: (N,) of one round, or None; who is away is pale, who is selected has a
-            ring.
+        round: a round of the run, whose available and selected clients are shown; None: neither.
+        available: (N,) of one round, or None; unavailable clients are pale.
+        cohort: (N,) of one round, or None; selected clients have a ring.
         title: above the drawing.
 
     Raises:
         ConfigError: neither a run nor a drawing, a round that the run does not have, or arrays of
             another length.
-        OutputError: the run kept no distances.
+        OutputError: the run stored no distances.
     """
     if isinstance(drawn, Network):
         if round is not None:
             raise ConfigError(
-                "client_graph takes a round only with a run; give available and cohort with a drawing"
+                "client_graph takes a round only with a run; "
+                "give available and cohort with a drawing"
             )
         network = drawn
     else:
-        run = as_run(
-            drawn,
-            "client_graph",
-            what="one run of fedgs, or a drawing of fedgs.report.network.network",
-        )
-        network, label_counts = _network(run), _counts(run, label_counts)
+        what = "one run of fedgs, or a drawing of fedgs.report.network.network"
+        run = as_run(drawn, "client_graph", what=what)
+        network = _network(run)
+        if label_counts is None and run.clients is not None:
+            label_counts = run.clients.label_counts
         if round is not None:
             available, cohort = _members(run, round)
     number = len(network.positions)
@@ -70,24 +71,31 @@ def client_graph(
             raise ConfigError(
                 f"{name} must have {number} rows, one a client of the graph; got {len(rows)}"
             )
-    return _drawing(network, counts, label_counts is not None, available, cohort, title)
+    with figure_style():
+        drawing, axes = single_axes(3.3)
+        _draw_edges(axes, network)
+        _draw_clients(axes, network, counts=counts, available=available, cohort=cohort)
+        axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal", title=title)
+        axes.axis("off")
+        labels = counts.shape[1]
+        if label_counts is not None and labels <= 20:
+            colours = {str(label): colour for label, colour in enumerate(label_colours(labels))}
+            legend_patches(drawing, colours, title="label")
+        return drawing
 
 
 def _network(run: Run) -> Network:
-    found = network_of_run(run)
-    if found is None:
+    network = network_of_run(run)
+    if network is None:
         raise OutputError(
-            f"{run.name} kept no distances between its clients, so there is no graph to draw; give a run of fedgs"
+            f"{run.name} kept no distances between its clients, so there is no graph to draw; "
+            "give a run of fedgs"
         )
-    return found
-
-
-def _counts(run: Run, given: IntArray | None) -> IntArray | None:
-    return given if given is not None or run.clients is None else run.clients.label_counts
+    return network
 
 
 def _members(run: Run, round: int) -> tuple[BoolArray, BoolArray]:
-    """(N,) who was available and (N,) who was selected in a round."""
+    """(N,) available and (N,) selected clients of a round."""
     history = participation(run)
     rounds = 0 if history is None else history.available.shape[1]
     if history is None or not 0 <= round < rounds:
@@ -95,71 +103,51 @@ def _members(run: Run, round: int) -> tuple[BoolArray, BoolArray]:
     return history.available[:, round], history.selected[:, round]
 
 
-def _drawing(
-    drawn: Network,
-    counts: IntArray,
-    with_labels: bool,
-    available: BoolArray | None,
-    cohort: BoolArray | None,
-    title: str,
-) -> "Figure":
+def _draw_edges(axes: "Axes", network: Network) -> None:
+    """The edges as lines, paler the more there are."""
     from matplotlib.collections import LineCollection
 
-    with figure_style():
-        drawing, axes = single_axes(3.3)
-        ends: list[Any] = list(drawn.positions[drawn.edges])
-        lines = LineCollection(ends, colors="#8A94A0", linewidths=0.4, alpha=_edge_alpha(len(ends)))
-        axes.add_collection(lines)
-        radius = 0.32 / np.sqrt(len(counts)) if len(counts) > 40 else 0.05
-        colours = label_colours(counts.shape[1])
-        for k, position in enumerate(drawn.positions):
-            pale = 0.25 if available is not None and not available[k] else 1.0
-            _pie(axes, position, radius, counts[k], colours, pale)
-            if cohort is not None and cohort[k]:
-                _ring(axes, position, radius * 1.35)
-        axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal", title=title)
-        axes.axis("off")
-        if with_labels and counts.shape[1] <= 20:
-            legend_patches(
-                drawing, {str(label): colour for label, colour in enumerate(colours)}, title="label"
-            )
-        return drawing
+    ends = list(network.positions[network.edges])
+    alpha = float(np.clip(60 / max(len(ends), 1), 0.15, 0.9))
+    axes.add_collection(LineCollection(ends, colors="#8A94A0", linewidths=0.4, alpha=alpha))
 
 
-def _edge_alpha(edges: int) -> float:
-    return float(np.clip(60 / max(edges, 1), 0.15, 0.9))
+def _draw_clients(
+    axes: "Axes",
+    network: Network,
+    *,
+    counts: IntArray,
+    available: BoolArray | None,
+    cohort: BoolArray | None,
+) -> None:
+    """A pie for each client, pale if it is unavailable, with a ring if it is selected."""
+    radius = float(0.32 / np.sqrt(len(counts)) if len(counts) > 40 else 0.05)
+    colours = label_colours(counts.shape[1])
+    for k, (x, y) in enumerate(network.positions.tolist()):
+        alpha = 0.25 if available is not None and not available[k] else 1.0
+        for wedge in _pie((x, y), radius, counts=counts[k], colours=colours):
+            wedge.set(alpha=alpha, linewidth=0, zorder=3)
+            axes.add_patch(wedge)
+        if cohort is not None and cohort[k]:
+            axes.add_patch(_ring((x, y), radius * 1.35))
 
 
 def _pie(
-    axes: "Axes",
-    centre: np.ndarray,
-    radius: float,
-    counts: np.ndarray,
-    colours: Sequence[str],
-    alpha: float,
-) -> None:
+    centre: tuple[float, float], radius: float, *, counts: IntArray, colours: Sequence[str]
+) -> "list[Wedge]":
+    """A client's labels as parts of a disc, clockwise from the top; grey without any example."""
     from matplotlib.patches import Wedge
 
-    if counts.sum() == 0:  # labels that are not known, or no example yet
-        counts, colours = np.ones(1), ["#BBBBBB"]
+    if counts.sum() == 0:
+        return [Wedge(centre, radius, -270, 90, facecolor="#BBBBBB")]
     ends = 90 - 360 * np.concatenate([[0], np.cumsum(counts) / counts.sum()])
-    for label in np.flatnonzero(counts).tolist():
-        wedge = Wedge(
-            (centre[0], centre[1]),
-            radius,
-            ends[label + 1],
-            ends[label],
-            facecolor=colours[label],
-            alpha=alpha,
-            linewidth=0,
-        )
-        wedge.set_zorder(3)
-        axes.add_patch(wedge)
+    return [
+        Wedge(centre, radius, ends[label + 1], ends[label], facecolor=colours[label])
+        for label in np.flatnonzero(counts).tolist()
+    ]
 
 
-def _ring(axes: "Axes", centre: np.ndarray, radius: float) -> None:
+def _ring(centre: tuple[float, float], radius: float) -> "Circle":
     from matplotlib.patches import Circle
 
-    ring = Circle((centre[0], centre[1]), radius, fill=False, edgecolor="black", linewidth=1.2)
-    ring.set_zorder(4)
-    axes.add_patch(ring)
+    return Circle(centre, radius, fill=False, edgecolor="black", linewidth=1.2, zorder=4)

@@ -1,16 +1,16 @@
-"""Figures for papers, from stored runs and arrays: one column wide, vector and pixel, colour-blind safe.
+"""Figures for papers, from stored runs and arrays: one column wide, safe for colour-blind readers.
 
-Every function returns a matplotlib `Figure` and touches no global state; `save_figure` writes it as
-PDF and PNG. Runs are given as `read_runs` gives them, one or several, or as the results of
+Every function returns a matplotlib `Figure` and changes no global state; `save_figure` writes it as
+PDF and PNG. Runs are given as `read_runs` returns them, one or several, or as the results of
 `fedgs.compare`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedgs.arrays import BoolArray, FloatMatrix, IntArray
+from fedgs.arrays import AnyArray, BoolArray, FloatArray, FloatMatrix, IntArray
 from fedgs.clients import Clients
 from fedgs.errors import ConfigError, OutputError
 from fedgs.palette import label_colours
@@ -33,9 +33,9 @@ from fedgs.report.subjects import (
     as_matrix,
     as_run,
     as_runs,
+    description,
     group_titles,
     rates_of,
-    told,
 )
 
 if TYPE_CHECKING:
@@ -71,14 +71,14 @@ def loss_curves(
 ) -> "Figure":
     """A figure of merit over rounds: mean over seeds, the band is one standard deviation.
 
-    Runs of several data sets or modes get a panel each. Failed runs are left out of the mean; a
-    method whose runs all failed is drawn as far as it went and marked, where it lies in the range
-    of the others. A method that was never evaluated is not in the legend.
+    Each data set and mode has a panel of its own. Failed runs are left out of the mean; a method
+    whose runs all failed is drawn up to the failure and marked, if it lies in the range of the
+    others. A method that was never evaluated is not in the legend.
 
     Args:
         runs: finished or not.
         figure: "test_loss", "valid_loss" or "test_accuracy".
-        title: above the axes, where there is one panel.
+        title: above the axes, if there is one panel.
         styles: looks by label; None: those of these runs.
 
     Raises:
@@ -92,7 +92,7 @@ def loss_curves(
         group: _curves([run for run in runs if run.group == group], figure)
         for group in _groups(runs)
     }
-    curves = {group: found for group, found in curves.items() if found}
+    curves = {group: of_group for group, of_group in curves.items() if of_group}
     if not curves:
         others = [name for name in _FIGURES if any(_curves(runs, name))]
         instead = f"; there is figure={others[0]!r}" if others else ""
@@ -100,20 +100,9 @@ def loss_curves(
     styles = {**looks(runs), **(styles or {})}
     with figure_style():
         drawing, every = panels(_titles(list(curves), title), 2.3)
-        for axes, found in zip(every, curves.values(), strict=True):
-            limits = (
-                None
-                if figure == "test_accuracy"
-                else _loss_limits([one for one, failed in found.values() if not failed])
-            )
-            for label, (one, failed) in found.items():
-                if not failed or limits is None or _is_seen(one, limits):
-                    _draw_curve(axes, one, styles[label], f"{label} (failed)" if failed else label)
-            if limits is not None:
-                axes.set_ylim(limits)
+        for axes, of_group in zip(every, curves.values(), strict=True):
+            _draw_curves(axes, of_group, styles, is_loss=figure != "test_accuracy")
             axes.set(xlabel="round", ylabel=_FIGURES[figure])
-            axes.margins(x=0 if any(len(one.rounds) > 1 for one, _ in found.values()) else 0.05)
-            whole_numbers(axes.xaxis)
         legend_below(drawing, every)
         return drawing
 
@@ -128,62 +117,84 @@ def _titles(groups: Sequence[tuple[str, str]], title: str) -> list[str]:
 
 def _curves(runs: Sequence[Run], figure: str) -> dict[str, tuple[Curve, bool]]:
     """Label -> mean curve, and whether all its runs failed; only labels with a value."""
-    found = {}
+    curves = {}
     for label in sorted({run.label for run in runs}):
-        own, failed = standing([run for run in runs if run.label == label])
-        one = curve(own, figure)
-        if len(one.rounds):
-            found[label] = (one, failed)
-    return found
+        averaged, all_failed = standing([run for run in runs if run.label == label])
+        mean_curve = curve(averaged, figure)
+        if len(mean_curve.rounds):
+            curves[label] = (mean_curve, all_failed)
+    return curves
 
 
-def _draw_curve(axes: "Axes", one: Curve, look: Look, label: str) -> None:
-    marker = look.marker if len(one.rounds) == 1 else ""  # a line of one point cannot be seen
-    line: dict[str, Any] = {
-        "color": look.colour,
-        "linestyle": _LINES[look.dash],
-        "linewidth": 1.2,
-        "marker": marker,
-        "label": label,
-    }
-    axes.plot(one.rounds, one.mean, **line)
-    if one.seeds > 1:
-        axes.fill_between(
-            one.rounds,
-            one.mean - one.spread,
-            one.mean + one.spread,
-            color=look.colour,
-            alpha=0.18,
-            linewidth=0,
-        )
+def _draw_curves(
+    axes: "Axes",
+    curves: Mapping[str, tuple[Curve, bool]],
+    styles: Mapping[str, Look],
+    *,
+    is_loss: bool,
+) -> None:
+    """The curves of one panel; for losses, in a range in which the methods differ visibly."""
+    limits = None
+    if is_loss:
+        limits = _loss_limits([drawn for drawn, failed in curves.values() if not failed])
+    for label, (drawn, failed) in curves.items():
+        if not failed or limits is None or _is_visible(drawn, limits):
+            _draw_curve(axes, drawn, styles[label], label=_legend_entry(label, failed))
+    if limits is not None:
+        axes.set_ylim(limits)
+    axes.margins(x=0 if any(len(drawn.rounds) > 1 for drawn, _ in curves.values()) else 0.05)
+    whole_numbers(axes.xaxis)
+
+
+def _legend_entry(label: str, failed: bool) -> str:
+    return f"{label} (failed)" if failed else label
+
+
+def _draw_curve(axes: "Axes", drawn: Curve, look: Look, *, label: str) -> None:
+    axes.plot(
+        drawn.rounds,
+        drawn.mean,
+        color=look.colour,
+        linestyle=_LINES[look.dash],
+        linewidth=1.2,
+        marker=look.marker if len(drawn.rounds) == 1 else "",  # a line of one point is invisible
+        label=label,
+    )
+    if drawn.seeds > 1:
+        low, high = drawn.mean - drawn.spread, drawn.mean + drawn.spread
+        axes.fill_between(drawn.rounds, low, high, color=look.colour, alpha=0.18, linewidth=0)
 
 
 def _loss_limits(curves: Sequence[Curve]) -> tuple[float, float] | None:
-    """A range without the first, steep quarter of the rounds, so that methods can be told apart; later bands are whole."""
+    """A range without the first, steep quarter of the rounds, so that methods differ visibly.
+
+    The bands of later rounds lie inside it.
+    """
     if not curves:
         return None
-    begin = max(one.rounds[-1] for one in curves) / 4
-    late = [(one, one.rounds >= begin) for one in curves]
-    low = min((one.mean - one.spread)[shown].min() for one, shown in late if shown.any())
-    high = max((one.mean + one.spread)[shown].max() for one, shown in late if shown.any())
+    begin = max(drawn.rounds[-1] for drawn in curves) / 4
+    late = [(drawn, drawn.rounds >= begin) for drawn in curves]
+    low = min((drawn.mean - drawn.spread)[shown].min() for drawn, shown in late if shown.any())
+    high = max((drawn.mean + drawn.spread)[shown].max() for drawn, shown in late if shown.any())
     room = 0.08 * (high - low) or 0.1 * abs(high) or 0.1
     return float(low - room), float(high + room)
 
 
-def _is_seen(one: Curve, limits: tuple[float, float]) -> bool:
-    return bool(((one.mean >= limits[0]) & (one.mean <= limits[1])).any())
+def _is_visible(drawn: Curve, limits: tuple[float, float]) -> bool:
+    return bool(((drawn.mean >= limits[0]) & (drawn.mean <= limits[1])).any())
 
 
 def sampling_counts(
     runs: Run | Iterable[Run], *, title: str = "", styles: Mapping[str, Look] | None = None
 ) -> "Figure":
-    """In how many rounds each client was selected, most selected first, mean over seeds; a level line is balance.
+    """The number of rounds that selected each client, most selected first, mean over seeds.
 
-    Runs of several data sets or modes get a panel each.
+    A horizontal line means that all clients were selected equally often. Each data set and mode has
+    a panel of its own.
 
     Args:
         runs: finished or not.
-        title: above the axes, where there is one panel.
+        title: above the axes, if there is one panel.
         styles: looks by label; None: those of these runs.
 
     Raises:
@@ -205,22 +216,19 @@ def sampling_counts(
 
 def _draw_counts(axes: "Axes", runs: Sequence[Run], styles: Mapping[str, Look]) -> None:
     for label in sorted({run.label for run in runs}):
-        own, failed = standing([run for run in runs if run.label == label])
+        averaged, all_failed = standing([run for run in runs if run.label == label])
         ranked = _mean_ranked(
-            [history.counts for run in own if (history := participation(run)) is not None]
+            [history.counts for run in averaged if (history := participation(run)) is not None]
         )
         look = styles[label]
-        line: dict[str, Any] = {
-            "color": look.colour,
-            "linestyle": _LINES[look.dash],
-            "linewidth": 1.2,
-            "baseline": None,
-        }
         axes.stairs(
             ranked,
             np.arange(len(ranked) + 1) + 0.5,
-            label=f"{label} (failed)" if failed else label,
-            **line,
+            label=_legend_entry(label, all_failed),
+            color=look.colour,
+            linestyle=_LINES[look.dash],
+            linewidth=1.2,
+            baseline=None,
         )
     axes.set(xlabel="clients, most selected first", ylabel="rounds selected")
     axes.set_ylim(bottom=0)
@@ -228,16 +236,15 @@ def _draw_counts(axes: "Axes", runs: Sequence[Run], styles: Mapping[str, Look]) 
     whole_numbers(axes.xaxis)
 
 
-def _mean_ranked(counts: Sequence[IntArray]) -> np.ndarray:
-    """(N,) means of the counts at each place; a run of fewer clients counts 0 at the last places."""
+def _mean_ranked(counts: Sequence[IntArray]) -> FloatArray:
+    """(N,) means of the counts at each rank; a run with fewer clients counts 0 at the last ranks."""
     most = max(map(len, counts))
-    return np.asarray(
-        np.mean([np.pad(np.sort(one)[::-1], (0, most - len(one))) for one in counts], axis=0)
-    )
+    ranked = [np.pad(np.sort(of_run)[::-1], (0, most - len(of_run))) for of_run in counts]
+    return np.asarray(np.mean(ranked, axis=0))
 
 
 def participation_map(run: Run | Iterable[Run], *, title: str = "") -> "Figure":
-    """Clients by rounds: away, available, selected; clients with the most data on top.
+    """Clients by rounds: unavailable, available or selected; clients with the most data on top.
 
     Args:
         run: one run.
@@ -248,9 +255,8 @@ def participation_map(run: Run | Iterable[Run], *, title: str = "") -> "Figure":
         OutputError: the run's clients are not known.
     """
     run = as_run(run, "participation_map")
-    history = _known(run)
-    assert run.clients is not None
-    order = np.argsort(-run.clients.data_sizes, kind="stable")
+    clients, history = _participation(run)
+    order = np.argsort(-clients.data_sizes, kind="stable")
     states = history.available.astype(np.int64) + history.selected
     with figure_style():
         drawing, axes = single_axes(2.4)
@@ -260,38 +266,39 @@ def participation_map(run: Run | Iterable[Run], *, title: str = "") -> "Figure":
         return drawing
 
 
-def _known(run: Run) -> Participation:
+def _participation(run: Run) -> tuple[Clients, Participation]:
+    """The run's clients and their participation, or an `OutputError` if there is nothing to draw."""
     history = participation(run)
-    if history is None:
+    if run.clients is None or history is None:
         raise OutputError(f"{run.name} has no readable clients.npz, so its clients cannot be drawn")
     if history.available.size == 0:
         raise OutputError(f"{run.name} has no round yet that could be drawn")
-    return history
+    return run.clients, history
 
 
 def active_states(
     subject: Run | Iterable[Run] | Sequence[tuple[str, BoolArray]], *, columns: int = 2
 ) -> "Figure":
-    """Who was available, clients by rounds, one panel a mode.
+    """Available clients by round, one panel for each mode.
 
     Args:
         subject: runs, of which one of each data set and mode is drawn; or panels (title, (N, T)
             activity).
-        columns: panels beside each other.
+        columns: the number of panels in a row.
 
     Raises:
         ConfigError: neither runs nor panels.
         OutputError: a run's clients are not known.
     """
-    shown = _activity(subject)
+    shown = _availability_panels(subject)
     if not isinstance(columns, int) or columns < 1:
         raise ConfigError(f"columns must be an integer of at least 1; got {columns!r}")
     rows = -(-len(shown) // columns)
     with figure_style():
         drawing = canvas(1.35 * rows + 0.2)
         grid = drawing.subplots(rows, columns, squeeze=False)
-        for axes, (title, active) in zip(grid.flat, shown, strict=False):
-            _draw_states(axes, active.astype(np.int64), (AWAY, "#2B5C8A"))
+        for axes, (title, available) in zip(grid.flat, shown, strict=False):
+            _draw_states(axes, available.astype(np.int64), (AWAY, "#2B5C8A"))
             axes.set_title(title)
         for axes in list(grid.flat)[len(shown) :]:
             axes.set_visible(False)
@@ -302,28 +309,26 @@ def active_states(
         return drawing
 
 
-def _activity(subject: Any) -> list[tuple[str, np.ndarray]]:
-    given = list(subject) if isinstance(subject, Iterable) else subject
-    if (
-        isinstance(given, list)
-        and given
-        and all(isinstance(part, tuple) and len(part) == 2 for part in given)
-    ):
+def _availability_panels(subject: object) -> list[tuple[str, AnyArray]]:
+    """(title, (N, T) available clients) of each panel."""
+    parts = list(subject) if isinstance(subject, Iterable) else []
+    if parts and all(isinstance(part, tuple) and len(part) == 2 for part in parts):
         what = "(N, T) activity in each panel (title, activity)"
         return [
-            (str(title), as_matrix(active, "active_states", what, low=0, high=1))
-            for title, active in given
+            (str(title), as_matrix(available, "active_states", what, low=0, high=1))
+            for title, available in parts
         ]
-    if isinstance(given, list) and given and not all(isinstance(part, Run) for part in given):
+    if not all(isinstance(part, Run) for part in parts):
         raise ConfigError(
-            f"active_states takes runs, or panels (title, (N, T) activity); got {told(given)}"
+            "active_states takes runs, or panels (title, (N, T) activity); "
+            f"got {description(parts)}"
         )
-    runs = as_runs(subject if given is subject else given, "active_states")
+    runs = as_runs(parts if isinstance(subject, Iterable) else subject, "active_states")
     groups = _groups(runs)
     first = [next(run for run in runs if run.group == group) for group in groups]
+    titles = group_titles(groups)
     return [
-        (title, _known(run).available)
-        for title, run in zip(group_titles(groups), first, strict=True)
+        (title, _participation(run)[1].available) for title, run in zip(titles, first, strict=True)
     ]
 
 
@@ -331,22 +336,21 @@ def rates_map(rates: Run | Iterable[Run] | FloatMatrix, *, title: str = "") -> "
     """Rates of availability, clients by rounds.
 
     Args:
-        rates: (N, T) in [0, 1]; or one run, whose mode is asked for its rates in all rounds.
+        rates: (N, T) in [0, 1]; or one run, whose mode gives its rates in all rounds.
         title: above the axes.
 
     Raises:
         ConfigError: not a matrix of rates and not one run.
-        OutputError: the run's mode or its clients are not known here.
+        OutputError: the run's mode is not registered here, or its clients are not known.
     """
     is_run = isinstance(rates, Run) or (
-        isinstance(rates, Sequence) and any(isinstance(one, Run) for one in rates)
+        isinstance(rates, Sequence) and any(isinstance(item, Run) for item in rates)
     )
     if is_run or hasattr(rates, "runs"):
         shown = rates_of(as_run(rates, "rates_map"), "rates_map")
     else:
-        shown = as_matrix(
-            rates, "rates_map", "a run, or (N, T) rates in [0, 1], clients by rounds", low=0, high=1
-        )
+        what = "a run, or (N, T) rates in [0, 1], clients by rounds"
+        shown = as_matrix(rates, "rates_map", what, low=0, high=1)
     with figure_style():
         drawing, axes = single_axes(2.2)
         image = axes.imshow(
@@ -370,7 +374,9 @@ def partition(
     title: str = "",
     label_names: Sequence[str] = (),
 ) -> "Figure":
-    """Who holds what: one horizontal bar a client, training examples stacked by label, clients with the most data on top.
+    """Labels of the clients: a horizontal bar for each client, training examples stacked by label.
+
+    Clients with the most data are on top.
 
     Args:
         subject: (N, C) label counts, `Clients` that have them, or runs that share their clients.
@@ -415,14 +421,15 @@ def partition(
 def _draw_states(axes: "Axes", states: IntArray, colours: Sequence[str]) -> None:
     from matplotlib.colors import ListedColormap
 
-    look: dict[str, Any] = {
-        "aspect": "auto",
-        "interpolation": "nearest",
-        "vmin": 0,
-        "vmax": len(colours) - 1,
-        "rasterized": True,
-    }
-    axes.imshow(states, cmap=ListedColormap(list(colours)), **look)
+    axes.imshow(
+        states,
+        cmap=ListedColormap(list(colours)),
+        aspect="auto",
+        interpolation="nearest",
+        vmin=0,
+        vmax=len(colours) - 1,
+        rasterized=True,
+    )
     whole_numbers(axes.xaxis, axes.yaxis)
     for side in ("top", "right"):
         axes.spines[side].set_visible(True)

@@ -1,4 +1,4 @@
-"""Writing what people asked for: a table, a figure, a page."""
+"""Writing the files that users request: tables, figures, pages."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ __all__ = ["write_file"]
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a whole file, its folder made where it is missing.
+    """Write a whole file; a missing folder is made.
 
     Raises:
-        OutputError: it cannot be written there.
+        OutputError: the file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

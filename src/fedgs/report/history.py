@@ -1,4 +1,7 @@
-"""What happened over the rounds of a run, as arrays: who was there, who was selected, how even and how diverse it was."""
+"""What happened over the rounds of a run, as arrays.
+
+Available and selected clients, the spread of the sampling counts, the diversity of the cohorts.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,11 +26,10 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Participation:
-    """Who was there and who was selected.
+    """Available and selected clients by round.
 
     Attributes:
-        available, selected: (N, T) for the rounds that have passed, in the order of the run's
-            clients.
+        available, selected: (N, T) for the completed rounds, in the order of the run's clients.
     """
 
     available: BoolArray
@@ -40,20 +42,20 @@ class Participation:
 
     @property
     def activity(self) -> FloatArray:
-        """(N,) share of the rounds in which each client was available; NaN before any round has passed."""
+        """(N,) share of the rounds in which each client was available; NaN without a round."""
         with np.errstate(invalid="ignore"):
             return np.asarray(self.available.sum(axis=1) / np.float64(self.available.shape[1]))
 
 
 def participation(run: Run) -> Participation | None:
-    """The run's participation, or None where its clients are not known. O(N·T) bytes."""
+    """The run's participation, or None if its clients are not known. O(N·T) bytes."""
     if run.clients is None:
         return None
-    passed = [record for record in run.records if record.cohort is not None]
+    completed = [record for record in run.records if record.cohort is not None]
     index = {name: k for k, name in enumerate(run.clients.names)}
-    shape = (len(index), len(passed))
+    shape = (len(index), len(completed))
     available, selected = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
-    for column, record in enumerate(passed):
+    for column, record in enumerate(completed):
         available[_indices(record.available, index), column] = True
         selected[_indices(record.cohort, index), column] = True
     return Participation(available, selected)
@@ -74,9 +76,14 @@ def count_variances(selected: BoolArray) -> FloatArray:
 
 
 def cohort_diversity(selected: BoolArray, distance: FloatMatrix) -> FloatArray:
-    """(T,) mean distance h_ij over the pairs of each round's cohort; NaN for a cohort of fewer than two.
+    """(T,) mean distance h_ij over the pairs of each round's cohort; NaN for fewer than two.
 
-    >>> cohort_diversity(np.array([[True], [True], [False]]), np.array([[0, 1, 2.0], [1, 0, 2.0], [2.0, 2.0, 0]]))
+    Args:
+        selected: (N, T).
+        distance: (N, N) H.
+
+    >>> distance = np.array([[0, 1, 2.0], [1, 0, 2.0], [2.0, 2.0, 0]])
+    >>> cohort_diversity(np.array([[True], [True], [False]]), distance)
     array([1.])
     """
     chosen = selected.T.astype(np.float64)  # (T, N)
@@ -104,14 +111,16 @@ class Curve:
 
 
 def standing(runs: Sequence[Run]) -> tuple[list[Run], bool]:
-    """The runs of one method that a mean is taken over: those that did not fail; and whether all failed, which are then taken.
+    """The runs of one method over which a mean is taken, and whether all its runs failed.
 
-    >>> good, bad = Run({}, ()), Run({}, (), failure={"round": 0})
-    >>> standing([good, bad]) == ([good], False), standing([bad]) == ([bad], True)
+    Failed runs are left out, unless all failed.
+
+    >>> run, failed = Run({}, ()), Run({}, (), failure={"round": 0})
+    >>> standing([run, failed]) == ([run], False), standing([failed]) == ([failed], True)
     (True, True)
     """
-    good = [run for run in runs if run.failure is None]
-    return (good, False) if good else (list(runs), True)
+    without_failure = [run for run in runs if run.failure is None]
+    return (without_failure, False) if without_failure else (list(runs), True)
 
 
 def curve(runs: Sequence[Run], figure: str = "test_loss") -> Curve:
@@ -127,19 +136,17 @@ def curve(runs: Sequence[Run], figure: str = "test_loss") -> Curve:
             if is_figure(value := getattr(record, figure)):
                 values.setdefault(record.round, []).append(value)
     rounds = sorted(values)
+    spread = [np.std(values[t], ddof=1) if len(values[t]) > 1 else 0.0 for t in rounds]
     return Curve(
-        np.array(rounds, dtype=np.int64),
-        np.array([np.mean(values[t]) for t in rounds], dtype=np.float64),
-        np.array(
-            [np.std(values[t], ddof=1) if len(values[t]) > 1 else 0.0 for t in rounds],
-            dtype=np.float64,
-        ),
-        max((len(several) for several in values.values()), default=0),
+        rounds=np.array(rounds, dtype=np.int64),
+        mean=np.array([np.mean(values[t]) for t in rounds], dtype=np.float64),
+        spread=np.array(spread, dtype=np.float64),
+        seeds=max(map(len, values.values()), default=0),
     )
 
 
 def binned(values: FloatArray, most: int) -> tuple[FloatArray, FloatArray]:
-    """A long series in at most `most` bins: (positions, means); positions are the bins' middles; NaN is left out of means.
+    """A long series in at most `most` bins: (middles of the bins, means without NaN).
 
     >>> binned(np.array([1.0, 3.0, 5.0]), 2)
     (array([0.5, 2. ]), array([2., 5.]))
@@ -147,7 +154,6 @@ def binned(values: FloatArray, most: int) -> tuple[FloatArray, FloatArray]:
     size = -(-len(values) // most) if len(values) else 1
     starts = np.arange(0, len(values), size)
     ends = np.minimum(starts + size, len(values))
-    means = [values[a:b][~np.isnan(values[a:b])] for a, b in zip(starts, ends, strict=True)]
-    return (starts + ends - 1) / 2, np.array(
-        [part.mean() if len(part) else np.nan for part in means], dtype=np.float64
-    )
+    bins = [values[a:b][~np.isnan(values[a:b])] for a, b in zip(starts, ends, strict=True)]
+    means = [part.mean() if len(part) else np.nan for part in bins]
+    return (starts + ends - 1) / 2, np.array(means, dtype=np.float64)

@@ -50,7 +50,7 @@ class Difference:
 
     @property
     def covers_zero(self) -> bool:
-        """Whether the interval is there and holds 0."""
+        """Whether there is an interval, and it contains 0."""
         return self.low is not None and self.high is not None and self.low <= 0 <= self.high
 
 
@@ -60,7 +60,8 @@ def paired_difference(
     """Mean paired difference with a 95 % t interval, or None without a common seed.
 
     Args:
-        method, reference: replicate -> figure.
+        method: replicate -> figure.
+        reference: replicate -> figure of the other method.
 
     >>> paired_difference({0: 1.0, 1: 2.0}, {0: 0.5, 1: 1.5, 2: 9.0})
     Difference(mean=0.5, low=0.5, high=0.5, pairs=2)
@@ -91,47 +92,49 @@ class Method:
     figures: dict[str, dict[object, float]]
 
     def mean(self, figure: str) -> float | None:
-        """Over the replicates, or None where there is no value."""
+        """Mean over the replicates, or None without a value."""
         values = list(self.figures[figure].values())
         return float(np.mean(values)) if values else None
 
 
 def methods_of(runs: Sequence[Run]) -> list[Method]:
-    """The methods of one group, ascending by the mean of the headline figure; those without a figure come last.
+    """The methods of one group, ascending by the mean of the headline figure.
+
+    Methods without that figure come last.
 
     Args:
         runs: labelled, of one group, one of each label and replicate.
     """
     methods = []
     for label in sorted({run.label for run in runs}):
-        own = tuple(
-            sorted((run for run in runs if run.label == label), key=lambda run: repr(run.replicate))
-        )
-        good = [(run, summarize(run)) for run in own if run.failure is None]
-        methods.append(
-            Method(label, own, {figure: _values(good, figure) for figure in ALL_FIGURES})
-        )
+        of_label = [run for run in runs if run.label == label]
+        of_label.sort(key=lambda run: repr(run.replicate))
+        summaries = [(run, summarize(run)) for run in of_label if run.failure is None]
+        figures = {figure: _values(summaries, figure) for figure in ALL_FIGURES}
+        methods.append(Method(label, tuple(of_label), figures))
     figure = headline(methods)
-    worst = math.inf
-    return sorted(
-        methods,
-        key=lambda method: (
-            mean if (mean := method.mean(figure)) is not None else worst,
-            method.label,
-        ),
-    )
+
+    def rank(method: Method) -> tuple[float, str]:
+        mean = method.mean(figure)
+        return math.inf if mean is None else mean, method.label
+
+    return sorted(methods, key=rank)
 
 
-def _values(good: Sequence[tuple[Run, Summary]], figure: str) -> dict[object, float]:
+def _values(summaries: Sequence[tuple[Run, Summary]], figure: str) -> dict[object, float]:
+    """Replicate -> figure, of the runs that have it."""
     return {
         run.replicate: value
-        for run, summary in good
+        for run, summary in summaries
         if (value := getattr(summary, figure)) is not None
     }
 
 
 def headline(methods: Sequence[Method]) -> str:
-    """The figure that methods of a group are ranked and compared by: the validation loss where no run has a test loss."""
+    """The figure by which methods of a group are ranked and compared.
+
+    It is the test loss, or the validation loss if no run has a test loss.
+    """
     have = {
         figure
         for method in methods

@@ -1,4 +1,4 @@
-"""The client graph as a drawing: where the clients stand and which edges are drawn."""
+"""The client graph as a drawing: positions of the clients, and the edges that are drawn."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ import numpy as np
 from scipy.sparse.linalg import eigsh
 
 from fedgs.arrays import FloatMatrix, IntArray
+from fedgs.clients import Clients
 from fedgs.errors import FedgsError
 from fedgs.graph.settings import Graph
 from fedgs.plurals import counted
@@ -14,7 +15,7 @@ from fedgs.report.run_view import Run
 
 __all__ = ["Network", "network", "network_of_run"]
 
-_NEAREST = 3
+_NEAREST = 3  # neighbours of a client that are joined to it if there is no adjacency
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,41 +36,38 @@ class Network:
 
 
 def network_of_run(run: Run, *, most_edges: int = 3000) -> Network | None:
-    """The drawing of a run that kept its distances, else None.
+    """The drawing of a run that stored its distances, else None.
 
     The edges are those of the stored adjacency; without one, of the graph that the run's settings
-    make of its clients, if that has the stored distances; else each client's nearest.
+    make of its clients, if that has the stored distances; else each client is joined to its
+    nearest ones.
     """
+    if run.clients is None:
+        return None
     memory = run.memory()
     distance = memory.get("distance")
-    if (
-        distance is None
-        or distance.ndim != 2
-        or distance.shape[0] != distance.shape[1]
-        or not np.isfinite(distance).all()
-    ):
+    if distance is None or distance.shape != (len(run.clients), len(run.clients)):
         return None
-    if run.clients is None or len(distance) != len(run.clients):
+    if not np.isfinite(distance).all():
         return None
     adjacency = memory.get("adjacency")
-    return network(
-        distance,
-        _made_again(run, distance) if adjacency is None else adjacency,
-        most_edges=most_edges,
-    )
+    if adjacency is None:
+        adjacency = _rebuilt_adjacency(run, run.clients, distance)
+    return network(distance, adjacency, most_edges=most_edges)
 
 
-def _made_again(run: Run, distance: FloatMatrix) -> FloatMatrix | None:
+def _rebuilt_adjacency(run: Run, clients: Clients, distance: FloatMatrix) -> FloatMatrix | None:
+    """The adjacency by the run's settings, or None if it does not give the stored distances."""
     settings = run.table("method").get("graph", {})
-    if run.clients is None or not isinstance(settings, Mapping) or settings.get("path") is not None:
+    if not isinstance(settings, Mapping) or settings.get("path") is not None:
         return None
     if settings.get("similarity", "oracle") not in ("oracle", "private"):
         return None
     try:
-        useless = Graph.without_effect(settings)  # runs of earlier versions may hold such settings
-        graph = Graph(
-            **{key: value for key, value in settings.items() if key not in useless}
-        ).of_clients(run.clients)
+        # Runs of earlier versions may hold settings that have no effect.
+        ignored = Graph.without_effect(settings)
+        effective = {key: value for key, value in settings.items() if key not in ignored}
+        graph = Graph(**effective).of_clients(clients)
     except (FedgsError, ValueError, TypeError):
         return None
     return graph.adjacency if np.allclose(graph.distance, distance, rtol=1e-6, atol=1e-9) else None
@@ -84,7 +82,7 @@ def network(
         distance: (N, N) H, finite.
         adjacency: (N, N) edge lengths, inf for no edge; None: each client's three nearest are
             joined.
-        most_edges: of more edges, the shortest are kept.
+        most_edges: of more edges, only the shortest are drawn.
 
     >>> network(np.array([[0.0, 1.0], [1.0, 0.0]])).edges
     array([[0, 1]])
@@ -105,6 +103,7 @@ def network(
 
 
 def _nearest(distance: FloatMatrix) -> FloatMatrix:
+    """(N, N) the distances between each client and its nearest ones, inf for all other pairs."""
     lengths = np.full(distance.shape, np.inf)
     for client in range(len(distance)):
         others = np.argsort(
@@ -124,23 +123,25 @@ def _by_distance(distance: FloatMatrix) -> FloatMatrix:
         values, vectors = np.linalg.eigh(centred)
         values, vectors = values[-2:], vectors[:, -2:]
     else:
-        start = np.cos(np.arange(count) * 1.7)  # given, so that the answer is the same each time
+        start = np.cos(np.arange(count) * 1.7)  # fixed, so that every call gives the same points
         values, vectors = eigsh(centred, k=2, which="LA", v0=start, tol=1e-6, maxiter=100 * count)
     points = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0))
-    points = points * np.where(
-        points[np.abs(points).argmax(axis=0), np.arange(points.shape[1])] < 0, -1.0, 1.0
-    )
+    # The sign of an eigenvector is arbitrary: the largest coordinate of each axis is positive.
+    largest = points[np.abs(points).argmax(axis=0), np.arange(points.shape[1])]
+    points = points * np.where(largest < 0, -1.0, 1.0)
     return np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
 
 
 def _spread(points: FloatMatrix, steps: int = 40) -> FloatMatrix:
-    """Push clients that stand on each other apart, and nobody else, so that distances keep their meaning. O(steps·N²)."""
+    """Push overlapping clients apart, and no others, so that distances keep their meaning.
+
+    O(steps·N²).
+    """
     count = len(points)
     if count < 3:
         return np.array([[0.3, 0.5], [0.7, 0.5]])[:count] if count > 1 else np.array([[0.5, 0.5]])
-    angle = (
-        np.arange(count) * 2.399963
-    )  # golden angle: equal clients start apart, the same way each time
+    # By the golden angle, so that equal clients start apart and every call gives the same points.
+    angle = np.arange(count) * 2.399963
     points = points + 0.01 * np.stack([np.cos(angle), np.sin(angle)], axis=1) / np.sqrt(count)
     wanted = 0.75 / np.sqrt(count)
     for _ in range(steps):

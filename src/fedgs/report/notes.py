@@ -1,4 +1,4 @@
-"""What may be said in words below a table of methods; every sentence is true of the records."""
+"""Sentences below a table of methods; each follows from the records."""
 
 from collections.abc import Sequence
 
@@ -10,41 +10,43 @@ from fedgs.report.run_view import Run
 
 __all__ = ["notes"]
 
+_MOST_NAMED = 6  # unfinished runs that are named
 _NUMBER_WORDS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 
 
 def notes(methods: Sequence[Method], reference: str | None) -> list[str]:
-    """Sentences on one group: who is lowest, what to watch for, which runs are unequal, unfinished or failed.
+    """Sentences on one group.
+
+    The lowest method, rules that hold for some of the runs, and which runs are unequal, unfinished
+    or failed.
 
     Args:
         methods: of one group, ranked.
-        reference: the label that others are compared to, or None.
+        reference: the label to which others are compared, or None.
     """
     figure = headline(methods)
     ranked = [method for method in methods if method.mean(figure) is not None]
     runs = [run for method in methods for run in method.runs]
-    found = [" ".join(part for part in (_lowest(ranked, figure), _seeds(ranked, figure)) if part)]
+    conclusion = (_lowest(ranked, figure), _seeds(ranked, figure))
+    sentences = [" ".join(part for part in conclusion if part)]
     if figure == "valid_loss":
-        found.append(
+        sentences.append(
             "No run has a test loss: methods are ranked and compared by the validation loss."
         )
     if reference is not None and all(method.label != reference for method in methods):
-        found.append(f"No run of {reference} here: nothing to compare with.")
-    found += concerns(methods, figure)
-    return [note for note in [*found, *_unequal(methods, figure), *_standing(runs)] if note]
+        sentences.append(f"No run of {reference} here: nothing to compare with.")
+    sentences += [*concerns(methods, figure), *_unequal(methods, figure), *_incomplete(runs)]
+    return [sentence for sentence in sentences if sentence]
 
 
 def _lowest(ranked: Sequence[Method], figure: str) -> str:
-    """Which mean is lowest, and which methods the paired intervals do not tell from it."""
+    """The lowest mean, and the methods whose paired interval to it includes 0."""
     if len(ranked) < 2:
         return ""
     lowest = ranked[0].mean(figure)
     first = [method for method in ranked if method.mean(figure) == lowest]
-    so_far = (
-        ""
-        if all(run.finished for method in ranked for run in method.runs if run.failure is None)
-        else " so far"
-    )
+    standing = [run for method in ranked for run in method.runs if run.failure is None]
+    so_far = "" if all(run.finished for run in standing) else " so far"
     if len(first) > 1:
         return f"{listed([method.label for method in first])} have the same lowest mean{so_far}."
     gaps = [
@@ -55,54 +57,58 @@ def _lowest(ranked: Sequence[Method], figure: str) -> str:
     if not ties:
         return f"{first[0].label} is lowest{so_far}."
     intervals = "interval of its difference" if len(ties) == 1 else "intervals of its differences"
-    hold = "includes" if len(ties) == 1 else "include"
-    return f"{first[0].label} has the lowest mean{so_far}; the 95 % {intervals} to {listed(ties)} {hold} 0."
+    include = "includes" if len(ties) == 1 else "include"
+    return (
+        f"{first[0].label} has the lowest mean{so_far}; "
+        f"the 95 % {intervals} to {listed(ties)} {include} 0."
+    )
 
 
 def _seeds(ranked: Sequence[Method], figure: str) -> str:
     seeds = max((len(method.figures[figure]) for method in ranked), default=0)
     if seeds == 1:
         return "One seed: no spread and no interval."
-    return (
-        f"{_NUMBER_WORDS[seeds]} seeds: read the intervals, not the third digit."
-        if 1 < seeds < 10
-        else ""
-    )
+    if 1 < seeds < len(_NUMBER_WORDS):
+        return f"{_NUMBER_WORDS[seeds]} seeds: read the intervals, not the third digit."
+    return ""
 
 
 def _unequal(methods: Sequence[Method], figure: str) -> list[str]:
-    found = []
+    """Sentences on methods with fewer seeds than others, and on runs with other rounds."""
+    sentences = []
     most = max((len(method.figures[figure]) for method in methods), default=0)
     fewer = [method for method in methods if len(method.figures[figure]) < most]
     if fewer:
         if most == 1:
-            found.append(f"Without a figure yet: {listed([method.label for method in fewer])}.")
+            sentences.append(f"Without a figure yet: {listed([method.label for method in fewer])}.")
         else:
-            held = ", ".join(f"{method.label} ({len(method.figures[figure])})" for method in fewer)
-            found.append(f"Fewer than {most} seeds: {held}.")
+            seeds = ", ".join(f"{method.label} ({len(method.figures[figure])})" for method in fewer)
+            sentences.append(f"Fewer than {most} seeds: {seeds}.")
     rounds = sorted({run.rounds for method in methods for run in method.runs})
     if len(rounds) > 1:
-        found.append(
-            f"Runs have different numbers of rounds ({', '.join(map(str, rounds))}): their figures are not comparable."
+        sentences.append(
+            f"Runs have different numbers of rounds ({', '.join(map(str, rounds))}): "
+            "their figures are not comparable."
         )
-    return found
+    return sentences
 
 
-def _standing(runs: Sequence[Run]) -> list[str]:
-    """Which runs are unfinished or failed."""
+def _incomplete(runs: Sequence[Run]) -> list[str]:
+    """Sentences on unfinished and on failed runs."""
     unfinished = [run for run in runs if run.failure is None and not run.finished]
-    failed = [run for run in runs if run.failure is not None]
-    found = []
+    sentences = []
     if unfinished:
-        told = ", ".join(
+        first = ", ".join(
             f"{run.label} seed {run.seed} ({run.rounds_done} of {counted(run.rounds, 'round')})"
-            for run in unfinished[:6]
+            for run in unfinished[:_MOST_NAMED]
         )
-        more = f" and {len(unfinished) - 6} more" if len(unfinished) > 6 else ""
-        found.append(f"Unfinished: {told}{more}.")
-    for run in failed:
-        failure = run.failure or {}
-        found.append(
-            f"Failed and left out: {run.label} seed {run.seed} in round {failure.get('round')}: {failure.get('error')}"
-        )
-    return found
+        rest = len(unfinished) - _MOST_NAMED
+        more = f" and {rest} more" if rest > 0 else ""
+        sentences.append(f"Unfinished: {first}{more}.")
+    for run in runs:
+        if run.failure is not None:
+            sentences.append(
+                f"Failed and left out: {run.label} seed {run.seed} "
+                f"in round {run.failure.get('round')}: {run.failure.get('error')}"
+            )
+    return sentences

@@ -14,13 +14,9 @@ def number(value: float, decimals: int) -> str:
     text = f"{value:.{decimals}f}"
     if float(text) == 0:
         text = text.lstrip("-")
-    return (
-        text
-        if decimals < 2
-        else text.replace("0.", ".", 1)
-        if text.lstrip("-").startswith("0.")
-        else text
-    )
+    if decimals < 2 or not text.lstrip("-").startswith("0."):
+        return text
+    return text.replace("0.", ".", 1)
 
 
 def signed(value: float) -> str:

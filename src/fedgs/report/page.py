@@ -1,4 +1,4 @@
-"""`report.html`: one file with everything in it, made from records alone and opened without a network."""
+"""`report.html`: one file with all data and scripts, made from records, opened without a network."""
 
 import html
 import json
@@ -9,7 +9,7 @@ from fedgs.errors import require_extra
 from fedgs.report.labels import labelled
 from fedgs.report.page_data import page_data
 from fedgs.report.run_view import Run
-from fedgs.report.table import Block, Cell, Table
+from fedgs.report.table import Cell, Table
 from fedgs.report.tables import ALL_FIGURES, comparison
 
 __all__ = ["render_page"]
@@ -23,7 +23,7 @@ def render_page(
     Args:
         runs: at least one, finished or not.
         problems: one line each, shown in the overview.
-        title: of the page.
+        title: the page's title.
 
     Raises:
         MissingExtraError: plotly is not installed.
@@ -61,14 +61,18 @@ def _plotly() -> str:
 
 
 def _json(data: object) -> str:
-    """JSON that can stand inside a script element."""
+    """JSON for the inside of a script element.
+
+    Inside `<script>`, HTML ends the element at any "</script", and older JavaScript ends a string
+    at U+2028 and U+2029; escaped, they are still the same JSON.
+    """
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _block_html(table: Table, number: int) -> str:
     """One group's table with its notes."""
-    block: Block = table.blocks[number]
+    block = table.blocks[number]
     shown = [column for column in table.columns if column.shown]
     head = "".join(f'<th scope="col">{html.escape(column.title)}</th>' for column in shown)
     rows = "".join("<tr>" + _cells(table, row) + "</tr>" for row in block.rows)
@@ -77,7 +81,8 @@ def _block_html(table: Table, number: int) -> str:
     return (
         f'<section class="result" data-group="{number}"><h3>{title}</h3>'
         f'<div class="wide" tabindex="0" role="region" aria-label="Table: {title}">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div><ul>{notes}</ul></section>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+        f"<ul>{notes}</ul></section>"
     )
 
 
@@ -90,7 +95,6 @@ def _cells(table: Table, row: Sequence[Cell]) -> str:
         if column.numeric:
             parts.append(f'<td class="{cell.mark}">{text}</td>')
         else:
-            parts.append(
-                f'<th scope="row"><span class="swatch" data-label="{text}"></span>{text}</th>'
-            )
+            swatch = f'<span class="swatch" data-label="{text}"></span>'
+            parts.append(f'<th scope="row">{swatch}{text}</th>')
     return "".join(parts)

@@ -1,34 +1,28 @@
-"""Runs read back from an output folder, with one line for each thing in it that is not a run."""
+"""Runs read back from an output folder, with one line for each entry that is not a run."""
 
 import contextlib
 import json
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from fedgs.errors import OutputError
 from fedgs.records import Members, Record, RunFolder
 from fedgs.report.labels import labelled
 from fedgs.report.run_view import UNREADABLE, Run
 
-__all__ = ["Run", "checked_records", "read_runs"]
+__all__ = ["read_runs"]
 
-_OWN_FILES = {
-    ".json",
-    ".html",
-    ".txt",
-    ".md",
-    ".csv",
-    ".tex",
-    ".pdf",
-    ".png",
-    ".log",
-}  # what commands put beside the runs
+T = TypeVar("T")
+
+# Endings of the files that commands write beside the runs.
+_OUTPUT_SUFFIXES = {".json", ".html", ".txt", ".md", ".csv", ".tex", ".pdf", ".png", ".log"}
 
 
 def read_runs(folder: str | os.PathLike[str]) -> tuple[list[Run], list[str]]:
-    """Every readable run in an output folder, and one line for each thing in it that is not.
+    """Every readable run in an output folder, and one line for each other entry.
 
     Args:
         folder: an output folder, or the folder of one run.
@@ -49,10 +43,11 @@ def read_runs(folder: str | os.PathLike[str]) -> tuple[list[Run], list[str]]:
     problems: list[str] = []
     for path in candidates:
         if not path.is_dir():
-            if path.suffix not in _OWN_FILES and not path.name.startswith("."):
+            if path.suffix not in _OUTPUT_SUFFIXES and not path.name.startswith("."):
                 problems.append(f"{path.name}: not part of a run")
         elif RunFolder(path).exists():
-            _read_into(path, runs, problems)
+            run = _read_run(path, problems)
+            runs += [] if run is None else [run]
         elif not path.name.startswith(".") and path.name not in ("figures", "graphs"):
             problems.append(f"{path.name}: not a run's folder (no config.toml)")
     if not runs:
@@ -60,49 +55,45 @@ def read_runs(folder: str | os.PathLike[str]) -> tuple[list[Run], list[str]]:
             f"{folder} holds no run that can be read"
             + "".join(f"; {problem}" for problem in problems[:5])
         )
-    return labelled(_without_doubles(runs, problems)), problems
+    return labelled(_without_copies(runs, problems)), problems
 
 
-def _read_into(path: Path, runs: list[Run], problems: list[str]) -> None:
+def _read_run(path: Path, problems: list[str]) -> Run | None:
+    """The run of a folder, without its parts that cannot be read; None without its records."""
     stored = RunFolder(path)
     try:
-        config = stored.config()
-        records = tuple(checked_records(stored.records()))
-        run = Run(config, records, path=path)
-        _ = (
-            run.seed,
-            run.rounds,
-            run.replicate,
-            run.num_clients,
-            run.finished,
-        )  # raises for values of the wrong type
+        run = Run(stored.config(), tuple(_checked(stored.records())), path=path)
+        # Each of these raises if the configuration has a value of the wrong type.
+        _ = (run.seed, run.rounds, run.replicate, run.num_clients, run.finished)
         if "name" not in run.table("method"):
             raise OutputError(f"{path / 'config.toml'} names no method")
     except UNREADABLE as error:
         problems.append(f"{path.name}: left out, {_short(error)}")
-        return
-    parts: dict[str, Any] = {}
-    readers: dict[str, Callable[[], Any]] = {
-        "clients": stored.clients,
-        "failure": stored.failure,
-        "timings": stored.timings,
-        "events": lambda: _events(path),
-    }
-    for part, read in readers.items():
+        return None
+
+    def part(name: str, read: Callable[[], T], default: T) -> T:
         try:
-            parts[part] = read()
+            return read()
         except UNREADABLE as error:
-            problems.append(f"{path.name}: without its {part}, {_short(error)}")
-    runs.append(Run(config, records, path=path, **parts))
+            problems.append(f"{path.name}: without its {name}, {_short(error)}")
+            return default
+
+    return replace(
+        run,
+        clients=part("clients", stored.clients, None),
+        failure=part("failure", stored.failure, None),
+        timings=part("timings", stored.timings, []),
+        events=part("events", lambda: _events(path), []),
+    )
 
 
-def _events(path: Path) -> list[dict[str, Any]]:
+def _events(path: Path) -> list[dict[str, object]]:
     """What went wrong in a deployment; lines that are damaged or hold no event are left out."""
     file = path / "events.jsonl"
+    if not file.is_file():
+        return []
     events = []
-    for line in (
-        file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else ()
-    ):
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
         with contextlib.suppress(ValueError):
             event = json.loads(line)
             if isinstance(event, dict) and "event" in event:
@@ -110,7 +101,7 @@ def _events(path: Path) -> list[dict[str, Any]]:
     return events
 
 
-def checked_records(records: Iterable[Record]) -> Iterable[Record]:
+def _checked(records: Iterable[Record]) -> Iterable[Record]:
     """The records, or an `OutputError` for the first one with a value of the wrong type."""
     for record in records:
         figures = (record.test_loss, record.test_accuracy, record.valid_loss, record.num_available)
@@ -130,16 +121,16 @@ def _short(error: Exception) -> str:
     return " ".join(str(error).split())[:160] or type(error).__name__
 
 
-def _without_doubles(runs: list[Run], problems: list[str]) -> list[Run]:
-    """The runs without copies of the same run; of copies, the one with most rounds stays."""
-    kept: dict[Any, Run] = {}
+def _without_copies(runs: list[Run], problems: list[str]) -> list[Run]:
+    """The runs, of several copies of one run only that with the most rounds."""
+    longest: dict[object, Run] = {}
     for run in runs:
         key = run.about.get("fingerprint") or run.path
-        other = kept.get(key)
+        other = longest.get(key)
         if other is None:
-            kept[key] = run
+            longest[key] = run
             continue
         longer, shorter = (run, other) if len(run.records) > len(other.records) else (other, run)
-        kept[key] = longer
+        longest[key] = longer
         problems.append(f"{shorter.name}: left out, the same run as {longer.name}")
-    return list(kept.values())
+    return list(longest.values())

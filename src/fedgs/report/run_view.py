@@ -1,4 +1,4 @@
-"""One run as tables, figures and the page see it. No torch and no data are needed."""
+"""One run as tables, figures and the page see it; needs no torch and no data."""
 
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -28,12 +28,12 @@ UNREADABLE = (
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One run as it stands: finished, going on, killed or failed.
+    """One run in its current state: finished, running, killed or failed.
 
     Attributes:
         config: resolved tables, with `run` (what was stored about the run itself).
         records: records 0, 1, ... as far as they were written.
-        clients: the federation's clients, or None where `clients.npz` could not be read.
+        clients: the federation's clients, or None if `clients.npz` could not be read.
         failure: why the run ended early (`round`, `client`, `error`), or None.
         path: the run's folder, or None for a run that was not written.
         label: what tables and figures call the method; `report.labels.labelled` derives it over a
@@ -42,22 +42,25 @@ class Run:
         timings: seconds by phase, one entry a round; may be shorter than the records.
         events: what went wrong in a deployment, as `events.jsonl` has it.
 
-    >>> Run({"method": {"name": "md"}, "training": {"rounds": 9}}, (Record(0, cohort=[1]),)).rounds_done
+    >>> Run({"method": {"name": "md"}}, (Record(0, cohort=[1]), Record(1))).rounds_done
     1
     """
 
     config: Mapping[str, Any]
     records: Sequence[Record]
     clients: Clients | None = None
-    failure: Mapping[str, Any] | None = None
+    failure: Mapping[str, object] | None = None
     path: Path | None = None
     label: str = ""
     group: tuple[str, str] = ("", "")
     timings: Sequence[Mapping[str, float]] = field(default=(), repr=False)
-    events: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
+    events: Sequence[Mapping[str, object]] = field(default=(), repr=False)
 
     def table(self, name: str) -> Mapping[str, Any]:
-        """One table of the configuration; empty where there is none. A variant given by its bare name is a table too."""
+        """One table of the configuration; empty if there is none.
+
+        A variant that is given by its bare name is the table {"name": that name}.
+        """
         value = self.config.get(name)
         if isinstance(value, Mapping):
             return value
@@ -65,7 +68,10 @@ class Run:
 
     @property
     def about(self) -> Mapping[str, Any]:
-        """What was stored about the run itself: fingerprint, cohort_limit, num_clients, engine, versions, started."""
+        """What was stored about the run itself.
+
+        Among others `fingerprint`, `cohort_limit`, `num_clients`, `engine`, `versions`, `started`.
+        """
         return self.table("run")
 
     @property
@@ -87,7 +93,7 @@ class Run:
 
     @property
     def replicate(self) -> tuple[object, ...]:
-        """What two runs of different methods share when they are a pair: all seeds and the federation."""
+        """All seeds and the federation: runs of two methods that share them are a pair."""
         seed = self.seed
         return (
             seed,
@@ -97,29 +103,29 @@ class Run:
 
     @property
     def rounds(self) -> int:
-        """T, the rounds asked for."""
+        """T, the rounds requested."""
         return int(self.table("training").get("rounds", self.rounds_done))
 
     @property
     def rounds_done(self) -> int:
-        """Rounds that have passed."""
+        """The number of completed rounds."""
         return sum(record.cohort is not None for record in self.records)
 
     @property
     def finished(self) -> bool:
-        """Whether the last record, of the final model, is there."""
+        """Whether the last record, that of the final model, was written."""
         return self.failure is None and bool(self.records) and self.records[-1].round == self.rounds
 
     @property
     def num_clients(self) -> int | None:
-        """N, or None where neither the clients nor the configuration tell."""
+        """N, or None if neither the clients nor the configuration state it."""
         if self.clients is not None:
             return len(self.clients)
         stored = self.about.get("num_clients")
         return None if stored is None else int(stored)
 
     def memory(self) -> dict[str, AnyArray]:
-        """The sampler's arrays at the start (`distance`, ...); empty where there are none or they cannot be read."""
+        """The sampler's arrays at the start (`distance`, ...); empty if none can be read."""
         try:
             return {} if self.path is None else RunFolder(self.path).arrays("memory")
         except UNREADABLE:

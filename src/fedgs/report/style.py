@@ -1,4 +1,7 @@
-"""Colours, dashes and markers: the same for a method in every figure and on the page, safe for colour-blind readers."""
+"""Colours, dashes and markers of methods: the same in every figure and on the page.
+
+They are safe for colour-blind readers.
+"""
 
 import zlib
 from collections.abc import Iterable
@@ -40,7 +43,10 @@ class Look:
 
 
 def looks(runs: Iterable[Run]) -> dict[str, Look]:
-    """Label -> look. The colour follows the method's name; variants of one method share its hue and differ in lightness and dash.
+    """Label -> look.
+
+    The colour follows the method's name; variants of one method share its hue and differ in
+    lightness and dash.
 
     >>> looks([Run({"method": {"name": "fedgs"}}, (), label="ours")])["ours"].colour
     '#D55E00'
@@ -49,21 +55,21 @@ def looks(runs: Iterable[Run]) -> dict[str, Look]:
     for run in runs:
         variants.setdefault(base_name(run), set()).add(run.label)
     colours = _base_colours(sorted(variants))
-    made: dict[str, Look] = {}
+    by_label: dict[str, Look] = {}
     for place, name in enumerate(sorted(variants)):
         labels = sorted(variants[name])
         for i, label in enumerate(labels):
             shade = 0.0 if len(labels) == 1 else -0.25 + 0.6 * i / (len(labels) - 1)
-            made[label] = Look(
-                shaded(colours[name], shade),
-                _DASHES[i % len(_DASHES)],
-                _MARKERS[place % len(_MARKERS)],
+            by_label[label] = Look(
+                colour=shaded(colours[name], shade),
+                dash=_DASHES[i % len(_DASHES)],
+                marker=_MARKERS[place % len(_MARKERS)],
             )
-    return made
+    return by_label
 
 
 def _base_colours(names: list[str]) -> dict[str, str]:
-    """A name's own colour, else one that its letters pick, moved on where another name of this set has it."""
+    """A fixed colour for known names; for others one by a checksum of the name, if it is free."""
     colours: dict[str, str] = {}
     for name in names:
         start = zlib.crc32(name.encode())

@@ -1,4 +1,7 @@
-"""What the functions for figures take: runs in any form that a user has, and arrays; anything else is refused with a sentence."""
+"""The arguments of the functions for figures: runs in any form that a user has, and arrays.
+
+Everything else is refused with an error that says what the function takes.
+"""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -13,48 +16,57 @@ from fedgs.report.doubles import latest
 from fedgs.report.labels import labelled
 from fedgs.report.run_view import Run
 
-__all__ = ["as_label_counts", "as_matrix", "as_run", "as_runs", "group_titles", "rates_of", "told"]
+__all__ = [
+    "as_label_counts",
+    "as_matrix",
+    "as_run",
+    "as_runs",
+    "description",
+    "group_titles",
+    "rates_of",
+]
 
 _log = logging.getLogger("fedgs")
-
 
 _RUNS = "runs, such as the list that read_runs gives"
 _ONE_RUN = "one run, such as the first of those that read_runs gives"
 
 
 def as_runs(given: object, function: str, *, what: str = _RUNS) -> list[Run]:
-    """The runs of a list, of `fedgs.compare`'s results, or a single one; labelled, one of each group, label and replicate.
+    """The runs of a list, of the results of `fedgs.compare`, or a single run.
+
+    They are labelled; there is one of each group, label and replicate.
 
     Args:
-        given: what a user handed over.
-        function: whose name errors begin with.
-        what: what it takes, in words.
+        given: the user's argument.
+        function: the name of the user's function, with which errors begin.
+        what: what the function takes, in words.
 
     Raises:
-        ConfigError: it is something else, or empty.
+        ConfigError: not runs, or none.
 
     >>> [run.label for run in as_runs(Run({"method": {"name": "md"}}, ()), "loss_curves")]
     ['md']
     """
-    inner = getattr(given, "runs", given)  # what `compare` returns
-    runs = (
-        [inner] if isinstance(inner, Run) else list(inner) if isinstance(inner, Iterable) else None
-    )
-    if runs is None or not all(isinstance(run, Run) for run in runs):
-        raise ConfigError(f"{function} takes {what}; got {told(given)}")
+    inner = getattr(given, "runs", given)  # what `compare` returns has `runs`
+    runs: list[Run] = []
+    for item in [inner] if isinstance(inner, Run) or not isinstance(inner, Iterable) else inner:
+        if not isinstance(item, Run):
+            raise ConfigError(f"{function} takes {what}; got {description(given)}")
+        runs.append(item)
     if not runs:
         raise ConfigError(f"{function} takes at least one run; got none")
-    kept, left_out = latest(runs if all(run.label for run in runs) else labelled(runs))
+    shown, left_out = latest(runs if all(run.label for run in runs) else labelled(runs))
     for sentence in left_out:
         _log.warning("%s: %s", function, sentence)
-    return kept
+    return shown
 
 
 def as_run(given: object, function: str, *, what: str = _ONE_RUN) -> Run:
     """One run, alone or as the only one of a list.
 
     Raises:
-        ConfigError: it is no run, or there are several.
+        ConfigError: not a run, or several.
     """
     runs = as_runs(given, function, what=what)
     if len(runs) > 1:
@@ -65,10 +77,12 @@ def as_run(given: object, function: str, *, what: str = _ONE_RUN) -> Run:
 
 
 def as_label_counts(given: object, function: str) -> IntArray:
-    """(N, C) training examples by client and label: of a run, of runs that share their clients, of clients, or as a matrix.
+    """(N, C) training examples by client and label.
+
+    They are those of a run, of runs that share their clients, of clients, or of a matrix.
 
     Raises:
-        ConfigError: it is none of these, or the runs have different clients.
+        ConfigError: none of these, or runs with different clients.
         OutputError: a run whose clients or labels are not known.
     """
     clients = getattr(given, "clients", given)  # a federation has them
@@ -79,13 +93,13 @@ def as_label_counts(given: object, function: str) -> IntArray:
     if _is_array_like(given):
         return as_matrix(given, function, "(N, C) training examples by client and label", low=0)
     runs = as_runs(given, function, what="a run, clients with label counts, or (N, C) label counts")
-    found = [_known_counts(run) for run in runs]
-    if any(not np.array_equal(found[0], other) for other in found[1:]):
-        several = f"these {len(runs)} runs have different clients"
+    first, *others = (_known_counts(run) for run in runs)
+    if any(not np.array_equal(first, other) for other in others):
         raise ConfigError(
-            f"{function} takes one federation; {several}: give one run, such as runs[0]"
+            f"{function} takes one federation; these {len(runs)} runs have different clients: "
+            "give one run, such as runs[0]"
         )
-    return found[0]
+    return first
 
 
 def _known_counts(run: Run) -> IntArray:
@@ -102,10 +116,11 @@ def as_matrix(
     """A matrix of numbers or truth values, checked.
 
     Args:
-        given: what a user handed over.
-        function: whose name errors begin with.
+        given: the user's argument.
+        function: the name of the user's function, with which errors begin.
         what: shape and meaning in words.
-        low, high: smallest and largest value allowed.
+        low: smallest value allowed; None: any.
+        high: largest value allowed; None: any.
 
     Raises:
         ConfigError: another shape, no numbers, or a value out of range.
@@ -118,16 +133,12 @@ def as_matrix(
     except ValueError:  # rows of different lengths
         raise ConfigError(f"{function} takes {what}; got rows of different lengths") from None
     if matrix.ndim != 2 or matrix.size == 0 or matrix.dtype.kind not in "biuf":
-        raise ConfigError(f"{function} takes {what}; got {told(given)}")
+        raise ConfigError(f"{function} takes {what}; got {description(given)}")
     inside = np.isfinite(matrix) & (low is None or matrix >= low) & (high is None or matrix <= high)
     if not inside.all():
-        bounds = (
-            ""
-            if low is None
-            else f" of at least {low:g}"
-            if high is None
-            else f" in [{low:g}, {high:g}]"
-        )
+        bounds = ""
+        if low is not None:
+            bounds = f" of at least {low:g}" if high is None else f" in [{low:g}, {high:g}]"
         raise ConfigError(
             f"{function} takes {what}, finite values{bounds}; got {matrix[~inside][0]}"
         )
@@ -135,20 +146,18 @@ def as_matrix(
 
 
 def _is_array_like(given: object) -> bool:
-    """An array, or lists of lists of numbers."""
+    """Whether it is an array, or lists of lists without a run."""
     if isinstance(given, np.ndarray):
         return True
     rows = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else []
-    if not all(
+    return bool(rows) and all(
         isinstance(row, Sequence | np.ndarray) and not any(isinstance(item, Run) for item in row)
         for row in rows
-    ):
-        return False
-    return bool(rows)
+    )
 
 
 def rates_of(run: Run, function: str) -> FloatMatrix:
-    """(N, T) rates of a run's availability over the rounds asked for, from its configuration and its clients.
+    """(N, T) rates of a run's availability over the requested rounds, from its settings and clients.
 
     Raises:
         OutputError: the clients are not known, or the mode is not registered here, as in a
@@ -163,40 +172,40 @@ def rates_of(run: Run, function: str) -> FloatMatrix:
         mode = build("availability", dict(run.table("availability")))
         if not isinstance(mode, Availability):
             raise TypeError(mode)
-        return np.stack(
-            [checked_rates(mode, run.clients, t) for t in range(max(1, run.rounds))], axis=1
-        )
+        rates = [checked_rates(mode, run.clients, t) for t in range(max(1, run.rounds))]
     except (FedgsError, TypeError) as error:
         raise OutputError(
             f"{function}: the rates of {run.name} cannot be computed: {error}"
         ) from None
+    return np.stack(rates, axis=1)
 
 
 def group_titles(groups: Sequence[tuple[str, str]]) -> list[str]:
-    """A title for each group: the availability, and the data where they differ.
+    """A title for each group: the availability; and the data, unless all groups share it.
 
-    >>> group_titles([("Synthetic", "IDL"), ("Synthetic", "LDF 0.7")]), group_titles([("a", "IDL"), ("b", "IDL")])
-    (['IDL', 'LDF 0.7'], ['a, IDL', 'b, IDL'])
+    >>> group_titles([("Synthetic", "IDL"), ("Synthetic", "LDF 0.7")])
+    ['IDL', 'LDF 0.7']
+    >>> group_titles([("a", "IDL"), ("b", "IDL")])
+    ['a, IDL', 'b, IDL']
     """
-    one = len({data for data, _ in groups}) == 1 and len(groups) > 1
+    is_shared = len({data for data, _ in groups}) == 1 and len(groups) > 1
     return [
-        availability if one else ", ".join(part for part in (data, availability) if part)
+        availability if is_shared else ", ".join(part for part in (data, availability) if part)
         for data, availability in groups
     ]
 
 
-def told(given: object) -> str:
+def description(given: object) -> str:
     """An object in a few words, for errors.
 
-    >>> told(np.zeros(3)), told([1, 2]), told(None), told(([], []))
+    >>> description(np.zeros(3)), description([1, 2]), description(None), description(([], []))
     ('an array of shape (3,)', 'a list with int inside', 'None', 'a tuple with list inside')
     """
     if given is None or isinstance(given, bool | int | float | str):
         return repr(given)
     if isinstance(given, np.ndarray):
-        return f"an array of shape {given.shape}" + (
-            f" of type {given.dtype}" if given.dtype.kind not in "biuf" else ""
-        )
+        dtype = f" of type {given.dtype}" if given.dtype.kind not in "biuf" else ""
+        return f"an array of shape {given.shape}{dtype}"
     if isinstance(given, list | tuple | set) and given:
         inside = next((item for item in given if not isinstance(item, Run)), next(iter(given)))
         return f"a {type(given).__name__} with {type(inside).__name__} inside"

@@ -1,4 +1,4 @@
-"""The figures of one run, from its records alone."""
+"""The figures of merit of one run, from its records alone."""
 
 import math
 from collections import Counter
@@ -17,18 +17,19 @@ __all__ = ["Summary", "count_variance", "evaluated", "is_figure", "sampling_coun
 
 @dataclass(frozen=True)
 class Summary:
-    """What one run reached; None where its records do not tell.
+    """The figures of merit of one run; a figure is None if the records do not give it.
 
     Attributes:
         test_loss: lowest test loss over the evaluated records ("optimal testing loss").
-        last_test_loss: test loss of the last evaluated record; None where it is not finite.
-        valid_loss, last_valid_loss: the same of the validation loss.
-        loss_at_best_valid: test loss of the model with the lowest validation loss, the first one of
-            several.
+        last_test_loss: test loss of the last evaluated record; None if it is not finite.
+        valid_loss, last_valid_loss: the same for the validation loss.
+        loss_at_best_valid: test loss of the model with the lowest validation loss; of several such
+            models, of the first.
         best_accuracy, final_accuracy: highest and last evaluated test accuracy.
         count_variance: variance over the clients of the sampling counts so far, with N - 1 in the
             denominator.
-        rounds_done, finished: how far the run is.
+        rounds_done: the number of completed rounds.
+        finished: whether the run is finished.
     """
 
     test_loss: float | None
@@ -44,15 +45,16 @@ class Summary:
 
 
 def is_figure(value: float | None) -> TypeGuard[float]:
-    """Whether a stored figure is there and finite."""
+    """Whether a record has the figure, and it is finite."""
     return value is not None and math.isfinite(value)
 
 
 def summarize(run: Run) -> Summary:
-    """The figures of a run, whether it is finished or not.
+    """The figures of a run, finished or not.
 
-    >>> losses = [Record(0, cohort=["a"], test_loss=0.9, valid_loss=0.7), Record(1, test_loss=0.8, valid_loss=0.9)]
-    >>> figures = summarize(Run({"run": {"num_clients": 3}}, losses))
+    >>> first = Record(0, cohort=["a"], test_loss=0.9, valid_loss=0.7)
+    >>> last = Record(1, test_loss=0.8, valid_loss=0.9)
+    >>> figures = summarize(Run({"run": {"num_clients": 3}}, [first, last]))
     >>> figures.test_loss, figures.loss_at_best_valid, round(figures.count_variance, 3)
     (0.8, 0.9, 0.333)
     """
@@ -73,7 +75,7 @@ def summarize(run: Run) -> Summary:
 
 
 def evaluated(run: Run, figure: str) -> list[tuple[int, float]]:
-    """(round, value) of the evaluated records, also where the value is not finite.
+    """(round, value) of the evaluated records, including values that are not finite.
 
     Args:
         run: finished or not.
@@ -104,7 +106,7 @@ def _at_best_valid(records: Sequence[Record]) -> float | None:
 
 
 def sampling_counts(run: Run) -> IntArray | None:
-    """(N,) in how many rounds each client was selected so far; None where the clients are not known."""
+    """(N,) the number of rounds that selected each client; None if the clients are not known."""
     if run.clients is None:
         return None
     times = _times_selected(run)
@@ -112,7 +114,10 @@ def sampling_counts(run: Run) -> IntArray | None:
 
 
 def count_variance(run: Run) -> float | None:
-    """Variance over the N clients of the sampling counts, N - 1 in the denominator; None before round 0 ends or for N < 2."""
+    """Variance over the N clients of the sampling counts, with N - 1 in the denominator.
+
+    None before round 0 has ended, for N < 2, or if N is not known.
+    """
     number = run.num_clients
     if number is None or number < 2 or run.rounds_done == 0:
         return None

@@ -1,4 +1,7 @@
-"""A table as a plain object, and its four forms: terminal, Markdown, CSV, LaTeX. Equal tables give equal text."""
+"""A table as a plain object, and its four forms: terminal, Markdown, CSV, LaTeX.
+
+Equal tables give equal text.
+"""
 
 import csv
 import io
@@ -8,8 +11,6 @@ from dataclasses import dataclass
 
 __all__ = ["Block", "Cell", "Column", "Table"]
 
-Mark = str  # "best", "second" or ""
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -17,13 +18,13 @@ class Cell:
 
     Attributes:
         text: as shown.
-        values: what CSV holds, one entry a field of the column; None: empty.
+        values: what CSV holds, one entry for each field of the column; None: empty.
         mark: "best", "second" or "".
     """
 
     text: str
     values: tuple[str | float | int | None, ...] = ()
-    mark: Mark = ""
+    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Block:
     Attributes:
         keys: what the block is, as (field, value): ("data", ...), ("availability", ...); empty for
             a table of one block.
-        rows: one cell a column.
+        rows: one cell for each column.
         notes: sentences below the block.
     """
 
@@ -69,14 +70,15 @@ class Table:
     """A table of one or more blocks with the same columns.
 
     Attributes:
-        title: what it shows.
+        title: what the table shows.
         columns: left to right.
         blocks: top to bottom.
         notes: sentences below all blocks.
         ranked: among what the best and second best are marked, a word for the legend.
 
+    >>> columns = (Column("method", ("method",), numeric=False), Column("loss", ("loss",)))
     >>> rows = ((Cell("md", ("md",)), Cell(".336", (0.336,), "best")),)
-    >>> print(Table("Losses", (Column("method", ("method",), numeric=False), Column("loss", ("loss",))), (Block((), rows),)))
+    >>> print(Table("Losses", columns, (Block((), rows),)))
     method  loss
     md      .336*
     * best of the column.
@@ -119,20 +121,22 @@ class Table:
         return separator.join(["\n\n".join(sections), *(["\n".join(below)] if below else [])])
 
     def _aligned(self, row: Sequence[Cell], widths: Sequence[int], marked: Sequence[bool]) -> str:
-        """One line; marks stand behind the right edge, so that the digits of a column stay below each other."""
+        """One line of text.
+
+        Marks stand to the right of a column, so that its digits are aligned.
+        """
         shown = [
             (cell, column) for cell, column in zip(row, self.columns, strict=True) if column.shown
         ]
         parts = []
         for (cell, column), width, with_mark in zip(shown, widths, marked, strict=True):
             text = cell.text.rjust(width) if column.numeric else cell.text.ljust(width)
-            parts.append(
-                text + ({"best": "*", "second": "°"}.get(cell.mark, " ") if with_mark else "")
-            )
+            mark = {"best": "*", "second": "°"}.get(cell.mark, " ") if with_mark else ""
+            parts.append(text + mark)
         return "  ".join(parts).rstrip()
 
     def markdown(self) -> str:
-        """A Markdown table a block; the best is bold, the second best in italics."""
+        """A Markdown table for each block; the best is bold, the second best in italics."""
         shown = [column for column in self.columns if column.shown]
         parts: list[str] = []
         for block in self.blocks:
@@ -150,7 +154,7 @@ class Table:
         return "\n\n".join(parts) + "\n"
 
     def csv(self) -> str:
-        """One line a row with all values at full precision; what a block is comes in its first fields."""
+        """One line for each row, all values at full precision; the first fields are the block's keys."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         keys = [name for name, _ in self.blocks[0].keys] if self.blocks else []
@@ -165,7 +169,10 @@ class Table:
         return file.getvalue()
 
     def latex(self) -> str:
-        """A `tabular` for the package booktabs; the best is bold, the second best underlined; notes are comments."""
+        """A `tabular` for the package booktabs.
+
+        The best is bold, the second best underlined; notes are comments.
+        """
         shown = [column for column in self.columns if column.shown]
         lines = [
             f"% {self.title}",
@@ -178,14 +185,10 @@ class Table:
             if block.title:
                 lines += [f"\\multicolumn{{{len(shown)}}}{{l}}{{{_latex(block.title)}}} \\\\"]
             lines += [" & ".join(self._shown(row, _mark_latex)) + " \\\\" for row in block.rows]
-        notes = [note for block in self.blocks for note in block.notes] + [
-            *self.notes,
-            *self._legend("Bold:", "underlined:"),
-        ]
-        return (
-            "\n".join([*lines, "\\bottomrule", "\\end{tabular}", *(f"% {note}" for note in notes)])
-            + "\n"
-        )
+        notes = [note for block in self.blocks for note in block.notes]
+        notes += [*self.notes, *self._legend("Bold:", "underlined:")]
+        lines += ["\\bottomrule", "\\end{tabular}", *(f"% {note}" for note in notes)]
+        return "\n".join(lines) + "\n"
 
     def _legend(self, best: str, second: str) -> list[str]:
         """What the marks of a form mean, where there are marks."""
@@ -212,11 +215,21 @@ def _escape_bar(text: str) -> str:
 
 
 _LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--", "°": r"$^\circ$",
-}  # fmt: skip
-
-
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "–": "--",
+    "°": r"$^\circ$",
+}
+# A minus sign in front of a number, also of one that begins with a point; no hyphen inside a word.
 _MINUS = re.compile(r"(?<![\w.])-(?=[.\d])")
 
 
