@@ -154,7 +154,7 @@ def test_a_large_study_stays_small():
 
 
 def test_more_than_a_page_can_hold_is_left_out_by_seed(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedgs.report.page_data.MOST_BYTES", 1000)
+    monkeypatch.setattr("fedgs.report.page_data._MOST_BYTES", 1000)
     runs, _ = read_runs(folders.write_study(tmp_path, methods=METHODS, seeds=2))
     data = page_data(runs, [])
     with_map = [(run["label"], run["seed"]) for run in data["runs"] if "available" in run]
@@ -163,8 +163,8 @@ def test_more_than_a_page_can_hold_is_left_out_by_seed(tmp_path, monkeypatch):
 
 
 def test_many_clients_are_sampled_by_size_and_rounds_thinned(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedgs.report.page_data.MOST_CLIENTS", 10)
-    monkeypatch.setattr("fedgs.report.page_data.MOST_CELLS", 150)
+    monkeypatch.setattr("fedgs.report.page_data._MOST_CLIENTS", 10)
+    monkeypatch.setattr("fedgs.report.page_data._MOST_CELLS", 150)
     folders.write_run(tmp_path, "uniform", 0)
     runs, _ = read_runs(tmp_path)
     data = page_data(runs, [])

@@ -65,9 +65,9 @@ def save_figure(figure: "Figure", stem: str | os.PathLike[str]) -> list[Path]:
     for path in paths:
         content = io.BytesIO()
         suffix = path.suffix.lower()
-        dpi, undated = _FORMATS[suffix]
+        dpi, metadata = _FORMATS[suffix]
         with figure_style():
-            figure.savefig(content, format=suffix[1:], dpi=dpi, metadata=undated)
+            figure.savefig(content, format=suffix[1:], dpi=dpi, metadata=metadata)
         write_file(path, content.getvalue())
     return paths
 
@@ -88,7 +88,8 @@ def _targets(figure: object, stem: object) -> list[Path]:
         return [path]
     if path.suffix.lower() in _OTHER_FORMATS:
         raise ConfigError(
-            f"save_figure writes .pdf and .png, both where the name has no ending; got {str(stem)!r}"
+            "save_figure writes .pdf and .png, both where the name has no ending; "
+            f"got {str(stem)!r}"
         )
     return [path.with_name(path.name + suffix) for suffix in _FORMATS]
 

@@ -1,4 +1,4 @@
-"""The client graph as a figure: clients as pies of their labels, joined by the edges of the graph."""
+"""The client graph as a figure: each client a pie of its labels, joined by the graph's edges."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING

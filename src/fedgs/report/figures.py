@@ -237,7 +237,7 @@ def _draw_counts(axes: "Axes", runs: Sequence[Run], styles: Mapping[str, Look]) 
 
 
 def _mean_ranked(counts: Sequence[IntArray]) -> FloatArray:
-    """(N,) means of the counts at each rank; a run with fewer clients counts 0 at the last ranks."""
+    """(N,) means of the counts at each rank; runs with fewer clients count 0 at the last ranks."""
     most = max(map(len, counts))
     ranked = [np.pad(np.sort(of_run)[::-1], (0, most - len(of_run))) for of_run in counts]
     return np.asarray(np.mean(ranked, axis=0))
@@ -267,7 +267,7 @@ def participation_map(run: Run | Iterable[Run], *, title: str = "") -> "Figure":
 
 
 def _participation(run: Run) -> tuple[Clients, Participation]:
-    """The run's clients and their participation, or an `OutputError` if there is nothing to draw."""
+    """The run's clients and their participation; an `OutputError` if there is nothing to draw."""
     history = participation(run)
     if run.clients is None or history is None:
         raise OutputError(f"{run.name} has no readable clients.npz, so its clients cannot be drawn")

@@ -1,4 +1,4 @@
-"""`report.html`: one file with all data and scripts, made from records, opened without a network."""
+"""`report.html`: one file with all data and scripts, made from records; it opens offline."""
 
 import html
 import json

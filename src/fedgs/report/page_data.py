@@ -6,12 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import tomli_w
 
-from fedgs.arrays import BoolArray, FloatArray, FloatMatrix
+from fedgs.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from fedgs.clients import Clients
 from fedgs.palette import label_colours
 from fedgs.report.doubles import latest
@@ -30,171 +29,177 @@ from fedgs.report.style import looks
 
 __all__ = ["page_data"]
 
-MOST_POINTS = 250  # of a curve
-FEW_POINTS = 50  # of a curve that jumps from round to round
-MOST_CLIENTS = 1500  # drawn one by one; of more, as many are picked evenly by data size
-MOST_CELLS = 1_200_000  # of one run's map of clients by rounds; of more, every second, third, ... round is kept
-MOST_BYTES = (
-    6_000_000  # of all maps together; beyond it, only the first seed of each method has its maps
-)
-MOST_EVENTS = 200  # of a run that are listed one by one, the last ones
-METRICS = ("test_loss", "valid_loss", "test_accuracy")
+_MOST_POINTS = 250  # of a curve
+_FEW_POINTS = 50  # of a curve that jumps from round to round
+_MOST_CLIENTS = 1500  # drawn one by one; of more, as many are picked evenly by data size
+_MOST_LABELS = 200  # drawn one by one
+# Of one run's map of clients by rounds; of larger ones, every second, third, ... round is kept.
+_MOST_CELLS = 1_200_000
+# Of all maps together; beyond it, only the first seed of each method has its maps.
+_MOST_BYTES = 6_000_000
+_MOST_EVENTS = 200  # of a run, listed one by one: the last ones
+_METRICS = ("test_loss", "valid_loss", "test_accuracy")
+
+_Values = dict[str, object]  # a JSON object
 
 
 @dataclass
-class _Store:
-    """Arrays that several runs share are kept once."""
+class _Maps:
+    """Two bits for each client and round, packed and in base64.
 
-    texts: list[str] = field(default_factory=list)
-    index: dict[str, int] = field(default_factory=dict)
+    Attributes:
+        available: the available clients.
+        selected: the selected clients.
+        stride: of so many rounds one is kept.
+    """
 
-    def put(self, text: str) -> int:
-        key = hashlib.sha256(text.encode()).hexdigest()
-        if key not in self.index:
-            self.index[key] = len(self.texts)
-            self.texts.append(text)
-        return self.index[key]
+    available: str
+    selected: str
+    stride: int
+
+
+@dataclass
+class _Shown:
+    """A run, its values on the page, and its maps, which are added after those of all runs."""
+
+    run: Run
+    values: _Values
+    maps: _Maps | None
+
+
+@dataclass
+class _Shared:
+    """What several runs share and the page holds once; runs refer to it by position."""
+
+    federations: list[_Values] = field(default_factory=list)
+    networks: list[_Values] = field(default_factory=list)
+    maps: list[str] = field(default_factory=list)
 
 
 def page_data(runs: Sequence[Run], problems: Sequence[str]) -> dict[str, object]:
-    """Everything the page's script reads; the same runs give the same data. Of runs with one label and seed, the latest is shown.
+    """The data that the page's script reads; the same runs give the same data.
+
+    Of runs with the same label and seed, the latest is shown.
 
     Args:
         runs: labelled.
         problems: one line each.
     """
     ordered = sorted(latest(runs)[0], key=lambda run: (run.group, run.label, run.seed, run.name))
-    styles = looks(ordered)
-    store = _Store()
-    federations: list[dict[str, object]] = []
-    networks: list[dict[str, object]] = []
-    groups = sorted({run.group for run in ordered})
-    made: list[dict[str, object]] = []
-    for group in groups:
-        inside = [run for run in ordered if run.group == group]
-        made += _group_runs(inside, groups.index(group), store, federations, networks)
-    _keep_within(made, store)
+    shared = _Shared()
+    shown: list[_Shown] = []
+    groups: list[_Values] = []
+    for group in sorted({run.group for run in ordered}):
+        of_group = [run for run in ordered if run.group == group]
+        for run, network in zip(of_group, _networks_of(of_group), strict=True):
+            shown.append(_shown(run, len(groups), network=network, shared=shared))
+        groups.append({"title": ", ".join(group), "curves": _curves(of_group)})
+    _add_maps(shown, shared)
     return {
-        "groups": [
-            {"title": ", ".join(group), "curves": _curves([r for r in ordered if r.group == group])}
-            for group in groups
-        ],
+        "groups": groups,
         "methods": {
             label: {"colour": look.colour, "dash": look.dash}
-            for label, look in sorted(styles.items())
+            for label, look in sorted(looks(ordered).items())
         },
-        "runs": made,
-        "federations": federations,
-        "networks": networks,
-        "maps": store.texts,
+        "runs": [entry.values for entry in shown],
+        "federations": shared.federations,
+        "networks": shared.networks,
+        "maps": shared.maps,
         "problems": list(problems),
     }
 
 
-def _curves(runs: Sequence[Run]) -> dict[str, dict[str, object]]:
-    """metric -> label -> rounds, mean, spread; at most MOST_POINTS rounds, evenly picked; failed runs only where all failed."""
-    curves: dict[str, dict[str, object]] = {}
-    for metric in METRICS:
+def _curves(runs: Sequence[Run]) -> dict[str, _Values]:
+    """Metric -> label -> rounds, mean and spread of at most 250 rounds, evenly picked.
+
+    Failed runs count only if all of a label failed.
+    """
+    curves: dict[str, _Values] = {}
+    for metric in _METRICS:
         for label in sorted({run.label for run in runs}):
-            own, failed = standing([run for run in runs if run.label == label])
-            one = curve(own, metric)
-            if len(one.rounds):
-                keep = np.unique(
-                    np.linspace(0, len(one.rounds) - 1, min(len(one.rounds), MOST_POINTS))
-                    .round()
-                    .astype(np.int64)
-                )
+            averaged, all_failed = standing([run for run in runs if run.label == label])
+            drawn = curve(averaged, metric)
+            count = len(drawn.rounds)
+            if count:
+                positions = np.linspace(0, count - 1, min(count, _MOST_POINTS))
+                picked = np.unique(positions.round().astype(np.int64))
                 curves.setdefault(metric, {})[label] = {
-                    "rounds": one.rounds[keep].tolist(),
-                    "mean": _numbers(one.mean[keep]),
-                    "spread": _numbers(one.spread[keep]),
-                    "seeds": one.seeds,
-                    "failed": failed,
+                    "rounds": drawn.rounds[picked].tolist(),
+                    "mean": _numbers(drawn.mean[picked]),
+                    "spread": _numbers(drawn.spread[picked]),
+                    "seeds": drawn.seeds,
+                    "failed": all_failed,
                 }
     return curves
 
 
-def _group_runs(
-    runs: Sequence[Run],
-    group: int,
-    store: _Store,
-    federations: list[dict[str, object]],
-    networks: list[dict[str, object]],
-) -> list[dict[str, object]]:
-    drawings = _drawings(runs)
-    common = next((drawn for drawn in drawings if drawn is not None), None)
-    made = []
-    for run, own in zip(runs, drawings, strict=True):
-        drawn = own or common
-        if drawn is not None and (run.clients is None or len(drawn.positions) != len(run.clients)):
-            drawn = None
-        made.append(_run(run, group, drawn, store, federations, networks))
-    return made
+def _networks_of(runs: Sequence[Run]) -> list[Network | None]:
+    """The client graph with which each run of a group is drawn.
+
+    A run without one of its own takes the group's first, if that has as many clients.
+    """
+    networks = _own_networks(runs)
+    first = next((network for network in networks if network is not None), None)
+    chosen: list[Network | None] = []
+    for run, own_network in zip(runs, networks, strict=True):
+        network = own_network or first
+        fits = (
+            network is not None
+            and run.clients is not None
+            and len(network.positions) == len(run.clients)
+        )
+        chosen.append(network if fits else None)
+    return chosen
 
 
-def _drawings(runs: Sequence[Run]) -> list[Network | None]:
+def _own_networks(runs: Sequence[Run]) -> list[Network | None]:
     """Each run's client graph, drawn once for all runs that share federation and distances."""
-    known: dict[object, Network | None] = {}
-    drawings: list[Network | None] = []
+    drawn: dict[object, Network | None] = {}
+    networks: list[Network | None] = []
     for run in runs:
-        distance = (
-            run.memory().get("distance")
-            if run.clients is not None and len(run.clients) <= MOST_CLIENTS
-            else None
-        )
+        is_small = run.clients is not None and len(run.clients) <= _MOST_CLIENTS
+        distance = run.memory().get("distance") if is_small else None
         if distance is None:
-            drawings.append(None)
+            networks.append(None)
             continue
-        key = (
-            run.about.get("data_fingerprint"),
-            hashlib.sha256(np.ascontiguousarray(distance).tobytes()).hexdigest(),
-        )
-        if key not in known:
-            known[key] = network_of_run(run)
-        drawings.append(known[key])
-    return drawings
+        digest = hashlib.sha256(np.ascontiguousarray(distance).tobytes()).hexdigest()
+        key = (run.about.get("data_fingerprint"), digest)
+        if key not in drawn:
+            drawn[key] = network_of_run(run)
+        networks.append(drawn[key])
+    return networks
 
 
-def _run(
-    run: Run,
-    group: int,
-    drawn: Network | None,
-    store: _Store,
-    federations: list[dict[str, object]],
-    networks: list[dict[str, object]],
-) -> dict[str, object]:
-    made: dict[str, object] = {
+def _shown(run: Run, group: int, *, network: Network | None, shared: _Shared) -> _Shown:
+    """A run's values, without its maps, and its maps."""
+    state = "finished" if run.finished else "unfinished"
+    statuses = Counter(r.selection_status for r in run.records if r.selection_status)
+    values: _Values = {
         "name": run.name,
         "group": group,
         "label": run.label,
         "seed": run.seed,
         "rounds": run.rounds,
         "done": run.rounds_done,
-        "state": "failed"
-        if run.failure is not None
-        else "finished"
-        if run.finished
-        else "unfinished",
+        "state": state if run.failure is None else "failed",
         "failure": _failure(run),
-        "config": tomli_w.dumps(_plain(run.config)),
-        "statuses": dict(
-            sorted(Counter(r.selection_status for r in run.records if r.selection_status).items())
-        ),
+        "config": tomli_w.dumps(_without_none(run.config)),
+        "statuses": dict(sorted(statuses.items())),
         "gap": _gap(run),
-        "seconds": _seconds(run.timings),
+        "seconds": _milliseconds(run.timings),
         "events": _events(run.events),
     }
     history = participation(run)
-    if history is not None and run.clients is not None:
-        picked = _picked(run.clients)
-        made["federation"] = _put(federations, _federation(run.clients, picked))
-        if drawn is not None:
-            made["network"] = _put(networks, _network(drawn, picked))
-        made.update(_series(history, None if drawn is None else drawn.distance))
-        made["counts"] = history.counts[picked].tolist()
-        made["activity"] = _numbers(history.activity[picked])
-        made.update(_maps(history, picked, store))
-    return made
+    if history is None or run.clients is None:
+        return _Shown(run, values, None)
+    picked = _picked(run.clients)
+    values["federation"] = _position(shared.federations, _federation(run.clients, picked))
+    if network is not None:
+        values["network"] = _position(shared.networks, _network(network, picked))
+    values.update(_series(history, None if network is None else network.distance))
+    values["counts"] = history.counts[picked].tolist()
+    values["activity"] = _numbers(history.activity[picked])
+    return _Shown(run, values, _maps(history, picked))
 
 
 def _failure(run: Run) -> str:
@@ -205,15 +210,19 @@ def _failure(run: Run) -> str:
     return f"{where}: {run.failure.get('error')}"
 
 
-def _plain(value: object) -> Any:
-    """The configuration without None, so that it can be written as TOML."""
+def _without_none(table: Mapping[str, object]) -> _Values:
+    """The configuration without None, which TOML cannot write."""
+    return {str(key): _toml(value) for key, value in table.items() if value is not None}
+
+
+def _toml(value: object) -> object:
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items() if inner is not None}
-    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+        return _without_none(value)
+    return [_toml(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _gap(run: Run) -> float | None:
-    """The largest distance between a selection's objective and its upper bound, relative to the bound."""
+    """The largest gap between a selection's objective and its bound, relative to the bound."""
     gaps = [
         (record.selection_upper_bound - record.selection_objective)
         / max(1.0, abs(record.selection_upper_bound))
@@ -223,93 +232,90 @@ def _gap(run: Run) -> float | None:
     return _number(max(gaps)) if gaps else None
 
 
-def _seconds(timings: Iterable[Mapping[str, float]]) -> dict[str, float | None]:
-    """Milliseconds a round by phase: the median over the rounds that have the phase, times the share of the rounds that have it.
+def _milliseconds(timings: Iterable[Mapping[str, float]]) -> dict[str, float | None]:
+    """Milliseconds per round by phase.
 
-    The first round compiles and the first few warm up: a mean would say more of that than of a
-    round.
+    The median over the rounds that have the phase, times their share of all rounds. A mean would
+    mostly show the first rounds, which compile and warm up.
     """
-    found: dict[str, list[float]] = {}
+    seconds: dict[str, list[float]] = {}
     rounds = 0
     for line in timings:
         rounds += 1
         for phase, value in line.items():
             if phase != "round" and isinstance(value, int | float) and math.isfinite(value):
-                found.setdefault(phase, []).append(value)
+                seconds.setdefault(phase, []).append(value)
     return {
         phase: _number(1000 * float(np.median(values)) * len(values) / rounds)
-        for phase, values in sorted(found.items())
+        for phase, values in sorted(seconds.items())
     }
 
 
-def _events(events: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """How many of each kind, and the last ones as (round, client, event, detail)."""
+def _events(events: Sequence[Mapping[str, object]]) -> _Values:
+    """The number of events of each kind, and the last ones as (round, client, event, detail)."""
     counts = Counter(str(event.get("event")) for event in events)
     return {
         "counts": dict(sorted(counts.items())),
-        "last": [_event(event) for event in events[-MOST_EVENTS:]],
+        "last": [_event(event) for event in events[-_MOST_EVENTS:]],
     }
 
 
-def _event(event: Mapping[str, object]) -> list[object]:
+def _event(event: Mapping[str, object]) -> list[str]:
     client, clients, request = event.get("client"), event.get("clients"), event.get("request")
-    told = (
-        client
-        if client is not None
-        else ", ".join(map(str, clients))
-        if isinstance(clients, list)
-        else ""
-    )
+    if client is None:
+        client = ", ".join(map(str, clients)) if isinstance(clients, list) else ""
     kind = str(event.get("event")) + ("" if request is None else f" ({request})")
-    return [str(event.get("round", "")), str(told), kind, str(event.get("detail", ""))]
+    return [str(event.get("round", "")), str(client), kind, str(event.get("detail", ""))]
 
 
-def _picked(clients: Clients) -> np.ndarray:
+def _picked(clients: Clients) -> IntArray:
     """(n,) ascending indices of the clients that are shown one by one."""
-    if len(clients) <= MOST_CLIENTS:
+    if len(clients) <= _MOST_CLIENTS:
         return np.arange(len(clients))
     by_size = np.argsort(clients.data_sizes, kind="stable")
-    return np.sort(by_size[np.linspace(0, len(clients) - 1, MOST_CLIENTS).round().astype(np.int64)])
+    positions = np.linspace(0, len(clients) - 1, _MOST_CLIENTS).round().astype(np.int64)
+    return np.sort(by_size[positions])
 
 
-def _federation(clients: Clients, picked: np.ndarray) -> dict[str, object]:
+def _federation(clients: Clients, picked: IntArray) -> _Values:
     counts = clients.label_counts
     labels = 0 if counts is None else counts.shape[1]
     return {
         "total": len(clients),
         "names": [clients.names[k] for k in picked.tolist()],
         "sizes": clients.data_sizes[picked].tolist(),
-        "labels": None if counts is None or labels > 200 else counts[picked].tolist(),
-        "colours": label_colours(labels) if labels <= 200 else [],
+        "labels": None if counts is None or labels > _MOST_LABELS else counts[picked].tolist(),
+        "colours": label_colours(labels) if labels <= _MOST_LABELS else [],
     }
 
 
-def _network(drawn: Network, picked: np.ndarray) -> dict[str, object]:
-    assert len(picked) == len(drawn.positions)
+def _network(network: Network, picked: IntArray) -> _Values:
+    assert len(picked) == len(network.positions)
     return {
-        "positions": [_numbers(xy) for xy in drawn.positions],
-        "edges": drawn.edges.ravel().tolist(),
-        "caption": drawn.caption,
+        "positions": [_numbers(xy) for xy in network.positions],
+        "edges": network.edges.ravel().tolist(),
+        "caption": network.caption,
     }
 
 
-def _series(history: Participation, distance: FloatMatrix | None) -> dict[str, object]:
-    at, variance = binned(count_variances(history.selected), MOST_POINTS)
-    made: dict[str, object] = {"at": at.tolist(), "variance": _numbers(variance)}
+def _series(history: Participation, distance: FloatMatrix | None) -> _Values:
+    """The spread of the sampling counts over the rounds; with H, the diversity of the cohorts."""
+    at, variance = binned(count_variances(history.selected), _MOST_POINTS)
+    values: _Values = {"at": at.tolist(), "variance": _numbers(variance)}
     if distance is not None:
-        at, diversity = binned(cohort_diversity(history.selected, distance), FEW_POINTS)
-        made.update(diversity_at=at.tolist(), diversity=_numbers(diversity))
-    return made
+        at, diversity = binned(cohort_diversity(history.selected, distance), _FEW_POINTS)
+        values.update(diversity_at=at.tolist(), diversity=_numbers(diversity))
+    return values
 
 
-def _maps(history: Participation, picked: np.ndarray, store: _Store) -> dict[str, object]:
-    """Two bits a client and round: positions in the store, and every how many rounds."""
+def _maps(history: Participation, picked: IntArray) -> _Maps:
     cells = len(picked) * history.available.shape[1]
-    stride = max(1, math.ceil(cells / MOST_CELLS))
-    available, selected = (
-        _packed(part[picked][:, ::stride]) for part in (history.available, history.selected)
+    stride = max(1, math.ceil(cells / _MOST_CELLS))
+    return _Maps(
+        available=_packed(history.available[picked][:, ::stride]),
+        selected=_packed(history.selected[picked][:, ::stride]),
+        stride=stride,
     )
-    return {"available": store.put(available), "selected": store.put(selected), "stride": stride}
 
 
 def _packed(states: BoolArray) -> str:
@@ -317,27 +323,33 @@ def _packed(states: BoolArray) -> str:
     return base64.b64encode(np.packbits(states.T.ravel()).tobytes()).decode()
 
 
-def _keep_within(runs: Sequence[dict[str, Any]], store: _Store) -> None:
-    """Drop the maps of further seeds, and then of further methods, where all together are too large for a page."""
-    if sum(map(len, store.texts)) <= MOST_BYTES:
-        return
-    old, store.texts, store.index = store.texts, [], {}
-    seen: set[tuple[int, str]] = set()
-    for run in runs:
-        wanted = [old[run[key]] for key in ("available", "selected") if key in run]
-        room = MOST_BYTES - sum(map(len, store.texts))
-        if not wanted or (run["group"], run["label"]) in seen or sum(map(len, wanted)) > room:
-            run.pop("available", None)
-            run.pop("selected", None)
-            continue
-        seen.add((run["group"], run["label"]))
-        run["available"], run["selected"] = map(store.put, wanted)
+def _add_maps(runs: Sequence[_Shown], shared: _Shared) -> None:
+    """Add the maps of all runs; or of the first seed of each method, while they fit the page."""
+    entries = [(entry.run, entry.values, entry.maps) for entry in runs if entry.maps is not None]
+    distinct = {text for _, _, maps in entries for text in (maps.available, maps.selected)}
+    all_fit = sum(map(len, distinct)) <= _MOST_BYTES
+    positions: dict[str, int] = {}
+    size = 0
+    methods: set[tuple[object, str]] = set()
+    for run, values, maps in entries:
+        method = (run.group, run.label)
+        needed = len(maps.available) + len(maps.selected)
+        if all_fit or (method not in methods and size + needed <= _MOST_BYTES):
+            methods.add(method)
+            for key, text in (("available", maps.available), ("selected", maps.selected)):
+                if text not in positions:
+                    positions[text] = len(positions)
+                    size += len(text)
+                values[key] = positions[text]
+        values["stride"] = maps.stride
+    shared.maps += positions
 
 
-def _put(things: list[dict[str, object]], thing: dict[str, object]) -> int:
-    if thing not in things:
-        things.append(thing)
-    return things.index(thing)
+def _position(items: list[_Values], item: _Values) -> int:
+    """The item's position among the items; a new one is appended."""
+    if item not in items:
+        items.append(item)
+    return items.index(item)
 
 
 def _numbers(values: FloatArray) -> list[float | None]:

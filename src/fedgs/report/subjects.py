@@ -157,7 +157,7 @@ def _is_array_like(given: object) -> bool:
 
 
 def rates_of(run: Run, function: str) -> FloatMatrix:
-    """(N, T) rates of a run's availability over the requested rounds, from its settings and clients.
+    """(N, T) availability rates of a run in all its rounds, from its settings and clients.
 
     Raises:
         OutputError: the clients are not known, or the mode is not registered here, as in a

@@ -154,7 +154,7 @@ class Table:
         return "\n\n".join(parts) + "\n"
 
     def csv(self) -> str:
-        """One line for each row, all values at full precision; the first fields are the block's keys."""
+        """One line for each row, at full precision; the first fields are the block's keys."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         keys = [name for name, _ in self.blocks[0].keys] if self.blocks else []

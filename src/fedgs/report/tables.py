@@ -1,12 +1,12 @@
-"""The comparison of methods: mean and spread over seeds, paired differences with intervals, and what may be said of them."""
+"""The comparison of methods: mean and spread over seeds, paired differences, and conclusions."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from fedgs.errors import OutputError
-from fedgs.records import Record  # noqa: F401  (docstring examples)
 from fedgs.report.doubles import latest
 from fedgs.report.labels import labelled
 from fedgs.report.methods import (
@@ -43,6 +43,18 @@ _DIFFERENCE_FIELDS = (
 )
 
 
+_CellOf = Callable[[Method, Sequence[Method]], Cell]
+_Columns = list[tuple[Column, _CellOf]]
+
+
+class _Group(NamedTuple):
+    """Comparable methods: their title (data, availability), and sentences on left-out runs."""
+
+    title: tuple[str, str]
+    methods: list[Method]
+    left_out: list[str]
+
+
 @dataclass(frozen=True)
 class _Figure:
     title: str
@@ -51,6 +63,8 @@ class _Figure:
     spread: bool = True
 
 
+_TEST_LOSSES = ("test_loss", "last_test_loss")
+_VALID_LOSSES = ("valid_loss", "last_valid_loss")
 _FIGURES = {
     "test_loss": _Figure("lowest test loss", 3, -1),
     "last_test_loss": _Figure("last test loss", 3, -1),
@@ -66,24 +80,27 @@ _FIGURES = {
 def comparison(
     runs: Iterable[Run], against: str | None = None, *, figures: Sequence[str] = FIRST_FIGURES
 ) -> Table:
-    """One row a method, sorted by the lowest test loss: mean ± standard deviation over seeds, paired difference to `against`.
+    """A table with a row for each method, sorted by the lowest test loss.
 
-    Where no run of a group has a test loss, as in a deployment without a test set, the validation
-    loss takes its place. Failed runs are left out and named, and so are runs with the label and the
-    seed of one that was started later. Runs of different data or availability are separate blocks.
+    A figure is the mean ± standard deviation over seeds; the paired difference is to `against`. If
+    no run of a group has a test loss, as in a deployment without a test set, the validation loss
+    takes its place. Failed runs are left out and named, and so are runs with the label and the seed
+    of one that was started later. Runs with different data or availability are in separate blocks.
     The same records give the same table.
 
     Args:
         runs: finished or not.
-        against: label of the method that others are compared to; None: "uniform" where it is among
+        against: label of the method to which others are compared; None: "uniform" if it is among
             them.
         figures: which figures to show, of `ALL_FIGURES`; CSV holds all of them.
 
     Raises:
-        OutputError: no method is called `against`.
+        OutputError: no method has the label `against`.
 
-    >>> runs = [Run({"method": {"name": "md"}, "seed": seed}, [Record(0, test_loss=0.3 + seed)]) for seed in (0, 1)]
-    >>> print(comparison(runs))
+    >>> from fedgs.records import Record
+    >>> first = Run({"method": {"name": "md"}, "seed": 0}, [Record(0, test_loss=0.3)])
+    >>> second = Run({"method": {"name": "md"}, "seed": 1}, [Record(0, test_loss=1.3)])
+    >>> print(comparison([first, second]))
     method  lowest test loss  last test loss  count variance
     md           .800 ± .707     .800 ± .707               –
     Two seeds: read the intervals, not the third digit.
@@ -91,22 +108,23 @@ def comparison(
     named = labelled(runs)
     labels = sorted({run.label for run in named})
     reference = _reference(labels, against)
-    groups: dict[tuple[str, str], list[Method]] = {}
-    doubles: dict[tuple[str, str], list[str]] = {}
-    for group in sorted({run.group for run in named}):
-        kept, doubles[group] = latest([run for run in named if run.group == group])
-        groups[group] = methods_of(kept)
-    columns = _columns(reference, _shown(groups.values(), figures))
-    blocks = tuple(
-        _block(group, methods, reference, columns, doubles[group])
-        for group, methods in groups.items()
-    )
-    only_valid = bool(groups) and all(
-        headline(methods) == "valid_loss" for methods in groups.values()
-    )
+    groups = [
+        _Group(title, *_methods([run for run in named if run.group == title]))
+        for title in sorted({run.group for run in named})
+    ]
+    columns = _columns(reference, _shown([group.methods for group in groups], figures))
+    blocks = tuple(_block(group, reference, columns) for group in groups)
+    only_valid = bool(groups) and all(headline(group.methods) == "valid_loss" for group in groups)
     title = f"Methods by lowest {'validation' if only_valid else 'test'} loss"
-    title = ", ".join([title, *(blocks[0].title for _ in blocks[:1] if len(blocks) == 1)])
+    if len(blocks) == 1:
+        title = f"{title}, {blocks[0].title}"
     return Table(title, tuple(column for column, _ in columns), blocks)
+
+
+def _methods(runs: Sequence[Run]) -> tuple[list[Method], list[str]]:
+    """The methods of one group, and sentences on the runs that are left out as copies."""
+    shown, left_out = latest(runs)
+    return methods_of(shown), left_out
 
 
 def _reference(labels: Sequence[str], against: str | None) -> str | None:
@@ -123,60 +141,43 @@ def _reference(labels: Sequence[str], against: str | None) -> str | None:
     )
 
 
-def _shown(groups: Iterable[Sequence[Method]], figures: Sequence[str]) -> list[str]:
-    """The figures to show: those asked for that a run has, and the losses that the groups are ranked by.
+def _shown(groups: Sequence[Sequence[Method]], figures: Sequence[str]) -> list[str]:
+    """The figures to show: the requested ones that a run has, and the losses of the ranking.
 
-    Validation losses are shown where a method has them and no test loss.
+    Validation losses are shown if a method has them and no test loss.
     """
-    groups = list(groups)
-    have = {
-        figure
-        for methods in groups
-        for method in methods
-        for figure in ALL_FIGURES
-        if method.figures[figure]
-    }
-    shown = [figure for figure in figures if figure in have or figure == "count_variance"]
-    test = (
-        ["test_loss", "last_test_loss"] if "test_loss" in have or "valid_loss" not in have else []
-    )
-    instead = any(
-        m.figures["valid_loss"] and not m.figures["test_loss"]
-        for methods in groups
-        for m in methods
-    )
-    valid = ["valid_loss", "last_valid_loss"] if instead else []
+    methods = [method for group in groups for method in group]
+    available = {figure for figure in ALL_FIGURES if any(m.figures[figure] for m in methods)}
+    losses: list[str] = []
+    if "test_loss" in available or "valid_loss" not in available:
+        losses += _TEST_LOSSES
+    if any(m.figures["valid_loss"] and not m.figures["test_loss"] for m in methods):
+        losses += _VALID_LOSSES
+    requested = {figure.replace("valid", "test") for figure in figures}
     others = [
         figure
-        for figure in shown
-        if figure not in ("test_loss", "last_test_loss", "valid_loss", "last_valid_loss")
+        for figure in figures
+        if figure not in (*_TEST_LOSSES, *_VALID_LOSSES)
+        and (figure in available or figure == "count_variance")
     ]
-    asked = {figure.replace("valid", "test") for figure in figures}
-    return [
-        figure for figure in (*test, *valid) if figure.replace("valid", "test") in asked
-    ] + others
-
-
-_CellOf = Callable[[Method, Sequence[Method]], Cell]
-_Columns = list[tuple[Column, _CellOf]]
+    return [loss for loss in losses if loss.replace("valid", "test") in requested] + others
 
 
 def _columns(reference: str | None, shown: Sequence[str]) -> _Columns:
-    columns: _Columns = [
-        (
-            Column("method", ("method",), numeric=False),
-            lambda method, _: Cell(method.label, (method.label,)),
-        )
-    ]
+    """The columns, each with the function that makes its cell of a method among the others."""
+    columns: _Columns = [(Column("method", ("method",), numeric=False), _label_cell)]
     compared = "valid_loss" if "test_loss" not in shown and "valid_loss" in shown else "test_loss"
     for figure, look in _FIGURES.items():
         fields = (f"{figure}_mean", f"{figure}_sd", f"{figure}_seeds")
         columns.append((Column(look.title, fields, shown=figure in shown), _figure_cell(figure)))
         if figure == compared and reference is not None:
-            columns.append(
-                (Column(f"vs {reference} [95 %]", _DIFFERENCE_FIELDS), _difference_cell(reference))
-            )
+            difference = Column(f"vs {reference} [95 %]", _DIFFERENCE_FIELDS)
+            columns.append((difference, _difference_cell(reference)))
     return columns
+
+
+def _label_cell(method: Method, _: Sequence[Method]) -> Cell:
+    return Cell(method.label, (method.label,))
 
 
 def _figure_cell(figure: str) -> _CellOf:
@@ -191,33 +192,32 @@ def _figure_cell(figure: str) -> _CellOf:
         text = number(mean, look.decimals)
         if look.spread and deviation is not None:
             text += f" ± {number(deviation, look.decimals)}"
-        return Cell(
-            text,
-            (mean, deviation, len(values)),
-            _mark(mean, look.better, [m.mean(figure) for m in methods]),
-        )
+        mark = _mark(mean, look.better, [other.mean(figure) for other in methods])
+        return Cell(text, (mean, deviation, len(values)), mark)
 
     return cell
 
 
 def _mark(mean: float, better: int, means: Sequence[float | None]) -> str:
-    """Best and second best by mean; no mark with one method, no second best with two."""
+    """The mark by the mean: "best", "second" or ""; one mean has none, two have no second."""
     ranked = sorted({-better * value for value in means if value is not None})
     if better == 0 or len(ranked) < 2:
         return ""
-    place = ranked.index(-better * mean)
-    return "best" if place == 0 else "second" if place == 1 and len(ranked) > 2 else ""
+    if mean == -better * ranked[0]:
+        return "best"
+    return "second" if len(ranked) > 2 and mean == -better * ranked[1] else ""
 
 
 def _difference_cell(reference: str) -> _CellOf:
     def cell(method: Method, methods: Sequence[Method]) -> Cell:
-        other = next((one for one in methods if one.label == reference), None)
+        nothing = Cell("–", (reference, None, None, None, 0))
+        other = next((candidate for candidate in methods if candidate.label == reference), None)
         if other is None or method.label == reference:
-            return Cell("–", (reference, None, None, None, 0))
+            return nothing
         figure = headline(methods)
         gap = paired_difference(method.figures[figure], other.figures[figure])
         if gap is None:
-            return Cell("–", (reference, None, None, None, 0))
+            return nothing
         text = signed(gap.mean)
         if gap.low is not None and gap.high is not None:
             text += f" [{signed(gap.low)}, {signed(gap.high)}]"
@@ -226,13 +226,9 @@ def _difference_cell(reference: str) -> _CellOf:
     return cell
 
 
-def _block(
-    group: tuple[str, str],
-    methods: Sequence[Method],
-    reference: str | None,
-    columns: _Columns,
-    doubles: Sequence[str],
-) -> Block:
+def _block(group: _Group, reference: str | None, columns: _Columns) -> Block:
+    methods = group.methods
     rows = tuple(tuple(make(method, methods) for _, make in columns) for method in methods)
-    keys = (("data", group[0]), ("availability", group[1]))
-    return Block(keys, rows, (*notes(methods, reference), *doubles))
+    data, availability = group.title
+    keys = (("data", data), ("availability", availability))
+    return Block(keys, rows, (*notes(methods, reference), *group.left_out))
