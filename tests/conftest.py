@@ -60,7 +60,7 @@ def toy_federation() -> Federation:
 
 @pytest.fixture(autouse=True)
 def plugins_are_forgotten() -> Iterator[None]:
-    """What plug-in files of a test registered is taken back after it: other tests load files with the same names."""
+    """Undo registrations of a test's plug-in files, since other tests load files of equal names."""
     path = list(sys.path)
     yield
     sys.path[:] = path

@@ -1,4 +1,4 @@
-"""One function for each row of docs/reference/limits.md: it does what the row says, and the package refuses it.
+"""One function for each row of docs/reference/limits.md, whose input the package refuses.
 
 A function registered under the row's id gets an empty folder. `tests/test_limits.py` compares the
 message that it raises with the one on the page.
@@ -33,7 +33,10 @@ def case(name: str) -> Callable[[Callable[[Path], object]], Callable[[Path], obj
 
 
 def made(**changes: object) -> object:
-    """`Federation.from_arrays` of four examples and two clients with some arguments changed; `x` stands for the test set too."""
+    """`Federation.from_arrays` of four examples and two clients with some arguments changed.
+
+    `x` is used for the test set too.
+    """
     settings: dict[str, object] = {"x": X, "y": Y, "client": OWNER, **changes}
     settings.setdefault("test", (settings["x"], Y))
     return fedgs.Federation.from_arrays(settings.pop("x"), settings.pop("y"), **settings)  # type: ignore[arg-type]
@@ -105,7 +108,7 @@ def table(value: object) -> np.ndarray:
 
 
 # --- client ids
-# ----------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 from_arrays("client-nan", client=np.array([0.0, 1.0, np.nan, np.nan]))
 from_arrays("client-none", client=["a", None, "b", "b"])
@@ -144,7 +147,7 @@ def _column_fraction(folder: Path) -> object:
 
 
 # --- labels and classes
-# --------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 from_arrays("label-text", y=["cat", "dog", "cat", "dog"])
 from_arrays("label-fraction", y=[0, 1, 0.5, 1])
@@ -162,7 +165,7 @@ npz("npz-classes", settings={"classes": 1})
 
 
 # --- examples
-# ------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 from_arrays("x-text", x=np.array([["a", "b"]] * 4))
 from_arrays("x-object-text", x=table("red"))
@@ -194,7 +197,7 @@ from_arrays("name-empty", name="")
 
 
 # --- normalization
-# -------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 from_arrays("bytes-without-normalization", x=IMAGES)
 from_arrays(
@@ -219,7 +222,7 @@ npz("normalization-table", settings={"normalization": {"means": [0.5], "sd": [0.
 
 
 # --- files
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 npz("npz-objects", client=objects("a", "b", "a", "b"))
 npz("npz-client-text", client=OWNER)
@@ -246,7 +249,7 @@ def _leaf_two_files(folder: Path) -> object:
 
 
 # --- sizes
-# ---------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def sizes(name: str, **training: object) -> None:
@@ -285,7 +288,7 @@ def _synthetic_memory(folder: Path) -> object:
 
 
 def training(name: str, model: object = "logistic", **settings: object) -> None:
-    """Register a case of `compare` with settings of local training, in a process that may use 16 GB."""
+    """Register a case of `compare` with settings of local training, in a process with 16 GB."""
 
     def run(folder: Path) -> object:
         owner = np.repeat(np.arange(3), [4, 4, 3])
@@ -339,7 +342,7 @@ def normalised() -> object:
 
 
 # --- availability
-# --------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 csv("csv-value", "1,0,1\n0.5,1,1\n")
 csv("csv-lengths", "1,0,1\n1,1\n")

@@ -1,4 +1,4 @@
-"""No input makes a compiled kernel read or write outside its arrays: bad input is refused where the kernel is called.
+"""No input makes a compiled kernel read or write outside its arrays: callers refuse bad input.
 
 The attempts run in a process of their own, with numba's check of every index, so that an access
 that is out of bounds is an IndexError there, and a crash is a failed test.

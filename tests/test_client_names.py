@@ -43,8 +43,9 @@ def test_other_types_of_the_same_name_become_python_s_own(name: object, plain: s
 @pytest.mark.parametrize(
     "name",
     [
-        None, float("nan"), float("inf"), np.float32("nan"), 1.5, True, np.True_, b"a", "", "\ud800", 2**63, -(2**63) - 1, 1j,
-        np.timedelta64(1, "D"), np.datetime64("2024-01-01"), ("a",), ["a"], {}, object(), np.array(1),
+        None, float("nan"), float("inf"), np.float32("nan"), 1.5, True, np.True_, b"a", "",
+        "\ud800", 2**63, -(2**63) - 1, 1j, np.timedelta64(1, "D"), np.datetime64("2024-01-01"),
+        ("a",), ["a"], {}, object(), np.array(1),
     ],
 )  # fmt: skip
 def test_what_is_no_name_is_refused_with_its_place(name: object) -> None:
@@ -141,7 +142,8 @@ def test_rows_that_may_be_read_for_other_clients_give_one_warning(
     assert len(messages) == (row is not None)
     if row is not None:
         assert messages[0].startswith(
-            f"row {row} of availability.path '{tmp_path}/who.npy' is read for client {names[row]!r}, since "
+            f"row {row} of availability.path '{tmp_path}/who.npy' is read "
+            f"for client {names[row]!r}, since "
         )
 
 

@@ -12,7 +12,12 @@ def thresholds(code: str) -> str:
 
 
 def test_importing_the_library_leaves_the_collector_alone() -> None:
-    code = "import gc; before = gc.get_threshold(); import fedgs, fedgs.experiments.runner; print(gc.get_threshold() == before)"
+    code = """
+import gc
+before = gc.get_threshold()
+import fedgs, fedgs.experiments.runner
+print(gc.get_threshold() == before)
+"""
     assert thresholds(code) == "True"
 
 
@@ -21,7 +26,10 @@ def test_commands_look_for_garbage_rarely_and_not_at_the_end() -> None:
 import atexit, gc, sys
 from fedgs.cli.main import main
 sys.argv = ["fedgs", "config", "--help"]
-atexit.register(lambda: print("frozen" if gc.get_freeze_count() else "not frozen", gc.get_threshold()[0], gc.isenabled()))
+def report():
+    frozen = "frozen" if gc.get_freeze_count() else "not frozen"
+    print(frozen, gc.get_threshold()[0], gc.isenabled())
+atexit.register(report)
 try:
     main()
 except SystemExit:
@@ -37,18 +45,20 @@ def test_a_worker_imports_nothing_large_before_it_collects_rarely() -> None:
 import gc, json, os, pathlib, socket, sys, tempfile
 from fedgs import collector
 from fedgs.experiments import start_worker
-def tell():
-    print(gc.get_threshold()[0], [name for name in ("torch", "numpy", "pydantic") if name in sys.modules])
+def report():
+    large = [name for name in ("torch", "numpy", "pydantic") if name in sys.modules]
+    print(gc.get_threshold()[0], large)
     sys.stdout.flush()
     os._exit(0)
 def collect(original=collector.collect_rarely):
     original()
-    tell()
+    report()
 collector.collect_rarely = collect
-here, there = socket.socketpair()
+_, worker_end = socket.socketpair()
 folder = pathlib.Path(tempfile.mkdtemp())
-(folder / "start").write_text(json.dumps({"path": sys.path, "argv": ["x"], "scratch": str(folder), "order": "none"}))
-sys.argv = ["start_worker", str(there.detach()), str(folder / "start")]
+start = {"path": sys.path, "argv": ["x"], "scratch": str(folder), "order": "none"}
+(folder / "start").write_text(json.dumps(start))
+sys.argv = ["start_worker", str(worker_end.detach()), str(folder / "start")]
 start_worker.main()
 """
     assert thresholds(code) == "50000 []"

@@ -105,5 +105,6 @@ def test_the_documentation_uses_names_of_the_interface_page_alone() -> None:
     for path, module, name in used:
         named = name in page.get(module, []) or (module in page and name in fedgs.__all__)
         assert named, (
-            f"{path.relative_to(ROOT)} uses {module}.{name}, which docs/reference/api.md does not name"
+            f"{path.relative_to(ROOT)} uses {module}.{name}, "
+            "which docs/reference/api.md does not name"
         )

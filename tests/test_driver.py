@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 from tests.driving import Kept, Memorising, driven, make_plan
+from tests.oracles.states import equal_states
 
 from fedgs.availability import Ideal, LessDataFirst, LogNormal
-from fedgs.checkpoint import State, equal_states
+from fedgs.checkpoint import State
 from fedgs.clients import Selection, View
 from fedgs.data import Federation
 from fedgs.driver import drive, steps

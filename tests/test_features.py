@@ -1,4 +1,4 @@
-"""Features of local models: what the folds give, what noise looks like, and runs that are made of them."""
+"""Features of local models: results of the folds, the noise batch, and runs that use them."""
 
 import logging
 from dataclasses import replace
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.conftest import make_federation
+from tests.oracles.states import equal_states
 
 import fedgs
 from fedgs.availability import AvailabilityDraws, LessDataFirst
@@ -354,8 +355,6 @@ GRAPHS.append(Graph(similarity="oracle", start="seen"))
 def test_alone_and_in_a_batch_a_run_is_the_same_to_the_last_bit(
     toy_federation: Federation, graph: Graph
 ) -> None:
-    from fedgs.checkpoint import equal_states
-
     alone = Kept(plan_of(toy_federation, FedGS(graph=graph)))
     drive([alone.live], StackedEngine())
     batch = [

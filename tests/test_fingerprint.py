@@ -1,4 +1,4 @@
-"""A run's identity: what makes another run, what does not, and what is said where that cannot be told."""
+"""A run's identity: which differences make another run, and content that cannot be identified."""
 
 import socket
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def fingerprints(federation: Federation, models: list[Callable[[], nn.Module]]) 
 
 
 def test_models_in_a_loop_are_runs_of_their_own(toy_federation: Federation) -> None:
-    """The width comes from a closure, a default, a global, an attribute, a partial; the function's name is the same."""
+    """The width comes from a closure, a default, a global, an attribute or a partial."""
 
     def closure(width: int) -> Callable[[], nn.Module]:
         return lambda: nn.Sequential(nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 3))
@@ -133,7 +133,7 @@ def test_a_model_that_is_another_one_each_time_is_not_reused(toy_federation: Fed
 def test_a_study_looks_anew_at_a_function_that_builds_another_module_now(
     toy_federation: Federation,
 ) -> None:
-    """The engine, the kernels and the size of an update follow from the module, not from the function that builds it."""
+    """Engine, kernels and update size follow from the module, not from the function."""
     width = 0
 
     def changing() -> nn.Module:
@@ -201,8 +201,8 @@ def test_what_cannot_be_identified_is_never_the_same_run_and_is_named() -> None:
     one, other = identity(method=method), identity(method=method)
     assert one.fingerprint != other.fingerprint
     assert one.unknown == (
-        "method 'fingerprint-test' refers to thing (socket.socket), whose content cannot be identified: its runs are not "
-        "reused; give it a content_digest",
+        "method 'fingerprint-test' refers to thing (socket.socket), whose content cannot be "
+        "identified: its runs are not reused; give it a content_digest",
     )
 
 

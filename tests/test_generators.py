@@ -1,4 +1,7 @@
-"""Models may draw from the global generators: seed, round and client decide what they get, and the caller's stay as they were."""
+"""Models may draw from the global generators, which seed, round and client determine.
+
+The caller's generators are not changed.
+"""
 
 # ruff: noqa: NPY002
 
@@ -67,7 +70,7 @@ def states() -> tuple[Any, ...]:
 
 
 def shaken() -> tuple[Any, ...]:
-    """Put the global generators where nothing else puts them, a spare normal number of NumPy's included."""
+    """Give the global generators a state of their own, with a spare normal number of NumPy's."""
     torch.manual_seed(17)
     np.random.seed(18)
     random.seed(19)
@@ -299,7 +302,8 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.inner = nn.Linear(60, 10)
-        self.inner.weight.data = torch.from_numpy(np.random.normal(size=(10, 60)).astype(np.float32))
+        weight = np.random.normal(size=(10, 60)).astype(np.float32)
+        self.inner.weight.data = torch.from_numpy(weight)
         self.inner.bias.data.fill_(random.random())
 
     def forward(self, x):

@@ -1,4 +1,7 @@
-"""The architecture, held by parsing imports: a module imports from below, its own folder, and names to its left in its row."""
+"""The architecture, checked by parsing imports.
+
+A module may import from layers below, from its own folder, and from the left of its own layer.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -94,7 +97,8 @@ def test_module_imports_only_from_below_or_its_left(path: Path) -> None:
             continue
         row, column = PLACE[parts[1]]
         assert row < PLACE[here][0] or (row == PLACE[here][0] and column < PLACE[here][1]), (
-            f"{path.relative_to(SOURCE)}:{line} imports {imported}, which lies above it or to its right"
+            f"{path.relative_to(SOURCE)}:{line} imports {imported}, "
+            "which lies above it or to its right"
         )
 
 
@@ -118,7 +122,7 @@ def test_no_module_imports_itself_through_others() -> None:
 
 
 def imported_modules(path: Path) -> Iterator[tuple[str, int]]:
-    """As `imports`, and the modules of a package that are imported by `from package import module`."""
+    """As `imports`, with the modules that `from package import module` imports."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     named = {
         (node.module, node.lineno): [alias.name for alias in node.names]

@@ -1,4 +1,4 @@
-"""Cores and memory as the system's files tell them; the files of both versions of the control groups are laid out here."""
+"""Cores and memory from the system's files, with files of both versions of control groups."""
 
 import os
 from pathlib import Path

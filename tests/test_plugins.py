@@ -1,4 +1,4 @@
-"""Plug-in files: what lies beside them is within reach, and no two of them get in each other's way."""
+"""Plug-in files: they can import modules beside them, and they do not affect each other."""
 
 import importlib
 import os
@@ -38,7 +38,8 @@ def plugin(
     """A plug-in that registers a sampler; `inside` is done when it selects."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / file).write_text(
-        f"import fedgs\n{imports}\n@fedgs.sampler('{name}')\ndef chosen(view, rng):\n    {inside or 'pass'}\n"
+        f"import fedgs\n{imports}\n"
+        f"@fedgs.sampler('{name}')\ndef chosen(view, rng):\n    {inside or 'pass'}\n"
         "    return fedgs.Selection(view.available[:1])\n"
     )
     return folder / file

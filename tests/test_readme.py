@@ -1,4 +1,4 @@
-"""The README is run: its Python blocks, its files and every command of the first screen and the table, in an empty folder."""
+"""The README: Python blocks, files, and commands of first screen and table, in an empty folder."""
 
 import os
 import re
@@ -84,8 +84,9 @@ def test_the_two_first_commands_are_the_installation_and_the_tests() -> None:
 @pytest.mark.skipif(not images_are_here(), reason="the FashionMNIST files are not on this machine")
 def test_the_same_command_trains_on_fashion_mnist(tmp_path: Path) -> None:
     command = (
-        "fedgs run --set data=fashion_mnist --set availability=YMF --set method=fedgs --set seed=0 --set training.rounds=2 "
-        "--set training.local_steps=2 --set evaluation.every=1000"
+        "fedgs run --set data=fashion_mnist --set availability=YMF --set method=fedgs "
+        "--set seed=0 --set training.rounds=2 --set training.local_steps=2 "
+        "--set evaluation.every=1000"
     )
     out = in_folder(tmp_path, [sys.executable, "-m", *shlex.split(command)])
     assert "FashionMNIST, 100 clients, YMF 0.9: 1 method x 1 seed x 2 rounds" in out

@@ -42,7 +42,10 @@ def full_disk() -> None:
     ],
 )
 def test_a_full_disk_names_the_file(write: str, tmp_path: Path) -> None:
-    imports = "from pathlib import Path\nimport numpy as np\nfrom fedgs.records import RunFolder, save_arrays, write_atomically"
+    imports = (
+        "from pathlib import Path\nimport numpy as np\n"
+        "from fedgs.records import RunFolder, save_arrays, write_atomically"
+    )
     code = f"{imports}\npath = Path('x').resolve()\n{write}"
     process = subprocess.run(  # preexec_fn: no other thread runs here
         [sys.executable, "-c", code],
@@ -114,9 +117,9 @@ def test_writing_atomically_replaces_the_whole_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_record_of_many_clients_becomes_a_plain_dictionary() -> None:
+def test_members_are_written_as_a_list() -> None:
     record = Record(0, available=Members(tuple(range(2000)), np.arange(2000) % 3 == 0))
-    assert json.loads(json.dumps(record.as_dict()))["available"] == list(range(0, 2000, 3))
+    assert json.loads(record.to_json())["available"] == list(range(0, 2000, 3))
 
 
 def test_what_is_no_number_word_or_list_is_refused() -> None:

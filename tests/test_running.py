@@ -1,4 +1,4 @@
-"""What a long or crowded session must not do: mix clients up, or leave memory, threads and handles behind."""
+"""Long sessions and many runs do not mix clients up, nor leak memory, threads or handles."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Results do not depend on how a kernel came into the process: compiled, from numba's cache, or with no cache at all."""
+"""Results are equal for kernels compiled now, loaded from numba's cache, or without any cache."""
 
 import os
 import pkgutil
@@ -40,54 +40,67 @@ from fedgs.graph.distance import shortest_paths
 from fedgs.solver import SelectionProblem, solve
 from fedgs.compiling import load_kernels
 
-found = {}
+digests = {}
 
-def keep(name, *values):
-    found[name] = hashlib.md5(b"".join(np.ascontiguousarray(v).tobytes() for v in values)).hexdigest()
+def store(name, *values):
+    content = b"".join(np.ascontiguousarray(value).tobytes() for value in values)
+    digests[name] = hashlib.md5(content).hexdigest()
 
 def linear():
     kernels, rng = load_kernels("fedgs.local.kernels"), np.random.default_rng(0)
-    for n, d, classes, batch, steps, mu in ((200, 60, 10, 10, 10, 0.0), (90, 33, 3, 7, 6, 0.5), (50, 1, 2, 1, 4, 0.0)):
+    settings = (200, 60, 10, 10, 10, 0.0), (90, 33, 3, 7, 6, 0.5), (50, 1, 2, 1, 4, 0.0)
+    for n, d, classes, batch, steps, mu in settings:
         x, y = rng.normal(size=(n, d)).astype(np.float32), rng.integers(0, classes, n)
         rows, sizes = rng.integers(0, n, (6, steps, batch)), rng.integers(1, batch + 1, (6, steps))
-        starts, run = rng.normal(size=(2, classes * d + classes)).astype(np.float32), np.repeat(np.arange(2), 3)
+        starts = rng.normal(size=(2, classes * d + classes)).astype(np.float32)
+        run, rates, mu = np.repeat(np.arange(2), 3), np.full(6, 0.1, np.float32), np.float32(mu)
         models, sums, correct = np.empty((6, starts.shape[1]), np.float32), np.empty(2), np.empty(2)
-        kernels.train_linear(x, y, np.arange(6), rows, sizes, starts, run, np.full(6, 0.1, np.float32), np.float32(mu), models)
-        kernels.linear_losses(x, y, starts, np.arange(2), np.array([0, 3]), np.array([n, n - 4]), sums, correct)
+        kernels.train_linear(
+            x, y, np.arange(6), rows, sizes, starts, run, rates, mu, models
+        )
+        begins, ends = np.array([0, 3]), np.array([n, n - 4])
+        kernels.linear_losses(x, y, starts, np.arange(2), begins, ends, sums, correct)
         averages, fine, begin = np.empty_like(starts), np.empty(2, bool), np.array([0, 2])
         kernels.averages(models, begin, np.array([2, 6]), rng.random(6), averages, fine)
         indices = np.zeros(rows.shape, np.int64)
-        kernels.fill_batches(rng.integers(0, 2**63, 6).astype(np.uint64), rng.integers(1, n, 6), indices)
-        keep(f"linear {n}", models, sums, correct, averages, fine, indices)
+        keys = rng.integers(0, 2**63, 6).astype(np.uint64)
+        kernels.fill_batches(keys, rng.integers(1, n, 6), indices)
+        store(f"linear {n}", models, sums, correct, averages, fine, indices)
 
 def graph():
     rng = np.random.default_rng(1)
     places = rng.random((330, 3))
     lengths = np.sqrt(((places[:, None] - places[None]) ** 2).sum(axis=2))
     lengths = np.maximum(lengths, lengths.T) ** 4
-    keep("floyd", shortest_paths(lengths))
+    store("floyd", shortest_paths(lengths))
     far = np.where(lengths > np.partition(lengths, 4, axis=1)[:, 4:5].max() / 30, np.inf, lengths)
     far = np.where(np.minimum(far, far.T) < np.inf, lengths, np.inf)
     sparse = np.kron(np.eye(6), np.ones((330, 330)))
-    keep("dijkstra", shortest_paths(np.where(sparse > 0, np.tile(far, (6, 6)), np.inf)))
-    path = np.where(np.abs(np.subtract.outer(np.arange(200), np.arange(200))) <= 1, lengths[:200, :200], np.inf)
-    keep("tree", shortest_paths(path))
+    store("dijkstra", shortest_paths(np.where(sparse > 0, np.tile(far, (6, 6)), np.inf)))
+    steps = np.abs(np.subtract.outer(np.arange(200), np.arange(200)))
+    path = np.where(steps <= 1, lengths[:200, :200], np.inf)
+    store("tree", shortest_paths(path))
 
 def solver():
     rng = np.random.default_rng(2)
-    sizes = ((30, 5, "default"), (12, 4, "default"), (40, 10, "thorough"), (150, 20, "default"), (300, 30, "fast"))
-    for count, size, effort in sizes:
+    pools = [
+        (30, 5, "default"), (12, 4, "default"), (40, 10, "thorough"), (150, 20, "default"),
+        (300, 30, "fast"),
+    ]
+    for count, size, effort in pools:
         places = rng.random((count, 2))
         matrix = np.sqrt(((places[:, None] - places[None]) ** 2).sum(axis=2))
         matrix = np.maximum(matrix, matrix.T)
         for weight in (1.0, 0.01):
-            problem = SelectionProblem(MatrixDistances(matrix), rng.normal(size=count), size, weight)
+            gains = rng.normal(size=count)
+            problem = SelectionProblem(MatrixDistances(matrix), gains, size, weight)
             answer = solve(problem, effort=effort, seed=3)
-            keep(f"solver {count} {weight}", answer.cohort, answer.objective, answer.upper_bound)
+            store(f"solver {count} {weight}", answer.cohort, answer.objective, answer.upper_bound)
 
 def helpers():
     kernels, rng = load_kernels("fedgs.local.kernels"), np.random.default_rng(0)
-    table, z = rng.normal(size=(14, 64)).astype(np.float32), rng.normal(size=(12, 2)).astype(np.float32)
+    table = rng.normal(size=(14, 64)).astype(np.float32)
+    z = rng.normal(size=(12, 2)).astype(np.float32)
     bias, bits = np.zeros(2, np.float32), np.zeros(24, np.int32)
     kernels._descend_by(table, 2, z, 2, bias)
     kernels._logits_of(table[2:], table[:2], bias, z)
@@ -98,13 +111,20 @@ if how == "no-cache, other-order":
     helpers(), solver(), graph(), linear()
 else:
     linear(), graph(), solver()
-for name in sorted(found):
-    print(name, found[name])
-called = [
-    f"{name}.{kernel.__name__}" for name in modules for kernel in vars(importlib.import_module(name)).values()
-    if hasattr(kernel, "signatures") and not kernel.signatures and kernel.targetoptions.get("inline") != "always"
+for name in sorted(digests):
+    print(name, digests[name])
+
+def is_unused(kernel):
+    compiled = hasattr(kernel, "signatures")
+    return compiled and not kernel.signatures and kernel.targetoptions.get("inline") != "always"
+
+unused = [
+    f"{name}.{kernel.__name__}"
+    for name in modules
+    for kernel in vars(importlib.import_module(name)).values()
+    if is_unused(kernel)
 ]
-print("not called:", *called)
+print("not called:", *unused)
 """
 
 
@@ -151,8 +171,15 @@ import sys
 import fedgs
 from fedgs.data import Synthetic
 
-settings = dict(model="logistic", seeds=[0, 1], training={"rounds": 8}, execution={"workers": 1})
-fedgs.compare(Synthetic(clients=12).load(), methods=["uniform", "fedgs", "power_of_choice"], out=sys.argv[1], **settings)
+fedgs.compare(
+    Synthetic(clients=12).load(),
+    methods=["uniform", "fedgs", "power_of_choice"],
+    out=sys.argv[1],
+    model="logistic",
+    seeds=[0, 1],
+    training={"rounds": 8},
+    execution={"workers": 1},
+)
 """
 
 

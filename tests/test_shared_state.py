@@ -1,4 +1,4 @@
-"""User code cannot change what runs share: every array that it sees is read-only, or a copy of its own."""
+"""User code cannot change arrays that runs share: it receives read-only arrays or copies."""
 
 import copy
 import dataclasses

@@ -247,7 +247,8 @@ def test_a_class_may_answer_with_the_indices_alone(toy_federation: Federation, k
         ),
         (
             lambda view: Selection(np.array([0]), weighting="data-size"),
-            "must be one of data_size, draws, equal, inverse_participation, or None; got 'data-size'; did you mean 'data_size'",
+            "must be one of data_size, draws, equal, inverse_participation, or None; "
+            "got 'data-size'; did you mean 'data_size'",
         ),
         (
             lambda view: Selection(np.array([0]), weighting=np.ones(2)),

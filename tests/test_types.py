@@ -1,4 +1,4 @@
-"""The types that a user's type checker sees: mypy reads programs that use the package from outside."""
+"""The types that a user's type checker sees: mypy checks programs that use the package."""
 
 import os
 import re
@@ -25,7 +25,17 @@ import numpy as np
 import numpy.typing as npt
 
 import fedgs
-from fedgs import Availability, Clients, Federation, FedGS, Selection, View, model, register, sampler
+from fedgs import (
+    Availability,
+    Clients,
+    Federation,
+    FedGS,
+    Selection,
+    View,
+    model,
+    register,
+    sampler,
+)
 from torch import nn
 
 
@@ -54,7 +64,10 @@ federation = Federation.from_arrays(x, y, client=np.array([0, 0, 1, 1]), test=(x
 try:
     results = fedgs.compare(
         federation,
-        methods={"small": smallest_first, "paper": FedGS(alpha=1.0, graph=fedgs.Graph(similarity="functional"))},
+        methods={
+            "small": smallest_first,
+            "paper": FedGS(alpha=1.0, graph=fedgs.Graph(similarity="functional")),
+        },
         availability=Weekdays(rate=0.4),
         model=wide,
         training=fedgs.Training(rounds=2),
@@ -67,8 +80,10 @@ else:
 """
 
 EXPRESSIONS = {
-    "program.smallest_first": "def (view: fedgs.clients.View, rng: numpy.random._generator.Generator, *, reverse: bool =) "
-    "-> fedgs.clients.Selection",
+    "program.smallest_first": (
+        "def (view: fedgs.clients.View, rng: numpy.random._generator.Generator, "
+        "*, reverse: bool =) -> fedgs.clients.Selection"
+    ),
     "program.Weekdays().rate": "float",
     "program.results": "fedgs.experiments.study.Results",
     "program.results.table()": "fedgs.report.table.Table",
@@ -93,10 +108,16 @@ ARRAYS = [
 
 MISTAKES = {
     "fedgs.nothing": 'Module has no attribute "nothing"',
-    "fedgs.FedGS(alpha='much')": 'Argument "alpha" to "FedGS" has incompatible type "str"; expected "float"',
-    "fedgs.Selection(view.available, weighting='none')": 'Argument "weighting" to "Selection" has incompatible type',
+    "fedgs.FedGS(alpha='much')": (
+        'Argument "alpha" to "FedGS" has incompatible type "str"; expected "float"'
+    ),
+    "fedgs.Selection(view.available, weighting='none')": (
+        'Argument "weighting" to "Selection" has incompatible type'
+    ),
     "view.cohort": '"View" has no attribute "cohort"',
-    "fedgs.compare(methods=['md'])": 'Missing positional argument "federation" in call to "compare"',
+    "fedgs.compare(methods=['md'])": (
+        'Missing positional argument "federation" in call to "compare"'
+    ),
 }
 
 
@@ -104,7 +125,10 @@ MISTAKES = {
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("mypy")
     made = tmp_path_factory.mktemp("types")
-    start = "import fedgs\nimport program\n\n\ndef look(view: fedgs.View, selection: fedgs.Selection) -> None:\n"
+    start = (
+        "import fedgs\nimport program\n\n\n"
+        "def look(view: fedgs.View, selection: fedgs.Selection) -> None:\n"
+    )
     names = [f"fedgs.{name}" for name in fedgs.__all__]
     shown = [f"    reveal_type({expression})\n" for expression in [*EXPRESSIONS, *ARRAYS, *names]]
     (made / "program.py").write_text(PROGRAM)

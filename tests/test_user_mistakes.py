@@ -1,4 +1,4 @@
-"""Mistakes in what users write or hand over: one sentence before round 0, whichever part it concerns."""
+"""Mistakes in user code and in arguments: one sentence before round 0, for every part."""
 
 import sys
 from pathlib import Path

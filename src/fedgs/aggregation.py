@@ -1,4 +1,7 @@
-"""The weighted average of local models, as a fold over blocks of models. The rules of the weights: `fedgs.weights`."""
+"""The weighted average of local models, as a fold over blocks of models.
+
+The rules of the weights are in `fedgs.weights`.
+"""
 
 import math
 from dataclasses import dataclass
@@ -13,16 +16,17 @@ __all__ = ["WeightedMean", "all_finite", "is_finite"]
 
 
 _IN_CACHE = 1 << 16  # numbers
-_Sum = tuple[
-    int, torch.Tensor | None, torch.Tensor | None
-]  # models so far, the first one, the sum of differences to it
+
+# The number of models so far, the first one, and the weighted sum of the differences to it.
+_Accumulator = tuple[int, torch.Tensor | None, torch.Tensor | None]
 
 
 @dataclass(frozen=True, eq=False)
 class WeightedMean:
-    """The fold sum_k w_k·theta_k, accumulated in float64 as theta_first + sum_k w_k·(theta_k - theta_first).
+    """The fold sum_k w_k·theta_k.
 
-    In this form identical local models give exactly themselves. Models are added one at a time in
+    It is accumulated in float64 as theta_first + sum_k w_k·(theta_k - theta_first). In this form
+    the average of identical local models is exactly that model. Models are added one at a time in
     the clients' order, so the result does not depend on how they were cut into blocks. Cost: O(m·P)
     time, two (P,) float64 vectors of memory.
 
@@ -36,13 +40,15 @@ class WeightedMean:
 
     weights: FloatArray
 
-    def start(self) -> _Sum:
-        """Nothing gathered yet: how many models came, the first one, and the weighted sum of differences to it."""
+    def start(self) -> _Accumulator:
+        """The accumulator of no models."""
         return (0, None, None)
 
-    def add(self, kept: _Sum, clients: IntArray, models: torch.Tensor) -> _Sum:
+    def add(
+        self, accumulator: _Accumulator, clients: IntArray, models: torch.Tensor
+    ) -> _Accumulator:
         """Add the (b, P) models of the next b clients."""
-        done, first, total = kept
+        done, first, total = accumulator
         if first is None or total is None:
             first = models[0].clone()
             total = torch.zeros_like(first, dtype=torch.float64)
@@ -52,13 +58,13 @@ class WeightedMean:
             _add_difference(total, row, first, weight)
         return (done + len(clients), first, total)
 
-    def finish(self, kept: _Sum) -> torch.Tensor:
+    def finish(self, accumulator: _Accumulator) -> torch.Tensor:
         """The (P,) float32 average.
 
         Raises:
             UpdateError: a model was missing, or the average is not finite.
         """
-        done, first, total = kept
+        done, first, total = accumulator
         if done != len(self.weights) or first is None or total is None:
             raise UpdateError(f"the average needs {len(self.weights)} local models, got {done}")
         average: torch.Tensor = (first + total).float()
@@ -68,7 +74,9 @@ class WeightedMean:
 
 
 def all_finite(vectors: torch.Tensor) -> torch.Tensor:
-    """(..., P) float32 -> (...) whether all P numbers are finite, from their sum in float64, which no P float32 numbers overflow.
+    """(..., P) float32 -> (...) whether all P numbers are finite.
+
+    They are if their sum in float64 is, since float32 numbers cannot overflow it.
 
     >>> all_finite(torch.tensor([[3e38, 3e38], [torch.inf, -torch.inf], [0.0, torch.nan]])).tolist()
     [True, False, False]
@@ -77,7 +85,9 @@ def all_finite(vectors: torch.Tensor) -> torch.Tensor:
 
 
 def is_finite(vector: torch.Tensor) -> bool:
-    """Whether all numbers of a (P,) float32 vector are finite. On the CPU NumPy finds out, which is quicker to begin.
+    """Whether all numbers of a (P,) float32 vector are finite.
+
+    On the CPU this uses NumPy, whose calls have less overhead than PyTorch's.
 
     >>> is_finite(torch.tensor([3e38, 3e38])), is_finite(torch.tensor([torch.inf, -torch.inf]))
     (True, False)
@@ -91,11 +101,10 @@ def is_finite(vector: torch.Tensor) -> bool:
 def _add_difference(
     total: torch.Tensor, model: torch.Tensor, first: torch.Tensor, weight: float
 ) -> None:
-    """total += (model - first)·weight in float64, (P,) each, in pieces that stay in the processor's cache."""
+    """Add (model - first)·weight to `total` in float64, (P,) each, in pieces that fit the cache."""
     size = _IN_CACHE if total.device.type == "cpu" else len(total)
     difference = torch.empty_like(total[:size])
-    for sums, own, reference in zip(
-        *(torch.split(vector, size) for vector in (total, model, first)), strict=True
-    ):
-        piece = difference[: len(sums)].copy_(own)
-        sums += piece.sub_(reference).mul_(weight)
+    pieces = zip(*(torch.split(vector, size) for vector in (total, model, first)), strict=True)
+    for total_piece, model_piece, first_piece in pieces:
+        piece = difference[: len(total_piece)].copy_(model_piece)
+        total_piece += piece.sub_(first_piece).mul_(weight)

@@ -1,4 +1,4 @@
-"""Names for the kinds of array that the package passes around, and how arrays are kept from being changed."""
+"""Types of the arrays that the package passes around, and read-only arrays."""
 
 from typing import Any, TypeVar, cast
 
@@ -42,10 +42,10 @@ def read_only(array: Array) -> Array:
 
 
 def frozen(array: Array) -> Array:
-    """The array without a copy, made read-only together with the arrays that it is a view of, for arrays of our own.
+    """The array without a copy, made read-only together with the arrays that it is a view of.
 
-    The result is a view, so NumPy refuses to make it writeable again. A frozen array is returned
-    itself.
+    For arrays that the package has made. The result is a view, so NumPy refuses to make it
+    writeable again. A frozen array is returned itself.
 
     >>> sizes = frozen(np.array([3, 5]))
     >>> sizes.flags.writeable = True
@@ -64,12 +64,14 @@ def frozen(array: Array) -> Array:
 
 
 def private(array: Array) -> Array:
-    """The array if it is frozen, otherwise a frozen copy: later writes to what was given change nothing.
+    """The array if it is frozen, otherwise a frozen copy.
 
-    >>> given = np.array([3, 5])
-    >>> kept = private(given)
-    >>> given[0] = 9
-    >>> kept.tolist(), private(kept) is kept
+    Later writes to the argument do not change the result.
+
+    >>> sizes = np.array([3, 5])
+    >>> copy = private(sizes)
+    >>> sizes[0] = 9
+    >>> copy.tolist(), private(copy) is copy
     ([3, 5], True)
     """
     return array if is_frozen(array) else frozen(cast(Array, np.array(array)))
@@ -104,7 +106,7 @@ def kernel_alias(array: Array) -> Array:
 
 
 class _Writeable:
-    """NumPy's array interface of an array, without the note that it is read-only."""
+    """NumPy's array interface of an array, without its read-only flag."""
 
     def __init__(self, array: AnyArray) -> None:
         self.array = array  # keeps the numbers in memory

@@ -1,16 +1,16 @@
 """Exact resume: a run is its state, so saving a run is saving the state.
 
 A checkpoint is written after the records up to its round and remembers how long their files were.
-Resuming cuts the files to that length and plays the rounds since then again, which gives the same
+Resuming cuts the files to that length and repeats the rounds since then, which gives the same
 lines, since every draw is keyed by seed and round.
 """
 
 import json
 import zipfile
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from fedgs.arrays import IntArray, frozen
@@ -25,7 +25,9 @@ FORMAT = 1
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Everything that a run carries from round to round. Counts and memory are read-only, see `fedgs.clients.kept_memory`.
+    """Everything that a run carries from round to round.
+
+    Counts and memory are read-only, see `fedgs.clients.kept_memory`.
 
     Attributes:
         round: t, the round to come.
@@ -55,7 +57,10 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: RunFolder, state: State, *, engine: str, start_memory: Memory) -> None:
-    """Write the state atomically; arrays of the memory that are still those of the start are not written again."""
+    """Write the state atomically.
+
+    Arrays of the memory that are still those of the start are not written again.
+    """
     unchanged = [key for key, value in state.memory.items() if value is start_memory.get(key)]
     header = {
         "format": FORMAT,
@@ -65,7 +70,7 @@ def save_checkpoint(folder: RunFolder, state: State, *, engine: str, start_memor
         "timings_bytes": folder.size("timings.jsonl"),
         "unchanged_memory": unchanged,
     }
-    arrays: dict[str, Any] = {"header": json.dumps(header), "counts": state.counts}
+    arrays: dict[str, npt.ArrayLike] = {"header": json.dumps(header), "counts": state.counts}
     arrays["parameters"] = state.parameters.detach().cpu().numpy()
     for key, value in state.memory.items():
         if key not in unchanged:
@@ -79,15 +84,14 @@ def load_checkpoint(folder: RunFolder, start_memory: Memory) -> Checkpoint | Non
     Raises:
         OutputError: the file is damaged or of another format.
     """
+    path = folder.path / "checkpoint.npz"
     arrays = folder.arrays("checkpoint")
     if not arrays:
         return None
     try:
         header = json.loads(str(arrays["header"]))
         if header["format"] != FORMAT:
-            raise OutputError(
-                f"{folder.path / 'checkpoint.npz'} has format {header['format']}, this version reads {FORMAT}"
-            )
+            raise OutputError(f"{path} has format {header['format']}, this version reads {FORMAT}")
         memory = {key: start_memory[key] for key in header["unchanged_memory"]}
         memory |= {
             key.removeprefix("memory."): array
@@ -100,15 +104,16 @@ def load_checkpoint(folder: RunFolder, start_memory: Memory) -> Checkpoint | Non
         return Checkpoint(state, header["engine"], header["records_bytes"], header["timings_bytes"])
     except KeyError as error:
         raise OutputError(
-            f"{folder.path / 'checkpoint.npz'} lacks {error}; remove the run's folder to start it anew"
+            f"{path} lacks {error}; remove the run's folder to start it anew"
         ) from None
 
 
 def stored_round(folder: RunFolder) -> int:
-    """The round that a start would resume at: 0 without a checkpoint, or where the records that belong to it were lost.
+    """The round that a start would resume at.
 
-    Only the checkpoint's header is read; a damaged checkpoint counts as none, and loading it says
-    why.
+    It is 0 without a checkpoint, and where records that belong to the checkpoint were lost. Only
+    the checkpoint's header is read. A damaged checkpoint counts as none here, and loading it raises
+    the error that says why.
     """
     try:
         with np.load(folder.path / "checkpoint.npz", allow_pickle=False) as stored:
@@ -116,17 +121,3 @@ def stored_round(folder: RunFolder) -> int:
         return int(header["round"]) if header["records_bytes"] <= folder.size("rounds.jsonl") else 0
     except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile):
         return 0
-
-
-def equal_states(a: State, b: State) -> bool:
-    """Whether two states are the same to the last bit (up to the NaN's of a memory)."""
-    return (
-        a.round == b.round
-        and torch.equal(a.parameters, b.parameters)
-        and np.array_equal(a.counts, b.counts)
-        and a.memory.keys() == b.memory.keys()
-        and all(
-            np.array_equal(a.memory[key], b.memory[key], equal_nan=a.memory[key].dtype.kind == "f")
-            for key in a.memory
-        )
-    )

@@ -1,4 +1,4 @@
-"""Client names: what may name a client, checked in one place for every way in."""
+"""Client names: which values may name a client, checked in one place for all data sources."""
 
 import logging
 import re
@@ -23,8 +23,10 @@ def clean_name(name: object) -> str | int | None:
     Texts must not be empty and must have a form in UTF-8. Integers must fit 64 bits. Floats that
     are whole numbers become integers; booleans, NaN and None are no names.
 
-    >>> clean_name(np.str_("a")), clean_name(np.int32(3)), clean_name(2.0), clean_name(float("nan")), clean_name(True)
-    ('a', 3, 2, None, None)
+    >>> clean_name(np.str_("a")), clean_name(np.int32(3)), clean_name(2.0)
+    ('a', 3, 2)
+    >>> clean_name(float("nan")), clean_name(True)
+    (None, None)
     """
     if isinstance(name, str):
         return str(name) if name and _is_text(name) else None
@@ -43,26 +45,26 @@ def checked_names(names: Iterable[object]) -> tuple[str | int, ...]:
     """The names as a tuple of `str` and `int`.
 
     Raises:
-        DataError: no collection of names, a name that is neither a text nor an integer, a name that
-            occurs twice, or two names that are equal as text, such as 1 and "1".
+        DataError: not a collection of names, a name that is neither a text nor an integer, a name
+            that occurs twice, or two names that are equal as text, such as 1 and "1".
 
     >>> checked_names(np.array([3, 5]))
     (3, 5)
     """
     if isinstance(names, str | bytes) or not isinstance(names, Iterable):
         raise DataError(f"client names must be a tuple with a name for each client, got {names!r}")
-    given = tuple(names)
-    kinds = set(map(type, given))
-    fine = kinds <= {str} and "" not in given and _is_text("".join(map(str, given)))
-    plain = cast(tuple[str, ...], given) if fine else _cleaned(given)
+    raw = tuple(names)
+    types = set(map(type, raw))
+    valid = types <= {str} and "" not in raw and _is_text("".join(map(str, raw)))
+    plain = cast(tuple[str, ...], raw) if valid else _cleaned(raw)
     if len(set(plain)) != len(plain):
-        doubled = next(name for name in plain if plain.count(name) > 1)
-        raise DataError(f"client names must be distinct, got {doubled!r} twice")
-    if len(kinds) > 1 and len({str(name) for name in plain}) != len(plain):
+        repeated = next(name for name in plain if plain.count(name) > 1)
+        raise DataError(f"client names must be distinct, got {repeated!r} twice")
+    if len(types) > 1 and len({str(name) for name in plain}) != len(plain):
         texts = {name for name in plain if isinstance(name, str)}
-        doubled = next(name for name in plain if isinstance(name, int) and str(name) in texts)
+        repeated = next(name for name in plain if isinstance(name, int) and str(name) in texts)
         raise DataError(
-            f"client names must be distinct as text, got {doubled!r} and {str(doubled)!r}"
+            f"client names must be distinct as text, got {repeated!r} and {str(repeated)!r}"
         )
     return plain
 
@@ -74,38 +76,31 @@ def natural_key(name: str | int) -> tuple[tuple[str | int, ...], str]:
     ['client1', 'client2', 'client10']
     """
     text = str(name)
-    pieces = re.split(
-        r"([0-9]+)", text
-    )  # text, digits, text, ...: equal positions have equal types
+    # Pieces alternate, text, digits, text, ..., so equal positions have equal types.
+    pieces = re.split(r"([0-9]+)", text)
     return tuple(int(piece) if place % 2 else piece for place, piece in enumerate(pieces)), text
 
 
 @lru_cache(maxsize=64)
 def warn_of_text_order(names: tuple[str | int, ...], what: str) -> None:
-    """Log a warning, once, where the rows of a matrix are likely to be in another order than the clients.
+    """Log a warning, once, where a matrix is likely to list the clients in another order.
 
     That is where texts are sorted character by character and their numbers are not, as in client1,
     client10, client2.
 
     Args:
-        names: the clients'.
-        what: the matrix.
+        names: the clients' names, in their order.
+        what: the matrix, as the message calls it.
     """
     if not all(isinstance(name, str) for name in names) or list(names) != sorted(names, key=str):
         return
     natural = sorted(names, key=natural_key)
-    row = next(
-        (
-            row
-            for row, (name, wanted) in enumerate(zip(names, natural, strict=True))
-            if name != wanted
-        ),
-        None,
-    )
+    pairs = enumerate(zip(names, natural, strict=True))
+    row = next((row for row, (name, expected) in pairs if name != expected), None)
     if row is not None:
         _log.warning(
-            "row %d of %s is read for client %r, since names are in the order of their characters (%r stands in row %d); "
-            "Federation.from_arrays has client_order='natural'",
+            "row %d of %s is read for client %r, since names are in the order of their characters "
+            "(%r stands in row %d); Federation.from_arrays has client_order='natural'",
             row,
             what,
             names[row],
@@ -129,7 +124,8 @@ def _cleaned(names: tuple[object, ...]) -> tuple[str | int, ...]:
         clean = clean_name(name)
         if clean is None:
             raise DataError(
-                f"client names must be non-empty texts or 64-bit integers, got {name!r} for client {position}"
+                "client names must be non-empty texts or 64-bit integers, "
+                f"got {name!r} for client {position}"
             )
         plain.append(clean)
     return tuple(plain)

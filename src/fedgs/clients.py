@@ -1,4 +1,4 @@
-"""The words of the sampling layer: clients, what a sampler sees, what it answers, what came of it.
+"""The types of the sampling layer: clients, a sampler's view, its selection, and the outcome.
 
 `Clients` is all that availability modes, samplers, the graph and a deployment ever see of a
 federation.
@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
-from fedgs.arrays import AnyArray, FloatArray, IntArray, frozen, private, read_only
+from fedgs.arrays import AnyArray, FloatArray, FloatMatrix, IntArray, frozen, private, read_only
 from fedgs.client_names import checked_names
 from fedgs.errors import ConfigError, DataError, SelectionError
 
@@ -45,8 +45,8 @@ class Clients:
     The arrays are private copies and read-only: all runs of a federation share them.
 
     Attributes:
-        names: N distinct keys of the clients' own, used in records: non-empty texts or integers of
-            64 bits, distinct as text.
+        names: N distinct keys that the clients have outside this package, used in records:
+            non-empty texts or integers of 64 bits, distinct as text.
         data_sizes: (N,) number of training examples n_k, each >= 1.
         label_counts: (N, C) training examples by label, or None where there are no labels.
         features: (N, d) client features u_k, or None.
@@ -54,7 +54,7 @@ class Clients:
             `label_counts`. `YMF` uses it.
 
     Raises:
-        DataError: names that are neither texts nor integers, doubled names, a client without
+        DataError: names that are neither texts nor integers, repeated names, a client without
             examples, or shapes that do not fit.
 
     >>> len(Clients(names=("a", "b"), data_sizes=np.array([3, 5])))
@@ -83,8 +83,8 @@ class Clients:
         empty = np.flatnonzero(self.data_sizes < 1)
         if len(empty):
             raise DataError(
-                f"every client needs at least one training example; client {self.names[int(empty[0])]!r} has "
-                f"{int(self.data_sizes[empty[0]])}"
+                "every client needs at least one training example; "
+                f"client {self.names[int(empty[0])]!r} has {int(self.data_sizes[empty[0]])}"
             )
         for label, rows in (("label_counts", self.label_counts), ("features", self.features)):
             if rows is not None and (rows.ndim != 2 or len(rows) != count):
@@ -96,11 +96,12 @@ class Clients:
         ):
             columns = "none" if self.label_counts is None else self.label_counts.shape[1]
             raise DataError(
-                f"classes must be the number of columns of label_counts, which is {columns}, got {self.classes!r}"
+                "classes must be the number of columns of label_counts, "
+                f"which is {columns}, got {self.classes!r}"
             )
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """After a deep copy or from a pickle, whose arrays could be written to."""
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Freeze the arrays of a deep copy or of a pickle, which could be written to."""
         self.__dict__.update(
             {
                 name: frozen(value) if isinstance(value, np.ndarray) else value
@@ -113,13 +114,14 @@ class Clients:
 
 
 def _numbers(value: object, name: str) -> AnyArray:
-    """An array of `Clients` in a type that samplers can count with."""
+    """An array of `Clients` in a numeric type."""
     kinds, allowed = ("iu", "integers") if name == "data_sizes" else ("biuf", "numbers")
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:
         raise DataError(
-            f"{name} must be an array of {allowed}, got {type(value).__name__}: {str(error).splitlines()[0]}"
+            f"{name} must be an array of {allowed}, "
+            f"got {type(value).__name__}: {str(error).splitlines()[0]}"
         ) from None
     if array.dtype.kind not in kinds and array.size:
         raise DataError(f"{name} must be an array of {allowed}, got {array.dtype}")
@@ -128,7 +130,9 @@ def _numbers(value: object, name: str) -> AnyArray:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What a sampler sees in round t. All arrays are read-only, and so is the mapping of the memory.
+    """What a sampler sees in round t.
+
+    All arrays are read-only, and so is the mapping of the memory.
 
     Attributes:
         round: t, from 0.
@@ -141,7 +145,8 @@ class View:
         memory: the sampler's memory, empty if it keeps none.
 
     >>> clients = Clients(("a", "b", "c"), np.array([3, 5, 4]))
-    >>> view = View(0, clients, available=np.array([0, 2]), counts=np.zeros(3, dtype=np.int64), cohort_limit=5)
+    >>> counts = np.zeros(3, dtype=np.int64)
+    >>> view = View(0, clients, available=np.array([0, 2]), counts=counts, cohort_limit=5)
     >>> view.cohort_size, view.clients.data_sizes[view.available].tolist()
     (2, [3, 4])
     """
@@ -160,15 +165,15 @@ class View:
             if isinstance(array, np.ndarray):
                 object.__setattr__(self, name, read_only(array))
         if not isinstance(self.memory, MappingProxyType):
-            shown = {
+            arrays = {
                 key: read_only(value) if isinstance(value, np.ndarray) else value
                 for key, value in self.memory.items()
             }
-            object.__setattr__(self, "memory", MappingProxyType(shown))
+            object.__setattr__(self, "memory", MappingProxyType(arrays))
 
     @property
     def cohort_size(self) -> int:
-        """m = min(M, |A_t|)."""
+        """The size of the cohort, m = min(M, |A_t|)."""
         return min(self.cohort_limit, len(self.available))
 
 
@@ -201,15 +206,15 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What training the cohort gave: the clients in ascending order, their weights, and what folds returned.
+    """The result of training the cohort: its clients, their weights and their features.
 
     The arrays are read-only.
 
     Attributes:
         clients: (m,) ascending indices.
         weights: (m,) aggregation weights, sum 1.
-        features: what the sampler's own fold returned (for graphs that grow with the replies), or
-            None.
+        features: (m, d) features of the local models, if the sampler wishes for them (as graphs
+            that grow with the replies do), else None.
 
     >>> Outcome(np.array([1, 4]), np.array([0.25, 0.75])).weights
     array([0.25, 0.75])
@@ -217,7 +222,7 @@ class Outcome:
 
     clients: IntArray
     weights: FloatArray
-    features: Any = None
+    features: FloatMatrix | None = None
 
     def __post_init__(self) -> None:
         for name in ("clients", "weights", "features"):
@@ -236,34 +241,37 @@ def checked_selection(selection: object, view: View) -> Selection:
         SelectionError: the answer is neither a `Selection` nor indices, its clients are not
             distinct and available, or one of its fields has a wrong value.
 
-    >>> view = View(0, Clients((0, 1, 2), np.ones(3, dtype=np.int64)), np.array([0, 2]), np.zeros(3, dtype=np.int64), 2)
+    >>> clients, counts = Clients((0, 1, 2), np.array([3, 5, 4])), np.zeros(3, dtype=np.int64)
+    >>> view = View(0, clients, available=np.array([0, 2]), counts=counts, cohort_limit=2)
     >>> checked_selection(Selection(np.array([2, 0])), view).clients
     array([0, 2])
     >>> checked_selection(Selection(view.available[:0]), view).status
     'empty'
     """
+    wanted = "a sampler must return the indices of clients"
     if isinstance(selection, np.ndarray | list | tuple):
-        selection = Selection(selection)  # type: ignore[arg-type]
+        selection = Selection(_client_indices(selection, wanted))
     if not isinstance(selection, Selection):
         raise SelectionError(
-            f"a sampler must return a fedgs.Selection, got {_described(selection)}"
+            f"a sampler must return a fedgs.Selection, got {_description(selection)}"
         )
-    chosen = _client_indices(selection.clients, "a sampler must return the indices of clients")
-    order = chosen.argsort(kind="stable")
-    clients = chosen[order]
+    cohort = _client_indices(selection.clients, wanted)
+    order = cohort.argsort(kind="stable")
+    clients = cohort[order]
     if (clients[1:] == clients[:-1]).any():
         raise SelectionError(
             "a sampler must return distinct clients; use `draws` for repeated ones"
         )
     if len(clients) > view.cohort_limit:
         raise SelectionError(
-            f"a sampler may select at most {view.cohort_limit} clients (cohort_limit), got {len(clients)}"
+            f"a sampler may select at most {view.cohort_limit} clients (cohort_limit), "
+            f"got {len(clients)}"
         )
     missing = view.available.take(view.available.searchsorted(clients), mode="clip") != clients
     if missing.any():
         raise SelectionError(
-            f"a sampler may select available clients only; client {int(clients[missing][0])} is not available "
-            f"(the {len(view.clients)} clients have the indices 0 to {len(view.clients) - 1})"
+            "a sampler may select available clients only; "
+            + _unavailable(int(clients[missing][0]), view)
         )
     _check_words(selection, empty=len(clients) == 0)
     return Selection(
@@ -282,30 +290,33 @@ def checked_candidates(candidates: object, view: View) -> IntArray:
     Raises:
         SelectionError: not distinct indices of available clients.
 
-    >>> view = View(0, Clients((0, 1, 2), np.ones(3, dtype=np.int64)), np.array([0, 2]), np.zeros(3, dtype=np.int64), 2)
+    >>> clients, counts = Clients((0, 1, 2), np.array([3, 5, 4])), np.zeros(3, dtype=np.int64)
+    >>> view = View(0, clients, available=np.array([0, 2]), counts=counts, cohort_limit=2)
     >>> checked_candidates([2, 0], view)
     array([0, 2])
     """
-    asked = np.sort(
+    indices = np.sort(
         _client_indices(candidates, "loss_candidates must return the indices of clients")
     )
-    unavailable = asked[~np.isin(asked, view.available)]
+    unavailable = indices[~np.isin(indices, view.available)]
     if len(unavailable):
         raise SelectionError(
-            f"loss_candidates must return available clients only; client {int(unavailable[0])} is not available "
-            f"(the {len(view.clients)} clients have the indices 0 to {len(view.clients) - 1})"
+            "loss_candidates must return available clients only; "
+            + _unavailable(int(unavailable[0]), view)
         )
-    if (asked[1:] == asked[:-1]).any():
+    if (indices[1:] == indices[:-1]).any():
         raise SelectionError("loss_candidates must return distinct clients")
-    return asked
+    return indices
 
 
 def checked_memory(memory: object, method: str) -> Memory:
-    """A sampler's memory as it can be saved: names and arrays of numbers, booleans or texts. Numbers and lists become arrays.
+    """A sampler's memory as it can be saved: names, and arrays of numbers, booleans or texts.
+
+    Numbers and lists become arrays.
 
     Args:
         memory: what the sampler returned.
-        method: which of its methods returned it, for the message.
+        method: the name of the method that returned it, for the message.
 
     Raises:
         SelectionError: not a mapping, or a value that is not an array that a file can hold.
@@ -315,13 +326,12 @@ def checked_memory(memory: object, method: str) -> Memory:
     """
     if not isinstance(memory, Mapping):
         raise SelectionError(
-            f"{method} must return a mapping of names to arrays, got {_described(memory)}"
+            f"{method} must return a mapping of names to arrays, got {_description(memory)}"
         )
     arrays: dict[str, AnyArray] = {}
     for name, value in memory.items():
-        if (
-            not isinstance(name, str) or not name or name == "file"
-        ):  # "file" is an argument of numpy.savez
+        # `numpy.savez` takes arrays by keyword and has a parameter of its own named "file".
+        if not isinstance(name, str) or not name or name == "file":
             raise SelectionError(
                 f"{method} must return a mapping of names to arrays; {name!r} cannot be a name"
             )
@@ -331,8 +341,8 @@ def checked_memory(memory: object, method: str) -> Memory:
             arrays[name] = np.empty(0, dtype=object)
         if arrays[name].dtype.hasobject:
             raise SelectionError(
-                f"{method} must return a mapping of names to arrays of numbers, booleans or texts; {name!r} is "
-                f"{_described(value)}"
+                f"{method} must return a mapping of names to arrays of numbers, booleans or texts; "
+                f"{name!r} is {_description(value)}"
             )
     return arrays
 
@@ -341,14 +351,14 @@ def kept_memory(memory: Memory) -> Memory:
     """A sampler's memory as a run keeps it: a mapping and arrays that cannot be changed.
 
     An array that owns its numbers becomes read-only and is not copied; a view of another array is
-    copied, unless it is frozen. A memory that is kept already is returned as it is, and so is each
+    copied, unless it is frozen. The result of an earlier call is returned as it is, and so is each
     of its arrays.
 
-    >>> kept = kept_memory({"last": np.array([3, 1])})
-    >>> kept["last"][0] = 9
+    >>> memory = kept_memory({"last": np.array([3, 1])})
+    >>> memory["last"][0] = 9
     Traceback (most recent call last):
     ValueError: assignment destination is read-only
-    >>> kept_memory({**kept, "seen": np.array([True])})["last"] is kept["last"]
+    >>> kept_memory({**memory, "seen": np.array([True])})["last"] is memory["last"]
     True
     """
     arrays = {
@@ -363,25 +373,25 @@ def kept_memory(memory: Memory) -> Memory:
 
 
 def check_weighting(weighting: object, setting: str, *, optional: bool = False) -> None:
-    """Refuse what is not a rule for the aggregation weights.
+    """Refuse a value that is not a rule for the aggregation weights.
 
     Raises:
         ConfigError: the message names the rules and the nearest one.
     """
     if (optional and weighting is None) or (isinstance(weighting, str) and weighting in WEIGHTINGS):
         return
-    allowed = ", ".join(WEIGHTINGS) + (", or None" if optional else "")
-    from fedgs.registry import (
-        nearest,
-    )  # not at the top: selecting from plain arrays loads no settings
+    # Imported here, since selecting from plain arrays must not load the settings.
+    from fedgs.registry import nearest
 
-    raise ConfigError(
-        f"{setting} must be one of {allowed}; got {weighting!r}{nearest(str(weighting), WEIGHTINGS)}"
-    )
+    allowed = ", ".join(WEIGHTINGS) + (", or None" if optional else "")
+    hint = nearest(str(weighting), WEIGHTINGS)
+    raise ConfigError(f"{setting} must be one of {allowed}; got {weighting!r}{hint}")
 
 
 def _client_indices(clients: object, wanted: str) -> IntArray:
-    """Indices of clients as a 1-d int64 array; an empty array or list of any type is an empty selection.
+    """Indices of clients as a 1-d int64 array.
+
+    An empty array or list of any type is an empty selection.
 
     Args:
         clients: an integer array or a list of integers.
@@ -390,7 +400,7 @@ def _client_indices(clients: object, wanted: str) -> IntArray:
     try:
         indices = np.asarray(clients)
     except ValueError:  # rows of different lengths
-        raise SelectionError(f"{wanted}, got {_described(clients)}") from None
+        raise SelectionError(f"{wanted}, got {_description(clients)}") from None
     if indices.ndim == 1 and indices.dtype.kind in "iu":
         return indices.astype(np.int64, copy=False)
     if indices.ndim == 1 and len(indices) == 0:
@@ -400,12 +410,20 @@ def _client_indices(clients: object, wanted: str) -> IntArray:
         hint = "; np.flatnonzero(mask) gives the indices of a mask"
     elif indices.dtype.kind in "US":
         hint = "; names of clients are in view.clients.names"
-    came = (
+    description = (
         f"an array of {indices.dtype} with shape {indices.shape}"
         if indices.ndim
-        else _described(clients)
+        else _description(clients)
     )
-    raise SelectionError(f"{wanted} as a 1-d array of integers, got {came}{hint}")
+    raise SelectionError(f"{wanted} as a 1-d array of integers, got {description}{hint}")
+
+
+def _unavailable(client: int, view: View) -> str:
+    """The end of a message about a client that is not available."""
+    return (
+        f"client {client} is not available "
+        f"(the {len(view.clients)} clients have the indices 0 to {len(view.clients) - 1})"
+    )
 
 
 def _check_words(selection: Selection, *, empty: bool) -> None:
@@ -416,11 +434,12 @@ def _check_words(selection: Selection, *, empty: bool) -> None:
     status = selection.status
     if status is not None and not isinstance(status, str):
         raise SelectionError(
-            f"status of a Selection must be a word or None, got {_described(status)}"
+            f"status of a Selection must be a word or None, got {_description(status)}"
         )
     if not empty and status in ("empty", "skipped"):
         raise SelectionError(
-            f"status of a Selection must not be {status!r}, which stands for a round without a cohort"
+            f"status of a Selection must not be {status!r}, "
+            "which stands for a round without a cohort"
         )
 
 
@@ -435,24 +454,25 @@ def _checked_draws(draws: object, order: IntArray) -> IntArray | None:
     integers = counts.dtype.kind in "iu" or counts.size == 0
     if counts.shape != order.shape or not integers or (counts.size and counts.min() < 1):
         raise SelectionError(
-            f"draws must be {len(order)} integers >= 1, one for each selected client, got {_described(draws)}"
+            f"draws must be {len(order)} integers >= 1, one for each selected client, "
+            f"got {_description(draws)}"
         )
     return np.asarray(counts[order], dtype=np.int64)
 
 
 def _figure(value: object, name: str) -> float | None:
-    """A figure of the solver, which a record can hold: records are JSON, which has neither NaN nor inf."""
+    """A figure of the solver for a record, which is JSON and so has neither NaN nor inf."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise SelectionError(
-            f"{name} of a Selection must be a finite number or None, got {_described(value)}"
+            f"{name} of a Selection must be a finite number or None, got {_description(value)}"
         )
     return value if isinstance(value, int | float) else float(value)
 
 
-def _described(value: object) -> str:
-    """What a sampler gave, in few words."""
+def _description(value: object) -> str:
+    """A value that a sampler returned, in few words."""
     if value is None:
         return "None"
     text = " ".join(repr(value).split())

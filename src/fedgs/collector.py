@@ -1,4 +1,4 @@
-"""Python's garbage collector in processes that are ours: commands and workers."""
+"""Python's garbage collector in the package's own processes: commands and workers."""
 
 import atexit
 import gc
@@ -7,11 +7,11 @@ __all__ = ["collect_rarely"]
 
 
 def collect_rarely() -> None:
-    """Look for garbage after every 50,000 new objects instead of 700, and not once more at the end of the process.
+    """Collect garbage after every 50,000 new objects instead of 700, and not at the process's end.
 
-    PyTorch and numba make a million objects when they are imported, all of which stay. Looking
-    through them again and again takes a quarter of the time of a command's start, and most of its
-    end. For processes of our own only: a library has no business with its user's collector.
+    PyTorch and numba make a million objects when they are imported, all of which stay. Scanning
+    them again and again takes a quarter of the time of a command's start, and most of its end. For
+    the package's own processes only: a library must not change its user's collector.
     """
     gc.set_threshold(50_000, 20, 20)
     atexit.register(gc.freeze)

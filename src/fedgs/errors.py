@@ -1,8 +1,8 @@
 """Every error that fedgs raises on purpose.
 
-All derive from `FedgsError`; the message is one sentence for the user that names the setting, what
-is allowed and what came. The command line turns `UserError` into exit code 2 and `RunError` into
-exit code 1, without a traceback.
+All derive from `FedgsError`. The message is one sentence for the user that names the setting, what
+is allowed and the value that was given. The command line turns `UserError` into exit code 2 and
+`RunError` into exit code 1, without a traceback.
 
 >>> import fedgs
 >>> try:
@@ -17,7 +17,6 @@ import os
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 _PACKAGE = str(Path(__file__).resolve().parent)
 _EXTRAS = {
@@ -36,7 +35,7 @@ class FedgsError(Exception):
 
 
 class UserError(FedgsError, ValueError):
-    """What was asked for cannot be done: nothing has been written."""
+    """The request cannot be carried out; nothing has been written."""
 
 
 class ConfigError(UserError):
@@ -64,15 +63,15 @@ class MissingExtraError(UserError, ImportError):
 
 
 class ProtocolError(FedgsError):
-    """A message of the secure scalar product was malformed, replayed, reordered or tampered with."""
+    """A message of the secure scalar product is malformed, replayed, reordered or forged."""
 
 
 class RunError(FedgsError):
-    """A run could not go on; other runs are not concerned."""
+    """A run could not continue; other runs are not affected."""
 
 
 class WorkerError(RunError):
-    """A worker process crashed again and again, and its runs could not be carried out."""
+    """A worker process crashed repeatedly, and its runs could not be carried out."""
 
 
 class UpdateError(RunError):
@@ -80,7 +79,10 @@ class UpdateError(RunError):
 
 
 class ClientError(RunError):
-    """A client failed; `client` is its index in the federation and `__cause__` the original exception."""
+    """A client failed.
+
+    `client` is its index in the federation, and `__cause__` is the original exception.
+    """
 
     def __init__(self, client: int, message: str) -> None:
         super().__init__(message)
@@ -99,7 +101,7 @@ def require_extra(module: str, extra: str) -> MissingExtraError:
 
 
 def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
-    """The error to show where an import failed for want of an extra, or None where something else is missing.
+    """The error to show for a failed import, if an extra would install the module, else None.
 
     >>> str(missing_extra(ModuleNotFoundError("No module named 'torch'", name="torch")))
     "this needs 'torch', which is not installed: pip install 'fedgs[sim]'"
@@ -108,8 +110,8 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
     return require_extra(module, _EXTRAS[module]) if module in _EXTRAS else None
 
 
-def shown(value: Any, limit: int = 100) -> str:
-    """A value in one line, as messages show it: long ones are cut.
+def shown(value: object, limit: int = 100) -> str:
+    """A value in one line, as messages show it, cut to `limit` characters.
 
     >>> shown("uniform"), shown([[0] * 9] * 9, limit=16)
     ("'uniform'", '[[0, 0, 0, 0,...')
@@ -120,9 +122,9 @@ def shown(value: Any, limit: int = 100) -> str:
 
 @contextlib.contextmanager
 def user_code(what: str) -> Iterator[None]:
-    """Errors of code that users write, as a `ConfigError` with that code's own part of the traceback.
+    """Turn errors of code that users write into a `ConfigError` with the user's traceback.
 
-    Errors of this package pass as they are, and so do a lack of memory and a missing extra.
+    Errors of this package pass unchanged, and so do a lack of memory and a missing extra.
 
     Args:
         what: the code, as the beginning of a sentence.
@@ -140,42 +142,41 @@ def user_code(what: str) -> Iterator[None]:
         if isinstance(error, ModuleNotFoundError) and missing_extra(error) is not None:
             raise
         raise ConfigError(
-            f"{what} raised {type(error).__name__}: {error}{_below(error)}"
+            f"{what} raised {type(error).__name__}: {error}{_user_lines(error)}"
         ) from error
 
 
-def _below(error: BaseException) -> str:
+def _user_lines(error: BaseException) -> str:
     """The user's part of a traceback as further lines of a message, if there is any."""
-    frames = _own_frames(error)
+    frames = _user_frames(error)
     return f"\n{own_traceback(error)}" if frames or isinstance(error, SyntaxError) else ""
 
 
-def _own_frames(exception: BaseException) -> list[traceback.FrameSummary]:
+def _user_frames(exception: BaseException) -> list[traceback.FrameSummary]:
     """The frames of a traceback outside this package, installed libraries and the import system."""
     others = (_PACKAGE, "<frozen ", "<doctest ")
-    frames = traceback.extract_tb(exception.__traceback__)
+    installed = f"{os.sep}site-packages{os.sep}"
     return [
-        f
-        for f in frames
-        if not f.filename.startswith(others) and f"{os.sep}site-packages{os.sep}" not in f.filename
+        frame
+        for frame in traceback.extract_tb(exception.__traceback__)
+        if not frame.filename.startswith(others) and installed not in frame.filename
     ]
 
 
 def own_traceback(exception: BaseException) -> str:
-    """The traceback without the frames of this package and of installed libraries, where any others are left.
+    """The user's part of a traceback: without frames of this package and of installed libraries.
 
-    An error of this package, or of a file that is not Python, without any other frame is shown
-    without frames.
+    Where no frame is left, all are shown. An error of this package, or of a file that is not
+    Python, without any frame of the user's is shown without frames.
     """
-    own = _own_frames(exception)
-    if not own and isinstance(exception, FedgsError | SyntaxError):
+    user_frames = _user_frames(exception)
+    if not user_frames and isinstance(exception, FedgsError | SyntaxError):
         return "".join(traceback.format_exception_only(exception))
-    frames = traceback.extract_tb(exception.__traceback__)
-    shown = traceback.StackSummary.from_list(own or frames)
+    frames = user_frames or traceback.extract_tb(exception.__traceback__)
     return "".join(
         [
             "Traceback (most recent call last):\n",
-            *shown.format(),
+            *traceback.StackSummary.from_list(frames).format(),
             *traceback.format_exception_only(exception),
         ]
     )

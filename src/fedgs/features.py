@@ -1,10 +1,10 @@
-"""Client features from local models, as folds: what clients are alike can be seen in, without seeing their data."""
+"""Client features from local models, as folds: similarity of clients without access to data."""
 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from fedgs.arrays import AnyArray, FloatArray, FloatMatrix, IntArray
 from fedgs.data.federation import Federation, Part
 from fedgs.errors import ClientError, ConfigError
 from fedgs.local.parameters import FlatModule, build_module, count_parameters
-from fedgs.requests import Fold, Train, Work
+from fedgs.requests import AnyFold, Train, Work
 from fedgs.sampling.base import Wish
 
 __all__ = [
@@ -39,17 +39,17 @@ def feature_request(
     seed: int,
     data_seed: int,
 ) -> Train:
-    """Every client trains once from theta^0, for its features alone; the batches are not those of round 0.
+    """The request by which every client trains once from theta^0, for its features alone.
 
-    The reply holds (N, d) features for each wish.
+    The batches are not those of round 0. The reply holds (N, d) features for each wish.
 
     Args:
         wishes: which features.
         work: what the clients train.
         parameters: (P,) theta^0.
         learning_rate: eta of round 0.
-        seed: the run's.
-        data_seed: the federation's.
+        seed: the seed of the run.
+        data_seed: the seed of the federation.
     """
     everyone = np.arange(len(work.federation))
     key = (rng.derived_seed(seed, "first features"), 0)
@@ -57,14 +57,14 @@ def feature_request(
     return Train(work, parameters, everyone, learning_rate, key, folds)
 
 
-def feature_fold(wish: Wish, work: Work, parameters: torch.Tensor, *, seed: int) -> Fold:
-    """The fold that gives what a sampler wishes for: (m, d) float64, a row a client.
+def feature_fold(wish: Wish, work: Work, parameters: torch.Tensor, *, seed: int) -> AnyFold:
+    """The fold whose result is the features a sampler wishes for: (m, d) float64, a row a client.
 
     Args:
         wish: which features.
         work: what the clients train.
-        parameters: (P,) theta^t, what they train from.
-        seed: of the noise batch: the federation's.
+        parameters: (P,) theta^t, from which they train.
+        seed: the seed of the noise batch, which is that of the federation.
     """
     names = work.federation.clients.names
     if wish.kind == "update":
@@ -82,7 +82,7 @@ def feature_fold(wish: Wish, work: Work, parameters: torch.Tensor, *, seed: int)
 
 
 def check_wish(wish: Wish, work: Work) -> None:
-    """Raise `ConfigError` where the model has no layer of the name that is wished for."""
+    """Raise `ConfigError` where the model has no layer of the name in the wish."""
     if wish.kind == "functional" and wish.layer is not None:
         _layer(build_module(work.model, work.federation), wish.layer)
 
@@ -92,17 +92,19 @@ class UpdateSketch:
     """The fold of flattened updates theta_k - theta^t, exact or as a random projection.
 
     Where `parameters` is shorter than the models, the rest of the models is left out. So running
-    statistics (such as batch norm's), which follow the parameters, are no part of an update.
+    statistics (such as those of batch norm), which follow the parameters, are not part of an
+    update.
 
     The projection is a count sketch: every entry, with a random sign, is added to a random one of
-    `size` sums. It is the same for all clients and rounds. Inner products keep their mean; a cosine
-    c of two updates is off by about (1 - c²)/sqrt(size) or less (standard error; `cosine_error` is
-    its bound at c = 0). A client whose model did not move has a feature of zeros.
+    `size` sums. It is the same for all clients and rounds. Inner products are unbiased. The
+    standard error of the cosine c of two updates is about (1 - c²)/sqrt(size) or less
+    (`cosine_error` is this bound at c = 0). A client whose model did not change has a feature of
+    zeros.
 
     Attributes:
         parameters: (p,) the parameters of theta^t, p <= P.
-        size: updates of more than `size` numbers are projected to as many; 0: never, and all
-            updates are held at once (float32).
+        size: updates of more than `size` numbers are projected to `size` numbers; 0: never, and
+            all updates are held at once (float32).
         names: the clients' keys, for errors.
 
     >>> fold = UpdateSketch(torch.tensor([1.0, 0.0]), 0)
@@ -116,39 +118,38 @@ class UpdateSketch:
 
     @property
     def projects(self) -> bool:
-        """Whether updates are projected, not kept as they are."""
+        """Whether updates are projected."""
         return 0 < self.size < self.parameters.numel()
 
     @property
     def cosine_error(self) -> float:
-        """Standard error of a cosine: 0 where updates are kept as they are."""
+        """Standard error of a cosine: 0 where updates are not projected."""
         return float(self.size**-0.5) if self.projects else 0.0
 
     def start(self) -> list[FloatArray]:
-        """No update yet."""
+        """The accumulator of no updates."""
         return []
 
     def add(
-        self, kept: list[FloatArray], clients: IntArray, models: torch.Tensor
+        self, accumulator: list[FloatArray], clients: IntArray, models: torch.Tensor
     ) -> list[FloatArray]:
         """Add the (b, P) models of the next b clients.
 
         Raises:
             ClientError: an update is not finite.
         """
-        return kept + [
+        return accumulator + [
             self._feature(client, model)
             for client, model in zip(clients.tolist(), models, strict=True)
         ]
 
-    def finish(self, kept: list[FloatArray]) -> FloatMatrix:
-        """(m, d) features, d = p or `size`."""
-        return np.stack(kept).astype(np.float64)
+    def finish(self, accumulator: list[FloatArray]) -> FloatMatrix:
+        """The (m, d) features, d = p or `size`."""
+        return np.stack(accumulator).astype(np.float64)
 
     def _feature(self, client: int, model: torch.Tensor) -> FloatArray:
-        update = (
-            (model[: len(self.parameters)] - self.parameters.to(model.device)).cpu().numpy()
-        )  # (p,)
+        reference = self.parameters.to(model.device)
+        update = (model[: len(reference)] - reference).cpu().numpy()  # (p,)
         _refuse_not_finite(update, client, self.names, "update")
         if not self.projects:
             return np.asarray(update)
@@ -160,7 +161,7 @@ class UpdateSketch:
 
 @lru_cache(maxsize=4)
 def _projection(length: int, size: int) -> tuple[IntArray, FloatArray]:
-    """Where each entry of an update goes, and with which sign: the same in every run and round."""
+    """The sum that each entry of an update is added to, and its sign, equal in all runs."""
     draws = rng.stream(0, "update sketch", length, size)
     place = draws.integers(size, size=length)
     return place, draws.choice(np.array([-1.0, 1.0]), size=length)
@@ -168,13 +169,12 @@ def _projection(length: int, size: int) -> tuple[IntArray, FloatArray]:
 
 @dataclass(frozen=True, eq=False)
 class Responses:
-    """The fold of mean responses: each local model's output on one noise batch, averaged over the batch.
+    """The fold of mean responses: each local model's output on a noise batch, averaged over it.
 
-    Only one model is looked at at a time. A response of zeros (a model that says nothing) is like
-    nobody's.
+    Models are evaluated one at a time. A response of zeros has similarity 0 to all others.
 
     Attributes:
-        work: gives the module.
+        work: whose model and federation the module is built from.
         noise: (n, *example_shape) float32 inputs, see `noise_batch`.
         layer: name of the submodule whose output is taken, flattened; None: the logits.
     """
@@ -183,31 +183,32 @@ class Responses:
     noise: torch.Tensor
     layer: str | None = None
 
-    def start(self) -> "_Heard":
-        """No module yet, no response."""
+    def start(self) -> "_ProbeAndResponses":
+        """The accumulator of no responses; the module is built for the first model."""
         return None, []
 
-    def add(self, kept: "_Heard", clients: IntArray, models: torch.Tensor) -> "_Heard":
+    def add(
+        self, accumulator: "_ProbeAndResponses", clients: IntArray, models: torch.Tensor
+    ) -> "_ProbeAndResponses":
         """Add the responses of the (b, P) models of the next b clients.
 
         Raises:
             ClientError: a response is not finite.
         """
-        probe, found = kept
+        probe, responses = accumulator
         if probe is None:
             probe = _Probe(self, models.device)
-        rows = []
+        names = self.work.federation.clients.names
+        block = []
         for client, model in zip(clients.tolist(), models, strict=True):
             response = probe.mean_response(model)
-            _refuse_not_finite(
-                response, client, self.work.federation.clients.names, "response to noise"
-            )
-            rows.append(response)
-        return probe, found + rows
+            _refuse_not_finite(response, client, names, "response to noise")
+            block.append(response)
+        return probe, responses + block
 
-    def finish(self, kept: "_Heard") -> FloatMatrix:
-        """(m, d) responses, d the size of the layer's output."""
-        return np.stack(kept[1])
+    def finish(self, accumulator: "_ProbeAndResponses") -> FloatMatrix:
+        """The (m, d) responses, d the size of the layer's output."""
+        return np.stack(accumulator[1])
 
 
 class _Probe:
@@ -217,32 +218,31 @@ class _Probe:
         module = build_module(fold.work.model, fold.work.federation)
         self._flat = FlatModule(module, device)
         self._noise = fold.noise.to(device)
-        self._seen: list[Any] = []
+        self._outputs: list[object] = []  # of the layer
         if fold.layer is not None:
             _layer(module, fold.layer).register_forward_hook(
-                lambda layer, inputs, output: self._seen.append(output)
+                lambda layer, inputs, output: self._outputs.append(output)
             )
         self._layer = fold.layer
         module.eval()
 
     def mean_response(self, model: torch.Tensor) -> FloatArray:
-        """(d,) float64."""
+        """The mean response of a model with these parameters, (d,) float64."""
         self._flat.load(model)
-        self._seen.clear()
+        self._outputs.clear()
         with rng.seeded(0, "responses"), torch.no_grad():
             output = self._flat.module(self._noise.clone())  # a model may write to its input
         if self._layer is not None:
-            output = self._seen[-1]
+            output = self._outputs[-1]
         if not isinstance(output, torch.Tensor) or output.shape[:1] != self._noise.shape[:1]:
             raise ConfigError(
-                f"method.graph.layer {self._layer!r} must give one output an example, got {type(output).__name__}"
+                f"method.graph.layer {self._layer!r} must give one output an example, "
+                f"got {type(output).__name__}"
             )
         return np.asarray(output.flatten(1).double().mean(dim=0).cpu().numpy())  # (n, d) -> (d,)
 
 
-_Heard = tuple[
-    _Probe | None, list[FloatArray]
-]  # the module, once there is one, and the responses so far
+_ProbeAndResponses = tuple[_Probe | None, list[FloatArray]]
 
 
 def noise_batch(
@@ -253,19 +253,18 @@ def noise_batch(
     examples: int = 100,
     covariance: Covariance = "full",
 ) -> torch.Tensor:
-    """Noise that looks a little like the data: drawn from N(mu, Sigma) of a few examples that the server may hold.
+    """Noise drawn from N(mu, Sigma), with the moments of a few examples that the server may hold.
 
     The examples are picked from the union of the clients' validation parts; where there are none,
-    from the training parts, and that is logged. Sigma is never built: with "full", a draw is mu
-    plus a random combination of the centred examples, which has just that covariance (divisor n -
-    1).
+    from the training parts, which is logged. Sigma is never built: with "full", a draw is mu plus a
+    random combination of the centred examples, which has exactly that covariance (divisor n - 1).
 
     Args:
-        federation: whose examples; inputs are taken as models see them, normalised.
-        seed: picks the examples and draws the noise: the federation's, so the batch is one for all
-            methods and seeds.
+        federation: whose examples; inputs are normalised, as models receive them.
+        seed: picks the examples and draws the noise; it is the federation's seed, so that all
+            methods and seeds share the batch.
         samples: n.
-        examples: how many examples give mu and Sigma; fewer where there are fewer.
+        examples: the number of examples that mu and Sigma are estimated from, at most all.
         covariance: "full" Sigma, its "diagonal", or "scalar": the mean of the diagonal times the
             identity.
 
@@ -310,7 +309,8 @@ def _layer(module: torch.nn.Module, name: str) -> torch.nn.Module:
     if name not in layers or name == "":
         known = ", ".join(repr(layer) for layer in layers if layer)
         raise ConfigError(
-            f"method.graph.layer must be one of the model's layers ({known or 'it has none'}), got {name!r}"
+            "method.graph.layer must be one of the model's layers "
+            f"({known or 'it has none'}), got {name!r}"
         )
     return layers[name]
 

@@ -1,8 +1,8 @@
-"""What counts as the same run: a run's identity, in parts, so that a difference can be named.
+"""The identity of a run, in parts, so that a difference between two runs can be named.
 
-The settings, the data's content, the code of a user's own variants with what it refers to, the
-files that their settings name, and the numerics version of what carries the run out. How a run is
-carried out and for how many rounds is no part of it.
+The parts are the settings, the data's content, the code of a user's own variants with the objects
+that it refers to, the files that their settings name, and the numerics version of the program that
+carries the run out. How a run is carried out and for how many rounds is not part of its identity.
 """
 
 import hashlib
@@ -21,9 +21,11 @@ from fedgs.identity import Digest, Digester
 from fedgs.identity.sources import origin_of
 from fedgs.registry import Variant
 
-__all__ = ["FORMAT", "Identity", "fingerprint", "identity_of"]
+__all__ = ["FORMAT", "Identity", "identity_of"]
 
-FORMAT = 7  # of the scheme; numbers that change have a version of their own, `NUMERICS` beside the code that computes them
+# The version of this scheme. Changed numbers have a version of their own: `NUMERICS`, next to the
+# code that computes them.
+FORMAT = 7
 FAMILIES = ("availability", "method", "model")
 _PLAIN = (type(None), bool, int, float, str, bytes, PurePath, Enum)
 _LONGEST_PATH = 4096
@@ -36,7 +38,7 @@ class Identity:
     Attributes:
         parts: name -> digest, such as "data", "method" (its code), "method.files"; equal runs have
             equal parts.
-        unknown: one sentence for each part whose content cannot be identified; such a run is never
+        unknown: a sentence for each part whose content cannot be identified; such a run is never
             the same as an earlier one.
 
     >>> Identity({"data": "d"}).fingerprint == Identity({"data": "e"}).fingerprint
@@ -48,20 +50,17 @@ class Identity:
 
     @property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits."""
+        """The digest of all parts, 16 hexadecimal digits."""
         return _short(json.dumps(dict(self.parts), sort_keys=True))
 
     def beside(self, reason: str) -> "Identity":
-        """The identity of the same run started anew, where the stored run of an earlier version must not be resumed."""
-        return Identity(
-            {**self.parts, "begun_again": _short(self.parts.get("begun_again", "") + reason)},
-            self.unknown,
-        )
+        """The identity of the same run restarted next to a stored one that must not be resumed.
 
-
-def fingerprint(config: Config, *, data_fingerprint: str, limit: int) -> str:
-    """The fingerprint of a configuration without what only a prepared run knows, see `identity_of`."""
-    return identity_of(config, data_fingerprint=data_fingerprint, limit=limit).fingerprint
+        Args:
+            reason: what tells the restarted run from the stored run of an earlier version.
+        """
+        begun_again = _short(self.parts.get("begun_again", "") + reason)
+        return Identity({**self.parts, "begun_again": begun_again}, self.unknown)
 
 
 def identity_of(
@@ -80,8 +79,8 @@ def identity_of(
         data_fingerprint: hash of the federation's content.
         limit: M, so that a proportion and the cohort limit it means are the same run.
         numerics: program -> version, of the program that `numerics_by_rule` names for such a run.
-        start: of the module that a user's model builds for seed 0; None: not asked.
-        digester: of the study; it remembers what it has seen.
+        start: digest of the module that a user's model builds for seed 0; None: not computed.
+        digester: the study's, which caches digests of objects.
     """
     digester = Digester() if digester is None else digester
     training = config.training.model_dump(
@@ -96,9 +95,9 @@ def identity_of(
         "seed": config.seed,
         # The noise batch of functional similarities is drawn with the data's seed, also where the
         # data do not depend on it.
-        "data_seed": getattr(config.data, "seed", None)
-        if _similarity(config) == "functional"
-        else None,
+        "data_seed": (
+            getattr(config.data, "seed", None) if _similarity(config) == "functional" else None
+        ),
         **{family: _settings(variant) for family, variant in variants.items()},
     }
     parts = {
@@ -115,14 +114,13 @@ def identity_of(
             parts["model.start"] = start.value[:16]
             missing = tuple(dict.fromkeys([*missing, *start.unknown]))
         files = _files(variant, digester)
-        parts |= {
-            key: _short(value)
-            for key, value in ((family, code), (f"{family}.files", files))
-            if value is not None
-        }
+        if code is not None:
+            parts[family] = _short(code)
+        if files is not None:
+            parts[f"{family}.files"] = _short(files)
         if content is not None:
             parts[f"{family}.content"] = _short(content)
-        if missing and not _tells_content(variant):
+        if missing and not _defines_content(variant):
             unknown.append(_cannot(family, variant, missing))
         if isinstance(variant.numerics, Mapping):  # a setting may have this name
             versions |= variant.numerics
@@ -133,7 +131,7 @@ def identity_of(
 
 
 def _settings(variant: Variant) -> dict[str, object]:
-    """The settings that a table can state; objects such as functions and arrays are known by their content instead."""
+    """The settings that a table can hold; other objects, such as arrays, go by their content."""
     opaque = {key for key in type(variant).model_fields if not _is_plain(getattr(variant, key))}
     return {
         "name": variant.name,
@@ -143,53 +141,59 @@ def _settings(variant: Variant) -> dict[str, object]:
 
 def _is_plain(value: object) -> bool:
     if isinstance(value, Mapping):
-        return all(isinstance(key, str) and _is_plain(one) for key, one in value.items())
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
     if isinstance(value, list | tuple | set | frozenset):
-        return all(_is_plain(one) for one in value)
+        return all(_is_plain(item) for item in value)
     if isinstance(value, BaseModel):
         return all(_is_plain(getattr(value, key)) for key in type(value).model_fields)
     return isinstance(value, _PLAIN)
 
 
 def _code(variant: Variant, digester: Digester) -> tuple[str | None, tuple[str, ...]]:
-    """A digest of the user's own class, and of what its fields hold; of the package's own classes only of objects in fields."""
+    """A digest of a user's class and of the values of its fields, and what could not be identified.
+
+    Of a class of the package it covers only those objects in the fields that no table can hold.
+    """
+    values = _fields(variant)
     if origin_of(type(variant).__module__) != "fedgs":
-        values = {key: getattr(variant, key) for key in type(variant).model_fields} | (
-            variant.__pydantic_private__ or {}
-        )
-        found = [digester.of(type(variant)), *(digester.of(value) for value in values.values())]
+        values |= variant.__pydantic_private__ or {}
+        digests = [digester.of(type(variant)), *(digester.of(value) for value in values.values())]
     else:
-        values = {key: getattr(variant, key) for key in type(variant).model_fields}
-        found = [digester.of(value) for value in values.values() if not _is_plain(value)]
-    unknown = dict.fromkeys(what for one in found for what in one.unknown)
-    return (json.dumps([one.value for one in found]) if found else None), tuple(unknown)
+        digests = [digester.of(value) for value in values.values() if not _is_plain(value)]
+    unknown = dict.fromkeys(name for digest in digests for name in digest.unknown)
+    code = json.dumps([digest.value for digest in digests]) if digests else None
+    return code, tuple(unknown)
 
 
 def _files(variant: Variant, digester: Digester) -> str | None:
-    """Hashes of the files that the settings name; variants of the package tell theirs by `content_digest`."""
-    if origin_of(type(variant).__module__) == "fedgs" or _tells_content(variant):
+    """Hashes of the files that the settings of a user's variant name.
+
+    Variants that define `content_digest`, as those of the package do, include their files there.
+    """
+    if origin_of(type(variant).__module__) == "fedgs" or _defines_content(variant):
         return None
-    found = [
-        digester.file(path)
-        for path in _paths({key: getattr(variant, key) for key in type(variant).model_fields})
-    ]
-    return json.dumps(found) if found else None
+    hashes = [digester.file(path) for path in _paths(_fields(variant))]
+    return json.dumps(hashes) if hashes else None
+
+
+def _fields(variant: Variant) -> dict[str, object]:
+    return {key: getattr(variant, key) for key in type(variant).model_fields}
 
 
 def _content(family: str, variant: Variant) -> str | None:
     try:
-        given = getattr(variant, "content_digest", None)
+        content = getattr(variant, "content_digest", None)
     except UserError:
         raise
     except Exception as error:
         raise ConfigError(
             f"{family} {_title(variant)!r}: content_digest raised {type(error).__name__}: {error}"
         ) from error
-    return None if given is None else str(given)
+    return None if content is None else str(content)
 
 
-def _tells_content(variant: Variant) -> bool:
-    """Whether a class of the user's own defines `content_digest`, or the function that the variant stands for has one."""
+def _defines_content(variant: Variant) -> bool:
+    """Whether a user's class, or the function that the variant stands for, has `content_digest`."""
     if getattr(variant, "content_digest", None) is None:
         return False
     if getattr(getattr(variant, "function", None), "content_digest", None) is not None:
@@ -209,13 +213,13 @@ def _paths(value: object) -> Iterator[Path]:
             except OSError:  # a name that the file system cannot have
                 return
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _paths(one)
+        for item in value.values():
+            yield from _paths(item)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _paths(one)
+        for item in value:
+            yield from _paths(item)
     elif isinstance(value, set | frozenset):
-        yield from sorted(path for one in value for path in _paths(one))
+        yield from sorted(path for item in value for path in _paths(item))
     elif isinstance(value, BaseModel):
         for key in type(value).model_fields:
             yield from _paths(getattr(value, key))
@@ -224,15 +228,15 @@ def _paths(value: object) -> Iterator[Path]:
 def _cannot(family: str, variant: Variant, unknown: tuple[str, ...]) -> str:
     named = ", ".join(unknown[:3]) + (f" and {len(unknown) - 3} more" if len(unknown) > 3 else "")
     return (
-        f"{family} {_title(variant)!r} refers to {named}, whose content cannot be identified: its runs are not reused; "
-        "give it a content_digest"
+        f"{family} {_title(variant)!r} refers to {named}, whose content cannot be identified: "
+        "its runs are not reused; give it a content_digest"
     )
 
 
 def _title(variant: Variant) -> str:
     function = getattr(variant, "function", None)
-    own = getattr(function, "__name__", "") if variant.name == "function" else ""
-    return own or variant.name or type(variant).__name__
+    function_name = getattr(function, "__name__", "") if variant.name == "function" else ""
+    return function_name or variant.name or type(variant).__name__
 
 
 def _similarity(config: Config) -> str | None:

@@ -1,4 +1,4 @@
-"""What this process may use of the machine: cores and memory, the limits of a container included."""
+"""The cores and the memory that this process may use, with the limits of a container."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,9 @@ _UNLIMITED = 1 << 60  # version 1 of the control groups writes a number near 2^6
 
 
 def physical_cores() -> int:
-    """Cores that this process may use: two threads of one core count once, and a container's share of processor time is kept.
+    """The number of physical cores that this process may use, >= 1.
+
+    Two hardware threads of a core count once. A container's quota of processor time is a limit.
 
     >>> physical_cores() >= 1
     True
@@ -30,36 +32,42 @@ def physical_cores() -> int:
 
 
 def cpu_quota(groups: Path = _CGROUPS, mount: Path = _MOUNT) -> float | None:
-    """The processor time that a container may take, in cores; None where there is no limit.
+    """The processor time that a container may use, in cores; None where there is no limit.
 
     Args:
         groups: the file that names the process's control groups.
         mount: where the control groups are mounted.
     """
-    found: list[float] = []
+    quotas: list[float] = []
     for folder in _folders(groups, mount, "cpu"):
         quota, period = _cpu_limit(folder)
         if quota > 0 and period > 0:
-            found.append(quota / period)
-    return min(found, default=None)
+            quotas.append(quota / period)
+    return min(quotas, default=None)
 
 
 def memory_limit(groups: Path = _CGROUPS, mount: Path = _MOUNT) -> int | None:
-    """Bytes that this process can have at most: the machine's memory, or a container's limit; None where neither is known."""
-    found: list[int] = []
+    """The bytes that this process can use at most; None where no limit is known.
+
+    That is the machine's memory, or the limit of a container.
+
+    Args:
+        groups, mount: as for `cpu_quota`.
+    """
+    limits: list[int] = []
     if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     for folder in _folders(groups, mount, "memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
-            found += [int(number) for number in _numbers(folder / name) if 0 < number < _UNLIMITED]
-    return min((number for number in found if number > 0), default=None)
+            limits += [int(number) for number in _numbers(folder / name) if 0 < number < _UNLIMITED]
+    return min((limit for limit in limits if limit > 0), default=None)
 
 
 def _folders(groups: Path, mount: Path, controller: str) -> Iterator[Path]:
-    """The folders that limit this process: its own group and all above it, of both versions of the control groups.
+    """The folders that limit this process: its control group and all above it, in both versions.
 
     In a container the path may be that of the host, which is not mounted; the root of the mount is
-    looked at in any case.
+    included in any case.
     """
     try:
         lines = groups.read_text().splitlines()
@@ -71,14 +79,16 @@ def _folders(groups: Path, mount: Path, controller: str) -> Iterator[Path]:
             continue
         roots = [mount] if not names else [mount / names, mount / controller]
         for root in roots:
-            own = root / path.lstrip("/")
+            group = root / path.lstrip("/")
             yield from (
-                folder for folder in (own, *own.parents) if folder == root or root in folder.parents
+                folder
+                for folder in (group, *group.parents)
+                if folder == root or root in folder.parents
             )
 
 
 def _cpu_limit(folder: Path) -> tuple[float, float]:
-    """(quota, period) in microseconds; 0 for no limit."""
+    """The quota and its period in microseconds; 0 for no limit."""
     both = _numbers(folder / "cpu.max")  # version 2: "150000 100000" or "max 100000"
     if len(both) == 2:
         return both[0], both[1]

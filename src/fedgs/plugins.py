@@ -1,8 +1,8 @@
-"""Plug-in files: loaded as modules of their own, with the modules that lie beside them within reach.
+"""Plug-in files: loaded as modules of their own, which can import the modules beside them.
 
-The folder of a plug-in stands at the end of `sys.path`, so that no file in it hides a module of the
-standard library or of an installed distribution. Where that would give the plug-in another module
-than the one beside it, the plug-in is refused.
+The folder of a plug-in is appended to `sys.path`, so that no file in it hides a module of the
+standard library or of an installed distribution. A plug-in that would therefore import another
+module than the one beside it is refused.
 """
 
 import hashlib
@@ -20,16 +20,19 @@ __all__ = ["import_file"]
 
 
 def import_file(path: Path, taken: dict[str, Path]) -> tuple[str, Path]:
-    """Import a plug-in file; its module's name and its resolved path.
+    """Import a plug-in file.
 
     Args:
         path: of the file.
         taken: module name -> file of the plug-ins that were loaded before.
 
+    Returns:
+        The name of its module, and its resolved path.
+
     Raises:
         ConfigError: no such file; not a Python file; it imports a module that is beside it but
-            would get another one of that name; it raised while being imported (its own part of the
-            traceback is in the message).
+            would get another one of that name; it raised while being imported (the plug-in's part
+            of the traceback is in the message).
     """
     if not path.is_file():
         raise ConfigError(f"--plugin must be a Python file; there is no file {str(path)!r}")
@@ -40,50 +43,51 @@ def import_file(path: Path, taken: dict[str, Path]) -> tuple[str, Path]:
         raise ConfigError(f"--plugin must be a Python file (.py); got {str(path)!r}")
     _check_neighbours(path, file)
     module = importlib.util.module_from_spec(spec)
-    before, added = sys.modules.get(name), _reach(file.parent)
+    previous, appended = sys.modules.get(name), _append_to_path(file.parent)
     sys.modules[name] = module
     try:
         with user_code(f"--plugin {str(path)!r}"):
             spec.loader.exec_module(module)
     except BaseException:
-        _undo(name, before, file.parent if added else None)
+        _undo(name, previous, file.parent if appended else None)
         raise
     return name, file
 
 
 def _module_name(file: Path, taken: dict[str, Path]) -> str:
-    """One name a file: files of one stem in several folders do not replace each other."""
+    """A name that is unique to the file, also among files of equal stem in several folders."""
     plain = f"fedgs_plugin_{file.stem}"
     if taken.get(plain, file) == file:
         return plain
     return f"{plain}_{hashlib.sha256(str(file.parent).encode()).hexdigest()[:8]}"
 
 
-def _reach(folder: Path) -> bool:
-    """Put the folder at the end of `sys.path`; whether it was not there."""
+def _append_to_path(folder: Path) -> bool:
+    """Append the folder to `sys.path` unless it is listed there; whether it was appended."""
     if any(Path(entry or ".").resolve() == folder for entry in sys.path):
         return False
     sys.path.append(str(folder))
     return True
 
 
-def _undo(name: str, before: ModuleType | None, folder: Path | None) -> None:
-    if before is None:
+def _undo(name: str, previous: ModuleType | None, folder: Path | None) -> None:
+    """Restore the module that had the name before, and take the folder out of `sys.path`."""
+    if previous is None:
         sys.modules.pop(name, None)
     else:
-        sys.modules[name] = before
+        sys.modules[name] = previous
     if folder is not None and str(folder) in sys.path:
         sys.path.remove(str(folder))
 
 
 def _check_neighbours(path: Path, file: Path) -> None:
-    """Refuse a plug-in that imports a module which lies beside it, where the import gives another module of that name."""
+    """Refuse a plug-in that imports a module beside it but would get another one of that name."""
     for name in _imported_neighbours(file):
-        found = _what_is_imported(name, file.parent)
-        if found is not None and found.parent != file.parent and found.parent.parent != file.parent:
+        origin = _import_origin(name, file.parent)
+        if origin is not None and file.parent not in (origin.parent, origin.parent.parent):
             raise ConfigError(
-                f"--plugin {str(path)!r} imports {name!r}, which is beside it, but the name belongs to {str(found)!r} already; "
-                "rename the file beside the plug-in"
+                f"--plugin {str(path)!r} imports {name!r}, which is beside it, but the name "
+                f"belongs to {str(origin)!r} already; rename the file beside the plug-in"
             )
 
 
@@ -97,9 +101,9 @@ def _imported_neighbours(file: Path) -> Iterator[str]:
             if level or name in seen or name in sys.stdlib_module_names:
                 continue
             seen.add(name)
-            inside = _beside(name, file.parent)
-            if inside:
-                waiting += inside
+            files = _beside(name, file.parent)
+            if files:
+                waiting += files
                 yield name
 
 
@@ -109,20 +113,16 @@ def _beside(name: str, folder: Path) -> list[Path]:
     return [single] if single.is_file() else sorted((folder / name).rglob("*.py"))
 
 
-def _what_is_imported(name: str, folder: Path) -> Path | None:
-    """The file that an import of this name would give with the folder at the end of `sys.path`."""
+def _import_origin(name: str, folder: Path) -> Path | None:
+    """The file or folder that an import of this name gives with the folder last in `sys.path`."""
     module = sys.modules.get(name)
     if module is not None:
-        origin = getattr(module, "__file__", None) or next(
-            iter(getattr(module, "__path__", [])), None
-        )
-        return None if origin is None else Path(origin).resolve()
-    spec = importlib.machinery.PathFinder.find_spec(name, [*sys.path, str(folder)])
-    if spec is None:
-        return None
-    origin = (
-        spec.origin
-        if spec.has_location
-        else next(iter(spec.submodule_search_locations or []), None)
-    )
+        origin, folders = getattr(module, "__file__", None), getattr(module, "__path__", [])
+    else:
+        spec = importlib.machinery.PathFinder.find_spec(name, [*sys.path, str(folder)])
+        if spec is None:
+            return None
+        origin = spec.origin if spec.has_location else None
+        folders = spec.submodule_search_locations or []
+    origin = origin or next(iter(folders), None)
     return None if origin is None else Path(origin).resolve()

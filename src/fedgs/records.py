@@ -1,9 +1,9 @@
-"""What came out: one record a round, and the folder of a run.
+"""The output of a run: a record for each round, and the run's folder.
 
 A run's folder holds `config.toml` (resolved), `rounds.jsonl` (deterministic: equal runs have equal
-files), `timings.jsonl` (seconds), `clients.npz` (names, data sizes, label counts: what tables and
-pages need beside the records) and, where they apply, `memory.npz` (the sampler's arrays at the
-start, such as the distances H; or `memory.json`, the place of a file that runs share),
+files), `timings.jsonl` (seconds), `clients.npz` (names, data sizes and label counts, which tables
+and pages need with the records) and, where they apply, `memory.npz` (the sampler's arrays at the
+start, such as the distances H; or `memory.json`, the path of a file that runs share),
 `checkpoint.npz` and `failure.json`. Everything here reads and writes without torch and without the
 data.
 """
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import numpy as np
+import numpy.typing as npt
 import tomli_w
 
 from fedgs.arrays import AnyArray, BoolArray
@@ -35,11 +36,13 @@ _TAIL = 1 << 16  # bytes read at a time from the end of a file of records
 
 
 class Members(Sequence[str | int]):
-    """Some of the clients, by their own keys and in order, held as a bit a client: a round's record of many costs little memory.
+    """Some of the clients, by their own keys and in order.
+
+    One bit a client is stored, so the record of a round with many clients takes little memory.
 
     Args:
         names: (N,) the keys of all clients, shared and not copied.
-        inside: (N,) which of them are in.
+        inside: (N,) which of them belong to it.
 
     >>> members = Members(("a", "b", "c"), np.array([True, False, True]))
     >>> list(members), len(members), members == ["a", "c"]
@@ -76,24 +79,25 @@ class Members(Sequence[str | int]):
         return f"Members({list(self)!r})"
 
 
-def _listed(held: object) -> list[str | int]:
-    if isinstance(held, Members):
-        return list(held)
-    raise TypeError(f"a record holds numbers, words and lists of them, got {type(held).__name__}")
+def _as_list(value: object) -> list[str | int]:
+    if isinstance(value, Members):
+        return list(value)
+    raise TypeError(f"a record holds numbers, words and lists of them, got {type(value).__name__}")
 
 
-_encode = json.JSONEncoder(separators=(",", ":"), default=_listed).encode
+_encode = json.JSONEncoder(separators=(",", ":"), default=_as_list).encode
 
 
 @dataclass(frozen=True)
 class Record:
-    """Round t: who was there, who was selected, and how good theta^t was before the round's update.
+    """Round t: the available clients, the cohort, and the metrics of theta^t before the update.
 
     Attributes:
         round: t; the last record, t = T, holds the metrics of the final model only.
         available, cohort: the clients' own keys, or None in the last record.
         num_available: size of A_t.
-        draws: how often each cohort member was drawn, for samplers that draw with replacement.
+        draws: how often each client of the cohort was drawn, for samplers that draw with
+            replacement.
         weights: aggregation weights of the cohort, sum 1.
         selection_status: the solver's status; "skipped" where no client was available, "empty"
             where the sampler selected none of the available ones; None where no solver ran.
@@ -124,25 +128,22 @@ class Record:
 
     @staticmethod
     def from_json(line: str) -> "Record":
-        """Raises `OutputError` for a line that is not a record."""
+        """The record of one line.
+
+        Raises:
+            OutputError: the line is not a record.
+        """
         try:
             return Record(**json.loads(line))
         except (ValueError, TypeError):
             raise OutputError(f"not a record of a round: {line[:80]!r}") from None
 
-    def as_dict(self) -> dict[str, Any]:
-        """The record as a plain dictionary."""
-        return {
-            **self.__dict__,
-            "available": None if self.available is None else list(self.available),
-        }
-
 
 def first_rounds(records: Sequence[Record], rounds: int) -> list[Record]:
-    """The records that a run of `rounds` rounds has, taken from those of a run of the same or more rounds.
+    """The records of a run of `rounds` rounds, from those of a run of the same or more rounds.
 
     Args:
-        records: records 0, 1, ..., as far as there are any.
+        records: records 0, 1, ..., possibly of fewer rounds.
         rounds: T >= 0.
 
     >>> records = [Record(0, cohort=["a"]), Record(1, cohort=["b"], test_loss=0.5), Record(2)]
@@ -188,16 +189,17 @@ class RunFolder:
             raise OutputError(f"{self.path / 'config.toml'} is not readable: {error}") from None
 
     def records(self) -> list[Record]:
-        """All complete records, in order of rounds; the rest of a line that was cut off is left out.
+        """All complete records, in order of rounds; a last line that was cut off is left out.
 
         Raises:
             OutputError: a complete line that is not a record, or rounds out of order.
         """
-        records: list[Record] = self._named(lambda: _parsed(list(self._lines("rounds.jsonl"))))
+        records = self._naming_the_file(lambda: _parsed(list(self._lines("rounds.jsonl"))))
         for position, record in enumerate(records):
             if record.round != position:
                 raise OutputError(
-                    f"{self.path / 'rounds.jsonl'}: line {position + 1} is round {record.round}, not {position}"
+                    f"{self.path / 'rounds.jsonl'}: "
+                    f"line {position + 1} is round {record.round}, not {position}"
                 )
         return records
 
@@ -224,7 +226,9 @@ class RunFolder:
             raise OutputError(f"{self.path / 'clients.npz'} is not readable: {error}") from None
 
     def arrays(self, name: str) -> dict[str, AnyArray]:
-        """The arrays of `NAME.npz` in the folder, or of the file that runs share; empty where there is neither.
+        """The arrays of `NAME.npz` in the folder, or of the file that runs share.
+
+        The result is empty if there is neither.
 
         Raises:
             OutputError: the file is damaged, or the shared one is missing.
@@ -233,12 +237,13 @@ class RunFolder:
         path = self.path / f"{name}.npz" if shared is None else shared
         if shared is not None and not shared.is_file():
             raise OutputError(
-                f"{shared} is missing, which {self.path} begins with; remove the run's folder to start it anew"
+                f"{shared} is missing, which {self.path} begins with; "
+                "remove the run's folder to start it anew"
             )
         return read_arrays(path) if path.is_file() else {}
 
     def shared_file(self, name: str) -> Path | None:
-        """The file of arrays that several runs share and this one points to, or None.
+        """The file of arrays that this run shares with others, or None.
 
         Raises:
             OutputError: the pointer is damaged.
@@ -260,7 +265,7 @@ class RunFolder:
             self.path / f"{name}.json", json.dumps({"file": Path(relative).as_posix()}).encode()
         )
 
-    def failure(self) -> dict[str, Any] | None:
+    def failure(self) -> dict[str, object] | None:
         """Why the run ended early (`round`, `client`, `error`, `traceback`), or None."""
         path = self.path / "failure.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
@@ -268,9 +273,12 @@ class RunFolder:
     def create(
         self, config: Mapping[str, object], clients: Clients, memory: Mapping[str, AnyArray]
     ) -> None:
-        """Write what does not change during the run; `config.toml` last, since it marks the folder as a run's."""
+        """Write the files that do not change during the run.
+
+        `config.toml` comes last, since it marks the folder as a run's.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
-        arrays: dict[str, object] = {
+        arrays: dict[str, npt.ArrayLike] = {
             "names": json.dumps(list(clients.names)),
             "data_sizes": clients.data_sizes,
         }
@@ -296,33 +304,35 @@ class RunFolder:
             write_atomically(path, json.dumps(failure, indent=1).encode())
 
     def last_record(self) -> Record | None:
-        """The last record, without reading those before it; None where there is none or the last line was cut off.
+        """The last record, without reading those before it.
+
+        None where there is no record, or the last line was cut off.
 
         Raises:
             OutputError: the last line is not a record.
         """
-        left = self.size("rounds.jsonl")
-        if left == 0:
+        start = self.size("rounds.jsonl")
+        if start == 0:
             return None
         tail = b""
         with (self.path / "rounds.jsonl").open("rb") as file:
-            while left > 0 and tail[:-1].count(b"\n") == 0:
-                step = min(left, _TAIL)
-                left -= step
-                file.seek(left)
+            while start > 0 and tail[:-1].count(b"\n") == 0:
+                step = min(start, _TAIL)
+                start -= step
+                file.seek(start)
                 tail = file.read(step) + tail
         if not tail.endswith(b"\n"):
             return None
         line = tail[:-1].split(b"\n")[-1].decode("utf-8", errors="replace")
-        record: Record = self._named(lambda: Record.from_json(line))
+        record = self._naming_the_file(lambda: Record.from_json(line))
         if type(record.round) is not int:
             raise OutputError(
                 f"not a record of a round: {line[:80]!r}, in {self.path / 'rounds.jsonl'}"
             )
         return record
 
-    def _named(self, read: Callable[[], T]) -> T:
-        """What `read` gives; an error names the file, which can be removed with the run's folder."""
+    def _naming_the_file(self, read: Callable[[], T]) -> T:
+        """The result of `read`, whose errors are raised with the name of the records' file."""
         try:
             return read()
         except OutputError as error:
@@ -350,11 +360,14 @@ class RunFolder:
         path = self.path / name
         if path.is_file():
             text = path.read_text(encoding="utf-8", errors="replace")
-            yield from text.split("\n")[:-1]  # what stands behind the last newline was cut off
+            yield from text.split("\n")[:-1]  # text after the last newline is a line cut off
 
 
 def _parsed(lines: list[str]) -> list[Record]:
-    """The records of the lines: all parsed in one call, which is quicker than one by one, unless one of them is damaged."""
+    """The records of the lines.
+
+    All are parsed in one call, which is faster, and one by one only to find a damaged line.
+    """
     try:
         tables = json.loads(f"[{','.join(lines)}]")
         if len(tables) == len(lines):
@@ -379,11 +392,12 @@ def read_arrays(path: Path) -> dict[str, AnyArray]:
         ) from None
 
 
-def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+def save_arrays(path: Path, arrays: Mapping[str, npt.ArrayLike]) -> None:
     """Write an uncompressed .npz atomically."""
     temporary = path.with_name(path.name + ".part")
+    keywords: dict[str, Any] = dict(arrays)  # `savez` has options of its own among its keywords
     with _errors_named(path), temporary.open("wb") as file:
-        np.savez(file, **dict(arrays))
+        np.savez(file, **keywords)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
@@ -401,7 +415,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def _errors_named(path: Path) -> Iterator[None]:
-    """Let an error of the file system, such as a full disk, name the file."""
+    """Raise errors of the file system, such as a full disk, with the name of the file."""
     try:
         yield
     except OSError as error:

@@ -1,13 +1,13 @@
-"""What an algorithm asks of its engine, and the protocol of those who answer.
+"""The requests of an algorithm to its engine, and the protocol of engines.
 
-A round of federated learning is a generator that yields requests and receives replies. Who answers
-(a loop over clients, a stacked tensor program over clients of many runs, a pool of processes) is
-not its business.
+A round of federated learning is a generator that yields requests and receives replies. It does not
+depend on how they are answered: by a loop over clients, a stacked tensor program over clients of
+many runs, or a pool of processes.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from fedgs.arrays import IntArray
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from fedgs.models import Model
 
 __all__ = [
+    "AnyFold",
     "Engine",
     "Evaluate",
     "Failure",
     "Fold",
     "Losses",
     "Metrics",
+    "Reply",
     "Request",
     "Split",
     "Train",
@@ -33,10 +35,19 @@ __all__ = [
 Split = Literal["train", "validation", "test"]
 Precision = Literal["float32", "bf16"]
 
+# The answer to a request: a tuple with the result of each fold (`Train`), (m,) losses (`Losses`),
+# `Metrics` (`Evaluate`) or a `Failure`.
+Reply: TypeAlias = Any
+
+Accumulator = TypeVar("Accumulator")
+Result = TypeVar("Result", covariant=True)
+
 
 @dataclass(frozen=True)
 class Work:
-    """What clients do when they train: requests with equal work may be answered by one tensor program.
+    """What clients do when they train.
+
+    Requests with equal work may be answered by one tensor program.
 
     Attributes:
         federation: the data (compared by identity).
@@ -55,17 +66,29 @@ class Work:
     precision: Precision = "float32"
 
 
-class Fold(Protocol):
-    """Reduces local models as they come, so that no engine has to hold all of them.
+class Fold(Protocol[Accumulator, Result]):
+    """Reduces local models as they arrive, so that no engine has to hold all of them.
 
-    `add` gets b clients in ascending order with their (b, P) models; the result must not depend on
-    how the m clients were cut into blocks. A fold is settings only: what it has gathered is the
-    value passed along.
+    The result must not depend on how the m clients were cut into blocks. A fold holds settings
+    only: what it has gathered is in the accumulator, which the engine passes along.
     """
 
-    def start(self) -> Any: ...
-    def add(self, kept: Any, clients: IntArray, models: "torch.Tensor") -> Any: ...
-    def finish(self, kept: Any) -> Any: ...
+    def start(self) -> Accumulator:
+        """The accumulator of no models."""
+        ...
+
+    def add(
+        self, accumulator: Accumulator, clients: IntArray, models: "torch.Tensor"
+    ) -> Accumulator:
+        """The accumulator with the (b, P) models of the next b clients, in ascending order."""
+        ...
+
+    def finish(self, accumulator: Accumulator) -> Result:
+        """The result of all m models."""
+        ...
+
+
+AnyFold: TypeAlias = Fold[Any, object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +100,7 @@ class Train:
         clients: (m,) ascending, distinct.
         learning_rate: eta of this round.
         key: (seed, round); local randomness is keyed by it and the client.
-        folds: what to do with the local models.
+        folds: how the local models are reduced.
     """
 
     work: Work
@@ -85,14 +108,15 @@ class Train:
     clients: IntArray
     learning_rate: float
     key: tuple[int, int]
-    folds: tuple[Fold, ...]
+    folds: tuple[AnyFold, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """Mean loss of the model on each client's part `split`; the reply is an (m,) float64 array, NaN for an empty part.
+    """Compute the mean loss of the model on each client's part `split`.
 
-    `key` is (seed, round), for models that draw random numbers.
+    The reply is an (m,) float64 array, NaN for an empty part. `key` is (seed, round), for models
+    that draw random numbers.
     """
 
     work: Work
@@ -104,9 +128,10 @@ class Losses:
 
 @dataclass(frozen=True, eq=False)
 class Evaluate:
-    """Loss and accuracy on the server's test set, or over the clients' validation parts weighted by n_k; replies `Metrics`.
+    """Compute loss and accuracy on the server's test set, or over the clients' validation parts.
 
-    `key` is (seed, round), for models that draw random numbers.
+    Validation parts are weighted by n_k. The reply is `Metrics`. `key` is (seed, round), for models
+    that draw random numbers.
     """
 
     work: Work
@@ -120,7 +145,7 @@ Request = Train | Losses | Evaluate
 
 @dataclass(frozen=True)
 class Metrics:
-    """Mean cross-entropy (nats) and the share of right answers in [0, 1]."""
+    """Mean cross-entropy (nats), and the accuracy in [0, 1]."""
 
     loss: float
     accuracy: float
@@ -128,7 +153,12 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Failure:
-    """A reply that did not come: which client (index, or None when no client is to blame) and the exception."""
+    """The reply to a request that failed.
+
+    Attributes:
+        client: index of the client that failed, or None if it was not a client.
+        exception: the cause.
+    """
 
     client: int | None
     exception: Exception
@@ -138,11 +168,12 @@ class Failure:
 class Engine(Protocol):
     """Answers requests, in any order.
 
-    `answer` yields (position in `requests`, reply); the reply is the value or a `Failure`. A
-    failing client fails its own request only. A reply depends on its request alone, never on the
+    A failing client fails its own request only. A reply depends on its request alone, never on the
     others in the call.
     """
 
     name: str
 
-    def answer(self, requests: Sequence[Request]) -> Iterator[tuple[int, Any]]: ...
+    def answer(self, requests: Sequence[Request]) -> Iterator[tuple[int, Reply]]:
+        """Yield (position in `requests`, reply) for each request; a reply may be a `Failure`."""
+        ...

@@ -9,12 +9,12 @@ import hashlib
 import operator
 import pickle
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
+from numpy.random import mtrand
 
 __all__ = [
     "cuda_is_started",
@@ -26,11 +26,11 @@ __all__ = [
     "stream",
 ]
 
-_global: Any = np.random  # NumPy's global generator; the type stubs leave out two of its functions
-
 
 def _words(number: int) -> tuple[int, ...]:
-    """A number >= 0 in words of 32 bits, the lowest first: what `SeedSequence` makes of it, at a third of the cost.
+    """A number >= 0 in words of 32 bits, the lowest first.
+
+    `SeedSequence` does the same conversion, at three times the cost.
 
     >>> _words(0), _words(2**33 + 5)
     ((0,), (5, 2))
@@ -45,7 +45,10 @@ def _words(number: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def _name(seed: int, purpose: str, keys: int) -> tuple[int, ...]:
-    """The words of seed and purpose; the number of keys is part of the name, since SeedSequence ignores trailing zeros."""
+    """The words of seed, purpose and number of keys.
+
+    The number is included, since SeedSequence ignores trailing zeros.
+    """
     purpose_word = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
     return (*_words(seed), *_words(purpose_word), *_words(keys))
 
@@ -56,7 +59,7 @@ def stream(seed: int, purpose: str, *keys: int) -> np.random.Generator:
     Args:
         seed: the experiment's seed, >= 0.
         purpose: what the numbers are for, such as "select" or "batches".
-        keys: integers >= 0 that tell uses apart, such as round and client.
+        *keys: integers >= 0 that tell uses apart, such as round and client.
 
     >>> stream(0, "select", 3).integers(10) == stream(0, "select", 3).integers(10)
     np.True_
@@ -80,10 +83,10 @@ def derived_seed(seed: int, purpose: str, *keys: int) -> int:
 
 @contextmanager
 def kept_generators() -> Iterator[None]:
-    """Leave the global generators as they were before the block: Python's `random`, NumPy's, and PyTorch's of all devices.
+    """Restore the global generators after the block.
 
-    CUDA is not started for this. Where the block starts it, its generators are left as they were
-    when it started.
+    They are those of Python's `random`, of NumPy, and of PyTorch on all devices. CUDA is not
+    started for this. If the block starts it, its generators are left as they were when it started.
 
     >>> np.random.seed(0)
     >>> with kept_generators():
@@ -93,19 +96,16 @@ def kept_generators() -> Iterator[None]:
     """
     import torch
 
-    own, state, python = (
-        _global.get_bit_generator(),
-        _global.get_state(legacy=False),
-        random.getstate(),
-    )
+    numpy_generator, numpy_state = mtrand.get_bit_generator(), mtrand.get_state(legacy=False)
+    python_state = random.getstate()
     started = cuda_is_started()
     with torch.random.fork_rng(devices=list(range(torch.cuda.device_count())) if started else []):
         try:
             yield
         finally:
-            random.setstate(python)
-            _global.set_bit_generator(own)
-            _global.set_state(state)
+            random.setstate(python_state)
+            mtrand.set_bit_generator(numpy_generator)
+            mtrand.set_state(numpy_state)
             if cuda_is_started() and not started:
                 for generator in torch.cuda.default_generators:
                     generator.manual_seed(generator.initial_seed())
@@ -115,33 +115,37 @@ def cuda_is_started() -> bool:
     """Whether this process uses CUDA already; asking does not start it."""
     import torch
 
-    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+    is_initialized: Callable[[], bool] = torch.cuda.is_initialized  # has no annotations
+    return is_initialized()
 
 
 def seed_generators(seed: int, purpose: str, *keys: int) -> None:
-    """Seed the global generators of Python, NumPy and PyTorch (CUDA's, where it is started), for code that takes no generator.
+    """Seed the global generators of Python, NumPy and PyTorch, for code that takes no generator.
 
-    Call it within `kept_generators`.
+    The generators of CUDA are seeded if it is started. Call it within `kept_generators`.
 
     Args:
-        seed, purpose, keys: as for `stream`.
+        seed: as for `stream`.
+        purpose: as for `stream`.
+        *keys: as for `stream`.
     """
     import torch
 
     derived = derived_seed(seed, purpose, *keys)
     random.seed(derived)
-    if not isinstance(
-        _global.get_bit_generator(), np.random.MT19937
-    ):  # only this one can be seeded again
-        _global.set_bit_generator(np.random.MT19937())
-    _global.seed(np.array(_words(derived)))
+    # NumPy can seed its global generator only if it is a Mersenne Twister.
+    if not isinstance(mtrand.get_bit_generator(), np.random.MT19937):
+        mtrand.set_bit_generator(np.random.MT19937())
+    mtrand.seed(np.array(_words(derived)))
     torch.default_generator.manual_seed(derived)
     if cuda_is_started():
         torch.cuda.manual_seed_all(derived)
 
 
 def generator_states() -> bytes:
-    """The states of the global generators of Python, NumPy and PyTorch (of the CPU): equal if nothing was drawn in between.
+    """The states of the global generators of Python, NumPy and PyTorch (of the CPU).
+
+    Two results are equal if no number was drawn in between.
 
     >>> before = generator_states()
     >>> generator_states() == before, random.random() < 1, generator_states() == before
@@ -150,19 +154,21 @@ def generator_states() -> bytes:
     import torch
 
     return pickle.dumps(
-        (torch.get_rng_state().numpy(), _global.get_state(legacy=False), random.getstate())
+        (torch.get_rng_state().numpy(), mtrand.get_state(legacy=False), random.getstate())
     )
 
 
 @contextmanager
 def seeded(seed: int, purpose: str, *keys: int) -> Iterator[None]:
-    """Within the block the global generators give numbers that the arguments alone decide; afterwards they are as before.
+    """Seed the global generators within the block, and restore them afterwards.
 
     For models, which take their numbers from the global generators of PyTorch, NumPy or `random`. A
     generator that the model makes for itself is not seeded.
 
     Args:
-        seed, purpose, keys: as for `stream`.
+        seed: as for `stream`.
+        purpose: as for `stream`.
+        *keys: as for `stream`.
 
     >>> with seeded(0, "init"):
     ...     first = np.random.random(), random.random()

@@ -7,9 +7,9 @@ fails, the run keeps the state from before the round.
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import torch
@@ -34,7 +34,7 @@ from fedgs.errors import ConfigError, user_code
 from fedgs.features import check_wish, feature_fold, feature_request
 from fedgs.local.parameters import initial_parameters
 from fedgs.records import Record
-from fedgs.requests import Evaluate, Fold, Losses, Metrics, Request, Train, Work
+from fedgs.requests import AnyFold, Evaluate, Losses, Metrics, Reply, Request, Train, Work
 from fedgs.sampling.base import AsksLosses, LearnsFromModels, Remembers, Sampler, SharesMemory, Wish
 from fedgs.weights import aggregation_weights
 
@@ -50,9 +50,11 @@ __all__ = [
 ]
 
 # A round, or the start of a run: it yields requests and receives their replies.
-Requesting = Generator[Request, Any, Any]
-# A memory that other runs may have made already, from its key and the function that makes it.
+Requesting = Generator[Request, Reply, Any]
+# Returns the memory of a key, which another run may have made, or calls the function that makes it.
 Shared = Callable[[str, Callable[[], Memory]], Memory]
+# Metrics of the test set and of the validation parts, if there are any.
+TestAndValidation = tuple[Metrics, Metrics | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +62,10 @@ class Plan:
     """One run, everything in it resolved and checked.
 
     Attributes:
-        federation, availability, sampler, work: the parts; plans that meet the same clients may share
-            the availability.
+        federation: the clients and their data.
+        availability: which clients are available when; plans with the same clients may share it.
+        sampler: the method that selects the cohorts.
+        work: what clients do when they train.
         rounds: T.
         cohort_limit: M.
         learning_rate, decay: eta of round t is learning_rate * decay^t.
@@ -86,35 +90,34 @@ class Plan:
         mode, sampler = self.availability.mode, self.sampler
         with user_code(f"availability {mode.name or type(mode).__name__!r}"):
             mode.check(self.federation.clients, self.rounds)
-        check_weighting(self.sampler.weighting, "method.weighting")
-        if type(self.sampler).select is Sampler.select:
+        check_weighting(sampler.weighting, "method.weighting")
+        if type(sampler).select is Sampler.select:
             raise ConfigError(
                 f"method {sampler.name or type(sampler).__name__!r} must define select(view, rng)"
             )
         with user_code(f"check of method {sampler.name or type(sampler).__name__!r}"):
-            self.sampler.check(self.federation.clients, self.cohort_limit)
+            sampler.check(self.federation.clients, self.cohort_limit)
         for wish in (self.wish("start"), self.wish("round")):
             if wish is not None:
                 check_wish(wish, self.work)
-        if self.asks_losses and self.asks_losses.loss_on not in ("train", "validation"):
+        if self.asks_losses is not None:
+            self._check_loss_on(self.asks_losses.loss_on)
+
+    def _check_loss_on(self, loss_on: str) -> None:
+        if loss_on not in ("train", "validation"):
+            raise ConfigError(f"method.loss_on must be 'train' or 'validation', got {loss_on!r}")
+        if loss_on == "validation" and self.federation.validation is None:
             raise ConfigError(
-                f"method.loss_on must be 'train' or 'validation', got {self.asks_losses.loss_on!r}"
-            )
-        if (
-            self.asks_losses
-            and self.asks_losses.loss_on == "validation"
-            and self.federation.validation is None
-        ):
-            raise ConfigError(
-                "method.loss_on = 'validation' needs validation parts, and this federation has none; use 'train'"
+                "method.loss_on = 'validation' needs validation parts, "
+                "and this federation has none; use 'train'"
             )
 
-    # What the sampler can do is asked once: checking a protocol costs more than many a round's own
-    # work.
+    # The sampler's protocols are checked once, since a check can cost more than the rest of a
+    # round.
 
     @cached_property
     def asks_losses(self) -> AsksLosses | None:
-        """The sampler, if it wants local losses."""
+        """The sampler, if it asks for local losses."""
         return self.sampler if isinstance(self.sampler, AsksLosses) else None
 
     @cached_property
@@ -124,7 +127,7 @@ class Plan:
 
     @cached_property
     def round_wish(self) -> Wish | None:
-        """What the sampler wants to be told of each round's local models."""
+        """The features of each round's local models that the sampler wishes for, if any."""
         return self.wish("round")
 
     def evaluates(self, round: int) -> bool:
@@ -132,49 +135,56 @@ class Plan:
         return round % self.evaluate_every == 0 or round == self.rounds
 
     def wish(self, when: Literal["start", "round"]) -> Wish | None:
-        """What the sampler wants to be told of local models, if anything."""
+        """The features of local models that the sampler wishes for, if any."""
         return self.sampler.wish(when) if isinstance(self.sampler, LearnsFromModels) else None
 
 
 def initial_state(plan: Plan, memory: Memory) -> State:
-    """The state before round 0 with a memory that is known; theta^0 depends on model, federation and seed alone."""
+    """The state before round 0 with this memory.
+
+    theta^0 depends on model, federation and seed alone.
+    """
     parameters = initial_parameters(plan.work.model, plan.federation, plan.seed)
     return State(0, parameters, np.zeros(len(plan.federation), dtype=np.int64), memory)
 
 
-def start_run(plan: Plan, shared: Shared | None = None) -> Generator[Request, Any, State]:
+def start_run(plan: Plan, shared: Shared | None = None) -> Generator[Request, Reply, State]:
     """The state before round 0: theta^0, counts of zero and the sampler's memory.
 
-    Where the sampler wants features of local models at the start, every client trains once from
-    theta^0; the models are discarded and the counts stay 0.
+    Where the sampler wishes for features of local models at the start, every client trains once
+    from theta^0; the models are discarded and the counts stay 0.
 
     Args:
         plan: the run.
-        shared: gives a memory that other runs may have made already, from its key and the function
-            that makes it.
+        shared: returns a memory that other runs may have made already, from its key and the
+            function that makes it.
     """
     sampler, clients = plan.sampler, plan.federation.clients
     wish = plan.wish("start")
     if wish is None or not isinstance(sampler, LearnsFromModels):
         return initial_state(plan, _first_memory(plan, shared))
     state = initial_state(plan, {})
-    rate, seeds = plan.learning_rate, {"seed": plan.seed, "data_seed": plan.data_seed}
     replies = yield feature_request(
-        [wish], plan.work, state.parameters, learning_rate=rate, **seeds
+        [wish],
+        plan.work,
+        state.parameters,
+        learning_rate=plan.learning_rate,
+        seed=plan.seed,
+        data_seed=plan.data_seed,
     )
     memory = checked_memory(sampler.start_from(clients, frozen(replies[0])), "start_from")
     return State(0, state.parameters, state.counts, memory)
 
 
 def memory_key(plan: Plan) -> str | None:
-    """What names the memory before round 0 where it is the same for all runs with these clients and settings, else None."""
-    if plan.remembers is None or plan.wish("start") is not None:
+    """The key of the memory before round 0 that all runs with these clients and settings share.
+
+    None where the memory is not shared.
+    """
+    sampler = plan.remembers
+    if not isinstance(sampler, SharesMemory) or plan.wish("start") is not None:
         return None
-    return (
-        plan.remembers.memory_key(plan.federation.clients)
-        if isinstance(plan.remembers, SharesMemory)
-        else None
-    )
+    return sampler.memory_key(plan.federation.clients)
 
 
 def _first_memory(plan: Plan, shared: Shared | None) -> Memory:
@@ -189,40 +199,36 @@ def _first_memory(plan: Plan, shared: Shared | None) -> Memory:
     return make() if shared is None or key is None else shared(key, make)
 
 
-def run_round(plan: Plan, state: State) -> Generator[Request, Any, tuple[State, Record]]:
-    """One round (Algorithm 1): who is there, who is selected, local training, aggregation."""
-    available = plan.availability.at(state.round)  # A_t
-    metrics = yield from evaluate(plan, state)  # of theta^t, before the update
+def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State, Record]]:
+    """One round (Algorithm 1): availability, evaluation, selection, local training, aggregation."""
+    # A_t, and the metrics of theta^t before the update.
+    available = plan.availability.at(state.round)
+    metrics = yield from evaluate(plan, state)
     if not available.names:
-        return advance(state, state.parameters), describe(plan, state, available, metrics)
-    view = yield from observe(
-        plan, state, available.clients
-    )  # v_k, and losses if the sampler asks for them
-    selection = checked_selection(
-        plan.sampler.select(view, rng.stream(plan.seed, "select", state.round)), view
-    )  # S_t
-    if (
-        len(selection.clients) == 0
-    ):  # no client suits: the model, the counts and the sampler's memory stay as they are
-        return advance(state, state.parameters), describe(
-            plan, state, available, metrics, selection=selection
-        )
-    parameters, outcome = yield from train_selected(
-        plan, state, selection
-    )  # theta^{t+1} = sum of w_k theta_k
-    after = advance(state, parameters, selection=selection)  # v_k += 1 for k in S_t
+        return advance(state, state.parameters), round_record(plan, state, available, metrics)
+
+    # S_t. If it is empty, the model, the counts and the sampler's memory stay unchanged.
+    view = yield from observe(plan, state, available.clients)
+    generator = rng.stream(plan.seed, "select", state.round)
+    selection = checked_selection(plan.sampler.select(view, generator), view)
+    if len(selection.clients) == 0:
+        record = round_record(plan, state, available, metrics, selection=selection)
+        return advance(state, state.parameters), record
+
+    # theta^{t+1} = sum_k w_k theta_k, and v_k += 1 for k in S_t.
+    parameters, outcome = yield from train_selected(plan, state, selection)
+    after = advance(state, parameters, selection=selection)
     if plan.remembers:
         memory = checked_memory(plan.remembers.observe(state.memory, view, outcome), "observe")
         after = State(after.round, after.parameters, after.counts, memory)
-    return after, describe(
+    record = round_record(
         plan, state, available, metrics, selection=selection, weights=outcome.weights
     )
+    return after, record
 
 
-def evaluate(
-    plan: Plan, state: State
-) -> Generator[Request, Any, tuple[Metrics, Metrics | None] | None]:
-    """Metrics of theta^t on the test set and the validation parts, where this round is evaluated."""
+def evaluate(plan: Plan, state: State) -> Generator[Request, Reply, TestAndValidation | None]:
+    """Metrics of theta^t on the test set and the validation parts, if this round is evaluated."""
     if not plan.evaluates(state.round):
         return None
     key = (plan.seed, state.round)
@@ -233,36 +239,26 @@ def evaluate(
     return test, valid
 
 
-def observe(plan: Plan, state: State, available: IntArray) -> Generator[Request, Any, View]:
-    """What the sampler sees; local losses of theta^t are asked for where it wants them."""
+def observe(plan: Plan, state: State, available: IntArray) -> Generator[Request, Reply, View]:
+    """The sampler's view, with local losses of theta^t if it asks for them."""
     clients, sampler = plan.federation.clients, plan.asks_losses
     view = View(
         state.round, clients, available, state.counts, plan.cohort_limit, None, state.memory
     )
     if sampler is None:
         return view
-    candidates = checked_candidates(
-        sampler.loss_candidates(view, rng.stream(plan.seed, "candidates", state.round)), view
-    )
+    generator = rng.stream(plan.seed, "candidates", state.round)
+    candidates = checked_candidates(sampler.loss_candidates(view, generator), view)
     key = (plan.seed, state.round)
-    asked: FloatArray = yield Losses(plan.work, state.parameters, candidates, sampler.loss_on, key)
     losses = np.full(len(clients), np.nan)
-    losses[candidates] = asked
-    return View(
-        state.round,
-        clients,
-        available,
-        state.counts,
-        plan.cohort_limit,
-        frozen(losses),
-        state.memory,
-    )
+    losses[candidates] = yield Losses(plan.work, state.parameters, candidates, sampler.loss_on, key)
+    return replace(view, losses=frozen(losses))
 
 
 def train_selected(
     plan: Plan, state: State, selection: Selection
-) -> Generator[Request, Any, tuple[torch.Tensor, Outcome]]:
-    """The cohort trains from theta^t; the answer is the weighted mean of its models, with their features if wished for."""
+) -> Generator[Request, Reply, tuple[torch.Tensor, Outcome]]:
+    """The weighted mean of the models that the cohort trains from theta^t, and the outcome."""
     cohort = selection.clients
     weights = aggregation_weights(
         selection.weighting or plan.sampler.weighting,
@@ -272,7 +268,7 @@ def train_selected(
     )
     rate = plan.learning_rate * plan.decay**state.round
     key = (plan.seed, state.round)
-    folds: tuple[Fold, ...] = (WeightedMean(weights),)
+    folds: tuple[AnyFold, ...] = (WeightedMean(weights),)
     wish = plan.round_wish
     if wish is not None:
         folds += (feature_fold(wish, plan.work, state.parameters, seed=plan.data_seed),)
@@ -290,38 +286,48 @@ def advance(state: State, parameters: torch.Tensor, *, selection: Selection | No
     return State(state.round + 1, parameters, counts, state.memory)
 
 
-def describe(
+def round_record(
     plan: Plan,
     state: State,
     available: RoundAvailability,
-    metrics: tuple[Metrics, Metrics | None] | None,
+    metrics: TestAndValidation | None,
     *,
     selection: Selection | None = None,
     weights: FloatArray | None = None,
 ) -> Record:
     """The record of a round; clients appear under their own keys."""
     names = plan.federation.clients.names
-    chosen = selection if selection is not None else Selection(np.empty(0, dtype=np.int64))
+    status = available.status if selection is None else selection.status
+    if selection is None:
+        selection = Selection(np.empty(0, dtype=np.int64))
     return Record(
         round=state.round,
         available=list(available.names) if isinstance(available.names, list) else available.names,
         num_available=len(available.names),
-        cohort=[names[k] for k in chosen.clients.tolist()],
-        draws=None if chosen.draws is None else chosen.draws.tolist(),
+        cohort=[names[k] for k in selection.clients.tolist()],
+        draws=None if selection.draws is None else selection.draws.tolist(),
         weights=[] if weights is None else weights.tolist(),
-        selection_status=available.status if selection is None else chosen.status,
-        selection_objective=chosen.objective,
-        selection_upper_bound=chosen.upper_bound,
-        **_losses(metrics),
+        selection_status=status,
+        selection_objective=selection.objective,
+        selection_upper_bound=selection.upper_bound,
+        **_figures(metrics),
     )
 
 
-def final_record(plan: Plan, state: State) -> Generator[Request, Any, Record]:
+def final_record(plan: Plan, state: State) -> Generator[Request, Reply, Record]:
     """Record T: the metrics of the final model."""
-    return Record(round=state.round, **_losses((yield from evaluate(plan, state))))
+    return Record(round=state.round, **_figures((yield from evaluate(plan, state))))
 
 
-def _losses(metrics: tuple[Metrics, Metrics | None] | None) -> dict[str, Any]:
+class _Figures(TypedDict, total=False):
+    """The fields of a record that hold metrics."""
+
+    test_loss: float
+    test_accuracy: float
+    valid_loss: float | None
+
+
+def _figures(metrics: TestAndValidation | None) -> _Figures:
     if metrics is None:
         return {}
     test, valid = metrics

@@ -1,4 +1,7 @@
-"""The weights w_k of the average of local models, by rule. Uses NumPy alone, so that a deployment takes the same ones."""
+"""The weights w_k of the average of local models, by rule.
+
+Uses NumPy alone, so that a deployment computes the same weights as a simulation.
+"""
 
 from collections.abc import Callable
 
@@ -30,7 +33,7 @@ def aggregation_weights(
         weighting: "data_size": n_k; "draws": how often each was drawn; "equal": 1;
             "inverse_participation": n_k / (v_k + 1).
         data_sizes: (m,) n_k of the cohort.
-        draws: (m,) times each was drawn; None: once each.
+        draws: (m,) how often each was drawn; None: once each.
         counts: (m,) sampling counts v_k before this round; None: all 0.
 
     Returns:
