@@ -52,7 +52,8 @@ def memory_limit(groups: Path = _CGROUPS, mount: Path = _MOUNT) -> int | None:
     That is the machine's memory, or the limit of a container.
 
     Args:
-        groups, mount: as for `cpu_quota`.
+        groups: as for `cpu_quota`.
+        mount: as for `cpu_quota`.
     """
     limits: list[int] = []
     if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
