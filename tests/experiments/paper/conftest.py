@@ -7,7 +7,7 @@ from tests.experiments.paper.helpers import FAST, LDF, CarriedOut, carry_out, re
 
 from fedgs.data import export
 from fedgs.data.federation import Federation
-from fedgs.experiments.paper.frame.request import Mode
+from fedgs.experiments.paper.frame.conditions import Mode
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from fedgs.experiments.paper.catalogue import find
+from fedgs.experiments.paper.frame.conditions import Mode, parse_data
 from fedgs.experiments.paper.frame.experiment import LoadedRun
-from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, parse_data
+from fedgs.experiments.paper.frame.request import ExperimentRequest
 from fedgs.experiments.paper.frame.run import Outcome, checked, reproduce
 from fedgs.records import Record
 from fedgs.report.run_view import Run

@@ -8,7 +8,7 @@ import pytest
 from tests.experiments.paper.helpers import FAST, LDF, CarriedOut, carry_out, request_of, rows
 
 from fedgs.data import export
-from fedgs.experiments.paper.frame.request import Mode
+from fedgs.experiments.paper.frame.conditions import Mode
 from fedgs.experiments.paper.table2 import table2_rows
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from tests.experiments.paper.helpers import FAST, LDF, carry_out, request_of, rows, run_with
 
+from fedgs.experiments.paper.frame.conditions import Mode
 from fedgs.experiments.paper.frame.experiment import ExperimentRecords
-from fedgs.experiments.paper.frame.request import Mode
 from fedgs.experiments.paper.table4 import render
 
 

@@ -2,24 +2,26 @@
 
 A module is named after the tables and figures that it makes; `catalogue` finds it by NAME. Each
 declares an `Experiment`: what it runs or computes, and how the stored records are rendered. `frame`
-does the rest, for all experiments alike:
+does the rest, for all experiments alike, called by `frame.run.reproduce`:
 
     Options                              the command line                   frame.request
        | ExperimentRequest.of
     ExperimentRequest                    data, modes, rows, rounds, seeds   frame.request
-       | Experiment.plan, or             | Experiment.computations
-    PlannedRun                           Computation                        frame.experiment
-       | trained, unless it is stored    | computed, unless it is stored    frame.run
+       |_________________________________
+       | Experiment.plan                 | Experiment.computations
+    PlannedRun                           Computation                        frame.planning
+       | trained, unless it is stored    | computed, unless it is stored    frame.training, .computing
     StoredRun, in runs/                  a file in computed/                frame.store
        | read_records                    | read_records
     LoadedRun                            Computed                           frame.experiment
        |_________________________________|
     ExperimentRecords
        | Experiment.render
-    Rendering                            tables, verdict, figures           frame.experiment
+    Rendering                            tables, verdict, figures           frame.experiment, .writing
 
-A planned, stored and loaded run share their cell of the table: data, mode and `Row`. The `Manifest`
-(NAME-DATA.json) holds the request and the names of the stored runs and results, so that a rendering
-is a function of the folder alone. `frame.page` renders all manifests of a folder as one page,
-`frame.sentences` makes the verdicts, and `frame.published` holds the paper's figures.
+A planned, stored and loaded run share their cell of the table: data and mode (`frame.conditions`)
+and `MethodRow` (`frame.rows`). The `Manifest` (NAME-DATA.json) holds the request and the names of
+the stored runs and results, so that a rendering is a function of the folder alone. `frame.page`
+renders all manifests of a folder as one page, with the `frame.facts` of each. Renderings are made of
+`frame.tables` and the verdicts of `frame.sentences`; `frame.published` holds the paper's figures.
 """

@@ -9,15 +9,16 @@ from fedgs.arrays import AnyArray
 from fedgs.data.describe import skew
 from fedgs.data.federation import Federation
 from fedgs.errors import DataError
+from fedgs.experiments.paper.frame.conditions import Source
 from fedgs.experiments.paper.frame.experiment import (
     Computation,
     Computed,
     Experiment,
     ExperimentRecords,
     Rendering,
-    data_config,
 )
-from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
+from fedgs.experiments.paper.frame.planning import data_config
+from fedgs.experiments.paper.frame.request import ExperimentRequest
 from fedgs.graph import Graph
 from fedgs.plurals import counted, noun
 from fedgs.report.table import Block, Cell, Column, Table

@@ -8,15 +8,16 @@ from fedgs.arrays import AnyArray
 from fedgs.config import Training, cohort_limit
 from fedgs.data.federation import Federation
 from fedgs.data.gamma import expected_weights, gamma
+from fedgs.experiments.paper.frame.conditions import Source
 from fedgs.experiments.paper.frame.experiment import (
     Computation,
     Computed,
     Experiment,
     ExperimentRecords,
     Rendering,
-    data_of,
 )
-from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
+from fedgs.experiments.paper.frame.planning import data_of
+from fedgs.experiments.paper.frame.request import ExperimentRequest
 from fedgs.report.table import Block, Cell, Column, Table
 from fedgs.report.tables import number
 

@@ -11,16 +11,17 @@ from fedgs.availability.base import Availability, checked_rates
 from fedgs.config import Training, cohort_limit
 from fedgs.data.base import Data
 from fedgs.data.federation import Federation
+from fedgs.experiments.paper.frame.conditions import Mode, Source
 from fedgs.experiments.paper.frame.experiment import (
     Computation,
     Computed,
     Experiment,
     ExperimentRecords,
     Rendering,
-    data_of,
 )
+from fedgs.experiments.paper.frame.planning import data_of
 from fedgs.experiments.paper.frame.published import PAPER_BETA
-from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, Source
+from fedgs.experiments.paper.frame.request import ExperimentRequest
 from fedgs.registry import build
 from fedgs.report.table import Block, Cell, Column, Table
 from fedgs.report.tables import number

@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 import numpy as np
 
-from fedgs.arrays import AnyArray, FloatMatrix
-from fedgs.config import Config
+from fedgs.arrays import AnyArray
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError
 from fedgs.experiments.grid import expand
+from fedgs.experiments.paper.frame.conditions import Source
 from fedgs.experiments.paper.frame.experiment import (
     Computation,
     Computed,
@@ -19,16 +19,13 @@ from fedgs.experiments.paper.frame.experiment import (
     Rendering,
 )
 from fedgs.experiments.paper.frame.published import TABLE3
-from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
-from fedgs.graph import client_features, feature_products
-from fedgs.graph.growth import model_similarity
-from fedgs.models.base import Model
+from fedgs.experiments.paper.frame.request import ExperimentRequest
+from fedgs.experiments.paper.frame.tables import beside_paper, mean_cell
+from fedgs.experiments.paper.table3_edges import Recovered, recovered_edges
 from fedgs.report.table import Block, Cell, Column, Table
 from fedgs.report.tables import number
-from fedgs.requests import Work
-from fedgs.sampling import Wish
 
-__all__ = ["EXPERIMENTS", "Recovered", "recovered_edges", "similarities"]
+__all__ = ["EXPERIMENTS"]
 
 _NAMES = {"functional": "functional", "update": "cosine"}
 _ORACLES = {
@@ -39,36 +36,6 @@ _ORACLES = {
 _RULES = {"grid": "best F1", "density": "a third of the pairs", "histogram": "histogram"}
 _FIGURES = ("precision", "recall", "f1")
 _STEPS = "training.local_steps"
-_WISHES = (Wish("functional"), Wish("update", sketch=0))
-
-
-@dataclass(frozen=True)
-class Recovered:
-    """One graph against one oracle.
-
-    Attributes:
-        data: name of the data set, or key of the federation.
-        local_steps: E.
-        seed: makes federation, theta^0 and batches.
-        similarity: "functional" or "update".
-        oracle: "raw", "off_diagonal" or "all": the scale of the products that are >= 0.1 on the
-            oracle's edges.
-        rule: how epsilon is chosen: "grid" (given), "density" (1/3 of the pairs are edges) or
-            "histogram" (Otsu's rule). The latter two do not use the oracle.
-        epsilon, precision, recall, f1, density: see `fedgs.graph.recovery.Recovery`.
-    """
-
-    data: str
-    local_steps: int
-    seed: int
-    similarity: str
-    oracle: str
-    rule: str
-    epsilon: float
-    precision: float
-    recall: float
-    f1: float
-    density: float
 
 
 def computations(request: ExperimentRequest) -> list[Computation]:
@@ -118,53 +85,6 @@ def compute(
     return {"rows": np.array(json.dumps([asdict(row) for row in rows]))}
 
 
-def recovered_edges(config: Config, federation: Federation) -> list[Recovered]:
-    """All rows of one federation and one configuration, which gives E and the seed.
-
-    Raises:
-        ConfigError: the configuration has no model.
-        RunError: a client failed; it is named.
-    """
-    from fedgs.experiments.similarity import edge_rows
-
-    by_kind = similarities(config, federation)
-    products = feature_products(client_features(federation.clients))
-    steps, seed = config.training.local_steps, config.seed
-    return [
-        Recovered(config.data.name, steps, seed, kind, oracle, rule, **asdict(recovery))
-        for kind, similarity in by_kind.items()
-        for oracle, rule, recovery in edge_rows(similarity, products)
-    ]
-
-
-def similarities(config: Config, federation: Federation) -> dict[str, FloatMatrix]:
-    """(N, N) V in [0, 1] of "functional" and "update" (exact cosines) after one local training.
-
-    Raises:
-        ConfigError: the configuration has no model.
-        RunError: a client failed; it is named.
-    """
-    from fedgs.experiments.similarity import model_features
-
-    if config.model is None:
-        raise ConfigError("model must be given for Table 3, got none")
-    assert isinstance(config.model, Model)
-    training = config.training
-    work = Work(federation, config.model, 0.0, training.local_steps, training.batch_size)
-    features = model_features(
-        work,
-        _WISHES,
-        learning_rate=training.learning_rate,
-        seed=config.seed,
-        data_seed=getattr(config.data, "seed", 0),
-        device=config.execution.device,
-    )
-    return {
-        wish.kind: model_similarity(vectors)
-        for wish, vectors in zip(_WISHES, features, strict=True)
-    }
-
-
 def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     """Precision, recall and F1 by similarity, oracle and rule, with the paper's figures.
 
@@ -180,11 +100,11 @@ def render(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
     blocks, verdict = [], []
     for source in request.data:
         for steps in sorted({row.local_steps for row in rows if row.data == source.key}):
-            here = [row for row in rows if row.data == source.key and row.local_steps == steps]
+            recovered = [row for row in rows if (row.data, row.local_steps) == (source.key, steps)]
             title = f"{source.title}, {steps} local steps"
             paper = TABLE3.get(source.key, {}) if source.path is None and steps == 10 else {}
-            blocks.append(_block(title, here, paper))
-            verdict += _verdict(title, here, paper)
+            blocks.append(_block(title, recovered, paper))
+            verdict += _verdict(title, recovered, paper)
     notes = (
         "Mean ± standard deviation over seeds; in brackets the paper's figure. Best F1: of epsilon "
         "in {0, .01, .05, .1, .5}, chosen by looking at the oracle, as in the paper; the other "
@@ -218,11 +138,11 @@ def _block(
             for rule, rule_word in _RULES.items():
                 best = _best(rows, kind, oracle=oracle, rule=rule)
                 if best:
-                    beside = paper.get(kind) if rule == "grid" else None
+                    published = paper.get(kind) if rule == "grid" else None
                     cells = [
-                        _cell(
-                            [getattr(row, key) for row in best],
-                            None if beside is None else beside[i],
+                        beside_paper(
+                            mean_cell([getattr(row, key) for row in best]),
+                            None if published is None else published[i],
                         )
                         for i, key in enumerate(_FIGURES)
                     ]
@@ -244,15 +164,6 @@ def _best(rows: Sequence[Recovered], kind: str, *, oracle: str, rule: str) -> li
         ):
             best[row.seed] = row
     return [best[seed] for seed in sorted(best)]
-
-
-def _cell(values: Sequence[float], paper: float | None) -> Cell:
-    average, sd = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
-    text = number(average, 3) + ("" if sd is None else f" ± {number(sd, 3)}")
-    return Cell(
-        text + ("" if paper is None else f" ({number(paper, 3)})"),
-        (average, sd, len(values), paper),
-    )
 
 
 def _all(rows: Sequence[Recovered]) -> Table:

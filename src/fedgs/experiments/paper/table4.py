@@ -3,24 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from fedgs.experiments.paper.frame.conditions import Source
 from fedgs.experiments.paper.frame.experiment import (
     Experiment,
     ExperimentRecords,
     LoadedRun,
     PlannedRun,
     Rendering,
-    Row,
-    check_overrides,
     losses,
-    planned_runs,
-    runs_table,
 )
+from fedgs.experiments.paper.frame.planning import check_overrides, planned_runs
 from fedgs.experiments.paper.frame.published import TABLE4
-from fedgs.experiments.paper.frame.request import ExperimentRequest, Source
+from fedgs.experiments.paper.frame.request import ExperimentRequest
+from fedgs.experiments.paper.frame.rows import ALPHAS, MethodRow, fedgs_method
 from fedgs.experiments.paper.frame.sentences import Figures, best_row, mean
-from fedgs.experiments.paper.table2 import ALPHAS
+from fedgs.experiments.paper.frame.tables import runs_table, standard_deviation
 from fedgs.report.table import Block, Cell, Column, Table
 from fedgs.report.tables import Difference, number, paired_difference, signed
 
@@ -30,15 +27,14 @@ __all__ = ["EXPERIMENTS"]
 GRAPHS = {"oracle": "oracle", "functional": "functional", "update": "cosine"}
 
 
-def _rows(request: ExperimentRequest, graph: str) -> list[Row]:
+def _rows(request: ExperimentRequest, graph: str) -> list[MethodRow]:
     """One row an alpha. At alpha 0 the graph has no effect; all graphs share the oracle's run."""
     rows = []
     for alpha in ALPHAS:
-        method = {"name": "fedgs", "alpha": alpha, "scale": request.scale}
-        similarity = {} if graph == "oracle" or alpha == 0 else {"graph": {"similarity": graph}}
-        rows.append(
-            Row(f"{graph}-{alpha:g}", f"{GRAPHS[graph]} {alpha:g}", {**method, **similarity})
-        )
+        method = fedgs_method(alpha, request.scale)
+        if graph != "oracle" and alpha != 0:
+            method["graph"] = {"similarity": graph}
+        rows.append(MethodRow(f"{graph}-{alpha:g}", f"{GRAPHS[graph]} {alpha:g}", method))
     check_overrides(request, rows)
     return rows
 
@@ -178,14 +174,11 @@ def _alpha_block(
         for graph, word in GRAPHS.items():
             cells = [Cell(mode.title, (mode.title,)), Cell(word, (word,))]
             for alpha in ALPHAS:
-                values = list(
-                    losses(
-                        runs, data=source.key, mode=mode.title, row=f"{graph}-{alpha:g}"
-                    ).values()
-                )
-                sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
-                average = float(np.mean(values)) if values else None
-                cells.append(Cell("–" if average is None else number(average, 3), (average, sd)))
+                row = f"{graph}-{alpha:g}"
+                values = losses(runs, data=source.key, mode=mode.title, row=row)
+                average, deviation = mean(values), standard_deviation(values.values())
+                text = "–" if average is None else number(average, 3)
+                cells.append(Cell(text, (average, deviation)))
             rows.append(tuple(cells))
     return Block((("data", title),), tuple(rows))
 

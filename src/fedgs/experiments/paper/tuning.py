@@ -2,21 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
+from fedgs.experiments.paper.frame.conditions import Mode, Source
 from fedgs.experiments.paper.frame.experiment import (
     Experiment,
     ExperimentRecords,
     LoadedRun,
     PlannedRun,
     Rendering,
-    Row,
-    planned_runs,
-    runs_table,
 )
+from fedgs.experiments.paper.frame.planning import planned_runs
 from fedgs.experiments.paper.frame.published import TUNED, TUNING_RATES, TUNING_STEPS
-from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, Source
+from fedgs.experiments.paper.frame.request import ExperimentRequest
+from fedgs.experiments.paper.frame.rows import MethodRow
 from fedgs.experiments.paper.frame.sentences import mean
+from fedgs.experiments.paper.frame.tables import mean_cell, rank_mark, runs_table
 from fedgs.report.summary import is_figure
 from fedgs.report.table import Block, Cell, Column, Table
 from fedgs.report.tables import number
@@ -28,10 +27,12 @@ def _block(source: Source) -> str:
     return source.key if source.path is None else "synthetic"
 
 
-def _row(steps: int, rate: float) -> Row:
-    training = {"local_steps": steps, "learning_rate": rate}
-    return Row(
-        f"E{steps}-eta{rate:g}", f"E = {steps}, eta = {rate:g}", {"name": "uniform"}, training
+def _row(steps: int, rate: float) -> MethodRow:
+    return MethodRow(
+        f"E{steps}-eta{rate:g}",
+        f"E = {steps}, eta = {rate:g}",
+        {"name": "uniform"},
+        {"local_steps": steps, "learning_rate": rate},
     )
 
 
@@ -104,25 +105,11 @@ def _losses(runs: Sequence[LoadedRun], row: str) -> dict[object, float]:
 
 
 def _cell(grid: _GridLosses, steps: int, rate: float) -> Cell:
-    values = list(grid.get((steps, rate), {}).values())
-    if not values:
-        return Cell("–" if (steps, rate) not in grid else "not run", (None, None, 0))
-    average, sd = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
-    means = sorted({m for other in grid.values() if (m := mean(other)) is not None})
-    mark = (
-        ""
-        if len(means) < 2
-        else "best"
-        if average == means[0]
-        else "second"
-        if average == means[1] and len(means) > 2
-        else ""
-    )
-    return Cell(
-        number(average, 3) + ("" if sd is None else f" ± {number(sd, 3)}"),
-        (average, sd, len(values)),
-        mark,
-    )
+    losses = grid.get((steps, rate))
+    if losses is None:
+        return mean_cell(())
+    mark = rank_mark(losses, grid.values())
+    return mean_cell(losses.values(), missing="not run", mark=mark)
 
 
 def _verdict(title: str, grid: _GridLosses, paper: tuple[int, float]) -> str:

@@ -11,19 +11,6 @@ from fedgs.experiments.paper.frame.page import page
 from fedgs.experiments.paper.frame.store import read_manifests
 
 
-def test_the_page_tells_the_rounds_own_time_where_the_command_found_all_runs_finished(
-    table2: CarriedOut, tmp_path: Path
-) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(table2[1], copy)
-    runs = sorted(path for path in (copy / "runs").iterdir() if path.is_dir())
-    for path in runs:
-        (path / "timings.jsonl").write_text(
-            "".join(f'{{"round":{t},"train":2.0,"select":0.4}}\n' for t in range(5))
-        )
-    assert f"the rounds of all runs, added up: {round(len(runs) * 12 / 60)} min\n" in page(copy)[0]
-
-
 def test_the_page_shows_what_was_run_and_says_what_was_not(
     table2: CarriedOut, tmp_path: Path
 ) -> None:

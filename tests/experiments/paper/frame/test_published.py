@@ -3,7 +3,7 @@
 import pytest
 
 from fedgs.experiments.paper.frame.published import MODES, TABLE2, TABLE4
-from fedgs.experiments.paper.table2 import degradations
+from fedgs.experiments.paper.table2_losses import degradations
 
 
 def test_the_published_figures_are_those_of_the_paper() -> None:

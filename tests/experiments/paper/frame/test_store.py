@@ -4,11 +4,18 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.experiments.paper.helpers import carry_out, request_of
 
 from fedgs.errors import OutputError
+from fedgs.experiments.paper.frame.conditions import Mode, Source
 from fedgs.experiments.paper.frame.experiment import StoredRun
-from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, Source
-from fedgs.experiments.paper.frame.store import computed_name, read_manifests, shortened
+from fedgs.experiments.paper.frame.request import ExperimentRequest
+from fedgs.experiments.paper.frame.store import (
+    computed_name,
+    read_manifests,
+    read_records,
+    shortened,
+)
 from fedgs.records import Record
 from fedgs.report.run_view import Run
 
@@ -121,3 +128,18 @@ def test_a_longer_run_has_the_records_of_a_shorter_one(written: int) -> None:
     assert list(shorter.records) == expected[:written]
     assert shorter.finished == (written >= 3) and shorter.rounds == 2
     assert shortened(run, 3) is run and shortened(run, 9) is run
+
+
+def test_a_result_that_is_missing_is_a_problem_of_the_records(
+    toy_file: Path, tmp_path: Path
+) -> None:
+    request = request_of("gamma", toy_file)
+    carry_out(request, tmp_path)
+    (stored,) = (tmp_path / "computed").iterdir()
+    stored.unlink()
+    ((manifest,), _) = read_manifests(tmp_path)
+    records, problems = read_records(tmp_path, manifest)
+    assert dict(records.computed) == {}
+    assert len(problems) == 1 and problems[0].startswith(
+        f"{stored.name}: computed figures that cannot be read"
+    )

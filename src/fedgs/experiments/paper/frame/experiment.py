@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING
 
 from fedgs.arrays import AnyArray
 from fedgs.config import Config
-from fedgs.data.base import Data
 from fedgs.data.federation import Federation
-from fedgs.errors import ConfigError
-from fedgs.experiments.grid import expand
-from fedgs.experiments.paper.frame.request import ExperimentRequest, Mode, Source
-from fedgs.registry import variant_class
+from fedgs.experiments.paper.frame.conditions import Source
+from fedgs.experiments.paper.frame.request import ExperimentRequest
 from fedgs.report.run_view import Run
 from fedgs.report.summary import summarize
-from fedgs.report.table import Block, Cell, Column, Table
+from fedgs.report.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,41 +24,9 @@ __all__ = [
     "LoadedRun",
     "PlannedRun",
     "Rendering",
-    "Row",
     "StoredRun",
-    "check_overrides",
-    "computations_of",
-    "data_config",
-    "data_of",
-    "is_about_fedgs",
     "losses",
-    "planned_runs",
-    "runs_table",
 ]
-
-_FIXED = ("data", "availability", "method", "model", "seed", "label")
-
-
-@dataclass(frozen=True)
-class Row:
-    """A method of a table.
-
-    Attributes:
-        key: short and unique, such as "fedgs-0.5"; `--methods` accepts it.
-        label: the text in tables.
-        method: the method's table of a configuration.
-        training: training settings of this row alone.
-    """
-
-    key: str
-    label: str
-    method: Mapping[str, object]
-    training: Mapping[str, object] = field(default_factory=dict)
-
-    @property
-    def family(self) -> str:
-        """The method's name. `--methods` accepts it for all rows of the method."""
-        return str(self.method["name"])
 
 
 @dataclass(frozen=True)
@@ -104,6 +69,16 @@ class LoadedRun(_TableCell):
     def test_loss(self) -> float | None:
         """The run's lowest test loss; None if it failed or was not evaluated."""
         return None if self.run.failure is not None else summarize(self.run).test_loss
+
+
+def losses(runs: Sequence[LoadedRun], *, data: str, mode: str, row: str) -> dict[object, float]:
+    """Replicate -> lowest test loss, in one cell."""
+    return {
+        loaded.run.replicate: loss
+        for loaded in runs
+        if (loaded.data, loaded.mode, loaded.row) == (data, mode, row)
+        and (loss := loaded.test_loss) is not None
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,152 +177,3 @@ class Experiment:
     computations: Callable[[ExperimentRequest], list[Computation]] | None = None
     draws: bool = False
     one_seed: bool = False
-
-
-def planned_runs(
-    request: ExperimentRequest, source: Source, *, modes: Sequence[Mode], rows: Sequence[Row]
-) -> list[PlannedRun]:
-    """One run for every mode, row and seed on a federation, with the overrides that its method has.
-
-    Raises:
-        ConfigError: an override that would change what the table is about, a list, or an unknown
-            setting.
-    """
-    return [
-        PlannedRun(
-            source.key,
-            mode.title,
-            row.key,
-            _run_config(request, source, mode=mode, row=row, seed=seed),
-        )
-        for mode in modes
-        for row in rows
-        for seed in request.seeds
-    ]
-
-
-def _run_config(
-    request: ExperimentRequest, source: Source, *, mode: Mode, row: Row, seed: int
-) -> Config:
-    training = (
-        dict(row.training) if request.rounds is None else {**row.training, "rounds": request.rounds}
-    )
-    tables = {
-        "data": source.table,
-        "availability": mode.table,
-        "method": dict(row.method),
-        "seed": seed,
-        "training": training,
-    }
-    overrides = [(key, value) for key, value in request.overrides if _applies(key, row)]
-    for key, value in overrides:
-        if key in _FIXED or key.endswith(".name"):
-            raise ConfigError(
-                f"--set {key} would change what {request.name} is about; use --data, --modes, "
-                "--methods and --seeds"
-            )
-        if isinstance(value, list):
-            raise ConfigError(
-                f"--set {key} must be one value for every run of {request.name}, got {value!r}"
-            )
-    (config,) = expand(tables, overrides).configs
-    return config
-
-
-def _applies(key: str, row: Row) -> bool:
-    """Whether a row has the setting that an override changes. Only a method's settings differ."""
-    family, _, setting = key.partition(".")
-    if family != "method" or not setting:
-        return True
-    name = "md" if row.family == "fedprox" else row.family
-    return setting.split(".")[0] in variant_class("method", name).model_fields
-
-
-def check_overrides(request: ExperimentRequest, rows: Sequence[Row]) -> None:
-    """Refuse an override of a method's setting that no row has.
-
-    Raises:
-        ConfigError: there is such an override.
-    """
-    for key, _ in request.overrides:
-        if not any(_applies(key, row) for row in rows):
-            families = ", ".join(sorted({row.family for row in rows}))
-            raise ConfigError(f"--set {key} is not a setting of any of {families}")
-
-
-def data_config(request: ExperimentRequest, source: Source) -> Config:
-    """A configuration that names the federation, with the overrides of the data.
-
-    Raises:
-        ConfigError: an override of something else, which would be ignored.
-    """
-    other = next((key for key, _ in request.overrides if not key.startswith("data.")), None)
-    if other is not None:
-        raise ConfigError(
-            f"--set {other} means nothing for {request.name}; it takes settings of data"
-        )
-    (config,) = expand({"data": source.table}, request.overrides).configs
-    return config
-
-
-def computations_of(request: ExperimentRequest) -> list[Computation]:
-    """One computation a federation, or one without data."""
-    stored = request.as_json()
-    settings = {key: stored[key] for key in ("modes", "rounds", "seeds")}
-    if not request.data:
-        return [Computation("", None, settings)]
-    return [
-        Computation(source.key, data_config(request, source), settings) for source in request.data
-    ]
-
-
-def data_of(computation: Computation) -> Data:
-    """The data set of a computation that has one."""
-    assert computation.config is not None
-    assert isinstance(computation.config.data, Data)
-    return computation.config.data
-
-
-def is_about_fedgs(row: str) -> bool:
-    """Whether a row's key is one of FedGS."""
-    return row.startswith("fedgs-")
-
-
-def losses(runs: Sequence[LoadedRun], *, data: str, mode: str, row: str) -> dict[object, float]:
-    """Replicate -> lowest test loss, in one cell."""
-    return {
-        loaded.run.replicate: loss
-        for loaded in runs
-        if (loaded.data, loaded.mode, loaded.row) == (data, mode, row)
-        and (loss := loaded.test_loss) is not None
-    }
-
-
-def runs_table(title: str, runs: Sequence[LoadedRun]) -> Table:
-    """Every run with its figure and its folder: the origin of each number in the other tables."""
-    columns = [
-        Column(name, (name,), numeric=name in ("seed", "rounds", "test_loss"))
-        for name in _RUN_FIELDS
-    ]
-    rows = []
-    for loaded in runs:
-        run = loaded.run
-        values = (
-            loaded.data,
-            loaded.mode,
-            loaded.row,
-            run.seed,
-            run.rounds_done,
-            loaded.test_loss,
-            _standing(run),
-            run.name,
-        )
-        rows.append(tuple(Cell("–" if value is None else str(value), (value,)) for value in values))
-    return Table(title, tuple(columns), (Block((), tuple(rows)),))
-
-
-_RUN_FIELDS = ("data", "mode", "row", "seed", "rounds", "test_loss", "standing", "folder")
-
-
-def _standing(run: Run) -> str:
-    return "failed" if run.failure is not None else "finished" if run.finished else "unfinished"

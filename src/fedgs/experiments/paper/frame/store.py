@@ -2,17 +2,13 @@
 
 import hashlib
 import json
-import os
-import platform
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 
-import fedgs
 from fedgs.arrays import AnyArray
 from fedgs.errors import OutputError
 from fedgs.experiments.paper.frame.experiment import (
@@ -29,10 +25,10 @@ from fedgs.report.run_view import Run
 __all__ = [
     "Manifest",
     "computed_name",
-    "machine",
     "read_computed",
     "read_manifests",
     "read_records",
+    "shortened",
     "write_computed",
 ]
 
@@ -47,7 +43,7 @@ class Manifest:
         request: the experiment.
         command: the command line.
         seconds: wall time of all starts together.
-        machine: see `machine`.
+        machine: see `fedgs.experiments.paper.frame.machine`.
         runs: its runs.
         computed: key of a computation -> file in `computed/`.
     """
@@ -194,51 +190,3 @@ def read_computed(path: Path) -> Computed:
             f"{path.name}: computed figures that cannot be read ({error}); remove the file to "
             "compute anew"
         ) from None
-
-
-def machine(device: str = "cpu") -> dict[str, object]:
-    """The hardware and the versions, for the page."""
-    gpu = None
-    if device.startswith("cuda"):
-        import torch
-
-        gpu = torch.cuda.get_device_name(device) if torch.cuda.is_available() else None
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "memory_gib": _memory(),
-        "gpu": gpu,
-        "system": platform.system(),
-        "versions": {
-            "fedgs": fedgs.__version__,
-            "python": platform.python_version(),
-            **_versions("numpy", "torch"),
-        },
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(
-            line.partition(":")[2].strip() for line in lines if line.startswith("model name")
-        )
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def _memory() -> int | None:
-    try:
-        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
-    except (ValueError, OSError, AttributeError):
-        return None
-
-
-def _versions(*names: str) -> dict[str, str]:
-    versions = {}
-    for name in names:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return versions

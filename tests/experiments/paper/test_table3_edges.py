@@ -1,4 +1,4 @@
-"""Table 3 on a federation small enough to check."""
+"""The edges of table 3 on a federation small enough to check."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 from fedgs.config import Config
 from fedgs.data import Federation
 from fedgs.errors import ConfigError
-from fedgs.experiments.paper.table3 import recovered_edges, similarities
+from fedgs.experiments.paper.table3_edges import recovered_edges, similarities
 from fedgs.graph.recovery import EPSILONS, ORACLES
 
 

@@ -1,0 +1,21 @@
+"""The facts above an experiment's tables."""
+
+import shutil
+from pathlib import Path
+
+from tests.experiments.paper.helpers import CarriedOut
+
+from fedgs.experiments.paper.frame.page import page
+
+
+def test_the_time_of_the_rounds_is_stated_where_the_command_found_all_runs_finished(
+    table2: CarriedOut, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(table2[1], copy)
+    runs = sorted(path for path in (copy / "runs").iterdir() if path.is_dir())
+    for path in runs:
+        (path / "timings.jsonl").write_text(
+            "".join(f'{{"round":{t},"train":2.0,"select":0.4}}\n' for t in range(5))
+        )
+    assert f"the rounds of all runs, added up: {round(len(runs) * 12 / 60)} min\n" in page(copy)[0]
