@@ -1,7 +1,8 @@
-"""FedGS, or any other sampler, in real deployments with Flower: under whatever availability the nodes really have.
+"""FedGS, or any other sampler, in deployments with Flower, under the nodes' actual availability.
 
 The server changes two lines, `strategy = SampledStrategy(FedAvg(), sampler=FedGS(alpha=1.0))`; a
-client adds one, `describe(app)`. Needs the extra `flower`; never the simulator and never torch.
+client adds one, `describe(app)`. This package needs the extra `flower`, but neither the simulator
+nor torch.
 """
 
 import importlib
@@ -25,7 +26,9 @@ _PUBLIC = {"SampledStrategy": "fedgs.flower.strategy", "describe": "fedgs.flower
 __all__ = ["SampledStrategy", "describe"]
 
 
-def __getattr__(name: str) -> object:
-    if name in _PUBLIC:
-        return getattr(importlib.import_module(_PUBLIC[name]), name)
-    raise AttributeError(f"module 'fedgs.flower' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker that saw this function would accept every name
+
+    def __getattr__(name: str) -> object:
+        if name in _PUBLIC:
+            return getattr(importlib.import_module(_PUBLIC[name]), name)
+        raise AttributeError(f"module 'fedgs.flower' has no attribute {name!r}")

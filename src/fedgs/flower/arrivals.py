@@ -1,4 +1,4 @@
-"""The clients that are connected when a round begins: who they are, and what they told about themselves."""
+"""The clients that are connected when a round begins, and their descriptions of themselves."""
 
 import time
 
@@ -25,36 +25,35 @@ def connected(
     """Wait until enough clients are connected and known.
 
     Args:
-        grid: where the nodes are.
-        directory: asks them which clients they are.
-        selector: learns what they tell.
-        journal: takes what went wrong.
+        grid: connects to the nodes.
+        directory: asks the nodes which clients they are.
+        selector: receives their descriptions.
+        journal: receives the events.
         needed: how many clients are enough.
-        timeout: seconds to wait at most.
+        timeout: the most seconds to wait.
 
     Returns:
         Client key -> node id, and why the wait ended without enough clients, or None.
     """
     record = selector.state.round
     deadline = time.monotonic() + timeout
-    found: dict[Key, int] = {}
+    node_of: dict[Key, int] = {}
     for _ in pauses(deadline):
-        found, told, lost = directory.resolve(
+        node_of, descriptions, lost = directory.resolve(
             grid, grid.get_node_ids(), round=record, deadline=deadline
         )
         for node, why in lost:
             detail = f"{why}; it takes no part until it does, and is asked again"
             journal.event(record, "silent", None, detail, request="describe", node=node)
-        for one in told:
-            for error in one.errors:
-                journal.event(record, "describe", one.key, error, request="describe")
-            refused = selector.meet(one.key, size=one.data_size, feature=one.feature)
+        for description in descriptions:
+            key = description.key
+            for error in description.errors:
+                journal.event(record, "describe", key, error, request="describe")
+            refused = selector.meet(key, size=description.data_size, feature=description.feature)
             if refused is not None:
-                journal.event(record, "feature", one.key, refused)
-        if len(found) >= needed:
-            return found, None
-    names = ", ".join(repr(key) for key in found) or "none"
-    return (
-        found,
-        f"after {timeout:g} s: {needed} clients must be connected, {len(found)} are ({names})",
-    )
+                journal.event(record, "feature", key, refused)
+        if len(node_of) >= needed:
+            return node_of, None
+    names = ", ".join(repr(key) for key in node_of) or "none"
+    missing = f"{needed} clients must be connected, {len(node_of)} are ({names})"
+    return node_of, f"after {timeout:g} s: {missing}"

@@ -1,7 +1,7 @@
-"""What a client tells about itself, once: its key, its data size and, where it is asked to, how its data are distributed."""
+"""A client's description of itself: its key, its data size and the distribution of its data."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -18,6 +18,8 @@ ERRORS = "errors"
 _LONGEST_ERROR = 300  # characters
 
 Numbers = Sequence[float] | AnyArray
+Given = TypeVar("Given")  # what a user's function returns
+Sent = TypeVar("Sent")  # what is sent of it
 
 
 def describe(
@@ -27,16 +29,17 @@ def describe(
     feature: Callable[[Context], Numbers] | None = None,
     data_size: Callable[[Context], int] | None = None,
 ) -> None:
-    """Let a ClientApp answer who it is. The server asks every node once, and later again if one of the functions failed.
+    """Let a ClientApp report its key, data size and feature when the server asks for them.
 
-    The key, the data size and the feature do not depend on each other: where a function raises, the
-    server is told which one and its message, and takes the rest.
+    The server asks every node once, and again later if one of the functions failed. The three
+    parts are independent: if a function raises, the server gets its name and message, and the
+    other parts.
 
     Args:
         app: the ClientApp; it gets a query handler named "fedgs".
         label_counts: context -> (C,) training examples by label, >= 0 with a positive sum. Only the
             *proportions* leave the client.
-        feature: context -> (d,) a vector u_k of your own for the client graph instead, finite.
+        feature: context -> (d,) instead, another finite vector u_k for the client graph.
         data_size: context -> n_k >= 0; without it the server learns n_k from the first reply to a
             training request.
 
@@ -51,41 +54,48 @@ def describe(
             "describe takes label_counts or feature, not both: the graph is made from one of them"
         )
 
-    @app.query(RECORD)  # type: ignore[untyped-decorator, unused-ignore]
+    parts: list[tuple[str, str, Callable[[Context], int | list[float]]]] = []  # entry, argument
+    if data_size is not None:
+        parts.append(("data-size", "data_size", _composed(data_size, _size)))
+    if label_counts is not None:
+        parts.append(("feature", "label_counts", _composed(label_counts, _proportions)))
+    if feature is not None:
+        parts.append(("feature", "feature", _composed(feature, _vector)))
+
     def answer(message: Message, context: Context) -> Message:
-        told: dict[str, Any] = {}
+        description = ConfigRecord()
         errors: list[str] = []
         key = client_key(context.node_config)
         if key is not None:
-            told["client-key"] = key
-        parts: tuple[tuple[str, str, Any, Callable[[Any], Any]], ...] = (
-            ("data-size", "data_size", data_size, _size),
-            ("feature", "label_counts", label_counts, _proportions),
-            ("feature", "feature", feature, _vector),
-        )
-        for entry, name, given, read in parts:
-            if given is None:
-                continue
+            description["client-key"] = key
+        for entry, name, compute in parts:
             try:
-                told[entry] = read(given(context))
-            except Exception as error:  # whatever the user's function raises; the server logs it under the client's key
-                errors.append(
-                    " ".join(f"{name} failed: {type(error).__name__}: {error}".split())[
-                        :_LONGEST_ERROR
-                    ]
-                )
+                description[entry] = compute(context)
+            except Exception as error:  # of the user's function; the server logs it with the key
+                text = f"{name} failed: {type(error).__name__}: {error}"
+                errors.append(" ".join(text.split())[:_LONGEST_ERROR])
         if errors:
-            told[ERRORS] = errors
-        return Message(RecordDict({RECORD: ConfigRecord(told)}), reply_to=message)
+            description[ERRORS] = errors
+        return Message(RecordDict({RECORD: description}), reply_to=message)
+
+    app.query(RECORD)(answer)
 
 
-def client_key(node_config: Any) -> str | int | None:
-    """The application's own key of a client: `client-id` of the node's configuration, else `partition-id`, else None.
+def _composed(
+    function: Callable[[Context], Given], read: Callable[[Given], Sent]
+) -> Callable[[Context], Sent]:
+    return lambda context: read(function(context))
 
-    An empty text is no key.
 
-    >>> client_key({"partition-id": 3, "client-id": "site-a"}), client_key({"partition-id": 3}), client_key({})
-    ('site-a', 3, None)
+def client_key(node_config: Mapping[str, object]) -> str | int | None:
+    """The application's own key of a client, from the node's configuration.
+
+    It is `client-id`, else `partition-id`, else None. An empty text is no key.
+
+    >>> client_key({"partition-id": 3, "client-id": "site-a"})
+    'site-a'
+    >>> client_key({"partition-id": 3}), client_key({})
+    (3, None)
     """
     for name in ("client-id", "partition-id"):
         if name in node_config and str(node_config[name]).strip():
@@ -94,7 +104,7 @@ def client_key(node_config: Any) -> str | int | None:
     return None
 
 
-def _size(value: Any) -> int:
+def _size(value: int) -> int:
     size = int(value)
     if size < 0:
         raise ConfigError(f"data_size must be >= 0, got {size}")
@@ -102,7 +112,7 @@ def _size(value: Any) -> int:
 
 
 def _proportions(counts: Numbers) -> list[float]:
-    """Shares of the labels; a message about bad counts does not tell the good ones."""
+    """Proportions of the labels; an error about an invalid count does not contain the others."""
     values = np.asarray(counts, dtype=np.float64).ravel()
     bad = values[~(np.isfinite(values) & (values >= 0))]
     if len(bad):
@@ -118,6 +128,7 @@ def _vector(values: Numbers) -> list[float]:
     vector = np.asarray(values, dtype=np.float64).ravel()
     if not len(vector) or not np.isfinite(vector).all():
         raise ConfigError(
-            f"feature must be at least one finite number, got {len(vector)} entries, not all of them finite"
+            f"feature must be at least one finite number, got {len(vector)} entries, "
+            "not all of them finite"
         )
     return [float(value) for value in vector]

@@ -1,8 +1,7 @@
-"""What clients are asked to evaluate: the validation loss of the global model, and the losses that a sampler selects on."""
+"""Evaluation by clients: the validation loss of the global model, and losses for a sampler."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
@@ -24,12 +23,12 @@ Problem = tuple[str, str]  # event, detail
 
 
 class ClientEvaluation:
-    """Evaluation by clients: every client that is asked and does not answer usefully is an event.
+    """Evaluation by clients; a client that is asked and gives no valid answer is an event.
 
     Args:
-        inner: configures and averages.
+        inner: configures the requests and averages the replies.
         selector: knows the clients and the round.
-        journal: takes the events.
+        journal: receives the events.
         timeout: seconds to wait.
     """
 
@@ -38,27 +37,33 @@ class ClientEvaluation:
     ) -> None:
         self._inner, self._selector, self._journal = inner, selector, journal
         self._patience = Patience()
-        self._doubted: set[int] = (
-            set()
-        )  # rows of the last request that were waited for only shortly
+        # Rows of the last request that were waited for only briefly.
+        self._doubted: set[int] = set()
         self._flight = InFlight()
         self.timeout = timeout
 
     def exchange(self, grid: Grid, messages: Iterable[Message]) -> list[Message]:
-        """Send requests and wait for the replies, shortly for clients that did not answer the last time."""
+        """Send requests and wait for replies; only briefly for clients that were silent before."""
         return self._patience.exchange(grid, messages, timeout=self.timeout)
 
-    # --- the global model
-    # ------------------------------------------------------------------------------------------------------
+    # The global model.
 
     def configure(
         self, nodes: Mapping[Key, int], arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
-        """Requests to as many of the connected clients as `inner` was set to evaluate with, drawn by the seed; never waits."""
+        """Requests to as many connected clients as `inner` was set to evaluate with.
+
+        They are drawn by the seed. This never waits for clients.
+
+        Args:
+            nodes: client key -> node id of the available clients.
+            arrays: the global model.
+            config: of the request.
+            grid: connects to the nodes.
+        """
         self._flight = InFlight()
-        wanted = max(
-            int(len(nodes) * self._inner.fraction_evaluate), self._inner.min_evaluate_nodes
-        )
+        share = int(len(nodes) * self._inner.fraction_evaluate)
+        wanted = max(share, self._inner.min_evaluate_nodes)
         if self._inner.fraction_evaluate == 0.0 or not nodes:
             return []
         state = self._selector.state
@@ -66,35 +71,27 @@ class ClientEvaluation:
         if wanted < len(rows):
             generator = rng.stream(state.seed, "flower-evaluate", state.round)
             rows = np.sort(generator.choice(rows, size=wanted, replace=False))
-        chosen = {nodes[self._selector.roster.keys[row]]: row for row in rows.tolist()}
+        row_of = {nodes[self._selector.roster.keys[row]]: row for row in rows.tolist()}
+        cohort = CohortGrid(grid, list(row_of))
         with self._inner.undisturbed() as inner:
-            made = list(
-                inner.configure_evaluate(
-                    state.round, arrays, config, CohortGrid(grid, list(chosen))
-                )
-            )
-        made.sort(key=lambda message: chosen[message.metadata.dst_node_id])
+            messages = list(inner.configure_evaluate(state.round, arrays, config, cohort))
+        messages.sort(key=lambda message: row_of[message.metadata.dst_node_id])
+        group = str(state.round)
         self._flight.messages = {
-            chosen[message.metadata.dst_node_id]: resend(
-                message, timeout=self.timeout, group=str(state.round)
-            )
-            for message in made
+            row_of[message.metadata.dst_node_id]: resend(message, timeout=self.timeout, group=group)
+            for message in messages
         }
         self._doubted = self._doubtful(self._flight.messages)
         return list(self._flight.messages.values())
 
     def aggregate(self, replies: Iterable[Message]) -> MetricRecord | None:
-        """The inner strategy's answer for the replies that fit; the others are events, and so is a loss of fewer than asked."""
-        flight, key, record = (
-            self._flight,
-            self._inner.strategy.weighted_by_key,
-            self._selector.state.round,
-        )
-        checked: dict[int, Reply] = {}
-        for message in replies:
-            row = flight.row_of(message)
-            if row is not None:
-                checked[row] = examined(message, weighted_by_key=key, sent=None)
+        """The inner strategy's answer for the valid replies, or None if there is none.
+
+        Each other reply is an event, and so is a loss over fewer clients than were asked.
+        """
+        flight, record = self._flight, self._selector.state.round
+        key = self._inner.strategy.weighted_by_key
+        checked = self._examined(flight, replies)
         without = {
             row
             for row, reply in checked.items()
@@ -104,50 +101,49 @@ class ClientEvaluation:
         for reply in checked.values():
             if reply.refused is None:
                 reply.refused = loss_problem(reply.metrics)
-        problems = {
-            row: problem
-            for row in flight.messages
-            if row not in without and (problem := self._problem(row, checked))
-        }
-        for row, (kind, detail) in problems.items():
-            self._journal.event(
-                record, kind, self._selector.roster.keys[row], detail, request="evaluate"
+        keys = self._selector.roster.keys
+        missing = []
+        for row in flight.messages:
+            problem = None if row in without else self._problem(row, checked)
+            if problem is not None:
+                missing.append(keys[row])
+                kind, detail = problem
+                self._journal.event(record, kind, keys[row], detail, request="evaluate")
+        good = [checked[row].message for row in sorted(checked) if checked[row].refused is None]
+        counts = (len(good), len(flight.messages))
+        if missing:
+            done, asked = counts
+            detail = (
+                f"the validation loss is of {done} of {asked} clients; missing: {listed(missing)}"
             )
-        good = {row: checked[row] for row in sorted(checked) if checked[row].refused is None}
-        if problems:
-            missing = [self._selector.roster.keys[row] for row in problems]
-            detail = f"the validation loss is of {len(good)} of {len(flight.messages)} clients; missing: {listed(missing)}"
             self._journal.event(
                 record, "incomplete", None, detail, request="evaluate", clients=missing
             )
         if not good:
             return None
         with self._inner.undisturbed() as inner:
-            metrics: MetricRecord | None = inner.aggregate_evaluate(
-                record, [reply.message for reply in good.values()]
-            )
+            metrics: MetricRecord | None = inner.aggregate_evaluate(record, good)
         loss = first_metric(metrics, LOSSES)
-        told = "no loss among their metrics" if loss is None else f"validation loss {loss:.4g}"
-        self._journal.line(
-            record,
-            "%d of %d clients evaluated, %s",
-            len(good),
-            len(flight.messages),
-            told,
-            request="evaluate",
-        )
+        result = "no loss among their metrics" if loss is None else f"validation loss {loss:.4g}"
+        text = "%d of %d clients evaluated, %s"
+        self._journal.line(record, text, *counts, result, request="evaluate")
         return metrics
 
-    # --- losses for a sampler
-    # --------------------------------------------------------------------------------------------------
+    # Losses for a sampler.
 
     def with_losses(
         self, grid: Grid, view: View, nodes: Mapping[int, int], arrays: ArrayRecord
     ) -> View:
-        """The view with the losses of the clients that the sampler asks for; those that do not tell are not selectable.
+        """The view with the losses of the clients that the sampler asks for.
 
-        The clients are asked through their own `evaluate` handler; the configuration says under
-        "loss-on" which part is meant.
+        Clients that report no loss cannot be selected. They are asked through their own `evaluate`
+        handler; the configuration says under "loss-on" which part of the data is meant.
+
+        Args:
+            grid: connects to the nodes.
+            view: what the sampler sees, without losses.
+            nodes: row -> node id.
+            arrays: the global model.
         """
         asked = self._selector.loss_candidates(view)
         if asked is None:
@@ -156,22 +152,16 @@ class ClientEvaluation:
         loss_on = str(getattr(self._selector.sampler, "loss_on", ""))
         config = ConfigRecord({"server-round": number, "loss-on": loss_on})
         content = RecordDict({inner.arrayrecord_key: arrays, inner.configrecord_key: config})
-        made = {row: Message(content, nodes[row], MessageType.EVALUATE) for row in asked.tolist()}
         flight = InFlight()
-        flight.messages = {
-            row: resend(message, timeout=self.timeout, group=str(number))
-            for row, message in made.items()
-        }
+        for row in asked.tolist():
+            message = Message(content, nodes[row], MessageType.EVALUATE)
+            flight.messages[row] = resend(message, timeout=self.timeout, group=str(number))
         self._doubted = self._doubtful(flight.messages)
-        checked: dict[int, Reply] = {}
-        for message in self.exchange(grid, flight.messages.values()):
-            row = flight.row_of(message)
-            if row is not None:
-                checked[row] = examined(message, weighted_by_key=inner.weighted_by_key, sent=None)
-        told = {row: first_metric(reply.metrics, LOSSES) for row, reply in checked.items()}
+        checked = self._examined(flight, self.exchange(grid, flight.messages.values()))
         losses = np.full(len(view.clients), np.nan)
         for row in flight.messages:
-            loss = told.get(row)
+            reply = checked.get(row)
+            loss = None if reply is None else first_metric(reply.metrics, LOSSES)
             if loss is not None:
                 losses[row] = loss
                 continue
@@ -182,8 +172,17 @@ class ClientEvaluation:
         available = view.available[~np.isin(view.available, asked[np.isnan(losses[asked])])]
         return dataclasses.replace(view, available=available, losses=losses)
 
-    # --- small things
-    # ----------------------------------------------------------------------------------------------------------
+    # Small things.
+
+    def _examined(self, flight: InFlight, replies: Iterable[Message]) -> dict[int, Reply]:
+        """Row -> checked reply; replies to other requests are left out."""
+        key = self._inner.strategy.weighted_by_key
+        checked: dict[int, Reply] = {}
+        for message in replies:
+            row = flight.row_of(message)
+            if row is not None:
+                checked[row] = examined(message, weighted_by_key=key, sent=None)
+        return checked
 
     def _doubtful(self, messages: Mapping[int, Message]) -> set[int]:
         return {
@@ -193,14 +192,15 @@ class ClientEvaluation:
         }
 
     def _problem(self, row: int, checked: Mapping[int, Reply]) -> Problem | None:
-        """What is wrong with a client's answer, or None."""
-        reply: Any = checked.get(row)
+        """Why a client's answer is not valid, or None."""
+        reply = checked.get(row)
         if reply is None:
-            again = "no reply, as the last time, so that it was waited for only shortly"
-            return (
-                "silent",
-                again if row in self._doubted else f"no reply within {self.timeout:g} s",
-            )
+            if row in self._doubted:
+                return (
+                    "silent",
+                    "no reply, as the last time, so that it was waited for only shortly",
+                )
+            return "silent", f"no reply within {self.timeout:g} s"
         if reply.refused is None:
             return None
         return "failed" if reply.message.has_error() else "refused", reply.refused

@@ -1,29 +1,36 @@
-"""Messages to nodes and back: every wait has a deadline, and a failure is attributed through the message it replies to."""
+"""Messages to nodes and back.
+
+Every wait has a deadline, and a failure is attributed to the node of the message it replies to.
+"""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+if TYPE_CHECKING:  # where newer Flower has them; older versions have them elsewhere
+    from flwr.proto.node_pb2 import NodeInfo
+    from flwr.supercore.run import Run
+
 __all__ = ["CohortGrid", "DeadlineGrid", "Patience", "exchange", "from_client", "pauses", "resend"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.01, 1.0, 1.5
-# A message outlives the wait for its reply a little, so that it is our deadline that ends the wait,
-# and says so.
+# A message lives a little longer than the wait for its reply, so that the wait ends at our own
+# deadline, which is reported.
 _SPARE_SECONDS = 30.0
 # Clients that did not answer the last time are waited for as long again as the others needed; if
 # there are no others, for this share of the deadline.
 _SHORT_WAIT = 0.1
-# Flower's codes for a ClientApp that could not be loaded or raised: the node lives. Other errors
-# come from the SuperLink.
+# Flower's codes for a ClientApp that could not be loaded or that raised: the node is alive. Other
+# errors come from the SuperLink.
 _APP_ERRORS = (1, 2)
 
 
 def pauses(deadline: float) -> Iterator[None]:
-    """Sleep a little longer each time, until `deadline` (of `time.monotonic`); always yields at least once.
+    """Sleep a little longer each time until `deadline` (of `time.monotonic`); yields at least once.
 
     >>> len(list(pauses(time.monotonic() - 1)))
     1
@@ -45,19 +52,21 @@ def exchange(
     accept: Callable[[Message], bool] | None = None,
     doubtful: Collection[int] = (),
 ) -> list[Message]:
-    """Send messages and gather replies until all have come, `enough` acceptable ones have, or the deadline is over.
+    """Send messages and collect the replies.
+
+    It ends when all replies or `enough` acceptable ones have arrived, or at the deadline.
 
     Args:
-        grid: where the nodes are.
-        messages: one a node.
-        timeout: seconds to wait at most.
+        grid: connects to the nodes.
+        messages: one for each node.
+        timeout: the most seconds to wait.
         enough: how many acceptable replies suffice; None: all.
         accept: which replies count; None: those without an error.
         doubtful: node ids that are not waited for until the deadline: only as long again as the
-            others needed, or, where there are no others, for a tenth of the timeout.
+            others needed or, if there are no others, for a tenth of the timeout.
 
     Returns:
-        All replies that came, error replies too.
+        All replies that arrived, including errors.
     """
     sent = list(messages)
     if not sent:
@@ -67,20 +76,18 @@ def exchange(
     node_of = {
         identifier: message.metadata.dst_node_id for identifier, message in pushed if identifier
     }
-    waiting, trusted = (
-        set(node_of),
-        {identifier for identifier, node in node_of.items() if node not in doubtful},
-    )
+    waiting = set(node_of)
+    trusted = {identifier for identifier, node in node_of.items() if node not in doubtful}
     replies: list[Message] = []
     accepted = 0
     until = None if trusted else begun + timeout * _SHORT_WAIT
     for _ in pauses(begun + timeout):
         if waiting:
-            came = list(grid.pull_messages(list(waiting)))
-            waiting -= {reply.metadata.reply_to_message_id for reply in came}
-            replies += came
+            arrived = list(grid.pull_messages(list(waiting)))
+            waiting -= {reply.metadata.reply_to_message_id for reply in arrived}
+            replies += arrived
             accepted += sum(
-                accept(reply) if accept is not None else reply.has_content() for reply in came
+                accept(reply) if accept is not None else reply.has_content() for reply in arrived
             )
         if not waiting or (enough is not None and accepted >= enough):
             break
@@ -93,37 +100,40 @@ def exchange(
 
 
 def from_client(reply: Message) -> bool:
-    """Whether the client itself answered, be it with an error, and not the SuperLink in its place."""
+    """Whether the client itself answered, even with an error, and not the SuperLink for it."""
     return bool(reply.has_content() or reply.error.code in _APP_ERRORS)
 
 
 @dataclass(eq=False)
 class Patience:
-    """Requests that some clients never answer: such a client costs the deadline once, not in every round.
+    """Waits for a client that never answers until the deadline once, not in every round.
 
     Attributes:
-        silent: node ids that did not answer the last time. They are asked like the others, and
-            waited for only shortly until they answer. A client that is restarted has another node
-            id, and is waited for again.
+        silent: node ids that did not answer the last time. They are asked like the others, but
+            waited for only briefly until they answer. A restarted client has another node id and is
+            waited for again.
     """
 
     silent: set[int] = field(default_factory=set)
 
     def exchange(self, grid: Grid, messages: Iterable[Message], *, timeout: float) -> list[Message]:
-        """Like the function `exchange`, for all messages."""
+        """Like the function `exchange`, with the silent nodes as the doubtful ones."""
         sent = list(messages)
         replies = exchange(grid, sent, timeout=timeout, doubtful=self.silent)
         answered = {reply.metadata.reply_to_message_id for reply in replies if from_client(reply)}
         for message in sent:
-            node = message.metadata.dst_node_id
-            (self.silent.discard if message.metadata.message_id in answered else self.silent.add)(
-                node
-            )
+            if message.metadata.message_id in answered:
+                self.silent.discard(message.metadata.dst_node_id)
+            else:
+                self.silent.add(message.metadata.dst_node_id)
         return replies
 
 
 def resend(message: Message, *, timeout: float, group: str) -> Message:
-    """The same message with a life that fits the deadline, so that no node works on it long after the round is over."""
+    """The same message with a lifetime that fits the deadline.
+
+    So no node works on it long after the end of the round.
+    """
     ttl = min(message.metadata.ttl, timeout + _SPARE_SECONDS)
     return Message(
         message.content,
@@ -135,7 +145,7 @@ def resend(message: Message, *, timeout: float, group: str) -> Message:
 
 
 class ForwardingGrid(Grid):  # type: ignore[misc, unused-ignore]
-    """A Grid that hands everything on to another one; the base of those below."""
+    """A Grid that forwards all calls to another one; the base of those below."""
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
@@ -143,11 +153,11 @@ class ForwardingGrid(Grid):  # type: ignore[misc, unused-ignore]
     def __getattr__(self, name: str) -> object:
         return getattr(self._grid, name)
 
-    def set_run(self, *arguments: Any, **named: Any) -> None:
-        self._grid.set_run(*arguments, **named)
+    def set_run(self, run: "Run") -> None:
+        self._grid.set_run(run)
 
     @property
-    def run(self) -> Any:
+    def run(self) -> "Run":
         return self._grid.run
 
     def create_message(self, *arguments: Any, **named: Any) -> Message:
@@ -157,8 +167,8 @@ class ForwardingGrid(Grid):  # type: ignore[misc, unused-ignore]
         nodes: Iterable[int] = self._grid.get_node_ids()
         return nodes
 
-    def get_nodes(self) -> Iterable[Any]:
-        """What Flower tells of its nodes; nothing before 1.38."""
+    def get_nodes(self) -> Iterable["NodeInfo"]:
+        """Flower's information about its nodes; none before 1.38."""
         return self._grid.get_nodes() if hasattr(self._grid, "get_nodes") else ()
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -177,11 +187,13 @@ class ForwardingGrid(Grid):  # type: ignore[misc, unused-ignore]
 
 
 class CohortGrid(ForwardingGrid):
-    """A Grid that lists the cohort only: a strategy that takes everybody it sees takes the cohort, and never waits.
+    """A Grid that lists the cohort only.
+
+    A strategy that takes all nodes it sees takes the cohort, and never waits.
 
     Args:
         grid: the real one.
-        node_ids: addresses of the cohort.
+        node_ids: of the cohort.
     """
 
     def __init__(self, grid: Grid, node_ids: Sequence[int]) -> None:
@@ -192,21 +204,30 @@ class CohortGrid(ForwardingGrid):
         """The cohort's node ids."""
         return list(self._node_ids)
 
-    def get_nodes(self) -> list[Any]:
-        """The cohort's nodes, where Flower tells more than their ids."""
+    def get_nodes(self) -> list["NodeInfo"]:
+        """The cohort's nodes, if Flower reports more than their ids."""
         chosen = set(self._node_ids)
         return [node for node in super().get_nodes() if node.node_id in chosen]
 
 
 class DeadlineGrid(ForwardingGrid):
-    """A Grid whose `send_and_receive` is another function, so that the round's own rule says when replies suffice."""
+    """A Grid with another `send_and_receive`, so that the round decides when replies suffice.
 
-    def __init__(self, grid: Grid, exchange: Callable[..., list[Message]]) -> None:
+    Args:
+        grid: the real one.
+        exchange: grid, messages, timeout -> replies.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        exchange: Callable[[Grid, Iterable[Message], float | None], list[Message]],
+    ) -> None:
         super().__init__(grid)
         self._exchange = exchange
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> list[Message]:
-        """The replies that the rule waits for."""
+        """The replies that `exchange` waits for."""
         return self._exchange(self._grid, messages, timeout)

@@ -1,4 +1,7 @@
-"""The client graph of a deployment: from what clients told once, or from their replies; it grows as they come."""
+"""The client graph of a deployment, from clients' descriptions or from their replies.
+
+It grows as descriptions and replies arrive.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -32,7 +35,9 @@ _LONGEST, _SKETCH, _BLOCK = 65536, 4096, 1 << 20
 
 
 def graph_of(sampler: object, responses: Responses | None) -> Graph | None:
-    """The settings of the graph that a sampler selects on, or None where it uses none or brings its own from a file.
+    """The settings of the graph that a sampler selects on.
+
+    None if the sampler uses no graph or reads it from a file.
 
     Raises:
         ConfigError: `private` similarities, or `functional` ones without a function that gives a
@@ -43,7 +48,8 @@ def graph_of(sampler: object, responses: Responses | None) -> Graph | None:
         return None
     if graph.similarity == "private":
         raise ConfigError(
-            "method.graph.similarity must be 'oracle', 'update' or 'functional' in a deployment, got 'private'"
+            "method.graph.similarity must be 'oracle', 'update' or 'functional' in a deployment, "
+            "got 'private'"
         )
     if graph.similarity == "functional" and responses is None:
         raise ConfigError(
@@ -53,7 +59,9 @@ def graph_of(sampler: object, responses: Responses | None) -> Graph | None:
 
 
 def distances(graph: Graph, features: Mapping[int, FloatArray], num_clients: int) -> FloatMatrix:
-    """(N, N) H: the graph of the clients whose feature is known; every other distance is the largest known, 1 if none is.
+    """(N, N) H, the distances of the graph over the clients whose feature is known.
+
+    All other distances are the largest of these, 1 if there is none.
 
     Args:
         graph: settings; "oracle" takes products of features, "update" and "functional" their
@@ -70,12 +78,10 @@ def distances(graph: Graph, features: Mapping[int, FloatArray], num_clients: int
     block = np.zeros((len(known), len(known)))
     if len(known) > 1:
         products = feature_products(np.stack([features[row] for row in known.tolist()]))
-        oracle = graph.similarity == "oracle"
-        block = (
-            graph.of_products(products)
-            if oracle
-            else graph.of_similarity(np.maximum(cosines(products), 0.0))
-        ).distance
+        if graph.similarity == "oracle":
+            block = graph.of_products(products).distance
+        else:
+            block = graph.of_similarity(np.maximum(cosines(products), 0.0)).distance
     largest = float(block.max(initial=0.0)) or 1.0
     distance = np.full((num_clients, num_clients), largest)
     distance[np.ix_(known, known)] = block
@@ -84,7 +90,10 @@ def distances(graph: Graph, features: Mapping[int, FloatArray], num_clients: int
 
 
 def checked_parameters(parameters: Parameters | None) -> Parameters | None:
-    """What was given as `parameters`, or a `ConfigError` where it is neither names nor a function.
+    """The `parameters` of a strategy: a list of names, or a function of a name.
+
+    Raises:
+        ConfigError: it is neither.
 
     >>> checked_parameters(("weight", "bias"))
     ['weight', 'bias']
@@ -96,7 +105,8 @@ def checked_parameters(parameters: Parameters | None) -> Parameters | None:
         if all(isinstance(name, str) for name in names):
             return names
     raise ConfigError(
-        f"SampledStrategy(parameters=...) must be names of arrays or a function of a name, got {parameters!r}"
+        "SampledStrategy(parameters=...) must be names of arrays or a function of a name, "
+        f"got {parameters!r}"
     )
 
 
@@ -114,7 +124,7 @@ def parameter_names(
         ConfigError: a name that the model does not have, an array of other numbers, or no array at
             all.
 
-    >>> model = {"bn.weight": np.ones(2), "bn.running_mean": np.zeros(2), "bn.num_batches_tracked": np.array(3)}
+    >>> model = {"bn.weight": np.ones(2), "bn.running_mean": np.zeros(2), "steps": np.array(3)}
     >>> parameter_names(model)
     ['bn.weight']
     """
@@ -129,12 +139,14 @@ def parameter_names(
         if wrong:
             known = ", ".join(repr(name) for name in floating) or "none"
             raise ConfigError(
-                f"SampledStrategy(parameters=...) must name floating-point arrays of the model ({known}), got {wrong[0]!r}"
+                f"SampledStrategy(parameters=...) must name floating-point arrays of the model "
+                f"({known}), got {wrong[0]!r}"
             )
     if not names:
+        default, chosen = "the model has none", "SampledStrategy(parameters=...) chooses none"
         raise ConfigError(
             "a client graph of model updates needs at least one floating-point parameter, and "
-            f"{'the model has none' if parameters is None else 'SampledStrategy(parameters=...) chooses none'}"
+            f"{default if parameters is None else chosen}"
         )
     return names
 
@@ -147,11 +159,12 @@ def reply_feature(
     responses: Responses | None,
     parameters: Parameters | None = None,
 ) -> FloatArray:
-    """The feature that a client's reply gives: its model update, or its model's mean response.
+    """The feature in a client's reply: its model update, or its model's mean response.
 
     Args:
-        graph: says which.
-        sent, local: global and local model by name.
+        graph: its `similarity` says which of the two.
+        sent: the global model by name.
+        local: the local model by name.
         responses: local model -> (d,) its mean output on a noise batch, for "functional".
         parameters: which arrays the update consists of, see `parameter_names`.
     """
@@ -159,18 +172,12 @@ def reply_feature(
         assert responses is not None
         return np.asarray(responses(local), dtype=np.float64).ravel()
     names = parameter_names(sent, parameters)
-    return _sketch(
-        np.concatenate(
-            [
-                (local[name].astype(np.float64) - sent[name].astype(np.float64)).ravel()
-                for name in names
-            ]
-        )
-    )
+    changes = [local[name].astype(np.float64) - sent[name].astype(np.float64) for name in names]
+    return _sketch(np.concatenate([change.ravel() for change in changes]))
 
 
 def _sketch(update: FloatArray) -> FloatArray:
-    """A long update as a count sketch: every entry, with a random sign, is added to a random one of 4096 sums."""
+    """A long update as a count sketch: each entry, with a random sign, adds to a random sum."""
     if len(update) <= _LONGEST:
         return update
     sums = np.zeros(_SKETCH)

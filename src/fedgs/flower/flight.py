@@ -1,9 +1,8 @@
-"""A round on its way: what was sent to whom, what came back, and how long it took."""
+"""A round in progress: its requests, its replies, and the seconds of its phases."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from flwr.app import Message
 
@@ -13,28 +12,54 @@ from fedgs.flower.replies import Reply, examined
 from fedgs.flower.roster import Key
 from fedgs.records import Record
 
-__all__ = ["InFlight"]
+__all__ = ["InFlight", "ModelMetrics"]
+
+
+@dataclass(frozen=True)
+class ModelMetrics:
+    """Metrics of theta^t, None where it was not evaluated."""
+
+    test_loss: float | None = None
+    test_accuracy: float | None = None
+    valid_loss: float | None = None
 
 
 @dataclass(eq=False)
 class InFlight:
-    """The round between `configure_train` and `aggregate_train`."""
+    """The round between `configure_train` and `aggregate_train`.
+
+    Attributes:
+        sent: the global model by name.
+        view: what the sampler saw, or None where it was not asked.
+        selection: the sampler's, or None likewise.
+        available: rows of the available clients.
+        messages: row -> request.
+        replies: row -> its checked reply.
+        limit: M of the round.
+        aborted: whether the round keeps the model because clients or replies are missing.
+        why: the reason.
+        seconds: phase -> seconds.
+        started: when the current phase began (of `time.perf_counter`).
+    """
 
     sent: dict[str, AnyArray] = field(default_factory=dict)
     view: View | None = None
     selection: Selection | None = None
     available: list[int] = field(default_factory=list)
-    messages: dict[int, Message] = field(default_factory=dict)  # row -> message
-    replies: dict[int, Reply] = field(default_factory=dict)  # row -> its reply with the verdict
-    limit: int | None = None  # M of the round
-    gave_up: bool = False
-    why: str = ""  # it was aborted
+    messages: dict[int, Message] = field(default_factory=dict)
+    replies: dict[int, Reply] = field(default_factory=dict)
+    limit: int | None = None
+    aborted: bool = False
+    why: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
     _rows: dict[str, int] = field(default_factory=dict)
 
     def row_of(self, reply: Message) -> int | None:
-        """Whose reply it is, by the message it replies to: an error reply may come from the SuperLink itself."""
+        """The client that a reply is of, or None if it replies to none of the messages.
+
+        It is found by the message replied to, since an error may come from the SuperLink itself.
+        """
         if not self._rows:  # the messages have their ids once they are sent
             identifiers = {
                 row: message.metadata.message_id for row, message in self.messages.items()
@@ -43,7 +68,7 @@ class InFlight:
         return self._rows.get(reply.metadata.reply_to_message_id)
 
     def accepts(self, message: Message, *, weighted_by_key: str) -> bool:
-        """Whether a training reply is good on its own; the verdict is kept."""
+        """Whether a training reply is valid on its own; the checked reply is stored."""
         row = self.row_of(message)
         if row is None:
             return False
@@ -52,15 +77,15 @@ class InFlight:
         return self.replies[row].refused is None
 
     def lap(self, phase: str) -> None:
-        """Book the seconds since the last lap under `phase`."""
+        """Add the seconds since the last lap to those of `phase`."""
         now = time.perf_counter()
         self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self.started
         self.started = now
 
     def record(
-        self, round: int, keys: Sequence[Key], weights: FloatArray, metrics: Mapping[str, Any]
+        self, round: int, keys: Sequence[Key], *, weights: FloatArray, metrics: ModelMetrics
     ) -> Record:
-        """What came out of the round.
+        """The record of the round.
 
         Args:
             round: t.
@@ -79,5 +104,7 @@ class InFlight:
             selection_status="skipped" if chosen is None else chosen.status,
             selection_objective=None if chosen is None else chosen.objective,
             selection_upper_bound=None if chosen is None else chosen.upper_bound,
-            **metrics,
+            test_loss=metrics.test_loss,
+            test_accuracy=metrics.test_accuracy,
+            valid_loss=metrics.valid_loss,
         )

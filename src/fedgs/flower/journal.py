@@ -1,4 +1,4 @@
-"""What a deployment reports: lines in the log, and an event for everything that went wrong.
+"""The reports of a deployment: lines in the log, and an event for each failure.
 
 Flower counts rounds from 1, records count from 0. Log lines state both: "round 3 of 10 (record 2)".
 """
@@ -6,20 +6,22 @@ Flower counts rounds from 1, records count from 0. Log lines state both: "round 
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Literal
 
 from fedgs.flower.roster import Key
 
-__all__ = ["LOGGER", "Journal", "Request", "listed", "without_sampling_lines"]
+__all__ = ["LOGGER", "Event", "Journal", "Request", "listed", "without_sampling_lines"]
 
 LOGGER = logging.getLogger("fedgs.flower")
 _FLOWER = logging.getLogger("flwr")
 _SHOWN = 10  # names in a log line
 
 Request = Literal["train", "evaluate", "losses", "describe"]
+Event = dict[str, object]  # one line of `events.jsonl`
 
-# What FedAvg logs about its own choice of nodes and replies, which `SampledStrategy` makes in its
-# place.
+# The beginnings of FedAvg's log lines about its own choice of nodes and replies, which
+# `SampledStrategy` makes in its place. Flower logs them under no name of their own, so they are
+# recognised by their text; `test_flowers_own_log_says_nothing_untrue` fails if a version differs.
 _INNER_LINES = (
     "configure_train: Sampled",
     "configure_evaluate: Sampled",
@@ -36,8 +38,8 @@ class Journal:
     """Collects events until they are written, and logs them.
 
     Attributes:
-        events: not yet written.
-        last: the number of the last round that is asked for, or None before `start`.
+        events: those not yet written.
+        last: the number of the last round requested, or None before `start`.
 
     >>> journal = Journal()
     >>> journal.last = 10
@@ -47,11 +49,14 @@ class Journal:
     """
 
     def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
+        self.events: list[Event] = []
         self.last: int | None = None
 
     def place(self, record: int, request: Request = "train") -> str:
-        """Which round a record belongs to: the evaluation by clients ends a round, everything else precedes its update."""
+        """The round that a record belongs to, for a log line.
+
+        The clients' evaluation ends a round; all other requests precede its update.
+        """
         number = record if request == "evaluate" else record + 1
         return f"round {number}{'' if self.last is None else f' of {self.last}'} (record {record})"
 
@@ -65,38 +70,40 @@ class Journal:
         request: Request = "train",
         **more: object,
     ) -> None:
-        """Something went wrong with a client's answer to a request, or with the whole round (client None)."""
+        """A client's answer to a request failed, or the whole round did.
+
+        Args:
+            record: t.
+            kind: of the event, see `fedgs.flower.records`.
+            client: its key; None for the whole round.
+            detail: a sentence.
+            request: what the client was asked for.
+            more: further fields of the event.
+        """
         about = "" if request == "train" else f" ({request})"
         who = f"client {client!r} {kind}" if client is not None else kind
         LOGGER.warning("%s: %s%s: %s", self.place(record, request), who, about, detail)
-        entry = {"round": record, "client": client, "event": kind, "detail": detail, **more}
+        entry: Event = {"round": record, "client": client, "event": kind, "detail": detail, **more}
         self.events.append(entry if request == "train" else {**entry, "request": request})
 
-    def gave_up(self, record: int, why: str, clients: Sequence[Key]) -> None:
+    def aborted(self, record: int, why: str, clients: Sequence[Key]) -> None:
         """A round keeps the model because clients or replies are missing."""
         LOGGER.warning("%s: gave up, the model stays: %s", self.place(record), why)
-        self.events.append(
-            {
-                "round": record,
-                "client": None,
-                "event": "gave_up",
-                "detail": why,
-                "clients": list(clients),
-            }
-        )
+        entry: Event = {"round": record, "client": None, "event": "gave_up", "detail": why}
+        self.events.append({**entry, "clients": list(clients)})
 
     def line(self, record: int, text: str, *arguments: object, request: Request = "train") -> None:
-        """A line that reports no fault."""
+        """A line that reports no failure."""
         LOGGER.info("%s: " + text, self.place(record, request), *arguments)
 
-    def taken(self) -> list[dict[str, Any]]:
+    def taken(self) -> list[Event]:
         """The events since the last call."""
         events, self.events = self.events, []
         return events
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Show information lines where Flower shows its own, unless the application has set up logging itself."""
+        """Show information lines with Flower's own, unless the application has set up logging."""
         level = LOGGER.level
         added = [] if LOGGER.hasHandlers() else list(_FLOWER.handlers)
         if level == logging.NOTSET:
@@ -112,7 +119,7 @@ class Journal:
 
 
 def listed(keys: Sequence[Key]) -> str:
-    """Client keys for a log line, the first few of many.
+    """Client keys for a log line, at most ten of them.
 
     >>> listed(["a", 3]), listed([])
     ("'a', 3", 'none')
@@ -123,7 +130,7 @@ def listed(keys: Sequence[Key]) -> str:
 
 @contextmanager
 def without_sampling_lines() -> Iterator[None]:
-    """Keep Flower's log free of the inner strategy's lines about a choice of nodes that it does not make."""
+    """Drop the inner strategy's log lines about a choice of nodes that it does not make."""
 
     def other(record: logging.LogRecord) -> bool:
         return not record.getMessage().startswith(_INNER_LINES)

@@ -1,13 +1,12 @@
-"""Replies are checked before they reach an average; one that does not fit is refused with a reason."""
+"""Replies are checked before they enter an average; an invalid one is refused with a reason."""
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, Message
+from flwr.app import ArrayRecord, Message, MetricRecord
 
 from fedgs.arrays import AnyArray
 
@@ -23,26 +22,25 @@ __all__ = [
     "refuse_unlike",
 ]
 
-
-# Under which names a loss or an accuracy is looked for in metrics, in this order.
+# The names of a loss and of an accuracy in metrics, in order of preference.
 LOSSES = ("loss", "eval_loss", "test_loss", "valid_loss", "val_loss")
 ACCURACIES = ("accuracy", "eval_acc", "eval_accuracy", "test_accuracy", "acc")
 
 
 @dataclass(eq=False)
 class Reply:
-    """A reply with the verdict on it.
+    """A checked reply.
 
     Attributes:
-        message: as it came.
+        message: as it arrived.
         refused: why it cannot enter an average, or None.
-        metrics: its one metric record; empty where it has none.
-        examples: the number of examples it stands for; NaN where it was refused.
+        metrics: its only metric record; empty if it has none.
+        examples: the number of examples it stands for; NaN if it was refused.
     """
 
     message: Message
     refused: str | None
-    metrics: Any
+    metrics: MetricRecord
     examples: float = math.nan
 
     def arrays(self) -> dict[str, AnyArray]:
@@ -62,19 +60,21 @@ def examined(
     """
     if message.has_error():
         reason = (message.error.reason or "no reason given").strip().splitlines()
-        return Reply(message, f"error {message.error.code}: {reason[-1] if reason else ''}", {})
+        why = f"error {message.error.code}: {reason[-1] if reason else ''}"
+        return Reply(message, why, MetricRecord())
     records = list(message.content.metric_records.values())
     if len(records) != 1:
-        return Reply(message, f"its reply has {len(records)} metric records instead of 1", {})
-    examples = records[0].get(weighted_by_key)
+        why = f"its reply has {len(records)} metric records instead of 1"
+        return Reply(message, why, MetricRecord())
+    (metrics,) = records
+    examples = metrics.get(weighted_by_key)
     if isinstance(examples, list) or examples is None:
-        return Reply(message, f"its metrics have no number {weighted_by_key!r}", records[0])
+        return Reply(message, f"its metrics have no number {weighted_by_key!r}", metrics)
     if not math.isfinite(examples) or examples <= 0:
-        return Reply(
-            message, f"{weighted_by_key!r} must be a number > 0, got {examples}", records[0]
-        )
+        why = f"{weighted_by_key!r} must be a number > 0, got {examples}"
+        return Reply(message, why, metrics)
     refused = None if sent is None else _arrays_refusal(message, sent)
-    return Reply(message, refused, records[0], float(examples))
+    return Reply(message, refused, metrics, float(examples))
 
 
 def _arrays_refusal(message: Message, sent: Mapping[str, AnyArray]) -> str | None:
@@ -82,34 +82,37 @@ def _arrays_refusal(message: Message, sent: Mapping[str, AnyArray]) -> str | Non
     if len(records) != 1:
         return f"its reply has {len(records)} array records instead of 1"
     if set(records[0]) != set(sent):
-        odd = sorted(set(records[0]) ^ set(sent))
-        return f"its arrays are not those of the model: {odd[0]!r} is {'unknown' if odd[0] in records[0] else 'missing'}"
+        name = min(set(records[0]) ^ set(sent))
+        state = "unknown" if name in records[0] else "missing"
+        return f"its arrays are not those of the model: {name!r} is {state}"
     for name, stored in records[0].items():
-        if tuple(stored.shape) != sent[name].shape:
-            return f"its array {name!r} has shape {tuple(stored.shape)}, the model's {sent[name].shape}"
+        shape, expected = tuple(stored.shape), sent[name].shape
+        if shape != expected:
+            return f"its array {name!r} has shape {shape}, the model's {expected}"
         if not finite(stored.numpy()):
             return f"its array {name!r} holds NaN or inf"
     return None
 
 
 def refuse_unlike(replies: Sequence[Reply]) -> None:
-    """Refuse those whose metrics are not named as those of the most (of the first of equally many)."""
+    """Refuse replies with other metric names or lengths than most.
+
+    Of equally large groups of replies, the first one counts as the usual.
+    """
     shapes = [_shape(reply.metrics) for reply in replies]
     usual = Counter(shapes).most_common(1)[0][0] if shapes else ()
     for reply, shape in zip(replies, shapes, strict=True):
         if shape != usual:
             names, others = [name for name, _ in shape], [name for name, _ in usual]
-            reply.refused = (
-                f"its metrics {names} are not those of the others {others}, or differ in length"
-            )
+            why = f"its metrics {names} are not those of the others {others}, or differ in length"
+            reply.refused = why
 
 
 def _shape(metrics: Mapping[str, object]) -> tuple[tuple[str, int], ...]:
-    return tuple(
-        sorted(
-            (name, len(value) if isinstance(value, list) else -1) for name, value in metrics.items()
-        )
-    )
+    lengths = {
+        name: len(value) if isinstance(value, list) else -1 for name, value in metrics.items()
+    }
+    return tuple(sorted(lengths.items()))
 
 
 def arrays_of(record: ArrayRecord) -> dict[str, AnyArray]:
@@ -140,7 +143,9 @@ def first_metric(metrics: Mapping[str, object] | None, names: Sequence[str]) -> 
 
 
 def loss_problem(metrics: Mapping[str, object]) -> str | None:
-    """Why a reply's loss would spoil an average: it is NaN or inf. None where it is a number, or where there is none.
+    """Why a reply's loss would spoil an average: it is NaN or inf.
+
+    None if it is a number, or if the reply has no loss.
 
     >>> loss_problem({"eval_loss": float("nan")}), loss_problem({"eval_loss": 0.5})
     ("its 'eval_loss' is nan", None)

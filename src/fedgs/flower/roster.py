@@ -1,4 +1,7 @@
-"""Who takes part: one row a client key, with what is known of it. Node ids are addresses only and live in `directory`."""
+"""The clients met so far: one row for each client key, with what is known of the client.
+
+Node ids are addresses only; `directory` has them.
+"""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -7,7 +10,6 @@ import numpy as np
 
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.clients import Clients
-from fedgs.errors import ConfigError
 from fedgs.graph import client_features
 
 __all__ = ["Key", "Newcomer", "Roster"]
@@ -18,16 +20,15 @@ Newcomer = Literal["mean", "zero"]
 
 @dataclass(eq=False)
 class Roster:
-    """The clients met so far, in the order of their first appearance; a row is never given to another client.
+    """The clients met so far, in order of first appearance; a row never changes its client.
 
     Attributes:
         keys: N client keys, distinct as text: 3 and "3" are one client.
         counts: (N,) v_k, in how many rounds each was selected (whether it answered or not).
-        answers: (N,) how many of its training replies entered an average.
+        answers: (N,) how many of each client's training replies entered an average.
         sizes: (N,) n_k, NaN where unknown.
         features: row -> feature vector u_k, for the rows that have one; all of one length.
-        revision: raised whenever a client or a feature is new, so that the graph is computed again
-            only then.
+        revision: raised for every new client or feature, so that the graph is rebuilt only then.
     """
 
     keys: list[Key] = field(default_factory=list)
@@ -46,7 +47,7 @@ class Roster:
 
     @staticmethod
     def of_clients(clients: Clients) -> "Roster":
-        """The roster of a federation that is known beforehand.
+        """The roster of a federation that is known in advance.
 
         >>> Roster.of_clients(Clients(("a", "b"), np.array([3, 5]))).keys
         ['a', 'b']
@@ -59,12 +60,8 @@ class Roster:
             roster.features = dict(enumerate(client_features(clients)))
         return roster
 
-    def row(self, key: Key) -> int | None:
-        """The row of a key, or None for a stranger."""
-        return self._rows.get(str(key))
-
     def admit(self, key: Key, newcomer: Newcomer = "mean") -> int:
-        """The row of a key; a newcomer gets a new one and starts at the mean count (rounded) or at 0.
+        """The row of a key; a newcomer gets a new row and starts at the mean count (rounded) or 0.
 
         >>> roster = Roster.of_clients(Clients(("a", "b"), np.array([3, 5])))
         >>> roster.counts += [2, 4]
@@ -73,11 +70,8 @@ class Roster:
         """
         if str(key) in self._rows:
             return self._rows[str(key)]
-        if newcomer not in ("mean", "zero"):
-            raise ConfigError(f"newcomer_count must be 'mean' or 'zero', got {newcomer!r}")
-        start = (
-            int(np.floor(self.counts.mean() + 0.5)) if newcomer == "mean" and len(self.keys) else 0
-        )
+        mean = newcomer == "mean" and len(self.keys) > 0
+        start = int(np.floor(self.counts.mean() + 0.5)) if mean else 0
         self._rows[str(key)] = len(self.keys)
         self.keys.append(key)
         self.counts = np.append(self.counts, start)
@@ -87,7 +81,7 @@ class Roster:
         return self._rows[str(key)]
 
     def learn_feature(self, row: int, feature: FloatArray) -> str | None:
-        """Keep a client's feature vector; returns why not where it does not fit the others'."""
+        """Store a client's feature vector; returns why it was refused, or None."""
         vector = np.asarray(feature, dtype=np.float64).ravel()
         if not np.isfinite(vector).all() or not len(vector):
             return "its feature is empty or not finite"
@@ -103,16 +97,12 @@ class Roster:
         """(N,) n_k >= 1; an unknown size counts as the mean of the known, 1 if none is."""
         known = self.sizes[~np.isnan(self.sizes)]
         mean = float(known.mean()) if len(known) else 1.0
-        return np.maximum(1, np.rint(np.where(np.isnan(self.sizes), mean, self.sizes))).astype(
-            np.int64
-        )
+        sizes = np.where(np.isnan(self.sizes), mean, self.sizes)
+        return np.maximum(1, np.rint(sizes)).astype(np.int64)
 
     def clients(self) -> Clients:
-        """What samplers see; features only when every client has one."""
-        complete = len(self.features) == len(self.keys)
-        features = (
-            np.stack([self.features[row] for row in range(len(self.keys))])
-            if complete and self.features
-            else None
-        )
+        """The clients as samplers see them; with features only if every client has one."""
+        features = None
+        if self.features and len(self.features) == len(self.keys):
+            features = np.stack([self.features[row] for row in range(len(self.keys))])
         return Clients(tuple(self.keys), self.known_sizes(), features=features)

@@ -1,8 +1,7 @@
-"""The server's side of selection, without Flower: who is known, who is selected, what the weights are, how the graph grows."""
+"""The server's side of selection, without Flower: known clients, cohorts, weights and the graph."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -39,16 +38,16 @@ _logger = logging.getLogger(__name__)
 
 
 class Selector:
-    """A sampler at work on clients that come and go.
+    """A sampler for clients that join and leave.
 
     Args:
-        sampler: who is selected.
+        sampler: selects the cohorts.
         seed: of the selection.
-        newcomer: the count a newcomer starts with.
-        clients: a federation that is known beforehand, in the order of its rows; None: rows in the
+        newcomer: the count that a newcomer starts with.
+        clients: a federation that is known in advance, in the order of its rows. None: rows in the
             order of appearance.
         responses: a model's mean response, for functional similarities.
-        parameters: which arrays of the model a graph of model updates looks at, see
+        parameters: which arrays of the model a graph of model updates uses, see
             `features.parameter_names`.
     """
 
@@ -71,17 +70,16 @@ class Selector:
         self._parameters = checked_parameters(parameters)
         self._graph = graph_of(sampler, responses)
         self._clients: tuple[tuple[int, bytes], Clients] | None = None
-        self._drawn_up: tuple[int, int] | None = (
-            None  # (clients, revision) that the memory was made for
-        )
+        # (clients, revision) that the memory was made for.
+        self._memory_version: tuple[int, int] | None = None
 
     @property
     def roster(self) -> Roster:
-        """Everybody met so far."""
+        """All clients met so far."""
         return self.state.roster
 
     def clients(self) -> Clients:
-        """What the sampler sees of all clients met so far; computed again only when something has changed."""
+        """All clients met so far, as the sampler sees them; rebuilt only after a change."""
         version = (self.roster.revision, self.roster.sizes.tobytes())
         if self._clients is None or self._clients[0] != version:
             self._clients = (version, self.roster.clients())
@@ -90,7 +88,7 @@ class Selector:
     def meet(
         self, key: str | int, *, size: float | None = None, feature: Iterable[float] | None = None
     ) -> str | None:
-        """A client has said who it is; returns why its feature was refused, if it was."""
+        """Admit a client that reported its key; returns why its feature was refused, or None."""
         row = self.roster.admit(key, self._newcomer)
         if size is not None and np.isfinite(size) and size > 0:
             self.roster.sizes[row] = size
@@ -100,62 +98,61 @@ class Selector:
 
     def check_model(self, model: Mapping[str, AnyArray]) -> None:
         """Refuse a model that the client graph cannot be made from (`ConfigError`)."""
-        if self._parameters is not None or (
-            self._graph is not None and self._graph.similarity == "update"
-        ):
+        updates = self._graph is not None and self._graph.similarity == "update"
+        if updates or self._parameters is not None:
             parameter_names(model, self._parameters)
 
     def view(self, available: IntArray, cohort_limit: int) -> View:
-        """What the sampler sees in this round, losses aside."""
+        """The sampler's view of this round, without losses."""
         clients = self.clients()
-        if self._graph is None:  # a graph that grows here asks nothing of the clients beforehand
+        if self._graph is None:  # a graph that grows here needs nothing of the clients in advance
             self.sampler.check(clients, cohort_limit)
         self._refresh_memory(clients)
-        self.state.memory = kept_memory(
-            self.state.memory
-        )  # the same arrays in every round, since samplers recognise them
+        # The same arrays in every round, since samplers recognise them.
+        self.state.memory = kept_memory(self.state.memory)
         return View(
-            self.state.round,
-            clients,
-            available,
-            self.roster.counts.copy(),
-            cohort_limit,
-            None,
-            self.state.memory,
+            round=self.state.round,
+            clients=clients,
+            available=available,
+            counts=self.roster.counts.copy(),
+            cohort_limit=cohort_limit,
+            losses=None,
+            memory=self.state.memory,
         )
 
     def loss_candidates(self, view: View) -> IntArray | None:
-        """Whose losses the sampler wants, or None if it wants none."""
+        """The clients whose losses the sampler asks for, or None if it asks for none."""
         if not isinstance(self.sampler, AsksLosses):
             return None
-        return checked_candidates(
-            self.sampler.loss_candidates(
-                view, rng.stream(self.state.seed, "candidates", view.round)
-            ),
-            view,
-        )
+        generator = rng.stream(self.state.seed, "candidates", view.round)
+        return checked_candidates(self.sampler.loss_candidates(view, generator), view)
 
     def select(self, view: View) -> Selection:
-        """The cohort; its counts rise now, so that a client that never answers is not selected in every round."""
-        selection = checked_selection(
-            self.sampler.select(view, rng.stream(self.state.seed, "select", view.round)), view
-        )
+        """The cohort.
+
+        Its counts rise now, so that a client that never answers is not selected in every round.
+        """
+        generator = rng.stream(self.state.seed, "select", view.round)
+        selection = checked_selection(self.sampler.select(view, generator), view)
         self.roster.counts[selection.clients] += 1
         return selection
 
     def weights(self, view: View, selection: Selection, sizes: Mapping[int, float]) -> FloatArray:
-        """(m,) weights of the cohort, 0 for who did not answer; `sizes` are the n_k of those who did."""
+        """(m,) weights of the cohort, 0 for clients that did not answer.
+
+        Args:
+            view: of the round.
+            selection: the cohort.
+            sizes: row -> n_k of the clients that answered.
+        """
         weights = np.zeros(len(selection.clients))
-        at = np.array(
-            [position for position, row in enumerate(selection.clients.tolist()) if row in sizes],
-            dtype=np.int64,
-        )
-        if len(at):
-            rows = selection.clients[at]
-            weights[at] = aggregation_weights(
+        answered = np.array([row in sizes for row in selection.clients.tolist()], dtype=bool)
+        if answered.any():
+            rows = selection.clients[answered]
+            weights[answered] = aggregation_weights(
                 selection.weighting or self.sampler.weighting,
                 data_sizes=np.array([sizes[row] for row in rows.tolist()], dtype=np.float64),
-                draws=None if selection.draws is None else selection.draws[at],
+                draws=None if selection.draws is None else selection.draws[answered],
                 counts=view.counts[rows],
             )
         return weights
@@ -168,7 +165,19 @@ class Selector:
         sent: Mapping[str, AnyArray],
         local: Callable[[], Mapping[str, AnyArray]],
     ) -> str | None:
-        """A good reply came: its data size, and its feature where the graph grows with the replies (the first one counts)."""
+        """Learn from a valid reply: the data size, and the feature if the graph needs it.
+
+        Only the first reply of a client gives its feature.
+
+        Args:
+            row: of the client.
+            size: its n_k.
+            sent: the global model by name.
+            local: gives the local model by name.
+
+        Returns:
+            Why the feature was refused, or None.
+        """
         self.roster.answers[row] += 1
         self.roster.sizes[row] = size
         if self._graph is None or self._graph.similarity == "oracle" or row in self.roster.features:
@@ -183,11 +192,10 @@ class Selector:
         return self.roster.learn_feature(row, feature)
 
     def observe(self, view: View, rows: IntArray, weights: FloatArray) -> None:
-        """The round is over: the sampler's memory, where it keeps one of its own."""
+        """Update the memory of a sampler that keeps one, at the end of a round."""
         if self._graph is None and isinstance(self.sampler, Remembers) and len(rows):
-            self.state.memory = self.sampler.observe(
-                self.state.memory, view, Outcome(rows, weights)
-            )
+            outcome = Outcome(rows, weights)
+            self.state.memory = self.sampler.observe(self.state.memory, view, outcome)
 
     def saved_memory(self) -> Memory:
         """The memory that cannot be computed from keys and features."""
@@ -196,49 +204,48 @@ class Selector:
     def resume(self, state: DeploymentState) -> None:
         """Continue from a saved state."""
         self.state = state
-        self._drawn_up = (len(state.roster), state.roster.revision) if state.memory else None
+        self._memory_version = self._version() if state.memory else None
         self._clients = None
 
+    def _version(self) -> tuple[int, int]:
+        return len(self.roster), self.roster.revision
+
     def _refresh_memory(self, clients: Clients) -> None:
-        version = (len(self.roster), self.roster.revision)
-        if version == self._drawn_up:
+        version, before = self._version(), self._memory_version
+        if version == before:
             return
         if self._graph is not None:
-            if (
-                not self.roster.features
-                and self._graph.similarity == "oracle"
-                and self._drawn_up is None
-            ):
+            oracle = self._graph.similarity == "oracle"
+            if before is None and oracle and not self.roster.features:
                 _logger.warning(
-                    "no client has told its label proportions, so the cohorts are balanced but not diverse; use "
-                    "describe(app, label_counts=...) in the ClientApp, or graph.similarity = 'update'"
+                    "no client has told its label proportions, so the cohorts are balanced but not "
+                    "diverse; use describe(app, label_counts=...) in the ClientApp, or "
+                    "graph.similarity = 'update'"
                 )
-            self.state.memory = {
-                "distance": distances(self._graph, self.roster.features, len(self.roster))
-            }
-        elif isinstance(self.sampler, Remembers) and (
-            self._drawn_up is None or self._drawn_up[0] != len(self.roster)
-        ):
+            distance = distances(self._graph, self.roster.features, len(self.roster))
+            self.state.memory = {"distance": distance}
+        elif isinstance(self.sampler, Remembers) and (before is None or before[0] != version[0]):
             self.state.memory = _grown(self.state.memory, self.sampler.start(clients))
-        self._drawn_up = version
+        self._memory_version = version
 
 
-def _grown(kept: Memory, fresh: Memory) -> dict[str, Any]:
-    """A memory for more clients: what a fresh start gives, with the kept entries of the clients that were there before.
+def _grown(earlier: Memory, fresh: Memory) -> Memory:
+    """A memory for more clients: a fresh start, with the entries of the earlier clients.
 
     >>> _grown({"seen": np.array([1, 2])}, {"seen": np.zeros(3)})["seen"]
     array([1., 2., 0.])
     """
-    memory: dict[str, Any] = {}
+    memory: dict[str, AnyArray] = {}
     for name, array in fresh.items():
         memory[name] = grown = np.array(array)
-        old = kept.get(name)
+        old = earlier.get(name)
         if old is not None:
             if old.ndim != grown.ndim or any(
                 a > b for a, b in zip(old.shape, grown.shape, strict=True)
             ):
                 raise SelectionError(
-                    f"the sampler's memory {name!r} of shape {old.shape} does not fit in {grown.shape}"
+                    f"the sampler's memory {name!r} of shape {old.shape} does not fit in "
+                    f"{grown.shape}"
                 )
             grown[tuple(slice(0, length) for length in old.shape)] = old
     return memory

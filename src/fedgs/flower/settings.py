@@ -1,4 +1,4 @@
-"""What a deployment can be told, checked when the strategy is made."""
+"""The settings of a deployment, checked when the strategy is made."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,19 +13,19 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Settings(Variant):
-    """Settings of `SampledStrategy`: three knobs, the deadlines of every wait, and where things are kept.
+    """Settings of `SampledStrategy`: cohort sizes, the deadlines of all waits, and output files.
 
     Attributes:
         cohort_limit: M, the most clients that a round selects. None: the inner strategy's
             `fraction_train` of the clients met so far, at least its `min_train_nodes`.
         min_connected: clients that must be connected before a round selects. None: the inner
             strategy's `min_available_nodes`.
-        sufficient_replies: a round is over as soon as so many good replies have come (the whole
-            cohort's, if it is smaller), and aborted if fewer come in time. None: it waits for the
-            whole cohort, and averages what came in time.
+        sufficient_replies: a round ends as soon as this many valid replies have arrived (those of
+            the whole cohort, if it is smaller), and is aborted if fewer arrive in time. None: it
+            waits for the whole cohort and averages the replies that arrive in time.
         connect_timeout: seconds to wait for `min_connected`; then the round is aborted and the
             model is kept.
-        describe: whether every node is asked once which client it is. False: no node is asked, and
+        describe: whether every node is asked once for its client key. False: no node is asked, and
             a client is known by its node's public key or its node id.
         describe_timeout: seconds that a round waits for nodes that are asked for the first time, at
             most `connect_timeout`. A node that does not answer is asked again, at growing
@@ -33,10 +33,10 @@ class Settings(Variant):
         reply_timeout: seconds to wait for replies (`start(timeout=...)` may shorten it).
         evaluate_timeout: seconds to wait for the clients' evaluation, and for the losses that a
             sampler asks for, at most `reply_timeout`. A client that did not answer is waited for
-            only shortly until it answers again.
-        max_idle_rounds: the deployment ends with an error after so many aborted rounds in a row,
-            because clients or usable replies were missing. None: never.
-        newcomer_count: the count a newcomer starts with: the "mean" of the others, rounded, or
+            only briefly until it answers again.
+        max_idle_rounds: the deployment ends with an error after this many rounds in a row were
+            aborted because clients or valid replies were missing. None: never.
+        newcomer_count: the count that a newcomer starts with: the "mean" of the others, rounded, or
             "zero".
         seed: of the selection, >= 0: the same seed and the same availability give the same cohorts
             as the simulator.
@@ -65,14 +65,11 @@ class Settings(Variant):
     state: str | Path | None = None
 
     def limits(self) -> dict[str, object]:
-        """The settings that a record of the deployment names: everything but the seed and the places.
+        """The settings that the records of the deployment name: all but M, the seed and the files.
 
         >>> "reply_timeout" in Settings().limits(), "state" in Settings().limits()
         (True, False)
         """
-        left_out = {"cohort_limit", "seed", "records", "state"}
-        return {
-            name: value
-            for name, value in self.model_dump(exclude=left_out).items()
-            if value is not None
-        }
+        excluded = {"cohort_limit", "seed", "records", "state"}
+        settings = self.model_dump(exclude=excluded)
+        return {name: value for name, value in settings.items() if value is not None}

@@ -1,4 +1,4 @@
-"""What a restarted ServerApp needs to continue, in one .npz written atomically."""
+"""The state that a restarted ServerApp continues from, in one .npz that is written atomically."""
 
 import io
 import json
@@ -20,21 +20,32 @@ __all__ = ["DeploymentState", "read_state", "refuse_foreign_state", "write_state
 
 _FORMAT = 2
 _READABLE = (1, 2)  # 1: without a run id
+# The errors of reading a file that is no state.
+_NOT_A_STATE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    zipfile.BadZipFile,
+    AttributeError,
+)
 
 
 @dataclass(eq=False)
 class DeploymentState:
-    """Where a deployment stands between two rounds.
+    """The state of a deployment between two rounds.
 
     Attributes:
-        seed: of the sampler; the generator of a round is named by seed and round, so these two are
-            all there is to save.
+        seed: of the sampler. A round's generator is named by seed and round, so no other state of
+            generators is saved.
         round: rounds done, the index t of the next one.
         roster: keys, counts, answers, sizes and features.
         memory: the sampler's memory, such as the distances H.
         model: the global model by name; empty before round 0.
-        optimizer: what a server optimiser carries.
-        run_id: tells the records of this deployment from those of another; made at the first start.
+        optimizer: the arrays that a server optimiser carries.
+        run_id: distinguishes the records of this deployment from those of others; made at the
+            first start.
     """
 
     seed: int
@@ -46,20 +57,24 @@ class DeploymentState:
     run_id: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
-def write_state(path: Path, state: DeploymentState, *, sampler: Mapping[str, Any]) -> None:
-    """Save a state; `sampler` is the sampler's table, which must be the same when it is read."""
+def write_state(path: Path, state: DeploymentState, *, sampler: Mapping[str, object]) -> None:
+    """Save a state.
+
+    Args:
+        path: the file.
+        state: what is saved.
+        sampler: the sampler's table, which must be the same when the state is read.
+    """
     roster = state.roster
     rows = sorted(roster.features)
-    arrays: dict[str, Any] = {
+    arrays: dict[str, Any] = {  # Any: numpy.savez has other keyword arguments than arrays too
         "counts": roster.counts,
         "answers": roster.answers,
         "sizes": roster.sizes,
     }
     if rows:
-        arrays |= {
-            "feature_rows": np.array(rows),
-            "features": np.stack([roster.features[row] for row in rows]),
-        }
+        arrays["feature_rows"] = np.array(rows)
+        arrays["features"] = np.stack([roster.features[row] for row in rows])
     groups = {"memory": state.memory, "model": state.model, "optimizer": state.optimizer}
     names = {group: list(entries) for group, entries in groups.items()}
     for group, entries in groups.items():
@@ -71,8 +86,8 @@ def write_state(path: Path, state: DeploymentState, *, sampler: Mapping[str, Any
         "keys": roster.keys,
         "names": names,
         "sampler": sampler,
+        "run_id": state.run_id,
     }
-    meta["run_id"] = state.run_id
     buffer = io.BytesIO()
     np.savez(buffer, meta=np.array(json.dumps(meta)), **arrays)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,20 +106,27 @@ def refuse_foreign_state(path: Path, run_id: str) -> None:
     try:
         with np.load(path, allow_pickle=False) as stored:
             meta = json.loads(str(stored["meta"]))
-        own, round = meta.get("run_id", ""), meta["round"]
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, AttributeError):
+        owner, round = meta.get("run_id", ""), meta["round"]
+    except _NOT_A_STATE:
         raise OutputError(
-            f"state must be a new file or a deployment's state, got {path}, which is neither; {advice}"
+            f"state must be a new file or a deployment's state, got {path}, which is neither; "
+            f"{advice}"
         ) from None
-    if own != run_id:
+    if owner != run_id:
         raise OutputError(
-            f"state must be a new file or the state of this deployment, got {path}, which holds another one's state after round "
-            f"{round}; {advice}, or continue it with load_state({str(path)!r})"
+            f"state must be a new file or the state of this deployment, got {path}, which holds "
+            f"another one's state after round {round}; {advice}, or continue it with "
+            f"load_state({str(path)!r})"
         )
 
 
-def read_state(path: Path, *, sampler: Mapping[str, Any], seed: int) -> DeploymentState:
+def read_state(path: Path, *, sampler: Mapping[str, object], seed: int) -> DeploymentState:
     """A saved state.
+
+    Args:
+        path: the file.
+        sampler: the sampler's table.
+        seed: of the selection.
 
     Raises:
         OutputError: no such file, not a state, or one of another sampler or seed.
@@ -114,36 +136,24 @@ def read_state(path: Path, *, sampler: Mapping[str, Any], seed: int) -> Deployme
             arrays = {name: stored[name] for name in stored.files}
         meta = json.loads(str(arrays["meta"]))
         if meta["format"] not in _READABLE:
-            raise OutputError(
-                f"{path} has format {meta['format']}; this version reads {' and '.join(map(str, _READABLE))}"
-            )
+            readable = " and ".join(map(str, _READABLE))
+            raise OutputError(f"{path} has format {meta['format']}; this version reads {readable}")
         groups = {
             group: {name: arrays[f"{group}.{position}"] for position, name in enumerate(names)}
             for group, names in meta["names"].items()
         }
         roster = Roster(meta["keys"], arrays["counts"], arrays["answers"], arrays["sizes"])
         graph = meta["sampler"].get("graph")
-        outdated = (
-            meta["format"] == 1 and isinstance(graph, dict) and graph.get("similarity") == "update"
-        )
-        if "features" in arrays and not outdated:  # updates of format 1 held running statistics too
-            roster.features = dict(
-                zip(arrays["feature_rows"].tolist(), arrays["features"], strict=True)
-            )
-        state = DeploymentState(
-            meta["seed"], meta["round"], roster, **groups, run_id=meta.get("run_id", "")
-        )
+        of_updates = isinstance(graph, dict) and graph.get("similarity") == "update"
+        # Updates of format 1 held running statistics too.
+        if "features" in arrays and not (meta["format"] == 1 and of_updates):
+            rows = arrays["feature_rows"].tolist()
+            roster.features = dict(zip(rows, arrays["features"], strict=True))
+        run_id = meta.get("run_id", "")
+        state = DeploymentState(meta["seed"], meta["round"], roster, **groups, run_id=run_id)
     except OutputError:
         raise
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        EOFError,
-        zipfile.BadZipFile,
-        AttributeError,
-    ) as error:
+    except _NOT_A_STATE as error:
         raise OutputError(f"{path} is not a saved state of a deployment: {error}") from None
     if meta["sampler"] != json.loads(json.dumps(dict(sampler))):
         raise OutputError(
