@@ -1,4 +1,4 @@
-"""Federations: where they come from, how examples are shared out over clients, how they are stored and described."""
+"""Federations: data sets, partitions over clients, files, and descriptions."""
 
 from fedgs.data.archive import export, open_folder, to_folder
 from fedgs.data.assemble import Labelled, share_out

@@ -1,4 +1,7 @@
-"""Whole numbers from proportions: sizes that sum exactly, label counts with given row and column sums."""
+"""Whole numbers from proportions.
+
+Sizes that sum exactly to a total, and label counts with given row and column sums.
+"""
 
 import numpy as np
 
@@ -15,15 +18,17 @@ def apportion(
     lower: IntArray | int = 0,
     upper: IntArray | int | None = None,
 ) -> IntArray:
-    """Integers that sum to `total`, within [lower, upper], as nearly proportional to `weights` as that allows.
+    """Integers that sum to `total`, within bounds and nearly proportional to `weights`.
 
-    The real solution is clip(lambda·w, lower, upper) with lambda found by bisection; then largest
-    remainders. Where positive weights cannot take everything, the rest goes to those with weight 0.
-    O(N log N).
+    The real solution is clip(lambda·w, lower, upper) with lambda found by bisection. It is rounded
+    by largest remainders. Where positive weights cannot take everything, the rest goes to those
+    with weight 0. O(N log N).
 
     Args:
         total: sum(lower) <= total <= sum(upper).
         weights: (N,) >= 0.
+        lower: the smallest value of each integer, (N,) or one for all.
+        upper: the largest value of each integer, (N,) or one for all; None: `total`.
 
     >>> apportion(10, np.array([1.0, 1.0, 8.0]), lower=2)
     array([2, 2, 6])
@@ -35,10 +40,8 @@ def apportion(
     assert low.sum() <= total <= high.sum()
     largest = float(weights.max())
     scaled = np.maximum(weights / largest if largest > 0 else np.ones_like(weights), 1e-12)
-    below, above = (
-        -100.0,
-        np.log(float(total) + 1.0) + 30.0,
-    )  # log lambda: nobody above the bounds, everybody at the upper
+    # log lambda: at `below` every value is at its lower bound, at `above` at its upper bound
+    below, above = -100.0, np.log(float(total) + 1.0) + 30.0
     for _ in range(100):
         middle = (below + above) / 2
         if np.clip(np.exp(middle) * scaled, low, high).sum() < total:
@@ -61,7 +64,9 @@ def _rounded(real: FloatArray, total: int, low: IntArray, high: IntArray) -> Int
 
 
 def largest_remainder(target: FloatMatrix, sums: IntArray) -> IntArray:
-    """(N, C) integers next to `target` whose rows sum to `sums`; the rows of `target` must sum to them up to rounding.
+    """(N, C) integers next to `target` whose rows sum to `sums`.
+
+    The rows of `target` must have these sums up to rounding errors.
 
     >>> largest_remainder(np.array([[0.5, 1.2, 1.3]]), np.array([3]))
     array([[1, 1, 1]])
@@ -74,11 +79,11 @@ def largest_remainder(target: FloatMatrix, sums: IntArray) -> IntArray:
 
 
 def fit_labels(sizes: IntArray, proportions: FloatMatrix, class_counts: IntArray) -> IntArray:
-    """(N, C) label counts near sizes·proportions whose rows sum to `sizes` and whose columns sum to `class_counts`.
+    """(N, C) label counts near sizes·proportions with given margins.
 
-    Largest-remainder rounding first; then each class with a surplus hands it to classes with a
-    deficit inside clients that hold it, more where the client is meant to hold the other class too.
-    At most 2·C - 1 moves, each O(N log N).
+    Rows sum to `sizes` and columns to `class_counts`. After rounding by largest remainders, each
+    class with a surplus passes it to classes with a deficit inside clients that hold it, more where
+    the client is meant to hold the other class too. At most 2·C - 1 moves, each O(N log N).
 
     >>> fit_labels(np.array([4, 4]), np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([4, 4]))
     array([[2, 2],
@@ -101,11 +106,14 @@ def fit_labels(sizes: IntArray, proportions: FloatMatrix, class_counts: IntArray
 
 
 def deal(
-    counts: IntArray, labels: IntArray, present: IntArray, rng: np.random.Generator
+    counts: IntArray, labels: IntArray, classes: IntArray, rng: np.random.Generator
 ) -> IntArray:
-    """(n,) owners: client k gets counts[k, c] random examples of label present[c]; columns sum to the labels' counts."""
+    """(n,) owners: client k gets counts[k, c] random examples of label classes[c].
+
+    The columns of `counts` must sum to the numbers of examples with these labels.
+    """
     owners = np.empty(len(labels), dtype=np.int64)
-    for position, label in enumerate(present):
+    for position, label in enumerate(classes):
         examples = rng.permutation(np.flatnonzero(labels == label))
         owners[examples] = np.repeat(np.arange(len(counts)), counts[:, position])
     return owners
@@ -114,10 +122,12 @@ def deal(
 def client_sizes(
     total: int, clients: int, *, sigma: float, minimum: int, rng: np.random.Generator
 ) -> IntArray:
-    """(N,) log-normal sizes that sum to `total`, each at least `minimum`: ln s_k ~ N(log(n/N) - sigma²/2, sd sigma), rescaled.
+    """(N,) log-normal sizes that sum to `total`, each at least `minimum`.
+
+    ln s_k ~ N(log(n/N) - sigma²/2, sd sigma), then rescaled.
 
     Raises:
-        DataError: `minimum` is more than can be given to everybody; the message says what can.
+        DataError: `total` is less than N · `minimum`; the message has the largest possible minimum.
     """
     if minimum * clients > total:
         raise DataError(

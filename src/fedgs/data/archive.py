@@ -11,7 +11,7 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
@@ -29,26 +29,37 @@ _FORMAT = 1
 _PARTS = ("train", "validation", "test")
 
 
+class _Meta(TypedDict):
+    """What is stored about a federation next to its arrays."""
+
+    format: int
+    name: str
+    names: list[str | int]
+    num_labels: int
+    normalization: object  # None, or a table with scale, mean and sd
+    has_validation: bool
+    facts: dict[str, object]
+    classes_given: NotRequired[bool]  # only where the number of classes was given
+
+
 def export(federation: Federation, path: Path) -> Path:
-    """Write the federation to one `.npz` (uncompressed); the file is complete or not there. Returns its path.
+    """Write the federation to one uncompressed `.npz` and return its path.
+
+    The file is written completely or not at all.
 
     Raises:
         OutputError: the folder cannot be written to.
     """
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
-    parts = [
-        (code, part)
-        for code, name in enumerate(_PARTS)
-        if (part := getattr(federation, name)) is not None
-    ]
+    parts = [(name, part) for name, part in _parts_of(federation).items() if part is not None]
     columns: dict[str, list[AnyArray]] = {
         "x": [part.x for _, part in parts],
         "y": [part.y for _, part in parts],
         "client": [
-            _owners(part) if code < 2 else np.full(len(part), -1, dtype=np.int64)
-            for code, part in parts
+            np.full(len(part), -1, dtype=np.int64) if name == "test" else _owners(part)
+            for name, part in parts
         ],
-        "split": [np.full(len(part), code, dtype=np.int8) for code, part in parts],
+        "split": [np.full(len(part), _PARTS.index(name), dtype=np.int8) for name, part in parts],
     }
     if federation.train.index is not None:
         columns["index"] = [_index(part) for _, part in parts]
@@ -90,7 +101,7 @@ def from_archive(
             file's own, too few classes.
     """
     try:
-        meta = json.loads(str(arrays[META]))
+        meta: _Meta = json.loads(str(arrays[META]))
         if meta["format"] != _FORMAT:
             raise DataError(
                 f"{where} has format {meta['format']}; this version of fedgs reads format {_FORMAT}"
@@ -110,9 +121,11 @@ def from_archive(
             index = arrays["index"][rows] if "index" in arrays and code < 2 else None
             parts[name] = Part(x[rows], y[rows], offsets, index)
         scaling = chosen_normalization(normalization, meta["normalization"], where)
-        given = meta["num_labels"] if classes is None else classes
         meta["num_labels"] = class_count(
-            [arrays["y"]], given, clients=len(meta["names"]), setting="data.classes"
+            [arrays["y"]],
+            meta["num_labels"] if classes is None else classes,
+            clients=len(meta["names"]),
+            setting="data.classes",
         )
         if classes is not None:
             meta["classes_given"] = given_classes([arrays["y"]], classes) is not None
@@ -124,10 +137,12 @@ def from_archive(
 
 
 def to_folder(federation: Federation, folder: Path) -> Path:
-    """Write every array to its own `.npy` in `folder`, for processes that share them; returns the folder."""
+    """Write every array to its own `.npy` in `folder` and return the folder.
+
+    Processes that open the folder share the memory of the examples.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    for name in _PARTS:
-        part: Part | None = getattr(federation, name)
+    for name, part in _parts_of(federation).items():
         for key in ("x", "y", "offsets", "index"):
             array = None if part is None else getattr(part, key)
             if array is not None:
@@ -139,30 +154,45 @@ def to_folder(federation: Federation, folder: Path) -> Path:
 
 
 def open_folder(folder: Path) -> Federation:
-    """The federation in a folder that `to_folder` wrote; examples are memory-mapped and read when they are used."""
-    meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-    parts: dict[str, Part | None] = {}
-    for name in _PARTS:
-        arrays = {
-            key: _opened(folder / f"{name}-{key}.npy", mapped=key == "x")
-            for key in ("x", "y", "offsets", "index")
-        }
-        parts[name] = None if arrays["x"] is None else Part(**arrays)
+    """The federation in a folder that `to_folder` wrote.
+
+    Examples are memory-mapped, so they are read from the file when they are used.
+    """
+    meta: _Meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     return _assembled(
         meta,
-        parts,
-        _opened(folder / "features.npy", mapped=False),
+        {name: _stored_part(folder, name) for name in _PARTS},
+        _stored_array(folder / "features.npy"),
         as_normalization(meta["normalization"]),
     )
 
 
-def _opened(path: Path, *, mapped: bool) -> Any:
-    return np.load(path, mmap_mode="r" if mapped else None) if path.is_file() else None
-
-
-def _meta(federation: Federation) -> dict[str, Any]:
-    scaling = federation.normalization
+def _parts_of(federation: Federation) -> dict[str, Part | None]:
     return {
+        "train": federation.train,
+        "validation": federation.validation,
+        "test": federation.test,
+    }
+
+
+def _stored_part(folder: Path, name: str) -> Part | None:
+    if not (folder / f"{name}-x.npy").is_file():
+        return None
+    return Part(
+        np.load(folder / f"{name}-x.npy", mmap_mode="r"),
+        np.load(folder / f"{name}-y.npy"),
+        np.load(folder / f"{name}-offsets.npy"),
+        _stored_array(folder / f"{name}-index.npy"),
+    )
+
+
+def _stored_array(path: Path) -> AnyArray | None:
+    return np.load(path) if path.is_file() else None
+
+
+def _meta(federation: Federation) -> _Meta:
+    scaling = federation.normalization
+    meta: _Meta = {
         "format": _FORMAT,
         "name": federation.name,
         "names": list(federation.clients.names),
@@ -171,12 +201,14 @@ def _meta(federation: Federation) -> dict[str, Any]:
         and {"scale": scaling.scale, "mean": list(scaling.mean), "sd": list(scaling.sd)},
         "has_validation": federation.validation is not None,
         "facts": dict(federation.facts),
-        **({} if federation.clients.classes is None else {"classes_given": True}),
     }
+    if federation.clients.classes is not None:
+        meta["classes_given"] = True
+    return meta
 
 
 def _assembled(
-    meta: Mapping[str, Any],
+    meta: _Meta,
     parts: Mapping[str, Part | None],
     features: AnyArray | None,
     scaling: Normalization | None,

@@ -1,6 +1,6 @@
 """From arrays and an assignment of examples to clients to a federation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -70,36 +70,41 @@ def share_out(
     drop_empty: bool = False,
     columns: Mapping[str, AnyArray] = NO_COLUMNS,
 ) -> Federation:
-    """Partition a labelled data set over clients: draw who gets what, check it, split off validation parts.
+    """Partition a labelled data set over clients.
+
+    The partition is drawn and checked, and validation parts are split off.
 
     Args:
         source: the data set.
-        partition: who gets what.
+        partition: which client gets which example.
         clients: N >= 1.
         seed: of the partition and of the split.
-        validation_fraction, drop_empty: see `federate`.
-        columns: (n,) arrays that say something about each training example, for partitions that
-            read them. Partitions get read-only views.
+        validation_fraction: share of each client's examples for validation, see `federate`.
+        drop_empty: leave clients without examples out, see `federate`.
+        columns: (n,) arrays that describe each training example, for partitions that read them.
+            Partitions get read-only views.
 
     Raises:
-        DataError: an impossible partition, one that loses or doubles examples, a client without
+        DataError: an impossible partition, one that loses or repeats examples, a client without
             examples.
 
     >>> from fedgs.data import LabelsPerClient
     >>> x, y = np.zeros((40, 3), dtype=np.float32), np.arange(40) % 4
-    >>> federation = share_out(Labelled("mine", x, y, (x, y), num_labels=4), LabelsPerClient(labels=2), 4)
+    >>> source = Labelled("mine", x, y, (x, y), num_labels=4)
+    >>> federation = share_out(source, LabelsPerClient(labels=2), 4)
     >>> federation.clients.data_sizes, federation.facts["partition"]
     (array([8, 8, 8, 8]), {'name': 'labels_per_client', 'labels': 2})
     """
-    # A list keeps its entries as they are: NumPy would make texts of numbers that stand beside
-    # texts.
-    held = {
+    # A list keeps its entries as they are: NumPy would turn numbers next to texts into texts.
+    arrays = {
         name: column if isinstance(column, np.ndarray) else np.array(column, dtype=object)
         for name, column in columns.items()
     }
-    shown = {name: read_only(column) for name, column in held.items()}
     assignment = partition.assign(
-        read_only(source.y), clients, stream(seed, "partition"), columns=shown
+        read_only(source.y),
+        clients,
+        stream(seed, "partition"),
+        columns={name: read_only(array) for name, array in arrays.items()},
     )
     given_out = np.bincount(assignment.order, minlength=len(source.y))
     if (
@@ -133,7 +138,7 @@ def federate(
 
     Args:
         source: the data set; its examples are copied once, in the order of the clients.
-        assignment: who gets which training example.
+        assignment: which client gets which training example.
         validation_fraction: share of each client's examples that it keeps for validation, in [0,
             1); see `hold_out`.
         seed: of the split.
@@ -159,8 +164,9 @@ def federate(
     facts = dict(assignment.facts)
     if len(kept) < len(assignment):
         facts["left_out"] = [name for k, name in enumerate(assignment.names) if sizes[k] == 0]
-        if "shift" in facts:
-            facts["shift"] = [facts["shift"][k] for k in kept.tolist()]
+        shift = facts.get("shift")
+        if isinstance(shift, Sequence):
+            facts["shift"] = [shift[k] for k in kept.tolist()]
     test = server_part(*source.test)
     return Federation(
         source.name,
@@ -182,9 +188,10 @@ def server_part(x: AnyArray, y: IntArray) -> Part:
 def hold_out(
     examples: IntArray, fraction: float, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """(training, validation) examples of one client: floor(fraction·s) of its s, drawn at random, are for validation.
+    """(training, validation) examples of one client.
 
-    At least one example is left for training; a hold-out that rounds to nothing is legal.
+    Of its s examples, floor(fraction·s) are drawn at random for validation. At least one example is
+    left for training; a hold-out that rounds to nothing is legal.
 
     >>> [len(part) for part in hold_out(np.arange(9), 0.2, np.random.default_rng(0))]
     [8, 1]
@@ -196,7 +203,11 @@ def hold_out(
 
 
 def kept_clients(sizes: IntArray, names: tuple[str | int, ...], *, drop_empty: bool) -> IntArray:
-    """Ascending indices of the clients that have examples; the others are refused unless `drop_empty`."""
+    """Ascending indices of the clients that have examples.
+
+    Raises:
+        DataError: a client without examples unless `drop_empty`, or no client with examples.
+    """
     empty = np.flatnonzero(sizes == 0)
     if len(empty) and not drop_empty:
         more = f" (and {len(empty) - 1} more)" if len(empty) > 1 else ""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -15,13 +15,18 @@ __all__ = ["Data", "Defaults"]
 
 @dataclass(frozen=True)
 class Defaults:
-    """What SPEC's table gives for a data set: the model's name and the training settings not given by the user."""
+    """The paper's settings for a data set, used where the user gives none.
+
+    Attributes:
+        model: the model's name; None: the user must name one.
+        training: training settings by key.
+    """
 
     model: str | None
-    training: Mapping[str, Any]
+    training: Mapping[str, int | float | str]
 
 
-SYNTHETIC_TRAINING: Mapping[str, Any] = {
+SYNTHETIC_TRAINING: Mapping[str, int | float | str] = {
     "rounds": 1000,
     "proportion": 0.2,
     "batch_size": 10,
@@ -55,7 +60,7 @@ class Data(Variant):
         return self.name
 
     def defaults_for(self, federation: Federation) -> Defaults:
-        """The model and training settings that stand where the user gives none, now that the federation is known."""
+        """Defaults that may depend on the federation; those of the class unless overridden."""
         return self.defaults
 
     def load(self, data_dir: Path | None = None) -> Federation:

@@ -10,9 +10,11 @@ from fedgs.errors import DataError
 
 __all__ = ["check_counts", "class_count", "given_classes"]
 
-_FEW = 100  # so many classes are never doubted
-_MANY = 1000
-_MOST_COUNTS = 2**28  # clients times classes: 2 GB of label counts
+# Up to this many classes, labels are never taken for the targets of a regression.
+_FEW_CLASSES = 100
+# Above this many classes, labels are taken for such targets if more than half of them never occur.
+_MANY_CLASSES = 1000
+_MAX_COUNTS = 2**28  # clients times classes: 2 GiB of label counts
 
 
 def class_count(
@@ -22,7 +24,7 @@ def class_count(
 
     Args:
         labels: the labels of all parts.
-        classes: C as the user says it; None: the largest label + 1.
+        classes: C as given by the user; None: the largest label + 1.
         clients: N.
         setting: what messages call `classes`.
 
@@ -32,7 +34,8 @@ def class_count(
             classes, or C > 1000 with more than half of the classes never occurring); label counts
             of N clients and C classes that would not fit into memory.
 
-    >>> class_count([np.array([0, 3, 1])], None, clients=1), class_count([np.array([0, 3, 1])], 10, clients=1)
+    >>> labels = [np.array([0, 3, 1])]
+    >>> class_count(labels, None, clients=1), class_count(labels, 10, clients=1)
     (4, 10)
     """
     largest = max((int(part.max(initial=-1)) for part in labels), default=-1)
@@ -55,7 +58,7 @@ def class_count(
 
 def check_counts(clients: int, classes: int, setting: str) -> None:
     """Refuse so many clients and classes that a count for each pair would not fit into memory."""
-    if clients * classes > _MOST_COUNTS:
+    if clients * classes > _MAX_COUNTS:
         raise DataError(
             f"{setting} must leave room for a count by client and class in memory, "
             f"got {classes} classes and {clients} clients, {clients * classes * 8 / 2**30:.3g} GiB"
@@ -63,17 +66,20 @@ def check_counts(clients: int, classes: int, setting: str) -> None:
 
 
 def given_classes(labels: Sequence[IntArray], classes: int | None) -> int | None:
-    """`classes` where it says more than the labels do, else None. It has been checked by `class_count`."""
+    """`classes` where it is more than the largest label + 1, else None.
+
+    It must have been checked by `class_count`.
+    """
     largest = max((int(part.max(initial=-1)) for part in labels), default=-1)
     return None if classes is None or int(classes) == largest + 1 else int(classes)
 
 
 def _refuse_regression(labels: Sequence[IntArray], count: int, setting: str) -> None:
-    if count <= _FEW:
+    if count <= _FEW_CLASSES:
         return
     total = sum(len(part) for part in labels)
     distinct = len(np.unique(np.concatenate(list(labels))))
-    if total <= count or (count > _MANY and 2 * distinct < count):
+    if total <= count or (count > _MANY_CLASSES and 2 * distinct < count):
         raise DataError(
             "labels must be classes 0..C-1, since only classification is supported, "
             f"got {distinct} different labels between 0 and {count - 1} in {total} examples, "

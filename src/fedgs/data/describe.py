@@ -42,11 +42,20 @@ class Description:
     """Everything `fedgs data describe` shows; `lines` is its text, `table` its JSON form.
 
     Attributes:
-        data_sizes, validation_sizes: (N,) examples by client; label_counts: (N, C) training
-            examples by client and label.
-        gamma: (N,) bias factors for cohorts of `cohort_size`; bias: (N,) expected weight over n_k/n
-            (see `data.gamma`).
-        facts: how the federation came about: partition, concentration, shift, clients left out.
+        name: of the federation.
+        fingerprint: of the federation.
+        names: of the N clients.
+        example_shape: (d,) or (channels, height, width).
+        example_type: the name of the examples' dtype.
+        data_sizes: (N,) training examples by client.
+        validation_sizes: (N,) validation examples by client.
+        test_size: examples of the server's test set.
+        label_counts: (N, C) training examples by client and label.
+        skew: how unlike the clients are.
+        cohort_size: M, the cohorts that `gamma` and `bias` are for.
+        gamma: (N,) bias factors (see `data.gamma`).
+        bias: (N,) expected weight over n_k/n (see `data.expected_weights`).
+        facts: how the federation was made: partition, concentration, shift, clients left out.
     """
 
     name: str
@@ -62,9 +71,9 @@ class Description:
     cohort_size: int
     gamma: FloatArray
     bias: FloatArray
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> dict[str, object]:
         """A JSON-ready table of all of it."""
         return {
             "name": self.name,
@@ -89,7 +98,11 @@ class Description:
         }
 
     def lines(self, *, max_clients: int | None = 20) -> list[str]:
-        """The description as text: totals, skew, bias, and a table of clients and labels, at most `max_clients` of them."""
+        """The description as text: totals, skew, bias, and a table of clients and labels.
+
+        Args:
+            max_clients: the most clients in the table; None: all.
+        """
         sizes, measures = self.data_sizes, self.skew
         shown = len(self.names) if max_clients is None else min(max_clients, len(self.names))
         shape = "x".join(str(side) for side in self.example_shape)
@@ -103,9 +116,9 @@ class Description:
             f"mean entropy {measures.label_entropy:.3f} of {measures.global_entropy:.3f} nats",
             f"label distance  mean {measures.label_distance:.3f}, "
             f"largest {measures.max_label_distance:.3f} (total variation to the global labels)",
-            f"weight bias     {self.bias.min():.3f} to {self.bias.max():.3f} times n_k/n in "
-            f"uniform cohorts of {self.cohort_size} (gamma {self.gamma.min():.3f} to "
-            f"{self.gamma.max():.3f})",
+            f"weight bias     {self.bias.min():.3f} to {self.bias.max():.3f} times n_k/n "
+            f"in uniform cohorts of {self.cohort_size} "
+            f"(gamma {self.gamma.min():.3f} to {self.gamma.max():.3f})",
             *_fact_lines(self.facts),
             f"fingerprint     {self.fingerprint}",
             "",
@@ -203,8 +216,8 @@ def _fact_lines(facts: Mapping[str, Any]) -> list[str]:
     if "shift" in facts:
         shift = np.array(facts["shift"])
         lines.append(
-            f"label shift     mean {shift.mean():.4f}, largest {shift.max():.4f} (total variation "
-            "to the drawn p_k)"
+            f"label shift     mean {shift.mean():.4f}, largest {shift.max():.4f} "
+            "(total variation to the drawn p_k)"
         )
     if facts.get("moved"):
         lines.append(

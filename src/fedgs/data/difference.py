@@ -10,91 +10,94 @@ from fedgs.data.federation import Federation, Part
 __all__ = ["first_difference"]
 
 
-def first_difference(made: Federation, kept: Federation) -> str | None:
-    """The first difference between a federation and the one it should be, as one sentence, or None where they are equal.
+def first_difference(federation: Federation, expected: Federation) -> str | None:
+    """The first difference between a federation and the expected one, or None where they are equal.
 
-    Compared, in this order: clients, labels, normalization, shapes, then part by part sizes, labels
-    and examples, then features. Names and facts that describe where a federation comes from are no
-    difference.
+    The difference is one sentence. Compared are, in this order, clients, labels, normalization and
+    shapes, then part by part sizes, labels and examples, then features. The federation's name and
+    facts are not compared.
 
     >>> from fedgs.data.synthetic import Synthetic
     >>> first_difference(Synthetic(clients=3).load(), Synthetic(clients=2).load())
     'there are 3 clients, expected 2'
     """
-    return next(_differences(made, kept), None)
+    return next(_differences(federation, expected), None)
 
 
-def _differences(made: Federation, kept: Federation) -> Iterator[str]:
-    if len(made) != len(kept):
-        yield f"there are {len(made)} clients, expected {len(kept)}"
-        return
-    for position, (name, expected) in enumerate(
-        zip(made.clients.names, kept.clients.names, strict=True)
-    ):
-        if name != expected:
-            yield f"client {position} is named {name!r}, expected {expected!r}"
-            return
-    if made.num_labels != kept.num_labels:
-        yield f"there are {made.num_labels} labels, expected {kept.num_labels}"
-    elif made.clients.classes != kept.clients.classes:
-        yield f"the number of classes was given as {made.clients.classes}, expected {kept.clients.classes}"
-    if made.normalization != kept.normalization:
-        yield f"the normalization is {made.normalization}, expected {kept.normalization}"
-    for what, of_made, of_kept in (
-        ("shape", made.example_shape, kept.example_shape),
-        ("type", made.train.x.dtype.str, kept.train.x.dtype.str),
-    ):
-        if of_made != of_kept:
-            yield f"examples have {what} {of_made}, expected {of_kept}"
-            return
-    for label, part, expected_part in (
-        ("training", made.train, kept.train),
-        ("validation", made.validation, kept.validation),
-        ("test", made.test, kept.test),
-    ):
-        yield from _part_differences(label, part, expected_part, made.clients.names)
-    yield from _feature_differences(
-        made.clients.features, kept.clients.features, made.clients.names
-    )
+def _differences(federation: Federation, expected: Federation) -> Iterator[str]:
+    """The differences in order; the first one counts, and later ones may follow from it."""
+    clients, expected_clients = federation.clients, expected.clients
+    names = clients.names
+    if len(federation) != len(expected):
+        yield f"there are {len(federation)} clients, expected {len(expected)}"
+    for position, (name, other) in enumerate(zip(names, expected_clients.names, strict=True)):
+        if name != other:
+            yield f"client {position} is named {name!r}, expected {other!r}"
+    if federation.num_labels != expected.num_labels:
+        yield f"there are {federation.num_labels} labels, expected {expected.num_labels}"
+    elif clients.classes != expected_clients.classes:
+        yield (
+            f"the number of classes was given as {clients.classes}, "
+            f"expected {expected_clients.classes}"
+        )
+    if federation.normalization != expected.normalization:
+        yield f"the normalization is {federation.normalization}, expected {expected.normalization}"
+    if federation.example_shape != expected.example_shape:
+        yield f"examples have shape {federation.example_shape}, expected {expected.example_shape}"
+    type_, expected_type = federation.train.x.dtype.str, expected.train.x.dtype.str
+    if type_ != expected_type:
+        yield f"examples have type {type_}, expected {expected_type}"
+    yield from _part_differences("training", federation.train, expected.train, names)
+    yield from _part_differences("validation", federation.validation, expected.validation, names)
+    yield from _part_differences("test", federation.test, expected.test, names)
+    yield from _feature_differences(clients.features, expected_clients.features, names)
 
 
 def _part_differences(
-    label: str, part: Part | None, kept: Part | None, names: tuple[str | int, ...]
+    label: str, part: Part | None, expected: Part | None, names: tuple[str | int, ...]
 ) -> Iterator[str]:
-    if part is None or kept is None:
-        if part is not kept:
-            yield f"there is {'no' if part is None else 'a'} {label} part, expected {'none' if kept is None else 'one'}"
+    if part is None or expected is None:
+        if part is not expected:
+            has, should = ("no", "one") if part is None else ("a", "none")
+            yield f"there is {has} {label} part, expected {should}"
         return
-    sizes, expected = np.diff(part.offsets), np.diff(kept.offsets)
-    if (odd := _first(sizes != expected)) is not None:
-        yield f"{_owner(label, odd, names)} has {sizes[odd]} {label} examples, expected {expected[odd]}"
-        return
-    if (odd := _first(part.y != kept.y)) is not None:
-        owner = int(np.searchsorted(part.offsets, odd, side="right")) - 1
-        row = odd - int(part.offsets[owner])
-        yield f"{_owner(label, owner, names)}, {label} example {row}: label {part.y[odd]}, expected {kept.y[odd]}"
-    for owner in range(len(sizes)):
-        rows = part.rows(owner)
-        differs = (part.x[rows] != kept.x[rows]).reshape(int(sizes[owner]), -1).any(axis=1)
-        if (odd := _first(differs)) is not None:
-            yield f"{_owner(label, owner, names)}, {label} example {odd} has other contents than expected"
+    sizes, expected_sizes = np.diff(part.offsets), np.diff(expected.offsets)
+    if (client := _first(sizes != expected_sizes)) is not None:
+        yield (
+            f"{_owner(label, client, names)} has {sizes[client]} {label} examples, "
+            f"expected {expected_sizes[client]}"
+        )
+    if (row := _first(part.y != expected.y)) is not None:
+        client = int(np.searchsorted(part.offsets, row, side="right")) - 1
+        yield (
+            f"{_owner(label, client, names)}, {label} example {row - int(part.offsets[client])}: "
+            f"label {part.y[row]}, expected {expected.y[row]}"
+        )
+    for client in range(len(sizes)):
+        rows = part.rows(client)
+        differs = (part.x[rows] != expected.x[rows]).reshape(int(sizes[client]), -1).any(axis=1)
+        if (row := _first(differs)) is not None:
+            yield (
+                f"{_owner(label, client, names)}, {label} example {row} "
+                "has other contents than expected"
+            )
 
 
 def _feature_differences(
-    features: AnyArray | None, kept: AnyArray | None, names: tuple[str | int, ...]
+    features: AnyArray | None, expected: AnyArray | None, names: tuple[str | int, ...]
 ) -> Iterator[str]:
-    if features is None or kept is None:
-        if features is not kept:
+    if features is None or expected is None:
+        if features is not expected:
             has, should = ("no", "some") if features is None else ("some", "none")
             yield f"there are {has} client features, expected {should}"
-    elif features.shape != kept.shape:
-        yield f"client features have shape {features.shape}, expected {kept.shape}"
-    elif (odd := _first((features != kept).any(axis=1))) is not None:
-        yield f"client {names[odd]!r} has other features than expected"
+    elif features.shape != expected.shape:
+        yield f"client features have shape {features.shape}, expected {expected.shape}"
+    elif (client := _first((features != expected).any(axis=1))) is not None:
+        yield f"client {names[client]!r} has other features than expected"
 
 
-def _owner(label: str, owner: int, names: tuple[str | int, ...]) -> str:
-    return "the server" if label == "test" else f"client {names[owner]!r}"
+def _owner(label: str, client: int, names: tuple[str | int, ...]) -> str:
+    return "the server" if label == "test" else f"client {names[client]!r}"
 
 
 def _first(differs: AnyArray) -> int | None:

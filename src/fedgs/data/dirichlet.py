@@ -1,4 +1,4 @@
-"""Partitions with Dirichlet label skew. Two different things go by that name in the field; here each has its own.
+"""Partitions with Dirichlet label skew, in the two forms that the field calls by one name.
 
 *Over classes, per client*: client k draws label proportions p_k ~ Dirichlet(concentration · p*), p*
 the global ones, and its size is fixed beforehand. *Over clients, per class*: class c is shared out
@@ -23,19 +23,20 @@ __all__ = ["DirichletOverClasses", "DirichletOverClients", "LogNormalDirichlet"]
 
 @register("partition", "lognormal_dirichlet")
 class LogNormalDirichlet(Partition):
-    """The paper's CIFAR10 partition: log-normal sizes, Dirichlet label proportions that fit the global labels.
+    """The paper's CIFAR10 partition: log-normal sizes and Dirichlet label proportions.
 
-    Sizes ln s_k ~ N(log(n/N) - sigma²/2, sd sigma), made to sum to n; p_k ~ Dirichlet(concentration
-    · p*). Then a random client's p_k is drawn anew and kept if it lowers sum_c |sum_k s_k p_kc -
-    n_c|, until that is at most tolerance · n. Rounding moves the rest; each client's shift (total
-    variation between what it holds and p_k) is in `facts["shift"]`.
+    Sizes ln s_k ~ N(log(n/N) - sigma²/2, sd sigma) are made to sum to n, and p_k ~
+    Dirichlet(concentration · p*). To fit the global labels, a random client's p_k is redrawn and
+    kept if it lowers sum_c |sum_k s_k p_kc - n_c|, until that is at most tolerance · n. Rounding
+    moves the rest; each client's shift (total variation between what it holds and p_k) is in
+    `facts["shift"]`.
 
     Attributes:
-        concentration: total mass of the Dirichlet parameters, > 0 (1.75 is 0.175 a class with ten
+        concentration: total mass of the Dirichlet parameters, > 0 (1.75 is 0.175 per class with ten
             balanced classes).
         sigma: standard deviation of the log sizes, >= 0; 0: equal sizes.
         tolerance: mismatch at which redrawing stops, as a share of n, > 0.
-        max_draws: redraws after which it is an error that says how close it came.
+        max_draws: redraws after which an error reports the remaining mismatch.
         minimum: examples every client has at least.
 
     >>> labels = np.arange(2000) % 10
@@ -58,30 +59,36 @@ class LogNormalDirichlet(Partition):
         *,
         columns: Mapping[str, AnyArray] = NO_COLUMNS,
     ) -> Assignment:
-        """See `Partition.assign`; an error where `minimum` or `tolerance` cannot be had."""
-        present, class_counts = np.unique(labels, return_counts=True)
+        """See `Partition.assign`; an unreachable `minimum` or `tolerance` is an error."""
+        classes, class_counts = np.unique(labels, return_counts=True)
         sizes = client_sizes(len(labels), clients, sigma=self.sigma, minimum=self.minimum, rng=rng)
         alpha = self.concentration * class_counts / len(labels)
         first = np.stack([draw_proportions(alpha, rng) for _ in range(clients)])
-        proportions, draws, mismatch = self._redrawn(first, sizes, class_counts, alpha, rng)
+        proportions, draws, mismatch = self._redrawn(
+            first, sizes, class_counts=class_counts, alpha=alpha, rng=rng
+        )
         counts = fit_labels(sizes, proportions, class_counts)
         facts = {
-            "concentration": over_classes(alpha, present),
+            "concentration": over_classes(alpha, classes),
             "draws": draws,
             "mismatch": mismatch / len(labels),
             "shift": label_shift(counts, proportions),
         }
-        return Assignment.from_owners(deal(counts, labels, present, rng), clients, facts=facts)
+        return Assignment.from_owners(deal(counts, labels, classes, rng), clients, facts=facts)
 
     def _redrawn(
         self,
         proportions: FloatMatrix,
         sizes: IntArray,
+        *,
         class_counts: IntArray,
         alpha: FloatArray,
         rng: np.random.Generator,
     ) -> tuple[FloatMatrix, int, float]:
-        """Proportions that fit the class counts, how many draws it took, and sum_c |sum_k s_k p_kc - n_c| at the end."""
+        """Proportions that fit the class counts, the number of redraws, and the final mismatch.
+
+        The mismatch is sum_c |sum_k s_k p_kc - n_c|. `proportions` is changed in place.
+        """
         held = sizes @ proportions  # (C,)
         mismatch = float(np.abs(held - class_counts).sum())
         limit = self.tolerance * int(class_counts.sum())
@@ -103,15 +110,16 @@ class LogNormalDirichlet(Partition):
 
 @register("partition", "dirichlet_over_classes")
 class DirichletOverClasses(Partition):
-    """Every client draws its label proportions: p_k ~ Dirichlet(concentration · p*), with sizes fixed beforehand.
+    """Every client draws its label proportions from a Dirichlet distribution.
 
-    Sizes and class counts are met exactly; where they do not allow p_k, examples are exchanged
+    p_k ~ Dirichlet(concentration · p*), with sizes fixed beforehand. Sizes and class counts are met
+    exactly; where they do not allow p_k, examples are exchanged
     between classes and the client's shift (total variation between what it holds and p_k) is in
     `facts["shift"]`.
 
     Attributes:
-        concentration: total mass of the Dirichlet parameters, > 0; small: few labels a client,
-            large: all alike.
+        concentration: total mass of the Dirichlet parameters, > 0. Small values give few labels per
+            client, large values make all clients alike.
         sigma: standard deviation of the log sizes, >= 0; 0: equal sizes.
         minimum: examples every client has at least.
     """
@@ -128,26 +136,26 @@ class DirichletOverClasses(Partition):
         *,
         columns: Mapping[str, AnyArray] = NO_COLUMNS,
     ) -> Assignment:
-        """See `Partition.assign`; an error where `minimum` cannot be had."""
-        present, class_counts = np.unique(labels, return_counts=True)
+        """See `Partition.assign`; an unreachable `minimum` is an error."""
+        classes, class_counts = np.unique(labels, return_counts=True)
         sizes = client_sizes(len(labels), clients, sigma=self.sigma, minimum=self.minimum, rng=rng)
         alpha = self.concentration * class_counts / len(labels)
         proportions = np.stack([draw_proportions(alpha, rng) for _ in range(clients)])
         counts = fit_labels(sizes, proportions, class_counts)
         facts = {
-            "concentration": over_classes(alpha, present),
+            "concentration": over_classes(alpha, classes),
             "shift": label_shift(counts, proportions),
         }
-        return Assignment.from_owners(deal(counts, labels, present, rng), clients, facts=facts)
+        return Assignment.from_owners(deal(counts, labels, classes, rng), clients, facts=facts)
 
 
 @register("partition", "dirichlet_over_clients")
 class DirichletOverClients(Partition):
-    """Every class is shared out over clients by q_c ~ Dirichlet(concentration, ..., concentration); sizes follow from it.
+    """Every class is shared out over clients by proportions from a Dirichlet distribution.
 
-    Clients left below `minimum` get random examples from those above it, in proportion to what
-    these have to spare (there is no drawing until it fits); how many were moved is in
-    `facts["moved"]`.
+    q_c ~ Dirichlet(concentration, ..., concentration), and sizes follow from it. Clients below
+    `minimum` get random examples from those above it, in proportion to what these have to spare,
+    without redrawing; `facts["moved"]` is the number of examples moved.
 
     Attributes:
         concentration: of each client, > 0.
@@ -165,13 +173,12 @@ class DirichletOverClients(Partition):
         *,
         columns: Mapping[str, AnyArray] = NO_COLUMNS,
     ) -> Assignment:
-        """See `Partition.assign`; an error where `minimum` cannot be had."""
-        client_sizes(
-            len(labels), clients, sigma=0.0, minimum=self.minimum, rng=rng
-        )  # is the minimum possible?
-        present, class_counts = np.unique(labels, return_counts=True)
+        """See `Partition.assign`; an unreachable `minimum` is an error."""
+        # only for the check that the minimum is possible
+        client_sizes(len(labels), clients, sigma=0.0, minimum=self.minimum, rng=rng)
+        classes, class_counts = np.unique(labels, return_counts=True)
         alpha = np.full(clients, self.concentration)
-        shares = np.stack([draw_proportions(alpha, rng) for _ in present])  # (C, N)
+        shares = np.stack([draw_proportions(alpha, rng) for _ in classes])  # (C, N)
         counts = largest_remainder(class_counts[:, None] * shares, class_counts).T  # (N, C)
         counts, moved = raise_to_minimum(counts, self.minimum, rng)
         facts = {
@@ -179,16 +186,20 @@ class DirichletOverClients(Partition):
                 "over": "clients, for each class",
                 "of_each_client": self.concentration,
                 "total": self.concentration * clients,
-                "implied_over_classes": self.concentration * len(present),
+                "implied_over_classes": self.concentration * len(classes),
             },
             "moved": moved,
         }
-        return Assignment.from_owners(deal(counts, labels, present, rng), clients, facts=facts)
+        return Assignment.from_owners(deal(counts, labels, classes, rng), clients, facts=facts)
 
 
 def draw_proportions(alpha: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """A draw from Dirichlet(alpha), alpha > 0; where every component underflows, its limit: one component takes all."""
+    """A draw from Dirichlet(alpha), alpha > 0.
+
+    Where every component underflows, the limit of the distribution is drawn: one component is 1.
+    """
     drawn = rng.dirichlet(alpha)
+    # some versions of NumPy give NaN or zeros where every component underflows
     if np.isfinite(drawn).all() and drawn.sum() > 0.5:
         return np.asarray(drawn / drawn.sum(), dtype=np.float64)
     certain = np.zeros(len(alpha))
@@ -196,9 +207,9 @@ def draw_proportions(alpha: FloatArray, rng: np.random.Generator) -> FloatArray:
     return certain
 
 
-def over_classes(alpha: FloatArray, present: IntArray) -> dict[str, object]:
-    """What is told about Dirichlet parameters over classes."""
-    per_class = {str(label): float(value) for label, value in zip(present, alpha, strict=True)}
+def over_classes(alpha: FloatArray, classes: IntArray) -> dict[str, object]:
+    """The facts about Dirichlet parameters over classes."""
+    per_class = {str(label): float(value) for label, value in zip(classes, alpha, strict=True)}
     return {
         "over": "classes, for each client",
         "total": float(alpha.sum()),
@@ -207,7 +218,10 @@ def over_classes(alpha: FloatArray, present: IntArray) -> dict[str, object]:
 
 
 def label_shift(counts: IntArray, proportions: FloatMatrix) -> list[float]:
-    """Total variation distance in [0, 1] between each client's labels and its drawn p_k; 0 for an empty client."""
+    """Total variation distance in [0, 1] between each client's labels and its drawn p_k.
+
+    It is 0 for a client without examples.
+    """
     sizes = np.maximum(counts.sum(axis=1), 1)
     shift = np.abs(counts / sizes[:, None] - proportions).sum(axis=1) / 2
     return [float(value) for value in np.where(counts.sum(axis=1) > 0, shift, 0.0)]
@@ -216,7 +230,10 @@ def label_shift(counts: IntArray, proportions: FloatMatrix) -> list[float]:
 def raise_to_minimum(
     counts: IntArray, minimum: int, rng: np.random.Generator
 ) -> tuple[IntArray, int]:
-    """Label counts (N, C) with the same column sums and rows of at least `minimum`, and how many examples changed hands."""
+    """(N, C) label counts with rows of at least `minimum`, and the number of examples moved.
+
+    The column sums stay the same.
+    """
     sizes = counts.sum(axis=1)
     lacking = np.maximum(minimum - sizes, 0)
     moved = int(lacking.sum())

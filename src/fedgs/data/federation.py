@@ -1,14 +1,15 @@
 """A federation: the clients' examples in one contiguous array, with an index range per client."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from fedgs.arrays import AnyArray, IntArray, frozen, private
+from fedgs.arrays import AnyArray, FloatMatrix, IntArray, frozen, private
 from fedgs.client_names import warn_of_text_order
 from fedgs.clients import Clients
 from fedgs.data.classes import check_counts, class_count, given_classes
@@ -22,14 +23,14 @@ __all__ = ["Federation", "Normalization", "Part"]
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Examples of one split, those of a client next to each other.
+    """Examples of one split, grouped by client.
 
-    The arrays are read-only: all runs of a federation share them. Arrays that can be written to are
-    copied.
+    The arrays are read-only, since all runs of a federation share them. Arrays that can be written
+    to are copied.
 
     Attributes:
-        x: (n, ...) examples, held as they came (float32 vectors, uint8 images); may be
-            memory-mapped.
+        x: (n, ...) examples in the type in which they were given (float32 vectors, uint8 images);
+            may be memory-mapped.
         y: (n,) int64 labels 0..C-1.
         offsets: (N+1,) ascending; client k holds rows offsets[k]:offsets[k+1]. The server's test
             set has offsets (0, n).
@@ -46,20 +47,13 @@ class Part:
         for name in ("x", "y", "offsets", "index"):
             array = getattr(self, name)
             if array is not None:
-                object.__setattr__(
-                    self,
-                    name,
-                    private(array if isinstance(array, np.ndarray) else np.asarray(array)),
-                )
+                plain = array if isinstance(array, np.ndarray) else np.asarray(array)
+                object.__setattr__(self, name, private(plain))
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        """After a deep copy or from a pickle, whose arrays could be written to."""
-        self.__dict__.update(
-            {
-                name: frozen(value) if isinstance(value, np.ndarray) else value
-                for name, value in state.items()
-            }
-        )
+        """Restore a deep copy or a pickle, whose arrays could be written to."""
+        for name, value in state.items():
+            self.__dict__[name] = frozen(value) if isinstance(value, np.ndarray) else value
 
     def __len__(self) -> int:
         return len(self.y)
@@ -86,15 +80,16 @@ class Federation:
     """Clients with their training and validation parts, and the server's test set.
 
     Attributes:
-        name: what the user calls it, such as "Synthetic(0.5, 0.5)"; not empty.
+        name: for headings and tables, such as "Synthetic(0.5, 0.5)"; not empty.
         clients: names, training sizes, label counts and features.
         num_labels: C, the number of classes.
-        train, test: see `Part`.
+        train: the clients' training parts.
         validation: the clients' validation parts; None where there are none, also where a part
             without examples was given.
-        normalization: None where x is fed to the model as it is.
-        facts: how the federation came about (partition, clients left out, ...), JSON-like; no part
-            of the fingerprint.
+        test: the server's test set.
+        normalization: how stored examples become inputs; None: as they are.
+        facts: how the federation was made (partition, clients left out, ...), JSON-like; not in the
+            fingerprint.
 
     Raises:
         DataError: an empty name, parts that do not fit the clients, labels out of range, examples
@@ -113,7 +108,7 @@ class Federation:
     validation: Part | None
     test: Part
     normalization: Normalization | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -208,7 +203,10 @@ class Federation:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of everything that the federation holds: equal for equal federations on every machine."""
+        """A hash of the content, equal for equal federations on every machine.
+
+        The name and the facts are not in it.
+        """
         digest = hashlib.sha256(
             repr((self.num_labels, self.normalization, self.clients.names)).encode()
         )
@@ -229,19 +227,21 @@ class Federation:
 
     @staticmethod
     def from_arrays(
-        x: Any,
-        y: Any,
+        x: npt.ArrayLike,
+        y: npt.ArrayLike,
         *,
-        client: Any,
-        test: tuple[Any, Any],
-        validation: tuple[Any, Any, Any] | None = None,
-        client_features: Any = None,
+        client: npt.ArrayLike,
+        test: tuple[npt.ArrayLike, npt.ArrayLike],
+        validation: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None,
+        client_features: npt.ArrayLike | None = None,
         normalization: Normalization | None = None,
         classes: int | None = None,
         client_order: str | Sequence[str | int] = "sorted",
         name: str = "arrays",
     ) -> "Federation":
-        """A federation from arrays of your own, which are copied, or from anything that `np.asarray` reads.
+        """A federation from your own arrays, which are copied.
+
+        Anything that `np.asarray` reads is an array here: lists, tensors, data frames.
 
         Args:
             x: (n, ...) training examples, numbers or booleans. Models receive them as float32.
@@ -255,13 +255,13 @@ class Federation:
             validation: (x, y, client) of the clients' validation parts; None or empty arrays: there
                 are none.
             client_features: (N, d) finite vectors u_k for the graph, in the order of the clients.
-            normalization: how stored examples become inputs; None: as they are, which images of
-                type uint8 are refused with.
+            normalization: how stored examples become inputs; None: as they are, which is refused
+                for images of type uint8.
             classes: C, above the largest label; None: the largest label + 1.
             client_order: "sorted" (integers by value, texts character by character, so "c10" comes
                 before "c2"), "natural" (digits in texts compared as numbers, so "c2" comes before
-                "c10"), or all names in the order that is wanted. It is the order of every matrix
-                with a row for each client.
+                "c10"), or all names in order. It is the order of every matrix with a row for each
+                client.
             name: for tables; not empty.
 
         Raises:
@@ -271,44 +271,31 @@ class Federation:
                 messages.
 
         >>> x, y = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
-        >>> federation = Federation.from_arrays(x, y, client=np.array(["a", "b", "a", "b"]), test=(x, y))
+        >>> client = np.array(["a", "b", "a", "b"])
+        >>> federation = Federation.from_arrays(x, y, client=client, test=(x, y))
         >>> federation.clients.names, federation.clients.data_sizes.tolist()
         (('a', 'b'), [2, 2])
         """
-        examples, labels = as_examples(x, "x"), as_labels(y, "y")
+        train_x, train_y = as_examples(x, "x"), as_labels(y, "y")
         names, owner = in_order(as_owners(client, "client"), client_order)
-        _refuse_lengths("", x=examples, y=labels, client=owner)
-        if len(labels) == 0:
+        _refuse_lengths("", x=train_x, y=train_y, client=owner)
+        if len(train_y) == 0:
             raise DataError("a federation needs at least one training example, got none")
-        test_x, test_y = _entries("test", test, "x", "y")
-        tested, test_labels = as_examples(test_x, "test x", copy=True), as_labels(test_y, "test y")
-        _refuse_lengths("test: ", x=tested, y=test_labels)
+        test_x, test_y = _test_set(test)
         held_out = None if validation is None else _held_out(validation, names)
-        all_labels = [labels, test_labels, *([] if held_out is None else [held_out[1]])]
-        num_labels = class_count(all_labels, classes, clients=len(names))
-        held, tested, *rest = of_one_type(
-            [examples, tested, *([] if held_out is None else held_out[:1])]
+        labels = [train_y, test_y] if held_out is None else [train_y, test_y, held_out.y]
+        num_labels = class_count(labels, classes, clients=len(names))
+        examples = of_one_type(
+            [train_x, test_x] if held_out is None else [train_x, test_x, held_out.x]
         )
-        train = _grouped(held, labels, owner, len(names))
-        validated = None if held_out is None else _grouped(rest[0], *held_out[1:], len(names))
-        features = (
-            None if client_features is None else as_features(client_features, "client_features")
-        )
-        if features is not None and len(features) != len(names):
-            raise DataError(
-                f"client_features must have {len(names)} rows, one for each client, "
-                f"got {len(features)}"
-            )
-        if (
-            client_features is not None
-            and isinstance(client_order, str)
-            and client_order == "sorted"
-        ):
+        train = _grouped(examples[0], train_y, owner, len(names))
+        features = _features(client_features, len(names))
+        if features is not None and isinstance(client_order, str) and client_order == "sorted":
             warn_of_text_order(names, "client_features")
         scaling = as_normalization(normalization)
         if scaling is None:
-            check_bytes(examples, "x")
-            warn_of_pixels(examples, name)
+            check_bytes(train_x, "x")
+            warn_of_pixels(train_x, name)
         return Federation(
             name,
             Clients(
@@ -316,12 +303,14 @@ class Federation:
                 data_sizes=np.diff(train.offsets),
                 label_counts=train.label_counts(num_labels),
                 features=features,
-                classes=given_classes(all_labels, classes),
+                classes=given_classes(labels, classes),
             ),
             num_labels,
             train,
-            validated,
-            Part(frozen(tested), test_labels, np.array([0, len(test_labels)], dtype=np.int64)),
+            None
+            if held_out is None
+            else _grouped(examples[2], held_out.y, held_out.owner, len(names)),
+            Part(frozen(examples[1]), test_y, np.array([0, len(test_y)], dtype=np.int64)),
             scaling,
         )
 
@@ -335,28 +324,54 @@ def _entries(setting: str, value: object, *names: str) -> tuple[object, ...]:
     return tuple(value)
 
 
-def _held_out(
-    validation: Any, names: tuple[str | int, ...]
-) -> tuple[AnyArray, IntArray, IntArray] | None:
-    """Examples, labels and owners (indices into `names`) of the validation parts; None where they are empty."""
+def _test_set(test: object) -> tuple[AnyArray, IntArray]:
+    """Examples, as an array of their own, and labels of the test set."""
+    given_x, given_y = _entries("test", test, "x", "y")
+    x, y = as_examples(given_x, "test x", copy=True), as_labels(given_y, "test y")
+    _refuse_lengths("test: ", x=x, y=y)
+    return x, y
+
+
+class _HeldOut(NamedTuple):
+    """The validation parts of all clients."""
+
+    x: AnyArray
+    y: IntArray
+    owner: IntArray  # indices into the clients' names
+
+
+def _held_out(validation: object, names: tuple[str | int, ...]) -> _HeldOut | None:
+    """The validation parts; None where they are empty."""
     given_x, given_y, given_client = _entries("validation", validation, "x", "y", "client")
     if all(map(_is_empty, (given_x, given_y, given_client))):
         return None
     x, y = as_examples(given_x, "validation x"), as_labels(given_y, "validation y")
-    held, owner = as_owners(given_client, "validation client")
+    owner_names, owner = as_owners(given_client, "validation client")
     _refuse_lengths("validation: ", x=x, y=y, client=owner)
     place = {name: k for k, name in enumerate(names)}
-    strangers = [name for name in held if name not in place]
+    strangers = [name for name in owner_names if name not in place]
     if strangers:
         raise DataError(f"client {strangers[0]!r} has validation examples but no training example")
-    return x, y, np.array([place[name] for name in held], dtype=np.int64)[owner]
+    return _HeldOut(x, y, np.array([place[name] for name in owner_names], dtype=np.int64)[owner])
 
 
-def _is_empty(value: Any) -> bool:
+def _is_empty(value: object) -> bool:
     try:
-        return len(value) == 0
-    except TypeError:  # not a sequence, which the checks of the entries say
+        return isinstance(value, Sized) and len(value) == 0
+    except TypeError:  # such as an array without dimensions: the checks of the entries report it
         return False
+
+
+def _features(client_features: object, count: int) -> FloatMatrix | None:
+    """The clients' features, one row for each of `count` clients."""
+    if client_features is None:
+        return None
+    features = as_features(client_features, "client_features")
+    if len(features) != count:
+        raise DataError(
+            f"client_features must have {count} rows, one for each client, got {len(features)}"
+        )
+    return features
 
 
 def _refuse_lengths(where: str, **columns: AnyArray) -> None:

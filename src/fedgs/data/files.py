@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -26,6 +26,15 @@ from fedgs.registry import register
 __all__ = ["File", "read_npz"]
 
 
+class _Columns(NamedTuple):
+    """The columns that every file has, in its order of rows."""
+
+    x: AnyArray  # (n, ...) examples
+    y: IntArray  # (n,) labels
+    client: IntArray  # (n,) ids, -1 for the server's test set
+    split: IntArray  # (n,) 0 train, 1 validation, 2 test
+
+
 @register("data", "file")
 class File(Data):
     """A federation from one `.npz` file.
@@ -33,21 +42,21 @@ class File(Data):
     Its arrays: `x` (n, ...) examples; `y` (n,) labels 0..C-1; `client` (n,) the owner of each, -1
     for the server's test set; optionally `split` (n,) with 0 train, 1 validation, 2 test (all test
     rows together are the server's test set; without `split`, rows of clients are for training);
-    optionally `client_features` (N, d), the vectors u_k, one row a client in ascending order. A
+    optionally `client_features` (N, d), the vectors u_k, one row per client in ascending order. A
     file that `fedgs data export` wrote loads as the same federation.
 
     With `partition`, the file's training rows (split 0, or all rows that are not the test set's)
-    are shared out anew; `client` may be left out then, and further arrays of length n are columns
-    for the partition `by_column`.
+    are shared out over new clients; `client` may be left out then, and further arrays of length n
+    are columns for the partition `by_column`.
 
     Attributes:
         path: the file; a relative path is looked up in --data-dir first, then in the current
             folder.
         normalization: how stored examples become inputs, a table with `scale`, `mean` and `sd`;
-            None: as they are, which images of type uint8 are refused with.
+            None: as they are, which is refused for images of type uint8.
         classes: C, above the largest label; None: the largest label + 1.
         drop_empty: leave clients without a training example out instead of refusing them.
-        partition: by name, as a table or as an object; None: the file says who owns what.
+        partition: by name, as a table or as an object; None: the file assigns examples to clients.
         clients: N >= 1, for `partition`.
         validation_fraction: share of each client's examples that is its validation part, in [0, 1),
             for `partition`.
@@ -71,7 +80,7 @@ class File(Data):
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
-        """`clients` and `validation_fraction`, where no partition shares the examples out."""
+        """`clients` and `validation_fraction`, where there is no partition."""
         if settings.get("partition") is not None:
             return {}
         useless = [
@@ -120,7 +129,8 @@ class File(Data):
         return self._owned(arrays, where)
 
     def _owned(self, arrays: Mapping[str, AnyArray], where: str) -> Federation:
-        x, y, client, split = self._columns(arrays, where)
+        columns = self._columns(arrays, where)
+        x, y, client, split = columns
         features = None
         if "client_features" in arrays:
             features = as_features(arrays["client_features"], f"{where}: client_features")
@@ -130,7 +140,7 @@ class File(Data):
         sizes = np.bincount(np.searchsorted(ids, client[split == 0]), minlength=len(ids))
         kept = kept_clients(sizes, tuple(ids.tolist()), drop_empty=self.drop_empty)
         names = ids[kept]
-        train, validation = (_rows(x, y, client, split == code, names) for code in (0, 1))
+        train, validation = (_grouped(columns, code, names) for code in (0, 1))
         test_rows = np.flatnonzero(split == 2)
         num_labels = class_count([y], self.classes, clients=len(names), setting="data.classes")
         clients = Clients(
@@ -185,17 +195,13 @@ class File(Data):
             drop_empty=self.drop_empty,
             columns={key: column for key, column in columns.items() if key not in ("y", "split")},
         )
-        given = given_classes([y], self.classes)
-        return (
-            federation
-            if given is None
-            else replace(federation, clients=replace(federation.clients, classes=given))
-        )
+        classes = given_classes([y], self.classes)
+        if classes is None:
+            return federation
+        return replace(federation, clients=replace(federation.clients, classes=classes))
 
-    def _columns(
-        self, arrays: Mapping[str, AnyArray], where: str
-    ) -> tuple[AnyArray, IntArray, IntArray, IntArray]:
-        """x, y, client and split, checked: one length, numbers in range."""
+    def _columns(self, arrays: Mapping[str, AnyArray], where: str) -> _Columns:
+        """The columns of the file, checked: one length, numbers in range."""
         missing = [key for key in ("x", "y", "client") if key not in arrays]
         if missing:
             raise DataError(
@@ -221,7 +227,7 @@ class File(Data):
             raise DataError(
                 f"{where}: client -1 marks the server's test set, so its rows must have split 2"
             )
-        return x, y, client, split
+        return _Columns(x, y, client, split)
 
 
 def read_npz(path: Path) -> dict[str, AnyArray]:
@@ -252,14 +258,12 @@ def read_npz(path: Path) -> dict[str, AnyArray]:
         ) from None
 
 
-def _read_array(archive: Any, key: str, path: Path) -> AnyArray:
+def _read_array(archive: Mapping[str, AnyArray], key: str, path: Path) -> AnyArray:
     try:
-        array: AnyArray = archive[key]
-        return array
+        return archive[key]
     except ValueError as error:
-        if "Object arrays" not in str(
-            error
-        ):  # an array of objects is a pickle, which is never loaded
+        # NumPy's words for an array of objects: it is a pickle, which is never loaded
+        if "Object arrays" not in str(error):
             raise
     raise DataError(
         f"{path}: {key} must be an array of numbers or texts, got an array of objects; "
@@ -275,11 +279,9 @@ def _integers(value: AnyArray, where: str, *, low: int, high: int | None) -> Int
             f"{where} must have shape (n,), one for each example of x, got {value.shape}"
         )
     if value.dtype.kind not in "iuf":
-        hint = (
-            "; number them with np.unique(ids, return_inverse=True)[1]"
-            if value.dtype.kind in "USMb"
-            else ""
-        )
+        hint = ""
+        if value.dtype.kind in "USMb":
+            hint = "; number them with np.unique(ids, return_inverse=True)[1]"
         raise DataError(f"{where} must hold {allowed}, got {value.dtype}{hint}")
     with np.errstate(invalid="ignore"):
         fine = (value >= low) & (value < 2**63 if high is None else value <= high)
@@ -295,7 +297,10 @@ def _integers(value: AnyArray, where: str, *, low: int, high: int | None) -> Int
 
 
 def _client_ids(client: IntArray, num_features: int | None, where: str) -> IntArray:
-    """Ascending client ids; with features, row k of which belongs to id k, also those that have no example at all."""
+    """Ascending client ids.
+
+    With client features, whose row k belongs to id k, ids without any example are included.
+    """
     ids = np.unique(client[client >= 0])
     if num_features is None or num_features == len(ids):
         return ids
@@ -306,9 +311,10 @@ def _client_ids(client: IntArray, num_features: int | None, where: str) -> IntAr
     )
 
 
-def _rows(x: AnyArray, y: IntArray, client: IntArray, chosen: AnyArray, names: IntArray) -> Part:
-    """The chosen examples of the clients in `names`, grouped by client, their order within a client kept."""
-    rows = np.flatnonzero(chosen & np.isin(client, names))
+def _grouped(columns: _Columns, code: int, names: IntArray) -> Part:
+    """The examples of one split of the clients in `names`, grouped by client in their order."""
+    x, y, client, split = columns
+    rows = np.flatnonzero((split == code) & np.isin(client, names))
     rows = rows[np.argsort(client[rows], kind="stable")]
     counts = np.bincount(np.searchsorted(names, client[rows]), minlength=len(names))
     return Part(

@@ -18,7 +18,13 @@ __all__ = ["expected_weights", "gamma"]
 
 
 def gamma(data_sizes: IntArray, cohort_size: int) -> FloatArray:
-    """(N,) factors gamma_k = 1 / (1 + (N-M)(n_k - mean n) / (M (N-1) mean n)): 1 for everybody when sizes are equal or M = N.
+    """(N,) factors gamma_k = 1 / (1 + (N-M)(n_k - mean n) / (M (N-1) mean n)).
+
+    They are 1 for all clients when sizes are equal or M = N.
+
+    Args:
+        data_sizes: (N,) examples n_k >= 1.
+        cohort_size: M.
 
     Raises:
         DataError: M not in 1..N.
@@ -47,13 +53,22 @@ def expected_weights(
 
     Exact: 1/s is the integral of exp(-u s) over u >= 0, and the mean of exp(-u·sum of M-1 others)
     over cohorts is a normalised elementary symmetric polynomial. With u = exp(v) the trapezoid rule
-    converges to about 1e-12. O(N·M) for each of some 200 nodes. Monte Carlo: `draws` cohorts, for
-    federations too large for that; "auto" takes it where N·M > 2·10⁵.
+    converges to about 1e-12. O(N·M) for each of about 200 nodes. Monte Carlo: the mean over `draws`
+    cohorts, for federations too large for that.
+
+    Args:
+        data_sizes: (N,) examples n_k >= 1.
+        cohort_size: M.
+        method: "auto" is "monte_carlo" where N·M > 2·10⁵, else "exact".
+        draws: cohorts for "monte_carlo".
+        seed: of these cohorts.
 
     Raises:
         DataError: M not in 1..N.
 
-    >>> expected_weights(np.array([1, 1, 4]), 2).round(6)  # pairs (1,1), (1,4), (1,4): (1/2 + 1/5)/3 and (4/5 + 4/5)/3
+    The cohorts (1, 1), (1, 4) and (1, 4) give (1/2 + 1/5)/3 and (4/5 + 4/5)/3:
+
+    >>> expected_weights(np.array([1, 1, 4]), 2).round(6)
     array([0.233333, 0.233333, 0.533333])
     """
     count = _checked(data_sizes, cohort_size)
@@ -62,24 +77,19 @@ def expected_weights(
     sizes = data_sizes / data_sizes.mean()
     others = np.sort(sizes)[: cohort_size - 1].sum()  # no cohort's sum is below n_k plus this
     step = 0.25
-    start, stop = (
-        math.log(1e-16 / sizes.max()),
-        math.log(45.0 / max(float(sizes.min() + others), 1e-300)),
-    )
+    start = math.log(1e-16 / sizes.max())
+    stop = math.log(45.0 / max(float(sizes.min() + others), 1e-300))
     nodes = np.exp(np.arange(start, stop + step, step))
     weights = np.zeros(count)
     for u in np.array_split(nodes, max(1, len(nodes) * count * cohort_size // 4_000_000)):
         terms = np.exp(-np.outer(u, sizes))  # (U, N)
-        weights += (
-            step
-            * sizes
-            * (u[:, None] * terms * _mean_without_each(terms, cohort_size - 1)).sum(axis=0)
-        )
+        integrand = u[:, None] * terms * _mean_without_each(terms, cohort_size - 1)
+        weights += step * sizes * integrand.sum(axis=0)
     return weights * cohort_size / count
 
 
 def _mean_without_each(terms: FloatMatrix, size: int) -> FloatMatrix:
-    """(U, N): the mean, over subsets of `size` of the other N-1 entries, of their product, for each entry left out.
+    """(U, N) mean products of the subsets of `size` entries, with each entry left out in turn.
 
     Means over subsets of the first j and of the last N-1-j entries, by E_m(j) = (1 - m/j)·E_m(j-1)
     + (m/j)·a_j·E_{m-1}(j-1), are joined with hypergeometric weights: everything stays in [0, 1].
@@ -101,7 +111,10 @@ def _mean_without_each(terms: FloatMatrix, size: int) -> FloatMatrix:
 
 
 def _prefix_means(terms: FloatMatrix, size: int) -> FloatArray:
-    """(U, N, size+1): [:, j, m] is the mean product over m-subsets of the first j entries (0 for m > j)."""
+    """(U, N, size+1) mean products of the m-subsets of the first j entries, at [:, j, m].
+
+    They are 0 for m > j.
+    """
     rows, count = terms.shape
     means = np.zeros((rows, count, size + 1))
     means[:, 0, 0] = 1
@@ -109,8 +122,9 @@ def _prefix_means(terms: FloatMatrix, size: int) -> FloatArray:
     for j in range(1, count):
         share = np.minimum(order / j, 1.0)
         means[:, j, 0] = 1
-        means[:, j, 1:] = (1 - share) * means[:, j - 1, 1:] + share * terms[:, j - 1, None] * means[
-            :, j - 1, :-1
+        before = means[:, j - 1]
+        means[:, j, 1:] = (1 - share) * before[:, 1:] + share * terms[:, j - 1, None] * before[
+            :, :-1
         ]
         means[:, j, j + 1 :] = 0
     return means

@@ -59,7 +59,9 @@ def _check_labels(labels: AnyArray, where: str) -> None:
 
 
 def read_cifar(files: Sequence[Path]) -> tuple[AnyArray, IntArray, tuple[AnyArray, IntArray]]:
-    """Training images (n, 3, 32, 32) uint8 and labels (n,) of the batches, and those of the last file, the test set.
+    """Images (n, 3, 32, 32) uint8 and labels (n,) of the training batches, and the test set.
+
+    The last file holds the test set, which is returned as a pair (images, labels).
 
     Raises:
         DataError: files that do not hold whole records of 3,073 bytes, the same number each, or
@@ -69,9 +71,9 @@ def read_cifar(files: Sequence[Path]) -> tuple[AnyArray, IntArray, tuple[AnyArra
     for file, size in zip(files, sizes, strict=True):
         if size == 0 or size % _RECORD or size != max(sizes):
             raise DataError(
-                f"{file} must hold whole records of {_RECORD} bytes, "
-                f"as many as the other batches ({max(sizes) // _RECORD}); it has {size} bytes, "
-                "so it is truncated or not CIFAR10's binary layout"
+                f"{file} must hold whole records of {_RECORD} bytes, as many as the other batches "
+                f"({max(sizes) // _RECORD}); it has {size} bytes, so it is truncated or not "
+                "CIFAR10's binary layout"
             )
     count = sizes[0] // _RECORD
     x = np.empty(((len(files) - 1) * count, 3, _SIDE, _SIDE), dtype=np.uint8)

@@ -1,7 +1,7 @@
 """The paper's image data sets, partitioned over clients."""
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field, model_validator
 
@@ -19,14 +19,16 @@ __all__ = ["CIFAR10", "FashionMNIST", "ImageData"]
 
 
 class ImageData(Data):
-    """Base of the image data sets: a training set that a partition shares out, and the official test set at the server.
+    """Base of the image data sets.
+
+    A partition shares the training set out over clients, and the server has the official test set.
 
     Attributes:
         clients: N >= 1.
         validation_fraction: share of each client's examples that is its validation part, in [0, 1);
-            drawn plainly at random.
+            drawn uniformly at random.
         drop_empty: leave clients without examples out instead of refusing them.
-        partition: who gets what, by name, as a table or as an object.
+        partition: which client gets which example, by name, as a table or as an object.
     """
 
     clients: int = Field(default=100, ge=1)
@@ -35,7 +37,10 @@ class ImageData(Data):
     partition: PartitionSetting
 
     def load(self, data_dir: Path | None = None) -> Federation:
-        """The federation, from files in `data_dir`, `$FEDGS_DATA`, the cache, the system's folder, or else downloaded.
+        """The federation, from local files or a download.
+
+        Files are searched in `data_dir`, `$FEDGS_DATA`, the cache and the system's folder, in this
+        order.
 
         Raises:
             DataError: files that cannot be found, are truncated or are not what they should be; an
@@ -57,11 +62,11 @@ class ImageData(Data):
 
 @register("data", "fashion_mnist")
 class FashionMNIST(ImageData):
-    """FashionMNIST; by default 100 clients of equal size with two different labels each, as in the paper.
+    """FashionMNIST; by default 100 clients of equal size with two labels each, as in the paper.
 
     Attributes:
-        labels_per_client: short for `partition = {name = "labels_per_client", labels = ...}`;
-            turned into it.
+        labels_per_client: short for `partition = {name = "labels_per_client", labels = ...}`, which
+            replaces it.
 
     >>> FashionMNIST(labels_per_client=3).partition
     LabelsPerClient(labels=3)
@@ -82,13 +87,13 @@ class FashionMNIST(ImageData):
 
     @model_validator(mode="before")
     @classmethod
-    def _short_form(cls, values: dict[str, Any]) -> dict[str, Any]:
+    def _short_form(cls, values: dict[str, object]) -> dict[str, object]:
         labels = values.get("labels_per_client")
         if labels is None:
             return values
-        wanted = LabelsPerClient(labels=labels)
+        wanted = LabelsPerClient.model_validate({"labels": labels})
         given = as_partition(values.get("partition"))
-        if given not in (None, wanted):
+        if given is not None and given != wanted:
             raise ConfigError(
                 f"data.labels_per_client = {labels} and data.partition = {table(given)} contradict "
                 "each other; give one of them"
@@ -152,18 +157,16 @@ class CIFAR10(ImageData):
         folders = search_folders(data_dir, (_CIFAR_FOLDER,))
         folder = find_folder(_CIFAR_FILES, folders) or self._other_folder(folders)
         x, y, test = read_cifar([folder / name for name in _CIFAR_FILES])
-        return Labelled(
-            self.title,
-            x,
-            y,
-            test,
-            10,
-            Normalization(255.0, (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
-        )
+        scaling = Normalization(255.0, (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
+        return Labelled(self.title, x, y, test, 10, scaling)
 
     @staticmethod
     def _other_folder(folders: list[Path]) -> Path:
-        """The downloaded files, unless somebody has put the pickled layout where the binary one is looked for."""
+        """The folder of the downloaded files.
+
+        Raises:
+            DataError: the searched folders hold the pickled layout instead of the binary one.
+        """
         for folder in folders:
             for place in (folder, folder / "cifar-10-batches-py"):
                 if (place / "data_batch_1").is_file():
@@ -174,12 +177,8 @@ class CIFAR10(ImageData):
                     )
         cache = cache_folder()
         fetch(_CIFAR_URL, {_CIFAR_ARCHIVE: _CIFAR_HASH}, cache, searched=folders)
-        return (
-            unpack(
-                cache / _CIFAR_ARCHIVE, [f"{_CIFAR_FOLDER}/{name}" for name in _CIFAR_FILES], cache
-            )
-            / _CIFAR_FOLDER
-        )
+        members = [f"{_CIFAR_FOLDER}/{name}" for name in _CIFAR_FILES]
+        return unpack(cache / _CIFAR_ARCHIVE, members, cache) / _CIFAR_FOLDER
 
 
 _CIFAR_URL = "https://www.cs.toronto.edu/~kriz/"

@@ -2,22 +2,23 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import TextIO
 
 from fedgs.errors import DataError
 
 __all__ = ["JsonStream"]
 
 _CHUNK = 1 << 16
-_LONGEST_TOKEN = (
-    1 << 20
-)  # a syntax error this far before the end of what was read is none of a cut-off token
+# Characters. A syntax error further before the end of the text read so far is not from a token that
+# the end cuts off.
+_LONGEST_TOKEN = 1 << 20
 
 
 class JsonStream:
-    """A cursor over a JSON document: `members` walks an object key by key, `value` decodes the value at the cursor.
+    """A cursor over a JSON document.
 
-    Only the value being decoded is held in memory. O(length of the text).
+    `members` walks an object key by key, and `value` decodes the value at the cursor. Only the
+    value being decoded is held in memory. O(length of the text).
 
     >>> import io
     >>> stream = JsonStream(io.StringIO('{"a": [1, 2], "b": {"c": 3}}'), "demo")
@@ -28,11 +29,15 @@ class JsonStream:
     def __init__(self, file: TextIO, where: str) -> None:
         self._file, self._where = file, where
         self._text, self._at = "", 0
-        self._typical = _CHUNK  # characters of the longest value so far: reading that much spares most second attempts
+        # characters of the longest value so far: reading that much avoids most second attempts
+        self._typical = _CHUNK
         self._decoder = json.JSONDecoder()
 
     def members(self) -> Iterator[str]:
-        """The keys of the object at the cursor; each value must be consumed before the next key is asked for."""
+        """The keys of the object at the cursor.
+
+        Each value must be consumed before the next key is requested.
+        """
         self._take("{")
         if self._peek() == "}":
             self._at += 1
@@ -48,24 +53,25 @@ class JsonStream:
                 return
             self._take(",")
 
-    def value(self) -> Any:
+    def value(self) -> object:
         """The value at the cursor."""
         self._peek()
         while True:
             try:
-                value, end = self._decoder.raw_decode(self._text, self._at)
+                decoded: object
+                decoded, end = self._decoder.raw_decode(self._text, self._at)
             except json.JSONDecodeError as error:
                 if error.pos < len(self._text) - _LONGEST_TOKEN or not self._more():
                     raise self._broken(str(error)) from None
                 continue
             except RecursionError:
                 raise self._broken("it is nested too deeply") from None
-            # where the text read so far ends within three characters, a number may go on: "1" of
-            # "1e+5"
+            # a number within three characters of the end of the text read so far may be incomplete,
+            # such as "1" of "1e+5"
             if len(self._text) - end >= 3 or not self._more():
                 self._typical = max(self._typical, end - self._at)
                 self._at = end
-                return value
+                return decoded
 
     def _peek(self) -> str:
         while True:
@@ -77,12 +83,15 @@ class JsonStream:
                 raise self._broken("it ends too early")
 
     def _take(self, expected: str) -> None:
-        if (found := self._peek()) != expected:
-            raise self._broken(f"expected {expected!r}, found {found!r}")
+        if (character := self._peek()) != expected:
+            raise self._broken(f"expected {expected!r}, found {character!r}")
         self._at += 1
 
     def _more(self) -> bool:
-        """Read on, at least as much again as is held (decoding anew costs a constant factor); False at the end of the file."""
+        """Read more text; False at the end of the file.
+
+        At least as much is read as is held, so that repeated decoding costs a constant factor.
+        """
         try:
             chunk = self._file.read(max(self._typical, len(self._text) - self._at))
         except UnicodeDecodeError as error:

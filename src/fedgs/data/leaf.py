@@ -1,17 +1,17 @@
-"""LEAF-style JSON (users, num_samples, user_data with x and y), in and out, one user in memory at a time.
+"""LEAF-style JSON (users, num_samples, user_data with x and y), read and written user by user.
 
 A data set is a folder with `train/*.json`, `test/*.json` and optionally `validation/*.json`. Files
-may be larger than memory allows as text: they are parsed and written user by user. Our own files
-carry a further key `fedgs` (types, labels, names, normalization), so that they load back
-identically; other readers pass over it.
+may be too large to be held in memory as text. Files that fedgs wrote have a further key `fedgs`
+(types, labels, names, normalization), so that they load back identically; other readers ignore it.
 """
 
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict, cast
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from fedgs.arrays import AnyArray, FloatMatrix, IntArray, frozen
@@ -33,12 +33,25 @@ _PARTS = ("train", "validation", "test")
 _SERVER = "server"
 
 
+class _Meta(TypedDict):
+    """What files that fedgs wrote say about the federation, under the key `fedgs`."""
+
+    dtype: str
+    name: NotRequired[str]
+    names: NotRequired[list[str | int]]
+    num_labels: NotRequired[int]
+    normalization: NotRequired[object]
+    client_features: NotRequired[object]
+    classes_given: NotRequired[bool]
+
+
 @register("data", "leaf")
 class Leaf(Data):
-    """A federation from LEAF-style JSON files; the server's test set is the union of the users' test examples.
+    """A federation from LEAF-style JSON files.
 
-    Clients come in the order of `users`, and files in the order of their names. A user with
-    validation examples alone follows those of `train/`.
+    The server's test set is the union of the users' test examples. Clients are in the order of
+    `users`, and files in the order of their names. Users that have only validation examples follow
+    those of `train/`.
 
     Attributes:
         path: the folder with `train/` and `test/`; a relative path is looked up in --data-dir
@@ -49,7 +62,8 @@ class Leaf(Data):
         drop_empty: leave users without a training example out instead of refusing them.
 
     >>> import tempfile
-    >>> text = '{"users": ["ann"], "num_samples": [2], "user_data": {"ann": {"x": [[0.5], [1]], "y": [0, 1]}}}'
+    >>> data = '{"ann": {"x": [[0.5], [1]], "y": [0, 1]}}'
+    >>> text = '{"users": ["ann"], "num_samples": [2], "user_data": ' + data + "}"
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for part in ("train", "test"):
     ...         (Path(folder) / part).mkdir()
@@ -67,9 +81,8 @@ class Leaf(Data):
     @property
     def title(self) -> str:
         """The folder's name."""
-        return (
-            Path(self.path).name or Path(self.path).resolve().name or "leaf"
-        )  # "." has no name of its own
+        # the path "." has no name
+        return Path(self.path).name or Path(self.path).resolve().name or "leaf"
 
     def defaults_for(self, federation: Federation) -> Defaults:
         """Logistic regression where examples are vectors; for images the model must be named."""
@@ -87,7 +100,7 @@ class Leaf(Data):
         folder = Path(self.path).expanduser()
         if data_dir is not None and (data_dir / folder).is_dir():
             folder = data_dir / folder
-        meta: dict[str, Any] = {}
+        meta: _Meta = {"dtype": "<f4"}
         parts = {name: _users_of(folder / name, meta) for name in _PARTS}
         for name in ("train", "test"):
             if not parts[name]:
@@ -96,16 +109,10 @@ class Leaf(Data):
                 )
         return self._federation(parts, meta, str(folder))
 
-    def _federation(
-        self, parts: Mapping[str, _Users], meta: Mapping[str, Any], where: str
-    ) -> Federation:
+    def _federation(self, parts: Mapping[str, _Users], meta: _Meta, where: str) -> Federation:
         users = list(dict.fromkeys([*parts["train"], *parts["validation"]]))
-        sizes = np.array(
-            [len(parts["train"][user][1]) if user in parts["train"] else 0 for user in users]
-        )
-        kept = [
-            users[k] for k in kept_clients(sizes, tuple(users), drop_empty=self.drop_empty).tolist()
-        ]
+        sizes = _sizes(parts["train"], users)
+        kept = [users[k] for k in kept_clients(sizes, tuple(users), drop_empty=self.drop_empty)]
         train, validation = _part(parts["train"], kept), _part(parts["validation"], kept)
         test = _part(parts["test"], list(parts["test"]))
         assert train is not None
@@ -114,21 +121,21 @@ class Leaf(Data):
                 f"data.path: {where} must have at least one test example, got none in test/*.json"
             )
         labels = [part.y for part in (train, validation, test) if part is not None]
-        given = self.classes if self.classes is not None else meta.get("num_labels")
-        num_labels = class_count(labels, given, clients=len(kept), setting="data.classes")
+        classes = self.classes if self.classes is not None else meta.get("num_labels")
+        num_labels = class_count(labels, classes, clients=len(kept), setting="data.classes")
+        classes_given = self.classes is not None or meta.get("classes_given")
         scaling = chosen_normalization(self.normalization, meta.get("normalization"), where)
         if scaling is None:
             warn_of_pixels(train.x, self.title)
-        own_names = {str(own): own for own in meta.get("names", [])}
+        names = {str(name): name for name in meta.get("names", [])}
         clients = Clients(
-            names=tuple(own_names.get(user, user) for user in kept),
+            names=tuple(names.get(user, user) for user in kept),
             data_sizes=np.diff(train.offsets),
             label_counts=train.label_counts(num_labels),
             features=_features_of(kept, meta, where),
-            classes=given_classes(
-                labels, given if self.classes is not None or meta.get("classes_given") else None
-            ),
+            classes=given_classes(labels, classes if classes_given else None),
         )
+        left_out = [user for user in users if user not in set(kept)]
         return Federation(
             name=meta.get("name", self.title),
             clients=clients,
@@ -137,55 +144,54 @@ class Leaf(Data):
             validation=validation,
             test=server_part(test.x, test.y),
             normalization=scaling,
-            facts={"left_out": [user for user in users if user not in set(kept)]}
-            if len(kept) < len(users)
-            else {},
+            facts={"left_out": left_out} if left_out else {},
         )
 
 
 def read_users(
-    path: Path, meta: dict[str, Any] | None = None, *, dtype: str | None = None
+    path: Path, header: dict[str, object] | None = None, *, dtype: str | None = None
 ) -> Iterator[tuple[str, AnyArray, IntArray]]:
     """(name, x, y) of every user of one file, in the order of `user_data`, read as a stream.
 
     Args:
         path: the file.
-        meta: gets the file's other keys: `users`, and what our own files say about themselves under
-            `fedgs`.
-        dtype: type of the examples; None: what `fedgs` says before `user_data`, else float32.
+        header: is filled with the file's keys and their values, but for that of `user_data`.
+        dtype: type of the examples; None: the one that `fedgs` has if it is before `user_data`,
+            else float32.
 
     Raises:
         DataError: truncated or malformed JSON; `users` or `num_samples` that do not fit
             `user_data`; x or y that cannot be used.
     """
-    told: dict[str, Any] = {} if meta is None else meta
-    told.clear()
-    seen: dict[str, int] = {}
+    header = {} if header is None else header
+    header.clear()
+    sizes: dict[str, int] = {}
     with path.open(encoding="utf-8-sig") as file:
         stream = JsonStream(file, str(path))
         for key in stream.members():
-            if key in told:
+            if key in header:
                 raise DataError(f"{path} must have the key {key!r} once, got it twice")
             if key != "user_data":
-                told[key] = stream.value()
+                header[key] = stream.value()
                 continue
-            told[key] = None
-            held = np.dtype(dtype or _own(told, str(path))["dtype"])
+            header[key] = None
+            type_ = np.dtype(dtype or _meta_in(header, str(path))["dtype"])
             for user in stream.members():
-                if user in seen:
+                if user in sizes:
                     raise DataError(
                         f"{path} must have each user once, got {user!r} twice in user_data"
                     )
-                x, y = _examples(stream.value(), user, str(path), held)
-                seen[user] = len(y)
+                x, y = _examples(stream.value(), user, str(path), type_)
+                sizes[user] = len(y)
                 yield user, x, y
-    _check_counts(told, seen, str(path))
+    _check_counts(header, sizes, str(path))
 
 
 def write_leaf(federation: Federation, folder: Path) -> Path:
-    """Write `train/`, `test/` and, where there is one, `validation/` as LEAF-style JSON, user by user; returns the folder.
+    """Write a federation as LEAF-style JSON, user by user; returns the folder.
 
-    The server's test set is the test part of one user, "server".
+    It has `train/`, `test/` and, if there is a validation part, `validation/`. The server's test
+    set is the test part of one user, "server".
 
     Raises:
         OutputError: a folder that cannot be written to.
@@ -197,12 +203,8 @@ def write_leaf(federation: Federation, folder: Path) -> Path:
             continue
         try:
             (folder / label).mkdir(parents=True, exist_ok=True)
-            _write_part(
-                federation,
-                part,
-                [_SERVER] if label == "test" else names,
-                folder / label / "data.json",
-            )
+            users = [_SERVER] if label == "test" else names
+            _write_part(federation, part, users, folder / label / "data.json")
         except OSError as error:
             raise OutputError(f"{folder / label} cannot be written: {error}") from None
     return folder
@@ -222,9 +224,9 @@ def _write_part(federation: Federation, part: Part, users: list[str], path: Path
     partial.replace(path)
 
 
-def _meta(federation: Federation) -> dict[str, Any]:
+def _meta(federation: Federation) -> _Meta:
     scaling, features = federation.normalization, federation.clients.features
-    return {
+    meta: _Meta = {
         "name": federation.name,
         "names": list(federation.clients.names),
         "dtype": federation.train.x.dtype.str,
@@ -232,51 +234,75 @@ def _meta(federation: Federation) -> dict[str, Any]:
         "normalization": scaling
         and {"scale": scaling.scale, "mean": list(scaling.mean), "sd": list(scaling.sd)},
         "client_features": None if features is None else features.tolist(),
-        **({} if federation.clients.classes is None else {"classes_given": True}),
     }
+    if federation.clients.classes is not None:
+        meta["classes_given"] = True
+    return meta
 
 
-def _users_of(folder: Path, meta: dict[str, Any]) -> _Users:
-    """The users of all files of a folder in the order of `users`."""
-    found: _Users = {}
+def _users_of(folder: Path, meta: _Meta) -> _Users:
+    """The users of all files of a folder in the order of `users`; the files update `meta`."""
+    all_users: _Users = {}
     for path in sorted(folder.glob("*.json")):
-        told: dict[str, Any] = {}
-        users = {user: (x, y) for user, x, y in read_users(path, told)}
-        own = _own(told, str(path))
-        if any(
-            x.dtype != own["dtype"] for x, _ in users.values()
-        ):  # the file says so behind its examples
-            users = {user: (x, y) for user, x, y in read_users(path, told, dtype=own["dtype"])}
-        for user in map(str, told["users"]):
-            if user in found:
+        header: dict[str, object] = {}
+        users = {user: (x, y) for user, x, y in read_users(path, header)}
+        file_meta = _meta_in(header, str(path))
+        dtype = file_meta["dtype"]
+        if any(x.dtype != dtype for x, _ in users.values()):
+            # `fedgs` comes after `user_data`, so the type was not known when examples were read
+            users = {user: (x, y) for user, x, y in read_users(path, header, dtype=dtype)}
+        for user in _names_in(header, str(path)):
+            if user in all_users:
                 raise DataError(f"{path}: user {user!r} is in {folder.name}/ twice")
-            found[user] = users[user]
-        meta.update(told.get("fedgs", {}))
-    return found
+            all_users[user] = users[user]
+        meta.update(file_meta)
+    return all_users
 
 
-def _own(told: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """What a file of our own says about itself, the type of the examples at least."""
-    own = told.get("fedgs", {})
-    dtype = own.get("dtype", "<f4") if isinstance(own, dict) else None
-    names = own.get("names", []) if isinstance(own, dict) else None
-    if not isinstance(dtype, str) or dtype[1:2] not in tuple("biuf") or not isinstance(names, list):
+def _meta_in(header: Mapping[str, object], where: str) -> _Meta:
+    """What a file says about the federation; other programs' files have float32 examples."""
+    table = header.get("fedgs", {})
+    dtype = table.get("dtype", "<f4") if isinstance(table, dict) else None
+    names = table.get("names", []) if isinstance(table, dict) else None
+    if (
+        not isinstance(table, dict)
+        or not isinstance(dtype, str)
+        or dtype[1:2] not in tuple("biuf")
+        or not isinstance(names, list)
+    ):
         raise DataError(
-            f"{where}: fedgs must be a table that `fedgs data export` wrote, got {str(own)[:60]}"
+            f"{where}: fedgs must be a table that `fedgs data export` wrote, got {str(table)[:60]}"
         )
-    return {**own, "dtype": dtype}
+    # the other entries are checked where they are used
+    return cast(_Meta, {**table, "dtype": dtype})
 
 
-def _examples(data: Any, user: str, where: str, dtype: np.dtype[Any]) -> tuple[AnyArray, IntArray]:
+def _names_in(header: Mapping[str, object], where: str) -> list[str]:
+    """The users' names in the order of the file."""
+    users = header.get("users")
+    if not isinstance(users, list) or not all(
+        isinstance(user, str | int) and not isinstance(user, bool) for user in users
+    ):
+        got = "none" if "users" not in header else str(users)[:60]
+        raise DataError(
+            f"{where} must have `users`, the list of the users' names in order, got {got}"
+        )
+    names = [str(user) for user in users]
+    if len(set(names)) != len(names):
+        doubled = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"{where} must have each user once, got {doubled!r} twice in users")
+    return names
+
+
+def _examples(
+    data: object, user: str, where: str, dtype: npt.DTypeLike
+) -> tuple[AnyArray, IntArray]:
     if not isinstance(data, dict) or "x" not in data or "y" not in data:
         raise DataError(f"{where}: user {user!r} must have x and y")
     y = as_labels(data["y"], f"{where}: y of user {user!r}")
     if not isinstance(data["x"], list) or len(data["x"]) != len(y):
-        got = (
-            f"{len(data['x'])} examples"
-            if isinstance(data["x"], list)
-            else type(data["x"]).__name__
-        )
+        is_list = isinstance(data["x"], list)
+        got = f"{len(data['x'])} examples" if is_list else type(data["x"]).__name__
         raise DataError(
             f"{where}: x of user {user!r} must be a list of {len(y)} examples, one for each label, "
             f"got {got}"
@@ -284,47 +310,38 @@ def _examples(data: Any, user: str, where: str, dtype: np.dtype[Any]) -> tuple[A
     if len(y) == 0:
         return np.zeros(0, dtype=dtype), y
     x = as_numbers(data["x"], f"{where}: x of user {user!r}")
-    held = x.astype(dtype)
-    if dtype.kind != "f" and not np.array_equal(held, x):
+    converted = x.astype(dtype)
+    if converted.dtype.kind != "f" and not np.array_equal(converted, x):
         raise DataError(
             f"{where}: x of user {user!r} must hold {dtype} as `fedgs` says, "
             f"got {x.dtype} that does not fit"
         )
-    return held, y
+    return converted, y
 
 
-def _check_counts(told: Mapping[str, Any], seen: Mapping[str, int], where: str) -> None:
-    if not isinstance(told.get("users"), list) or not all(
-        isinstance(user, str | int) and not isinstance(user, bool) for user in told["users"]
-    ):
-        got = "none" if "users" not in told else str(told["users"])[:60]
+def _check_counts(header: Mapping[str, object], sizes: Mapping[str, int], where: str) -> None:
+    """Refuse `users` and `num_samples` that do not fit the `sizes` in `user_data`."""
+    users = _names_in(header, where)
+    if set(users) != set(sizes):
+        odd = sorted(set(users) ^ set(sizes))[0]
         raise DataError(
-            f"{where} must have `users`, the list of the users' names in order, got {got}"
+            f"{where}: `users` and `user_data` differ; "
+            f"{odd!r} is only in {'users' if odd in users else 'user_data'}"
         )
-    users = [str(user) for user in told["users"]]
-    if len(set(users)) != len(users):
-        doubled = next(user for user in users if users.count(user) > 1)
-        raise DataError(f"{where} must have each user once, got {doubled!r} twice in users")
-    if set(users) != set(seen):
-        odd = sorted(set(users) ^ set(seen))[0]
-        raise DataError(
-            f"{where}: `users` and `user_data` differ; {odd!r} is only in "
-            f"{'users' if odd in users else 'user_data'}"
-        )
-    counts = told.get("num_samples", [seen[user] for user in users])
+    counts = header.get("num_samples", [sizes[user] for user in users])
     if not isinstance(counts, list) or len(counts) != len(users):
         got = f"{len(counts)} entries" if isinstance(counts, list) else type(counts).__name__
         raise DataError(
             f"{where}: num_samples must have a number for each of the {len(users)} users, got {got}"
         )
     for user, count in zip(users, counts, strict=True):
-        if seen[user] != count:
+        if sizes[user] != count:
             raise DataError(
-                f"{where}: user {user!r} has {seen[user]} examples, but num_samples says {count!r}"
+                f"{where}: user {user!r} has {sizes[user]} examples, but num_samples says {count!r}"
             )
 
 
-def _features_of(users: list[str], meta: Mapping[str, Any], where: str) -> FloatMatrix | None:
+def _features_of(users: list[str], meta: _Meta, where: str) -> FloatMatrix | None:
     """(N, d) vectors of the users; the file has them in the order of its names."""
     if meta.get("client_features") is None:
         return None
@@ -339,23 +356,24 @@ def _features_of(users: list[str], meta: Mapping[str, Any], where: str) -> Float
 
 
 def _part(data: _Users, users: list[str]) -> Part | None:
-    """The examples of `users` one after the other; None where the part has no user at all."""
-    if not data:
-        return None
-    counts = [len(data[user][1]) if user in data else 0 for user in users]
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    pieces = [data[user] for user in users if user in data and len(data[user][1])]
+    """The examples of `users` in their order; None where there is no example."""
+    sizes = _sizes(data, users)
+    pieces = {user: data[user] for user, size in zip(users, sizes, strict=True) if size}
     if not pieces:
         return None
-    first = pieces[0][0].shape[1:]
-    for user in users:
-        if user in data and len(data[user][1]) and data[user][0].shape[1:] != first:
+    first, *_ = (x.shape[1:] for x, _ in pieces.values())
+    for user, (x, _) in pieces.items():
+        if x.shape[1:] != first:
             raise DataError(
-                f"examples must have one shape, got {first} and, from user {user!r}, "
-                f"{data[user][0].shape[1:]}"
+                f"examples must have one shape, got {first} and, from user {user!r}, {x.shape[1:]}"
             )
     return Part(
-        frozen(np.concatenate([x for x, _ in pieces])),
-        np.concatenate([y for _, y in pieces]),
-        offsets,
+        frozen(np.concatenate([x for x, _ in pieces.values()])),
+        np.concatenate([y for _, y in pieces.values()]),
+        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
     )
+
+
+def _sizes(data: _Users, users: list[str]) -> IntArray:
+    """(users,) numbers of examples; 0 for a user who is not in `data`."""
+    return np.array([len(data[user][1]) if user in data else 0 for user in users], dtype=np.int64)

@@ -23,7 +23,11 @@ def cache_folder() -> Path:
 def search_folders(
     data_dir: Path | None, subfolders: Sequence[str], system: Sequence[str] = ()
 ) -> list[Path]:
-    """The folders to look into, in order: data_dir, `$FEDGS_DATA`, the cache, each with its subfolders; then `system`."""
+    """The folders to search, in order.
+
+    These are `data_dir`, `$FEDGS_DATA` and the cache, each followed by its subfolders, then
+    `system`.
+    """
     named = [
         data_dir,
         Path(os.environ["FEDGS_DATA"]) if os.environ.get("FEDGS_DATA") else None,
@@ -46,11 +50,17 @@ def find_folder(files: Sequence[str], folders: Sequence[Path]) -> Path | None:
 def fetch(
     base_url: str, files: Mapping[str, str], folder: Path, *, searched: Sequence[Path]
 ) -> Path:
-    """Download `files` (name -> pooch hash, such as "md5:...") into `folder` and check them.
+    """Download `files` into `folder` and check them; returns the folder.
+
+    Args:
+        base_url: prefix of every file's address.
+        files: name -> pooch hash, such as "md5:...".
+        folder: where the files are kept.
+        searched: the folders that lack the files, for the messages.
 
     Raises:
-        MissingExtraError: pooch is not installed.
-        DataError: no connection, or a file whose hash is not the expected one (it is not kept).
+        DataError: pooch is not installed, no connection, or a file whose hash is not the expected
+            one (it is not kept).
     """
     places = ", ".join(str(place) for place in dict.fromkeys(searched))
     try:
@@ -79,7 +89,9 @@ def fetch(
 
 
 def unpack(archive: Path, members: Sequence[str], folder: Path) -> Path:
-    """Unpack the named members of a .tar.gz into `folder`, nothing else; each file appears complete or not at all.
+    """Unpack only the named members of a .tar.gz into `folder`; returns the folder.
+
+    Each file is written completely or not at all.
 
     Raises:
         DataError: the archive is truncated or lacks a member.

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -22,23 +22,27 @@ __all__ = [
 ]
 
 _log = logging.getLogger("fedgs")
-_LARGEST_SMALL = 15  # bytes up to here may be small integers; images go further
+_MAX_SMALL_INTEGER = 15  # bytes up to here may be small integers; images have larger ones
 _HOW = "scale 255, mean 0.5 and sd 0.5"
 
 
 @dataclass(frozen=True)
 class Normalization:
-    """How stored examples become model inputs: (x / scale - mean) / sd, channel by channel (axis 1 of x).
+    """How stored examples become model inputs: (x / scale - mean) / sd.
+
+    The channels are axis 1 of x. A number, a list or an array for `mean` or `sd` becomes a tuple.
+    By default examples are only scaled.
 
     Attributes:
         scale: above 0, such as 255 for bytes.
-        mean, sd: one number for each channel, or one for all; sd above 0. A number, a list or an
-            array becomes a tuple. By default examples are only scaled.
+        mean: one number for each channel, or one for all.
+        sd: one number above 0 for each channel, or one for all.
 
     Raises:
         DataError: not finite, not above 0, or lists of different lengths.
 
-    >>> Normalization(scale=255.0, mean=(0.5,), sd=(0.5,)).apply(np.full((1, 1, 2, 2), 255, dtype=np.uint8))[0, 0, 0]
+    >>> white = np.full((1, 1, 2, 2), 255, dtype=np.uint8)
+    >>> Normalization(scale=255.0, mean=(0.5,), sd=(0.5,)).apply(white)[0, 0, 0]
     array([1., 1.], dtype=float32)
     """
 
@@ -88,7 +92,9 @@ class Normalization:
         )
 
     def check_range(self, x: AnyArray, where: str) -> None:
-        """Refuse examples whose smallest or largest value would become an input that is not finite. O(n·d) for floats.
+        """Refuse examples whose smallest or largest value would not become a finite input.
+
+        O(n·d) for floats.
 
         Raises:
             DataError: the message has the value.
@@ -113,7 +119,9 @@ class Normalization:
 
 
 def as_normalization(value: object) -> Normalization | None:
-    """A normalization from the object itself or a table with `scale` (1), `mean` (0) and `sd` (1); None stays None.
+    """A normalization from a table or the object itself; None stays None.
+
+    The defaults of a table are `scale` 1, `mean` 0 and `sd` 1.
 
     Raises:
         DataError: something else, or a table with other keys.
@@ -169,7 +177,9 @@ NormalizationSetting = Annotated[
 
 
 def check_bytes(x: AnyArray, where: str) -> None:
-    """Refuse images held as bytes for which no normalization is given; O(n) where there are only small values.
+    """Refuse images held as bytes for which no normalization is given.
+
+    O(n) where all values are small.
 
     Raises:
         DataError: uint8 examples with two or more axes and a value above 15.
@@ -178,11 +188,11 @@ def check_bytes(x: AnyArray, where: str) -> None:
         return
     for start in range(0, len(x), 1024):
         largest = int(x[start : start + 1024].max(initial=0))
-        if largest > _LARGEST_SMALL:
+        if largest > _MAX_SMALL_INTEGER:
             raise DataError(
                 f"{where} of type uint8 and shape {x.shape[1:]} must have a normalization, "
-                f"such as {_HOW}, got none and values up to {largest}; scale 1, "
-                "mean 0 and sd 1 leave them as they are"
+                f"such as {_HOW}, got none and values up to {largest}; "
+                "scale 1, mean 0 and sd 1 leave them as they are"
             )
 
 
@@ -211,34 +221,32 @@ def warn_of_pixels(x: AnyArray, name: str) -> None:
     if largest > 127:
         _log.warning(
             "the examples of %s are whole numbers from 0 to %d, as pixels are, "
-            "and models receive them as they are; a normalization such as %s brings them to the "
-            "scale of 1",
+            "and models receive them as they are; "
+            "a normalization such as %s brings them to the scale of 1",
             name,
             largest,
             _HOW,
         )
 
 
-def _listed(key: str, value: object) -> tuple[Any, ...]:
-    """Finite numbers as a tuple of Python's own, integers kept as integers."""
+def _listed(key: str, value: object) -> tuple[float, ...]:
+    """Finite numbers as a tuple of Python's numbers, integers kept as integers."""
     plain = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-    entries = (
-        tuple(plain)
-        if isinstance(plain, Iterable) and not isinstance(plain, str | bytes | Mapping)
-        else (plain,)
-    )
-    entries = tuple(entry.item() if isinstance(entry, np.generic) else entry for entry in entries)
-    for entry in entries:
-        fine = (
-            isinstance(entry, int | float)
-            and not isinstance(entry, bool)
-            and bool(np.isfinite(_float32(entry)))
-        )
-        if not fine:
+    if not isinstance(plain, Iterable) or isinstance(plain, str | bytes | Mapping):
+        plain = (plain,)
+    numbers: list[float] = []
+    for entry in plain:
+        number = entry.item() if isinstance(entry, np.generic) else entry
+        if (
+            not isinstance(number, int | float)
+            or isinstance(number, bool)
+            or not np.isfinite(_float32(number))
+        ):
             raise DataError(
                 f"normalization.{key} must be finite numbers within float32's range, got {value!r}"
             )
-    return entries
+        numbers.append(number)
+    return tuple(numbers)
 
 
 def _float32(value: float) -> np.float32:

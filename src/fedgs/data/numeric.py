@@ -1,11 +1,14 @@
-"""Numbers that users hand over: examples, labels and client features as arrays, or one sentence that names the row."""
+"""Checks of the numbers that users give: examples, labels and client features.
+
+What is not usable raises an error of one sentence, which names the row.
+"""
 
 import decimal
 import numbers
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedgs.arrays import AnyArray, FloatMatrix, IntArray
 from fedgs.errors import DataError
@@ -21,9 +24,9 @@ __all__ = [
     "position",
 ]
 
-_EXACT = 2**24  # every integer up to here is a float32
-_BLOCK = 1 << 20  # entries looked at in one go
-_LONGEST = 1e150  # squares, and sums and differences of many of them, are finite in float64
+_MAX_EXACT = 2**24  # every integer up to here is a float32
+_BLOCK = 1 << 20  # entries checked at a time
+_MAX_LENGTH = 1e150  # squares, and sums and differences of many of them, are finite in float64
 _KINDS = {
     "U": "texts",
     "S": "bytes",
@@ -32,11 +35,12 @@ _KINDS = {
     "m": "durations",
     "c": "complex numbers",
     "V": "records",
+    "O": "objects",
 }
 
 
 def plain_array(value: object, where: str) -> AnyArray:
-    """Whatever `np.asarray` accepts as an ordinary array: lists, tensors, data frames.
+    """An ordinary array from what `np.asarray` accepts: lists, tensors, data frames.
 
     Raises:
         DataError: a sparse matrix, masked entries, rows of different lengths, or something that
@@ -70,13 +74,15 @@ def plain_array(value: object, where: str) -> AnyArray:
 
 
 def as_examples(value: object, where: str, *, copy: bool = False) -> AnyArray:
-    """(n, ...) examples in the form in which they are held: floats and tables of objects as float32, others as they are.
+    """(n, ...) examples in the type in which they are stored.
+
+    Floats and tables of objects become float32, other types stay as they are.
 
     Args:
         value: an array or anything that `np.asarray` reads. An array of objects is converted where
             all its entries are numbers or booleans.
         where: what the messages call it.
-        copy: always give an array of its own; otherwise it may share the memory of `value`.
+        copy: always return a new array; otherwise it may share the memory of `value`.
 
     Raises:
         DataError: see `check_examples`; entries of an array of objects that are no numbers; the
@@ -92,15 +98,18 @@ def as_examples(value: object, where: str, *, copy: bool = False) -> AnyArray:
 
 
 def of_one_type(parts: Sequence[AnyArray]) -> list[AnyArray]:
-    """Checked examples of several parts in one type, where they differ in no more than the number of bits.
+    """Checked examples of several parts in one type, where they differ only in width.
 
-    Integers of several types and booleans come in the smallest type that has room for all, or in
-    float32 if there is none; floats in the largest type. Integers beside floats stay as they are,
-    since such a difference is often one of scale.
+    Integers and booleans become the smallest type that has room for all, or float32 if there is
+    none; floats become the largest type. Where some parts are integers and others floats, all stay
+    as they are, since such a difference is often one of scale.
 
-    >>> [part.dtype.name for part in of_one_type([np.ones((1, 1), np.int32), np.ones((1, 1), np.int64)])]
+    >>> integers, long_integers, floats = (
+    ...     np.ones((1, 1), dtype) for dtype in (np.int32, np.int64, np.float32)
+    ... )
+    >>> [part.dtype.name for part in of_one_type([integers, long_integers])]
     ['int64', 'int64']
-    >>> [part.dtype.name for part in of_one_type([np.ones((1, 1), np.int32), np.ones((1, 1), np.float32)])]
+    >>> [part.dtype.name for part in of_one_type([integers, floats])]
     ['int32', 'float32']
     """
     if (
@@ -115,7 +124,11 @@ def of_one_type(parts: Sequence[AnyArray]) -> list[AnyArray]:
 
 
 def as_numbers(value: object, where: str) -> AnyArray:
-    """(n, ...) examples in NumPy's own type for them; an array of objects becomes float64. See `as_examples`."""
+    """(n, ...) examples in the type that NumPy gives them; an array of objects becomes float64.
+
+    Raises:
+        DataError: see `as_examples`.
+    """
     array = plain_array(value, where)
     if array.dtype.kind == "O" and array.ndim:
         array = _numbers(array, where)
@@ -138,9 +151,7 @@ def check_examples(
             inf, values beyond float32's range, integers that float32 would change.
     """
     if array.dtype.kind not in "biuf":
-        what = (
-            "objects" if array.dtype.kind == "O" else _KINDS.get(array.dtype.kind, str(array.dtype))
-        )
+        what = _KINDS.get(array.dtype.kind, str(array.dtype))
         hint = "; encode them as numbers first" if array.dtype.kind in "UST" else ""
         raise DataError(f"{where} must hold numbers or booleans, got {what} ({array.dtype}){hint}")
     if array.ndim < 2:
@@ -158,13 +169,8 @@ def check_examples(
     for start in range(0, len(array), step):
         bad = _unusable(array[start : start + step])
         if bad is not None:
-            raise DataError(
-                _sentence(
-                    array[start + bad[0]][bad[1:]].item(),
-                    where,
-                    f"{locate(start + bad[0])}{_column(bad[1:])}",
-                )
-            )
+            row, rest = start + bad[0], bad[1:]
+            raise DataError(_sentence(array[row][rest].item(), where, locate(row) + _column(rest)))
 
 
 def as_labels(value: object, where: str) -> IntArray:
@@ -180,12 +186,10 @@ def as_labels(value: object, where: str) -> IntArray:
     array = plain_array(value, where)
     if array.ndim != 1:
         hint = ""
-        if array.ndim == 2:
-            hint = (
-                "; use .ravel()"
-                if array.shape[1] == 1
-                else "; turn one-hot rows into labels with .argmax(axis=1)"
-            )
+        if array.ndim == 2 and array.shape[1] == 1:
+            hint = "; use .ravel()"
+        elif array.ndim == 2:
+            hint = "; turn one-hot rows into labels with .argmax(axis=1)"
         raise DataError(f"{where}: labels must be a 1-d array, got shape {array.shape}{hint}")
     if array.dtype.kind == "O":
         entries = array.tolist()
@@ -201,12 +205,10 @@ def as_labels(value: object, where: str) -> IntArray:
         array = array.astype(np.float64)
         with np.errstate(invalid="ignore"):
             fine = (array >= 0) & (array < 2.0**63) & (array == np.floor(array))
+    elif array.dtype.kind == "u":
+        fine = array <= np.uint64(2**63 - 1)
     else:
-        fine = (
-            array <= np.uint64(2**63 - 1)
-            if array.dtype.kind == "u"
-            else array.astype(np.int64) >= 0
-        )
+        fine = array.astype(np.int64) >= 0
     rows = np.flatnonzero(~fine)
     if len(rows):
         raise _no_label(array[rows[0]].item(), int(rows[0]), where)
@@ -214,7 +216,7 @@ def as_labels(value: object, where: str) -> IntArray:
 
 
 def as_features(value: object, where: str) -> FloatMatrix:
-    """(N, d) float64 vectors, d >= 1, all finite and of a length whose square is within float64's range.
+    """(N, d) finite float64 vectors, d >= 1, of at most length 1e150.
 
     Raises:
         DataError: another shape, no numbers, NaN or inf, a vector longer than 1e150.
@@ -239,13 +241,13 @@ def as_features(value: object, where: str) -> FloatMatrix:
         )
     with np.errstate(over="ignore"):
         lengths = np.sqrt(np.einsum("kj,kj->k", features, features))
-    long = np.flatnonzero(lengths > _LONGEST)
+    long = np.flatnonzero(lengths > _MAX_LENGTH)
     if len(long):
         largest = np.abs(features[long[0]]).max()
         raise DataError(
-            f"{where} must be vectors of length at most {_LONGEST:g}, "
-            f"since the graph multiplies them, got a vector with the number {largest:g} in "
-            f"{position((int(long[0]),))}; divide all of them by one number"
+            f"{where} must be vectors of length at most {_MAX_LENGTH:g}, since the graph "
+            f"multiplies them, got a vector with the number {largest:g} "
+            f"in {position((int(long[0]),))}; divide all of them by one number"
         )
     return features
 
@@ -266,31 +268,31 @@ def _column(rest: tuple[int, ...]) -> str:
 
 
 def _unusable(block: AnyArray) -> tuple[int, ...] | None:
-    """The index of the first entry that is no finite float32, or an integer that float32 would change."""
+    """The index of the first entry that float32 cannot represent.
+
+    That is a float that is not finite in float32, or an integer that float32 would change.
+    """
     if block.dtype.kind == "f":
         with np.errstate(over="ignore", invalid="ignore"):
             fine = np.isfinite(block.astype(np.float32, copy=False))
     else:
-        if int(block.max(initial=0)) <= _EXACT and int(block.min(initial=0)) >= -_EXACT:
+        if int(block.max(initial=0)) <= _MAX_EXACT and int(block.min(initial=0)) >= -_MAX_EXACT:
             return None
         rounded = block.astype(np.float32).astype(np.float64)
-        held = rounded < float(
-            int(np.iinfo(block.dtype).max) + 1
-        )  # the largest integers round to a value beyond their type
-        fine = held & (np.where(held, rounded, 0).astype(block.dtype) == block)
+        # the largest integers round to a value beyond their type
+        within = rounded < float(int(np.iinfo(block.dtype).max) + 1)
+        fine = within & (np.where(within, rounded, 0).astype(block.dtype) == block)
     if fine.all():
         return None
-    return tuple(
-        int(part) for part in np.unravel_index(int(np.flatnonzero(~fine.ravel())[0]), block.shape)
-    )
+    return _unravelled(int(np.flatnonzero(~fine.ravel())[0]), block)
 
 
-def _sentence(value: Any, where: str, at: str) -> str:
+def _sentence(value: float, where: str, at: str) -> str:
     if isinstance(value, numbers.Integral):
         return (
             f"{where} must hold integers that float32 represents exactly, "
-            f"since models receive float32, got {value} in {at}; renumber ids from 0, "
-            "or pass floats to accept rounding"
+            f"since models receive float32, got {value} in {at}; "
+            "renumber ids from 0, or pass floats to accept rounding"
         )
     if not np.isfinite(value):
         return f"{where} must be finite, got {value} in {at}"
@@ -298,7 +300,10 @@ def _sentence(value: Any, where: str, at: str) -> str:
 
 
 def _numbers(array: AnyArray, where: str) -> AnyArray:
-    """An array of objects as float64, where all entries are numbers or booleans, or arrays of equal shape."""
+    """An array of objects as float64.
+
+    All entries must be numbers or booleans, or arrays of one shape.
+    """
     entries = array.ravel().tolist()
     if array.ndim == 1 and entries and all(_is_row(entry) for entry in entries):
         return _stacked(entries, where)
@@ -309,7 +314,7 @@ def _numbers(array: AnyArray, where: str) -> AnyArray:
             f"{_at(wrong, array)}"
         )
     floats = _as_floats(array, where)
-    for place in np.flatnonzero(np.abs(floats.ravel()) > _EXACT).tolist():
+    for place in np.flatnonzero(np.abs(floats.ravel()) > _MAX_EXACT).tolist():
         entry = entries[place]
         if (
             isinstance(entry, numbers.Integral)
@@ -328,7 +333,7 @@ def _stacked(rows: list[object], where: str) -> AnyArray:
     return _numbers(stacked, where) if stacked.dtype.kind == "O" else stacked
 
 
-def _refuse_ragged(rows: Sequence[Any], where: str) -> None:
+def _refuse_ragged(rows: Sequence[npt.ArrayLike], where: str) -> None:
     shapes: list[tuple[int, ...]] = []
     for place, row in enumerate(rows):
         try:
@@ -362,13 +367,11 @@ def _as_floats(array: AnyArray, where: str) -> AnyArray:
 
 
 def _first_of(entries: list[object], is_wrong: Callable[[type], bool]) -> int | None:
-    """The place of the first entry whose type is wrong; each type is asked about once."""
+    """The place of the first entry whose type is wrong; each type is checked once."""
     wrong = {kind for kind in set(map(type, entries)) if is_wrong(kind)}
-    return (
-        next(place for place, entry in enumerate(entries) if type(entry) in wrong)
-        if wrong
-        else None
-    )
+    if not wrong:
+        return None
+    return next(place for place, entry in enumerate(entries) if type(entry) in wrong)
 
 
 def _is_number(kind: type) -> bool:
@@ -400,7 +403,11 @@ def _named(entry: object) -> str:
 
 
 def _at(place: int, array: AnyArray) -> str:
-    return position(tuple(int(part) for part in np.unravel_index(place, array.shape)))
+    return position(_unravelled(place, array))
+
+
+def _unravelled(place: int, array: AnyArray) -> tuple[int, ...]:
+    return tuple(int(part) for part in np.unravel_index(place, array.shape))
 
 
 def _no_label(entry: object, row: int, where: str) -> DataError:

@@ -1,4 +1,4 @@
-"""Whose example is whose: client ids as users hand them over become names and indices."""
+"""The owners of examples: client ids in the forms that users give become names and indices."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,13 +12,14 @@ from fedgs.errors import DataError
 
 __all__ = ["Owners", "as_owners", "in_order"]
 
-Owners = tuple[
-    tuple[str | int, ...], IntArray
-]  # distinct names in sorted order, and (n,) the index of each example's owner
+# Distinct names in sorted order, and (n,) the index of each example's owner.
+Owners = tuple[tuple[str | int, ...], IntArray]
 
 
-def as_owners(value: Any, where: str) -> Owners:
-    """Names and owners from (n,) client ids: integers, texts, bytes (UTF-8) or floats that are whole numbers.
+def as_owners(value: object, where: str) -> Owners:
+    """Names and owners from (n,) client ids.
+
+    Ids are integers, texts, bytes (UTF-8) or floats that are whole numbers.
 
     Raises:
         DataError: another shape, missing ids (None, NaN, masked, empty texts), booleans and other
@@ -34,9 +35,8 @@ def as_owners(value: Any, where: str) -> Owners:
     if isinstance(value, list | tuple) and not any(
         isinstance(name, list | tuple | np.ndarray) for name in value
     ):
-        return _of_objects(
-            list(value), where
-        )  # NumPy would make texts of numbers and NaN that stand beside texts
+        # NumPy would turn numbers and NaN next to texts into texts
+        return _of_objects(list(value), where)
     ids = plain_array(value, where)
     if ids.ndim != 1:
         hint = "; use .ravel()" if ids.ndim == 2 and ids.shape[1] == 1 else ""
@@ -59,11 +59,9 @@ def as_owners(value: Any, where: str) -> Owners:
             raise _no_id(ids[0].item() if ids.dtype.kind == "b" else ids[0], 0, where)
         return (), np.zeros(0, dtype=np.int64)
     unique, owner = np.unique(ids, return_inverse=True)
-    names = (
-        [_decoded(name, where) for name in unique.tolist()]
-        if ids.dtype.kind == "S"
-        else unique.tolist()
-    )
+    names = unique.tolist()
+    if ids.dtype.kind == "S":
+        names = [_decoded(name, where) for name in names]
     if ids.dtype.kind == "u" and len(unique) and int(unique[-1]) >= 2**63:
         row = int(np.flatnonzero(ids == unique[-1])[0])
         raise _no_id(int(unique[-1]), row, where)
@@ -76,7 +74,7 @@ def in_order(owners: Owners, order: str | Sequence[str | int]) -> Owners:
     Args:
         owners: see `as_owners`.
         order: "sorted" (integers by value, texts character by character), "natural" (digits in
-            texts compared as numbers), or all names in the order that is wanted.
+            texts compared as numbers), or all names in order.
 
     Raises:
         DataError: another word, or names that are not exactly the clients'.
@@ -104,15 +102,15 @@ def in_order(owners: Owners, order: str | Sequence[str | int]) -> Owners:
         if odd:
             raise DataError(
                 f"client_order must hold exactly the names of the {len(names)} clients, "
-                f"got {len(wanted)} names; {odd[0]!r} is only in "
-                f"{'client_order' if odd[0] in wanted else 'client'}"
+                f"got {len(wanted)} names; "
+                f"{odd[0]!r} is only in {'client_order' if odd[0] in wanted else 'client'}"
             )
     place = {name: k for k, name in enumerate(wanted)}
     return wanted, np.array([place[name] for name in names], dtype=np.int64)[owner]
 
 
-def _of_objects(ids: list[Any], where: str) -> Owners:
-    ids = [_decoded(name, where) if isinstance(name, bytes) else name for name in ids]
+def _of_objects(values: list[object], where: str) -> Owners:
+    ids = [_decoded(name, where) if isinstance(name, bytes) else name for name in values]
     missing = np.array(
         [name is None or _is_nan(name) or (isinstance(name, str) and not name) for name in ids],
         dtype=bool,
@@ -128,7 +126,7 @@ def _of_objects(ids: list[Any], where: str) -> Owners:
                 f"{where} must hold either integers or texts, got {names[0]!r} in row 0 and "
                 f"{name!r} in row {row}; convert all of them with str"
             )
-    unique: list[Any] = sorted(set(names))
+    unique: list[Any] = sorted(set(names))  # all texts or all integers
     place = {name: k for k, name in enumerate(unique)}
     return tuple(unique), np.array([place[name] for name in names], dtype=np.int64)
 
@@ -155,8 +153,12 @@ def _refuse_missing(missing: AnyArray, what: str, where: str) -> None:
         )
 
 
-def _no_id(name: Any, row: int, where: str) -> DataError:
-    hint = {bool: "; use .astype(int)", float: ""}.get(type(name), "; use .astype(str)")
+def _no_id(name: object, row: int, where: str) -> DataError:
+    hint = "; use .astype(str)"
+    if isinstance(name, bool):
+        hint = "; use .astype(int)"
+    elif type(name) is float:
+        hint = ""
     shown = name if isinstance(name, int | float | np.generic) else repr(name)
     return DataError(
         f"{where} must hold integers within 64 bits or texts, got {shown} ({type(name).__name__}) "

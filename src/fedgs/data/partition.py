@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field, PlainSerializer
@@ -29,20 +29,19 @@ NO_COLUMNS: Mapping[str, AnyArray] = MappingProxyType({})
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """Every example's owner: each of the n examples is given out exactly once.
+    """The client of every example: each of the n examples is assigned exactly once.
 
     Attributes:
-        order: (n,) a permutation of the examples, those of a client next to each other and
-            ascending.
-        offsets: (N+1,) client k gets order[offsets[k]:offsets[k+1]], perhaps nothing.
+        order: (n,) a permutation of the examples, grouped by client and ascending within a client.
+        offsets: (N+1,) client k gets order[offsets[k]:offsets[k+1]], which may be empty.
         names: N client names.
-        facts: what is worth knowing about how it came about, JSON-like.
+        facts: how the assignment was made, JSON-like.
     """
 
     order: IntArray
     offsets: IntArray
     names: tuple[str | int, ...]
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -57,7 +56,7 @@ class Assignment:
         clients: int,
         *,
         names: Sequence[str | int] | None = None,
-        facts: Mapping[str, Any] = NO_COLUMNS,
+        facts: Mapping[str, object] = MappingProxyType({}),
     ) -> "Assignment":
         """From the owner of each example, (n,) in 0..clients-1.
 
@@ -92,20 +91,20 @@ class Partition(Variant):
             labels: (n,) labels >= 0, n >= 1.
             clients: N >= 1.
             rng: the generator of the partition.
-            columns: further (n,) arrays that say something about each example.
+            columns: further (n,) arrays that describe each example.
 
         Raises:
-            DataError: what is asked for is not possible; the message says what is.
+            DataError: the partition is not possible; the message says what is.
         """
         raise TypeError(f"{type(self).__name__} must define assign(labels, clients, rng, columns=)")
 
 
-def as_partition(value: object) -> Any:
+def as_partition(value: object) -> Variant | None:
     """A partition from its name, a table or the object itself; None stays None."""
     return None if value is None else build("partition", value)
 
 
-# The type of a setting that holds a partition: in a configuration it is a name or a table with
+# The type of a setting that holds a partition; in a configuration it is a name, or a table with
 # `name`.
 PartitionSetting = Annotated[
     Partition, BeforeValidator(as_partition), PlainSerializer(table, return_type=dict[str, object])
@@ -128,7 +127,7 @@ class Iid(Partition):
         *,
         columns: Mapping[str, AnyArray] = NO_COLUMNS,
     ) -> Assignment:
-        """See `Partition.assign`."""
+        """See `Partition.assign`; every partition of this kind is possible."""
         owners = np.empty(len(labels), dtype=np.int64)
         owners[rng.permutation(len(labels))] = _even_owners(len(labels), clients)
         return Assignment.from_owners(owners, clients)
@@ -136,10 +135,14 @@ class Iid(Partition):
 
 @register("partition", "shards")
 class Shards(Partition):
-    """The examples, sorted by label, are cut into N · per_client shards; every client gets `per_client` random ones.
+    """The examples, sorted by label, are cut into shards, and every client gets random shards.
 
-    Shards differ in size by at most one example, so one may hold two labels. (McMahan et al., 2017,
-    with per_client = 2.)
+    There are N · per_client shards. They differ in size by at most one example, so a shard may hold
+    two labels. With per_client = 2 this is the partition of McMahan et al., Communication-Efficient
+    Learning of Deep Networks from Decentralized Data, AISTATS 2017.
+
+    Attributes:
+        per_client: shards of each client.
     """
 
     per_client: int = Field(default=2, ge=1)
@@ -152,7 +155,7 @@ class Shards(Partition):
         *,
         columns: Mapping[str, AnyArray] = NO_COLUMNS,
     ) -> Assignment:
-        """See `Partition.assign`; an error where there are more shards than examples."""
+        """See `Partition.assign`; more shards than examples are an error."""
         shards = clients * self.per_client
         if shards > len(labels):
             raise DataError(
@@ -170,10 +173,16 @@ class Shards(Partition):
 
 @register("partition", "by_column")
 class ByColumn(Partition):
-    """One client for every value of a column of the file, named by it, such as the writer of a digit.
+    """One client for every value of a column of the file, such as the writer of a digit.
 
-    >>> writers = {"writer": np.array(["b", "a", "b"])}
-    >>> ByColumn(column="writer").assign(np.zeros(3, dtype=np.int64), 2, np.random.default_rng(0), columns=writers).names
+    The value is the client's name.
+
+    Attributes:
+        column: the column's name.
+
+    >>> labels, columns = np.zeros(3, dtype=np.int64), {"writer": np.array(["b", "a", "b"])}
+    >>> by_writer = ByColumn(column="writer")
+    >>> by_writer.assign(labels, 2, np.random.default_rng(0), columns=columns).names
     ('a', 'b')
     """
 
@@ -187,7 +196,7 @@ class ByColumn(Partition):
         *,
         columns: Mapping[str, AnyArray] = NO_COLUMNS,
     ) -> Assignment:
-        """See `Partition.assign`; the number of clients is the column's, whatever was asked for."""
+        """See `Partition.assign`; the column determines the number of clients."""
         if self.column not in columns:
             known = ", ".join(columns) or "none"
             raise DataError(
@@ -215,11 +224,14 @@ def _even_owners(count: int, owners: int) -> IntArray:
 
 @register("partition", "labels_per_client")
 class LabelsPerClient(Partition):
-    """Every client holds `labels` different labels, every label is given to as nearly the same number of clients as can be.
+    """Every client holds the same number of different labels.
 
-    A label's examples are shared out evenly among its clients. With 100 clients, 2 labels of 10 and
-    balanced classes, every label goes to 20 clients and all sizes are equal: the paper's
-    FashionMNIST. O(N·C + n).
+    The numbers of clients per label differ by at most one, and a label's examples are shared out
+    evenly among its clients. With 100 clients, 2 labels of 10 and balanced classes, every label
+    goes to 20 clients and all sizes are equal: the paper's FashionMNIST. O(N·C + n).
+
+    Attributes:
+        labels: different labels of each client.
 
     >>> labels = np.repeat([0, 1, 2], 4)
     >>> assignment = LabelsPerClient(labels=2).assign(labels, 3, np.random.default_rng(0))
@@ -237,30 +249,33 @@ class LabelsPerClient(Partition):
         *,
         columns: Mapping[str, AnyArray] = NO_COLUMNS,
     ) -> Assignment:
-        """See `Partition.assign`; an error where a label would reach nobody or has fewer examples than clients."""
-        present, counts = np.unique(labels, return_counts=True)
-        if self.labels > len(present):
+        """See `Partition.assign`; every label needs a client and an example for each client.
+
+        Fewer clients or examples are an error.
+        """
+        classes, counts = np.unique(labels, return_counts=True)
+        if self.labels > len(classes):
             raise DataError(
-                f"partition.labels is {self.labels}, but the data has only {len(present)} "
+                f"partition.labels is {self.labels}, but the data has only {len(classes)} "
                 "different labels"
             )
-        if clients * self.labels < len(present):
+        if clients * self.labels < len(classes):
             raise DataError(
-                f"{clients} clients with {self.labels} labels each cannot hold all {len(present)} "
-                f"labels; at least {-(-len(present) // self.labels)} clients are needed"
+                f"{clients} clients with {self.labels} labels each cannot hold all {len(classes)} "
+                f"labels; at least {-(-len(classes) // self.labels)} clients are needed"
             )
-        quota = np.full(len(present), clients * self.labels // len(present))
-        quota[rng.permutation(len(present))[: clients * self.labels % len(present)]] += 1
+        quota = np.full(len(classes), clients * self.labels // len(classes))
+        quota[rng.permutation(len(classes))[: clients * self.labels % len(classes)]] += 1
         short = np.flatnonzero(counts < quota)
         if len(short):
             raise DataError(
-                f"label {present[short[0]]} is given to {quota[short[0]]} clients, "
-                f"but has only {counts[short[0]]} examples; take fewer clients or fewer labels per "
-                "client"
+                f"label {classes[short[0]]} is given to {quota[short[0]]} clients, "
+                f"but has only {counts[short[0]]} examples; "
+                "take fewer clients or fewer labels per client"
             )
         label_sets = draw_label_sets(quota, clients, self.labels, rng)
         owners = np.empty(len(labels), dtype=np.int64)
-        for position, label in enumerate(present):
+        for position, label in enumerate(classes):
             takers = rng.permutation(np.flatnonzero((label_sets == position).any(axis=1)))
             examples = rng.permutation(np.flatnonzero(labels == label))
             for taker, piece in zip(takers, np.array_split(examples, len(takers)), strict=True):

@@ -1,4 +1,4 @@
-"""A stacked bar picture of a federation: a bar a client, a colour a label."""
+"""A stacked bar chart of a federation: one bar per client, one colour per label."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ __all__ = ["plot_labels"]
 
 
 def plot_labels(description: Description, path: Path) -> Path:
-    """Write the picture (the ending says which format: .png, .svg, .pdf); returns its path.
+    """Write the picture in the format of its ending (.png, .svg, .pdf) and return its path.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -38,11 +38,8 @@ def plot_labels(description: Description, path: Path) -> Path:
     axes.set_ylabel("training examples")
     axes.set_title(f"{description.name}, {counted(count, 'client')}")
     if count <= 40:
-        axes.set_xticks(
-            np.arange(count),
-            [str(name) for name in description.names],
-            rotation=90 if count > 15 else 0,
-        )
+        names = [str(name) for name in description.names]
+        axes.set_xticks(np.arange(count), names, rotation=90 if count > 15 else 0)
     if labels <= 30:
         axes.legend(
             title="label",

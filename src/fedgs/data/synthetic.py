@@ -1,4 +1,4 @@
-"""Synthetic(a, b): clients with local optima and inputs of their own."""
+"""Synthetic(a, b): every client has its own optimum and its own distribution of inputs."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -24,7 +24,7 @@ _DIMENSION, _LABELS = 60, 10
 # every platform.
 _INPUT_SD = np.array([float(Decimal(i) ** Decimal("-0.6")) for i in range(1, _DIMENSION + 1)])
 
-# What an average client takes while the federation is made: exp(4 + 2²/2) + 50 examples and an
+# Memory of an average client while the federation is generated: exp(4 + 2²/2) + 50 examples and an
 # optimum, each held twice.
 _CLIENT_BYTES = 2 * (453 * (4 * _DIMENSION + 8) + 8 * _LABELS * (_DIMENSION + 1))
 
@@ -47,8 +47,8 @@ class Synthetic(Data):
     same for every number of clients.
 
     Attributes:
-        a, b: standard deviations of mu_k and B_k, >= 0: how far clients differ in their optimum and
-            in their inputs.
+        a: standard deviation of mu_k, >= 0: how far clients differ in their optimum.
+        b: standard deviation of B_k, >= 0: how far clients differ in their inputs.
         clients: N >= 1.
 
     >>> federation = Synthetic(clients=3).load()
@@ -67,7 +67,7 @@ class Synthetic(Data):
         return f"Synthetic({self.a:g}, {self.b:g})"
 
     def load(self, data_dir: Path | None = None) -> Federation:
-        """The federation; no file is read.
+        """The generated federation; no file is read.
 
         Raises:
             DataError: the clients' data would not fit into the memory of the machine or the
@@ -76,18 +76,9 @@ class Synthetic(Data):
         self._check_memory()
         drawn = [self._client(client) for client in range(self.clients)]
         cuts = [(int(0.75 * len(data.y)), int(0.9 * len(data.y))) for data in drawn]
-        train = _part(
-            [(data.x[:end], data.y[:end]) for data, (end, _) in zip(drawn, cuts, strict=True)]
-        )
-        validation = _part(
-            [
-                (data.x[start:end], data.y[start:end])
-                for data, (start, end) in zip(drawn, cuts, strict=True)
-            ]
-        )
-        test = _part(
-            [(data.x[start:], data.y[start:]) for data, (_, start) in zip(drawn, cuts, strict=True)]
-        )
+        train = _part(drawn, [slice(0, end) for end, _ in cuts])
+        validation = _part(drawn, [slice(start, end) for start, end in cuts])
+        test = _part(drawn, [slice(start, None) for _, start in cuts])
         clients = Clients(
             names=tuple(range(self.clients)),
             data_sizes=np.diff(train.offsets),
@@ -103,8 +94,8 @@ class Synthetic(Data):
         if limit is not None and self.clients > limit // _CLIENT_BYTES:
             raise DataError(
                 f"data.clients must be at most {limit // _CLIENT_BYTES} for synthetic data, "
-                f"since this process may use {limit / 1e9:.1f} GB and a client takes about "
-                f"{_CLIENT_BYTES / 1e3:.0f} kB, got {self.clients}"
+                f"since this process may use {limit / 1e9:.1f} GB "
+                f"and a client takes about {_CLIENT_BYTES / 1e3:.0f} kB, got {self.clients}"
             )
 
     def _client(self, client: int) -> _ClientData:
@@ -119,11 +110,9 @@ class Synthetic(Data):
         return _ClientData(x.astype(np.float32), y, np.concatenate([weight.ravel(), bias]))
 
 
-def _part(pieces: list[tuple[AnyArray, IntArray]]) -> Part:
-    sizes = [len(y) for _, y in pieces]
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return Part(
-        frozen(np.concatenate([x for x, _ in pieces])),
-        np.concatenate([y for _, y in pieces]),
-        offsets,
-    )
+def _part(drawn: list[_ClientData], rows: list[slice]) -> Part:
+    """The rows of each client, one client after the other."""
+    x = [data.x[chosen] for data, chosen in zip(drawn, rows, strict=True)]
+    y = [data.y[chosen] for data, chosen in zip(drawn, rows, strict=True)]
+    offsets = np.concatenate([[0], np.cumsum([len(labels) for labels in y])]).astype(np.int64)
+    return Part(frozen(np.concatenate(x)), np.concatenate(y), offsets)

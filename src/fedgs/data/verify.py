@@ -1,4 +1,4 @@
-"""Is this the federation that was kept: as a file, as a folder or as a fingerprint?"""
+"""Verification of a federation against a file, a folder or a fingerprint."""
 
 import re
 from pathlib import Path
@@ -13,10 +13,10 @@ __all__ = ["verify"]
 
 
 def verify(federation: Federation, reference: str) -> str | None:
-    """The first difference between a federation and what was kept of it, or None where they are the same.
+    """The first difference between a federation and a reference, or None where they are the same.
 
     Args:
-        federation: the one at hand.
+        federation: any.
         reference: an `.npz` or a LEAF folder that was exported, or the fingerprint (at least its
             first 12 digits).
 
