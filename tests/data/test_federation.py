@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedgs.clients import Clients
-from fedgs.data import Data, Federation, Normalization, Part, Synthetic
+from fedgs.data import Federation, Normalization, Part
 from fedgs.errors import DataError
-from fedgs.registry import variant_class, variant_names
 
 X, Y = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
+
+
 OWNER = np.array(["b", "a", "b", "a"])
 
 
@@ -118,44 +119,6 @@ def test_the_fingerprint_changes_with_every_content_and_with_nothing_else() -> N
     assert made(x=np.asfortranarray(X)).fingerprint == made().fingerprint
 
 
-@pytest.mark.parametrize("name", variant_names("data"))
-def test_every_data_set_names_what_stands_where_nothing_is_given(name: str) -> None:
-    kind = variant_class("data", name)
-    assert issubclass(kind, Data)
-    needs_path = {"path": "somewhere"} if "path" in kind.model_fields else {}
-    data = kind(**needs_path)
-    assert data.title
-    assert data.seed == 0
-    defaults = data.defaults_for(Synthetic(clients=2).load())
-    assert set(defaults.training) == {
-        "rounds",
-        "proportion",
-        "batch_size",
-        "local_steps",
-        "learning_rate",
-    }
-    assert defaults.model is not None
-
-
-@pytest.mark.parametrize(
-    ("name", "model", "row"),
-    [
-        ("synthetic", "logistic", (1000, 0.2, 10, 10, 0.1)),
-        ("cifar10", "cifar_cnn", (1000, 0.1, 32, 10, 0.03)),
-        ("fashion_mnist", "fashion_cnn", (500, 0.1, 32, 10, 0.1)),
-    ],
-)
-def test_the_papers_settings(name: str, model: str, row: tuple[float, ...]) -> None:
-    defaults = variant_class("data", name).defaults  # type: ignore[attr-defined]
-    keys = ("rounds", "proportion", "batch_size", "local_steps", "learning_rate")
-    assert (defaults.model, tuple(defaults.training[key] for key in keys)) == (model, row)
-
-
-def test_a_data_set_without_load_says_so() -> None:
-    with pytest.raises(TypeError, match=r"Data must define load\(data_dir\)"):
-        Data().load()
-
-
 @pytest.mark.parametrize(
     "empty",
     [(X[:0], Y[:0], OWNER[:0]), ([], [], []), (np.zeros((0, 7)), [], np.array([], dtype=object))],
@@ -208,3 +171,12 @@ def test_a_name_is_a_text(name: object) -> None:
         made(name=name)
     with pytest.raises(DataError, match="name must be a text that is not empty, got "):
         replace(made(), name=name)  # type: ignore[arg-type]
+
+
+def test_features_of_a_federation_are_finite() -> None:
+    features = np.array([[1.0], [np.nan]])
+    with pytest.raises(
+        DataError,
+        match="client features must be finite numbers of shape .*, got nan in row 1, column 0",
+    ):
+        replace(made(), clients=Clients(("a", "b"), np.array([2, 2]), features=features))

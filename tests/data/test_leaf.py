@@ -1,6 +1,5 @@
 """LEAF-style JSON, read as a stream."""
 
-import io
 import json
 import tracemalloc
 from pathlib import Path
@@ -11,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedgs.data import Federation, Leaf, Synthetic, write_leaf
-from fedgs.data import json_stream as streams
-from fedgs.data.json_stream import JsonStream
 from fedgs.data.leaf import read_users
 from fedgs.errors import DataError
 from fedgs.registry import build
@@ -35,6 +32,8 @@ def write(
 
 
 ANNA = {"x": [[0.5, 1.0], [2.0, 3.0]], "y": [0, 1]}
+
+
 BEN = {"x": [[4.0, 5.0]], "y": [2]}
 
 
@@ -167,52 +166,6 @@ def test_a_truncated_file_is_named_wherever_it_ends(
         list(read_users(path))
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=6,
-)
-
-
-@settings(max_examples=40)
-@given(
-    document=st.dictionaries(st.text(max_size=5), JSON, max_size=5),
-    chunk=st.integers(1, 7),
-    indent=st.sampled_from([None, 2]),
-)
-def test_the_stream_reads_what_json_reads_at_any_chunk_size(
-    document: dict[str, object], chunk: int, indent: int | None
-) -> None:
-    text = json.dumps(document, indent=indent)
-
-    class Slow(io.StringIO):
-        def read(self, size: int | None = -1) -> str:
-            return super().read(chunk)  # as if the file gave only a few characters at a time
-
-    stream = JsonStream(Slow(text), "demo")
-    assert {key: stream.value() for key in stream.members()} == document
-
-
-@pytest.mark.parametrize(
-    "text", ['{"a" 1}', '{"a": 1 "b": 2}', "[1]", "{1: 2}", '{"a": tru}', '{"a": ' + "[" * 100_000]
-)
-def test_text_that_is_no_json_object_is_refused(text: str) -> None:
-    stream = JsonStream(io.StringIO(text), "demo")
-    with pytest.raises(DataError, match="demo is truncated or is not LEAF-style JSON"):
-        dict((key, stream.value()) for key in stream.members())  # noqa: C402
-
-
-def test_a_syntax_error_is_found_without_reading_to_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(streams, "_LONGEST_TOKEN", 100)
-    monkeypatch.setattr(streams, "_CHUNK", 1000)
-    file = io.StringIO('{"a": [1, oops, ' + "1, " * 1_000_000)
-    with pytest.raises(DataError, match="is not LEAF-style JSON"):
-        [JsonStream(file, "demo").value()]
-    assert file.tell() < 10_000
-
-
 def test_only_one_user_is_in_memory_at_a_time(tmp_path: Path) -> None:
     user = {
         "x": np.zeros((50, 100)).tolist(),
@@ -237,12 +190,8 @@ def test_other_readers_find_the_keys_they_expect(tmp_path: Path) -> None:
     assert len(content["user_data"]["1"]["x"]) == content["num_samples"][1]
 
 
-# --- order
-# --------------------------------------------------------------------------------------------------------------------
-
-
 def content(users: list[object], keys: list[str]) -> dict[str, object]:
-    """A file whose users come in one order and whose `user_data` in another; user k has k + 1 examples of value k."""
+    """A file with `users` and `user_data` in different orders; user k has k + 1 examples of value k."""
     every = {f"u{k}": {"x": [[float(k)]] * (k + 1), "y": [k % 2] * (k + 1)} for k in range(4)}
     counts = [len(every[str(user)]["y"]) for user in users]
     return {"users": users, "num_samples": counts, "user_data": {key: every[key] for key in keys}}

@@ -122,7 +122,7 @@ def test_inputs_that_would_be_infinite_are_refused(value: float) -> None:
     x[7, 1] = value
     with pytest.raises(
         DataError,
-        match=r"normalization must leave inputs within float32's range, got -?inf for the value -?1e\+30",
+        match=r"must leave inputs within float32's range, got -?inf for the value -?1e\+30",
     ):
         made(x, Normalization(1e-30, (0.0,), (1.0,)))
 
@@ -135,10 +135,6 @@ def test_something_else_is_refused(normalization: object) -> None:
         made(IMAGES, normalization)
 
 
-# --- bytes
-# --------------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("shape", [(12, 3, 5, 7), (12, 5, 7), (12, 1, 35), (12, 2, 3, 5, 7)])
 def test_images_of_bytes_need_a_normalization_and_one_of_1_0_1_leaves_them(
     shape: tuple[int, ...],
@@ -146,7 +142,7 @@ def test_images_of_bytes_need_a_normalization_and_one_of_1_0_1_leaves_them(
     x = np.resize(IMAGES, shape)
     with pytest.raises(
         DataError,
-        match="must have a normalization, such as scale 255, .* scale 1, mean 0 and sd 1 leave them as they are",
+        match="must have a normalization, such as scale 255, .* sd 1 leave them as they are",
     ):
         made(x)
     federation = made(x, Normalization(1.0, (0.0,), (1.0,)))
@@ -210,10 +206,6 @@ def test_other_pixels_give_one_line_in_the_log(
 def test_a_partitioned_set_is_held_to_the_same() -> None:
     with pytest.raises(DataError, match="must have a normalization"):
         share_out(Labelled("mine", IMAGES, Y, (IMAGES, Y), num_labels=2), Iid(), 2)
-
-
-# --- as a setting of files
-# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -38,10 +38,6 @@ class Frame:
         return self.values
 
 
-# --- examples
-# ---------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("value", "dtype"),
     [
@@ -87,31 +83,49 @@ def test_numbers_in_any_container_become_the_array_that_numpy_says(
         (np.array([[1, "a"]], dtype=object), "got the text 'a' in row 0, column 1"),
         (np.array([[1, "1.5"]], dtype=object), "got the text '1.5' in row 0, column 1"),
         (np.array([[1, None]], dtype=object), r"got a missing value \(None\) in row 0, column 1"),
-        (np.array([[[1], [b"a"]]], dtype=object), r"got the bytes b'a' in row 0, position \(1, 0\)"),
+        (
+            np.array([[[1], [b"a"]]], dtype=object),
+            r"got the bytes b'a' in row 0, position \(1, 0\)",
+        ),
         (np.array([[{}]], dtype=object), "got a dict in row 0, column 0"),
         (np.array([[1j]], dtype=object), "got 1j in row 0, column 0"),
         (np.array([[np.timedelta64(1, "D")]], dtype=object), "in row 0, column 0"),
-        (objects([1, 2], [1]), r"must have rows of one shape, got \(2,\) in row 0 and \(1,\) in row 1"),
+        (
+            objects([1, 2], [1]),
+            r"must have rows of one shape, got \(2,\) in row 0 and \(1,\) in row 1",
+        ),
         (objects([1, 2], "ab"), "must hold numbers or booleans, got a list in row 0"),
         (objects([1, "a"], [1, 2]), "must hold numbers or booleans, got "),
         ([[1, 2], [1]], r"must have rows of one shape, got \(2,\) in row 0 and \(1,\) in row 1"),
-        ([[[1, 2], [1]]], r"x, row 0 must have rows of one shape, got \(2,\) in row 0 and \(1,\) in row 1"),
+        (
+            [[[1, 2], [1]]],
+            r"x, row 0 must have rows of one shape, got \(2,\) in row 0 and \(1,\) in row 1",
+        ),
         (np.array([["2024-01-01"]], dtype="datetime64[D]"), "got dates"),
         (np.array([[1]], dtype="timedelta64[D]"), "got durations"),
         (np.array([[1j]]), "got complex numbers"),
         (np.zeros((2, 1), dtype=[("a", float)]), "got records"),
-        (np.ma.array([[1.0, 2.0]], mask=[[False, True]]), "got 1 masked ones, the first in row 0, column 1"),
-        (torch.eye(2, requires_grad=True), "must be readable as a NumPy array, got Tensor: Can't call numpy"),
+        (
+            np.ma.array([[1.0, 2.0]], mask=[[False, True]]),
+            "got 1 masked ones, the first in row 0, column 1",
+        ),
+        (
+            torch.eye(2, requires_grad=True),
+            "must be readable as a NumPy array, got Tensor: Can't call numpy",
+        ),
         (torch.eye(2, dtype=torch.bfloat16), "must be readable as a NumPy array, got Tensor"),
         (1.5, r"must have a row for each example, .* got \(\)"),
-        (np.zeros(3), r"must have a row for each example, .* got \(3,\); for one feature use .reshape\(-1, 1\)"),
+        (
+            np.zeros(3),
+            r"must have a row for each example, .* got \(3,\); for one feature use .reshape\(-1, 1\)",
+        ),
         (np.zeros((3, 0)), r"must have at least one feature, got shape \(3, 0\)"),
         (np.zeros((3, 2, 0)), "must have at least one feature"),
         (None, "must be an array or a list, got NoneType"),
         ({"a": 1}, "must be an array or a list, got dict"),
         ((number for number in range(3)), "must be an array or a list, got generator"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_table_of_numbers_is_one_sentence(value: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         as_examples(value, "x")
@@ -151,7 +165,7 @@ def test_values_that_round_to_a_finite_float32_are_taken(value: float) -> None:
 
 
 def exact(value: int) -> bool:
-    """Whether a float32 holds the integer: at most 24 digits between the first and the last 1 in base 2."""
+    """Whether float32 represents the integer: 24 binary digits from the first 1 to the last."""
     digits = f"{abs(value):b}".rstrip("0")
     return len(digits) <= 24
 
@@ -174,7 +188,7 @@ def test_integers_are_taken_where_float32_holds_them(
     else:
         with pytest.raises(
             DataError,
-            match=f"x must hold integers that float32 represents exactly, .* got {value} in row 1, column 0",
+            match=f"integers that float32 represents exactly, .* got {value} in row 1, column 0",
         ):
             as_examples(x, "x")
 
@@ -210,18 +224,21 @@ def test_large_arrays_are_not_copied(dtype: type) -> None:
     )  # one block of a million entries at a time; the arrays have 16 and 64 MB
 
 
-# --- labels
-# -----------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "value",
     [
-        [0, 1, 2], np.array([0, 1, 2], dtype=np.uint8), np.array([0, 1, 2], dtype=np.uint64), np.array([0, 1, 2], dtype=np.int8),
-        [0.0, 1.0, 2.0], np.array([0, 1, 2], dtype=np.float16), np.array([0, 1.0, np.int64(2)], dtype=object),
-        torch.tensor([0, 1, 2]), Frame(np.array([0, 1, 2])), np.ma.array([0, 1, 2]),
+        [0, 1, 2],
+        np.array([0, 1, 2], dtype=np.uint8),
+        np.array([0, 1, 2], dtype=np.uint64),
+        np.array([0, 1, 2], dtype=np.int8),
+        [0.0, 1.0, 2.0],
+        np.array([0, 1, 2], dtype=np.float16),
+        np.array([0, 1.0, np.int64(2)], dtype=object),
+        torch.tensor([0, 1, 2]),
+        Frame(np.array([0, 1, 2])),
+        np.ma.array([0, 1, 2]),
     ],
-)  # fmt: skip
+)
 def test_whole_numbers_of_any_type_are_labels(value: object) -> None:
     labels = as_labels(value, "y")
     assert labels.dtype == np.int64
@@ -240,7 +257,7 @@ def test_booleans_are_two_classes(value: object) -> None:
     [
         (
             ["cat", "dog"],
-            r"got the text 'cat' in row 0; encode classes with np.unique\(labels, return_inverse=True\)\[1\]",
+            r"got the text 'cat' in row 0; encode classes with np.unique\(labels, return_inverse",
         ),
         (np.array([0, "dog"], dtype=object), "got the text 'dog' in row 1; encode classes"),
         ([b"cat"], "got the bytes b'cat' in row 0; encode classes"),
@@ -263,7 +280,7 @@ def test_what_is_no_label_says_that_only_classification_is_there(
 ) -> None:
     with pytest.raises(
         DataError,
-        match=f"^y: labels must be integers >= 0, since only classification is supported, {message}",
+        match=f"^y: labels must be integers >= 0, .* classification is supported, {message}",
     ):
         as_labels(value, "y")
 
@@ -274,7 +291,7 @@ def test_what_is_no_label_says_that_only_classification_is_there(
         (np.zeros((3, 1)), r"must be a 1-d array, got shape \(3, 1\); use .ravel\(\)"),
         (
             np.eye(3),
-            r"must be a 1-d array, got shape \(3, 3\); turn one-hot rows into labels with .argmax\(axis=1\)",
+            r"got shape \(3, 3\); turn one-hot rows into labels with .argmax\(axis=1\)",
         ),
         (3, r"must be a 1-d array, got shape \(\)"),
         (None, "y must be an array or a list, got NoneType"),
@@ -289,10 +306,6 @@ def test_what_is_no_label_says_that_only_classification_is_there(
 def test_labels_are_one_number_an_example(value: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         as_labels(value, "y")
-
-
-# --- features
-# ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -325,10 +338,6 @@ def test_other_features_are_one_sentence(value: object, message: str) -> None:
         as_features(value, "client_features")
 
 
-# --- federations made in another way
-# ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("part", "x", "message"),
     [
@@ -345,7 +354,7 @@ def test_other_features_are_one_sentence(value: object, message: str) -> None:
         (
             "test",
             [[0.0], [1.0], [1e300]],
-            r"test examples must be within float32's range .* in example 2 of the test set, column 0",
+            r"must be within float32's range .* in example 2 of the test set, column 0",
         ),
         (
             "train",

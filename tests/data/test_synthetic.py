@@ -75,7 +75,10 @@ def test_a_client_is_the_same_in_every_number_of_clients_and_other_for_another_s
 
 
 def test_the_federation_is_the_same_on_every_machine() -> None:
-    """Pinned: a change of this value is a change of all results; a run's identity holds it, so no version has to be raised."""
+    """A pinned value, since a change of it changes all results.
+
+    It is part of a run's identity, so no version has to be raised.
+    """
     assert Synthetic(clients=3).load().fingerprint[:16] == "c69ca997586d0562"
 
 
