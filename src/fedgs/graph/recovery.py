@@ -146,7 +146,7 @@ def components(edges: AnyArray) -> int:
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
-    return int(connected_components(csr_matrix(_is_edge(edges)), directed=False)[0])
+    return int(connected_components(csr_matrix(_is_edge(edges).astype(np.int8)), directed=False)[0])
 
 
 def epsilon_of_density(similarity: FloatMatrix, target: float) -> float:

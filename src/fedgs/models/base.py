@@ -104,8 +104,9 @@ def model(name: str) -> Callable[[ModelFunction], ModelFunction]:
 def _check_function(name: str, function: object) -> None:
     """Refuse what cannot be called without arguments; a class or a built module is no function."""
     if not inspect.isfunction(function):
-        is_class = isinstance(function, type)
-        given = f"the class {function.__name__}" if is_class else type(function).__name__
+        given = type(function).__name__
+        if isinstance(function, type):
+            given = f"the class {function.__name__}"
         raise ConfigError(
             f"fedgs.model({name!r}) takes a function without arguments that returns an nn.Module, "
             f"got {given}"

@@ -1,4 +1,4 @@
-"""Who is selected: the samplers, and what it takes to write one. Uses NumPy and SciPy alone."""
+"""The samplers, and the interface to write one. Only NumPy and SciPy are needed."""
 
 from fedgs.sampling.base import AsksLosses, LearnsFromModels, Remembers, Sampler, Wish, sampler
 from fedgs.sampling.fedgs import FedGS, Solver

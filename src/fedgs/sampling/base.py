@@ -1,8 +1,8 @@
-"""The interface of samplers: a frozen variant with `select`, and the decorator that makes one from a function."""
+"""The interface of samplers: a frozen variant with `select`, and a decorator for functions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+from typing import ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from pydantic import create_model
@@ -24,18 +24,19 @@ __all__ = [
 
 
 class Sampler(Variant):
-    """Base of all samplers: settings in fields, the work in `select`; no progress is kept in the object.
+    """Base of all samplers: fields are settings, `select` does the work, the object has no state.
 
     Attributes:
         weighting: the rule for the aggregation weights. "data_size": n_k / sum over the cohort of
-            n_i. "draws": how often each client was drawn / all draws. "equal": 1/m.
+            n_i. "draws": number of draws of the client / all draws. "equal": 1/m.
             "inverse_participation": proportional to n_k / (v_k + 1).
 
     >>> class Oldest(Sampler):
     ...     skip: int = 0
     ...     def select(self, view: View, rng: np.random.Generator) -> Selection:
     ...         return Selection(view.available[self.skip :][: view.cohort_size])
-    >>> view = View(0, Clients((0, 1, 2), np.ones(3, dtype=np.int64)), np.array([0, 2]), np.zeros(3, dtype=np.int64), 2)
+    >>> clients = Clients((0, 1, 2), np.ones(3, dtype=np.int64))
+    >>> view = View(0, clients, np.array([0, 2]), np.zeros(3, dtype=np.int64), cohort_limit=2)
     >>> Oldest(skip=1, weighting="equal").select(view, np.random.default_rng(0)).clients
     array([2])
     """
@@ -44,18 +45,22 @@ class Sampler(Variant):
     weighting: Weighting = "data_size"
 
     def check(self, clients: Clients, cohort_limit: int) -> None:
-        """Raise `ConfigError` where the sampler cannot serve these clients with cohorts of up to `cohort_limit`."""
+        """Raise `ConfigError` if the sampler cannot serve these clients.
+
+        Args:
+            clients: all N clients.
+            cohort_limit: M, the largest cohort.
+        """
 
     def select(self, view: View, rng: np.random.Generator) -> Selection:
-        """Who trains in this round.
+        """The clients that train in this round.
 
         Args:
             view: the available clients (at least one) with counts, sizes and memory.
-            rng: the generator of this run, purpose and round; the only source of chance.
+            rng: the generator of this run, purpose and round; the only source of randomness.
 
         Returns:
-            The selection. Where there is nothing to say but the clients, their indices suffice, as
-            an array, a list or a tuple.
+            The selection. The indices of the clients are enough, as an array, a list or a tuple.
         """
         raise TypeError(f"{type(self).__name__} must define select(view, rng)")
 
@@ -64,7 +69,9 @@ class Sampler(Variant):
 class AsksLosses(Protocol):
     """A sampler that wants local losses of the current model before it selects."""
 
-    loss_on: Any  # "train" or "validation"
+    @property
+    def loss_on(self) -> Literal["train", "validation"]:
+        """The part of each client's data that its loss is computed on."""
 
     def loss_candidates(self, view: View, rng: np.random.Generator) -> IntArray:
         """Ascending indices of the available clients whose losses are to be computed."""
@@ -72,7 +79,7 @@ class AsksLosses(Protocol):
 
 @runtime_checkable
 class Remembers(Protocol):
-    """A sampler with a memory: named arrays that are saved with the run's state."""
+    """A sampler with a memory: named arrays, saved with the state of the run."""
 
     def start(self, clients: Clients) -> Memory:
         """The memory before round 0."""
@@ -83,21 +90,21 @@ class Remembers(Protocol):
 
 @runtime_checkable
 class SharesMemory(Protocol):
-    """A sampler whose memory before round 0 is made once for all runs of a study that name the same key."""
+    """A sampler whose runs of one study share the memory before round 0 if their keys are equal."""
 
     def memory_key(self, clients: Clients) -> str | None:
-        """Hexadecimal digits that stand for all that `start(clients)` depends on; None: nothing is shared."""
+        """Hexadecimal hash of all that `start(clients)` depends on; None: nothing is shared."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What a sampler wants to be told of local models: one vector a client, its feature.
+    """The feature that a sampler asks for from each local model, one vector per client.
 
     Attributes:
         kind: "update": the flattened update theta_k - theta^t; "functional": the mean output of
             theta_k on a noise batch.
-        sketch: "update" only: longer updates are projected to this many numbers; 0: never, all
-            updates are held at once.
+        sketch: "update" only: longer updates are projected to this many numbers; 0: never, and all
+            updates are held in memory at once.
         noise_samples, noise_examples, covariance, layer: "functional" only, see
             `fedgs.graph.Graph`.
 
@@ -115,20 +122,27 @@ class Wish:
 
 @runtime_checkable
 class LearnsFromModels(Protocol):
-    """A sampler that wants features of local models: from everybody before round 0, or from each round's cohort."""
+    """A sampler that asks for features of local models, before round 0 or in each round."""
 
     def wish(self, when: Literal["start", "round"]) -> Wish | None:
-        """What it wants at "start", where every client trains once and the models are discarded, or in each "round"."""
+        """The features that it asks for, or None.
+
+        Args:
+            when: "start": before round 0, from all clients, which train once for it; these models
+                are discarded. "round": from the cohort of each round.
+        """
 
     def start_from(self, clients: Clients, features: FloatMatrix) -> Memory:
-        """The memory before round 0, from the (N, d) features that were wished for at the start."""
+        """The memory before round 0, from the (N, d) features asked for at the start."""
 
 
 SelectFunction = TypeVar("SelectFunction", bound=Callable[..., Selection])
 
 
 def sampler(name: str) -> Callable[[SelectFunction], SelectFunction]:
-    """Register a function `(view, rng) -> Selection` as a sampler; keyword-only parameters become its settings.
+    """Register a function `(view, rng) -> Selection` as a sampler.
+
+    Its keyword-only parameters become the settings.
 
     Raises:
         ConfigError: the name is missing, empty or taken, or the function does not fit (see
@@ -141,14 +155,15 @@ def sampler(name: str) -> Callable[[SelectFunction], SelectFunction]:
     >>> build("method", {"name": "first", "skip": 1}).skip
     1
     """
-
     check_name(name, decorator="fedgs.sampler")
 
     def add(function: SelectFunction) -> SelectFunction:
-        fields = setting_fields(name, function, taken=_FunctionSampler)
+        fields = setting_fields(name, function, reserved=_FunctionSampler)
         variant = create_model(
             function.__name__, __base__=_FunctionSampler, __module__=function.__module__, **fields
         )
+        # pydantic's classes accept assignments of their ClassVars, and these do not become fields.
+        # A function in a class would be bound to the object, hence `staticmethod`.
         variant.__doc__ = function.__doc__
         variant.function = staticmethod(function)
         variant.option_names = tuple(fields)
@@ -162,15 +177,16 @@ def sampler(name: str) -> Callable[[SelectFunction], SelectFunction]:
 class _FunctionSampler(Sampler):
     """A sampler made from a function."""
 
-    function: ClassVar[Any] = None
+    # A placeholder: each class that `sampler` makes has the user's function.
+    function: ClassVar[Callable[..., Selection]] = Selection
     option_names: ClassVar[tuple[str, ...]] = ()
 
     @property
     def content_digest(self) -> str | None:
-        """The function's own `content_digest`, if it has one: what stands for content that cannot be identified."""
+        """The function's own `content_digest` if it has one, for content that cannot be hashed."""
         return getattr(type(self).function, "content_digest", None)
 
     def select(self, view: View, rng: np.random.Generator) -> Selection:
+        """What the function selects with these settings."""
         options = {option: getattr(self, option) for option in self.option_names}
-        answer: Selection = type(self).function(view, rng, **options)
-        return answer
+        return type(self).function(view, rng, **options)

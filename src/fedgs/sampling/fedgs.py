@@ -1,4 +1,4 @@
-"""FedGS: balanced sampling counts, and clients that are far apart in the graph (Algorithm 1, equations 14 to 17)."""
+"""FedGS: balanced sampling counts and distant clients (Algorithm 1, equations 14 to 17)."""
 
 import contextlib
 import hashlib
@@ -31,9 +31,9 @@ class Solver(Variant):
     """How hard the solver tries.
 
     Attributes:
-        effort: iterations, not seconds: "fast", "default" or "thorough".
-        time_limit: tau_max in seconds, > 0; None: no limit. Where it fires, the round's record says
-            "time_limit", and the run is no longer a function of its configuration alone.
+        effort: "fast", "default" or "thorough"; it counts iterations, not seconds.
+        time_limit: tau_max in seconds, > 0; None: no limit. If it is reached, the round's record
+            says "time_limit", and the run no longer depends on its configuration alone.
 
     >>> Solver(effort="fast").time_limit is None
     True
@@ -46,30 +46,38 @@ class Solver(Variant):
 
 @register("method", "fedgs")
 class FedGS(Sampler):
-    """The cohort that is best in balance and diversity: maximise over S in A_t with |S| = m
+    """The cohort with the best balance and diversity.
 
-        J(S) = alpha/N · (sum over ordered pairs i≠j in S of h_ij) - sum over S of z_k,  z_k = 2 (v_k - mean(v) - M/N) + 1
+    Maximises over the subsets S of A_t with |S| = m
 
-    with H the distances of the client graph. Where no more than M clients are available, all of
-    them are selected and no solver runs. Ties are broken by the round's generator. Remembers the
-    graph, H above all: (N, N) float64, made before round 0 or, with `graph.start = "seen"`, grown
-    as clients come.
+        J(S) = alpha/N · (sum over ordered pairs i≠j in S of h_ij) - sum over S of z_k
+        z_k = 2 (v_k - mean(v) - M/N) + 1
+
+    with H the distances of the client graph. If at most M clients are available, all of them are
+    selected and no solver runs. Ties are broken by the round's generator. The memory holds the
+    graph, above all H, an (N, N) float64 matrix that is made before round 0 or, with
+    `graph.start = "seen"`, grows with the cohorts.
 
     Attributes:
         alpha: diversity weight >= 0; at 0 exactly the m smallest counts are selected. In `paper`
             scale every 0 < alpha < N/(m-1) has the same optimum: smallest counts first, then the
             largest dispersion.
-        scale: "paper", or "cohort" as in the authors' code: alpha weighs the mean pairwise
-            distance, z counts 1/(N-1).
+        scale: "paper", or "cohort" as in the authors' code: alpha weights the mean pairwise
+            distance, and z_k is divided by N-1.
         graph: how the client graph is made, see `fedgs.graph.Graph`.
         solver: effort and time limit.
+
+    References:
+        Z. Wang, X. Fan, J. Qi, H. Jin, P. Yang, S. Shen, C. Wang (2023): FedGS: Federated
+        Graph-Based Sampling with Arbitrary Client Availability. AAAI 37.
 
     >>> from fedgs import Clients
     >>> labels = np.array([[4, 0], [4, 0], [2, 2], [0, 4]])
     >>> clients = Clients(("a", "b", "c", "d"), np.full(4, 4), label_counts=labels)
     >>> sampler = FedGS(alpha=1.0)
     >>> memory = sampler.start(clients)
-    >>> view = View(0, clients, np.array([1, 2, 3]), np.array([0, 0, 0, 0]), cohort_limit=2, memory=memory)
+    >>> available, counts = np.array([1, 2, 3]), np.zeros(4, dtype=np.int64)
+    >>> view = View(0, clients, available, counts, cohort_limit=2, memory=memory)
     >>> selection = sampler.select(view, np.random.default_rng(0))
     >>> selection.clients, selection.status
     (array([1, 3]), 'optimal')
@@ -82,40 +90,42 @@ class FedGS(Sampler):
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
-        """The graph's settings that change nothing, under their dotted names."""
+        """The graph's settings that have no effect, under their dotted names."""
         graph = settings.get("graph")
-        found = Graph.without_effect(graph) if isinstance(graph, Mapping) else {}
-        return {f"graph.{key}": reason for key, reason in found.items()}
+        messages = Graph.without_effect(graph) if isinstance(graph, Mapping) else {}
+        return {f"graph.{key}": message for key, message in messages.items()}
 
     def check(self, clients: Clients, cohort_limit: int) -> None:
-        """Refuse a graph that these clients cannot have; nothing falls back to the oracle's graph."""
+        """Refuse a graph that these clients cannot have; there is no fallback to another graph."""
         graph = self.graph
         _check_memory(len(clients))
         if graph.path is not None:
             if graph.start == "seen":
                 raise ConfigError(
-                    "method.graph.start must be 'all' where method.graph.path gives the graph, got 'seen'"
+                    "method.graph.start must be 'all' where method.graph.path gives the graph, got "
+                    "'seen'"
                 )
             stored_graph(graph.path, len(clients))
         elif graph.similarity in ("oracle", "private"):
             _check_vectors(graph, clients)
         if graph.similarity == "private" and graph.start == "seen":
             raise ConfigError(
-                "method.graph.start must be 'all' for similarity 'private': its clients meet in pairs before round 0; got 'seen'"
+                "method.graph.start must be 'all' for similarity 'private': its clients meet in "
+                "pairs before round 0; got 'seen'"
             )
 
     @property
     def content_digest(self) -> str | None:
-        """A hash of the distances that `graph.path` stands for, part of a run's identity; None without a path."""
+        """A hash of the distances in `graph.path`, for a run's identity; None without a path."""
         return None if self.graph.path is None else digest_of(self.graph.path)
 
     @property
     def numerics(self) -> Mapping[str, int]:
-        """The version of the solver's cohorts."""
+        """The version of the solver, which changes whenever its cohorts do."""
         return {"solver": solver.NUMERICS}
 
     def wish(self, when: Literal["start", "round"]) -> Wish | None:
-        """Features of local models: everybody's at the start, or each cohort's where the graph grows."""
+        """Features of all local models at the start, or of each cohort's if the graph grows."""
         graph = self.graph
         if graph_source(graph) != ("local_models" if when == "start" else "cohorts"):
             return None
@@ -127,22 +137,25 @@ class FedGS(Sampler):
         return None
 
     def memory_key(self, clients: Clients) -> str | None:
-        """A hash of what the graph before round 0 is made of; None where a subclass or local models make it."""
+        """A hash of all that the graph before round 0 depends on.
+
+        None if the graph is made of local models, or for a subclass, which may make another graph
+        from the same settings.
+        """
         graph = self.graph
         if type(self) is not FedGS or type(graph) is not Graph or self.wish("start") is not None:
-            return None  # a class of the user's own may make another graph of the same settings
-        made_of = hashlib.sha256(
-            json.dumps([table(graph), len(clients), __version__], sort_keys=True).encode()
-        )
+            return None
+        settings = json.dumps([table(graph), len(clients), __version__], sort_keys=True)
+        key = hashlib.sha256(settings.encode())
         if graph.path is not None:
-            made_of.update(digest_of(graph.path).encode())
+            key.update(digest_of(graph.path).encode())
         elif graph_source(graph) != "cohorts":
             vectors = np.ascontiguousarray(client_features(clients))
-            made_of.update(repr(vectors.shape).encode() + vectors.tobytes())
-        return made_of.hexdigest()[:16]
+            key.update(repr(vectors.shape).encode() + vectors.tobytes())
+        return key.hexdigest()[:16]
 
     def start(self, clients: Clients) -> Memory:
-        """The graph before round 0, where it needs no local models: see `start_from` for those that do.
+        """The graph before round 0, unless it is made of local models, see `start_from`.
 
         Raises:
             ConfigError: the graph is made of local models, or `graph.path` is not a graph of these
@@ -152,16 +165,16 @@ class FedGS(Sampler):
         """
         self.check(clients, 1)
         with _enough_memory(len(clients)):
-            made = graph_before_round_0(self.graph, clients)
-            return nobody_seen(len(clients)) if made is None else _kept(made)
+            graph = graph_before_round_0(self.graph, clients)
+            return nobody_seen(len(clients)) if graph is None else _memory_of(graph)
 
     def start_from(self, clients: Clients, features: FloatMatrix) -> Memory:
         """The graph before round 0 from (N, d) features of local models."""
         with _enough_memory(len(clients)):
-            return _kept(graph_of_features(self.graph, features))
+            return _memory_of(graph_of_features(self.graph, features))
 
     def observe(self, memory: Memory, view: View, outcome: Outcome) -> Memory:
-        """The graph stays as it is, or grows with the cohort where it starts with nobody seen."""
+        """The same graph, or one that has grown with the cohort if `graph.start` is "seen"."""
         if graph_source(self.graph) != "cohorts":
             return memory
         if self.graph.similarity == "oracle":
@@ -170,11 +183,16 @@ class FedGS(Sampler):
             )
         if outcome.features is None:
             raise SelectionError(
-                "'fedgs' with graph.start = 'seen' needs the cohort's features in outcome.features, got none"
+                "'fedgs' with graph.start = 'seen' needs the cohort's features in "
+                "outcome.features, got none"
             )
         return grown_by_features(self.graph, memory, np.asarray(outcome.features), outcome.clients)
 
     def select(self, view: View, rng: np.random.Generator) -> Selection:
+        """The best cohort found, with the solver's status and bound.
+
+        All available clients, without these, if at most M are available.
+        """
         if len(view.available) <= view.cohort_limit:
             return Selection(view.available)
         if "distance" not in view.memory:
@@ -182,7 +200,8 @@ class FedGS(Sampler):
                 "'fedgs' needs the distances that start(clients) gives in view.memory, got none"
             )
         problem = SelectionProblem(
-            distance=checked_once(view.memory["distance"]),  # the matrix is the same in every round
+            # Checked once, since the matrix is the same in every round.
+            distance=checked_once(view.memory["distance"]),
             balance_penalty=balance_penalty(
                 view.counts, view.cohort_limit, view.available, self.scale
             ),
@@ -201,12 +220,13 @@ class FedGS(Sampler):
         )
 
 
-_MATRICES = 6  # (N, N) in float64 that are held at once while a graph is made
+# Number of (N, N) float64 matrices that exist at once while a graph is made.
+_MATRICES = 6
 
 
 @contextlib.contextmanager
 def _enough_memory(count: int) -> Iterator[None]:
-    """One sentence where the system gives less memory than its limits say."""
+    """Turn a `MemoryError` into one sentence: systems may give less memory than they report."""
     try:
         yield
     except MemoryError:
@@ -214,28 +234,32 @@ def _enough_memory(count: int) -> Iterator[None]:
 
 
 def _needed(count: int) -> str:
-    return f"method 'fedgs' needs about {8e-9 * _MATRICES * count**2:.1f} GB of memory for the graph of {count} clients"
+    gigabytes = 8e-9 * _MATRICES * count**2
+    return (
+        f"method 'fedgs' needs about {gigabytes:.1f} GB of memory for the graph of {count} clients"
+    )
 
 
 _INSTEAD = "use fewer clients, or 'uniform', 'md' or 'power_of_choice', which make no graph"
 
 
 def _check_memory(count: int) -> None:
-    """Refuse more clients than this process can hold a graph of."""
+    """Refuse a graph that does not fit into the memory of this process."""
     needed, limit = 8 * _MATRICES * count**2, memory_limit()
     if limit is not None and needed > limit:
-        fit = math.isqrt(limit // (8 * _MATRICES))
+        most = math.isqrt(limit // (8 * _MATRICES))
         raise ConfigError(
-            f"{_needed(count)}, and this process may use {limit / 1e9:.1f} GB (up to {fit} clients); {_INSTEAD}"
+            f"{_needed(count)}, and this process may use {limit / 1e9:.1f} GB (up to {most} "
+            f"clients); {_INSTEAD}"
         )
 
 
-# With more clients the graph is kept as its distances alone.
+# With more clients the memory holds only the distances of the graph.
 _KEEP_WHOLE = 1000
 
 
-def _kept(graph: ClientGraph) -> Memory:
-    """What is remembered of a graph: its distances, and similarities and edges for whoever looks at the run."""
+def _memory_of(graph: ClientGraph) -> Memory:
+    """The distances of a graph; its similarities and edges too, which only reports use."""
     if len(graph) > _KEEP_WHOLE:
         return {"distance": graph.distance}
     return {
@@ -246,26 +270,20 @@ def _kept(graph: ClientGraph) -> Memory:
 
 
 def _check_vectors(graph: Graph, clients: Clients) -> None:
+    """Refuse clients without usable vectors, and settings that private products do not allow."""
     client_features(clients)
     if graph.similarity != "private":
         return
-    if (
-        graph.normalize_by_norm
-        or graph.normalize_over == "all"
-        or graph.construction != "threshold"
+    for key, refused in (
+        ("normalize_by_norm", graph.normalize_by_norm),
+        ("construction", graph.construction != "threshold"),
+        ("normalize_over", graph.normalize_over == "all"),
     ):
-        key, value = next(
-            (key, getattr(graph, key))
-            for key, allowed in (
-                ("normalize_by_norm", False),
-                ("construction", "threshold"),
-                ("normalize_over", "off_diagonal"),
+        if refused:
+            raise ConfigError(
+                f"method.graph.{key} = {getattr(graph, key)!r} needs every client's own product, "
+                "which similarity 'private' does not give"
             )
-            if getattr(graph, key) != allowed
-        )
-        raise ConfigError(
-            f"method.graph.{key} = {value!r} needs every client's own product, which similarity 'private' does not give"
-        )
     if graph.protocol == "ring" and importlib.util.find_spec("cryptography") is None:
         raise require_extra("cryptography", "secure")
     if graph.protocol == "ring" and len(clients) == 2 and graph.dealer is None:

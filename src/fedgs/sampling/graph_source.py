@@ -1,5 +1,8 @@
-"""Where a client graph comes from: a file, the clients' vectors, the secure scalar product, local
-models, or the cohorts of the rounds."""
+"""Where a client graph comes from.
+
+The sources are a file, the clients' vectors, the secure scalar product, local models, or the
+cohorts of the rounds.
+"""
 
 import logging
 from functools import lru_cache
@@ -40,8 +43,8 @@ def graph_source(graph: Graph) -> GraphSource:
 
     >>> graph_source(Graph()), graph_source(Graph(similarity="update"))
     ('clients', 'local_models')
-    >>> graph_source(Graph(similarity="update", start="seen")), graph_source(Graph(path="graph.npz"))
-    ('cohorts', 'file')
+    >>> graph_source(Graph(path="graph.npz")), graph_source(Graph(start="seen"))
+    ('file', 'cohorts')
     """
     if graph.path is not None:
         return "file"
@@ -76,15 +79,15 @@ def graph_before_round_0(
     source = graph_source(graph)
     if source == "cohorts":
         return None
-    if source == "file":
-        assert graph.path is not None
+    if graph.path is not None:  # source "file"
         return stored_graph(graph.path, len(clients))
     if source == "secure_product":
         return private_graph(graph, clients)
     if source == "clients":
         return graph.of_clients(clients)
     raise ConfigError(
-        f"method.graph.similarity = {graph.similarity!r} is made of local models: the memory comes from start_from(features)"
+        f"method.graph.similarity = {graph.similarity!r} is made of local models: the memory comes "
+        "from start_from(features)"
     )
 
 
@@ -99,7 +102,7 @@ def private_products(graph: Graph, clients: Clients) -> PrivateProducts:
     The result is cached: all runs on these clients with the same settings of the protocol share it.
 
     The default of `value_range` is 1 for label proportions. For features it is the smallest power
-    of two that holds all entries. A deployment has to agree on it beforehand, since it reveals
+    of two that no entry exceeds. A deployment has to agree on it beforehand, since it reveals
     something about the largest entry.
     """
     return _products(clients, graph.protocol, graph.value_range, graph.dealer)
@@ -116,12 +119,10 @@ def _products(
     if protocol == "paper":
         return private_similarity(vectors, protocol="paper", dealer=dealer)
     if value_range is None:
+        value_range = 1.0
         largest = float(np.abs(vectors).max(initial=0.0))
-        value_range = (
-            float(2.0 ** np.ceil(np.log2(largest)))
-            if clients.features is not None and largest > 0
-            else 1.0
-        )
+        if clients.features is not None and largest > 0:
+            value_range = float(2.0 ** np.ceil(np.log2(largest)))
     return private_similarity(vectors, value_range=value_range, dealer=dealer)
 
 
@@ -130,7 +131,7 @@ def private_graph(
 ) -> ClientGraph:
     """The graph of `private_products`.
 
-    The pairs of a client that went away are unknown, and a warning names the client.
+    If a client drops out, its pairs are unknown, and a warning names it.
 
     Args:
         graph: the settings.
@@ -138,13 +139,13 @@ def private_graph(
         result: the products; None: they are computed.
     """
     result = private_products(graph, clients) if result is None else result
-    gone = sorted({failure.client for failure in result.failures if failure.client is not None})
-    if not gone:
+    dropped = sorted({failure.client for failure in result.failures if failure.client is not None})
+    if not dropped:
         return graph.of_products(result.products)
-    for client in gone:
+    for client in dropped:
         _log.warning(
             "client %r went away during the secure scalar product; its distances are unknown",
             clients.names[client],
         )
-    rest = np.setdiff1d(np.arange(len(clients)), gone)
+    rest = np.setdiff1d(np.arange(len(clients)), dropped)
     return embedded(graph.of_products(result.products[np.ix_(rest, rest)]), rest, len(clients))

@@ -1,8 +1,8 @@
-"""The memory of a graph that grows: nobody is asked for anything before being selected in the normal course."""
+"""The memory of a graph that grows: clients give their vectors only when they are selected."""
 
 import numpy as np
 
-from fedgs.arrays import AnyArray, FloatMatrix, IntArray
+from fedgs.arrays import AnyArray, BoolArray, FloatMatrix, IntArray
 from fedgs.clients import Memory
 from fedgs.graph import Graph, feature_products
 from fedgs.graph.growth import embedded, unit_rows, widened
@@ -12,81 +12,81 @@ __all__ = ["grown_by_features", "grown_by_products", "nobody_seen"]
 
 
 def nobody_seen(count: int) -> Memory:
-    """The memory before round 0: all N clients are at distance 1 of each other.
+    """The memory before round 0: all N clients have distance 1 from each other.
 
-    Arrays: seen (N,) bool; features (N, d), scaled to length 1, d = 0 until the first came; paths
-    (N, N) shortest paths among the seen; similarity, adjacency and distance as of any graph.
+    Arrays: seen (N,) bool; features (N, d), scaled to length 1, with d = 0 before the first cohort;
+    paths (N, N), shortest paths between seen clients; similarity, adjacency and distance (N, N), as
+    in `fedgs.graph.ClientGraph`.
 
     >>> nobody_seen(2)["distance"]
     array([[0., 1.],
            [1., 0.]])
     """
-    nothing = embedded(
-        ClientGraph(*(np.zeros((0, 0)) for _ in range(3))), np.empty(0, dtype=np.int64), count
-    )
+    none = np.zeros((0, 0))
+    graph = embedded(ClientGraph(none, none, none), np.empty(0, dtype=np.int64), count)
     return {
         "seen": np.zeros(count, dtype=np.bool_),
         "features": np.zeros((count, 0)),
-        "paths": nothing.adjacency,
-        **_arrays(nothing),
+        "paths": graph.adjacency,
+        **_arrays(graph),
     }
 
 
 def grown_by_products(
     graph: Graph, memory: Memory, vectors: FloatMatrix, clients: IntArray
 ) -> Memory:
-    """The memory after a cohort whose clients hand over the oracle's vectors, which never change.
+    """The memory after a cohort whose clients give the oracle's vectors, which never change.
 
-    Products are rescaled over the pairs that are known, so a newcomer may change every edge, and
-    the graph of the seen clients is made again; a round without a newcomer changes nothing.
+    Products are rescaled over the known pairs, so a new client may change every edge, and the graph
+    of the seen clients is rebuilt. A round without a new client changes nothing.
 
     Args:
-        vectors: (N, d) u_k; only rows of clients that have been seen are looked at.
+        graph: settings, of similarity "oracle".
+        memory: before the round, see `nobody_seen`.
+        vectors: (N, d) u_k; only the rows of seen clients are used.
         clients: (m,) the cohort.
     """
     seen = np.array(memory["seen"])
     if seen[clients].all():
         return memory
     seen[clients] = True
-    here = np.flatnonzero(seen)
-    inner = graph.of_products(feature_products(vectors[here]))
-    return {**memory, "seen": seen, **_arrays(embedded(inner, here, len(seen)))}
+    known = np.flatnonzero(seen)
+    inner = graph.of_products(feature_products(vectors[known]))
+    return {**memory, "seen": seen, **_arrays(embedded(inner, known, len(seen)))}
 
 
 def grown_by_features(
     graph: Graph, memory: Memory, features: FloatMatrix, clients: IntArray
 ) -> Memory:
-    """The memory after a cohort's local models gave features; O(m·N·d), and O(N²) a newcomer where nobody's feature is refreshed.
+    """The memory after a cohort whose local models gave features.
 
-    A client's first feature, scaled to length 1, is taken; a later one is averaged in with weight
-    `graph.refresh`. With refresh 0 the shortest paths are only added to; otherwise they are
-    computed again.
+    A client's first feature, scaled to length 1, is stored; a later one enters a moving average
+    with weight `graph.refresh`. With refresh 0, new clients are added to the shortest paths in
+    O(m·N·d + m·N²); otherwise all paths are recomputed.
 
     Args:
+        graph: settings, of similarity "update" or "functional".
+        memory: before the round, see `nobody_seen`.
         features: (m, d) of the cohort.
         clients: (m,) the cohort.
     """
     seen, rows = np.array(memory["seen"]), unit_rows(features)
-    kept = (
-        np.array(memory["features"])
-        if memory["features"].shape[1]
-        else np.zeros((len(seen), rows.shape[1]))
-    )
+    averages = np.array(memory["features"])
+    if averages.shape[1] == 0:
+        averages = np.zeros((len(seen), rows.shape[1]))
     first = ~seen[clients]
     changed = clients if graph.refresh > 0 else clients[first]
     if len(changed) == 0:
         return memory
-    fresh = np.where(
-        first[:, None], rows, (1 - graph.refresh) * kept[clients] + graph.refresh * rows
-    )
-    kept[clients] = np.where(
-        (first | (graph.refresh > 0))[:, None], unit_rows(fresh), kept[clients]
-    )
+    earlier = averages[clients]
+    fresh = np.where(first[:, None], rows, (1 - graph.refresh) * earlier + graph.refresh * rows)
+    averages[clients] = np.where((first | (graph.refresh > 0))[:, None], unit_rows(fresh), earlier)
     seen[clients] = True
-    similarity = _refreshed(np.array(memory["similarity"]), kept, changed, seen)
+    similarity = _refreshed(np.array(memory["similarity"]), averages, changed, seen)
     if graph.construction != "threshold" or graph.rescale:
-        here, paths = np.flatnonzero(seen), memory["paths"]
-        whole = embedded(graph.of_similarity(similarity[np.ix_(here, here)]), here, len(seen))
+        known, paths = np.flatnonzero(seen), memory["paths"]
+        inner = graph.of_similarity(similarity[np.ix_(known, known)])
+        whole = embedded(inner, known, len(seen))
     else:
         only_new = bool(first[np.isin(clients, changed)].all())
         whole, paths = widened(
@@ -94,7 +94,7 @@ def grown_by_features(
         )
     return {
         "seen": seen,
-        "features": kept,
+        "features": averages,
         "paths": paths,
         **_arrays(whole),
         "similarity": similarity,
@@ -102,9 +102,12 @@ def grown_by_features(
 
 
 def _refreshed(
-    similarity: FloatMatrix, features: FloatMatrix, changed: IntArray, seen: AnyArray
+    similarity: FloatMatrix, features: FloatMatrix, changed: IntArray, seen: BoolArray
 ) -> FloatMatrix:
-    """V with the rows and columns of the changed clients computed again; features have length 1 or are zero."""
+    """V with the rows and columns of the changed clients recomputed, in place.
+
+    The features have length 1 or are zero.
+    """
     rows = np.clip(features[changed] @ features.T, 0.0, 1.0)  # (m, N)
     rows[:, changed] = (rows[:, changed] + rows[:, changed].T) / 2
     rows[:, ~seen] = 0.0

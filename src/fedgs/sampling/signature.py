@@ -1,4 +1,4 @@
-"""What a function must look like to become a sampler, checked when it is registered."""
+"""The signature that a function needs to become a sampler, checked when it is registered."""
 
 import inspect
 from collections.abc import Callable
@@ -20,21 +20,23 @@ class _Checked(BaseModel):
     model_config = ConfigDict(strict=True, arbitrary_types_allowed=True, validate_default=True)
 
 
-def setting_fields(name: str, function: Callable[..., object], *, taken: type) -> dict[str, Any]:
-    """The settings of a sampler made from a function: keyword-only parameter -> (type, default), as pydantic takes fields.
+def setting_fields(name: str, function: Callable[..., object], *, reserved: type) -> dict[str, Any]:
+    """The settings of a sampler made from a function: each keyword-only parameter with a field.
+
+    A field is a pair of type and default, as pydantic takes it; the default `...` means none.
 
     Args:
         name: of the sampler, for messages.
         function: what `fedgs.sampler(name)` decorates.
-        taken: the class that the settings are added to; its attributes cannot be settings,
-            `weighting` apart.
+        reserved: the class that the settings are added to; its attributes cannot be settings,
+            except `weighting`.
 
     Raises:
         ConfigError: it is not a function of (view, rng), or a keyword-only parameter has no type, a
             reserved name, or a default that is not of its type.
 
     >>> def select(view, rng, *, skip: int = 0): ...
-    >>> setting_fields("first", select, taken=object)
+    >>> setting_fields("first", select, reserved=object)
     {'skip': (<class 'int'>, 0)}
     """
     _check_kind(name, function)
@@ -46,32 +48,38 @@ def setting_fields(name: str, function: Callable[..., object], *, taken: type) -
     untyped = [option.name for option in options if option.annotation is inspect.Parameter.empty]
     if untyped:
         raise ConfigError(
-            f"the keyword-only parameters of sampler {name!r} need type annotations, such as `{untyped[0]}: float = 1.0`; "
-            f"{', '.join(untyped)} {'has' if len(untyped) == 1 else 'have'} none"
+            f"the keyword-only parameters of sampler {name!r} need type annotations, such as "
+            f"`{untyped[0]}: float = 1.0`; {', '.join(untyped)} "
+            f"{'has' if len(untyped) == 1 else 'have'} none"
         )
-    fields: dict[str, Any] = {}
     for option in options:
-        if option.name.startswith("_") or (
-            option.name != "weighting" and hasattr(taken, option.name)
-        ):
+        is_reserved = option.name != "weighting" and hasattr(reserved, option.name)
+        if option.name.startswith("_") or is_reserved:
             raise ConfigError(
-                f"sampler {name!r} cannot have a setting named {option.name!r}: that name is reserved"
+                f"sampler {name!r} cannot have a setting named {option.name!r}: that name is "
+                "reserved"
             )
-        default = ... if option.default is inspect.Parameter.empty else option.default
-        fields[option.name] = (option.annotation, default)
-        _check_default(name, option.name, fields[option.name], module=function.__module__)
-    return fields
+        _check_default(name, option, module=function.__module__)
+    return {option.name: _field(option) for option in options}
+
+
+def _field(option: inspect.Parameter) -> tuple[object, object]:
+    """Type and default of a parameter, as pydantic takes a field."""
+    default = ... if option.default is inspect.Parameter.empty else option.default
+    return option.annotation, default
 
 
 def _check_kind(name: str, function: object) -> None:
     if isinstance(function, type):
         raise ConfigError(
-            f"fedgs.sampler({name!r}) makes a sampler from a function, got the class {function.__name__}; a subclass of "
-            f'fedgs.Sampler is registered by @fedgs.registry.register("method", {name!r})'
+            f"fedgs.sampler({name!r}) makes a sampler from a function, got the class "
+            f"{function.__name__}; a subclass of fedgs.Sampler is registered by "
+            f'@fedgs.registry.register("method", {name!r})'
         )
     if not inspect.isfunction(function):
         raise ConfigError(
-            f"fedgs.sampler({name!r}) makes a sampler from a function (view, rng), got {type(function).__name__}"
+            f"fedgs.sampler({name!r}) makes a sampler from a function (view, rng), got "
+            f"{type(function).__name__}"
         )
     if (
         inspect.iscoroutinefunction(function)
@@ -79,29 +87,34 @@ def _check_kind(name: str, function: object) -> None:
         or inspect.isasyncgenfunction(function)
     ):
         raise ConfigError(
-            f"sampler {name!r} must be a plain function that returns a Selection, not a generator or coroutine"
+            f"sampler {name!r} must be a plain function that returns a Selection, not a generator "
+            "or coroutine"
         )
 
 
 def _check_positional(name: str, parameters: list[inspect.Parameter]) -> None:
-    """It is called with (view, rng), by position; further parameters keep their defaults, as in `def choose(view, rng, k=k)`."""
-    every = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
-    positional = every[:2] + [
-        parameter for parameter in every[2:] if parameter.default is inspect.Parameter.empty
+    """Refuse a function that cannot be called as `function(view, rng)`.
+
+    Further positional parameters need defaults, as in `def choose(view, rng, k=k)`.
+    """
+    by_position = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+    positional = by_position[:2] + [
+        parameter for parameter in by_position[2:] if parameter.default is inspect.Parameter.empty
     ]
     starred = any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters)
     if len(positional) == 2 or (starred and len(positional) < 2):
         return
-    came = ", ".join(map(str, (parameter.name for parameter in positional))) or "none"
+    names = ", ".join(parameter.name for parameter in positional) or "none"
     further = "; a setting is a keyword-only parameter, behind a `*`" if len(positional) > 2 else ""
     raise ConfigError(
-        f"sampler {name!r} must take two positional parameters, view and rng; got {came}{further}"
+        f"sampler {name!r} must take two positional parameters, view and rng; got {names}{further}"
     )
 
 
-def _check_default(name: str, option: str, field: Any, *, module: str) -> None:
+def _check_default(name: str, option: inspect.Parameter, *, module: str) -> None:
     try:
-        fields: dict[str, Any] = {option: field}
+        field = _field(option)
+        fields: dict[str, Any] = {option.name: field}
         model = create_model("_Default", __base__=_Checked, __module__=module, **fields)
         if field[1] is not ...:
             model()
@@ -109,10 +122,11 @@ def _check_default(name: str, option: str, field: Any, *, module: str) -> None:
         first = error.errors(include_url=False)[0]
         allowed = first["msg"][0].lower() + first["msg"][1:]
         raise ConfigError(
-            f"sampler {name!r}: the default of {option} {allowed.replace('input should', 'should')}, got {field[1]!r}"
+            f"sampler {name!r}: the default of {option.name} "
+            f"{allowed.replace('input should', 'should')}, got {option.default!r}"
         ) from None
     except (PydanticUserError, NameError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(
-            f"sampler {name!r}: the type of {option} cannot be used for a setting: {reason}"
+            f"sampler {name!r}: the type of {option.name} cannot be used for a setting: {reason}"
         ) from None

@@ -11,7 +11,13 @@ __all__ = ["Uniform"]
 
 @register("method", "uniform")
 class Uniform(Sampler):
-    """m available clients without replacement, every set of m equally likely; weights n_k over the cohort's data size.
+    """m available clients, every set of m equally likely.
+
+    The weights are n_k over the cohort's data size.
+
+    References:
+        H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Agüera y Arcas (2017):
+        Communication-Efficient Learning of Deep Networks from Decentralized Data. AISTATS.
 
     >>> from fedgs import Clients
     >>> clients = Clients(("a", "b", "c"), np.array([5, 1, 9]))
@@ -21,4 +27,5 @@ class Uniform(Sampler):
     """
 
     def select(self, view: View, rng: np.random.Generator) -> Selection:
+        """Draw m clients without replacement."""
         return Selection(np.sort(rng.choice(view.available, size=view.cohort_size, replace=False)))
