@@ -54,9 +54,9 @@ def _parameters(arguments: ast.arguments) -> str:
 def _bytecode(code: CodeType) -> bytes:
     numbers = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-    constants = (_constant(constant) for constant in code.co_consts)
-    parts = (code.co_code, code.co_exceptiontable, repr(numbers), repr(names), *constants)
-    return joined("code", *parts)
+    constants = [_constant(constant) for constant in code.co_consts]
+    table = code.co_exceptiontable
+    return joined("code", code.co_code, table, repr(numbers), repr(names), *constants)
 
 
 def _constant(value: object) -> bytes:
