@@ -36,7 +36,7 @@ _FLAGS = [
 
 
 class Page:
-    """One tab: what was logged, what was fetched, and ways to act on it."""
+    """One tab: its complaints, its requests, and ways to act on it."""
 
     def __init__(self, to_browser: int, from_browser: int) -> None:
         self._to, self._from = to_browser, from_browser
@@ -124,8 +124,10 @@ class Page:
         """Set a control as a user would, with its events."""
         field = "checked" if isinstance(value, bool) else "value"
         self.evaluate(
-            f"(() => {{ const it = document.querySelector({json.dumps(selector)}); it.{field} = {json.dumps(value)};"
-            "for (const kind of ['input', 'change']) it.dispatchEvent(new Event(kind, {bubbles: true})); })()"
+            f"(() => {{ const it = document.querySelector({json.dumps(selector)});"
+            f"it.{field} = {json.dumps(value)};"
+            "for (const kind of ['input', 'change'])"
+            "it.dispatchEvent(new Event(kind, {bubbles: true})); })()"
         )
 
     def press(self, key: str, code: int) -> None:
@@ -138,6 +140,12 @@ class Page:
     def text(self, selector: str) -> str:
         """The text of an element."""
         return self.evaluate(f"document.querySelector({json.dumps(selector)}).textContent")
+
+    def texts(self, selector: str) -> list[str]:
+        """The texts of all elements, in their order."""
+        return self.evaluate(
+            f"[...document.querySelectorAll({json.dumps(selector)})].map((it) => it.textContent)"
+        )
 
     def screenshot(self, path: Path) -> None:
         """The whole page as PNG."""

@@ -1,4 +1,7 @@
-"""Run folders with plausible figures, written without training: availability by data size, cohorts by each method's rule."""
+"""Run folders with plausible figures, written without training.
+
+Availability follows the data size, cohorts follow each method's rule.
+"""
 
 import json
 from pathlib import Path
@@ -24,7 +27,7 @@ def make_clients(number: int, *, labels: int = 10, seed: int = 0) -> Clients:
 
 
 def distances(clients: Clients) -> dict[str, np.ndarray]:
-    """What a FedGS run keeps: similarities of label proportions, edges of the similar, distances."""
+    """What a FedGS run stores: similarities of label proportions, adjacency and distances."""
     assert clients.label_counts is not None
     shares = clients.label_counts / clients.label_counts.sum(axis=1, keepdims=True)
     products = shares @ shares.T
@@ -80,7 +83,10 @@ def config(method: str, seed: int, **changes: Any) -> dict[str, Any]:
 def records(
     clients: Clients, method: str, seed: int, *, rounds: int, limit: int, every: int = 5
 ) -> list[Record]:
-    """Records 0..T: clients with less data are there more often; losses fall to the method's level."""
+    """Records 0..T: clients with less data are available more often.
+
+    Losses fall to the method's level.
+    """
     kind = list(LEVEL).index(method)
     there = np.random.default_rng([seed, 1])
     rng = np.random.default_rng([seed, 2, kind])
@@ -152,13 +158,14 @@ def write_run(
     memory: dict[str, np.ndarray] | None = None,
     **changes: Any,
 ) -> RunFolder:
-    """One run's folder; `done` rounds of it where it is unfinished."""
+    """One run's folder; of an unfinished run the first `done` records."""
     clients = make_clients(30) if clients is None else clients
     tables = config(method, seed, **{"training__rounds": rounds, **changes})
     tables["run"].update(cohort_limit=limit, num_clients=len(clients))
     tables["run"]["fingerprint"] = f"{abs(hash_text(json.dumps(tables, sort_keys=True))):016x}"
-    name = f"{tables['data']['name']}-{tables['availability']['name']}-{method}-seed{seed}-{tables['run']['fingerprint']}"
-    folder = RunFolder(out / name)
+    data, availability = tables["data"]["name"], tables["availability"]["name"]
+    fingerprint = tables["run"]["fingerprint"]
+    folder = RunFolder(out / f"{data}-{availability}-{method}-seed{seed}-{fingerprint}")
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "fedgs.json", b'{"format": 1}')
     folder.create(
@@ -194,6 +201,27 @@ def write_study(
     for method in methods:
         for seed in range(seeds):
             write_run(out, method, seed, **options)
+    return out
+
+
+MIXED_METHODS = ("uniform", "md", "fedgs")
+
+
+def write_mixed_study(out: Path) -> Path:
+    """Three methods, two seeds and two modes, with runs and entries that are not whole.
+
+    Some runs were killed, one failed, one has no readable clients; one folder is not a run's.
+    """
+    write_study(out, methods=MIXED_METHODS, seeds=2)
+    for method in MIXED_METHODS:
+        done = None if method == "fedgs" else 17
+        write_run(out, method, 0, availability__name="MDF", done=done)
+    failed = write_run(out, "fedprox", 0)
+    failed.write_failure(
+        {"round": 3, "client": "c004", "error": "ValueError: <b>no</b>", "traceback": ""}
+    )
+    (write_run(out, "power_of_choice", 0).path / "clients.npz").write_bytes(b"PK cut off")
+    (out / "<i>holiday").mkdir()
     return out
 
 
@@ -269,3 +297,10 @@ def write_deployment(
     seconds = [{"round": t, "select": 3.0 if t == 0 else 0.001 * t, "train": 1.0} for t in range(4)]
     folder.append("timings.jsonl", [json.dumps(line) for line in seconds])
     return folder
+
+
+def write_deployments(out: Path) -> Path:
+    """Two deployments of one method with different cohort limits."""
+    write_deployment(out, "aaaa1111")
+    write_deployment(out, "bbbb2222", limit=3)
+    return out

@@ -1,8 +1,12 @@
-import matplotlib as mpl
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
-from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
 from tests.report import folders
+from tests.report.material import run_of
 
 from fedgs.errors import ConfigError, OutputError
 from fedgs.records import Record
@@ -16,25 +20,12 @@ from fedgs.report.figures import (
     sampling_counts,
     save_figure,
 )
-from fedgs.report.history import binned, cohort_diversity, count_variances, curve, participation
-from fedgs.report.labels import labelled
-from fedgs.report.network import network, network_of_run
+from fedgs.report.history import participation
 from fedgs.report.reading import read_runs
 from fedgs.report.run_view import Run
-from fedgs.report.style import looks
 
 
-@pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    out = folders.write_study(tmp_path_factory.mktemp("study"), seeds=2, rounds=20)
-    return read_runs(out)[0]
-
-
-def one(study, label):
-    return next(run for run in study if run.label == label)
-
-
-def test_loss_curves_show_the_mean_over_seeds(study):
+def test_loss_curves_show_the_mean_over_seeds(study: list[Run]) -> None:
     axes = loss_curves(study).axes[0]
     lines = {line.get_label(): line for line in axes.get_lines()}
     assert set(lines) == set(folders.LEVEL)
@@ -43,7 +34,7 @@ def test_loss_curves_show_the_mean_over_seeds(study):
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("round", "test loss")
 
 
-def test_sampling_counts_are_sorted_and_add_up(study):
+def test_sampling_counts_are_sorted_and_add_up(study: list[Run]) -> None:
     steps = {
         patch.get_label(): patch.get_data().values
         for patch in sampling_counts(study).axes[0].patches
@@ -53,8 +44,8 @@ def test_sampling_counts_are_sorted_and_add_up(study):
     assert (np.diff(steps["fedgs"]) <= 0).all()
 
 
-def test_the_map_tells_away_available_and_selected(study):
-    run = one(study, "fedgs")
+def test_the_map_tells_away_available_and_selected(study: list[Run]) -> None:
+    run = run_of(study, "fedgs")
     shown = participation_map(run).axes[0].get_images()[0].get_array()
     history = participation(run)
     assert shown.shape == (30, 20)
@@ -62,19 +53,19 @@ def test_the_map_tells_away_available_and_selected(study):
     assert (shown >= 1).sum() == history.available.sum()
 
 
-def test_a_map_needs_the_clients():
+def test_a_map_needs_the_clients() -> None:
     with pytest.raises(OutputError, match=r"has no readable clients\.npz"):
         participation_map(Run({"method": "md"}, ()))
 
 
-def test_partition_bars_have_the_sizes_of_the_clients():
+def test_partition_bars_have_the_sizes_of_the_clients() -> None:
     counts = np.array([[3, 0], [1, 7]])
     bars = partition(counts).axes[0].patches
     assert sorted(bar.get_width() for bar in bars) == [0, 1, 3, 7]
     assert max(bar.get_x() + bar.get_width() for bar in bars) == 8
 
 
-def test_rates_and_states_have_units_and_panels():
+def test_rates_and_states_have_units_and_panels() -> None:
     figure = rates_map(np.linspace(0, 1, 12).reshape(3, 4))
     assert [axes.get_ylabel() for axes in figure.axes] == [
         "client",
@@ -84,150 +75,7 @@ def test_rates_and_states_have_units_and_panels():
     assert [axes.get_title() for axes in panels.axes if axes.get_visible()] == ["IDL", "LDF", "MDF"]
 
 
-def test_the_graph_draws_edges_pies_and_rings(study):
-    run = one(study, "fedgs")
-    drawn = network_of_run(run)
-    history = participation(run)
-    axes = client_graph(
-        drawn,
-        run.clients.label_counts,
-        available=history.available[:, 0],
-        cohort=history.selected[:, 0],
-    ).axes[0]
-    (lines,) = [part for part in axes.collections if isinstance(part, LineCollection)]
-    assert len(lines.get_segments()) == len(drawn.edges)
-    pies = (run.clients.label_counts > 0).sum()
-    assert len(axes.patches) == pies + history.selected[:, 0].sum()
-
-
-def test_figures_are_the_same_files_each_time_and_leave_settings_alone(study, tmp_path):
-    before = dict(mpl.rcParams)
-    first = [path.read_bytes() for path in save_figure(loss_curves(study), tmp_path / "a" / "loss")]
-    second = [
-        path.read_bytes() for path in save_figure(loss_curves(study), tmp_path / "b" / "loss")
-    ]
-    assert first == second
-    assert dict(mpl.rcParams) == before
-    assert (first[0][:4], first[1][1:4]) == (b"%PDF", b"PNG")
-
-
-def test_a_method_has_the_same_colour_whatever_stands_beside_it(study):
-    alone = looks([one(study, "fedgs")])["fedgs"]
-    assert looks(study)["fedgs"] == alone
-    named = labelled([Run({"method": {"name": "fedgs"}, "label": "ours"}, ())])
-    assert looks(named)["ours"].colour == alone.colour
-
-
-def test_variants_of_a_method_and_unknown_methods_are_told_apart():
-    alphas = [Run({"method": {"name": "fedgs", "alpha": float(alpha)}}, ()) for alpha in range(5)]
-    others = [Run({"method": {"name": f"mine{n}"}}, ()) for n in range(5)]
-    made = looks(labelled([*alphas, *others]))
-    assert len({(look.colour, look.dash) for look in made.values()}) == 10
-    assert len({look.colour for label, look in made.items() if label.startswith("mine")}) == 5
-
-
-def test_participation_follows_the_records():
-    clients = folders.make_clients(3)
-    a, b, c = clients.names
-    records = [
-        Record(0, available=[a, b], cohort=[b]),
-        Record(1, available=[c], cohort=[c]),
-        Record(2, test_loss=1.0),
-    ]
-    history = participation(Run({}, records, clients))
-    assert history.available.tolist() == [[True, False], [True, False], [False, True]]
-    assert history.selected.tolist() == [[False, False], [True, False], [False, True]]
-    assert history.activity.tolist() == [0.5, 0.5, 0.5]
-    assert history.counts.tolist() == [0, 1, 1]
-
-
-def test_count_variances_and_diversity_equal_a_slow_count():
-    rng = np.random.default_rng(0)
-    selected = rng.random((7, 9)) < 0.4
-    points = rng.random((7, 2))
-    distance = np.linalg.norm(points[:, None] - points[None], axis=2)
-    for t in range(9):
-        assert count_variances(selected)[t] == pytest.approx(
-            np.var(selected[:, : t + 1].sum(axis=1), ddof=1)
-        )
-        cohort = np.flatnonzero(selected[:, t])
-        pairs = [distance[i, j] for i in cohort for j in cohort if i != j]
-        assert cohort_diversity(selected, distance)[t] == pytest.approx(
-            np.mean(pairs) if pairs else np.nan, nan_ok=True
-        )
-
-
-def test_a_curve_goes_on_with_the_seeds_that_are_left():
-    longer = Run({}, [Record(0, test_loss=1.0), Record(1), Record(2, test_loss=0.5)])
-    shorter = Run({}, [Record(0, test_loss=3.0), Record(1, test_loss=float("inf"))])
-    made = curve([longer, shorter])
-    assert made.rounds.tolist() == [0, 2]
-    assert made.mean.tolist() == [2.0, 0.5]
-    assert made.spread.tolist() == [pytest.approx(np.sqrt(2)), 0.0]
-
-
-def test_bins_average_what_is_there():
-    positions, means = binned(np.array([1.0, np.nan, np.nan, np.nan, 5.0]), 3)
-    assert positions.tolist() == [0.5, 2.5, 4.0]
-    np.testing.assert_array_equal(means, [1.0, np.nan, 5.0])
-    assert len(binned(np.zeros(1001), 250)[0]) <= 250
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 60])
-def test_clients_are_drawn_inside_the_square_apart_and_always_alike(count):
-    points = np.random.default_rng(1).random((count, 3)).round(1)
-    distance = np.linalg.norm(points[:, None] - points[None], axis=2)
-    drawn = network(distance)
-    assert np.isfinite(drawn.positions).all()
-    assert drawn.positions.min() >= 0
-    assert drawn.positions.max() <= 1
-    assert len({tuple(position) for position in drawn.positions.round(6).tolist()}) == count
-    np.testing.assert_array_equal(drawn.positions, network(distance).positions)
-
-
-def test_edges_of_a_stored_adjacency_are_drawn_and_the_shortest_kept():
-    adjacency = np.array([[0, 3.0, 1.0], [3.0, 0, np.inf], [1.0, np.inf, 0]])
-    distance = np.array([[0, 1.0, 0.4], [1.0, 0, 1.0], [0.4, 1.0, 0]])
-    assert network(distance, adjacency).edges.tolist() == [[0, 2], [0, 1]]
-    assert network(distance, adjacency, most_edges=1).caption == "the 1 shortest of 2 edges"
-
-
-def test_edges_are_made_again_from_the_clients_where_only_distances_were_kept(tmp_path):
-    from fedgs.graph.settings import Graph
-
-    clients = folders.make_clients(12)
-    graph = Graph(epsilon=0.3).of_clients(clients)
-    folder = folders.write_run(
-        tmp_path,
-        "fedgs",
-        0,
-        clients=clients,
-        memory={"distance": graph.distance},
-        method__graph={"epsilon": 0.3},
-    )
-    (run,), _ = read_runs(folder.path)
-    drawn = network_of_run(run)
-    assert drawn.caption == f"{len(drawn.edges)} edges"
-    assert {tuple(edge) for edge in drawn.edges.tolist()} == {
-        tuple(e) for e in np.argwhere(np.triu(np.isfinite(graph.adjacency), 1))
-    }
-
-
-def test_a_run_without_distances_has_no_graph(study):
-    assert network_of_run(one(study, "uniform")) is None
-
-
-def test_similar_clients_are_drawn_near_each_other():
-    kind = np.arange(40) % 2
-    distance = np.where(kind[:, None] == kind[None, :], 0.1, 1.0)
-    np.fill_diagonal(distance, 0.0)
-    positions = network(distance).positions
-    gaps = np.linalg.norm(positions[:, None] - positions[None], axis=2)
-    same = (kind[:, None] == kind[None, :]) & ~np.eye(40, dtype=bool)
-    assert gaps[kind[:, None] != kind[None, :]].min() > np.median(gaps[same])
-
-
-def grouped(tmp_path, **options):
+def grouped(tmp_path: Path, **options: Any) -> list[Run]:
     """Two methods, two seeds, under two modes."""
     for mode in ("LDF", "MDF"):
         folders.write_study(
@@ -242,7 +90,9 @@ def grouped(tmp_path, **options):
 
 
 @pytest.mark.parametrize("make", [loss_curves, sampling_counts])
-def test_runs_of_several_modes_get_a_panel_each_and_one_legend(make, tmp_path):
+def test_runs_of_several_modes_get_a_panel_each_and_one_legend(
+    make: Callable[..., Figure], tmp_path: Path
+) -> None:
     runs = grouped(tmp_path)
     figure = make(runs)
     assert [axes.get_title() for axes in figure.axes] == ["LDF 0.7", "MDF 0.7"]
@@ -250,7 +100,7 @@ def test_runs_of_several_modes_get_a_panel_each_and_one_legend(make, tmp_path):
     assert len(make([run for run in runs if run.group[1] == "LDF 0.7"]).axes) == 1
 
 
-def test_a_panel_is_the_mean_of_its_own_mode(tmp_path):
+def test_a_panel_is_the_mean_of_its_own_mode(tmp_path: Path) -> None:
     runs = grouped(tmp_path)
     for axes, mode in zip(loss_curves(runs).axes, ("LDF 0.7", "MDF 0.7"), strict=True):
         own = [
@@ -260,7 +110,7 @@ def test_a_panel_is_the_mean_of_its_own_mode(tmp_path):
         assert line.get_xydata()[1] == pytest.approx([5, np.mean(own)])
 
 
-def test_many_groups_stand_in_two_columns():
+def test_many_groups_stand_in_two_columns() -> None:
     runs = [
         Run(
             {"method": "md", "availability": {"name": f"mode{n}"}},
@@ -275,19 +125,19 @@ def test_many_groups_stand_in_two_columns():
     assert len({round(axes.get_position().x0, 3) for axes in figure.axes}) == 2
 
 
-def evaluated(method, losses, **options):
+def evaluated(method: str, losses: Sequence[float], **options: Any) -> Run:
     records = [Record(t, test_loss=loss) for t, loss in enumerate(losses)]
     return Run({"method": {"name": method}, "seed": options.pop("seed", 0)}, records, **options)
 
 
-def legend(figure):
+def legend(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 BROKEN = {"round": 1, "client": None, "error": "broken"}
 
 
-def test_a_failed_method_is_marked_and_one_without_a_value_is_not_in_the_legend():
+def test_a_failed_method_is_marked_and_one_without_a_value_is_not_in_the_legend() -> None:
     runs = [
         evaluated("uniform", [2.0, 1.9]),
         evaluated("md", [1.9], failure=BROKEN),
@@ -299,18 +149,18 @@ def test_a_failed_method_is_marked_and_one_without_a_value_is_not_in_the_legend(
     assert point.get_marker() not in ("", "None")  # one point alone has no line
 
 
-def test_a_failed_method_outside_the_range_is_not_in_the_legend_and_does_not_widen_it():
+def test_a_failed_method_outside_the_range_is_not_in_the_legend_and_does_not_widen_it() -> None:
     good = evaluated("uniform", [9.0, 1.0, 0.9, 0.8, 0.7])
     figure = loss_curves([good, evaluated("md", [9.0], failure=BROKEN)])
     assert legend(figure) == ["uniform"]
     assert figure.axes[0].get_ylim() == loss_curves(good).axes[0].get_ylim()
 
 
-def test_failed_runs_alone_are_drawn():
+def test_failed_runs_alone_are_drawn() -> None:
     assert legend(loss_curves(evaluated("md", [9.0, 8.0], failure=BROKEN))) == ["md (failed)"]
 
 
-def test_a_failed_seed_is_left_out_of_the_mean():
+def test_a_failed_seed_is_left_out_of_the_mean() -> None:
     figure = loss_curves(
         [evaluated("md", [2.0, 1.0]), evaluated("md", [9.0], seed=1, failure=BROKEN)]
     )
@@ -318,7 +168,7 @@ def test_a_failed_seed_is_left_out_of_the_mean():
     assert figure.axes[0].get_lines()[0].get_ydata().tolist() == [2.0, 1.0]
 
 
-def test_bands_are_whole_behind_the_steep_beginning():
+def test_bands_are_whole_behind_the_steep_beginning() -> None:
     runs = [
         evaluated("md", [9.0, 1.0, 1.0, 1.0 + gap], seed=seed)
         for seed, gap in enumerate((0.0, 4.0))
@@ -330,7 +180,7 @@ def test_bands_are_whole_behind_the_steep_beginning():
     assert high < 9
 
 
-def test_two_runs_of_one_label_and_seed_are_no_two_seeds(caplog):
+def test_two_runs_of_one_label_and_seed_are_no_two_seeds(caplog: pytest.LogCaptureFixture) -> None:
     runs = [
         Run(
             {**evaluated("md", []).config, "run": {"started": day, "fingerprint": day}},
@@ -343,19 +193,25 @@ def test_two_runs_of_one_label_and_seed_are_no_two_seeds(caplog):
 
 
 ONE_RUN = [participation_map, partition, client_graph, rates_map]
+
+
 RUNS = [loss_curves, sampling_counts, active_states]
 
 
 @pytest.mark.parametrize("make", [*ONE_RUN, *RUNS], ids=lambda make: make.__name__)
-def test_every_function_takes_a_run_of_a_folder(make, study, tmp_path):
-    run = one(study, "fedgs")
+def test_every_function_takes_a_run_of_a_folder(
+    make: Callable[..., Figure], study: list[Run], tmp_path: Path
+) -> None:
+    run = run_of(study, "fedgs")
     for given in (run, [run], (run,)):
         paths = save_figure(make(given), str(tmp_path / make.__name__))
         assert [path.suffix for path in paths] == [".pdf", ".png"]
 
 
 @pytest.mark.parametrize("make", RUNS, ids=lambda make: make.__name__)
-def test_functions_of_runs_take_all_of_a_folder_and_the_results_of_compare(make, study):
+def test_functions_of_runs_take_all_of_a_folder_and_the_results_of_compare(
+    make: Callable[..., Figure], study: list[Run]
+) -> None:
     from fedgs.experiments.study import Results
 
     assert make(study).axes
@@ -367,7 +223,9 @@ def test_functions_of_runs_take_all_of_a_folder_and_the_results_of_compare(make,
     "given", [None, 3, "fedgs-runs", [None], ([], []), {"a": 1}, np.zeros(3), []], ids=repr
 )
 @pytest.mark.parametrize("make", [*ONE_RUN, *RUNS], ids=lambda make: make.__name__)
-def test_other_arguments_are_refused_with_what_is_expected(make, given):
+def test_other_arguments_are_refused_with_what_is_expected(
+    make: Callable[..., Figure], given: object
+) -> None:
     with pytest.raises(ConfigError, match=f"^{make.__name__} takes "):
         make(given)
 
@@ -375,7 +233,9 @@ def test_other_arguments_are_refused_with_what_is_expected(make, given):
 @pytest.mark.parametrize(
     "make", [participation_map, client_graph, rates_map], ids=lambda make: make.__name__
 )
-def test_a_function_of_one_run_says_so_when_it_is_given_several(make, study):
+def test_a_function_of_one_run_says_so_when_it_is_given_several(
+    make: Callable[..., Figure], study: list[Run]
+) -> None:
     with pytest.raises(
         ConfigError, match=rf"^{make.__name__} takes one run, such as runs\[0\]; got 10 runs"
     ):
@@ -383,12 +243,14 @@ def test_a_function_of_one_run_says_so_when_it_is_given_several(make, study):
 
 
 @pytest.mark.parametrize("make", [*ONE_RUN, *RUNS], ids=lambda make: make.__name__)
-def test_the_pair_that_read_runs_gives_is_refused_with_a_sentence(make, study):
+def test_the_pair_that_read_runs_gives_is_refused_with_a_sentence(
+    make: Callable[..., Figure], study: list[Run]
+) -> None:
     with pytest.raises(ConfigError, match=f"^{make.__name__} takes "):
         make((study, []))
 
 
-def test_partition_takes_clients_and_runs_that_share_them(study):
+def test_partition_takes_clients_and_runs_that_share_them(study: list[Run]) -> None:
     clients = study[0].clients
     wanted = [bar.get_width() for bar in partition(clients.label_counts).axes[0].patches]
     for given in (clients, study, clients.label_counts.tolist()):
@@ -397,7 +259,7 @@ def test_partition_takes_clients_and_runs_that_share_them(study):
         partition(clients, label_names=["cat"])
 
 
-def test_partition_refuses_runs_of_different_clients(tmp_path, study):
+def test_partition_refuses_runs_of_different_clients(tmp_path: Path, study: list[Run]) -> None:
     folders.write_run(tmp_path, "md", 0, clients=folders.make_clients(4))
     (other,) = read_runs(tmp_path)[0]
     with pytest.raises(
@@ -406,16 +268,16 @@ def test_partition_refuses_runs_of_different_clients(tmp_path, study):
         partition([study[0], other])
 
 
-def test_rates_of_a_run_are_those_of_its_mode(study):
-    run = one(study, "fedgs")
+def test_rates_of_a_run_are_those_of_its_mode(study: list[Run]) -> None:
+    run = run_of(study, "fedgs")
     shown = rates_map(run).axes[0].get_images()[0].get_array()
     sizes = run.clients.data_sizes
     # less data first: p_k = (min n / n_k) ** beta in every round
     assert np.allclose(shown, np.tile(((sizes.min() / sizes) ** 0.7)[:, None], (1, 20)))
 
 
-def test_rates_of_a_mode_that_is_not_known_here_are_refused(study):
-    run = one(study, "fedgs")
+def test_rates_of_a_mode_that_is_not_known_here_are_refused(study: list[Run]) -> None:
+    run = run_of(study, "fedgs")
     strange = Run({**run.config, "availability": {"name": "deployment"}}, run.records, run.clients)
     with pytest.raises(
         OutputError,
@@ -424,34 +286,17 @@ def test_rates_of_a_mode_that_is_not_known_here_are_refused(study):
         rates_map(strange)
 
 
-def test_the_graph_of_a_run_shows_a_round(study):
-    run = one(study, "fedgs")
-    history = participation(run)
-    pies = int((run.clients.label_counts > 0).sum())
-    assert len(client_graph(run).axes[0].patches) == pies
-    assert len(client_graph(run, round=3).axes[0].patches) == pies + history.selected[:, 3].sum()
-    with pytest.raises(ConfigError, match=r"round must be in 0 to 19 for .*; got 20"):
-        client_graph(run, round=20)
-    with pytest.raises(OutputError, match="kept no distances between its clients"):
-        client_graph(one(study, "uniform"))
-
-
-def test_panels_need_a_column(study):
+def test_panels_need_a_column(study: list[Run]) -> None:
     with pytest.raises(ConfigError, match="columns must be an integer of at least 1; got 0"):
         active_states(study, columns=0)
 
 
-def test_arrays_of_another_length_are_refused(study):
-    drawn = network_of_run(one(study, "fedgs"))
-    with pytest.raises(
-        ConfigError, match="cohort must have 30 rows, one a client of the graph; got 3"
-    ):
-        client_graph(drawn, None, cohort=np.ones(3, bool))
+def test_rates_out_of_range_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"rates in \[0, 1\].*got 2"):
         rates_map(np.full((3, 3), 2.0))
 
 
-def test_a_figure_that_no_run_has_is_refused_with_one_that_is_there():
+def test_a_figure_that_no_run_has_is_refused_with_one_that_is_there() -> None:
     runs = [Run({"method": "md"}, [Record(0, valid_loss=1.0), Record(1, valid_loss=0.5)])]
     with pytest.raises(
         OutputError, match="no run has a test loss to draw; there is figure='valid_loss'"
@@ -465,43 +310,7 @@ def test_a_figure_that_no_run_has_is_refused_with_one_that_is_there():
         loss_curves(runs, figure="loss")
 
 
-def test_a_name_with_an_ending_is_written_in_that_form_alone(study, tmp_path):
-    figure = loss_curves(study)
-    assert save_figure(figure, tmp_path / "loss.PNG") == [tmp_path / "loss.PNG"]
-    assert [path.name for path in save_figure(figure, str(tmp_path / "beta-0.7"))] == [
-        "beta-0.7.pdf",
-        "beta-0.7.png",
-    ]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "beta-0.7.pdf",
-        "beta-0.7.png",
-        "loss.PNG",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("loss.svg", r"writes \.pdf and \.png, both where the name has no ending; got 'loss\.svg'"),
-        ("", r"takes a name such as 'figures/loss'; got ''"),
-        (None, "takes a name such as 'figures/loss'; got None"),
-        (3, "takes a name such as 'figures/loss'; got 3"),
-    ],
-)
-def test_other_names_are_refused(name, message, study):
-    with pytest.raises(ConfigError, match=message):
-        save_figure(loss_curves(study), name)
-
-
-def test_only_figures_are_saved(study, tmp_path):
-    with pytest.raises(
-        ConfigError,
-        match=r"save_figure takes a figure, such as loss_curves\(runs\), and a name; got 'loss'",
-    ):
-        save_figure("loss", loss_curves(study))
-
-
-def test_an_empty_cohort_is_drawn_as_available_only():
+def test_an_empty_cohort_is_drawn_as_available_only() -> None:
     clients = folders.make_clients(3)
     names = list(clients.names)
     records = [
@@ -519,14 +328,9 @@ def test_an_empty_cohort_is_drawn_as_available_only():
     assert sorted(shown[:, 1].tolist()) == [1, 1, 2]
 
 
-def test_ticks_are_whole_clients_and_rounds(tmp_path):
+def test_ticks_are_whole_clients_and_rounds(tmp_path: Path) -> None:
     clients = folders.make_clients(3)
     records = [Record(t, available=list(clients.names), cohort=[]) for t in range(2)]
     axes = participation_map(Run({"method": "md"}, records, clients)).axes[0]
     for axis in (axes.xaxis, axes.yaxis):
         assert all(float(tick).is_integer() for tick in axis.get_ticklocs())
-
-
-def test_a_client_without_examples_has_a_pie():
-    drawn = network(np.array([[0.0, 1.0], [1.0, 0.0]]))
-    assert len(client_graph(drawn, np.array([[2, 1], [0, 0]])).axes[0].patches) == 3

@@ -1,4 +1,4 @@
-"""The page on tables, figures and the report is run: its Python blocks in order, its commands, and every function it names."""
+"""The page on tables, figures and the report runs: its Python blocks and its commands."""
 
 import re
 import shlex

@@ -3,62 +3,51 @@ import json
 import re
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.report import folders
-from tests.report.browser import CHROMIUM, browser
+from tests.report.browser import CHROMIUM, Page, browser
 
 from fedgs.clients import Clients
 from fedgs.errors import MissingExtraError
 from fedgs.records import Record
 from fedgs.report.page import render_page
-from fedgs.report.page_data import page_data
 from fedgs.report.reading import read_runs
 from fedgs.report.run_view import Run
 
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
-METHODS = ("uniform", "md", "fedgs")
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    """Three methods, two seeds, two modes; one run killed, one failed, one without its clients, one folder foreign."""
-    out = folders.write_study(tmp_path_factory.mktemp("study"), methods=METHODS, seeds=2)
-    for method in METHODS:
-        folders.write_run(
-            out, method, 0, availability__name="MDF", done=None if method == "fedgs" else 17
-        )
-    broken = folders.write_run(out, "fedprox", 0)
-    broken.write_failure(
-        {"round": 3, "client": "c004", "error": "ValueError: <b>no</b>", "traceback": ""}
-    )
-    (folders.write_run(out, "power_of_choice", 0).path / "clients.npz").write_bytes(b"PK cut off")
-    (out / "<i>holiday").mkdir()
-    return out
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return folders.write_mixed_study(tmp_path_factory.mktemp("study"))
 
 
 @pytest.fixture(scope="module")
-def report(study):
+def report(study: Path) -> Path:
     path = study / "report.html"
     path.write_text(render_page(*read_runs(study)), encoding="utf-8")
     return path
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     with browser(tmp_path_factory.mktemp("profile")) as tab:
         yield tab
 
 
 @pytest.fixture(scope="module")
-def loaded(page, report):
+def loaded(page: Page, report: Path) -> Page:
     page.open(report)
     return page
 
 
 @pytest.fixture
-def opened(loaded):
+def opened(loaded: Page) -> Page:
     """The report as it stands after opening."""
     loaded.complaints.clear()
     loaded.resize(1200)
@@ -69,7 +58,7 @@ def opened(loaded):
     return loaded
 
 
-def embedded(text):
+def embedded(text: str) -> dict[str, Any]:
     return json.loads(
         re.search(
             r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL
@@ -77,53 +66,18 @@ def embedded(text):
     )
 
 
-def states(data, run, kind):
-    """(rounds, clients) of a map, read back as the page does."""
-    import base64
-
-    clients = len(data["federations"][run["federation"]]["names"])
-    rounds = -(-run["done"] // run["stride"])
-    packed = np.frombuffer(base64.b64decode(data["maps"][run[kind]]), dtype=np.uint8)
-    return np.unpackbits(packed)[: rounds * clients].reshape(rounds, clients).astype(bool)
-
-
-def test_the_same_records_give_the_same_page(study):
+def test_the_same_records_give_the_same_page(study: Path) -> None:
     assert render_page(*read_runs(study)) == render_page(*read_runs(study))
 
 
-def test_the_page_refers_to_nothing_outside(report):
+def test_the_page_refers_to_nothing_outside(report: Path) -> None:
     text = report.read_text(encoding="utf-8")
     own = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     assert re.findall(r'(?:src|href)="(?!#|data:)[^"]*"', own) == []
     assert "default-src 'none'" in own
 
 
-def test_maps_hold_who_was_there_and_who_was_selected(study):
-    runs, problems = read_runs(study)
-    data = page_data(runs, problems)
-    for shown in data["runs"]:
-        run = next(run for run in runs if run.name == shown["name"])
-        if run.clients is None:
-            assert "available" not in shown
-            continue
-        passed = [record for record in run.records if record.cohort is not None]
-        names = run.clients.names
-        assert states(data, shown, "available").tolist() == [
-            [name in record.available for name in names] for record in passed
-        ]
-        assert states(data, shown, "selected").tolist() == [
-            [name in record.cohort for name in names] for record in passed
-        ]
-
-
-def test_availability_that_methods_share_is_kept_once(tmp_path):
-    runs, _ = read_runs(folders.write_study(tmp_path, methods=METHODS, seeds=1))
-    data = page_data(runs, [])
-    assert len({run["available"] for run in data["runs"]}) == 1
-    assert (len(data["federations"]), len(data["maps"])) == (1, 4)
-
-
-def test_names_are_shown_as_text_never_as_markup():
+def test_names_are_shown_as_text_never_as_markup() -> None:
     evil = "</script><script>alert(1)</script><!--data-->"
     records = [Record(0, available=[evil], cohort=[evil], test_loss=1.0), Record(1, test_loss=0.5)]
     config = {
@@ -139,7 +93,7 @@ def test_names_are_shown_as_text_never_as_markup():
     assert html.escape(evil) in text
 
 
-def test_a_large_study_stays_small():
+def test_a_large_study_stays_small() -> None:
     clients = folders.make_clients(1000)
     records = folders.records(clients, "uniform", 0, rounds=1000, limit=100)
     text = render_page([Run(folders.config("uniform", 0, training__rounds=1000), records, clients)])
@@ -153,39 +107,9 @@ def test_a_large_study_stays_small():
     assert len(text.encode()) < 6e6
 
 
-def test_more_than_a_page_can_hold_is_left_out_by_seed(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedgs.report.page_data._MOST_BYTES", 1000)
-    runs, _ = read_runs(folders.write_study(tmp_path, methods=METHODS, seeds=2))
-    data = page_data(runs, [])
-    with_map = [(run["label"], run["seed"]) for run in data["runs"] if "available" in run]
-    assert with_map == [("fedgs", 0), ("md", 0), ("uniform", 0)]
-    assert sum(map(len, data["maps"])) <= 1000
-
-
-def test_many_clients_are_sampled_by_size_and_rounds_thinned(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedgs.report.page_data._MOST_CLIENTS", 10)
-    monkeypatch.setattr("fedgs.report.page_data._MOST_CELLS", 150)
-    folders.write_run(tmp_path, "uniform", 0)
-    runs, _ = read_runs(tmp_path)
-    data = page_data(runs, [])
-    (run,) = data["runs"]
-    federation = data["federations"][0]
-    assert (federation["total"], len(federation["names"]), run["stride"]) == (
-        30,
-        10,
-        3,
-    )  # 10 * 40 / 150 rounded up
-    assert {min(runs[0].clients.data_sizes), max(runs[0].clients.data_sizes)} <= set(
-        federation["sizes"]
-    )
-    kept = [record for record in runs[0].records if record.cohort is not None][::3]
-    names = federation["names"]
-    assert states(data, run, "selected").tolist() == [
-        [name in record.cohort for name in names] for record in kept
-    ]
-
-
-def test_without_plotly_the_page_says_what_to_install(study, monkeypatch):
+def test_without_plotly_the_page_says_what_to_install(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     with pytest.raises(
         MissingExtraError, match=r"'plotly', which is not installed: pip install 'fedgs\[report\]'"
@@ -194,31 +118,31 @@ def test_without_plotly_the_page_says_what_to_install(study, monkeypatch):
 
 
 @needs_browser
-def test_opens_without_complaints_or_network(loaded):
+def test_opens_without_complaints_or_network(loaded: Page) -> None:
     assert loaded.complaints == []
     assert [url for url in loaded.requests if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
 @needs_browser
 @pytest.mark.parametrize("width", [1200, 360])
-def test_nothing_makes_the_page_scroll_sideways(opened, width):
+def test_nothing_makes_the_page_scroll_sideways(opened: Page, width: int) -> None:
     opened.resize(width)
     for group in ("1", "0"):
         opened.choose("#group", group)
         opened.wait("document.body.dataset.drawn === 'yes'")
-        opened.wait(
-            f"byId('loss-chart').querySelector('.main-svg').getBoundingClientRect().width <= {width}"
-        )
+        chart = "byId('loss-chart').querySelector('.main-svg').getBoundingClientRect()"
+        opened.wait(f"{chart}.width <= {width}")
         assert opened.evaluate("document.documentElement.scrollWidth") <= width
         rights = opened.evaluate(
-            "[...document.querySelectorAll('main > section')].map((part) => part.getBoundingClientRect().right)"
+            "[...document.querySelectorAll('main > section')]"
+            ".map((part) => part.getBoundingClientRect().right)"
         )
         assert max(rights) <= width
     assert opened.complaints == []
 
 
 @needs_browser
-def test_every_method_and_seed_can_be_looked_at(opened):
+def test_every_method_and_seed_can_be_looked_at(opened: Page) -> None:
     for seed in ("0", "1"):
         opened.choose("#seed", seed)
         for label in ("fedprox", "power_of_choice", "md"):
@@ -230,7 +154,7 @@ def test_every_method_and_seed_can_be_looked_at(opened):
 
 
 @needs_browser
-def test_the_slider_shows_who_was_there_in_that_round(opened, study):
+def test_the_slider_shows_who_was_there_in_that_round(opened: Page, study: Path) -> None:
     run = next(
         run
         for run in read_runs(study)[0]
@@ -247,7 +171,8 @@ def test_the_slider_shows_who_was_there_in_that_round(opened, study):
             == f"Round {t}: {record.num_available} available (full colour), {chosen}"
         )
         chosen = opened.evaluate(
-            "[...document.querySelectorAll('#drawing .chosen')].map((c) => Number(c.dataset.client))"
+            "[...document.querySelectorAll('#drawing .chosen')]"
+            ".map((it) => Number(it.dataset.client))"
         )
         assert [run.clients.names[k] for k in chosen] == list(record.cohort)
         assert (
@@ -257,7 +182,7 @@ def test_the_slider_shows_who_was_there_in_that_round(opened, study):
 
 
 @needs_browser
-def test_a_client_can_be_chosen_or_pointed_at(opened, study):
+def test_a_client_can_be_chosen_or_pointed_at(opened: Page, study: Path) -> None:
     run = next(
         run
         for run in read_runs(study)[0]
@@ -281,7 +206,7 @@ def test_a_client_can_be_chosen_or_pointed_at(opened, study):
 
 
 @needs_browser
-def test_playing_moves_the_round_and_stops(opened):
+def test_playing_moves_the_round_and_stops(opened: Page) -> None:
     opened.evaluate("byId('play').click()")
     opened.wait("Number(byId('round').value) > 1")
     opened.evaluate("byId('play').click()")
@@ -296,8 +221,8 @@ def test_playing_moves_the_round_and_stops(opened):
 
 
 @needs_browser
-def test_toggles_change_what_is_drawn(opened):
-    def names(chart):
+def test_toggles_change_what_is_drawn(opened: Page) -> None:
+    def names(chart: str) -> list[str]:
         return opened.evaluate(
             f"[...new Set(byId('{chart}').data.map((trace) => trace.name))].sort()"
         )
@@ -322,26 +247,24 @@ def test_toggles_change_what_is_drawn(opened):
 
 
 @needs_browser
-def test_the_table_of_methods_fits_a_wide_window(opened):
+def test_the_table_of_methods_fits_a_wide_window(opened: Page) -> None:
     assert opened.evaluate(
-        "[...document.querySelectorAll('.result .wide')].every((one) => one.scrollWidth <= one.clientWidth)"
+        "[...document.querySelectorAll('.result .wide')]"
+        ".every((it) => it.scrollWidth <= it.clientWidth)"
     )
 
 
 @needs_browser
-def test_another_mode_shows_its_own_table_and_runs(opened):
+def test_another_mode_shows_its_own_table_and_runs(opened: Page) -> None:
     opened.choose("#group", "1")
     opened.wait("document.body.dataset.drawn === 'yes'")
-    shown = opened.evaluate(
-        "[...document.querySelectorAll('.result:not([hidden])')].map((part) => part.querySelector('h3').textContent)"
-    )
-    assert shown == ["Synthetic(0.5, 0.5), 30 clients, MDF 0.7"]
+    assert opened.texts(".result:not([hidden]) h3") == ["Synthetic(0.5, 0.5), 30 clients, MDF 0.7"]
     assert "17 of 40" in opened.text("#solver-table")
     assert 'name = "MDF"' in opened.text("#config")
 
 
 @needs_browser
-def test_problems_and_failures_are_told_as_text(opened):
+def test_problems_and_failures_are_told_as_text(opened: Page) -> None:
     assert opened.evaluate("byId('problems').hidden") is False
     assert "<i>holiday: not a run's folder" in opened.text("#problems")
     assert "failed in round 3, client c004: ValueError: <b>no</b>" in opened.text("#solver-table")
@@ -351,26 +274,27 @@ def test_problems_and_failures_are_told_as_text(opened):
 
 
 @needs_browser
-def test_everything_can_be_reached_by_keyboard(opened):
+def test_everything_can_be_reached_by_keyboard(opened: Page) -> None:
     opened.evaluate("document.body.focus()")
     reached = []
     for _ in range(60):
         opened.press("Tab", 9)
         reached.append(
             opened.evaluate(
-                "document.activeElement.id || document.activeElement.value || document.activeElement.tagName"
+                "(({id, value, tagName}) => id || value || tagName)(document.activeElement)"
             )
         )
     controls = opened.evaluate(
-        "[...document.querySelectorAll('select, button, input:not(#methods input), pre')].map((one) => one.id)"
+        "[...document.querySelectorAll('select, button, input:not(#methods input), pre')]"
+        ".map((it) => it.id)"
     )
     assert set(controls) <= set(reached)
-    assert set(METHODS) <= set(reached)
+    assert set(folders.MIXED_METHODS) <= set(reached)
 
 
 @needs_browser
-def test_small_beginnings_open_too(page, tmp_path):
-    def begun(mode, records, clients):
+def test_small_beginnings_open_too(page: Page, tmp_path: Path) -> None:
+    def begun(mode: object, records: Sequence[Record], clients: Clients | None) -> Run:
         return Run(
             {"method": {"name": "md"}, "availability": mode, "training": {"rounds": 4}},
             records,

@@ -1,5 +1,6 @@
-"""The page of deployments: titles, axes, names of sites, events; and how runs, times and empty cohorts become data."""
+"""The page of deployments: titles, axes, names of sites and events."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,14 +18,11 @@ needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is inst
 
 @pytest.fixture(scope="module")
 def deployments(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("deployments")
-    folders.write_deployment(out, "aaaa1111")
-    folders.write_deployment(out, "bbbb2222", limit=3)
-    return out
+    return folders.write_deployments(tmp_path_factory.mktemp("deployments"))
 
 
 @pytest.fixture(scope="module")
-def opened(deployments: Path, tmp_path_factory: pytest.TempPathFactory):
+def opened(deployments: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     path = deployments / "report.html"
     path.write_text(render_page(*read_runs(deployments)), encoding="utf-8")
     with browser(tmp_path_factory.mktemp("profile")) as tab:
@@ -70,59 +68,6 @@ def test_a_deployment_that_meets_more_clients_keeps_its_label() -> None:
     assert [row[0].text for row in comparison([share(0, 2), share(1, 3)]).rows] == ["md"]
 
 
-def test_milliseconds_are_medians_that_the_first_round_does_not_move(deployments: Path) -> None:
-    (run, _), _ = read_runs(deployments)
-    # select: 3 s, 1 ms, 2 ms, 3 ms: the median is 2.5 ms
-    assert page_data([run], [])["runs"][0]["seconds"] == {"select": 2.5, "train": 1000.0}
-
-
-def test_a_phase_of_some_rounds_counts_for_its_share_of_them(tmp_path: Path) -> None:
-    timings = [
-        {"round": t, "train": 0.01, **({"evaluate": 0.5} if t % 5 == 0 else {})} for t in range(20)
-    ]
-    run = Run({"method": {"name": "md"}}, (), timings=timings)
-    # 500 ms in 4 of 20 rounds
-    assert page_data([run], [])["runs"][0]["seconds"] == {"evaluate": 100.0, "train": 10.0}
-
-
-def test_of_two_runs_with_one_label_and_seed_the_page_shows_the_latest(tmp_path: Path) -> None:
-    for day, version in (("01", "0.1.0"), ("02", "0.2.0")):
-        folders.write_run(
-            tmp_path,
-            "md",
-            0,
-            run__started=f"2024-05-{day}T10:00:00+00:00",
-            run__versions={"fedgs": version},
-        )
-    runs, _ = read_runs(tmp_path)
-    data = page_data(runs, [])
-    assert len(runs) == 2 and len(data["runs"]) == 1
-    assert "2024-05-02" in data["runs"][0]["config"]
-    assert data["groups"][0]["curves"]["test_loss"]["md"]["seeds"] == 1
-    left_out = next(run.name for run in runs if "05-01" in run.about["started"])
-    assert f"the same label and seed: {left_out} (shown: " in render_page(runs)
-
-
-def test_a_failed_seed_is_left_out_of_the_curve_as_it_is_of_the_table(tmp_path: Path) -> None:
-    folders.write_run(tmp_path, "md", 0)
-    failed = folders.write_run(tmp_path, "md", 1)
-    failed.write_failure({"round": 3, "client": None, "error": "broken", "traceback": ""})
-    only = folders.write_run(tmp_path, "uniform", 0, done=6)
-    only.write_failure({"round": 6, "client": None, "error": "broken", "traceback": ""})
-    curves = page_data(read_runs(tmp_path)[0], [])["groups"][0]["curves"]["test_loss"]
-    assert {label: (one["seeds"], one["failed"]) for label, one in curves.items()} == {
-        "md": (1, False),
-        "uniform": (1, True),
-    }
-
-
-def test_an_empty_cohort_is_counted_by_its_status(deployments: Path) -> None:
-    shown = page_data(read_runs(deployments)[0], [])["runs"][0]
-    assert shown["statuses"] == {"empty": 1}
-    assert shown["counts"] == [1, 2, 1]
-    assert shown["done"] == 4
-
-
 @needs_browser
 def test_a_deployment_opens_with_its_own_title_and_loss(opened: Page) -> None:
     assert opened.complaints == []
@@ -131,9 +76,7 @@ def test_a_deployment_opens_with_its_own_title_and_loss(opened: Page) -> None:
         == "Flower clients, nodes on line"
     )
     assert opened.evaluate("byId('loss-chart').layout.yaxis.title.text") == "validation loss"
-    heads = opened.evaluate(
-        "[...document.querySelectorAll('.result thead th')].map((one) => one.textContent)"
-    )
+    heads = opened.texts(".result thead th")
     assert "lowest valid. loss" in heads and "lowest test loss" not in heads
 
 
@@ -143,9 +86,7 @@ def test_sites_are_named_on_the_axes_and_in_the_graph(opened: Page) -> None:
         folders.SITES
     )  # most data first
     assert opened.evaluate("byId('partition-chart').layout.xaxis.ticktext") == list(folders.SITES)
-    assert opened.evaluate(
-        "[...document.querySelectorAll('#drawing .name')].map((one) => one.textContent)"
-    ) == list(folders.SITES)
+    assert opened.texts("#drawing .name") == list(folders.SITES)
     assert "Tromsø" in opened.evaluate(
         "byId('counts-chart').data.flatMap((trace) => trace.text).join()"
     )
@@ -155,9 +96,7 @@ def test_sites_are_named_on_the_axes_and_in_the_graph(opened: Page) -> None:
 def test_axes_show_whole_rounds_and_no_share_above_all(opened: Page) -> None:
     assert opened.evaluate("byId('counts-chart').layout.xaxis.range") == [-0.03, 1.03]
     for chart, axis in (("map", "x"), ("loss", "x"), ("variance", "x"), ("counts", "y")):
-        ticks = opened.evaluate(
-            f"[...document.querySelectorAll('#{chart}-chart .{axis}tick text')].map((one) => Number(one.textContent))"
-        )
+        ticks = opened.texts(f"#{chart}-chart .{axis}tick text")
         assert ticks and all(float(tick).is_integer() for tick in ticks), chart
 
 
@@ -169,7 +108,8 @@ def test_events_are_listed_as_text(opened: Page) -> None:
         "fedgs cohort_limit=2: 1 empty, 1 failed, 1 incomplete, 1 silent; fedgs cohort_limit=3: "
     )
     rows = opened.evaluate(
-        "[...document.querySelectorAll('#events-table tbody tr')].map((row) => [...row.children].map((one) => one.textContent))"
+        "[...document.querySelectorAll('#events-table tbody tr')]"
+        ".map((row) => [...row.children].map((it) => it.textContent))"
     )
     assert rows[1] == [
         "fedgs cohort_limit=2",

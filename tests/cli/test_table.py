@@ -1,28 +1,31 @@
+"""`fedgs table`: the comparison of methods in its forms."""
+
 import csv
+from pathlib import Path
 
 import pytest
 import typer
+from click.testing import Result
 from tests.report import folders
 from typer.testing import CliRunner
 
 from fedgs.cli.report import report
 from fedgs.cli.table import table
 from fedgs.errors import OutputError
-from fedgs.report.files import write_file
 
 app = typer.Typer()
 app.command("table")(table)
 app.command("report")(report)
 
 
-def invoke(*words):
+def invoke(*words: object) -> Result:
     result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
     assert result.exit_code == 0
     return result
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory):
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = folders.write_study(
         tmp_path_factory.mktemp("study"), methods=("uniform", "fedgs"), seeds=2
     )
@@ -30,7 +33,7 @@ def study(tmp_path_factory):
     return out
 
 
-def test_table_prints_the_table_and_what_could_not_be_read(study):
+def test_table_prints_the_table_and_what_could_not_be_read(study: Path) -> None:
     result = invoke("table", study)
     assert result.stdout.splitlines()[1].startswith("fedgs ")
     assert "vs uniform [95 %]" in result.stdout
@@ -41,11 +44,13 @@ def test_table_prints_the_table_and_what_could_not_be_read(study):
     ("form", "start"),
     [("markdown", "**Synthetic"), ("csv", "data,availability,method"), ("latex", "% Methods")],
 )
-def test_table_has_other_forms(study, form, start):
+def test_table_has_other_forms(study: Path, form: str, start: str) -> None:
     assert invoke("table", study, "--format", form).stdout.startswith(start)
 
 
-def test_table_can_be_written_to_a_file_and_is_the_same_each_time(study, tmp_path):
+def test_table_can_be_written_to_a_file_and_is_the_same_each_time(
+    study: Path, tmp_path: Path
+) -> None:
     for name in ("a", "b"):
         assert (
             invoke("table", study, "--format", "csv", "--out", tmp_path / name / "t.csv").stdout
@@ -59,27 +64,9 @@ def test_table_can_be_written_to_a_file_and_is_the_same_each_time(study, tmp_pat
     ]
 
 
-def test_table_against_another_method(study):
+def test_table_against_another_method(study: Path) -> None:
     assert "vs fedgs [95 %]" in invoke("table", study, "--against", "fedgs").stdout
     with pytest.raises(
         OutputError, match="against must be one of the methods 'fedgs', 'uniform'; got 'fedavg'"
     ):
         invoke("table", study, "--against", "fedavg")
-
-
-def test_report_writes_one_file_that_the_next_reading_does_not_mind(study):
-    result = invoke("report", study)
-    assert result.stdout.startswith(f"{study / 'report.html'}: 4 runs, ")
-    assert (study / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    assert invoke("table", study).stderr == "holiday: not a run's folder (no config.toml)\n"
-
-
-def test_report_goes_where_it_is_asked_to(study, tmp_path):
-    invoke("report", study, "--out", tmp_path / "new" / "page.html")
-    assert (tmp_path / "new" / "page.html").stat().st_size > 4_000_000
-
-
-def test_a_place_that_cannot_be_written_is_named(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(OutputError, match="cannot be written: "):
-        write_file(tmp_path / "file" / "t.csv", b"")

@@ -1,0 +1,97 @@
+from collections.abc import Mapping
+
+from fedgs.report.labels import labelled
+from fedgs.report.run_view import Run
+
+
+def labels(*configs: Mapping[str, object]) -> list[str]:
+    return [run.label for run in labelled(Run(config, ()) for config in configs)]
+
+
+def test_a_label_is_the_method_and_the_settings_that_differ() -> None:
+    fedgs = {"name": "fedgs", "scale": "paper"}
+    assert labels(
+        {"method": {**fedgs, "alpha": 0.5}},
+        {"method": {**fedgs, "alpha": 2.0}},
+        {"method": {"name": "md"}},
+    ) == ["fedgs alpha=0.5", "fedgs alpha=2", "md"]
+
+
+def test_md_with_a_proximal_term_is_fedprox() -> None:
+    assert labels(
+        {"method": "md", "training": {"mu": 0.01}}, {"method": "md", "training": {"mu": 0.0}}
+    ) == ["fedprox", "md"]
+
+
+def test_a_label_of_ones_own_wins() -> None:
+    assert labels({"method": "md", "label": "ours"}, {"method": "md"}) == ["ours", "md"]
+
+
+def test_rounds_and_seeds_are_no_difference_but_the_cohort_limit_is() -> None:
+    run = {"method": "md", "training": {"rounds": 5, "proportion": 0.2}, "run": {"cohort_limit": 6}}
+    same = {
+        "method": "md",
+        "seed": 3,
+        "training": {"rounds": 9, "cohort_limit": 6},
+        "run": {"cohort_limit": 6},
+    }
+    other = {
+        "method": "md",
+        "training": {"rounds": 5, "proportion": 0.1},
+        "run": {"cohort_limit": 3},
+    }
+    assert labels(run, same) == ["md", "md"]
+    assert labels(run, other) == ["md cohort_limit=6", "md cohort_limit=3"]
+
+
+def test_a_preset_stands_for_the_values_it_gives() -> None:
+    paper = {"name": "fedgs", "graph": {"preset": "paper", "epsilon": 0.1, "power": 1}}
+    authors = {"name": "fedgs", "graph": {"preset": "authors", "epsilon": 0.01, "power": 2}}
+    assert labels({"method": paper}, {"method": authors}) == [
+        "fedgs preset=paper",
+        "fedgs preset=authors",
+    ]
+    changed = {"name": "fedgs", "graph": {"preset": "authors", "epsilon": 0.5, "power": 2}}
+    assert labels({"method": authors}, {"method": changed}) == [
+        "fedgs epsilon=0.01",
+        "fedgs epsilon=0.5",
+    ]
+
+
+def test_differences_across_groups_are_no_part_of_a_label() -> None:
+    one = {
+        "method": "md",
+        "data": "synthetic",
+        "training": {"learning_rate": 0.1},
+        "run": {"data_title": "A"},
+    }
+    two = {
+        "method": "md",
+        "data": "images",
+        "training": {"learning_rate": 0.03},
+        "run": {"data_title": "B"},
+    }
+    assert labels(one, two) == ["md", "md"]
+
+
+def test_federations_and_modes_with_one_title_are_told_apart() -> None:
+    def config(seed: int, period: int, fingerprint: str) -> dict[str, object]:
+        return {
+            "method": "md",
+            "data": {"name": "synthetic", "seed": seed},
+            "availability": {"name": "YC", "beta": 0.9, "period": period, "seed": 5 + seed},
+            "run": {"data_title": "Syn", "data_fingerprint": fingerprint},
+        }
+
+    groups = [
+        run.group for run in labelled([Run(config(0, 10, "a"), ()), Run(config(1, 20, "b"), ())])
+    ]
+    assert groups == [("Syn seed=0", "YC 0.9 period=10"), ("Syn seed=1", "YC 0.9 period=20")]
+
+
+def test_federations_that_only_their_content_tells_apart_carry_it() -> None:
+    runs = [
+        Run({"method": "md", "run": {"data_title": "Mine", "data_fingerprint": f"{n}" * 16}}, ())
+        for n in (1, 2)
+    ]
+    assert [run.group[0] for run in labelled(runs)] == ["Mine [11111111]", "Mine [22222222]"]

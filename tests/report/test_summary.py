@@ -1,0 +1,40 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.report import folders
+
+from fedgs.records import Record
+from fedgs.report.reading import read_runs
+from fedgs.report.run_view import Run
+from fedgs.report.summary import count_variance, sampling_counts, summarize
+
+
+def test_summary_follows_the_records() -> None:
+    records = [
+        Record(0, cohort=["a", "b"], test_loss=0.9, test_accuracy=0.5, valid_loss=0.8),
+        Record(1, cohort=["a"]),
+        Record(2, cohort=["a"], test_loss=0.3, test_accuracy=0.9, valid_loss=0.7),
+        Record(3, cohort=[], test_loss=float("nan"), test_accuracy=0.2, valid_loss=0.1),
+        Record(4, test_loss=0.5, test_accuracy=0.8, valid_loss=0.6),
+    ]
+    figures = summarize(Run({"training": {"rounds": 4}, "run": {"num_clients": 4}}, records))
+    assert (figures.test_loss, figures.loss_at_best_valid) == (
+        0.3,
+        0.5,
+    )  # .6 is the lowest validation loss with a finite test loss
+    assert (figures.best_accuracy, figures.final_accuracy) == (0.9, 0.8)
+    assert figures.count_variance == pytest.approx(np.var([3, 1, 0, 0], ddof=1))
+    assert (figures.rounds_done, figures.finished) == (4, True)
+
+
+def test_counts_need_the_clients_and_are_in_their_order(tmp_path: Path) -> None:
+    folders.write_run(tmp_path, "fedgs", 0)
+    (run,), _ = read_runs(tmp_path)
+    counts = sampling_counts(run)
+    slow = [
+        sum(name in record.cohort for record in run.records if record.cohort)
+        for name in run.clients.names
+    ]
+    assert counts.tolist() == slow
+    assert count_variance(run) == pytest.approx(counts.var(ddof=1))
