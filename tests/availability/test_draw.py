@@ -84,8 +84,11 @@ def test_draws_are_equal_in_fresh_processes_whatever_else_draws(toy: Clients) ->
     random.seed(7)
     torch.manual_seed(7)
     program = (
-        "import numpy as np; from fedgs import Clients; from fedgs.availability import LogNormal, activity;"
-        "c = Clients(tuple('abcd'), np.array([10, 20, 40, 80])); print(activity(LogNormal(), c, 15).astype(int).tolist())"
+        "import numpy as np\n"
+        "from fedgs import Clients\n"
+        "from fedgs.availability import LogNormal, activity\n"
+        "clients = Clients(tuple('abcd'), np.array([10, 20, 40, 80]))\n"
+        "print(activity(LogNormal(), clients, 15).astype(int).tolist())"
     )
     fresh = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""Golden tables of every mode for the four toy clients, rounds 0 to 24, and what the settings allow."""
+"""Golden tables of every mode for the four toy clients, rounds 0 to 24, and allowed settings."""
 
 import numpy as np
 import pytest

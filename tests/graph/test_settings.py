@@ -264,9 +264,8 @@ def test_a_path_leaves_nothing_to_be_set() -> None:
             match=rf"method.graph.{key} has no effect where method.graph.path gives the graph",
         ):
             Graph(path="g.npz", **{key: value})
-    assert (
-        Graph(path="g.npz", similarity="oracle", epsilon=0.1, start="seen").path == "g.npz"
-    )  # start: refused by the sampler
+    # The sampler's check refuses this start.
+    assert Graph(path="g.npz", similarity="oracle", epsilon=0.1, start="seen").path == "g.npz"
 
 
 def test_values_that_apply_anyway_are_accepted() -> None:

@@ -80,10 +80,6 @@ def test_every_built_in_model_passes_the_check_on_a_federation_that_fits() -> No
         check_model(as_model(name), federation(shape))
 
 
-# --- users' own
-# -------------------------------------------------------------------------------------------------------------
-
-
 def own(*layers: object) -> object:
     def mine() -> object:
         return nn.Sequential(*layers)
@@ -119,12 +115,13 @@ def test_a_function_that_returns_a_module_fits() -> None:
     [
         (
             own(nn.Linear(6, 5)),
-            r"model 'mine' must map a batch \(2, 6\) to logits \(2, 4\), one for each of the 4 labels; got \(2, 5\); "
-            r"where the data lack the last labels, give them classes = 5$",
+            r"model 'mine' must map a batch \(2, 6\) to logits \(2, 4\), one for each of the 4 "
+            r"labels; got \(2, 5\); where the data lack the last labels, give them classes = 5$",
         ),
         (
             own(nn.Linear(7, 4)),
-            r"model 'mine' cannot take examples of shape \(6,\) \(a batch is \(2, 6\) float32\): mat1 and mat2",
+            r"model 'mine' cannot take examples of shape \(6,\) \(a batch is \(2, 6\) float32\): "
+            r"mat1 and mat2",
         ),
         (
             as_model(lambda: Broken()),
@@ -203,8 +200,8 @@ def test_a_module_that_is_not_in_float32_is_told_to_be(build: Callable[[], objec
     def wide() -> object:
         return build()
 
-    with pytest.raises(
-        ConfigError,
-        match=r"must take and hold float32, .* got float(64|16) in .*weight'; return module.float\(\)",
-    ):
+    message = (
+        r"must take and hold float32, .* got float(64|16) in .*weight'; return module.float\(\)"
+    )
+    with pytest.raises(ConfigError, match=message):
         check_model(as_model(wide), federation((60,)))

@@ -23,7 +23,7 @@ def fewest_first(view: View, rng: np.random.Generator) -> Selection:
 
 @register("method", "remembering")
 class Remembering(Sampler):
-    """A plug-in class with a memory and losses: the highest sum of losses so far, ties at random."""
+    """A plug-in class with a memory and losses: the highest sum of losses, ties at random."""
 
     loss_on: str = "train"
 
@@ -97,12 +97,12 @@ def view_of(
     )
     if not isinstance(method, AsksLosses):
         return view
-    asked = method.loss_candidates(view, stream(0, "candidates", round))
-    assert np.all(np.diff(asked) > 0)
-    assert np.isin(asked, view.available).all()
-    answer = np.full(count, np.nan)
-    answer[asked] = (np.ones(count) if losses is None else losses)[asked]
-    return replace(view, losses=answer)
+    candidates = method.loss_candidates(view, stream(0, "candidates", round))
+    assert np.all(np.diff(candidates) > 0)
+    assert np.isin(candidates, view.available).all()
+    reported = np.full(count, np.nan)
+    reported[candidates] = (np.ones(count) if losses is None else losses)[candidates]
+    return replace(view, losses=reported)
 
 
 def select(method: Sampler, view: View, seed: int = 0) -> Selection:
@@ -136,9 +136,8 @@ def test_cohorts_are_feasible_in_every_round(method: Sampler) -> None:
             losses=rng.random(10),
             round=t,
         )
-        selection = select(
-            method, view
-        )  # raises where it is not distinct, available and within the limit
+        # Raises unless the clients are distinct, available and within the limit.
+        selection = select(method, view)
         if method.name != "md":
             assert len(selection.clients) == view.cohort_size
         else:

@@ -299,9 +299,8 @@ def test_the_oracles_graph_grows_with_the_cohorts() -> None:
         memory["distance"][np.ix_(here, here)], Graph().of_clients(seen).distance
     )
     assert memory["seen"].tolist() == [True, True, False, False, True, False]
-    assert (
-        sampler.observe(memory, view, outcome([0, 1])) is memory
-    )  # nobody new: nothing is computed
+    # Without a new client nothing is computed.
+    assert sampler.observe(memory, view, outcome([0, 1])) is memory
     whole = sampler.observe(sampler.observe(memory, view, outcome([2, 3])), view, outcome([5]))
     np.testing.assert_allclose(whole["distance"], Graph().of_clients(clients).distance)
 
@@ -405,10 +404,10 @@ def test_graphs_that_cannot_be_made_are_refused(graph: dict[str, object], messag
 
 def test_two_clients_need_a_dealer_for_the_private_graph() -> None:
     two = Clients((0, 1), np.array([2, 2]), label_counts=np.array([[2, 0], [1, 1]]))
-    with pytest.raises(
-        ConfigError,
-        match=r"^method\.graph\.dealer must name a dealer where there are only two clients, got none$",
-    ):
+    message = (
+        r"^method\.graph\.dealer must name a dealer where there are only two clients, got none$"
+    )
+    with pytest.raises(ConfigError, match=message):
         FedGS(graph=Graph(similarity="private")).check(two, 1)
     named = FedGS(graph=Graph(similarity="private", dealer="notary")).start(two)
     np.testing.assert_array_equal(named["distance"], FedGS().start(two)["distance"])

@@ -1,4 +1,4 @@
-"""Mistakes in samplers and models of the user's own: each gets one sentence, when it is registered or in its own run."""
+"""Mistakes in a user's samplers and models: one sentence each, at registration or in the run."""
 
 import functools
 from collections.abc import Callable
@@ -104,7 +104,8 @@ def in_pieces(view: Any, rng: Any) -> Any:
         (3, r"from a function \(view, rng\), got int"),
         (
             Sampler,
-            "got the class Sampler; a subclass of fedgs.Sampler is registered by @fedgs.registry.register",
+            "got the class Sampler; a subclass of fedgs.Sampler is registered by "
+            "@fedgs.registry.register",
         ),
     ],
     ids=lambda value: getattr(value, "__name__", None),
@@ -215,10 +216,10 @@ def test_a_weighting_of_ones_own_setting_is_checked_before_round_0(
     ) -> Selection:
         return Selection(view.available[:1])
 
-    with pytest.raises(
-        ConfigError,
-        match=r"method.weighting must be one of data_size, .*got 'data-size'; did you mean 'data_size'",
-    ):
+    message = (
+        r"method.weighting must be one of data_size, .*got 'data-size'; did you mean 'data_size'"
+    )
+    with pytest.raises(ConfigError, match=message):
         one_run(toy_federation, own_weighting)
 
 
@@ -243,7 +244,8 @@ def asking(asked: Any, *, loss_on: str = "train") -> Sampler:
     [
         (
             None,
-            "loss_candidates must return the indices of clients as a 1-d array of integers, got None",
+            "loss_candidates must return the indices of clients as a 1-d array of integers, "
+            "got None",
         ),
         (np.ones(6, dtype=bool), "got an array of bool"),
         ([0, 0], "loss_candidates must return distinct clients"),

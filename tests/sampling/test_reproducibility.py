@@ -1,4 +1,4 @@
-"""Equal cohorts in every process, whatever else draws random numbers, and whatever is changed that a sampler does not read."""
+"""Cohorts and availability are equal in every process, whatever else draws random numbers."""
 
 import subprocess
 import sys
@@ -10,8 +10,7 @@ from fedgs import Clients
 from fedgs.availability import LessDataFirst, LogNormal, activity
 from fedgs.sampling import MD, FedGS, Uniform
 
-# N = 100, M = 10, 15 rounds under LN; each noisy process draws from the global generators in
-# between.
+# N = 100, M = 10, 15 rounds under LN; a noisy process also draws from the global generators.
 PROGRAM = """
 import random, sys
 import numpy as np
@@ -20,14 +19,16 @@ from fedgs.availability import LogNormal, draw_available
 from fedgs.registry import build
 from fedgs.rng import stream
 
-noisy, clients = len(sys.argv) > 1, Clients(tuple(range(100)), np.arange(1, 101), features=np.eye(100, 5))
+noisy = len(sys.argv) > 1
+clients = Clients(tuple(range(100)), np.arange(1, 101), features=np.eye(100, 5))
 for name in ("uniform", "md", "fedgs"):
     method, counts = build("method", name), np.zeros(100, dtype=np.int64)
     memory = method.start(clients) if name == "fedgs" else {}
     for t in range(15):
         if noisy:
             random.seed(), np.random.seed(t), np.random.rand(t), stream(0, "noise").random(t)
-        view = View(t, clients, draw_available(LogNormal(), clients, t)[0], counts, 10, memory=memory)
+        available, _ = draw_available(LogNormal(), clients, t)
+        view = View(t, clients, available, counts, cohort_limit=10, memory=memory)
         cohort = method.select(view, stream(0, "select", t)).clients
         counts[cohort] += 1
         print(name, t, cohort.tolist())
