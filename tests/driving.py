@@ -1,5 +1,6 @@
 """Plans on small federations, and runs whose records are kept."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -49,17 +50,21 @@ class Kept:
         self.seconds: list[dict[str, float]] = []
         self.failed: Failed | None = None
         self.final: State | None = None
-        self.live = LiveRun(plan, state, self._on_round, self._on_end, self._on_failure)
+        self.starts: list[State] = []
+        self.live = LiveRun(plan, state, self)
 
-    def _on_round(self, state: State, record: Record, seconds: dict[str, float]) -> None:
+    def on_start(self, state: State) -> None:
+        self.starts.append(state)
+
+    def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
         self.records.append(record)
         self.seconds.append(dict(seconds))
 
-    def _on_end(self, state: State, record: Record, seconds: dict[str, float]) -> None:
+    def on_end(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
         self.records.append(record)
         self.final = state
 
-    def _on_failure(self, failed: Failed) -> None:
+    def on_failure(self, failed: Failed) -> None:
         self.failed = failed
 
 

@@ -1,6 +1,6 @@
 """Many runs driven together, and what a failure does."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from fedgs.driver import drive, steps
 from fedgs.errors import UpdateError
 from fedgs.local import LoopEngine
 from fedgs.models import as_model
+from fedgs.records import Record
 from fedgs.requests import Request, Train
 from fedgs.sampling import MD, FedGS, PowerOfChoice, Sampler, Uniform
 
@@ -56,12 +57,13 @@ def test_alone_and_in_a_batch_a_run_is_the_same_to_the_last_bit(
 def test_a_run_can_be_continued_from_any_state(toy_federation: Federation) -> None:
     plan = make_plan(toy_federation, FedGS())
     states: list[State] = []
-    whole = Kept(plan)
-    keep = whole.live.on_round
-    whole.live.on_round = lambda state, record, seconds: (
-        states.append(state),
-        keep(state, record, seconds),
-    )[-1]
+
+    class Keeping(Kept):
+        def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
+            states.append(state)
+            super().on_round(state, record, seconds)
+
+    whole = Keeping(plan)
     drive([whole.live], LoopEngine())
     for state in states:
         rest = Kept(plan, state)

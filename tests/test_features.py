@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 from tests.conftest import make_federation
+from tests.driving import Kept
 from tests.oracles.states import equal_states
 
 import fedgs
 from fedgs.availability import AvailabilityDraws, LessDataFirst
 from fedgs.data import Federation
 from fedgs.data.federation import Normalization
-from fedgs.driver import LiveRun, drive
+from fedgs.driver import drive
 from fedgs.errors import ClientError, ConfigError
 from fedgs.experiments.compare import compare
 from fedgs.features import (
@@ -309,25 +310,6 @@ def plan_of(federation: Federation, sampler: FedGS, **settings: Any) -> Plan:
     }
     availability = AvailabilityDraws(LessDataFirst(beta=0.7, seed=1), federation.clients)
     return Plan(federation, availability, sampler, work_of(federation), **{**values, **settings})
-
-
-class Kept:
-    def __init__(self, plan: Plan) -> None:
-        self.starts: list[Any] = []
-        self.records: list[Any] = []
-        self.failed: Any = None
-        self.final: Any = None
-
-        def on_end(state: Any, record: Any, seconds: Any) -> None:
-            self.final = state
-
-        def on_failure(failed: Any) -> None:
-            self.failed = failed
-
-        def on_round(state: Any, record: Any, seconds: Any) -> None:
-            self.records.append(record)
-
-        self.live = LiveRun(plan, None, on_round, on_end, on_failure, self.starts.append)
 
 
 class Counting(LoopEngine):

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from tests.driving import Kept
 
 from fedgs.arrays import IntArray
 from fedgs.availability import AvailabilityDraws, Ideal
 from fedgs.data import Federation
-from fedgs.driver import LiveRun, drive
+from fedgs.driver import drive
 from fedgs.experiments.compare import compare
 from fedgs.local import LoopEngine
 from fedgs.local.parameters import initial_parameters
@@ -73,8 +74,9 @@ def test_memory_does_not_grow_with_the_rounds() -> None:
     federation = crowd(1000)
     seen: list[int] = []
 
-    def on_round(state: Any, record: Any, seconds: Any) -> None:
-        seen.append(tracemalloc.get_traced_memory()[0])
+    class Measuring(Kept):
+        def on_round(self, state: Any, record: Any, seconds: Any) -> None:
+            seen.append(tracemalloc.get_traced_memory()[0])
 
     work = Work(federation, LogisticRegression(), 0.0, 1, 2)
     plan = Plan(
@@ -91,7 +93,7 @@ def test_memory_does_not_grow_with_the_rounds() -> None:
     )
     tracemalloc.start()
     try:
-        drive([LiveRun(plan, None, on_round, lambda *end: None, lambda failed: None)], LoopEngine())
+        drive([Measuring(plan).live], LoopEngine())
     finally:
         tracemalloc.stop()
     assert len(seen) == 120

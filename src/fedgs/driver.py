@@ -1,8 +1,9 @@
 """The driver: it answers the requests of many runs together, until each run has ended."""
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from fedgs.aggregation import is_finite
 from fedgs.checkpoint import State
@@ -11,7 +12,7 @@ from fedgs.records import Record
 from fedgs.requests import Engine, Failure, Request, Train
 from fedgs.simulation import Plan, Requesting, Shared, final_record, run_round, start_run
 
-__all__ = ["Failed", "LiveRun", "drive", "steps"]
+__all__ = ["Failed", "LiveRun", "Sink", "drive", "steps"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,22 @@ class Failed:
     exception: Exception
 
 
+class Sink(Protocol):
+    """Takes what a run gives, in the order of its rounds."""
+
+    def on_start(self, state: State) -> None:
+        """Take the state before round 0, where the run begins without one."""
+
+    def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
+        """Take a round: the state after it, its record, and its seconds by phase."""
+
+    def on_end(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
+        """Take the final state and record T; called once."""
+
+    def on_failure(self, failed: Failed) -> None:
+        """Take the reason why the run failed; called once, instead of `on_end`."""
+
+
 @dataclass(eq=False)
 class LiveRun:
     """A run that is being driven.
@@ -37,10 +54,7 @@ class LiveRun:
         plan: the run.
         state: the state after the last round; None: the run begins, and its memory is still to be
             made.
-        on_round: called with (state after the round, record, seconds by phase).
-        on_end: called once, with (final state, record T, seconds).
-        on_failure: called once instead of `on_end`, where the run fails.
-        on_start: called with the state before round 0, where the run begins with None.
+        sink: takes its rounds.
         shared: where the memory before round 0 comes from if other runs begin with the same one,
             see `fedgs.simulation.start_run`.
         requesting: the current round, or the start.
@@ -50,10 +64,7 @@ class LiveRun:
 
     plan: Plan
     state: State | None
-    on_round: Callable[[State, Record, dict[str, float]], None]
-    on_end: Callable[[State, Record, dict[str, float]], None]
-    on_failure: Callable[[Failed], None]
-    on_start: Callable[[State], None] | None = None
+    sink: Sink
     shared: Shared | None = None
     requesting: Requesting | None = None
     request: Request | None = None
@@ -81,7 +92,7 @@ def steps(runs: Sequence[LiveRun], engine: Engine) -> Iterator[LiveRun]:
 
     Each call of the engine holds the requests of every run that waits for the same kind.
     Evaluations and losses are answered before any training, so that the training requests of all
-    runs meet in one call. A run that fails is reported by `on_failure`, and the others continue.
+    runs meet in one call. The failure of a run is given to its sink, and the others continue.
 
     Args:
         runs: none of them was driven before.
@@ -137,11 +148,11 @@ def _step(run: LiveRun, reply: object) -> Iterator[LiveRun]:
             error = RunError(f"the code of this run called sys.exit({exit.code!r})").with_traceback(
                 exit.__traceback__
             )
-            run.on_failure(Failed(run.round, blamed, error))
+            run.sink.on_failure(Failed(run.round, blamed, error))
             yield run
             return
         except Exception as exception:
-            run.on_failure(Failed(run.round, blamed, exception))
+            run.sink.on_failure(Failed(run.round, blamed, exception))
             yield run
             return
         _add_seconds(run, "select", started)
@@ -154,21 +165,20 @@ def _finish(
     """Report the result of a start, a round or record T; returns whether the run continues."""
     if isinstance(result, Record):
         assert run.state is not None
-        run.on_end(run.state, result, run.seconds)
+        run.sink.on_end(run.state, result, run.seconds)
         return False
     if isinstance(result, State):
-        if run.on_start is not None:
-            run.on_start(result)
+        run.sink.on_start(result)
         run.state = result
         _begin(run)
         return True
     state, record = result
     if not is_finite(state.parameters):
         error = UpdateError("the average of the updates is not finite")
-        run.on_failure(Failed(run.round, None, error))
+        run.sink.on_failure(Failed(run.round, None, error))
         yield run
         return False
-    run.on_round(state, record, run.seconds)
+    run.sink.on_round(state, record, run.seconds)
     run.state = state
     _begin(run)
     yield run

@@ -16,6 +16,7 @@ import tomllib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -27,7 +28,7 @@ from fedgs.arrays import AnyArray, BoolArray
 from fedgs.clients import Clients
 from fedgs.errors import OutputError
 
-__all__ = ["Members", "Record", "RunFolder", "first_rounds", "write_atomically"]
+__all__ = ["Members", "Record", "RunFolder", "StoredRecords", "first_rounds", "write_atomically"]
 
 
 T = TypeVar("T")
@@ -361,6 +362,39 @@ class RunFolder:
         if path.is_file():
             text = path.read_text(encoding="utf-8", errors="replace")
             yield from text.split("\n")[:-1]  # text after the last newline is a line cut off
+
+
+class StoredRecords(Sequence[Record]):
+    """The records of a run's first rounds, read from its folder when they are first used.
+
+    Args:
+        folder: of the run.
+        rounds: T; see `first_rounds`.
+
+    Raises:
+        OutputError: when they are read, a record is damaged.
+    """
+
+    def __init__(self, folder: RunFolder, rounds: int) -> None:
+        self._folder = folder
+        self._rounds = rounds
+
+    @cached_property
+    def _records(self) -> list[Record]:
+        return first_rounds(self._folder.records(), self._rounds)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+        return self._records[index]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
 
 
 def _parsed(lines: list[str]) -> list[Record]:

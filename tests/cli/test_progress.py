@@ -5,7 +5,7 @@ from rich.console import Console
 
 from fedgs.cli import progress as module
 from fedgs.cli.progress import describe, progress_display
-from fedgs.experiments.this_process import Progress
+from fedgs.experiments.crew import Progress
 
 
 class Clock:

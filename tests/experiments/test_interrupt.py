@@ -19,12 +19,13 @@ import fedgs
 from fedgs.checkpoint import State, load_checkpoint
 from fedgs.clients import Clients
 from fedgs.data import Federation
-from fedgs.experiments import output
+from fedgs.experiments import sinks
 from fedgs.experiments.compare import compare
+from fedgs.experiments.crew import Progress
 from fedgs.experiments.grid import expand, parse_override
-from fedgs.experiments.output import FolderSink
 from fedgs.experiments.preparing import prepare
-from fedgs.experiments.this_process import Progress, run_here
+from fedgs.experiments.runner import run_all
+from fedgs.experiments.sinks import FolderSink
 from fedgs.records import Record, RunFolder
 from fedgs.registry import load_plugin
 
@@ -223,8 +224,11 @@ def test_workers_save_their_runs_however_the_study_ends_and_the_next_start_says_
         before = now
     rounds = min(before)
     load_plugin(folder / "slow.py")
-    settings = [parse_override(text) for text in (*SETTINGS, f"training.rounds={rounds}")]
-    run_here(prepare(expand(None, settings).configs), folder / "unbroken")
+    settings = [
+        parse_override(text)
+        for text in (*SETTINGS, f"training.rounds={rounds}", "execution.workers=1")
+    ]
+    run_all(prepare(expand(None, settings).configs), out=folder / "unbroken")
     for path in (folder / "unbroken").glob("*/rounds.jsonl"):
         lines = path.read_text().splitlines()[:-1]
         broken = (folder / "out" / path.parent.name / "rounds.jsonl").read_text().splitlines()
@@ -268,7 +272,7 @@ def test_an_interrupt_at_any_line_of_the_writing_leaves_records_that_belong_to_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(output, "FLUSH_SECONDS", -1.0)
+    monkeypatch.setattr(sinks, "FLUSH_SECONDS", -1.0)
     states = [State(t, torch.full((2,), float(t)), np.array([t]), {}) for t in range(5)]
 
     def drive(sink: FolderSink) -> None:
@@ -278,14 +282,15 @@ def test_an_interrupt_at_any_line_of_the_writing_leaves_records_that_belong_to_t
 
     for line in itertools.count(1):
         folder = RunFolder(tmp_path / str(line))
-        folder.create({"seed": 0}, Clients(("a",), np.array([3])), {})
-        sink = FolderSink(folder, "loop", {}, 3)
+        clients = Clients(("a",), np.array([3]))
+        folder.create({"seed": 0}, clients, {})
+        sink = FolderSink(folder, clients, "loop", {}, 3)
         left = line
 
         def interrupt_at_a_line(frame: FrameType, event: str, argument: Any) -> Any:
             nonlocal left
             if frame.f_code.co_filename not in (
-                output.__file__,
+                sinks.__file__,
                 sys.modules[RunFolder.__module__].__file__,
             ):
                 return None

@@ -11,11 +11,11 @@ import fedgs
 from fedgs.data import Federation
 from fedgs.errors import ConfigError, OutputError
 from fedgs.experiments.compare import _Given, compare
+from fedgs.experiments.crew import Progress
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.output import claim
 from fedgs.experiments.preparing import prepare
 from fedgs.experiments.study import Results
-from fedgs.experiments.this_process import Progress
 from fedgs.records import RunFolder
 
 
@@ -269,7 +269,7 @@ def test_runs_that_differ_in_rounds_only_are_one_run(
         for rounds in (3, 5)
     ]
     (finished,) = run_all(prepare(configs), out=tmp_path)
-    assert finished.prepared.plan.rounds == 5
+    assert finished.rounds == 5
     assert len(finished.records) == 6
 
 

@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.driving import Kept
 
 import fedgs
 from fedgs.availability import AvailabilityDraws
 from fedgs.data import Federation
-from fedgs.driver import LiveRun, drive
+from fedgs.driver import drive
 from fedgs.errors import ConfigError, RunError
 from fedgs.experiments.similarity import edge_rows, made_graph, model_features
 from fedgs.graph import Graph
@@ -46,14 +47,11 @@ def test_the_graph_is_the_one_that_a_run_begins_with(
     work = Work(toy_federation, LogisticRegression(), 0.0, 2, 4)
     availability = AvailabilityDraws(fedgs.LessDataFirst(seed=0), toy_federation.clients)
     plan = Plan(toy_federation, availability, sampler, work, 1, 2, 0.1, 1.0, 1, 3, data_seed=2)
-    starts: list[Any] = []
-    drive(
-        [LiveRun(plan, None, lambda *_: None, lambda *_: None, lambda _: None, starts.append)],
-        LoopEngine(),
-    )
+    run = Kept(plan)
+    drive([run.live], LoopEngine())
     made, cost = made_graph(plan)
     # The engines may differ (the loop's here, the automatic one there): float32 tolerance.
-    np.testing.assert_allclose(made.similarity, starts[0].memory["similarity"], atol=1e-4)
+    np.testing.assert_allclose(made.similarity, run.starts[0].memory["similarity"], atol=1e-4)
     assert (cost is not None) == (similarity == "private")
     if cost is not None:
         assert cost.startswith("4 exchanges, ") and "bytes; client" in cost

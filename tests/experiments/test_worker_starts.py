@@ -32,7 +32,6 @@ from fedgs.data import Data
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.preparing import prepare
 from fedgs.experiments.runner import run_all
-from fedgs.experiments.this_process import run_here
 from fedgs.machine import physical_cores
 from fedgs.registry import build
 
@@ -113,10 +112,10 @@ from fedgs.models import as_model
 configs = [build_config({**common, **one, "model": as_model(one["model"])}) for one in parts]
 spread = run_all(prepare(configs))
 print("processes", len(list(Path().glob("pid-*"))), Path(f"pid-{os.getpid()}").exists())
-alone = run_here(prepare(configs), None)
+alone = run_all(prepare([config.model_copy(update={"execution": fedgs.Execution(engine="loop", workers=1)}) for config in configs]))
 print("failures", [one.failure for one in spread if one.failure])
-print("same", [a.records == b.records and a.tables["method"] == b.tables["method"] for a, b in zip(spread, alone)])
-print("tables", [one.tables["data"] for one in spread][0])
+print("same", [a.records == b.records and a.config["method"] == b.config["method"] for a, b in zip(spread, alone)])
+print("tables", [one.config["data"] for one in spread][0])
 """
 NEIGHBOUR = """
 import numpy as np

@@ -12,10 +12,10 @@ import fedgs
 from fedgs.cli.main import main
 from fedgs.data import Federation
 from fedgs.errors import OutputError, WorkerError
-from fedgs.experiments import workers
+from fedgs.experiments import executor
 from fedgs.experiments.compare import compare
+from fedgs.experiments.crew import Progress
 from fedgs.experiments.study import Results
-from fedgs.experiments.this_process import Progress
 from fedgs.records import RunFolder
 from fedgs.registry import load_plugin
 from fedgs.report.history import participation
@@ -126,7 +126,7 @@ def test_a_worker_that_always_crashes_is_an_error_and_what_the_others_gave_is_ke
     assert len(crashed.records()) == failure["round"] == 4
     (good,) = study(toy_federation, 1, out, methods=["uniform"], seeds=(0,)).runs
     assert good.finished
-    monkeypatch.setattr(workers, "STARTS", 1)
+    monkeypatch.setattr(executor, "STARTS", 1)
     with pytest.raises(
         WorkerError,
         match=r"1 of 2 runs could not .* the last one ended with exit code 3; execution.workers = 1",
@@ -142,7 +142,7 @@ def test_the_command_line_says_that_a_worker_crashed_and_exits_with_1(
 ) -> None:
     (tmp_path / "crashing.py").write_text(PLUGIN.replace("os._exit(3)", "os.kill(os.getpid(), 11)"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(workers, "STARTS", 1)
+    monkeypatch.setattr(executor, "STARTS", 1)
     method = 'method=["uniform", {name="worker-test", marker="marker", always=true}]'
     settings = [
         method,
@@ -174,7 +174,7 @@ def test_the_command_line_says_that_a_worker_crashed_and_exits_with_1(
 def test_a_run_that_was_finished_before_its_worker_crashed_with_others_counts_as_finished(
     toy_federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "STARTS", 1)
+    monkeypatch.setattr(executor, "STARTS", 1)
     (tmp_path / "crashing.py").write_text(PLUGIN)
     load_plugin(tmp_path / "crashing.py")
     method = {"name": "worker-test", "marker": str(tmp_path / "marker"), "always": True}

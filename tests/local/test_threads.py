@@ -17,8 +17,8 @@ from fedgs.errors import ConfigError
 from fedgs.experiments.compare import compare
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.preparing import prepare_one
+from fedgs.experiments.runner import worker_count
 from fedgs.experiments.study import Results
-from fedgs.experiments.workers import worker_count
 from fedgs.local import LoopEngine, initial_parameters, threads
 from fedgs.models import as_model
 from fedgs.records import RunFolder
@@ -227,7 +227,7 @@ def test_a_containers_share_limits_the_threads_unless_they_were_set(
 def test_workers_and_their_threads_share_the_cores(
     pictures: Federation, monkeypatch: pytest.MonkeyPatch, asked: int | None, workers: int
 ) -> None:
-    monkeypatch.setattr("fedgs.experiments.workers.physical_cores", lambda: 4)
+    monkeypatch.setattr("fedgs.experiments.runner.physical_cores", lambda: 4)
     common = {
         "data": fedgs.Synthetic(clients=3),
         "availability": "IDL",

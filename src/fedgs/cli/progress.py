@@ -13,7 +13,7 @@ from rich.progress import Progress as Bar
 from fedgs.plurals import counted
 
 if TYPE_CHECKING:
-    from fedgs.experiments.this_process import Progress
+    from fedgs.experiments.crew import Progress
 
 __all__ = ["progress_display"]
 
@@ -114,7 +114,7 @@ def describe(progress: "Progress", rounds: int, seconds: float, *, ended: bool =
         seconds: since the start.
         ended: whether everything is done, the last evaluation too.
 
-    >>> from fedgs.experiments.this_process import Progress
+    >>> from fedgs.experiments.crew import Progress
     >>> describe(Progress(rounds=1500, total=3000, failed=0), 200, 2.0)
     '100/200   750 run-rounds/s   0:00:02 left'
     >>> describe(Progress(rounds=30, total=40, failed=1), 40, 120.0)

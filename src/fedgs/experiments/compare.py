@@ -10,9 +10,9 @@ from fedgs.config import Evaluation, Execution, Training
 from fedgs.data.base import Data, Defaults
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, shown
+from fedgs.experiments.crew import Progress
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.study import Results, prepare_study
-from fedgs.experiments.this_process import Progress
 from fedgs.models import as_model
 from fedgs.plurals import counted
 

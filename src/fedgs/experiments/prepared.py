@@ -1,4 +1,4 @@
-"""The form of a run between its configuration and its first round: checked against the data, and ready to begin."""
+"""A run between its configuration and its first round: checked against the data, ready to begin."""
 
 import datetime
 import platform
@@ -16,6 +16,7 @@ from fedgs.errors import ConfigError, shown
 from fedgs.fingerprint import Identity
 from fedgs.local.engines import EngineChoice
 from fedgs.models import Model
+from fedgs.records import RunFolder
 from fedgs.registry import V
 from fedgs.requests import Work
 from fedgs.sampling.base import Sampler
@@ -36,12 +37,14 @@ class PreparedRun:
         identity: what makes it another run than others.
         engine: by which a new run is carried out, and why; a resumed run keeps the one it began
             with.
+        folder: where it is stored, once its study has an output folder; None: nowhere.
     """
 
     config: Config
     plan: Plan
     identity: Identity
     engine: EngineChoice
+    folder: RunFolder | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -60,8 +63,19 @@ class PreparedRun:
         )
         return "-".join([*(word or "custom" for word in words), self.fingerprint])
 
+    def is_finished(self) -> bool:
+        """Whether record T is stored: the last one, or that of a run with more rounds.
+
+        Raises:
+            OutputError: the last record is damaged.
+        """
+        if self.folder is None or not self.folder.exists():
+            return False
+        last = self.folder.last_record()
+        return last is not None and last.round >= self.plan.rounds
+
     def tables(self, engine: str = "", reason: str = "") -> dict[str, Any]:
-        """What `config.toml` holds: the resolved configuration, and a table `run` about how it was carried out.
+        """What `config.toml` holds: the resolved configuration, and how the run is carried out.
 
         Args:
             engine: that carries out the run, as registered.

@@ -1,24 +1,31 @@
-"""Carry out prepared runs: in this process, or spread over worker processes."""
+"""Carry out prepared runs: choose where, resume what an earlier start left, reuse what it finished."""
 
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fedgs.checkpoint import stored_round
 from fedgs.errors import ConfigError
+from fedgs.experiments.crew import Progress
 from fedgs.experiments.earlier import beside_earlier
+from fedgs.experiments.executor import Executor, finished_run, shares_of
 from fedgs.experiments.output import claim
 from fedgs.experiments.prepared import PreparedRun
-from fedgs.experiments.this_process import Job, Progress, RunResult, jobs_of, run_here
+from fedgs.experiments.this_process import ThisProcess
 from fedgs.experiments.transfer import CannotTravelError
-from fedgs.experiments.workers import run_in_workers, worker_count
+from fedgs.experiments.workers import WorkerProcesses
+from fedgs.machine import physical_cores
 from fedgs.plurals import counted
+from fedgs.records import RunFolder
+from fedgs.report.run_view import Run
 
-__all__ = ["run_all"]
+__all__ = ["run_all", "worker_count"]
 
 _log = logging.getLogger("fedgs")
-_told = logging.getLogger("fedgs.runs")  # at level INFO: what the command line prints
+_resumed = logging.getLogger("fedgs.runs")  # at level INFO: what the command line prints
+SMALL_GRID = 20_000  # run-rounds below which stacked runs share one tensor program
 
 
 def run_all(
@@ -26,13 +33,21 @@ def run_all(
     *,
     out: Path | None = None,
     on_progress: Callable[[Progress], None] | None = None,
-) -> list[RunResult]:
-    """Drive all runs to their end; with `out`, go on where an earlier start stopped and leave finished runs alone.
+) -> list[Run]:
+    """Drive all runs to their end; finished runs of the output folder are reused, others resume.
 
     Runs are spread over `execution.workers` processes; the records do not depend on how many there
-    are. Where a part of a run cannot be sent to another process, all runs stay in this one, and a
-    warning of the logger "fedgs" says why. Runs that resume are told to the logger "fedgs.runs" at
+    are. If a part of a run cannot be sent to another process, all runs stay in this one, and a
+    warning of the logger "fedgs" says why. The logger "fedgs.runs" reports runs that resume, at
     level INFO. An interrupt saves the last whole round of every run.
+
+    Args:
+        prepared: the runs; of runs that differ in rounds alone, the longest is carried out.
+        out: the folder of the records; None: nothing is written.
+        on_progress: called after every round of every run.
+
+    Returns:
+        One `Run` for each distinct run, in their order, failed ones included.
 
     Raises:
         OutputError: `out` belongs to something else or is in use.
@@ -40,59 +55,99 @@ def run_all(
         WorkerError: a worker process crashed again and again.
     """
     prepared = _distinct(prepared)
-    workers = worker_count(prepared)
     with contextlib.nullcontext() if out is None else claim(out):
-        prepared = prepared if out is None else beside_earlier(prepared, out)
-        jobs = jobs_of(prepared, out)
-        if workers > 1 and not all(job.is_finished() for job in jobs):
-            for job in jobs:
-                job.stored_records()  # damaged ones are found before anything is trained
-            _tell_resumed(jobs)
-            try:
-                return run_in_workers(prepared, workers=workers, out=out, on_progress=on_progress)
-            except CannotTravelError as reason:
-                _log.warning("all runs stay in this process: %s", reason)
-        else:
-            _tell_resumed(jobs)
-        return run_here(prepared, out, on_progress)
+        if out is not None:
+            prepared = [
+                replace(run, folder=RunFolder(out / run.folder_name))
+                for run in beside_earlier(prepared, out)
+            ]
+        runs = _finished(prepared)
+        _report_resumed(prepared)
+        runs |= _carried_out(
+            prepared, [n for n in range(len(prepared)) if n not in runs], on_progress
+        )
+    return [runs[number] for number in range(len(prepared))]
+
+
+def _finished(prepared: Sequence[PreparedRun]) -> dict[int, Run]:
+    """The runs that an earlier start has finished; all stored records are read.
+
+    Raises:
+        OutputError: records are damaged; nothing was trained.
+    """
+    runs: dict[int, Run] = {}
+    for number, run in enumerate(prepared):
+        records = [] if run.folder is None or not run.folder.exists() else run.folder.records()
+        if run.is_finished():
+            runs[number] = finished_run(run, records)
+    return runs
+
+
+def _carried_out(
+    prepared: Sequence[PreparedRun],
+    numbers: Sequence[int],
+    on_progress: Callable[[Progress], None] | None,
+) -> dict[int, Run]:
+    """The runs with these numbers, in worker processes where that pays and can be done."""
+    workers = min(worker_count(prepared), len(numbers))
+    if workers > 1:
+        shares = shares_of(prepared, numbers, workers)
+        try:
+            crew = WorkerProcesses(prepared, shares)
+            return Executor(crew, prepared, on_progress).carry_out(shares)
+        except CannotTravelError as reason:
+            _log.warning("all runs stay in this process: %s", reason)
+    shares = shares_of(prepared, numbers, min(1, len(numbers)))
+    return Executor(ThisProcess(prepared), prepared, on_progress).carry_out(shares)
+
+
+def worker_count(prepared: Sequence[PreparedRun]) -> int:
+    """How many processes carry out these runs: `execution.workers`, or a fixed rule.
+
+    The rule: one a physical core for images; for vectors, where runs share tensor programs, one a
+    core for grids of at least 20,000 run-rounds and one in all below. Never more than there are
+    runs. Where `execution.threads` says how many threads each process has, so many cores count as
+    one.
+    """
+    wanted = max((run.config.execution.workers or 0 for run in prepared), default=0)
+    if wanted:
+        return max(1, min(wanted, len(prepared)))
+    images = any(len(run.plan.federation.example_shape) > 1 for run in prepared)
+    several = images or sum(run.plan.rounds for run in prepared) >= SMALL_GRID
+    threads = max((run.config.execution.threads or 1 for run in prepared), default=1)
+    return max(1, min(physical_cores() // threads, len(prepared))) if several else 1
 
 
 def _distinct(prepared: Sequence[PreparedRun]) -> list[PreparedRun]:
-    """One of each run: those that differ in rounds or execution only are the same run, and the longest stands for it.
+    """One of each run: those that differ in rounds or execution alone are the same run.
 
     Raises:
-        ConfigError: the same run is asked for under two labels.
+        ConfigError: the same run is given two labels.
     """
-    kept: dict[str, PreparedRun] = {}
-    for one in prepared:
-        other = kept.get(one.folder_name)
-        if other is not None and other.config.label != one.config.label:
+    longest: dict[str, PreparedRun] = {}
+    for run in prepared:
+        other = longest.get(run.folder_name)
+        if other is not None and other.config.label != run.config.label:
             raise ConfigError(
-                f"the methods labelled {other.config.label!r} and {one.config.label!r} are the same run; give one of them"
+                f"the methods labelled {other.config.label!r} and {run.config.label!r} "
+                "are the same run; give one of them"
             )
-        if other is None or one.plan.rounds > other.plan.rounds:
-            kept[one.folder_name] = one
-    return list(kept.values())
+        if other is None or run.plan.rounds > other.plan.rounds:
+            longest[run.folder_name] = run
+    return list(longest.values())
 
 
-def _tell_resumed(jobs: Sequence[Job]) -> None:
-    unfinished = [
-        job
-        for job in jobs
-        if job.folder is not None and job.folder.exists() and not job.is_finished()
-    ]
-    rounds = sorted(
-        round
-        for job in unfinished
-        if job.folder is not None and (round := stored_round(job.folder)) > 0
-    )
+def _report_resumed(prepared: Sequence[PreparedRun]) -> None:
+    rounds = sorted(round for folder in _unfinished(prepared) if (round := stored_round(folder)))
     if rounds:
-        what = f"{len(rounds)} of {counted(len(jobs), 'run')}" + (
-            " resumes" if len(rounds) == 1 else " resume"
-        )
-        where = (
-            f"round {rounds[0]}"
-            if rounds[0] == rounds[-1]
-            else f"rounds {rounds[0]} to {rounds[-1]}"
-        )
-        _told.info("%s at %s", what, where)
+        runs = f"{len(rounds)} of {counted(len(prepared), 'run')}"
+        resume = "resumes" if len(rounds) == 1 else "resume"
+        low, high = rounds[0], rounds[-1]
+        where = f"round {low}" if low == high else f"rounds {low} to {high}"
+        _resumed.info("%s %s at %s", runs, resume, where)
+
+
+def _unfinished(prepared: Sequence[PreparedRun]) -> Iterator[RunFolder]:
+    for run in prepared:
+        if run.folder is not None and run.folder.exists() and not run.is_finished():
+            yield run.folder

@@ -39,10 +39,10 @@ def main() -> None:
     lifeline = Lifeline(channel, Path(start["scratch"]), study=os.getppid())
     lifeline.watch()
 
-    from fedgs.experiments.worker import carry_out
+    from fedgs.experiments.worker import work
 
     try:
-        carry_out(channel, lifeline, Path(start["order"]))
+        work(channel, lifeline, Path(start["order"]))
     finally:
         with contextlib.suppress(OSError):
             channel.end_sending()  # the study must not wait for threads that user code started and that do not end

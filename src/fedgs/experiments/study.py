@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedgs.config import Config
+from fedgs.experiments.crew import Progress
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.preparing import prepare
 from fedgs.experiments.runner import run_all
-from fedgs.experiments.this_process import Progress, RunResult
 from fedgs.plurals import counted
 from fedgs.registry import Variant
 from fedgs.report.labels import labelled, labels_of
@@ -31,7 +31,6 @@ class Results:
 
     Attributes:
         runs: one `Run` a method and seed, failed ones included (`run.failure` says why).
-        reused: how many of them were finished before.
 
     >>> import fedgs
     >>> training = {"rounds": 1, "local_steps": 1}
@@ -41,7 +40,11 @@ class Results:
     """
 
     runs: list[Run]
-    reused: int = 0
+
+    @property
+    def reused(self) -> int:
+        """How many runs an earlier start had finished."""
+        return sum(run.reused for run in self.runs)
 
     def table(self, against: str | None = None) -> "Table":
         """Mean and spread over seeds, and the paired difference to the method `against`."""
@@ -104,9 +107,7 @@ class Study:
             UserError: the folder cannot be used, or one run has two labels.
             WorkerError: a worker process crashed three times.
         """
-        results = run_all(self.runs, out=out, on_progress=on_progress)
-        runs = labelled(_as_run(result) for result in results)
-        return Results(runs, reused=sum(result.reused for result in results))
+        return Results(labelled(run_all(self.runs, out=out, on_progress=on_progress)))
 
 
 def prepare_study(configs: Sequence[Config], *, data_dir: Path | None = None) -> Study:
@@ -126,13 +127,6 @@ def prepare_study(configs: Sequence[Config], *, data_dir: Path | None = None) ->
     ('Synthetic(0.5, 0.5), 30 clients, IDL: 2 methods x 1 seed x 2 rounds', ['md', 'uniform'])
     """
     return Study(prepare(configs, data_dir=data_dir))
-
-
-def _as_run(result: RunResult) -> Run:
-    clients = result.prepared.plan.federation.clients
-    path = None if result.folder is None else result.folder.path
-    timings = () if result.folder is None else result.folder.timings()
-    return Run(result.tables, result.records, clients, result.failure, path, timings=timings)
 
 
 def _mode_title(mode: Variant) -> str:

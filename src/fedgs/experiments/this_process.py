@@ -1,197 +1,158 @@
-"""Runs carried out in this process: prepared runs become live runs, are driven together and give results.
+"""Runs carried out in this process: prepared runs become live runs and are driven together.
 
 A run that an earlier start began resumes from its checkpoint.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from fedgs.checkpoint import State, load_checkpoint
 from fedgs.clients import Memory
-from fedgs.driver import Failed, LiveRun, drive
+from fedgs.driver import LiveRun, steps
 from fedgs.errors import OutputError
+from fedgs.experiments.crew import Message, Progress, RunEnded, Share, ShareEnded
 from fedgs.experiments.memories import StartMemories
-from fedgs.experiments.output import FolderSink, MemorySink, Sink
 from fedgs.experiments.prepared import PreparedRun
+from fedgs.experiments.sinks import FolderSink, MemorySink, RunSink
 from fedgs.local.engines import choose_engine, new_engine, numerics_with
 from fedgs.local.threads import threads_of, usable_threads
-from fedgs.records import Record, RunFolder, first_rounds
 from fedgs.requests import Engine
 from fedgs.sampling.base import Remembers
-from fedgs.simulation import Shared, initial_state, memory_key
+from fedgs.simulation import initial_state, memory_key
 
-__all__ = ["Job", "Progress", "RunResult", "is_finished", "jobs_of", "run_here"]
+__all__ = ["ThisProcess", "carry_out"]
 
 
-@dataclass(frozen=True)
-class RunResult:
-    """What became of a run.
+class ThisProcess:
+    """A crew of one: the process that asks. It carries out one share after the other."""
 
-    Attributes:
-        prepared: what was asked.
-        tables: the resolved configuration and how it was carried out, as in `config.toml`.
-        failure: why it ended early, or None.
-        folder: where it is stored, or None.
-        reused: nothing had to be done.
-        at_hand: the records, where they are; None: in the folder.
+    size = 1
+
+    def __init__(self, runs: Sequence[PreparedRun]) -> None:
+        self._runs = runs
+        self._working: dict[Share, Generator[Message, None, None]] = {}
+
+    def start(self, share: Share) -> None:
+        """Begin the runs; they are driven while `messages` is read."""
+        self._working[share] = carry_out([self._runs[number] for number in share.runs])
+
+    def messages(self) -> Iterable[tuple[Share, Message]]:
+        """All messages of the share, each as soon as its round has passed. Errors are raised."""
+        for share, messages in self._working.items():
+            for message in messages:
+                yield share, message
+        self._working.clear()
+
+    def how_it_ended(self, share: Share) -> str | None:
+        """A share has ended when its messages were read."""
+        return None if share in self._working else "ended"
+
+    def end(self) -> None:
+        """Save the last whole round of runs that are being driven."""
+        for messages in self._working.values():
+            messages.close()
+
+
+def carry_out(runs: Sequence[PreparedRun]) -> Generator[Message, None, None]:
+    """Drive runs together in this process.
+
+    Yields:
+        `Progress` after each round of each run and each failure, then one `RunEnded` for each run,
+        then `ShareEnded`. Where the iteration ends early, the last whole round of every run is saved.
+
+    Raises:
+        OutputError: what an earlier start left is damaged.
     """
-
-    prepared: PreparedRun
-    tables: dict[str, Any]
-    failure: dict[str, Any] | None
-    folder: RunFolder | None
-    reused: bool
-    at_hand: list[Record] | None = None
-
-    @cached_property
-    def records(self) -> list[Record]:
-        """All rounds, also those of earlier starts; those of a stored run are read when they are first looked at.
-
-        Raises:
-            OutputError: the folder's records cannot be read.
-        """
-        at_hand = self.at_hand
-        if at_hand is None:
-            at_hand = [] if self.folder is None else self.folder.records()
-        return first_rounds(at_hand, self.prepared.plan.rounds)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far all runs together are: called after every round of every run.
-
-    Attributes:
-        rounds: rounds done in this start.
-        total: rounds to do in this start.
-        failed: runs that ended early.
-    """
-
-    rounds: int
-    total: int
-    failed: int
-
-
-def run_here(
-    prepared: Sequence[PreparedRun],
-    out: Path | None,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> list[RunResult]:
-    """Drive all runs in this process; `out` is ours already."""
-    return _run(jobs_of(prepared, out), on_progress)
-
-
-def is_finished(prepared: PreparedRun, out: Path) -> bool:
-    """Whether the run has passed all its rounds in this output folder; False for records that cannot be read."""
+    memories = StartMemories(next((run.folder.path.parent for run in runs if run.folder), None))
+    begun: list[_Begun] = []
     try:
-        return jobs_of([prepared], out)[0].is_finished()
-    except OutputError:
-        return False
-
-
-def jobs_of(prepared: Sequence[PreparedRun], out: Path | None) -> "list[Job]":
-    """The runs with the folders where they are stored."""
-    return [Job(one, None if out is None else RunFolder(out / one.folder_name)) for one in prepared]
-
-
-@dataclass(eq=False)
-class Job:
-    """A run that is carried out.
-
-    Attributes:
-        prepared: the run.
-        folder: where it is stored; None: nowhere.
-        tables: what `config.toml` holds, once the run has begun in this process.
-        sink: takes its rounds, once the run has begun in this process.
-        records: of a run that was finished before.
-    """
-
-    prepared: PreparedRun
-    folder: RunFolder | None
-    tables: dict[str, Any] = field(default_factory=dict)
-    sink: Sink | None = None
-    records: list[Record] | None = None
-
-    def is_finished(self) -> bool:
-        """Whether record T is there: the last one, or that of a run that went further."""
-        if self.folder is None or not self.folder.exists():
-            return False
-        last = self.folder.last_record()
-        return last is not None and last.round >= self.prepared.plan.rounds
-
-    def stored_records(self) -> list[Record]:
-        """What earlier starts wrote; the file is read.
-
-        Raises:
-            OutputError: it is damaged.
-        """
-        return self.folder.records() if self.folder is not None and self.folder.exists() else []
-
-
-def _run(jobs: Sequence[Job], on_progress: Callable[[Progress], None] | None) -> list[RunResult]:
-    engines: dict[tuple[str, str], Engine] = {}  # by name and device
-    live: dict[tuple[str, str, int], list[LiveRun]] = {}  # by engine, device and number of threads
-    tally = _Tally(on_progress)
-    folders = [job.folder.path.parent for job in jobs if job.folder is not None]
-    memories = StartMemories(folders[0] if folders else None)
-    finished = [job.is_finished() for job in jobs]
-    for job, done in zip(jobs, finished, strict=True):
-        records = job.stored_records()  # damaged ones are found before anything is written
-        job.records = records if done else None
-    for job, done in zip(jobs, finished, strict=True):
-        if not done:
-            group, run = _begin(job, engines, tally, memories)
-            live.setdefault(group, []).append(run)
-    try:
-        for (name, device, threads), runs in live.items():
-            with threads_of(threads):
-                drive(runs, engines[name, device])
+        for run in runs:
+            begun.append(_begin(run, memories))
+        yield from _driven(begun)
     except BaseException:
-        for job in jobs:
-            if job.sink is not None:
-                job.sink.interrupt()
+        for one in begun:
+            one.sink.interrupt()
         raise
-    return [_result(job) for job in jobs]
-
-
-def _begin(
-    job: Job, engines: dict[tuple[str, str], Engine], tally: "_Tally", memories: StartMemories
-) -> tuple[tuple[str, str, int], LiveRun]:
-    plan, execution = job.prepared.plan, job.prepared.config.execution
-    stored = _stored_start(job, memories)
-    name, reason = job.prepared.engine
-    if stored.engine and stored.engine != name:
-        name, reason = choose_engine(stored.engine, device=execution.device, work=plan.work)
-    if (name, execution.device) not in engines:
-        engines[name, execution.device] = new_engine(name, execution.device)
-    job.tables = job.prepared.tables(name, reason)
-    threads = execution.threads or stored.threads or usable_threads()
-    numerics = numerics_with(name, device=execution.device, work=plan.work)
-    job.tables["run"] |= {"threads": threads, "numerics": numerics, **stored.about}
-    if job.folder is None:
-        sink: Sink = MemorySink()
-    else:
-        if not stored.engine:
-            job.folder.create(
-                job.tables, plan.federation.clients, {}
-            )  # the memory follows when it is made
-        else:
-            job.folder.write_config(job.tables)
-        job.folder.write_failure(None)
-        key = memory_key(plan)
-        shared = None if key is None else memories.file(key)
-        sink = FolderSink(job.folder, name, stored.memory, execution.checkpoint_every, shared)
-    tally.expect(max(0, plan.rounds - (0 if stored.state is None else stored.state.round)))
-    job.sink = sink
-    return (name, execution.device, threads), _live(
-        job, stored.state, sink, tally=tally, shared=memories.start
-    )
+    for position, one in enumerate(begun):
+        yield RunEnded(position, one.tables, one.sink.failure, one.sink.records)
+    yield ShareEnded()
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _Begun:
+    """A live run and how it is carried out.
+
+    Attributes:
+        live: the run.
+        sink: takes its rounds.
+        tables: what `config.toml` holds.
+        engine: name, device and number of threads; runs with equal ones are driven together.
+    """
+
+    live: LiveRun
+    sink: RunSink
+    tables: dict[str, Any]
+    engine: tuple[str, str, int]
+
+    @property
+    def rounds_left(self) -> int:
+        return max(0, self.live.plan.rounds - self.live.round)
+
+
+def _driven(begun: Sequence[_Begun]) -> Iterable[Progress]:
+    rounds, failed = 0, 0
+    total = sum(run.rounds_left for run in begun)
+    engines: dict[tuple[str, str], Engine] = {}
+    groups: dict[tuple[str, str, int], dict[LiveRun, _Begun]] = {}
+    for run in begun:
+        groups.setdefault(run.engine, {})[run.live] = run
+    for (name, device, threads), group in groups.items():
+        if (name, device) not in engines:
+            engines[name, device] = new_engine(name, device)
+        with threads_of(threads):
+            for live in steps(list(group), engines[name, device]):
+                if group[live].sink.failure is None:
+                    rounds += 1
+                else:
+                    failed, total = failed + 1, total - group[live].rounds_left
+                yield Progress(rounds, total, failed)
+
+
+def _begin(run: PreparedRun, memories: StartMemories) -> _Begun:
+    plan, execution = run.plan, run.config.execution
+    earlier = _earlier_start(run, memories)
+    name, reason = run.engine
+    if earlier.engine and earlier.engine != name:
+        name, reason = choose_engine(earlier.engine, device=execution.device, work=plan.work)
+    threads = execution.threads or earlier.threads or usable_threads()
+    numerics = numerics_with(name, device=execution.device, work=plan.work)
+    tables = run.tables(name, reason)
+    tables["run"] |= {"threads": threads, "numerics": numerics, **earlier.about}
+    clients = plan.federation.clients
+    if run.folder is None:
+        sink: RunSink = MemorySink(clients)
+    else:
+        if earlier.engine:
+            run.folder.write_config(tables)
+        else:
+            run.folder.create(tables, clients, {})  # the memory follows when it is made
+        run.folder.write_failure(None)
+        key = memory_key(plan)
+        sink = FolderSink(
+            run.folder,
+            clients,
+            engine=name,
+            start_memory=earlier.memory,
+            checkpoint_every=execution.checkpoint_every,
+            shared=None if key is None else memories.file(key),
+        )
+    live = LiveRun(plan, earlier.state, sink, memories.start)
+    return _Begun(live, sink, tables, (name, execution.device, threads))
+
+
+@dataclass(frozen=True)
+class _EarlierStart:
     """What an earlier start left.
 
     Attributes:
@@ -210,11 +171,11 @@ class _Stored:
     threads: int = 0
 
 
-def _stored_start(job: Job, memories: StartMemories) -> _Stored:
+def _earlier_start(run: PreparedRun, memories: StartMemories) -> _EarlierStart:
     """Where an earlier start got to, its records cut to its checkpoint; otherwise the beginning."""
-    folder, plan = job.folder, job.prepared.plan
+    folder, plan = run.folder, run.plan
     if folder is None or not folder.exists():
-        return _Stored()
+        return _EarlierStart()
     stored = folder.config().get("run", {})
     about = {key: stored[key] for key in ("engine_reason", "started") if key in stored}
     began_with = stored.get("threads", 0) if stored.get("engine") == "loop" else 0
@@ -227,74 +188,13 @@ def _stored_start(job: Job, memories: StartMemories) -> _Stored:
         folder.truncate("rounds.jsonl", 0)
         folder.truncate("timings.jsonl", 0)
         made = bool(memory) or not isinstance(plan.sampler, Remembers)
-        return _Stored(
-            initial_state(plan, memory) if made else None,
-            memory,
-            stored.get("engine", ""),
-            about,
-            threads,
-        )
+        state = initial_state(plan, memory) if made else None
+        return _EarlierStart(state, memory, stored.get("engine", ""), about, threads)
     if checkpoint.state.parameters.shape != initial_state(plan, {}).parameters.shape:
         raise OutputError(
-            f"{folder.path / 'checkpoint.npz'} holds another model; remove the run's folder to start it anew"
+            f"{folder.path / 'checkpoint.npz'} holds another model; "
+            "remove the run's folder to start it anew"
         )
     folder.truncate("rounds.jsonl", checkpoint.records_bytes)
     folder.truncate("timings.jsonl", checkpoint.timings_bytes)
-    return _Stored(checkpoint.state, memory, checkpoint.engine, about, threads)
-
-
-def _live(job: Job, state: State | None, sink: Sink, *, tally: "_Tally", shared: Shared) -> LiveRun:
-    plan = job.prepared.plan
-    clients = plan.federation.clients
-
-    def on_round(state: State, record: Record, seconds: Mapping[str, float]) -> None:
-        sink.on_round(state, record, seconds)
-        tally.round()
-
-    def on_failure(failed: Failed) -> None:
-        sink.on_failure(failed, clients)
-        tally.failure(plan.rounds - failed.round)
-
-    return LiveRun(plan, state, on_round, sink.on_end, on_failure, sink.on_start, shared)
-
-
-class _Tally:
-    """Counts rounds for the progress callback."""
-
-    def __init__(self, on_progress: Callable[[Progress], None] | None) -> None:
-        self._on_progress = on_progress
-        self._rounds = self._total = self._failed = 0
-
-    def expect(self, rounds: int) -> None:
-        self._total += rounds
-
-    def round(self) -> None:
-        self._rounds += 1
-        self._tell()
-
-    def failure(self, rounds_lost: int) -> None:
-        self._failed += 1
-        self._total -= rounds_lost
-        self._tell()
-
-    def _tell(self) -> None:
-        if self._on_progress is not None:
-            self._on_progress(Progress(self._rounds, self._total, self._failed))
-
-
-def _result(job: Job) -> RunResult:
-    sink = job.sink
-    if isinstance(sink, MemorySink):
-        return RunResult(
-            job.prepared, job.tables, sink.failure, None, reused=False, at_hand=sink.records
-        )
-    assert job.folder is not None
-    tables = job.tables or job.folder.config()
-    tables = {
-        **tables,
-        "training": {**tables.get("training", {}), "rounds": job.prepared.plan.rounds},
-    }
-    failure = None if sink is None else sink.failure
-    return RunResult(
-        job.prepared, tables, failure, job.folder, reused=sink is None, at_hand=job.records
-    )
+    return _EarlierStart(checkpoint.state, memory, checkpoint.engine, about, threads)

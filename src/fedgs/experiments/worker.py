@@ -1,4 +1,4 @@
-"""A worker process's work: load what the study sent, drive the runs, send what they gave."""
+"""The work of a worker process: load the runs, drive them, send the messages."""
 
 import contextlib
 import logging
@@ -8,33 +8,33 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fedgs.data import open_folder
 from fedgs.experiments.channel import Channel
+from fedgs.experiments.crew import Message, Progress
 from fedgs.experiments.lifeline import Lifeline
 from fedgs.experiments.prepared import PreparedRun
-from fedgs.experiments.this_process import Progress, RunResult, run_here
+from fedgs.experiments.this_process import carry_out
 from fedgs.experiments.transfer import register_variants, unpack_runs
 from fedgs.registry import load_plugin
 
-__all__ = ["Order", "carry_out"]
+__all__ = ["Log", "Order", "Raised", "Unloadable", "work"]
 
-TELL_SECONDS = 0.2
+REPORT_SECONDS = 0.2  # at least, between two messages about progress
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a worker is told.
+    """What a worker is to do.
 
     Attributes:
         runs: from `pack_runs`.
         variants: from `pack_variants`.
         federations: the folders of the runs' federations.
         plugins: files to load before anything else.
-        out: the folder of the records, or None.
         threads: of torch in this process.
         log_level: of the study's logger "fedgs".
     """
@@ -43,35 +43,61 @@ class Order:
     variants: list[tuple[str, str, bytes]]
     federations: list[Path]
     plugins: list[Path]
-    out: Path | None
     threads: int
     log_level: int
 
 
-def carry_out(channel: Channel, lifeline: Lifeline, file: Path) -> None:
-    """Carry out the order in `file`. Messages are pairs of a kind and a content:
+@dataclass(frozen=True)
+class Unloadable:
+    """The runs cannot be loaded in this process; nothing was done."""
 
-    ("unloadable", reason): the runs cannot be loaded here, nothing was done. ("loaded", None).
-    ("log", record). ("rounds", (done, total)). ("finished", fields): one a run. ("error",
-    (exception, traceback)): what `run_here` raised. ("end", None): all runs were sent.
+    reason: str
+
+
+@dataclass(frozen=True)
+class Log:
+    """What the package logged, for the handlers of the study."""
+
+    record: logging.LogRecord
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception ended the runs.
+
+    Attributes:
+        error: it; None: it cannot be sent.
+        traceback: as text.
+    """
+
+    error: Exception | None
+    traceback: str
+
+
+def work(channel: Channel, lifeline: Lifeline, file: Path) -> None:
+    """Carry out the order in `file`.
+
+    Sends `Unloadable`; or the messages of `carry_out`, with less frequent `Progress`, and `Raised`
+    where they end early. `Log` may come at any time.
     """
     try:
         order: Order = pickle.loads(file.read_bytes())
         _forward_logs(channel, order.log_level)
-        prepared = _load(order)
+        runs = _load(order)
     except Exception as error:
-        channel.send(("unloadable", f"{type(error).__name__}: {error}"))
+        channel.send(Unloadable(f"{type(error).__name__}: {error}"))
         return
     try:
         lifeline.loaded()
-        channel.send(("loaded", None))
-        _drive(channel, prepared, order.out)
+        with contextlib.closing(carry_out(runs)) as messages:
+            for message in _less_frequent(messages):
+                _send(channel, message)
     except KeyboardInterrupt:  # SIGTERM, see `Lifeline`; the runs are saved
         sys.exit(128 + signal.SIGTERM)
     except (BrokenPipeError, ConnectionResetError):
         sys.exit(1)  # the study is gone
     except Exception as error:
-        channel.send(("error", (_portable(error), traceback.format_exc())))
+        channel.send(Raised(_portable(error), traceback.format_exc()))
 
 
 def _load(order: Order) -> list[PreparedRun]:
@@ -84,35 +110,28 @@ def _load(order: Order) -> list[PreparedRun]:
     return unpack_runs(order.runs, [open_folder(folder) for folder in order.federations])
 
 
-def _drive(channel: Channel, prepared: list[PreparedRun], out: Path | None) -> None:
-    told = time.monotonic()
-    done = (0, 0)
-
-    def on_progress(progress: Progress) -> None:
-        nonlocal told, done
-        done = (progress.rounds, progress.total)
-        if time.monotonic() - told > TELL_SECONDS:
-            told = time.monotonic()
-            with contextlib.suppress(
-                OSError
-            ):  # the study is gone: the lifeline ends this process, once its runs are saved
-                channel.send(("rounds", done))
-
-    for position, finished in enumerate(run_here(prepared, out, on_progress)):
-        channel.send(("finished", _message(position, finished)))
-    channel.send(("rounds", done))
-    channel.send(("end", None))
+def _send(channel: Channel, message: Message) -> None:
+    """Send the message; progress may be lost."""
+    try:
+        channel.send(message)
+    except OSError:  # the study is gone: the lifeline ends this process, once its runs are saved
+        if not isinstance(message, Progress):
+            raise
 
 
-def _message(position: int, one: RunResult) -> dict[str, Any]:
-    return {
-        "position": position,
-        "tables": one.tables,
-        "failure": one.failure,
-        "folder": one.folder,
-        "reused": one.reused,
-        "at_hand": one.at_hand if one.folder is None else None,
-    }
+def _less_frequent(messages: Iterable[Message]) -> Iterator[Message]:
+    """The messages, without progress that follows closely on other progress."""
+    reported = time.monotonic()
+    last: Progress | None = None
+    for message in messages:
+        if isinstance(message, Progress) and time.monotonic() - reported < REPORT_SECONDS:
+            last = message
+            continue
+        if last is not None and not isinstance(message, Progress):
+            yield last
+        last = None
+        reported = time.monotonic()
+        yield message
 
 
 def _portable(error: Exception) -> Exception | None:
@@ -132,7 +151,7 @@ class _Sender:
 
     def put_nowait(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(OSError):
-            self._channel.send(("log", record))
+            self._channel.send(Log(record))
 
 
 def _forward_logs(channel: Channel, level: int) -> None:

@@ -41,6 +41,7 @@ class Run:
         group: (data title, availability title): runs of one group are comparable.
         timings: seconds by phase, one entry a round; may be shorter than the records.
         events: what went wrong in a deployment, as `events.jsonl` has it.
+        reused: an earlier start had finished the run, and nothing was done for it.
 
     >>> Run({"method": {"name": "md"}}, (Record(0, cohort=[1]), Record(1))).rounds_done
     1
@@ -55,6 +56,7 @@ class Run:
     group: tuple[str, str] = ("", "")
     timings: Sequence[Mapping[str, float]] = field(default=(), repr=False)
     events: Sequence[Mapping[str, object]] = field(default=(), repr=False)
+    reused: bool = False
 
     def table(self, name: str) -> Mapping[str, Any]:
         """One table of the configuration; empty if there is none.

@@ -9,8 +9,8 @@ import pytest
 from tests.experiments.paper.helpers import FAST, LDF, CarriedOut, carry_out, request_of
 
 from fedgs.errors import ConfigError
+from fedgs.experiments.crew import Progress
 from fedgs.experiments.paper.frame.run import reproduce
-from fedgs.experiments.this_process import Progress
 
 
 def test_a_table_made_twice_is_the_same_file_and_trains_nothing(table2: CarriedOut) -> None:

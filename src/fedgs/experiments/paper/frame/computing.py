@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fedgs.data.federation import Federation
 from fedgs.errors import OutputError
+from fedgs.experiments.crew import Progress
 from fedgs.experiments.output import claim
 from fedgs.experiments.paper.frame.experiment import Computation, Compute
 from fedgs.experiments.paper.frame.job import ExperimentJob, StoredExperiment, check_marker
@@ -18,7 +19,6 @@ from fedgs.experiments.paper.frame.store import (
     write_computed,
 )
 from fedgs.experiments.preparing import load_federation
-from fedgs.experiments.this_process import Progress
 
 __all__ = ["compute_missing"]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedgs.errors import OutputError
+from fedgs.experiments.crew import Progress
 from fedgs.experiments.paper.frame.request import ExperimentRequest
 from fedgs.experiments.paper.frame.store import Manifest, read_manifests
-from fedgs.experiments.this_process import Progress
 
 __all__ = ["ExperimentJob", "ProgressDisplay", "StoredExperiment", "check_marker"]
 

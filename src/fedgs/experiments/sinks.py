@@ -1,0 +1,185 @@
+"""Sinks that take a run's rounds: into memory, or into the run's folder."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from fedgs.checkpoint import State, save_checkpoint
+from fedgs.clients import Clients, Memory
+from fedgs.driver import Failed, Sink
+from fedgs.errors import own_traceback
+from fedgs.records import Record, RunFolder, save_arrays
+
+__all__ = ["FolderSink", "MemorySink", "RunSink"]
+
+FLUSH_SECONDS = 2.0
+CHECKPOINT_SECONDS = 10.0
+
+
+class RunSink(Sink, Protocol):
+    """A sink that knows how its run ended."""
+
+    @property
+    def failure(self) -> dict[str, Any] | None:
+        """Why the run ended early, or None."""
+
+    @property
+    def records(self) -> list[Record] | None:
+        """All records; None: they are in the run's folder."""
+
+    def interrupt(self) -> None:
+        """Save the last whole round."""
+
+
+@dataclass(eq=False)
+class MemorySink:
+    """Keeps records in memory: nothing is written."""
+
+    clients: Clients
+    records: list[Record] = field(default_factory=list)
+    failure: dict[str, Any] | None = None
+
+    def on_start(self, state: State) -> None:
+        """Nothing to keep."""
+
+    def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
+        """Keep the record."""
+        self.records.append(record)
+
+    def on_end(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
+        """Keep the last record."""
+        self.records.append(record)
+
+    def on_failure(self, failed: Failed) -> None:
+        """Keep the reason."""
+        self.failure = describe_failure(failed, self.clients)
+
+    def interrupt(self) -> None:
+        """Nothing to save."""
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Lines that are not known to be in the files.
+
+    Attributes:
+        records_bytes, timings_bytes: how long the files are without them.
+        lines: (round, record, timing).
+    """
+
+    records_bytes: int
+    timings_bytes: int
+    lines: list[tuple[int, str, str]] = field(default_factory=list)
+
+    @classmethod
+    def behind(cls, folder: RunFolder) -> "_Batch":
+        """No lines yet, behind what the files hold."""
+        return cls(folder.size("rounds.jsonl"), folder.size("timings.jsonl"))
+
+
+@dataclass(eq=False)
+class FolderSink:
+    """Writes a run's records in batches, and checkpoints.
+
+    A checkpoint is written every `checkpoint_every` rounds; None: every ten seconds. No file stays open between two writes, so that thousands of runs can be driven at once.
+    """
+
+    folder: RunFolder
+    clients: Clients
+    engine: str
+    start_memory: Memory
+    checkpoint_every: int | None
+    shared: Path | None = None  # the file of the memory at the start, if other runs share it
+    failure: dict[str, Any] | None = None
+    records: None = None  # in the folder
+    _batch: "_Batch" = field(init=False)
+    _flushed: float = field(default_factory=time.monotonic)
+    _saved: float = field(default_factory=time.monotonic)
+    _state: State | None = None  # the last one seen
+    _kept: State | None = None  # the last one in a checkpoint
+
+    def __post_init__(self) -> None:
+        """The files are those of an earlier start, cut to its checkpoint."""
+        self._batch = _Batch.behind(self.folder)
+
+    def on_start(self, state: State) -> None:
+        """Write the memory at the start, from which a resumed run continues."""
+        self.start_memory = state.memory
+        if self.shared is not None:
+            self.folder.share("memory", self.shared)
+        elif state.memory:
+            save_arrays(self.folder.path / "memory.npz", state.memory)
+
+    def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
+        """Keep the lines; write them with the next checkpoint, or after two seconds."""
+        self._keep(record, seconds)
+        self._state = state
+        now = time.monotonic()
+        if (
+            now - self._saved > CHECKPOINT_SECONDS
+            if self.checkpoint_every is None
+            else state.round % self.checkpoint_every == 0
+        ):
+            self._checkpoint(state)
+        elif now - self._flushed > FLUSH_SECONDS:
+            self._flush()
+
+    def on_end(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
+        """Write the last state before record T, so that more rounds can replace that record."""
+        self._checkpoint(state)
+        self._keep(record, seconds)
+        self._flush()
+
+    def on_failure(self, failed: Failed) -> None:
+        """Write what there is, and why the run ended."""
+        self.failure = describe_failure(failed, self.clients)
+        self._flush()
+        self.folder.write_failure(self.failure)
+
+    def interrupt(self) -> None:
+        """Save the last whole round, so that the next start resumes there.
+
+        The interrupt may have come anywhere, also while lines were written: the files are cut to
+        what was in them before, and the lines of whole rounds are written again.
+        """
+        state, batch = self._state, self._batch
+        if state is None or (self._kept is not None and self._kept.round >= state.round):
+            return
+        self.folder.truncate("rounds.jsonl", batch.records_bytes)
+        self.folder.truncate("timings.jsonl", batch.timings_bytes)
+        lines = [entry for entry in batch.lines if entry[0] < state.round]
+        self._batch = _Batch(batch.records_bytes, batch.timings_bytes, lines)
+        self._checkpoint(state)
+
+    def _keep(self, record: Record, seconds: Mapping[str, float]) -> None:
+        phases = "".join(f',"{phase}":{value:.6f}' for phase, value in seconds.items())
+        self._batch.lines.append(
+            (record.round, record.to_json(), f'{{"round":{record.round}{phases}}}')
+        )
+
+    def _flush(self) -> None:
+        self.folder.append("rounds.jsonl", [line for _, line, _ in self._batch.lines])
+        self.folder.append("timings.jsonl", [timing for _, _, timing in self._batch.lines])
+        # One assignment: an interrupt finds the lines unwritten or written.
+        self._batch = _Batch.behind(self.folder)
+        self._flushed = time.monotonic()
+
+    def _checkpoint(self, state: State) -> None:
+        self._flush()
+        save_checkpoint(self.folder, state, engine=self.engine, start_memory=self.start_memory)
+        self._saved, self._kept = time.monotonic(), state
+
+
+def describe_failure(failed: Failed, clients: Clients) -> dict[str, Any]:
+    """What `failure.json` holds: round, the client's own key, the error, and the user's traceback."""
+    cause: BaseException = failed.exception
+    if failed.client is not None and cause.__cause__:
+        cause = cause.__cause__
+    return {
+        "round": failed.round,
+        "client": None if failed.client is None else clients.names[failed.client],
+        "error": f"{type(cause).__name__}: {cause}",
+        "traceback": own_traceback(cause),
+    }
