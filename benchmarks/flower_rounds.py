@@ -1,7 +1,9 @@
-"""What `SampledStrategy` itself costs a round at 1000 nodes, over an in-memory Grid: python benchmarks/flower_rounds.py
+"""The cost of `SampledStrategy` itself per round, at 1000 nodes over a Grid in memory.
+
+    python benchmarks/flower_rounds.py
 
 Selection is everything from the list of nodes to the messages; bookkeeping is everything from the
-replies to the record on disk. The clients' own work is counted apart. Medians over rounds; the
+replies to the record on disk. The clients' own work is counted separately. Medians over rounds; the
 first rounds, in which nodes are met, are left out.
 """
 
@@ -43,10 +45,8 @@ def seconds(sampler: object, *, cohort_limit: int) -> dict[str, float]:
         strategy.start(_make_world()(keys), start, num_rounds=ROUNDS)
         lines = Path(folder, "timings.jsonl").read_text(encoding="utf-8").splitlines()
     rounds = [json.loads(line) for line in lines][WARM:]
-    return {
-        phase: statistics.median(one[phase] for one in rounds)
-        for phase in ("select", "train", "aggregate")
-    }
+    phases = ("select", "train", "aggregate")
+    return {phase: statistics.median(timings[phase] for timings in rounds) for phase in phases}
 
 
 if __name__ == "__main__":
@@ -55,9 +55,6 @@ if __name__ == "__main__":
     print("sampler   cohort  selection  bookkeeping  the clients themselves")
     for name, sampler in (("uniform", "uniform"), ("fedgs", {"name": "fedgs"})):
         for limit in (10, 100):
-            found = {
-                phase: 1e3 * value for phase, value in seconds(sampler, cohort_limit=limit).items()
-            }
-            print(
-                f"{name:9s} {limit:6d} {found['select']:10.2f} {found['aggregate']:12.2f} {found['train']:23.2f}"
-            )
+            medians = seconds(sampler, cohort_limit=limit)
+            select, train, aggregate = (1e3 * value for value in medians.values())
+            print(f"{name:9s} {limit:6d} {select:10.2f} {aggregate:12.2f} {train:23.2f}")

@@ -1,4 +1,4 @@
-"""A Grid in memory: real ClientApps answer at once, on a script of who is on line, and faults can be put in by node id."""
+"""A Grid in memory: real ClientApps answer at once; availability is scripted, and so are faults."""
 
 import contextlib
 import itertools
@@ -24,17 +24,17 @@ def _make_world() -> Any:
 
     from fedgs.flower import describe
 
-    with contextlib.suppress(
-        ImportError
-    ):  # newer Flower: a process that makes messages has an identity
+    # Newer Flower: a process that makes messages has an identity.
+    with contextlib.suppress(ImportError):
         from flwr.supercore.task_identity import TaskIdentity
 
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
     class World(Grid):  # type: ignore[misc, unused-ignore]
-        """Nodes with node ids 100, 101, ... and keys of their own; `online` is who is listed now, None for everybody.
+        """Nodes with node ids 100, 101, ... and keys of their own.
 
         Attributes:
+            online: ids of the nodes that are listed now; None: all.
             faults: node id -> "silent", "error" (from the SuperLink), "raise", or a function reply
                 -> reply.
             asked: (message type, node id) in the order of sending.
@@ -51,7 +51,6 @@ def _make_world() -> Any:
             self.asked: list[tuple[str, int]] = []
             self.answers: dict[str, Any] = {}
             self.identifiers = itertools.count(1)
-            self.get_nodes_calls = 0
 
         run = property(lambda self: None)
 
@@ -99,11 +98,8 @@ def _make_world() -> Any:
                     Error(code=2, reason=f"Traceback ...\n{type(error).__name__}: {error}"),
                     reply_to=message,
                 )
-            return (
-                fault(reply)
-                if callable(fault) and message.metadata.message_type == "train"
-                else reply
-            )
+            trained = message.metadata.message_type == "train"
+            return fault(reply) if callable(fault) and trained else reply
 
         def pull_messages(self, message_ids: Any) -> list[Any]:
             return [
@@ -122,49 +118,40 @@ def _make_world() -> Any:
         copy.metadata.__dict__["_message_id"] = message.metadata.message_id
         return copy
 
-    def number(key: Any) -> int:
+    def number_of(context: Any) -> int:
+        config = context.node_config
+        key = config.get("client-id", config.get("partition-id", context.node_id))
         return int(str(key).split("-")[-1])
 
     def default_app(sizes: Any = None, labels: Any = None) -> Any:
-        """Client k moves the weight "w" (2,) by k + 1 in its first entry, has 10 (k + 1) examples and loss k."""
+        """An app whose client k adds k + 1 to the first entry of the weight "w" (2,).
+
+        Client k has 10 (k + 1) examples and loss k.
+        """
         app = ClientApp()
 
         @app.train()
         def train(message: Any, context: Any) -> Any:
-            k = number(
-                context.node_config.get(
-                    "client-id", context.node_config.get("partition-id", context.node_id)
-                )
-            )
+            k = number_of(context)
             arrays = {
                 name: array.numpy().copy() for name, array in message.content["arrays"].items()
             }
             arrays["w"][0] += k + 1
-            metrics = MetricRecord(
-                {
-                    "num-examples": 10 * (k + 1) if sizes is None else sizes[k],
-                    "train_loss": float(k),
-                }
-            )
+            examples = 10 * (k + 1) if sizes is None else sizes[k]
+            metrics = MetricRecord({"num-examples": examples, "train_loss": float(k)})
             record = ArrayRecord({name: Array(array) for name, array in arrays.items()})
             return Message(RecordDict({"arrays": record, "metrics": metrics}), reply_to=message)
 
         @app.evaluate()
         def evaluate(message: Any, context: Any) -> Any:
-            k = number(
-                context.node_config.get(
-                    "client-id", context.node_config.get("partition-id", context.node_id)
-                )
-            )
+            k = number_of(context)
             metrics = MetricRecord({"num-examples": 10 * (k + 1), "eval_loss": float(k)})
             return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
-        describe(
-            app,
-            label_counts=None
-            if labels is None
-            else (lambda context: labels[number(context.node_config["client-id"])]),
-        )
+        if labels is None:
+            describe(app)
+        else:
+            describe(app, label_counts=lambda context: labels[number_of(context)])
         return app
 
     World.default_app = staticmethod(default_app)

@@ -1,4 +1,4 @@
-"""What a client tells about itself."""
+"""The description that a client gives of itself."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from fedgs.flower import describe
 
 @pytest.fixture(autouse=True)
 def _identity(world: Any) -> None:
-    """Newer Flower makes messages only in a process with an identity; making the world gives it one."""
+    """Give the process an identity, without which newer Flower makes no messages."""
 
 
 def told(node_config: Any, **options: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The example app, its server and its clients, on a Grid in memory; with real processes where they are asked for."""
+"""The example app on a Grid in memory, and with real processes where they are requested."""
 
 import os
 import subprocess

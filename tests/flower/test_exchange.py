@@ -37,6 +37,8 @@ def test_a_message_that_could_not_be_sent_is_not_waited_for(world: Any) -> None:
     push = grid.push_messages
     grid.push_messages = lambda messages: [push(messages)[0], None]
     assert len(exchange(grid, train(world, 100, 101), timeout=60.0)) == 1
+    grid.push_messages = lambda messages: [None for _ in messages]
+    assert exchange(grid, train(world, 100, 101), timeout=60.0) == []
 
 
 def test_enough_counts_acceptable_replies_only(world: Any) -> None:
@@ -64,7 +66,10 @@ def test_the_cohort_grid_lists_the_cohort_and_forwards_the_rest(world: Any) -> N
     cohort = CohortGrid(grid, [101])
     assert list(cohort.get_node_ids()) == [101]
     assert list(cohort.get_nodes()) == []
+    cohort.set_run(None)  # type: ignore[arg-type]
     assert cohort.run is None
+    with pytest.raises(NotImplementedError):
+        cohort.create_message(RecordDict(), "train", 101, "")
     assert cohort.keys == grid.keys
     assert len(list(cohort.pull_messages(cohort.push_messages(train(world, 101))))) == 1
     assert len(list(cohort.send_and_receive(train(world, 101), timeout=1.0))) == 1

@@ -1,4 +1,6 @@
-"""Update features of a deployment and of a simulation are the same, also for a model with running statistics."""
+"""Features of clients in a deployment, which are those of a simulation."""
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,15 +10,21 @@ from tests.local.material import Keep
 
 pytest.importorskip("flwr")
 
+from flwr.app import Array, ArrayRecord
+from flwr.serverapp.strategy import FedAvg
+
+from fedgs.errors import ConfigError
 from fedgs.features import feature_fold
-from fedgs.flower.features import reply_feature
+from fedgs.flower import SampledStrategy
+from fedgs.flower.features import distances, graph_of, parameter_names, reply_feature
+from fedgs.flower.selector import Selector
 from fedgs.graph import Graph
 from fedgs.graph.growth import model_similarity
 from fedgs.local import LoopEngine
 from fedgs.local.parameters import FlatModule, initial_parameters
 from fedgs.models import as_model
 from fedgs.requests import Train, Work
-from fedgs.sampling import Wish
+from fedgs.sampling import FedGS, Wish
 
 
 def normalised(momentum: float | None = 0.1) -> torch.nn.Module:
@@ -54,3 +62,137 @@ def test_update_features_are_those_of_a_deployment() -> None:
     np.testing.assert_allclose(
         model_similarity(features), model_similarity(deployed), rtol=0, atol=1e-6
     )
+
+
+def test_identical_clients_are_as_far_apart_as_the_graph_says() -> None:
+    same = distances(Graph(similarity="update"), {0: np.ones(3), 1: np.ones(3)}, 3)
+    assert np.all(same[~np.eye(3, dtype=bool)] > 0)
+
+
+def test_functional_similarity_asks_the_users_function() -> None:
+    graph = Graph(similarity="functional")
+    feature = reply_feature(
+        graph, sent={}, local={"w": np.array([2.0, 3.0])}, responses=lambda model: model["w"] * 2
+    )
+    assert feature.tolist() == [4.0, 6.0]
+    with pytest.raises(
+        ConfigError, match=r"'functional' needs SampledStrategy\(responses=...\), got None"
+    ):
+        Selector(FedGS(graph=graph))
+
+
+def test_private_similarity_is_refused() -> None:
+    with pytest.raises(
+        ConfigError,
+        match="must be 'oracle', 'update' or 'functional' in a deployment, got 'private'",
+    ):
+        graph_of(FedGS(graph=Graph(similarity="private")), None)
+
+
+def test_long_updates_are_sketched_and_keep_their_cosines() -> None:
+    generator = np.random.default_rng(0)
+    first, noise = generator.normal(size=(2, 100_000))
+    second = 0.6 * first + 0.8 * noise  # cosine 0.6
+    graph = Graph(similarity="update")
+    a, b = (
+        reply_feature(graph, sent={"w": np.zeros(100_000)}, local={"w": x}, responses=None)
+        for x in (first, second)
+    )
+    assert len(a) == 4096
+    # 4 standard deviations of 1/sqrt(4096).
+    assert cosine(a, b) == pytest.approx(0.6, abs=0.06)
+
+
+BATCH_NORM = {
+    "conv.weight": np.zeros((2, 1), dtype=np.float32),
+    "bn.weight": np.ones(2, dtype=np.float16),
+    "bn.running_mean": np.zeros(2, dtype=np.float32),
+    "bn.running_var": np.ones(2, dtype=np.float32),
+    "bn.num_batches_tracked": np.array(0),
+    "steps": np.array(0),
+}
+
+
+def moved(*weight: float, counts: float = 100) -> dict[str, Any]:
+    """The model after training that adds to its weight, and `counts` to statistics and counters."""
+    parts = ("running_mean", "running_var", "num_batches_tracked", "steps")
+    local = {
+        name: array + np.asarray(counts, array.dtype) if name.endswith(parts) else array
+        for name, array in BATCH_NORM.items()
+    }
+    return {**local, "conv.weight": np.array(weight, dtype=np.float32).reshape(2, 1)}
+
+
+def cosine(first: Any, second: Any) -> float:
+    return float(first @ second / np.sqrt((first @ first) * (second @ second)))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [None, ["conv.weight", "bn.weight"], lambda name: not name.startswith("bn.running")],
+    ids=["default", "names", "function"],
+)
+def test_an_update_is_of_parameters_alone(parameters: Any) -> None:
+    graph = Graph(similarity="update")
+    up, down, long = (
+        reply_feature(graph, sent=BATCH_NORM, local=local, responses=None, parameters=parameters)
+        for local in (moved(1, 0), moved(-1, 0), moved(2, 0, counts=4000))
+    )
+    assert len(up) == 4
+    assert cosine(up, down) == pytest.approx(-1)
+    assert cosine(up, long) == pytest.approx(1)  # whatever the number of batches
+
+
+def test_statistics_can_be_asked_for() -> None:
+    # Whole numbers never count.
+    every = ["bn.running_mean", "bn.running_var", "bn.weight", "conv.weight"]
+    assert parameter_names(BATCH_NORM, lambda name: True) == every
+    assert parameter_names(BATCH_NORM) == ["bn.weight", "conv.weight"]
+    model = {"running_mean": np.ones(1), "my_running_mean": np.ones(1)}
+    assert parameter_names(model) == ["my_running_mean"]
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters", "why"),
+    [
+        (
+            BATCH_NORM,
+            ["conv.bias"],
+            r"must name floating-point arrays of the model \('bn.running_mean', .*'conv.bias'",
+        ),
+        (BATCH_NORM, ["steps"], "must name floating-point arrays of the model .*, got 'steps'"),
+        (BATCH_NORM, [], r"SampledStrategy\(parameters=...\) chooses none"),
+        (BATCH_NORM, lambda name: False, r"SampledStrategy\(parameters=...\) chooses none"),
+        (
+            {"steps": np.array(3)},
+            None,
+            "needs at least one floating-point parameter, and the model has none",
+        ),
+    ],
+)
+def test_parameters_that_the_model_does_not_have_are_refused(
+    world: Any, model: Any, parameters: Any, why: str
+) -> None:
+    grid = world(["a-0", "b-1"])
+    sampler = FedGS(graph=Graph(similarity="update"))
+    chosen = SampledStrategy(FedAvg(), sampler, parameters=parameters)
+    arrays = ArrayRecord({name: Array(array) for name, array in model.items()})
+    with pytest.raises(ConfigError, match=why):
+        chosen.start(grid, arrays, num_rounds=1)
+    assert grid.asked == []
+
+
+@pytest.mark.parametrize("parameters", ["weight", 3, ["weight", 3], b"weight"])
+def test_parameters_are_names_or_a_function(parameters: Any) -> None:
+    with pytest.raises(ConfigError, match="must be names of arrays or a function of a name, got"):
+        Selector(FedGS(graph=Graph(similarity="update")), parameters=parameters)
+
+
+def test_the_strategy_makes_its_graph_from_the_parameters_it_is_given() -> None:
+    selector = Selector(FedGS(graph=Graph(similarity="update")), parameters=["conv.weight"])
+    for row, local in enumerate((moved(1, 0), moved(1, 0.1, counts=4000), moved(0.2, 1))):
+        selector.meet("abc"[row])
+        assert selector.learn(row, size=5, sent=BATCH_NORM, local=lambda local=local: local) is None
+    near = selector.view(np.arange(3), 2).memory["distance"]
+    assert near[0, 1] < near[0, 2]
+    assert len(selector.roster.features[0]) == 2

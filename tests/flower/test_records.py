@@ -1,4 +1,4 @@
-"""Where a deployment writes: nothing of another one is replaced, and two deployments stay two runs."""
+"""The output of a deployment: no other one is replaced, and two deployments are two runs."""
 
 import json
 import shutil
@@ -44,7 +44,9 @@ def test_a_second_start_does_not_replace_the_records_of_the_first(
 ) -> None:
     strategy(tmp_path).start(world(SITES), world.model(), num_rounds=9)
     before = content(tmp_path)
-    why = r"records must be a new or empty folder, got .*, which holds 9 rounds of another deployment; choose another"
+    why = (
+        r"records must be a new or empty folder, got .*, which holds 9 rounds of another deployment"
+    )
     assert refused(strategy(tmp_path), world, why) == []
     assert content(tmp_path) == before
     assert issubclass(OutputError, UserError)
@@ -80,10 +82,8 @@ def test_a_simulated_run_is_not_taken_over(world: Any, tmp_path: Path) -> None:
     )
     folder.append("rounds.jsonl", ['{"round":0,"cohort":[1]}'])
     before = content(tmp_path)
-    assert (
-        refused(strategy(tmp_path), world, "which holds a simulated run; choose another folder")
-        == []
-    )
+    why = "which holds a simulated run; choose another folder"
+    assert refused(strategy(tmp_path), world, why) == []
     assert content(tmp_path) == before
 
 
@@ -131,9 +131,8 @@ def test_damaged_records_are_not_continued(
 
 def test_a_file_in_place_of_the_folder_is_refused(world: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
-    assert (
-        refused(strategy(tmp_path / "file"), world, "records must be a folder, got the file") == []
-    )
+    why = "records must be a folder, got the file"
+    assert refused(strategy(tmp_path / "file"), world, why) == []
 
 
 @pytest.mark.parametrize("setting", ["records", "state"])
@@ -142,10 +141,8 @@ def test_a_place_that_cannot_be_written_is_refused(
 ) -> None:
     (tmp_path / "file").write_text("text")
     chosen = strategy(**{"records": None, setting: tmp_path / "file" / "below"})
-    assert (
-        refused(chosen, world, "records and state must be places that can be written, got .*file")
-        == []
-    )
+    why = "records and state must be places that can be written, got .*file"
+    assert refused(chosen, world, why) == []
 
 
 def test_an_empty_folder_and_the_own_state_in_it_are_fine(world: Any, tmp_path: Path) -> None:
@@ -191,12 +188,8 @@ def test_a_file_that_is_not_this_deployments_state_is_not_replaced(
     path = tmp_path / "state.npz"
     make(path)
     before = path.read_bytes() if path.is_file() else None
-    assert (
-        refused(
-            strategy(tmp_path / "records", state=path), world, f"state must be a new file .*{why}"
-        )
-        == []
-    )
+    chosen = strategy(tmp_path / "records", state=path)
+    assert refused(chosen, world, f"state must be a new file .*{why}") == []
     assert (path.read_bytes() if path.is_file() else None) == before
     assert not (tmp_path / "records").exists()
 
@@ -212,8 +205,7 @@ def test_replaced_records_are_announced(world: Any, tmp_path: Path, caplog: Any)
     assert "rounds from 2 on are repeated: 3 records replaced in" in caplog.text
 
 
-# --- what tells two deployments apart
-# ------------------------------------------------------------------------------------------
+# What tells two deployments apart.
 
 
 @pytest.mark.parametrize("rounds", [3, 5], ids=["ended after the state", "ended later"])
@@ -289,17 +281,11 @@ def test_the_configuration_holds_limits_rounds_and_titles(world: Any, tmp_path: 
     chosen.start(world(SITES), world.model(), num_rounds=2)
     config = RunFolder(tmp_path).config()
     training, about = config["training"], config["run"]
-    assert (training["rounds"], training["proportion"], training["sufficient_replies"]) == (
-        2,
-        0.7,
-        1,
-    )
-    assert (training["reply_timeout"], training["strategy"]) == (7.0, "FedAvg")
-    assert (about["cohort_limit"], about["num_clients"], about["engine"]) == (
-        2,
-        3,
-        "flower",
-    )  # floor(0.7 · 3)
+    assert (training["rounds"], training["proportion"]) == (2, 0.7)
+    assert (training["sufficient_replies"], training["reply_timeout"]) == (1, 7.0)
+    assert training["strategy"] == "FedAvg"
+    assert about["cohort_limit"] == 2  # floor(0.7 · 3)
+    assert (about["num_clients"], about["engine"]) == (3, "flower")
     (run,), _ = read_runs(tmp_path)
     assert run.finished
     assert run.group == ("Flower clients", "nodes on line")

@@ -1,4 +1,4 @@
-"""The same seed and the same scripted availability give the same cohorts in the simulator and in a deployment."""
+"""The same seed and availability give the same cohorts in the simulator and in a deployment."""
 
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from fedgs.data import Synthetic
 from fedgs.experiments.preparing import prepare
 from fedgs.experiments.runner import run_all
 from fedgs.flower import SampledStrategy
+from fedgs.records import RunFolder
 from fedgs.registry import build
 from fedgs.rng import stream
 
@@ -28,13 +29,13 @@ ROUNDS, CLIENTS = 12, 10
 def test_simulator_and_deployment_select_the_same_cohorts(
     world: Any, tmp_path: Path, name: str, seed: int
 ) -> None:
-    present = stream(1, "script").random((CLIENTS, ROUNDS)) < 0.5
-    present[0] = True
-    np.save(tmp_path / "who.npy", present)
+    available = stream(1, "script").random((CLIENTS, ROUNDS)) < 0.5
+    available[0] = True
+    np.save(tmp_path / "available.npy", available)
     data = Synthetic(clients=CLIENTS)
     config = Config(
         data=data,
-        availability=AvailabilityFile(path=str(tmp_path / "who.npy")),
+        availability=AvailabilityFile(path=str(tmp_path / "available.npy")),
         method=name,
         training={"rounds": ROUNDS, "cohort_limit": 3, "local_steps": 1},
         evaluation={"every": ROUNDS},
@@ -55,13 +56,11 @@ def test_simulator_and_deployment_select_the_same_cohorts(
         records=tmp_path / "records",
     )
     grid.script = lambda: [
-        100 + int(k) for k in np.flatnonzero(present[:, min(deployed.round, ROUNDS - 1)])
+        100 + int(k) for k in np.flatnonzero(available[:, min(deployed.round, ROUNDS - 1)])
     ]
     deployed.start(grid, world.model(), num_rounds=ROUNDS)
-    from fedgs.records import RunFolder
-
-    found = RunFolder(tmp_path / "records").records()
-    for ours, theirs in zip(found[:-1], simulated[:-1], strict=True):
+    records = RunFolder(tmp_path / "records").records()
+    for ours, theirs in zip(records[:-1], simulated[:-1], strict=True):
         assert list(ours.available or []) == list(theirs.available or [])
         assert list(ours.cohort or []) == list(theirs.cohort or [])
         assert ours.draws == theirs.draws

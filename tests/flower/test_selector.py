@@ -1,4 +1,4 @@
-"""The server's side of selection without Flower's messages: newcomers, the graph, memories that grow."""
+"""The server's side of selection without Flower's messages: newcomers, graph, growing memories."""
 
 from typing import Any
 
@@ -9,8 +9,7 @@ pytest.importorskip("flwr")
 
 from fedgs.arrays import IntArray
 from fedgs.clients import Clients, Selection, View
-from fedgs.errors import ConfigError, SelectionError
-from fedgs.flower.features import distances, graph_of, parameter_names, reply_feature
+from fedgs.errors import SelectionError
 from fedgs.flower.selector import Selector
 from fedgs.graph import Graph
 from fedgs.sampling import FedGS, Sampler, Uniform
@@ -58,12 +57,7 @@ def test_without_any_feature_all_are_equally_far_and_it_says_so(caplog: Any) -> 
     assert "no client has told its label proportions" in caplog.text
 
 
-def test_identical_clients_are_as_far_apart_as_the_graph_says() -> None:
-    same = distances(Graph(similarity="update"), {0: np.ones(3), 1: np.ones(3)}, 3)
-    assert np.all(same[~np.eye(3, dtype=bool)] > 0)
-
-
-def test_the_graph_is_made_anew_only_when_something_has_changed() -> None:
+def test_the_graph_is_rebuilt_only_after_a_change() -> None:
     selector = Selector(FedGS())
     for row, key in enumerate("abc"):
         selector.meet(key, feature=proportions(row))
@@ -81,160 +75,13 @@ def test_updates_grow_the_graph_with_the_replies() -> None:
     sent = {"w": np.zeros(2)}
     assert distance(selector)[0, 1] == 1.0
     for row, local in enumerate(([1.0, 0.0], [1.0, 0.1], [0.2, 1.0])):
-        assert (
-            selector.learn(row, size=5, sent=sent, local=lambda local=local: {"w": np.array(local)})
-            is None
-        )
+        model = {"w": np.array(local)}
+        assert selector.learn(row, size=5, sent=sent, local=lambda model=model: model) is None
     near = distance(selector)
     assert near[0, 1] < near[0, 2]
-    selector.learn(
-        0, size=5, sent=sent, local=lambda: {"w": np.array([0.0, 1.0])}
-    )  # only the first reply counts
+    # Only the first reply counts.
+    selector.learn(0, size=5, sent=sent, local=lambda: {"w": np.array([0.0, 1.0])})
     assert distance(selector) is near
-
-
-def test_functional_similarity_asks_the_users_function() -> None:
-    graph = Graph(similarity="functional")
-    feature = reply_feature(
-        graph, sent={}, local={"w": np.array([2.0, 3.0])}, responses=lambda model: model["w"] * 2
-    )
-    assert feature.tolist() == [4.0, 6.0]
-    with pytest.raises(
-        ConfigError, match=r"'functional' needs SampledStrategy\(responses=...\), got None"
-    ):
-        Selector(FedGS(graph=graph))
-
-
-def test_private_similarity_is_refused() -> None:
-    with pytest.raises(
-        ConfigError,
-        match="must be 'oracle', 'update' or 'functional' in a deployment, got 'private'",
-    ):
-        graph_of(FedGS(graph=Graph(similarity="private")), None)
-
-
-def test_long_updates_are_sketched_and_keep_their_cosines() -> None:
-    generator = np.random.default_rng(0)
-    first, noise = generator.normal(size=(2, 100_000))
-    second = 0.6 * first + 0.8 * noise  # cosine 0.6
-    graph = Graph(similarity="update")
-    a, b = (
-        reply_feature(graph, sent={"w": np.zeros(100_000)}, local={"w": x}, responses=None)
-        for x in (first, second)
-    )
-    assert len(a) == 4096
-    assert a @ b / np.sqrt((a @ a) * (b @ b)) == pytest.approx(
-        0.6, abs=0.06
-    )  # 4 standard deviations of 1/sqrt(4096)
-
-
-BATCH_NORM = {
-    "conv.weight": np.zeros((2, 1), dtype=np.float32),
-    "bn.weight": np.ones(2, dtype=np.float16),
-    "bn.running_mean": np.zeros(2, dtype=np.float32),
-    "bn.running_var": np.ones(2, dtype=np.float32),
-    "bn.num_batches_tracked": np.array(0),
-    "steps": np.array(0),
-}
-
-
-def moved(*weight: float, counts: float = 100) -> dict[str, Any]:
-    """The model after local training: its weight by so much, its statistics and counters by `counts`."""
-    parts = ("running_mean", "running_var", "num_batches_tracked", "steps")
-    local = {
-        name: array + np.asarray(counts, array.dtype) if name.endswith(parts) else array
-        for name, array in BATCH_NORM.items()
-    }
-    return {**local, "conv.weight": np.array(weight, dtype=np.float32).reshape(2, 1)}
-
-
-def cosine(first: Any, second: Any) -> float:
-    return float(first @ second / np.sqrt((first @ first) * (second @ second)))
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [None, ["conv.weight", "bn.weight"], lambda name: not name.startswith("bn.running")],
-    ids=["default", "names", "function"],
-)
-def test_an_update_is_of_parameters_alone(parameters: Any) -> None:
-    graph = Graph(similarity="update")
-    up, down, long = (
-        reply_feature(graph, sent=BATCH_NORM, local=local, responses=None, parameters=parameters)
-        for local in (moved(1, 0), moved(-1, 0), moved(2, 0, counts=4000))
-    )
-    assert len(up) == 4
-    assert cosine(up, down) == pytest.approx(-1)  # the updates are opposite
-    assert cosine(up, long) == pytest.approx(
-        1
-    )  # and of one direction, whatever the number of batches
-
-
-def test_statistics_can_be_asked_for() -> None:
-    names = parameter_names(BATCH_NORM, lambda name: True)
-    assert names == [
-        "bn.running_mean",
-        "bn.running_var",
-        "bn.weight",
-        "conv.weight",
-    ]  # whole numbers never count
-    assert parameter_names(BATCH_NORM) == ["bn.weight", "conv.weight"]
-    assert parameter_names({"running_mean": np.ones(1), "my_running_mean": np.ones(1)}) == [
-        "my_running_mean"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("model", "parameters", "why"),
-    [
-        (
-            BATCH_NORM,
-            ["conv.bias"],
-            r"must name floating-point arrays of the model \('bn.running_mean', .*\), got 'conv.bias'",
-        ),
-        (BATCH_NORM, ["steps"], "must name floating-point arrays of the model .*, got 'steps'"),
-        (BATCH_NORM, [], r"SampledStrategy\(parameters=...\) chooses none"),
-        (BATCH_NORM, lambda name: False, r"SampledStrategy\(parameters=...\) chooses none"),
-        (
-            {"steps": np.array(3)},
-            None,
-            "needs at least one floating-point parameter, and the model has none",
-        ),
-    ],
-)
-def test_parameters_that_the_model_does_not_have_are_refused(
-    world: Any, model: Any, parameters: Any, why: str
-) -> None:
-    from flwr.app import Array, ArrayRecord
-    from flwr.serverapp.strategy import FedAvg
-
-    from fedgs.flower import SampledStrategy
-
-    grid = world(["a-0", "b-1"])
-    chosen = SampledStrategy(
-        FedAvg(), FedGS(graph=Graph(similarity="update")), parameters=parameters
-    )
-    with pytest.raises(ConfigError, match=why):
-        chosen.start(
-            grid, ArrayRecord({name: Array(array) for name, array in model.items()}), num_rounds=1
-        )
-    assert grid.asked == []
-
-
-@pytest.mark.parametrize("parameters", ["weight", 3, ["weight", 3], b"weight"])
-def test_parameters_are_names_or_a_function(parameters: Any) -> None:
-    with pytest.raises(ConfigError, match="must be names of arrays or a function of a name, got"):
-        Selector(FedGS(graph=Graph(similarity="update")), parameters=parameters)
-
-
-def test_the_strategy_makes_its_graph_from_the_parameters_it_is_given() -> None:
-    selector = Selector(FedGS(graph=Graph(similarity="update")), parameters=["conv.weight"])
-    for row, local in enumerate((moved(1, 0), moved(1, 0.1, counts=4000), moved(0.2, 1))):
-        selector.meet("abc"[row])
-        assert selector.learn(row, size=5, sent=BATCH_NORM, local=lambda local=local: local) is None
-    near = distance(selector)
-    assert near[0, 1] < near[0, 2]
-    assert len(selector.roster.features[0]) == 2
 
 
 def test_a_feature_of_another_length_is_refused() -> None:
@@ -291,6 +138,7 @@ def test_weights_are_zero_for_those_who_did_not_answer() -> None:
     view = selector.view(np.arange(4), 3)
     weights = selector.weights(view, Selection(np.array([0, 1, 3])), {0: 10.0, 3: 30.0})
     assert weights.tolist() == [0.25, 0.0, 0.75]
+    assert selector.weights(view, Selection(np.array([0, 1])), {}).tolist() == [0.0, 0.0]
 
 
 def test_weights_are_those_of_the_simulator() -> None:

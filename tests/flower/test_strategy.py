@@ -16,8 +16,10 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx
 from fedgs.clients import Selection
 from fedgs.errors import ConfigError, RunError
 from fedgs.flower import SampledStrategy
+from fedgs.flower.exchange import resend
 from fedgs.records import RunFolder
-from fedgs.sampling import MD, PowerOfChoice, Sampler, Uniform
+from fedgs.registry import Variant
+from fedgs.sampling import MD, FedGS, PowerOfChoice, Sampler, Uniform
 
 SITES = [f"site-{k}" for k in range(5)]
 QUICK = {"connect_timeout": 0.1, "reply_timeout": 0.2}
@@ -43,8 +45,7 @@ def events(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
 
 
-# --- selection and weights
-# -----------------------------------------------------------------------------------------------------
+# Selection and weights.
 
 
 def test_average_uses_data_size_weights(world: Any) -> None:
@@ -86,10 +87,8 @@ def test_cohort_limit_follows_the_inner_strategy_where_it_is_not_given(world: An
     chosen = strategy(inner=inner, cohort_limit=None)
     chosen.start(world(SITES), world.model(), num_rounds=1)
     assert sum(chosen.counts.values()) == 3  # floor(0.6 · 5)
-    assert (inner.fraction_train, inner.min_available_nodes) == (
-        0.6,
-        2,
-    )  # the user's object stays as it was
+    # The user's object is not changed.
+    assert (inner.fraction_train, inner.min_available_nodes) == (0.6, 2)
 
 
 def test_stock_sampling_never_draws(world: Any) -> None:
@@ -152,22 +151,18 @@ def test_a_client_without_validation_examples_does_not_break_the_evaluation(worl
     grid = world(SITES)
     chosen = strategy()
     chosen.configure_train(1, world.model(), world.config(), grid)
-    replies = []
-    for message in chosen.configure_evaluate(1, world.model(), world.config(), grid) or []:
-        replies.append(message)
-    assert replies == []  # fraction_evaluate = 0
+    # fraction_evaluate = 0.
+    assert list(chosen.configure_evaluate(1, world.model(), world.config(), grid)) == []
     chosen = strategy(inner=FedAvg(min_evaluate_nodes=1))
     chosen.configure_train(1, world.model(), world.config(), grid)
-    answers = grid.send_and_receive(
-        list(chosen.configure_evaluate(1, world.model(), world.config(), grid))
-    )
+    messages = chosen.configure_evaluate(1, world.model(), world.config(), grid)
+    answers = grid.send_and_receive(list(messages))
     for answer in answers:
         next(iter(answer.content.metric_records.values()))["num-examples"] = 0
     assert chosen.aggregate_evaluate(1, answers) is None
 
 
-# --- who is there
-# --------------------------------------------------------------------------------------------------------------
+# Available clients.
 
 
 def test_nodes_are_asked_once_who_they_are(world: Any) -> None:
@@ -178,8 +173,8 @@ def test_nodes_are_asked_once_who_they_are(world: Any) -> None:
 
 def test_cohorts_do_not_depend_on_the_order_of_node_ids(world: Any) -> None:
     chosen = [strategy(Uniform()), strategy(Uniform())]
-    for one, keys in zip(chosen, (SITES, SITES[::-1]), strict=True):
-        one.start(world(keys), world.model(), num_rounds=3)
+    for deployment, keys in zip(chosen, (SITES, SITES[::-1]), strict=True):
+        deployment.start(world(keys), world.model(), num_rounds=3)
     assert chosen[0].counts == chosen[1].counts
 
 
@@ -208,7 +203,7 @@ def test_two_live_nodes_with_one_key_are_an_error(world: Any) -> None:
     grid = world(["site-0", "site-0", "site-1"])
     with pytest.raises(
         RunError,
-        match=r"client key 'site-0' is held by two live nodes \(100 and 101\); give every SuperNode",
+        match=r"client key 'site-0' is held by two live nodes \(100 and 101\); give every Super",
     ):
         strategy().start(grid, world.model(), num_rounds=1)
 
@@ -262,8 +257,7 @@ def test_partition_ids_are_keys_too(world: Any) -> None:
     assert set(chosen.counts) == {3, 1}
 
 
-# --- deadlines and failures
-# ----------------------------------------------------------------------------------------------------
+# Deadlines and failures.
 
 
 def test_too_few_connected_gives_the_round_up_and_keeps_the_model(
@@ -275,8 +269,8 @@ def test_too_few_connected_gives_the_round_up_and_keeps_the_model(
         grid, world.model(4.0, 5.0), num_rounds=2
     )
     assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
-    why = "round 1 of 2 (record 0): gave up, the model stays: after 0.1 s: 2 clients must be connected, 1 are ('site-2')"
-    assert why in caplog.text
+    why = "after 0.1 s: 2 clients must be connected, 1 are ('site-2')"
+    assert f"round 1 of 2 (record 0): gave up, the model stays: {why}" in caplog.text
     assert [event["event"] for event in events(tmp_path)] == ["gave_up", "gave_up"]
     record = RunFolder(tmp_path).records()[0]
     assert (record.selection_status, record.cohort, record.available) == ("skipped", [], ["site-2"])
@@ -370,8 +364,8 @@ def test_a_deployment_without_usable_replies_ends_with_an_error(
         grid.faults.update(dict.fromkeys(grid.keys, fault) if chosen.round >= 2 else {})
         or list(grid.keys)
     )
-    why = r"the last 3 rounds were aborted \(max_idle_rounds = 3\), the last of them: good replies: 0 came, 1 needed"
-    with pytest.raises(RunError, match=why):
+    aborted = r"the last 3 rounds were aborted \(max_idle_rounds = 3\), the last of them: "
+    with pytest.raises(RunError, match=aborted + "good replies: 0 came, 1 needed"):
         chosen.start(grid, world.model(), num_rounds=50)
     assert [record.round for record in RunFolder(tmp_path / "records").records()] == [0, 1, 2, 3, 4]
     failure = RunFolder(tmp_path / "records").failure()
@@ -382,15 +376,8 @@ def test_a_deployment_without_usable_replies_ends_with_an_error(
     assert again.round == 5
     assert model["w"].numpy()[0] > 0
     again.start(world(SITES), model, num_rounds=1)
-    assert [record.round for record in RunFolder(tmp_path / "records").records()] == [
-        0,
-        1,
-        2,
-        3,
-        4,
-        5,
-        6,
-    ]
+    records = RunFolder(tmp_path / "records").records()
+    assert [record.round for record in records] == list(range(7))
 
 
 def test_the_model_of_an_ended_deployment_can_be_saved(world: Any, tmp_path: Path) -> None:
@@ -449,11 +436,9 @@ class Nobody(First):
     without: tuple[int, ...] = (2,)
 
     def select(self, view: Any, rng: Any) -> Selection:
-        return (
-            Selection(view.available[:0])
-            if view.round in self.without
-            else super().select(view, rng)
-        )
+        if view.round in self.without:
+            return Selection(view.available[:0])
+        return super().select(view, rng)
 
 
 def test_an_empty_selection_keeps_the_model_and_goes_on(world: Any, tmp_path: Path) -> None:
@@ -465,9 +450,8 @@ def test_an_empty_selection_keeps_the_model_and_goes_on(world: Any, tmp_path: Pa
     empty = records[2]
     assert (empty.selection_status, empty.cohort, empty.weights) == ("empty", [], [])
     assert empty.available == SITES
-    assert (
-        records[3].valid_loss == records[2].valid_loss
-    )  # the clients' losses do not depend on the model; they are asked all the same
+    # The clients' losses do not depend on the model; they are asked all the same.
+    assert records[3].valid_loss == records[2].valid_loss
     assert events(tmp_path) == [
         {
             "round": 2,
@@ -491,8 +475,7 @@ def test_a_smaller_cohort_suffices_by_itself(world: Any) -> None:
     assert result.arrays["w"].numpy()[0] == pytest.approx(1.0)
 
 
-# --- replies that do not fit
-# ---------------------------------------------------------------------------------------------------
+# Replies that do not fit.
 
 
 def _metrics(reply: Any) -> Any:
@@ -512,6 +495,11 @@ def _with(arrays: Any = None, metrics: Any = None) -> Any:
 
 def _two_records(reply: Any) -> Any:
     reply.content["more"] = MetricRecord({"num-examples": 1})
+    return reply
+
+
+def _no_arrays(reply: Any) -> Any:
+    reply.content = RecordDict({"metrics": _metrics(reply)})
     return reply
 
 
@@ -552,10 +540,11 @@ def _array(*values: float) -> Any:
             "its metrics have no number 'num-examples'",
         ),
         (_two_records, "its reply has 2 metric records instead of 1"),
+        (_no_arrays, "its reply has 0 array records instead of 1"),
         (
             _with(metrics=lambda m: m.update({"extra": 1.0})),
-            "its metrics ['extra', 'num-examples', 'train_loss'] are not those of the others ['num-examples', 'train_loss'], "
-            "or differ in length",
+            "its metrics ['extra', 'num-examples', 'train_loss'] are not those of the others "
+            "['num-examples', 'train_loss'], or differ in length",
         ),
     ],
 )
@@ -578,8 +567,46 @@ def test_only_unusable_replies_keep_the_model(world: Any, tmp_path: Path) -> Non
     assert events(tmp_path)[-1]["event"] == "gave_up"
 
 
-# --- what is refused beforehand
-# ------------------------------------------------------------------------------------------------
+def test_a_reply_to_another_message_is_ignored(world: Any) -> None:
+    grid, chosen = world(SITES), strategy()
+    messages = list(chosen.configure_train(1, world.model(), world.config(), grid))
+    (stray,) = grid.send_and_receive([resend(messages[0], timeout=1.0, group="1")])
+    replies = grid.send_and_receive(messages)
+    arrays, _ = chosen.aggregate_train(1, [stray, *replies])
+    assert arrays["w"].numpy()[0] == pytest.approx(5 / 3)
+    assert sum(chosen.answers.values()) == 2
+
+
+def test_an_average_that_is_not_finite_keeps_the_model(world: Any, tmp_path: Path) -> None:
+    class Diverging(FedAvg):
+        def aggregate_train(self, server_round: int, replies: Any) -> Any:
+            _, metrics = super().aggregate_train(server_round, replies)
+            return ArrayRecord({"w": _array(np.inf, 0.0)}), metrics
+
+    chosen = strategy(inner=Diverging(fraction_evaluate=0.0), records=tmp_path)
+    result = chosen.start(world(SITES), world.model(4.0, 5.0), num_rounds=1)
+    assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
+    (event,) = events(tmp_path)
+    assert event["detail"] == "the average is not finite (NaN or inf)"
+    assert event["clients"] == ["site-0", "site-1"]
+
+
+def test_a_feature_of_a_reply_that_is_not_finite_is_an_event(world: Any, tmp_path: Path) -> None:
+    sampler = FedGS(graph={"similarity": "functional"})
+    chosen = SampledStrategy(
+        FedAvg(fraction_evaluate=0.0),
+        sampler,
+        responses=lambda model: np.array([np.nan]),
+        cohort_limit=1,
+        records=tmp_path,
+    )
+    chosen.start(world(SITES), world.model(), num_rounds=1)
+    (event,) = events(tmp_path)
+    assert (event["event"], event["detail"]) == ("feature", "its feature is empty or not finite")
+    assert sum(chosen.answers.values()) == 1
+
+
+# What is refused beforehand.
 
 
 @pytest.mark.parametrize(
@@ -647,3 +674,11 @@ def test_a_sampler_can_be_named(world: Any) -> None:
     assert isinstance(chosen._selector.sampler, MD)
     with pytest.raises(ConfigError, match=r"method.name must be one of .*; got 'fedsg'"):
         strategy("fedsg")
+
+
+def test_a_method_that_is_no_sampler_is_refused() -> None:
+    class Odd(Variant):
+        family = "method"
+
+    with pytest.raises(ConfigError, match=r"sampler must be a sampler, got Odd\(\)"):
+        strategy(Odd())

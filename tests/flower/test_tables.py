@@ -1,4 +1,4 @@
-"""Tables and page data read what real deployments write: limits, validation losses, empty rounds, events."""
+"""Tables and pages read a deployment's records: limits, validation losses, empty rounds, events."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a client does: say once who it is, train, evaluate."""
+"""The client: it reports its key and label counts once, trains and evaluates."""
 
 import re
 import time
@@ -36,14 +36,10 @@ describe(app, label_counts=lambda context: task.label_counts(*who(context)))
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Local steps from the global model."""
-    time.sleep(
-        float(context.node_config.get("delay", 0.0))
-    )  # --node-config "... delay=5.0": a slow client, to try one
-    client, config, server_round = (
-        who(context),
-        context.run_config,
-        int(message.content["config"]["server-round"]),
-    )
+    # --node-config "... delay=5.0" makes a slow client.
+    time.sleep(float(context.node_config.get("delay", 0.0)))
+    client, config = who(context), context.run_config
+    server_round = int(message.content["config"]["server-round"])
     model = task.make_model()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     examples = task.training_part(*client)
@@ -65,11 +61,8 @@ def train(message: Message, context: Context) -> Message:
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """Loss and accuracy on the validation part, or on the training part if the server says so."""
-    part = (
-        task.training_part
-        if message.content["config"].get("loss-on") == "train"
-        else task.validation_part
-    )
+    on_train = message.content["config"].get("loss-on") == "train"
+    part = task.training_part if on_train else task.validation_part
     model, examples = task.make_model(), part(*who(context))
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     loss, accuracy = task.evaluate(model, examples)

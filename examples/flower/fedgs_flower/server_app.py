@@ -1,4 +1,4 @@
-"""What the server does: FedAvg, with the clients selected by FedGS."""
+"""The server: FedAvg, with the clients selected by FedGS."""
 
 from pathlib import Path
 from typing import Any

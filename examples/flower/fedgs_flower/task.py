@@ -14,7 +14,10 @@ Examples = tuple[torch.Tensor, torch.Tensor]
 
 @lru_cache(maxsize=1)
 def federation(num_clients: int) -> Federation:
-    """Everybody's data. A real client would read its own; here all of them can make the same federation from its seed."""
+    """The data of all clients.
+
+    A real client would read its own data; here each makes the same federation from its seed.
+    """
     return Synthetic(clients=num_clients).load()
 
 
@@ -56,7 +59,7 @@ def train(
     learning_rate: float,
     seed: int,
 ) -> float:
-    """So many SGD steps on shuffled batches; returns the mean loss over them."""
+    """SGD steps on shuffled batches; returns the mean loss over them."""
     x, y = examples
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)

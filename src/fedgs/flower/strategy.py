@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedgs.arrays import FloatArray
-from fedgs.clients import Clients
+from fedgs.clients import Clients, Selection
 from fedgs.errors import ConfigError, OutputError, RunError
 from fedgs.flower.arrivals import connected
 from fedgs.flower.directory import Directory
@@ -62,7 +62,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
     Args:
         inner: FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi or a strategy derived from
             them. Its fractions and minima are read, then switched off in a copy.
-        sampler: a sampler, its name, or a table with `name`.
+        sampler: a sampler or its class, a decorated function, a name, or a table with `name`.
         clients: a federation that is known in advance: keys, data sizes and, for the graph, label
             counts or features. Its order is the order of the rows. None: clients are met as they
             connect.
@@ -87,7 +87,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
     def __init__(
         self,
         inner: Strategy,
-        sampler: Sampler | type[Sampler] | str | Mapping[str, object],
+        sampler: Sampler | Callable[..., Sampler | Selection] | str | Mapping[str, object],
         *,
         clients: Clients | None = None,
         responses: Responses | None = None,
