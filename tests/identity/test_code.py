@@ -1,7 +1,9 @@
 """Functions that do the same have equal digests, others have others."""
 
+from pathlib import Path
+
 import pytest
-from tests.identity.conftest import digest, written
+from tests.identity.conftest import digest, fresh, written
 
 POINT = "from pydantic.dataclasses import dataclass\n@dataclass\nclass Point:\n x: int\n"
 DECORATED = """import functools
@@ -32,6 +34,8 @@ OTHERS = {
     "type of a constant": ("def f(): return 1", "def f(): return 1.0"),
     "sign of zero": ("def f(): return 0.0", "def f(): return -0.0"),
     "attribute name": ("def f(x): return x.real", "def f(x): return x.imag"),
+    "set of constants": ("def f(x): return x in {1, 2}", "def f(x): return x in {1, 3}"),
+    "tuple of constants": ("def f(): return (1, (2, 3))", "def f(): return (1, (2, 4))"),
     "default": ("def f(x=1): return x", "def f(x=2): return x"),
     "keyword default": ("def f(*, x=1): return x", "def f(*, x=2): return x"),
     "order of parameters": ("def f(x, y): return x", "def f(y, x): return x"),
@@ -153,3 +157,18 @@ def test_name_lines_and_what_is_not_referred_to_do_not_count(source: str) -> Non
     assert digest(written(source, W=3)["f"]) == digest(
         written("def f(x, y=2): return x + y * W", W=3)["f"]
     )
+
+
+def test_a_lambda_of_a_file_counts_without_comments(folder: Path) -> None:
+    file = folder / "idm_lambda.py"
+    file.write_text("f = lambda x: x + 1\n")
+    before = fresh("idm_lambda", "f")
+    file.write_text("# a comment\nf = lambda x: x + 1  # another\n")
+    assert fresh("idm_lambda", "f") == before
+    file.write_text("f = lambda x: x + 2\n")
+    assert fresh("idm_lambda", "f") != before
+
+
+def test_a_cell_that_is_still_empty_is_no_obstacle() -> None:
+    source = "def m():\n def f(): return w\n return f\n w = 1\nf = m()"
+    assert digest(written(source)["f"]) == digest(written(source)["f"])

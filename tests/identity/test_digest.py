@@ -111,3 +111,32 @@ def test_digests_are_the_same_in_every_process(tmp_path: Path) -> None:
 def test_files_are_hashed_by_content(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
     assert Digester().file(tmp_path / "a") == hashlib.sha256(b"x").hexdigest()
+
+
+def test_parts_that_cannot_be_identified_are_named_in_sets_too() -> None:
+    assert Digester().of({iter([1])}).unknown == ("the value (builtins.list_iterator)",)
+    assert Digester().of({"a": {iter([1])}}).unknown == ("the value['a'] (builtins.list_iterator)",)
+
+
+def test_values_that_are_nested_too_deeply_are_not_identified() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert Digester().of(deep).unknown == ("values that are nested too deeply",)
+
+
+def test_a_digester_remembers_what_it_has_seen(tmp_path: Path) -> None:
+    digester, table = Digester(), {"a": [np.arange(3)]}
+    assert digester.of(table) is digester.of(table)
+    (tmp_path / "a").write_bytes(b"x")
+    first = digester.file(tmp_path / "a")
+    (tmp_path / "a").write_bytes(b"y")
+    assert digester.file(tmp_path / "a") == first
+
+
+def test_a_dictionary_that_holds_itself_has_a_digest() -> None:
+    first: dict[str, Any] = {"a": 1}
+    first["b"] = first
+    other: dict[str, Any] = {"a": 2}
+    other["b"] = other
+    assert digest(first) != digest(other)

@@ -18,6 +18,7 @@ from torch import nn
 
 import fedgs
 from fedgs import solver
+from fedgs.identity import Digester
 
 
 class Colour(enum.Enum):
@@ -128,3 +129,29 @@ def test_what_uses_the_solver_has_its_numerics_version(monkeypatch: pytest.Monke
     after = [digest(function) for function in functions]
     # A subclass of FedGS has the version by its property `numerics`, see test_fingerprint.
     assert [a != b for a, b in zip(before, after, strict=True)] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        (bytearray(b"a"), bytearray(b"b")),
+        (compile("1 + x", "a", "eval"), compile("1 - y", "a", "eval")),
+        (list[int], list[float]),
+        (int | str, int | bytes),
+        (types.MappingProxyType({1: 2}), types.MappingProxyType({1: 3})),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_values_of_a_kind_of_their_own_differ(first: object, other: object) -> None:
+    assert digest(first) == digest(first) != digest(other)
+
+
+def test_a_compiled_function_counts_by_its_source() -> None:
+    numba = pytest.importorskip("numba")
+    first, other = (numba.njit(written(f"def f(x): return x + {number}")["f"]) for number in (1, 2))
+    assert digest(first) == digest(first) != digest(other)
+
+
+def test_tensors_without_plain_storage_are_named() -> None:
+    (description,) = Digester().of(torch.eye(2).to_sparse()).unknown
+    assert description == "the value (torch.Tensor)"

@@ -1,15 +1,20 @@
 """Objects count by their state, and a user's modules however they are imported."""
 
+import errno
 import functools
 import importlib
 import socket
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.identity.conftest import digest, fresh, written
+from tests.identity.conftest import digest, forget, fresh, written
 
+from fedgs.identity import Digester
+from fedgs.identity.sources import Source, Sources
 from fedgs.registry import Variant
 
 
@@ -28,12 +33,11 @@ def test_values_of_cached_properties_do_not_count() -> None:
 
 
 def test_an_object_that_makes_up_its_attributes_has_a_digest() -> None:
-    source = "class C:\n def __getattr__(self, name): raise RuntimeError(name)\nf = C()\nf.w = W"
-    assert (
-        digest(written(source, W=1)["f"])
-        == digest(written(source, W=1)["f"])
-        != digest(written(source, W=2)["f"])
-    )
+    source = "class C:\n def __getattr__(self, name): raise RuntimeError(name)\n"
+    callable_too = source + " def __call__(self): return 1\n"
+    for program in (source + "f = C()\nf.w = W", callable_too + "f = C()\nf.w = W"):
+        first, again, other = (digest(written(program, W=width)["f"]) for width in (1, 1, 2))
+        assert first == again != other
 
 
 def test_an_object_may_tell_its_content_itself() -> None:
@@ -106,6 +110,10 @@ PROGRAMS = {
         "idm_main.py": "from idm_space import idm_help\ndef f(): return idm_help.w()",
         "idm_space/idm_help.py": "def w(): return 1",
     },
+    "namespace package, by attribute": {
+        "idm_main.py": "import idm_space.idm_help\ndef f(): return idm_space.idm_help.w()",
+        "idm_space/idm_help.py": "def w(): return 1",
+    },
     "cycle": {
         "idm_main.py": "import idm_help\ndef f(): return idm_help.w()",
         "idm_help.py": "import idm_main\ndef w(): return 1",
@@ -146,3 +154,41 @@ def test_what_a_module_holds_now_counts_where_it_is_looked_up(folder: Path) -> N
     assert (digest(built), digest(lazily)) == before
     idm_set.WIDTH = 2
     assert digest(built) != before[0] and digest(lazily) != before[1]
+
+
+def test_modules_without_a_file_count_by_their_names() -> None:
+    made = types.ModuleType("idm_made")
+    made.width = 1  # type: ignore[attr-defined]
+    function = written("def f(): return MODULE", MODULE=made)["f"]
+    before = digest(function)
+    made.width = 2  # type: ignore[attr-defined]
+    assert digest(function) != before
+
+
+def test_the_program_and_libraries_are_no_obstacle() -> None:
+    digest(written("def f(): return PROGRAM", PROGRAM=sys.modules["__main__"])["f"])
+    digest(written("def f():\n import json\n return json")["f"])
+
+
+def test_a_helper_module_that_fails_has_a_digest(folder: Path) -> None:
+    (folder / "idm_bad.py").write_text("raise SystemExit\n")
+    forget()
+    digest(written("def f():\n import idm_bad")["f"])
+
+
+def test_a_file_that_cannot_be_read_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "idm_locked.py").write_text("def f(): return 1\n")
+    forget()
+    function = importlib.import_module("idm_locked").f
+
+    def refuse(sources: Sources, path: Path) -> Source:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Sources, "of", refuse)
+    assert Digester().of(function).unknown == ("the file idm_locked.py (Permission denied)",)
+
+
+def test_an_object_that_pickles_as_a_name_is_not_identified() -> None:
+    source = "class C:\n def __reduce__(self): return 'f'\nf = C()"
+    (description,) = Digester().of(written(source)["f"]).unknown
+    assert description == "the value (__main__.C)"
