@@ -29,8 +29,8 @@ def test_table2_has_ten_rows_and_two_of_ours(table2: CarriedOut) -> None:
 def test_each_row_is_run_with_its_own_settings(table2: CarriedOut) -> None:
     _, _, outcome = table2
     methods = {
-        one.row: (one.run.table("method"), one.run.table("training"))
-        for one in outcome.records.runs
+        loaded.row: (loaded.run.table("method"), loaded.run.table("training"))
+        for loaded in outcome.records.runs
     }
     assert methods["power_of_choice"][0]["loss_on"] == "validation"
     assert (
@@ -99,7 +99,7 @@ def test_the_other_scale_and_chosen_rows(toy_file: Path, tmp_path: Path) -> None
         overrides=FAST,
     )
     outcome = carry_out(request, tmp_path)
-    assert {one.row: one.run.table("method")["scale"] for one in outcome.records.runs} == {
+    assert {loaded.row: loaded.run.table("method")["scale"] for loaded in outcome.records.runs} == {
         "fedgs-1": "paper",
         "fedgs-cohort": "cohort",
     }

@@ -48,10 +48,13 @@ def test_clients_with_the_same_label_are_found_by_their_models() -> None:
     assert len(rows) == 2 * 3 * 7
     for kind in ("functional", "update"):
         for oracle in ORACLES:
-            own = [row for row in rows if (row.similarity, row.oracle) == (kind, oracle)]
-            grid = [row for row in own if row.rule == "grid"]
+            compared = [row for row in rows if (row.similarity, row.oracle) == (kind, oracle)]
+            grid = [row for row in compared if row.rule == "grid"]
             assert sorted(row.epsilon for row in grid) == list(EPSILONS)
-            assert sorted(row.rule for row in own if row.rule != "grid") == ["density", "histogram"]
+            assert sorted(row.rule for row in compared if row.rule != "grid") == [
+                "density",
+                "histogram",
+            ]
             if kind == "update":
                 assert max(row.f1 for row in grid) == 1.0
     assert {(row.data, row.local_steps, row.seed) for row in rows} == {("synthetic", 10, 0)}
@@ -59,9 +62,9 @@ def test_clients_with_the_same_label_are_found_by_their_models() -> None:
 
 def test_similarities_are_symmetric_and_in_0_to_1(toy_federation: Federation) -> None:
     config = config_of(training={"local_steps": 2, "batch_size": 4})
-    found = similarities(config, toy_federation)
-    assert list(found) == ["functional", "update"]
-    for similarity in found.values():
+    by_kind = similarities(config, toy_federation)
+    assert list(by_kind) == ["functional", "update"]
+    for similarity in by_kind.values():
         np.testing.assert_array_equal(similarity, similarity.T)
         assert similarity.min() >= 0 and similarity.max() <= 1
 

@@ -15,7 +15,8 @@ def test_table4_shares_the_runs_at_alpha_zero(toy_file: Path, tmp_path: Path) ->
     outcome = carry_out(request, tmp_path)
     assert outcome.total == 13, "five alphas and three graphs, one of them without a graph"
     graphs = {
-        one.row: one.run.table("method")["graph"]["similarity"] for one in outcome.records.runs
+        loaded.row: loaded.run.table("method")["graph"]["similarity"]
+        for loaded in outcome.records.runs
     }
     assert (
         graphs["functional-0"],

@@ -26,11 +26,11 @@ def test_theorem1_is_rendered_from_stored_results(
         "H = R does not hold" in sentence and "1.172" in sentence
         for sentence in outcome.rendering.verdict
     )
-    kept = outcome.records.computed[""].arrays
+    arrays = outcome.records.computed[""].arrays
     # At C = 2 both probabilities are functions of the angle alone, so the ranks agree but for Monte
     # Carlo ties.
-    assert rank_correlation(kept["2/distance"], kept["2/solid_angle"]) > 0.99
+    assert rank_correlation(arrays["2/distance"], arrays["2/solid_angle"]) > 0.99
     assert np.array_equal(
         theorem1.compute(request, Computation("", None, {}), None)["3/determinant"],
-        kept["3/determinant"],
+        arrays["3/determinant"],
     )

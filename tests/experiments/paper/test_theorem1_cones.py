@@ -64,6 +64,6 @@ def test_the_counter_example_is_one() -> None:
     assert mean_distance(first) > mean_distance(second) + 0.05
     for columns in (
         (first, second),
-        tuple(one / np.linalg.norm(one, axis=0) for one in (first, second)),
+        tuple(cohort / np.linalg.norm(cohort, axis=0) for cohort in (first, second)),
     ):
         assert 0 < abs(np.linalg.det(columns[0])) < abs(np.linalg.det(columns[1])) - 0.05

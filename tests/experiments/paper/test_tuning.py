@@ -18,7 +18,7 @@ def test_tuning_names_its_best_point(toy_file: Path, tmp_path: Path) -> None:
     }
     steps, rate = min(table, key=lambda point: table[point])
     assert f"E = {steps}, eta = {rate}" in outcome.rendering.verdict[0]
-    assert {one.run.table("method")["name"] for one in outcome.records.runs} == {"uniform"}
+    assert {loaded.run.table("method")["name"] for loaded in outcome.records.runs} == {"uniform"}
 
 
 def test_the_verdict_names_the_papers_choice_and_its_rank() -> None:

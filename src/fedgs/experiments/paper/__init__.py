@@ -10,18 +10,20 @@ does the rest, for all experiments alike, called by `frame.run.reproduce`:
        |_________________________________
        | Experiment.plan                 | Experiment.computations
     PlannedRun                           Computation                        frame.planning
-       | trained, unless it is stored    | computed, unless it is stored    frame.training, .computing
+       | trained, unless it is stored    | computed, unless it is stored
     StoredRun, in runs/                  a file in computed/                frame.store
        | read_records                    | read_records
     LoadedRun                            Computed                           frame.experiment
        |_________________________________|
     ExperimentRecords
        | Experiment.render
-    Rendering                            tables, verdict, figures           frame.experiment, .writing
+    Rendering                            tables, verdict, figures           frame.experiment
 
+`frame.training` and `frame.computing` carry out what is missing, `frame.writing` writes the files.
 A planned, stored and loaded run share their cell of the table: data and mode (`frame.conditions`)
 and `MethodRow` (`frame.rows`). The `Manifest` (NAME-DATA.json) holds the request and the names of
 the stored runs and results, so that a rendering is a function of the folder alone. `frame.page`
-renders all manifests of a folder as one page, with the `frame.facts` of each. Renderings are made of
-`frame.tables` and the verdicts of `frame.sentences`; `frame.published` holds the paper's figures.
+renders all manifests of a folder as one page, with the `frame.facts` of each. Renderings are made
+of `frame.tables` and the verdicts of `frame.sentences`, and `frame.published` holds the paper's
+figures.
 """

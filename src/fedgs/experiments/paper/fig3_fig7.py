@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedgs.arrays import AnyArray
+from fedgs.arrays import AnyArray, IntArray
 from fedgs.data.describe import skew
 from fedgs.data.federation import Federation
 from fedgs.errors import DataError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["EXPERIMENTS"]
 
 
-def graph_computations(request: ExperimentRequest) -> list[Computation]:
+def computations_of_graphs(request: ExperimentRequest) -> list[Computation]:
     """One computation a federation.
 
     Images have the paper's 20 clients of two labels each, unless `--set` changes them.
@@ -152,18 +152,22 @@ def _partition_row(result: Computed) -> tuple[Cell, ...]:
 
 def _partition_sentence(result: Computed) -> str:
     counts = result.arrays["label_counts"]
-    sizes, held = counts.sum(axis=1), (counts > 0).sum(axis=1)
-    even = (
-        "all of one size"
-        if sizes.min() == sizes.max()
-        else f"from {int(sizes.min())} to {int(sizes.max())} training examples"
-    )
-    labels = (
-        f"{int(held.min())}"
-        if held.min() == held.max()
-        else f"{int(held.min())} to {int(held.max())}"
-    )
-    return f"{result.data_title}: {counted(len(counts), 'client')}, {even}, {labels} labels each."
+    sizes, labels = counts.sum(axis=1), (counts > 0).sum(axis=1)
+    size = "all of one size"
+    if sizes.min() < sizes.max():
+        size = f"from {_range(sizes)} training examples"
+    clients = counted(len(counts), "client")
+    return f"{result.data_title}: {clients}, {size}, {_range(labels)} labels each."
+
+
+def _range(values: IntArray) -> str:
+    """The lowest and the highest of whole numbers.
+
+    >>> _range(np.array([4, 2, 3])), _range(np.array([2, 2]))
+    ('2 to 4', '2')
+    """
+    lowest, highest = int(values.min()), int(values.max())
+    return f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
 
 
 EXPERIMENTS = {
@@ -177,7 +181,7 @@ EXPERIMENTS = {
         takes=frozenset({"data", "set"}),
         data=(Source("cifar10"),),
         compute=compute_graph,
-        computations=graph_computations,
+        computations=computations_of_graphs,
         render=render_graph,
         draws=True,
     ),

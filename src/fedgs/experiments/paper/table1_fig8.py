@@ -47,7 +47,7 @@ _FIG8 = {
 }
 
 
-def compute_activity(
+def compute_availability(
     request: ExperimentRequest, computation: Computation, federation: Federation | None
 ) -> dict[str, AnyArray]:
     """By mode, (N, T) rates, activity and expected activity; and M of the federation."""
@@ -133,22 +133,22 @@ def render_table1(request: ExperimentRequest, records: ExperimentRecords) -> Ren
 
 
 def _figures(result: Computed, title: str) -> dict[str, float]:
-    active, rates, expected = (
+    available, rates, expected = (
         result.arrays[f"{title}/{part}"] for part in ("active", "rates", "expected")
     )
     by_client = rates.mean(axis=1)
     spread = float(np.sqrt((expected * (1 - expected)).sum()))
-    gap = float(active.sum() - expected.sum())
-    sizes = active.sum(axis=0)
+    gap = float(available.sum() - expected.sum())
+    sizes = available.sum(axis=0)
     return {
         "lowest": float(by_client.min()),
         "mean": float(by_client.mean()),
         "highest": float(by_client.max()),
-        "measured": float(active.mean()),
+        "measured": float(available.mean()),
         "errors": 0.0 if abs(gap) < 1e-6 else gap / spread if spread > 0 else float("inf"),
         "available": float(sizes.mean()),
         "below": int((sizes < int(result.arrays["cohort_limit"])).sum()),
-        "rounds": active.shape[1],
+        "rounds": available.shape[1],
     }
 
 
@@ -167,14 +167,11 @@ def _row(mode: Mode, figures: Mapping[str, float]) -> tuple[Cell, ...]:
 def _activity_sentence(title: str, figures: Mapping[str, Mapping[str, float]]) -> str:
     worst = max(figures, key=lambda mode: abs(figures[mode]["errors"]))
     far = [mode for mode, figure in figures.items() if abs(figure["errors"]) > 3]
-    text = (
-        f"{title}: the measured activity lies within {abs(figures[worst]['errors']):.1f} standard "
-        f"errors of what the rates give in all {len(figures)} modes"
-    )
+    if far:
+        return f"{title}: more than 3 standard errors from what the rates give: {', '.join(far)}."
     return (
-        f"{text}."
-        if not far
-        else f"{title}: more than 3 standard errors from what the rates give: {', '.join(far)}."
+        f"{title}: the measured activity lies within {abs(figures[worst]['errors']):.1f} standard "
+        f"errors of what the rates give in all {len(figures)} modes."
     )
 
 
@@ -186,14 +183,15 @@ def render_fig8(request: ExperimentRequest, records: ExperimentRecords) -> Rende
         result = records.computed.get(source.key)
         if result is not None:
             for mode in _modes(request, source):
-                active = result.arrays[f"{mode.title}/active"]
+                available = result.arrays[f"{mode.title}/active"]
+                sizes = available.sum(axis=0)
                 # No more than fits above a panel.
                 name = source.title.partition("(")[0][:14]
-                panels.append((f"{name}, {mode.title}", active))
+                panels.append((f"{name}, {mode.title}", available))
                 verdict.append(
-                    f"{result.data_title}, {mode.title}: {100 * active.mean():.0f} % of the "
-                    f"clients are there on average, {int(active.sum(axis=0).min())} to "
-                    f"{int(active.sum(axis=0).max())} in a round."
+                    f"{result.data_title}, {mode.title}: {100 * available.mean():.0f} % of the "
+                    f"clients are there on average, {int(sizes.min())} to {int(sizes.max())} in a "
+                    "round."
                 )
 
     def draw() -> "dict[str, Figure]":
@@ -215,7 +213,7 @@ EXPERIMENTS = {
         ),
         takes=_TAKES,
         data=(Source("synthetic"),),
-        compute=compute_activity,
+        compute=compute_availability,
         render=render_table1,
         one_seed=True,
     ),
@@ -228,7 +226,7 @@ EXPERIMENTS = {
         ),
         takes=_TAKES,
         data=(Source("synthetic"), Source("cifar10"), Source("fashion_mnist")),
-        compute=compute_activity,
+        compute=compute_availability,
         render=render_fig8,
         one_seed=True,
         draws=True,

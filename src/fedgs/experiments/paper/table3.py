@@ -50,11 +50,11 @@ def computations(request: ExperimentRequest) -> list[Computation]:
                 f"--set {key} means nothing for {request.name}; it takes settings of data, "
                 "training, model and execution"
             )
-    given = dict(request.overrides).get(_STEPS)
+    local_steps = dict(request.overrides).get(_STEPS)
     return [
         _computation(request, source, steps=steps, seed=seed)
         for source in request.data
-        for steps in (given if isinstance(given, list) else [given])
+        for steps in (local_steps if isinstance(local_steps, list) else [local_steps])
         for seed in request.seeds
     ]
 
@@ -167,11 +167,8 @@ def _best(rows: Sequence[Recovered], kind: str, *, oracle: str, rule: str) -> li
 
 
 def _all(rows: Sequence[Recovered]) -> Table:
-    fields = asdict(rows[0])
-    columns = tuple(
-        Column("source" if name == "data" else name, ("source" if name == "data" else name,))
-        for name in fields
-    )
+    names = ["source" if name == "data" else name for name in asdict(rows[0])]
+    columns = tuple(Column(name, (name,)) for name in names)
     lines = tuple(
         tuple(Cell(str(value), (value,)) for value in asdict(row).values()) for row in rows
     )
@@ -190,13 +187,9 @@ def _verdict(
         if all(means.values()):
             functional, cosine = (float(np.mean(means[kind])) for kind in ("functional", "update"))
             order = "above" if functional > cosine else "not above"
-            agrees = (
-                ""
-                if not paper
-                else ", as in the paper"
-                if order == "above"
-                else ", against the paper"
-            )
+            agrees = ""
+            if paper:
+                agrees = ", as in the paper" if order == "above" else ", against the paper"
             sentences.append(
                 f"{title}, oracle with {word}: F1 of the functional similarity "
                 f"({number(functional, 3)}) is {order} that of the cosine "

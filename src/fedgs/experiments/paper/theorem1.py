@@ -65,12 +65,12 @@ def compute(
                 if size == labels
                 else rng.dirichlet(np.ones(labels), size=(SETS, size)).transpose(0, 2, 1)
             )
-            some = drawn[: max(40, SETS // 5)]
+            cohorts = drawn[: max(40, SETS // 5)]
             arrays[f"{labels}/larger/{size}/distance"] = np.array(
-                [mean_distance(cohort) for cohort in some]
+                [mean_distance(cohort) for cohort in cohorts]
             )
             arrays[f"{labels}/larger/{size}/share"] = np.array(
-                [cone_share(cohort, points) for cohort in some]
+                [cone_share(cohort, points) for cohort in cohorts]
             )
     arrays["further_but_smaller"] = further_but_smaller(request.seeds[0])
     arrays["arc"] = np.array([[1.0, 0.5, 0.0], [0.0, 0.5, 1.0]])
@@ -170,7 +170,7 @@ def _verdict(arrays: Mapping[str, AnyArray]) -> list[str]:
         labels: rank_correlation(arrays[f"{labels}/distance"], arrays[f"{labels}/determinant"])
         for labels in LABELS
     }
-    listed = ", ".join(
+    correlation_text = ", ".join(
         f"{number(value, 3)} at C = {labels}" for labels, value in correlations.items()
     )
     sign = (
@@ -180,7 +180,7 @@ def _verdict(arrays: Mapping[str, AnyArray]) -> list[str]:
     )
     sentences.append(
         f"A larger mean distance goes with a larger probability |det[p_1 .. p_C]| {sign}: rank "
-        f"correlation {listed}."
+        f"correlation {correlation_text}."
     )
     sentences.append(_counter_sentence(first, second))
     arc = distances(arrays["arc"])

@@ -30,8 +30,8 @@ def test_computed_parts_are_kept_and_made_twice_the_same(
 def test_damaged_computed_figures_are_computed_anew(toy_file: Path, tmp_path: Path) -> None:
     request = request_of("gamma", toy_file)
     first = carry_out(request, tmp_path)
-    (kept,) = (tmp_path / "computed").iterdir()
-    kept.write_bytes(b"PK rubbish")
+    (stored,) = (tmp_path / "computed").iterdir()
+    stored.write_bytes(b"PK rubbish")
     again = carry_out(request, tmp_path)
     assert again.reused == 0 and again.rendering.verdict == first.rendering.verdict
 

@@ -64,9 +64,9 @@ def test_a_failed_run_is_left_out_and_said(toy_file: Path, tmp_path: Path) -> No
         "table2", toy_file, modes=LDF, methods=("uniform", "md"), rounds=2, overrides=FAST
     )
     outcome = carry_out(request, tmp_path)
-    place = next(one for one in outcome.records.runs if one.row == "md")
-    assert place.run.path is not None
-    (place.run.path / "failure.json").write_text(
+    loaded_md = next(loaded for loaded in outcome.records.runs if loaded.row == "md")
+    assert loaded_md.run.path is not None
+    (loaded_md.run.path / "failure.json").write_text(
         json.dumps({"round": 1, "client": None, "error": "OSError: gone", "traceback": ""})
     )
     text, _ = page(tmp_path)

@@ -11,7 +11,7 @@ def test_counts_and_curves_come_from_the_same_runs(toy_file: Path, tmp_path: Pat
     assert counts.reused == 0 and (curves.reused, curves.total) == (10, 10)
     assert {path.suffix for path in counts.files} == {".txt", ".md", ".csv", ".tex", ".pdf", ".png"}
     table = {row["method"]: row for row in rows(next(tmp_path.glob("fig4-*=2.csv")))}
-    selected = {one.row: one.run for one in counts.records.runs}["uniform"].records
+    selected = {loaded.row: loaded.run for loaded in counts.records.runs}["uniform"].records
     assert (
         float(table["uniform"]["fewest_mean"])
         <= sum(len(record.cohort or ()) for record in selected) / 6

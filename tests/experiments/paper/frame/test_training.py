@@ -46,10 +46,10 @@ def test_fewer_rounds_are_read_from_longer_runs(
     shorter = carry_out(request, copy)
     assert (shorter.reused, shorter.total) == (2, 2)
     fresh = carry_out(request, tmp_path / "fresh")
-    assert [one.test_loss for one in shorter.records.runs] == [
-        one.test_loss for one in fresh.records.runs
+    assert [loaded.test_loss for loaded in shorter.records.runs] == [
+        loaded.test_loss for loaded in fresh.records.runs
     ]
-    assert {one.run.rounds_done for one in shorter.records.runs} == {2}
+    assert {loaded.run.rounds_done for loaded in shorter.records.runs} == {2}
 
 
 def test_an_interrupted_experiment_is_resumed(toy_file: Path, tmp_path: Path) -> None:

@@ -108,10 +108,13 @@ def _overview(manifests: Sequence[Manifest]) -> str:
 
 
 def _anchor(title: str) -> str:
-    kept = "".join(
-        character for character in title.lower() if character.isalnum() or character in " -_"
-    )
-    return kept.replace(" ", "-")
+    """The link target that Markdown makes of a heading.
+
+    >>> _anchor("Table 3: edges of the graph")
+    'table-3-edges-of-the-graph'
+    """
+    letters = (letter for letter in title.lower() if letter.isalnum() or letter in " -_")
+    return "".join(letters).replace(" ", "-")
 
 
 def _where(request: ExperimentRequest) -> str:
@@ -148,15 +151,20 @@ def _missing(name: str, carried_out: Sequence[tuple[Manifest, ExperimentRecords]
     lines = [f"Not run: {', '.join(absent)}.\n"] if absent else []
     for manifest, _ in carried_out:
         request = manifest.request
-        given = {mode.name for mode in request.modes}
-        modes = [
-            mode for source in request.data for mode in source.modes if given and mode not in given
+        requested_modes = {mode.name for mode in request.modes}
+        missing_modes = [
+            mode
+            for source in request.data
+            for mode in source.modes
+            if requested_modes and mode not in requested_modes
         ]
-        words = [f"the modes {', '.join(modes)}"] if name in ("table2", "table4") and modes else []
+        parts = []
+        if name in ("table2", "table4") and missing_modes:
+            parts.append(f"the modes {', '.join(missing_modes)}")
         if request.methods:
-            words.append(f"the rows other than {', '.join(request.methods)}")
-        if words:
-            lines.append(f"Not run on {_where(request)}: {'; '.join(words)}.\n")
+            parts.append(f"the rows other than {', '.join(request.methods)}")
+        if parts:
+            lines.append(f"Not run on {_where(request)}: {'; '.join(parts)}.\n")
     return "\n".join(lines)
 
 

@@ -105,17 +105,16 @@ def standing_sentence(
     if not compared:
         return ""
     average = mean(ours[row]) or 0.0
-    here = {other: np.sign((mean(ours[other]) or 0.0) - average) for other in compared}
-    text = f"{mode}: {labels[row]} is {_below_above(here, labels)}"
-    if row in paper and all(other in paper for other in compared):
-        published = {other: np.sign(paper[other] - paper[row]) for other in compared}
-        text += (
-            ", as in the paper."
-            if published == here
-            else f"; in the paper it is {_below_above(published, labels)}."
-        )
-    else:
+    signs = {other: np.sign((mean(ours[other]) or 0.0) - average) for other in compared}
+    text = f"{mode}: {labels[row]} is {_below_above(signs, labels)}"
+    if row not in paper or any(other not in paper for other in compared):
         text += "."
+    else:
+        published = {other: np.sign(paper[other] - paper[row]) for other in compared}
+        if published == signs:
+            text += ", as in the paper."
+        else:
+            text += f"; in the paper it is {_below_above(published, labels)}."
     unsure = [labels[other] for other in compared if _covers_zero(ours[row], ours[other])]
     if unsure:
         text += f" The 95 % interval of the paired difference includes 0 for {listed(unsure)}."
