@@ -92,32 +92,6 @@ def test_natural_order_compares_digits_as_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        (
-            {"data_sizes": np.array([1.5, 2.0])},
-            "data_sizes must be an array of integers, got float64",
-        ),
-        ({"data_sizes": np.array(["1", "2"])}, "data_sizes must be an array of integers, got <U1"),
-        ({"data_sizes": [1, [2]]}, "data_sizes must be an array of integers, got list: "),
-        (
-            {"label_counts": np.array([["a"], ["b"]])},
-            "label_counts must be an array of numbers, got <U1",
-        ),
-        ({"features": np.array([[None], [1]])}, "features must be an array of numbers, got object"),
-        ({"features": [[1], [1, 2]]}, "features must be an array of numbers, got list: "),
-        (
-            {"features": np.ones((2, 1)) * 1j},
-            "features must be an array of numbers, got complex128",
-        ),
-    ],
-)
-def test_the_arrays_of_clients_are_numbers(arrays: dict[str, object], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        Clients(("a", "b"), **{"data_sizes": np.array([1, 2]), **arrays})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
     ("names", "row"),
     [
         (("client1", "client10", "client2"), 1),

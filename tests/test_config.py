@@ -2,15 +2,10 @@ import pytest
 
 from fedgs.config import Config, Training, cohort_limit
 from fedgs.errors import ConfigError
-from fedgs.fingerprint import identity_of
 
 
 def config(**settings: object) -> Config:
     return Config(**{"data": "synthetic", "availability": "LDF", "method": "fedgs", **settings})
-
-
-def identity(one: Config, limit: int = 6, data: str = "d") -> str:
-    return identity_of(one, data_fingerprint=data, limit=limit).fingerprint
 
 
 def test_values_not_given_default_to_the_data_sets_row() -> None:
@@ -104,47 +99,6 @@ def test_bad_settings_are_one_sentence(settings: dict[str, object], message: str
     with pytest.raises(ConfigError, match=message) as caught:
         config(**settings)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"availability": "MDF"},
-        {"availability": {"name": "LDF", "beta": 0.5}},
-        {"method": "uniform"},
-        {"method": {"name": "fedgs", "alpha": 2.0}},
-        {"training": {"local_steps": 11}},
-        {"training": {"mu": 0.1}},
-        {"training": {"precision": "bf16"}},
-        {"evaluation": {"every": 2}},
-        {"model": "cifar_cnn"},
-        {"seed": 1},
-    ],
-)
-def test_fingerprint_changes_with_what_changes_results(settings: dict[str, object]) -> None:
-    assert identity(config(**settings)) != identity(config())
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"training": {"rounds": 7}},
-        {"training": {"cohort_limit": 6}},
-        {"execution": {"engine": "loop"}},
-        {"execution": {"workers": 2}},
-        {"execution": {"checkpoint_every": 3}},
-        {"label": "mine"},
-    ],
-)
-def test_fingerprint_does_not_change_with_how_a_run_is_carried_out(
-    settings: dict[str, object],
-) -> None:
-    assert identity(config(**settings)) == identity(config())
-
-
-def test_fingerprint_covers_the_data_and_the_cohort_limit() -> None:
-    assert identity(config(), limit=5) != identity(config())
-    assert identity(config(), data="other") != identity(config())
 
 
 def test_tables_build_the_same_configuration_again() -> None:

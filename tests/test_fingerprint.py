@@ -26,9 +26,9 @@ from fedgs.models import as_model
 from fedgs.sampling.base import Sampler
 
 
-def identity(**settings: Any) -> Identity:
+def identity(*, data: str = "d", limit: int = 6, **settings: Any) -> Identity:
     config = Config(**{"data": "synthetic", "availability": "LDF", "method": "fedgs", **settings})
-    return identity_of(config, data_fingerprint="d", limit=6)
+    return identity_of(config, data_fingerprint=data, limit=limit)
 
 
 def prepared(federation: Federation, *, model: Any = None, **settings: Any) -> PreparedRun:
@@ -45,6 +45,50 @@ def prepared(federation: Federation, *, model: Any = None, **settings: Any) -> P
 
 def fingerprints(federation: Federation, models: list[Callable[[], nn.Module]]) -> list[str]:
     return [prepared(federation, model=model).fingerprint for model in models]
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"availability": "MDF"},
+        {"availability": {"name": "LDF", "beta": 0.5}},
+        {"method": "uniform"},
+        {"method": {"name": "fedgs", "alpha": 2.0}},
+        {"training": {"local_steps": 11}},
+        {"training": {"mu": 0.1}},
+        {"training": {"precision": "bf16"}},
+        {"evaluation": {"every": 2}},
+        {"model": "cifar_cnn"},
+        {"seed": 1},
+    ],
+)
+def test_fingerprint_changes_with_what_changes_results(settings: dict[str, object]) -> None:
+    assert identity(**settings).fingerprint != identity().fingerprint
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"training": {"rounds": 7}},
+        {"training": {"cohort_limit": 6}},
+        {"execution": {"engine": "loop"}},
+        {"execution": {"workers": 2}},
+        {"execution": {"checkpoint_every": 3}},
+        {"label": "mine"},
+    ],
+)
+def test_fingerprint_does_not_change_with_how_a_run_is_carried_out(
+    settings: dict[str, object],
+) -> None:
+    assert identity(**settings).fingerprint == identity().fingerprint
+
+
+def test_fingerprint_covers_the_data_and_the_cohort_limit() -> None:
+    assert identity(limit=5).fingerprint != identity().fingerprint
+    assert identity(data="other").fingerprint != identity().fingerprint
 
 
 # Models given as functions

@@ -11,7 +11,7 @@ import fedgs
 from fedgs import Selection
 from fedgs.availability import Availability
 from fedgs.data import Data, Federation
-from fedgs.errors import ConfigError, UserError, own_traceback, user_code
+from fedgs.errors import ConfigError, UserError
 from fedgs.experiments.compare import compare
 from fedgs.experiments.grid import expand, read_config
 from fedgs.registry import build, load_plugin, register
@@ -164,16 +164,3 @@ def test_a_configuration_may_begin_with_a_byte_order_mark(tmp_path: Path) -> Non
 def test_a_name_that_is_a_list_is_refused_in_a_table() -> None:
     with pytest.raises(ConfigError, match=r"method.name must be one of .*; got \['md'\]"):
         expand({"method": {"name": ["md"]}})
-
-
-def test_errors_of_the_package_show_no_frames_of_it() -> None:
-    with pytest.raises(ConfigError) as raised:
-        build("method", 5)
-    outside = raised.value.__traceback__
-    raised.value.__traceback__ = outside.tb_next if outside else None
-    assert own_traceback(raised.value).startswith("fedgs.errors.ConfigError: ")
-
-
-def test_a_lack_of_memory_is_no_mistake_of_the_user() -> None:
-    with pytest.raises(MemoryError), user_code("model"):
-        raise MemoryError

@@ -1,0 +1,88 @@
+"""Checkpoints: what is stored, what a start reads of them, and damaged ones."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.oracles.states import equal_states
+
+from fedgs.checkpoint import State, load_checkpoint, save_checkpoint, stored_round
+from fedgs.errors import OutputError
+from fedgs.records import Record, RunFolder, read_arrays, save_arrays
+
+START = {"distance": np.eye(2), "last": np.zeros(2)}
+
+
+@pytest.fixture
+def state() -> State:
+    memory = {**START, "last": np.array([1.0, np.nan])}
+    return State(2, torch.tensor([0.5, -1.0]), np.array([2, 1]), memory)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, state: State) -> RunFolder:
+    """A run of two rounds with a checkpoint after them."""
+    folder = RunFolder(tmp_path)
+    folder.append("rounds.jsonl", [Record(0).to_json(), Record(1).to_json()])
+    save_checkpoint(folder, state, engine="loop", start_memory=state.memory | START)
+    return folder
+
+
+def change_header(folder: RunFolder, **changes: object) -> None:
+    """Replace entries of the checkpoint's header; None removes an entry."""
+    arrays = read_arrays(folder.path / "checkpoint.npz")
+    header = {**json.loads(str(arrays["header"])), **changes}
+    kept = {key: value for key, value in header.items() if value is not None}
+    save_arrays(folder.path / "checkpoint.npz", {**arrays, "header": json.dumps(kept)})
+
+
+def test_a_state_is_loaded_as_it_was_saved(folder: RunFolder, state: State) -> None:
+    checkpoint = load_checkpoint(folder, START)
+    assert checkpoint is not None
+    assert equal_states(checkpoint.state, state)
+    assert checkpoint.engine == "loop"
+    assert checkpoint.records_bytes == folder.size("rounds.jsonl")
+    assert checkpoint.timings_bytes == 0
+
+
+def test_arrays_of_the_start_are_not_stored_again(folder: RunFolder, state: State) -> None:
+    start = {"distance": state.memory["distance"], "last": np.zeros(2)}
+    save_checkpoint(folder, state, engine="loop", start_memory=start)
+    assert "memory.distance" not in folder.arrays("checkpoint")
+    checkpoint = load_checkpoint(folder, start)
+    assert checkpoint is not None and equal_states(checkpoint.state, state)
+
+
+def test_without_a_checkpoint_a_run_starts_at_round_0(tmp_path: Path) -> None:
+    assert load_checkpoint(RunFolder(tmp_path), {}) is None
+    assert stored_round(RunFolder(tmp_path)) == 0
+
+
+def test_a_start_resumes_at_the_stored_round_if_its_records_are_complete(
+    folder: RunFolder,
+) -> None:
+    assert stored_round(folder) == 2
+    folder.truncate("rounds.jsonl", folder.size("rounds.jsonl") - 1)
+    assert stored_round(folder) == 0
+
+
+def test_another_format_is_refused(folder: RunFolder) -> None:
+    change_header(folder, format=99)
+    with pytest.raises(OutputError, match="has format 99, this version reads 1"):
+        load_checkpoint(folder, START)
+
+
+def test_a_missing_entry_is_named(folder: RunFolder) -> None:
+    change_header(folder, round=None)
+    with pytest.raises(OutputError, match="lacks 'round'; remove the run's folder"):
+        load_checkpoint(folder, START)
+    assert stored_round(folder) == 0
+
+
+def test_a_damaged_file_is_no_stored_round(folder: RunFolder) -> None:
+    (folder.path / "checkpoint.npz").write_bytes(b"PK damaged")
+    assert stored_round(folder) == 0
+    with pytest.raises(OutputError, match=r"checkpoint.npz is damaged"):
+        load_checkpoint(folder, START)
