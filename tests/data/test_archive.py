@@ -18,6 +18,7 @@ from fedgs.data import (
     Labelled,
     Leaf,
     Normalization,
+    Part,
     Synthetic,
     export,
     first_difference,
@@ -211,3 +212,11 @@ def test_what_an_export_says_about_itself_is_checked(
     np.savez(tmp_path / "bad.npz", **arrays)
     with pytest.raises(DataError, match=message):
         File(path=str(tmp_path / "bad.npz")).load()
+
+
+def test_a_federation_without_test_examples_loads_back(tmp_path: Path) -> None:
+    federation = Synthetic(clients=2).load()
+    x, y = federation.test.x[:0], federation.test.y[:0]
+    empty = replace(federation, test=Part(x, y, np.zeros(2, dtype=np.int64)))
+    assert_identical(File(path=str(export(empty, tmp_path / "kept.npz"))).load(), empty)
+    assert_identical(open_folder(to_folder(empty, tmp_path / "kept")), empty)

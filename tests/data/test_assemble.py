@@ -9,6 +9,7 @@ from tests.data.material import labelled
 from fedgs.data import (
     Assignment,
     ByColumn,
+    DirichletOverClasses,
     Iid,
     Labelled,
     Partition,
@@ -30,9 +31,8 @@ def test_the_federation_holds_every_example_once(
     rows = np.concatenate([part.index for part in parts])
     assert np.array_equal(np.sort(rows), np.arange(len(labels)))
     for part in parts:
-        assert np.array_equal(
-            part.x[:, 0], part.index
-        )  # the example is the one that its index names
+        # the example is the one that its index names
+        assert np.array_equal(part.x[:, 0], part.index)
         assert np.array_equal(part.y, labels[part.index])
     sizes = np.diff(federation.train.offsets)
     held_out = (
@@ -58,9 +58,8 @@ def test_small_clients_keep_a_training_example_when_the_hold_out_rounds_to_nothi
 
 def test_a_hold_out_of_nothing_at_all_is_no_validation_part() -> None:
     x, labels = np.zeros((4, 2), dtype=np.float32), np.zeros(4, dtype=int)
-    assert (
-        share_out(Labelled("tiny", x, labels, (x, labels), 1), Iid(), 4).validation is None
-    )  # floor(.2) = 0 everywhere
+    # floor(.2) = 0 everywhere
+    assert share_out(Labelled("tiny", x, labels, (x, labels), 1), Iid(), 4).validation is None
 
 
 def test_a_client_without_examples_is_refused_by_name_or_left_out() -> None:
@@ -102,3 +101,13 @@ def test_the_seed_draws_the_hold_out_too() -> None:
     assert first.validation is not None
     assert other.validation is not None
     assert not np.array_equal(first.validation.index, other.validation.index)
+
+
+def test_clients_that_are_left_out_have_no_shift() -> None:
+    x, labels = np.zeros((40, 1), dtype=np.float32), np.arange(40) % 4
+    source = Labelled("tiny", x, labels, (x, labels), 4)
+    partition = DirichletOverClasses(minimum=0, sigma=3.0)
+    federation = share_out(source, partition, 20, drop_empty=True)
+    assert 1 < len(federation) < 20
+    assert len(federation.facts["shift"]) == len(federation)
+    assert len(federation.facts["left_out"]) == 20 - len(federation)

@@ -42,3 +42,10 @@ def test_the_papers_settings(name: str, model: str, row: tuple[float, ...]) -> N
 def test_a_data_set_without_load_says_so() -> None:
     with pytest.raises(TypeError, match=r"Data must define load\(data_dir\)"):
         Data().load()
+
+
+def test_a_data_set_is_called_by_its_name() -> None:
+    class Mine(Data):
+        name = "mine"
+
+    assert Mine().title == "mine"

@@ -42,22 +42,17 @@ def test_availability_by_labels_counts_all_classes() -> None:
     two = [cycle.rates(t, made().clients).max() for t in range(10)]
     ten = [cycle.rates(t, made(classes=10).clients).max() for t in range(10)]
     assert two == [1] * 10  # labels 0 and 1 take five rounds each
-    assert ten == [
-        1,
-        1,
-        *[0] * 8,
-    ]  # each of ten labels takes one round; nobody holds the last eight
+    # each of ten labels takes one round; nobody holds the last eight
+    assert ten == [1, 1, *[0] * 8]
     subset = np.array([0, 1, 2] * 4)
-    assert LargeLabelsFirst(beta=1.0).rates(0, made(y=subset).clients).tolist() == [
-        0,
-        0.5,
-        1,
-    ]  # over the largest that occurs
+    # over the largest that occurs
+    assert LargeLabelsFirst(beta=1.0).rates(0, made(y=subset).clients).tolist() == [0, 0.5, 1]
+    # over C - 1
     assert LargeLabelsFirst(beta=1.0).rates(0, made(classes=9, y=subset).clients).tolist() == [
         0,
         1 / 8,
         2 / 8,
-    ]  # over C - 1
+    ]
 
 
 @pytest.mark.parametrize("kind", ["npz", "partition", "export", "leaf", "folder"])

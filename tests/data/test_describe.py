@@ -124,3 +124,10 @@ def test_the_table_is_json_with_every_client() -> None:
         client["train"] for client in table["clients"]
     )
     assert table["fingerprint"] == Synthetic(clients=25).load().fingerprint
+
+
+def test_examples_that_were_moved_to_reach_the_minimum_are_counted() -> None:
+    lines = shared_out(DirichletOverClients(concentration=0.01, minimum=8))
+    moved = next(line for line in lines if line.startswith("moved"))
+    assert moved.endswith(" examples, so that every client has the minimum")
+    assert int(moved.split()[1]) > 0

@@ -91,3 +91,13 @@ def test_another_type_or_shape_of_examples_is_a_difference() -> None:
 def test_the_name_and_where_it_is_from_are_no_difference() -> None:
     assert first_difference(small(name="other", facts={"a": 1}), small()) is None
     assert small(name="other", facts={"a": 1}).fingerprint == small().fingerprint
+
+
+def test_a_number_of_classes_that_was_given_is_a_difference() -> None:
+    x, y = np.eye(3, dtype=np.float32), np.array([0, 1, 0])
+    three, also_three = (
+        Federation.from_arrays(x, labels, client=y, test=(x, labels), classes=classes)
+        for labels, classes in ((y, 3), (np.array([0, 1, 2]), None))
+    )
+    difference = "the number of classes was given as 3, expected None"
+    assert first_difference(three, also_three) == difference

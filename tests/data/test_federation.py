@@ -1,5 +1,7 @@
 """A federation refuses what does not fit and has one fingerprint for one content."""
 
+import copy
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +14,6 @@ from fedgs.data import Federation, Normalization, Part
 from fedgs.errors import DataError
 
 X, Y = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
-
-
 OWNER = np.array(["b", "a", "b", "a"])
 
 
@@ -113,9 +113,8 @@ def test_the_fingerprint_changes_with_every_content_and_with_nothing_else() -> N
     ]
     assert len({federation.fingerprint for federation in others}) == len(others)
     assert made(name="another name").fingerprint == made().fingerprint
-    assert (
-        made(x=X.astype(np.float64)).fingerprint == made().fingerprint
-    )  # held in float32 either way
+    # held in float32 either way
+    assert made(x=X.astype(np.float64)).fingerprint == made().fingerprint
     assert made(x=np.asfortranarray(X)).fingerprint == made().fingerprint
 
 
@@ -180,3 +179,58 @@ def test_features_of_a_federation_are_finite() -> None:
         match="client features must be finite numbers of shape .*, got nan in row 1, column 0",
     ):
         replace(made(), clients=Clients(("a", "b"), np.array([2, 2]), features=features))
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        (
+            Part(X, Y, np.array([0.0, 4.0])),
+            r"the test part's offsets must be .*, got float64 of shape \(2,\)",
+        ),
+        (
+            Part(X, Y, np.array([4])),
+            r"the test part's offsets must be .*, got int64 of shape \(1,\)",
+        ),
+        (Part(X, Y, np.array([1, 4])), "must begin with 0 and never fall, got .1, 4."),
+        (Part(X, Y, np.array([0, 5, 4])), "must begin with 0 and never fall, got .0, 5, 4."),
+        (Part(X, Y, np.array([0, 3])), "the test part has 4 examples, 4 labels, 3 rows"),
+        (Part(X, Y[:3], np.array([0, 3])), "the test part has 4 examples, 3 labels, 3 rows"),
+        (
+            Part(X, Y + 0.5, np.array([0, 4])),
+            r"test labels must be a 1-d array of integers, got float64 of shape \(4,\)",
+        ),
+    ],
+)
+def test_a_part_that_does_not_fit_is_refused(part: Part, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        replace(made(), test=part)
+
+
+def test_a_normalization_of_another_type_is_refused() -> None:
+    with pytest.raises(DataError, match="normalization must be a Normalization or None, got 255"):
+        replace(made(), normalization=255)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"test": X}, r"test must be a tuple \(x, y\), got ndarray with 4 entries"),
+        ({"test": 5}, r"test must be a tuple \(x, y\), got int"),
+        ({"validation": (X, Y)}, r"must be a tuple \(x, y, client\), got tuple with 2 entries"),
+        ({"validation": (5, 5, 5)}, "validation x must have a row for each example"),
+        ({"validation": (np.array(5),) * 3}, "validation x must have a row for each example"),
+    ],
+)
+def test_parts_are_tuples_of_arrays(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        made(**changes)
+
+
+def test_copies_and_pickles_of_a_part_are_read_only() -> None:
+    part = made().train
+    for again in (copy.deepcopy(part), pickle.loads(pickle.dumps(part))):
+        assert again.x.tolist() == part.x.tolist()
+        assert again.index is None
+        with pytest.raises(ValueError, match="read-only"):
+            again.y[0] = 1

@@ -1,5 +1,6 @@
 """A federation from one .npz file."""
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -37,21 +38,11 @@ def test_rows_go_to_their_clients_and_parts(path: Path) -> None:
     assert federation.clients.names == (10, 20, 40)
     assert federation.clients.data_sizes.tolist() == [2, 2, 3]
     assert federation.train.x.dtype == np.float32
-    assert federation.train.x[:, 0].tolist() == [
-        2,
-        4,
-        0,
-        8,
-        6,
-        10,
-        16,
-    ]  # rows 1, 2 of client 10; 0, 4 of 20; 3, 5, 8 of 40
+    # rows 1, 2 of client 10; 0, 4 of 20; 3, 5, 8 of 40
+    assert federation.train.x[:, 0].tolist() == [2, 4, 0, 8, 6, 10, 16]
     assert np.diff(federation.validation.offsets).tolist() == [1, 1, 0]
-    assert federation.test.x[:, 0].tolist() == [
-        18,
-        20,
-        22,
-    ]  # the server's rows and client 20's test row, in file order
+    # the server's rows and client 20's test row, in file order
+    assert federation.test.x[:, 0].tolist() == [18, 20, 22]
     assert federation.clients.label_counts.tolist() == [[0, 1, 1], [1, 1, 0], [1, 0, 2]]
 
 
@@ -84,10 +75,8 @@ def test_a_client_without_training_examples_is_named_or_left_out(path: Path) -> 
     assert federation.clients.names == (20, 40)
     assert federation.clients.features.tolist() == [[2.0], [4.0]]
     assert federation.facts["left_out"] == [10]
-    assert np.diff(federation.validation.offsets).tolist() == [
-        1,
-        0,
-    ]  # client 10's validation rows went with it
+    # client 10's validation rows went with it
+    assert np.diff(federation.validation.offsets).tolist() == [1, 0]
 
 
 def test_a_client_with_features_but_no_row_at_all_is_named(path: Path) -> None:
@@ -108,6 +97,10 @@ def test_a_client_with_features_but_no_row_at_all_is_named(path: Path) -> None:
             r"needs the arrays x, y and client; y is missing \(it has x, client, split\)",
         ),
         ({"client": None}, "client is missing"),
+        (
+            {"client": np.zeros(12, dtype=complex)},
+            "client must hold integers >= -1, got complex128$",
+        ),
         (
             {"y": np.zeros(11, dtype=int)},
             r"y must have shape \(12,\), one for each example of x, got \(11,\)",
@@ -360,3 +353,16 @@ def test_settings_of_a_partition_need_one(setting: dict[str, float]) -> None:
         build("data", {"name": "file", "path": "a.npz", **setting})
     assert build("data", {"name": "file", "path": "a.npz", "partition": "iid", **setting})
     assert build("data", table(File(path="a.npz"))) == File(path="a.npz")  # every value stated
+
+
+def test_a_damaged_header_is_named(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00\x10\x00" + b"no header at all")
+    with pytest.raises(DataError, match=r"mine.npz is truncated or is not an .npz file"):
+        File(path=str(path)).load()
+
+
+def test_a_file_without_any_training_example_is_refused(path: Path) -> None:
+    content = arrays(split=np.where(np.asarray(arrays()["client"]) == -1, 2, 1))
+    with pytest.raises(DataError, match="no client has a training example"):
+        loaded(path, content, drop_empty=True)

@@ -59,9 +59,8 @@ def test_equal_sizes_and_full_participation_are_unbiased() -> None:
     sizes = np.array([1, 10, 100])
     assert gamma(sizes, 3) == pytest.approx(np.ones(3))
     assert expected_weights(sizes, 3) == pytest.approx(sizes / 111)
-    assert expected_weights(sizes, 1) == pytest.approx(
-        np.full(3, 1 / 3)
-    )  # a cohort of one has weight 1
+    # a cohort of one has weight 1
+    assert expected_weights(sizes, 1) == pytest.approx(np.full(3, 1 / 3))
 
 
 @pytest.mark.parametrize("cohort", [0, 4])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedgs.data import CIFAR10, FashionMNIST, Iid, LabelsPerClient
+from fedgs.data.images import ImageData
 from fedgs.errors import ConfigError, DataError
 from fedgs.registry import build, table
 
@@ -54,9 +55,8 @@ def test_cifar10_is_read_from_the_binary_layout(cifar_folder: Path) -> None:
         federation.train.x.reshape(len(federation.train), -1).min(axis=1) // 16
         <= federation.train.y
     ).all()
-    assert np.array_equal(
-        federation.train.x.min(axis=(1, 2, 3)) // 16, federation.train.y
-    )  # 3,072 pixels reach the minimum
+    # 3,072 pixels reach the minimum
+    assert np.array_equal(federation.train.x.min(axis=(1, 2, 3)) // 16, federation.train.y)
     assert federation.normalization is not None
     assert len(federation.normalization.mean) == 3
     assert set(federation.facts) == {"partition", "concentration", "draws", "mismatch", "shift"}
@@ -160,3 +160,11 @@ def test_the_documented_fashion_mnist_federation_is_made_from_the_real_files() -
     assert federation.clients.label_counts is not None
     assert ((federation.clients.label_counts > 0).sum(axis=0) == 20).all()
     assert len(federation.test) == 10_000
+
+
+def test_an_image_data_set_must_define_read() -> None:
+    class Drawings(ImageData):
+        pass
+
+    with pytest.raises(TypeError, match=r"Drawings must define read\(data_dir\)"):
+        Drawings(partition=Iid()).load()

@@ -167,10 +167,8 @@ def test_a_truncated_file_is_named_wherever_it_ends(
 
 
 def test_only_one_user_is_in_memory_at_a_time(tmp_path: Path) -> None:
-    user = {
-        "x": np.zeros((50, 100)).tolist(),
-        "y": [0] * 50,
-    }  # 5,000 numbers: 25 kB of text, some 160 kB as Python objects
+    # 5,000 numbers: 25 kB of text, some 160 kB as Python objects
+    user = {"x": np.zeros((50, 100)).tolist(), "y": [0] * 50}
     write(tmp_path, "train", {f"user {k}": user for k in range(40)})
     tracemalloc.start()
     try:
@@ -191,7 +189,7 @@ def test_other_readers_find_the_keys_they_expect(tmp_path: Path) -> None:
 
 
 def content(users: list[object], keys: list[str]) -> dict[str, object]:
-    """A file with `users` and `user_data` in different orders; user k has k + 1 examples of value k."""
+    """A file with `users` and `user_data` in any orders; user k has k + 1 examples of value k."""
     every = {f"u{k}": {"x": [[float(k)]] * (k + 1), "y": [k % 2] * (k + 1)} for k in range(4)}
     counts = [len(every[str(user)]["y"]) for user in users]
     return {"users": users, "num_samples": counts, "user_data": {key: every[key] for key in keys}}

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import http.server
 import io
+import sys
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fedgs.data import CIFAR10, FashionMNIST
-from fedgs.data.locate import fetch
+from fedgs.data.locate import fetch, unpack
 from fedgs.errors import DataError
 
 TINY_CIFAR = CIFAR10(clients=10, partition={"name": "lognormal_dirichlet", "tolerance": 0.5})
@@ -124,3 +125,20 @@ def test_a_truncated_archive_is_named(
         DataError, match=r"cifar-10-binary.tar.gz is truncated or not what it should be"
     ):
         TINY_CIFAR.load()
+
+
+def test_without_pooch_the_extra_and_the_searched_folders_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(DataError, match=r"a.bin is not in .*here; .*pip install 'fedgs\[sim\]'"):
+        fetch("http://127.0.0.1:9/", {"a.bin": "md5:0"}, tmp_path, searched=[tmp_path / "here"])
+
+
+def test_a_folder_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as tar:
+        member = tarfile.TarInfo("data/a.bin")
+        member.type = tarfile.DIRTYPE
+        tar.addfile(member)
+    with pytest.raises(DataError, match="a.tar.gz holds no file data/a.bin"):
+        unpack(tmp_path / "a.tar.gz", ["data/a.bin"], tmp_path / "out")

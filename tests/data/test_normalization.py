@@ -280,3 +280,11 @@ def test_exports_keep_their_own_and_take_one_where_they_have_none(tmp_path: Path
             DataError, match="data.normalization must be left out or equal to the one stored in"
         ):
             data.load()
+
+
+def test_an_empty_part_has_no_range_to_check() -> None:
+    THREE.check_range(np.zeros((0, 3, 5, 7), dtype=np.float32), "test examples")
+
+
+def test_a_dump_of_all_settings_has_no_normalization_where_none_is_given(path: Path) -> None:
+    assert File(path=str(path)).model_dump()["normalization"] is None

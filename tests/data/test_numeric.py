@@ -28,6 +28,13 @@ def objects(*rows: object) -> np.ndarray:
     return array
 
 
+class Broken:
+    """Something that says it is an array and cannot become one."""
+
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+        raise ValueError("the sensor is off")
+
+
 class Frame:
     """As a data frame: NumPy reads it through `__array__`."""
 
@@ -117,13 +124,15 @@ def test_numbers_in_any_container_become_the_array_that_numpy_says(
         (1.5, r"must have a row for each example, .* got \(\)"),
         (
             np.zeros(3),
-            r"must have a row for each example, .* got \(3,\); for one feature use .reshape\(-1, 1\)",
+            r"must have a row for each example, .* got \(3,\); for one feature use .reshape\(",
         ),
         (np.zeros((3, 0)), r"must have at least one feature, got shape \(3, 0\)"),
         (np.zeros((3, 2, 0)), "must have at least one feature"),
         (None, "must be an array or a list, got NoneType"),
         ({"a": 1}, "must be an array or a list, got dict"),
         ((number for number in range(3)), "must be an array or a list, got generator"),
+        ([Broken()], "must be readable as a NumPy array, got list: the sensor is off"),
+        ([[1, 10**400]], "float32's range of .*, got an integer beyond it in row 0, column 1"),
     ],
 )
 def test_what_is_no_table_of_numbers_is_one_sentence(value: object, message: str) -> None:
@@ -219,9 +228,8 @@ def test_large_arrays_are_not_copied(dtype: type) -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert (
-        peak < 8_000_000
-    )  # one block of a million entries at a time; the arrays have 16 and 64 MB
+    # one block of a million entries at a time; the arrays have 16 and 64 MB
+    assert peak < 8_000_000
 
 
 @pytest.mark.parametrize(
@@ -428,9 +436,8 @@ def test_lists_can_be_partitioned_and_types_are_kept() -> None:
     assert federation.train.x.dtype == np.int64
     assert federation.train.y.dtype == np.int64
     wide = Labelled("mine", np.eye(4), Y_OF_FOUR, (np.eye(4), Y_OF_FOUR), num_labels=2)
-    assert (
-        wide.x.dtype == np.float64
-    )  # not narrowed: the fingerprints of such federations stay what they were
+    # not narrowed: the fingerprints of such federations stay what they were
+    assert wide.x.dtype == np.float64
 
 
 @pytest.mark.parametrize("num_labels", [0, 2.5, True, "2", None])
@@ -438,3 +445,8 @@ def test_a_federation_has_a_whole_number_of_labels(num_labels: object) -> None:
     part = Part(np.eye(2), np.zeros(2, dtype=np.int64), np.array([0, 2]))
     with pytest.raises(DataError, match="num_labels must be an integer >= 1, got "):
         Federation("parts", Clients(("a",), np.array([2])), num_labels, part, None, part)  # type: ignore[arg-type]
+
+
+def test_no_labels_are_labels_of_any_type() -> None:
+    for value in ([], np.array([], dtype=str), np.array([], dtype=object)):
+        assert as_labels(value, "y").tolist() == []

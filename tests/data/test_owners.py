@@ -132,12 +132,8 @@ def test_the_order_of_clients_is_the_one_asked_for() -> None:
     assert made(client_order="natural").clients.names == ("c1", "c2", "c10")
     given = made(client_order=["c2", "c10", "c1"], validation=(x, [0] * 4, ids))
     assert given.clients.names == ("c2", "c10", "c1")
-    assert given.train.x[:, 0].tolist() == [
-        1,
-        3,
-        0,
-        2,
-    ]  # rows 1 and 3 belong to c2, row 0 to c10, row 2 to c1
+    # rows 1 and 3 belong to c2, row 0 to c10, row 2 to c1
+    assert given.train.x[:, 0].tolist() == [1, 3, 0, 2]
     assert given.validation is not None
     assert given.validation.x[:, 0].tolist() == [1, 3, 0, 2]
     assert (
@@ -208,3 +204,9 @@ def test_a_list_names_clients() -> None:
         columns={"site": ["b", "a", "b", "b"]},
     )  # type: ignore[dict-item]
     assert federation.clients.names == ("a", "b")
+
+
+def test_no_ids_are_no_owners_whatever_their_type() -> None:
+    for ids in (np.zeros(0, dtype=bool), np.zeros(0, dtype="datetime64[D]"), [], np.zeros(0)):
+        names, owner = as_owners(ids, "client")
+        assert (names, owner.tolist()) == ((), [])

@@ -161,3 +161,8 @@ def test_by_column_names_clients_by_its_values() -> None:
     )
     assert assignment.names == ("east", "west")
     assert assignment.examples(1).tolist() == [0, 2]
+
+
+def test_a_partition_without_assign_is_an_error() -> None:
+    with pytest.raises(TypeError, match=r"Partition must define assign\(labels, clients, rng"):
+        Partition().assign(np.zeros(3, dtype=np.int64), 2, stream(0, "partition"))

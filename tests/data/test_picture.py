@@ -39,3 +39,13 @@ def test_without_matplotlib_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'fedgs\[report\]'"):
         plot_labels(describe(federation()), tmp_path / "labels.png")
+
+
+def test_a_legend_and_names_are_left_out_where_they_would_not_fit(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    x = np.zeros((41, 2), dtype=np.float32)
+    many = Federation.from_arrays(x, np.arange(41), client=np.arange(41), test=(x, np.arange(41)))
+    text = plot_labels(describe(many), tmp_path / "many.svg").read_text()
+    few = plot_labels(describe(federation()), tmp_path / "few.svg").read_text()
+    assert "legend_1" not in text
+    assert "legend_1" in few
