@@ -1,9 +1,10 @@
+import sys
 from pathlib import Path
 
 import matplotlib as mpl
 import pytest
 
-from fedgs.errors import ConfigError
+from fedgs.errors import ConfigError, MissingExtraError
 from fedgs.report.figures import loss_curves, save_figure
 from fedgs.report.run_view import Run
 
@@ -57,3 +58,11 @@ def test_only_figures_are_saved(study: list[Run], tmp_path: Path) -> None:
         match=r"save_figure takes a figure, such as loss_curves\(runs\), and a name; got 'loss'",
     ):
         save_figure("loss", loss_curves(study))
+
+
+def test_without_matplotlib_a_figure_says_what_to_install(
+    study: list[Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'fedgs\[report\]'"):
+        loss_curves(study)

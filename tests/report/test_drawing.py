@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
 from tests.report.material import run_of
 
+from fedgs.clients import Clients
 from fedgs.errors import ConfigError, OutputError
 from fedgs.report.figures import client_graph
 from fedgs.report.history import participation
@@ -49,3 +52,24 @@ def test_arrays_of_another_length_are_refused(study: list[Run]) -> None:
         ConfigError, match="cohort must have 30 rows, one a client of the graph; got 3"
     ):
         client_graph(drawn, None, cohort=np.ones(3, bool))
+
+
+def test_a_drawing_is_of_no_round(study: list[Run]) -> None:
+    drawn = network_of_run(run_of(study, "fedgs"))
+    with pytest.raises(ConfigError, match="client_graph takes a round only with a run; give avail"):
+        client_graph(drawn, round=0)
+
+
+def test_clients_without_known_labels_are_plain_dots(study: list[Run]) -> None:
+    run = run_of(study, "fedgs")
+    of_drawing = client_graph(network_of_run(run))
+    assert len(of_drawing.axes[0].patches) == len(run.clients)
+    assert of_drawing.legends == []
+    unlabelled = replace(run, clients=Clients(run.clients.names, run.clients.data_sizes))
+    assert len(client_graph(unlabelled).axes[0].patches) == len(run.clients)
+
+
+@pytest.mark.parametrize(("labels", "legends"), [(20, 1), (21, 0)])
+def test_more_than_twenty_labels_have_no_legend(labels: int, legends: int) -> None:
+    drawn = network(np.array([[0.0, 1.0], [1.0, 0.0]]))
+    assert len(client_graph(drawn, np.ones((2, labels), int)).legends) == legends

@@ -334,3 +334,19 @@ def test_ticks_are_whole_clients_and_rounds(tmp_path: Path) -> None:
     axes = participation_map(Run({"method": "md"}, records, clients)).axes[0]
     for axis in (axes.xaxis, axes.yaxis):
         assert all(float(tick).is_integer() for tick in axis.get_ticklocs())
+
+
+def test_runs_without_clients_have_no_counts() -> None:
+    with pytest.raises(OutputError, match=r"no run has a readable clients\.npz, so no counts"):
+        sampling_counts(evaluated("md", [1.0]))
+
+
+def test_a_run_that_has_only_begun_has_no_map() -> None:
+    begun = Run({"method": "md"}, (), folders.make_clients(3))
+    with pytest.raises(OutputError, match="has no round yet that could be drawn"):
+        participation_map(begun)
+
+
+@pytest.mark.parametrize(("labels", "legends"), [(20, 1), (21, 0)])
+def test_partitions_of_more_than_twenty_labels_have_no_legend(labels: int, legends: int) -> None:
+    assert len(partition(np.ones((2, labels), int)).legends) == legends

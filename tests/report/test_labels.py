@@ -1,6 +1,6 @@
 from collections.abc import Mapping
 
-from fedgs.report.labels import labelled
+from fedgs.report.labels import labelled, labels_of
 from fedgs.report.run_view import Run
 
 
@@ -95,3 +95,25 @@ def test_federations_that_only_their_content_tells_apart_carry_it() -> None:
         for n in (1, 2)
     ]
     assert [run.group[0] for run in labelled(runs)] == ["Mine [11111111]", "Mine [22222222]"]
+
+
+def test_settings_whose_last_part_is_not_unique_are_named_in_full() -> None:
+    def config(method_seed: int, model_seed: int) -> dict[str, object]:
+        return {"method": {"name": "md", "seed": method_seed}, "model": {"seed": model_seed}}
+
+    assert labels(config(0, 1), config(2, 3)) == [
+        "md method.seed=0 model.seed=1",
+        "md method.seed=2 model.seed=3",
+    ]
+
+
+def test_values_are_short_and_a_missing_setting_is_not_shown() -> None:
+    assert labels(
+        {"method": {"name": "md", "exact": True}},
+        {"method": {"name": "md", "sizes": [1, 2]}},
+    ) == ["md exact=true", "md sizes=1,2"]
+
+
+def test_labels_of_tables_are_listed_once() -> None:
+    tables = [{"method": {"name": name}, "seed": seed} for name in ("md", "own") for seed in (0, 1)]
+    assert labels_of(tables) == ["md", "own"]

@@ -1,10 +1,12 @@
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from tests.report import folders
 from tests.report.material import run_of
 
+from fedgs.graph.settings import Graph
 from fedgs.report.network import network, network_of_run
 from fedgs.report.reading import read_runs
 from fedgs.report.run_view import Run
@@ -32,8 +34,6 @@ def test_edges_of_a_stored_adjacency_are_drawn_and_the_shortest_kept() -> None:
 def test_edges_are_made_again_from_the_clients_where_only_distances_were_kept(
     tmp_path: Path,
 ) -> None:
-    from fedgs.graph.settings import Graph
-
     clients = folders.make_clients(12)
     graph = Graph(epsilon=0.3).of_clients(clients)
     folder = folders.write_run(
@@ -64,3 +64,34 @@ def test_similar_clients_are_drawn_near_each_other() -> None:
     gaps = np.linalg.norm(positions[:, None] - positions[None], axis=2)
     same = (kind[:, None] == kind[None, :]) & ~np.eye(40, dtype=bool)
     assert gaps[kind[:, None] != kind[None, :]].min() > np.median(gaps[same])
+
+
+@pytest.mark.parametrize(
+    "distance",
+    [np.zeros((3, 3)), np.zeros(12), np.full((12, 12), np.nan)],
+    ids=["other clients", "no matrix", "not finite"],
+)
+def test_distances_that_are_not_those_of_the_clients_give_no_graph(
+    distance: npt.NDArray[np.float64], tmp_path: Path
+) -> None:
+    clients = folders.make_clients(12)
+    folder = folders.write_run(tmp_path, "fedgs", 0, clients=clients, memory={"distance": distance})
+    (run,), _ = read_runs(folder.path)
+    assert network_of_run(run) is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"path": "graph.npz"}, {"similarity": "functional"}, {"epsilon": "large"}, {"epsilon": 0.9}],
+    ids=repr,
+)
+def test_clients_are_joined_to_their_nearest_if_the_settings_do_not_give_the_distances(
+    settings: dict[str, object], tmp_path: Path
+) -> None:
+    clients = folders.make_clients(12)
+    memory = {"distance": Graph(epsilon=0.3).of_clients(clients).distance}
+    folder = folders.write_run(
+        tmp_path, "fedgs", 0, clients=clients, memory=memory, method__graph=settings
+    )
+    (run,), _ = read_runs(folder.path)
+    assert network_of_run(run).caption == "each client is joined to its 3 nearest"

@@ -38,3 +38,10 @@ def test_counts_need_the_clients_and_are_in_their_order(tmp_path: Path) -> None:
     ]
     assert counts.tolist() == slow
     assert count_variance(run) == pytest.approx(counts.var(ddof=1))
+
+
+def test_without_the_clients_there_are_no_counts_but_their_variance() -> None:
+    run = Run({"run": {"num_clients": 2}}, [Record(0, cohort=["a"])])
+    assert sampling_counts(run) is None
+    assert count_variance(run) == 0.5
+    assert count_variance(Run({}, run.records)) is None

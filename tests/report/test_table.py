@@ -6,6 +6,7 @@ import pytest
 from tests.report.material import run
 
 from fedgs.report.run_view import Run
+from fedgs.report.table import Block, Cell, Column, Table
 from fedgs.report.tables import comparison
 
 
@@ -35,3 +36,24 @@ def test_text_keeps_digits_of_a_column_below_each_other(three_seeds: list[Run]) 
     assert {line.index("±") for line in lines if "±" in line} == {lines[1].index("±")}
     assert lines[1].startswith("fedgs ")
     assert ".330 ± .009*" in lines[1]
+
+
+def test_a_block_without_keys_has_no_title() -> None:
+    columns = (Column("method", numeric=False), Column("loss"))
+    table = Table("Losses", columns, (Block((), ((Cell("md"), Cell("-.5")),)),))
+    assert table.latex().splitlines() == [
+        "% Losses",
+        r"\begin{tabular}{lr}",
+        r"\toprule",
+        r"method & loss \\",
+        r"\midrule",
+        r"md & $-$.5 \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    assert table.markdown().startswith("| method | loss |\n|---|---:|\n| md | -.5 |\n")
+
+
+def test_hyphens_in_words_are_no_minus_signs_in_latex() -> None:
+    table = Table("T", (Column("a"),), (Block((), ((Cell("FedGS-2 -3 a_b"),),)),))
+    assert r"FedGS-2 $-$3 a\_b \\" in table.latex()

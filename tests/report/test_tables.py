@@ -180,3 +180,9 @@ def test_an_empty_cohort_is_a_round_like_any_other() -> None:
     )
     assert cell(table, "md", "count variance").text == "0.5"  # counts 1 and 0
     assert "Unfinished" not in " ".join(table.blocks[0].notes)
+
+
+def test_a_reference_may_be_named_by_the_beginning_of_its_label() -> None:
+    runs = [course(2.0, 0.5), course(2.0, 0.4, label="ours large"), course(2.0, 0.3, label="ours")]
+    assert "vs ours large [95 %]" in shown(comparison(runs[:2], against="ours"))
+    assert "vs ours [95 %]" in shown(comparison(runs, against="ours"))

@@ -156,15 +156,16 @@ def whole_numbers(*axes: "Axis") -> None:
 def legend_below(
     drawing: "Figure", axes: "Axes | Iterable[Axes]", title: str | None = None
 ) -> None:
-    """A legend of the axes' labels below the figure, each label once, in columns that fit."""
+    """A legend of the axes' labels below the figure, each label once, in columns that fit.
+
+    At least one of the axes must have a label.
+    """
     from matplotlib.axes import Axes
 
     entries: dict[str, Artist] = {}
     for panel in [axes] if isinstance(axes, Axes) else axes:
         handles, labels = panel.get_legend_handles_labels()
         entries = {**dict(zip(labels, handles, strict=True)), **entries}
-    if not entries:
-        return
     names = sorted(entries) if title is None else list(entries)
     widest = max(map(len, names))
     by_width = 10 if widest < 3 else 44 // (widest + 4)
