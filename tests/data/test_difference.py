@@ -101,3 +101,15 @@ def test_a_number_of_classes_that_was_given_is_a_difference() -> None:
     )
     difference = "the number of classes was given as 3, expected None"
     assert first_difference(three, also_three) == difference
+
+
+def test_clients_without_validation_examples_are_compared() -> None:
+    """A client may have no example in a part, and a part may have none at all."""
+    x, y = np.eye(3, dtype=np.float32), np.array([0, 1, 0])
+    one, other = (
+        Federation.from_arrays(x, y, client=y, test=(x, y), validation=(values, y[:1], [1]))
+        for values in (x[:1], x[1:2])
+    )
+    assert first_difference(one, one) is None
+    difference = "client 1, validation example 0 has other contents than expected"
+    assert first_difference(one, other) == difference

@@ -75,7 +75,7 @@ def _part_differences(
         )
     for client in range(len(sizes)):
         rows = part.rows(client)
-        differs = (part.x[rows] != expected.x[rows]).reshape(int(sizes[client]), -1).any(axis=1)
+        differs = (part.x[rows] != expected.x[rows]).any(axis=tuple(range(1, part.x.ndim)))
         if (row := _first(differs)) is not None:
             yield (
                 f"{_owner(label, client, names)}, {label} example {row} "
