@@ -22,6 +22,7 @@ LAYERS = [
         "rng",
         "identity",
         "plugins",
+        "families",
         "registry",
     ],
     ["client_names", "clients", "requests", "records", "config", "fingerprint"],

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationInfo, field_serializer, field_validator
 
 from fedgs.errors import ConfigError
+from fedgs.families import TABLES
 from fedgs.registry import Variant, build, check_registered, table, text_keys
 
 __all__ = ["Config", "Evaluation", "Execution", "Training", "cohort_limit"]
@@ -20,7 +21,7 @@ _FLOAT32_MAX = 3.4e38  # clients train in float32
 
 
 class Training(Variant):
-    """How clients train and how many are selected (SPEC's hyper-parameters; the defaults are Synthetic's).
+    """How clients train and how many are selected (defaults: the paper's for Synthetic).
 
     Attributes:
         rounds: T, communication rounds.
@@ -146,7 +147,7 @@ class Config(Variant):
     seed: int = Field(default=0, ge=0)
     label: str | None = None
 
-    @field_validator("data", "availability", "method", "model", mode="before")
+    @field_validator(*TABLES, mode="before")
     @classmethod
     def _variant(cls, value: object, info: ValidationInfo) -> object:
         return None if value is None else build(str(info.field_name), value)
@@ -162,7 +163,7 @@ class Config(Variant):
             else value
         )
 
-    @field_serializer("data", "availability", "method", "model")
+    @field_serializer(*TABLES)
     def _as_table(self, value: Variant | None) -> dict[str, object] | None:
         return None if value is None else table(value)
 

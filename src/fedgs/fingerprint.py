@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from fedgs.config import Config
 from fedgs.errors import ConfigError, UserError
+from fedgs.families import CODE_IN_IDENTITY
 from fedgs.identity import Digest, Digester
 from fedgs.identity.sources import origin_of
 from fedgs.registry import Variant
@@ -26,7 +27,6 @@ __all__ = ["FORMAT", "Identity", "identity_of"]
 # The version of this scheme. Changed numbers have a version of their own: `NUMERICS`, next to the
 # code that computes them.
 FORMAT = 7
-FAMILIES = ("availability", "method", "model")
 _PLAIN = (type(None), bool, int, float, str, bytes, PurePath, Enum)
 _LONGEST_PATH = 4096
 
@@ -87,7 +87,7 @@ def identity_of(
         mode="json", exclude={"rounds", "proportion", "cohort_limit"}
     )
     variants: dict[str, Variant] = {
-        key: part for key in FAMILIES if (part := getattr(config, key)) is not None
+        key: part for key in CODE_IN_IDENTITY if (part := getattr(config, key)) is not None
     }
     settings = {
         "training": {**training, "cohort_limit": limit},

@@ -21,6 +21,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fedgs.errors import ConfigError, shown
+from fedgs.families import FAMILIES
 from fedgs.plugins import import_file
 
 __all__ = [
@@ -39,18 +40,6 @@ __all__ = [
     "variant_names",
 ]
 
-# Where the built-in variants of a family are defined; imported when the family is first asked for.
-_BUILT_IN = {
-    "availability": ("fedgs.availability",),
-    "data": ("fedgs.data",),
-    "partition": ("fedgs.data",),
-    "model": ("fedgs.models",),
-    "method": ("fedgs.sampling",),
-    "engine": ("fedgs.local.engines",),
-}
-_PRESETS = {
-    "method": ("fedprox",)
-}  # names that stand for other variants with settings, see `experiments.grid`
 _variants: dict[str, dict[str, type["Variant"]]] = {}
 _entry_points_loaded: list[bool] = []
 _plugins: dict[str, Path] = {}
@@ -148,16 +137,13 @@ def register(family: str, name: str) -> Callable[[type[V]], type[V]]:
     """
 
     check_name(name, decorator="register")
-    if name in _PRESETS.get(family, ()):
+    known_family = FAMILIES.get(family)
+    if known_family is not None and name in known_family.presets:
         raise ConfigError(f"{family} {name!r} is the name of a preset; choose another one")
 
     def add(cls: type[V]) -> type[V]:
         if not (isinstance(cls, type) and issubclass(cls, Variant)):
-            base = {
-                "method": "fedgs.Sampler",
-                "model": "fedgs.models.Model",
-                "data": "fedgs.data.Data",
-            }.get(family, "Variant")
+            base = "Variant" if known_family is None else known_family.base
             raise ConfigError(
                 f"register({family!r}, {name!r}) takes a subclass of {base}, got {shown(cls)}"
             )
@@ -177,8 +163,8 @@ def register(family: str, name: str) -> Callable[[type[V]], type[V]]:
 
 def variant_names(family: str) -> list[str]:
     """The registered names of a family, built-in ones first."""
-    for module in _BUILT_IN.get(family, ()):
-        importlib.import_module(module)
+    if family in FAMILIES:
+        importlib.import_module(FAMILIES[family].home)
     return list(_variants.get(family, {}))
 
 

@@ -14,7 +14,8 @@ from fedgs.cli.common import (
     console,
     read_grid,
 )
-from fedgs.experiments.grid import FAMILIES, Grid
+from fedgs.experiments.grid import Grid
+from fedgs.families import TABLES
 from fedgs.registry import table
 
 __all__ = ["config", "resolved_toml"]
@@ -103,7 +104,7 @@ def _values(dotted: str, grid: Grid) -> list[str]:
             value = value.get(part) if isinstance(value, dict) else None
         if value is not None:
             found[_toml(value)] = None
-        elif dotted.split(".")[0] not in FAMILIES:
+        elif dotted.split(".")[0] not in TABLES:
             found["not set"] = None
     return list(found)
 
@@ -150,7 +151,7 @@ def _axis_line(key: str, grid: Grid, full: bool) -> str:
     name = f'"{key}"' if "." in key else key
     values = (
         [_axis_value(key, value, grid, full) for value in grid.axes[key]]
-        if key in FAMILIES
+        if key in TABLES
         else grid.axes[key]
     )
     if not any(isinstance(value, dict) for value in values):

@@ -18,12 +18,12 @@ from pydantic import BaseModel
 
 from fedgs.config import Config
 from fedgs.errors import ConfigError
+from fedgs.families import TABLES
 from fedgs.registry import Variant, nearest, variant_class
 
 __all__ = ["COMPARISON", "Grid", "build_config", "expand", "parse_override", "read_config"]
 
 Tables = dict[str, Any]
-FAMILIES = ("data", "availability", "method", "model")
 BASE: Tables = {"data": "synthetic", "availability": "IDL", "method": "fedgs", "seed": 0}
 COMPARISON: Tables = {
     "data": "synthetic",
@@ -145,7 +145,7 @@ def _merged(
                 if isinstance(value, Mapping)
                 else value
             )
-        elif key in FAMILIES:
+        elif key in TABLES:
             table = {"name": value} if isinstance(value, str) else copy.deepcopy(value)
             here = merged.get(key, {})
             if isinstance(table, Mapping) and table.get("name", here.get("name")) == here.get(
@@ -157,7 +157,7 @@ def _merged(
             merged[key] = _deep(merged.get(key, {}), value)
         else:
             merged[key] = value
-        for path in _paths(key, merged[key] if key in FAMILIES else value):
+        for path in _paths(key, merged[key] if key in TABLES else value):
             sources[path] = source
     return merged
 
@@ -203,7 +203,7 @@ def _axes(grid: Any) -> dict[str, list[Any]]:
 def _beside_axes(tables: Tables, axes: Mapping[str, list[Any]]) -> list[tuple[str, Any]]:
     """Settings of a variant that stand beside an axis of variants: they apply to all of those that have them."""
     settings: list[tuple[str, Any]] = []
-    for family in FAMILIES:
+    for family in TABLES:
         table = tables.get(family)
         if family in axes and isinstance(table, Mapping):
             keys = [
@@ -260,7 +260,7 @@ def _put(tables: Tables, key: str, value: Any) -> None:
                 f"{'.'.join(path[: position + 1])} is not a table, so {key} cannot be set"
             )
         table = here
-    if not path and key in FAMILIES and isinstance(value, str):
+    if not path and key in TABLES and isinstance(value, str):
         value = {"name": value}
     if path and last == "name" and table.get("name") != value:
         table.clear()
@@ -324,7 +324,7 @@ def _without_useless(combination: Tables, whole: Collection[str]) -> dict[str, t
     """
     found = {
         key: why
-        for family in FAMILIES
+        for family in TABLES
         for key, why in _useless(combination, family).items()
         if key not in whole
     }
@@ -386,7 +386,7 @@ def _variant(tables: Tables, family: str) -> type[Variant]:
 def _has(tables: Tables, key: str) -> bool:
     """Whether a dotted key is a setting here: of the named variant for a variant's key, always otherwise (checked later)."""
     family, _, path = key.partition(".")
-    if not path or family not in FAMILIES or path == "name":
+    if not path or family not in TABLES or path == "name":
         return True
     if family not in tables:
         return True

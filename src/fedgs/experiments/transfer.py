@@ -23,12 +23,10 @@ from pydantic import BaseModel, ConfigDict
 from fedgs.data import Data, Federation
 from fedgs.errors import missing_extra
 from fedgs.experiments.prepared import PreparedRun, SharedDraws, make_plan
+from fedgs.families import CODE_IN_IDENTITY, FAMILIES
 from fedgs.registry import Variant, loaded_plugins, register, table, variant_class, variant_names
 
 __all__ = ["CannotTravelError", "pack_runs", "pack_variants", "register_variants", "unpack_runs"]
-
-_PARTS = ("availability", "method", "model")
-_FAMILIES = (*_PARTS, "data", "partition", "engine")
 
 
 class CannotTravelError(Exception):
@@ -66,7 +64,7 @@ def pack_variants() -> list[tuple[str, str, bytes]]:
     A class that cannot be pickled is left out: a run that uses it is refused by `pack_runs`.
     """
     packed = []
-    for family in _FAMILIES:
+    for family in FAMILIES:
         for name in variant_names(family):
             cls = variant_class(family, name)
             if cls.__module__.split(".")[0] == "fedgs" or cls.__module__ in loaded_plugins():
@@ -135,7 +133,7 @@ def _settings_only(settings: Mapping[str, Any]) -> Data:
 def _culprit(prepared: Sequence[PreparedRun], numbers: Mapping[int, int]) -> str | None:
     """Which part of which run cannot be pickled, and why."""
     for one in prepared:
-        for family in _PARTS:
+        for family in CODE_IN_IDENTITY:
             part = getattr(one.config, family)
             try:
                 _dumps(part, numbers)

@@ -10,6 +10,7 @@ from fedgs.experiments.paper.frame.conditions import Mode, Source
 from fedgs.experiments.paper.frame.experiment import Computation, PlannedRun
 from fedgs.experiments.paper.frame.request import ExperimentRequest
 from fedgs.experiments.paper.frame.rows import MethodRow
+from fedgs.families import TABLES
 from fedgs.registry import variant_class
 
 __all__ = [
@@ -21,7 +22,7 @@ __all__ = [
     "planned_runs",
 ]
 
-_FIXED = ("data", "availability", "method", "model", "seed", "label")
+_FIXED = (*TABLES, "seed", "label")
 
 
 def chosen_rows(request: ExperimentRequest, rows: Sequence[MethodRow]) -> list[MethodRow]:

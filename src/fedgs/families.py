@@ -1,0 +1,70 @@
+"""The families of interchangeable parts: everything that depends on which families there are.
+
+A new family is one line here, one field of `Config` if it has a table of its own, and the module
+that defines its variants.
+"""
+
+from dataclasses import dataclass
+
+__all__ = ["CODE_IN_IDENTITY", "FAMILIES", "TABLES", "Family"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of part that a configuration names.
+
+    Attributes:
+        key: under which variants are registered, and the table of a configuration.
+        home: the module that defines the built-in variants; imported when they are first needed.
+        base: the class that variants extend, for messages.
+        is_table: whether it is a table of a configuration of its own. Others are settings of a
+            variant, such as a data set's partition, or of the execution.
+        code_in_identity: whether the settings and the code of a variant tell runs apart. Data are
+            identified by their content, engines by the versions of their numerics.
+        presets: names that stand for other variants with settings, see `experiments.grid`.
+    """
+
+    key: str
+    home: str
+    base: str
+    is_table: bool = False
+    code_in_identity: bool = False
+    presets: tuple[str, ...] = ()
+
+
+FAMILIES = {
+    family.key: family
+    for family in (
+        Family("data", "fedgs.data", "fedgs.data.Data", is_table=True),
+        Family(
+            "availability",
+            "fedgs.availability",
+            "fedgs.availability.Availability",
+            is_table=True,
+            code_in_identity=True,
+        ),
+        Family(
+            "method",
+            "fedgs.sampling",
+            "fedgs.Sampler",
+            is_table=True,
+            code_in_identity=True,
+            presets=("fedprox",),
+        ),
+        Family(
+            "model",
+            "fedgs.models",
+            "fedgs.models.Model",
+            is_table=True,
+            code_in_identity=True,
+        ),
+        Family("partition", "fedgs.data", "fedgs.data.Partition"),
+        Family("engine", "fedgs.local.engines", "fedgs.local.engines.EngineVariant"),
+    )
+}
+
+TABLES = tuple(family.key for family in FAMILIES.values() if family.is_table)
+"""Keys of the families that are tables of a configuration, in their order."""
+
+CODE_IN_IDENTITY = tuple(family.key for family in FAMILIES.values() if family.code_in_identity)
+"""Keys of the families whose variants tell runs apart by settings and code."""
