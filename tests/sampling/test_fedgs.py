@@ -30,8 +30,8 @@ def view_of(
 ) -> View:
     count = len(counts)
     clients = Clients(tuple(range(count)), np.arange(1, count + 1))
-    present = np.arange(count) if available is None else np.array(available)
-    return View(0, clients, present, np.array(counts), limit, memory={"distance": distance})
+    indices = np.arange(count) if available is None else np.array(available)
+    return View(0, clients, indices, np.array(counts), limit, memory={"distance": distance})
 
 
 def paper_objective(
@@ -284,62 +284,6 @@ def outcome(clients: list[int], features: object = None) -> Outcome:
     return Outcome(np.array(clients), np.full(len(clients), 1 / len(clients)), features)
 
 
-def test_the_oracles_graph_grows_with_the_cohorts() -> None:
-    counts = np.random.default_rng(1).integers(0, 9, (6, 3)) + np.eye(6, 3, dtype=np.int64)
-    clients = Clients(tuple(range(6)), counts.sum(axis=1), label_counts=counts)
-    sampler = FedGS(graph=Graph(start="seen"))
-    memory = sampler.start(clients)
-    np.testing.assert_array_equal(memory["distance"], 1 - np.eye(6))
-    view = View(0, clients, np.arange(6), np.zeros(6, dtype=np.int64), 2, memory=memory)
-    memory = sampler.observe(memory, view, outcome([1, 4]))
-    memory = sampler.observe(memory, view, outcome([0, 4]))
-    here = np.array([0, 1, 4])
-    seen = Clients((0, 1, 4), clients.data_sizes[here], label_counts=counts[here])
-    np.testing.assert_allclose(
-        memory["distance"][np.ix_(here, here)], Graph().of_clients(seen).distance
-    )
-    assert memory["seen"].tolist() == [True, True, False, False, True, False]
-    # Without a new client nothing is computed.
-    assert sampler.observe(memory, view, outcome([0, 1])) is memory
-    whole = sampler.observe(sampler.observe(memory, view, outcome([2, 3])), view, outcome([5]))
-    np.testing.assert_allclose(whole["distance"], Graph().of_clients(clients).distance)
-
-
-@given(
-    seed=st.integers(0, 200),
-    refresh=st.sampled_from([0.0, 0.3, 1.0]),
-    settings_=st.sampled_from(
-        [{}, {"rescale": True}, {"construction": "complete"}, {"epsilon": 0.5}]
-    ),
-)
-@settings(max_examples=30, deadline=None)
-def test_features_are_averaged_and_the_graph_is_that_of_the_seen(
-    seed: int, refresh: float, settings_: dict[str, object]
-) -> None:
-    graph = Graph(similarity="functional", start="seen", refresh=refresh, **settings_)  # type: ignore[arg-type]
-    sampler, draws = FedGS(graph=graph), np.random.default_rng(seed)
-    clients = Clients(tuple(range(7)), np.ones(7, dtype=np.int64))
-    memory, kept = sampler.start(clients), dict[int, np.ndarray]()
-    view = View(0, clients, np.arange(7), np.zeros(7, dtype=np.int64), 3, memory=memory)
-    for _ in range(5):
-        cohort = sorted(draws.choice(7, 3, replace=False).tolist())
-        features = draws.normal(size=(3, 4)) + 1
-        memory = sampler.observe(memory, view, outcome(cohort, features))
-        for k, feature in zip(cohort, features, strict=True):
-            unit = feature / np.linalg.norm(feature)
-            mixed = (1 - refresh) * kept[k] + refresh * unit if k in kept else unit
-            kept[k] = mixed / np.linalg.norm(mixed)
-    here = np.array(sorted(kept))
-    rows = np.stack([kept[k] for k in here.tolist()])
-    similarity = np.clip(rows @ rows.T, 0, 1)
-    np.fill_diagonal(similarity, 1.0)
-    alone = graph.of_similarity((similarity + similarity.T) / 2)
-    np.testing.assert_allclose(
-        memory["distance"][np.ix_(here, here)], alone.distance, rtol=1e-6, atol=1e-9
-    )
-    assert np.flatnonzero(memory["seen"]).tolist() == here.tolist()
-
-
 def test_growing_without_features_is_refused() -> None:
     sampler = FedGS(graph=Graph(similarity="update", start="seen"))
     view = View(0, LABELS, np.arange(3), np.zeros(3, dtype=np.int64), 1)
@@ -458,3 +402,25 @@ def test_nested_tables_round_trip() -> None:
 def test_settings_out_of_range_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build("method", {"name": "fedgs", **settings})
+
+
+def test_a_graph_that_the_system_has_no_memory_for_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("fedgs.sampling.fedgs.graph_of_features", fail)
+    message = r"needs about 0\.0 GB of memory for the graph of 3 clients, and the system gave less"
+    with pytest.raises(GraphError, match=message):
+        FedGS(graph=Graph(similarity="update")).start_from(LABELS, np.eye(3))
+
+
+def test_more_clients_than_the_memory_limit_allows_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedgs.sampling.fedgs.memory_limit", lambda: 8 * 6 * 4)
+    with pytest.raises(
+        ConfigError, match=r"this process may use .* \(up to 2 clients\); use fewer"
+    ):
+        FedGS().check(LABELS, 1)
