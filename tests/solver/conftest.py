@@ -1,10 +1,22 @@
-"""Selection problems of every kind."""
+"""Selection problems of every kind, and what every solution must fulfil."""
+
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from fedgs.graph import Graph, feature_products, shortest_paths
-from fedgs.solver import Scale, SelectionProblem, balance_penalty, pair_weight
+from fedgs.solver import (
+    Scale,
+    SelectionProblem,
+    Solution,
+    balance_penalty,
+    objective,
+    pair_weight,
+    plain,
+    solve,
+)
 
 KINDS = (
     "paper graph",
@@ -60,6 +72,17 @@ def distance_of(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
     return matrix
 
 
+def whole_number_problem(seed: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Whole numbers: sums are exact in any order, so two programs must make the very same moves."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(4, 30))
+    W, gains = distance_of("integer", count, rng), rng.integers(-5, 6, count).astype(float)
+    if seed % 2:  # twins: two by two at one place
+        place = np.arange(count) // 2
+        W, gains = W[np.ix_(place, place)], gains[place]
+    return W, gains, int(rng.integers(2, count))
+
+
 def problem_of(
     kind: str,
     count: int,
@@ -94,3 +117,40 @@ def problems(draw: st.DrawFn, max_clients: int = 9) -> SelectionProblem:
         spread=draw(st.sampled_from([0, 1, 5])),
         share=draw(st.sampled_from([0.5, 1.0])),
     )
+
+
+def assert_feasible(problem: SelectionProblem, solution: Solution) -> None:
+    """Constraint by constraint."""
+    cohort = solution.cohort
+    assert cohort.dtype == np.int64
+    assert len(cohort) == problem.cohort_size
+    assert (np.diff(cohort) > 0).all()
+    assert np.isin(cohort, problem.pool).all()
+    assert solution.objective == pytest.approx(
+        objective(problem, cohort), rel=1e-14, abs=1e-5 * unit(problem)
+    )
+    assert solution.upper_bound >= solution.objective
+    assert solution.seconds >= 0
+
+
+def unit(problem: SelectionProblem) -> float:
+    """What counts as equal: 1e-9 of the largest pair, and the rounding of the sums."""
+    scale = problem.pair_weight * problem.distances.maximum + np.abs(problem.balance_penalty).max()
+    return (
+        1e-9 * problem.pair_weight * problem.distances.maximum
+        + 1e-13 * scale * problem.cohort_size**2
+    )
+
+
+def greedy_value(problem: SelectionProblem) -> float:
+    pool = problem.pool
+    block = problem.distances.rows(pool)[:, pool] * problem.pair_weight
+    chosen = plain.greedy(block, -problem.balance_penalty[pool], problem.cohort_size)
+    return objective(problem, np.sort(pool[chosen]))
+
+
+def times_chosen(problem: SelectionProblem, seeds: int, **options: Any) -> np.ndarray:
+    times = np.zeros(len(problem.distances), dtype=int)
+    for seed in range(seeds):
+        times[solve(problem, seed=seed, **options).cohort] += 1
+    return times

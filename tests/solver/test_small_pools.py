@@ -53,18 +53,13 @@ def test_bound_and_trials_are_the_same(seed: int, kernels: Any) -> None:
     count = int(rng.integers(4, 12))
     size = int(rng.integers(2, count))
     H, ids = distance_of("integer", 20, rng), rng.permutation(20)[:count]
-    gains, W, chosen = (
-        rng.integers(-5, 6, count).astype(float),
-        H[np.ix_(ids, ids)],
-        np.empty(size, dtype=np.int64),
-    )
+    gains, W = rng.integers(-5, 6, count).astype(float), H[np.ix_(ids, ids)]
+    chosen = np.empty(size, dtype=np.int64)
     ints, reals = np.empty((1, 12), dtype=np.int64), np.empty((2, 12))
-    assert kernels.row_bound(H, ids, gains, size, reals, np.empty((12, 12))) == plain.row_bound(
-        [W.copy()], gains, size
-    )
-    assert kernels.try_all(H, ids, gains, chosen, 1e-12, ints, reals) == plain.value(
-        W, gains, chosen
-    )
+    bound = kernels.row_bound(H, ids, gains, size, reals, np.empty((12, 12)))
+    assert bound == plain.row_bound([W.copy()], gains, size)
+    reached = kernels.try_all(H, ids, gains, chosen, 1e-12, ints, reals)
+    assert reached == plain.value(W, gains, chosen)
     assert chosen.tolist() == plain.enumerate_all(W, gains, size).tolist()
 
 
@@ -73,15 +68,8 @@ def test_trials_do_not_let_rounding_decide_between_equals(kernels: Any) -> None:
     # counts.
     H = np.full((9, 9), 0.1) + np.random.default_rng(0).choice([-1e-17, 1e-17], (9, 9))
     chosen = np.empty(4, dtype=np.int64)
-    kernels.try_all(
-        H,
-        np.arange(9),
-        np.full(9, 0.3),
-        chosen,
-        1e-12,
-        np.empty((1, 4), dtype=np.int64),
-        np.empty((1, 4)),
-    )
+    ints, reals = np.empty((1, 4), dtype=np.int64), np.empty((1, 4))
+    kernels.try_all(H, np.arange(9), np.full(9, 0.3), chosen, 1e-12, ints, reals)
     assert chosen.tolist() == [0, 1, 2, 3]
 
 
@@ -95,9 +83,8 @@ def test_the_objective_is_that_of_the_cohort_in_any_order(seed: int, kernels: An
     assert (np.diff(cohort) > 0).all()
     assert kernels.conclude(H, penalty, 2.5, other) == reached
     expected = objective(SelectionProblem(MatrixDistances(H), penalty, len(cohort), 2.5), cohort)
-    largest = (
-        2.5 * H[np.ix_(cohort, cohort)].sum() / 2 + np.abs(penalty[cohort]).sum()
-    )  # what is added and subtracted
+    # The size of what is added and subtracted:
+    largest = 2.5 * H[np.ix_(cohort, cohort)].sum() / 2 + np.abs(penalty[cohort]).sum()
     assert abs(reached - expected) <= 1e-14 * largest
 
 
@@ -119,9 +106,8 @@ def test_numbers_in_any_form_are_the_same_numbers(kernels: Any) -> None:
     expected = solve(replace(problem, balance_penalty=whole.astype(np.float64)))
     locked = whole.astype(np.float64)
     locked.setflags(write=False)
-    before = [
-        len(kernel.signatures) for kernel in (kernels.begin, kernels.conclude, kernels.row_bound)
-    ]
+    called = (kernels.begin, kernels.conclude, kernels.row_bound)
+    before = [len(kernel.signatures) for kernel in called]
     strided = np.repeat(whole.astype(np.float64), 2)[::2]
     for penalty in (whole, whole.astype(np.float32), whole.tolist(), locked, strided):
         answer = solve(replace(problem, balance_penalty=penalty))
@@ -135,9 +121,7 @@ def test_numbers_in_any_form_are_the_same_numbers(kernels: Any) -> None:
             expected.cohort.tolist(),
             expected.upper_bound,
         )
-    assert [
-        len(kernel.signatures) for kernel in (kernels.begin, kernels.conclude, kernels.row_bound)
-    ] == before
+    assert [len(kernel.signatures) for kernel in called] == before
 
 
 @pytest.mark.parametrize("count", [30, 100])
@@ -147,15 +131,10 @@ def test_a_client_that_nobody_wants_changes_nothing_for_the_others(
 ) -> None:
     if not numba:
         request.getfixturevalue("without_numba")
-    H, penalty = (
-        distance_of("uniform", count, np.random.default_rng(0)) / 10,
-        np.arange(float(count)) * 10,
-    )
-    for price in (
-        penalty[-1],
-        1e17,
-        1e100,
-    ):  # the gaps of 10 between the others are larger than five pairs, so all is decided
+    H = distance_of("uniform", count, np.random.default_rng(0)) / 10
+    # The gaps of 10 between the others are larger than five pairs, so all is decided.
+    penalty = np.arange(float(count)) * 10
+    for price in (penalty[-1], 1e17, 1e100):
         penalty[-1] = price
         answer = solve(SelectionProblem(H, penalty, 6, 1.0))
         assert (answer.cohort.tolist(), answer.status) == ([0, 1, 2, 3, 4, 5], "optimal")

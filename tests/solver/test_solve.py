@@ -1,3 +1,5 @@
+"""`solve` against brute force, against itself without numba, and against properties of the problem."""
+
 from typing import Any
 
 import numpy as np
@@ -5,36 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.selection import brute_force, value
-from tests.solver.conftest import KINDS, distance_of, problem_of, problems
+from tests.solver.conftest import (
+    KINDS,
+    assert_feasible,
+    distance_of,
+    greedy_value,
+    problem_of,
+    problems,
+    times_chosen,
+    unit,
+)
 
 from fedgs.bench.referee import milp_cohort
 from fedgs.errors import SelectionError
 from fedgs.graph import MatrixDistances
-from fedgs.graph.tree import SpanningForest
-from fedgs.solver import SelectionProblem, Solution, limits, objective, plain, solve
-
-
-def assert_feasible(problem: SelectionProblem, solution: Solution) -> None:
-    """Constraint by constraint."""
-    cohort = solution.cohort
-    assert cohort.dtype == np.int64
-    assert len(cohort) == problem.cohort_size
-    assert (np.diff(cohort) > 0).all()
-    assert np.isin(cohort, problem.pool).all()
-    assert solution.objective == pytest.approx(
-        objective(problem, cohort), rel=1e-14, abs=1e-5 * unit(problem)
-    )
-    assert solution.upper_bound >= solution.objective
-    assert solution.seconds >= 0
-
-
-def unit(problem: SelectionProblem) -> float:
-    """What counts as equal: 1e-9 of the largest pair, and the rounding of the sums."""
-    scale = problem.pair_weight * problem.distances.maximum + np.abs(problem.balance_penalty).max()
-    return (
-        1e-9 * problem.pair_weight * problem.distances.maximum
-        + 1e-13 * scale * problem.cohort_size**2
-    )
+from fedgs.solver import SelectionProblem, solve
 
 
 @given(problems(max_clients=9), st.sampled_from(["fast", "default", "thorough"]))
@@ -79,11 +66,11 @@ def test_compiled_equals_brute_force(kind: str, count: int) -> None:
 @pytest.mark.parametrize("scale", ["paper", "cohort"])
 def test_larger_problems_are_feasible_and_bounded(kind: str, scale: str) -> None:
     problem = problem_of(kind, 80, 3, scale=scale, alpha=20.0, share=0.8)
-    greedy_value = _greedy_value(problem)
+    at_least = greedy_value(problem)
     answers = [solve(problem, effort=effort, seed=2) for effort in ("fast", "default")]
     for solution in answers:
         assert_feasible(problem, solution)
-    assert answers[1].objective >= greedy_value - unit(problem)
+    assert answers[1].objective >= at_least - unit(problem)
     assert answers[1].objective >= answers[0].objective - unit(problem)
     assert min(a.upper_bound for a in answers) >= max(a.objective for a in answers) - unit(problem)
 
@@ -93,14 +80,7 @@ def test_plain_numpy_is_as_good_as_compiled(kind: str, without_numba: None) -> N
     problem = problem_of(kind, 40, 8, scale="cohort", alpha=2.0)
     solution = solve(problem, seed=2)
     assert_feasible(problem, solution)
-    assert solution.objective >= _greedy_value(problem) - unit(problem)
-
-
-def _greedy_value(problem: SelectionProblem) -> float:
-    pool = problem.pool
-    block = problem.distances.rows(pool)[:, pool] * problem.pair_weight
-    chosen = plain.greedy(block, -problem.balance_penalty[pool], problem.cohort_size)
-    return objective(problem, np.sort(pool[chosen]))
+    assert solution.objective >= greedy_value(problem) - unit(problem)
 
 
 @given(st.sampled_from(KINDS), st.integers(0, 10**6))
@@ -172,17 +152,9 @@ def test_ties_of_twins_behind_a_search_favour_nobody() -> None:
     times = np.zeros(60)
     for seed in range(150):
         times[solve(problem, seed=seed, effort="fast").cohort] += 1
-    totals = times.reshape(20, 3).sum(
-        axis=0
-    )  # 600 each if it is fair; all of the first twin if it were not
+    # 600 each if it is fair; all of the first twin if it were not.
+    totals = times.reshape(20, 3).sum(axis=0)
     assert np.abs(totals - 600).max() < 90
-
-
-def times_chosen(problem: SelectionProblem, seeds: int, **options: Any) -> np.ndarray:
-    times = np.zeros(len(problem.distances), dtype=int)
-    for seed in range(seeds):
-        times[solve(problem, seed=seed, **options).cohort] += 1
-    return times
 
 
 @pytest.mark.parametrize("effort", ["fast", "default"])
@@ -233,7 +205,7 @@ def test_outer_stop_returns_a_feasible_cohort_and_says_so(effort: Any) -> None:
         solution = solve(problem, effort=effort, time_limit=1e-9, seed=seed)
         assert_feasible(problem, solution)
         assert solution.status == "time_limit"
-        assert solution.objective >= _greedy_value(problem) - unit(problem)
+        assert solution.objective >= greedy_value(problem) - unit(problem)
 
 
 @pytest.mark.parametrize(("kind", "count"), [("uniform", 60), ("integer", 60), ("integer", 1200)])
@@ -309,28 +281,6 @@ def test_certificates_beyond_enumeration_agree_with_highs(kind: str, scale: str)
         assert solution.objective == pytest.approx(reached, abs=1e-5)
 
 
-def test_ten_thousand_identical_clients() -> None:
-    count = 10_000
-
-    class Identical:
-        """All at distance 1, without a matrix."""
-
-        maximum, tree = 1.0, None
-
-        def __len__(self) -> int:
-            return count
-
-        def rows(self, clients: np.ndarray) -> np.ndarray:
-            rows = np.ones((len(clients), count))
-            rows[np.arange(len(clients)), clients] = 0.0
-            return rows
-
-    problem = SelectionProblem(Identical(), np.zeros(count), 20, 1.0)
-    solution = solve(problem)
-    assert_feasible(problem, solution)
-    assert solution.objective == 190.0
-
-
 @pytest.mark.parametrize("count", [50, 80])
 def test_distances_by_rows_equal_the_matrix(count: int) -> None:
     matrix = distance_of("paper graph", count, np.random.default_rng(1))
@@ -352,49 +302,6 @@ def test_distances_by_rows_equal_the_matrix(count: int) -> None:
     # are part of the bound.
     bonuses = 1e-10 * 0.1 * ByRows.maximum if count <= 64 else 0.0
     assert abs(by_rows.upper_bound - given_matrix.upper_bound) <= bonuses
-
-
-def test_large_pools_are_searched_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_CLIENTS_HELD", 10)
-    matrix = distance_of("paper graph", 60, np.random.default_rng(1))
-
-    class ByRows:
-        maximum, tree = float(matrix.max()), MatrixDistances(matrix).tree
-
-        def __len__(self) -> int:
-            return len(matrix)
-
-        def rows(self, clients: np.ndarray) -> np.ndarray:
-            return matrix[clients]
-
-    penalty = np.random.default_rng(2).integers(0, 3, 60) / 59.0
-    whole = SelectionProblem(matrix, penalty, 8, 0.05)
-    for tree in (ByRows.tree, None):
-        ByRows.tree = tree
-        problem = SelectionProblem(ByRows(), penalty, 8, 0.05)
-        solution = solve(problem)
-        assert_feasible(problem, solution)
-        assert solution.objective >= _greedy_value(whole) - unit(whole)
-
-
-def test_ties_by_rows_favour_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Twelve equal clients, choose three, 400 times: each is chosen 100 times, standard deviation
-    # 8.7.
-    monkeypatch.setattr(limits, "MAX_CLIENTS_HELD", 10)
-
-    class Equal:
-        maximum, tree = 1.0, SpanningForest(np.full(12, -1), np.zeros(12), np.arange(12))
-
-        def __len__(self) -> int:
-            return 12
-
-        def rows(self, clients: np.ndarray) -> np.ndarray:
-            return (1.0 - np.eye(12))[clients]
-
-    assert (
-        np.abs(times_chosen(SelectionProblem(Equal(), np.zeros(12), 3, 1.0), 400) - 100).max()
-        < 6 * 8.7
-    )
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,8 @@ def random_forest(count: int, seed: int, *, cut: float) -> SpanningForest:
     order, parent, above = rng.permutation(count), np.full(count, -1), np.zeros(count)
     for place in range(1, count):
         if rng.random() >= cut:
-            parent[order[place]], above[order[place]] = (
-                order[rng.integers(place)],
-                rng.integers(0, 10),
-            )
+            parent[order[place]] = order[rng.integers(place)]
+            above[order[place]] = rng.integers(0, 10)
     return SpanningForest(parent, above, order)
 
 
@@ -72,9 +70,8 @@ def test_the_order_of_clients_draws_between_equals() -> None:
             clients = 1 + rng.permutation(12)
             chosen, _ = best_on_forest(forest, clients, np.zeros(12), 2, apart=2.0)
             times[clients[chosen]] += 1
-        assert (
-            np.abs(times[1:] - 40).max() < 6 * 5.8
-        )  # each of twelve 40 times, standard deviation 5.8
+        # Each of twelve 40 times, standard deviation 5.8.
+        assert np.abs(times[1:] - 40).max() < 6 * 5.8
 
 
 def test_linking_dominates() -> None:
