@@ -8,8 +8,11 @@ import pytest
 from tests.experiments.paper.helpers import FAST, LDF, CarriedOut, carry_out, request_of, rows
 
 from fedgs.data import export
-from fedgs.experiments.paper.frame.conditions import Mode
-from fedgs.experiments.paper.table2 import table2_rows
+from fedgs.experiments.paper.frame.conditions import Mode, Source
+from fedgs.experiments.paper.frame.experiment import ExperimentRecords
+from fedgs.experiments.paper.frame.request import ExperimentRequest
+from fedgs.experiments.paper.frame.run import checked
+from fedgs.experiments.paper.table2 import render, table2_rows
 
 
 def test_table2_has_ten_rows_and_two_of_ours(table2: CarriedOut) -> None:
@@ -132,3 +135,22 @@ def test_the_paper_stands_beside_a_file_of_thirty_clients(tmp_path: Path) -> Non
         "levels can be compared if it is the paper's own federation" in line
         for line in outcome.rendering.verdict
     )
+
+
+def test_a_federation_without_a_mode_has_no_figure_for_it() -> None:
+    request = checked(ExperimentRequest("table2", (Source("synthetic"), Source("fashion_mnist"))))
+    table = render(request, ExperimentRecords()).tables[""]
+    columns = [column.title for column in table.columns]
+    assert columns == [
+        "method",
+        "IDL",
+        "LN 0.5",
+        "SLN 0.5",
+        "LDF 0.7",
+        "MDF 0.7",
+        "YMF 0.9",
+        "YC 0.9",
+    ]
+    assert [cell.text for cell in table.rows[0][-2:]] == ["–", "–"]
+    assert [cell.text for cell in table.rows[-1][2:6]] == ["–", "–", "–", "–"]
+    assert table.title == "Table 2: lowest test loss"

@@ -1,9 +1,11 @@
 """The grid search on a small federation."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from tests.experiments.paper.helpers import carry_out, request_of, rows, run_with
 
+from fedgs.experiments.paper.frame.conditions import Source
 from fedgs.experiments.paper.frame.experiment import ExperimentRecords
 from fedgs.experiments.paper.tuning import render
 
@@ -39,3 +41,18 @@ def test_the_verdict_names_the_papers_choice_and_its_rank() -> None:
         "Synthetic: the lowest validation loss is at E = 50, eta = 0.01; the paper's choice, "
         "E = 10, eta = 0.1, was not run."
     ]
+
+
+def test_each_federation_has_the_rates_of_its_own_grid() -> None:
+    request = request_of("tuning", None, seeds=(0,))
+    request = replace(request, data=(Source("synthetic"), Source("cifar10")))
+    synthetic = run_with("E10-eta0.3", "IDL", loss=0.3)
+    cifar10 = run_with("E10-eta0.003", "IDL", loss=float("nan"), data="cifar10")
+    rendering = render(request, ExperimentRecords([synthetic, cifar10]))
+    titles = [column.title for column in rendering.tables[""].columns]
+    rows = rendering.tables[""].rows
+    texts = dict(zip(titles, (cell.text for cell in rows[0]), strict=True))
+    assert (texts["eta 0.003"], texts["eta 0.01"], texts["eta 0.3"]) == ("–", "not run", ".300")
+    assert rendering.verdict[1] == (
+        "Synthetic: no run has a validation loss (the federation needs validation parts)."
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.experiments.paper.helpers import FAST, LDF, CarriedOut, carry_out, request_of
 
 from fedgs.experiments.paper.catalogue import NAMES, find
-from fedgs.experiments.paper.frame.page import page
+from fedgs.experiments.paper.frame.page import page, write_page
 from fedgs.experiments.paper.frame.store import read_manifests
 
 
@@ -82,3 +82,10 @@ def test_figures_and_federations_without_runs_are_on_the_page(
     assert problems == []
     assert f"![Figure 7: the partitions of CIFAR10 and FashionMNIST]({request.stem}.png)" in text
     assert "* **Data.** toy, 6 clients (content " in text
+
+
+def test_the_page_is_written_into_the_folder(table2: CarriedOut, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(table2[1], copy)
+    assert write_page(copy) == (copy / "reproduction.md", [])
+    assert (copy / "reproduction.md").read_text(encoding="utf-8") == page(copy)[0]

@@ -1,12 +1,13 @@
 """Requests are completed with defaults, and refused in one sentence."""
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.experiments.paper.helpers import carry_out, request_of
 
-from fedgs.errors import ConfigError
+from fedgs.errors import ConfigError, MissingExtraError
 from fedgs.experiments.paper.frame.conditions import Mode, Source
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Options
 from fedgs.experiments.paper.frame.run import checked, requested
@@ -72,3 +73,12 @@ def test_a_bad_request_is_one_sentence_and_nothing_is_written(
     with pytest.raises(ConfigError, match=message) as caught:
         carry_out(request_of(name, toy_file, **options), tmp_path)
     assert "\n" not in str(caught.value) and list(tmp_path.iterdir()) == []
+
+
+def test_figures_need_matplotlib_before_anything_is_computed(
+    monkeypatch: pytest.MonkeyPatch, toy_file: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match="matplotlib"):
+        carry_out(request_of("fig7", toy_file), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -94,3 +94,11 @@ def test_a_plan_without_runs_is_refused(toy_file: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="table2 needs at least one row, mode and seed"):
         carry_out(request_of("table2", toy_file, seeds=()), tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_number_of_workers_may_be_left_to_the_rule(table2: CarriedOut, tmp_path: Path) -> None:
+    request, out, _ = table2
+    copy = tmp_path / "copy"
+    shutil.copytree(out, copy)
+    again = reproduce(request, out=copy, workers=None)
+    assert (again.reused, again.total) == (48, 48)

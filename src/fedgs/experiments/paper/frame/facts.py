@@ -74,6 +74,11 @@ def _hyper_parameters(runs: Sequence[Run]) -> str:
 
 
 def _hardware(machine: Mapping[str, object]) -> str:
+    """A machine as the manifest has it, in words.
+
+    >>> _hardware({"processor": "x", "cores": 2, "memory_gib": 8, "gpu": "y", "versions": {"a": 1}})
+    'x, 2 cores, 8 GiB, y; a 1'
+    """
     words = [f"{machine.get('processor')}, {machine.get('cores')} cores"]
     if machine.get("memory_gib"):
         words.append(f"{machine['memory_gib']} GiB")
@@ -89,6 +94,11 @@ def _hardware(machine: Mapping[str, object]) -> str:
 
 
 def _time(seconds: float) -> str:
+    """A wall time in words.
+
+    >>> _time(0.2), _time(42.4), _time(300), _time(7500)
+    ('under a second', '42 s', '5 min', '2 h 05 min')
+    """
     if seconds < 1:
         return "under a second"
     if seconds < 60:
