@@ -10,7 +10,7 @@ from fedgs.cli.common import DataDirOption, console
 from fedgs.cli.progress import progress_display
 
 if TYPE_CHECKING:
-    from fedgs.experiments.paper.frame.run import Outcome
+    from fedgs.experiments.paper.frame.run import Reproduction
 
 __all__ = ["reproduce"]
 
@@ -93,7 +93,7 @@ def reproduce(
     _print(outcome, out)
 
 
-def _print(outcome: "Outcome", out: Path) -> None:
+def _print(outcome: "Reproduction", out: Path) -> None:
     """Print tables, verdict and files; exit with code 1 if a run failed."""
     screen = console()
     if outcome.reused:

@@ -8,7 +8,7 @@ from fedgs.experiments.paper.catalogue import find
 from fedgs.experiments.paper.frame.conditions import Mode, parse_data
 from fedgs.experiments.paper.frame.experiment import LoadedRun
 from fedgs.experiments.paper.frame.request import ExperimentRequest
-from fedgs.experiments.paper.frame.run import Outcome, checked, reproduce
+from fedgs.experiments.paper.frame.run import Reproduction, checked, reproduce
 from fedgs.records import Record
 from fedgs.report.run_view import Run
 
@@ -16,7 +16,7 @@ TRAINED = ("table2", "table4", "fig4", "fig5", "tuning")
 FAST = (("training.proportion", 0.4), ("training.local_steps", 2), ("evaluation.every", 2))
 LDF = (Mode("LDF"),)
 
-CarriedOut = tuple[ExperimentRequest, Path, Outcome]  # the request, its folder, the result
+CarriedOut = tuple[ExperimentRequest, Path, Reproduction]  # the request, its folder, the result
 
 
 def request_of(name: str, file: Path | None, **options: Any) -> ExperimentRequest:
@@ -35,7 +35,7 @@ def request_of(name: str, file: Path | None, **options: Any) -> ExperimentReques
     )
 
 
-def carry_out(request: ExperimentRequest, out: Path) -> Outcome:
+def carry_out(request: ExperimentRequest, out: Path) -> Reproduction:
     return reproduce(request, out=out, workers=1, command=f"fedgs reproduce {request.name}")
 
 

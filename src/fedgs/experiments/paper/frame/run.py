@@ -18,11 +18,11 @@ from fedgs.experiments.paper.frame.store import read_records
 from fedgs.experiments.paper.frame.training import train_missing
 from fedgs.experiments.paper.frame.writing import write_rendering
 
-__all__ = ["Outcome", "checked", "reproduce", "requested"]
+__all__ = ["Reproduction", "checked", "reproduce", "requested"]
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class Reproduction:
     """The result of carrying out an experiment.
 
     Attributes:
@@ -102,7 +102,7 @@ def reproduce(
     workers: int | None = None,
     command: str = "",
     display: ProgressDisplay = lambda runs, rounds: contextlib.nullcontext(lambda progress: None),
-) -> Outcome:
+) -> Reproduction:
     """Run or compute what is missing in `out`, and write the tables and figures there.
 
     Everything is checked before anything is written. Finished runs are reused, and interrupted runs
@@ -134,4 +134,4 @@ def reproduce(
         records, problems = read_records(out, stored.manifest)
         rendering = experiment.render(request, records)
         files = write_rendering(out, request.stem, rendering)
-    return Outcome(rendering, records, stored.reused, stored.total, files, problems)
+    return Reproduction(rendering, records, stored.reused, stored.total, files, problems)
