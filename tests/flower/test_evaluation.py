@@ -3,7 +3,7 @@
 import json
 import time
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -14,7 +14,6 @@ from flwr.serverapp.strategy import FedAvg
 
 from fedgs.errors import ConfigError
 from fedgs.flower import SampledStrategy
-from fedgs.flower.exchange import Patience, exchange
 from fedgs.records import RunFolder
 from fedgs.sampling import PowerOfChoice
 
@@ -117,55 +116,6 @@ def test_a_client_that_answers_again_is_waited_for_again(
     assert RunFolder(tmp_path).records()[4].valid_loss == pytest.approx(80 / 60)
 
 
-def test_a_restarted_client_is_waited_for_again(world: Any) -> None:
-    patience, grid = Patience(), world(SITES)
-    grid.faults[102] = "silent"
-
-    def ask(node: int) -> list[Message]:
-        return [Message(_content(world), node, "evaluate")]
-
-    patience.exchange(grid, ask(102), timeout=0.1)
-    assert patience.silent == {102}
-    patience.exchange(grid, ask(100), timeout=0.1)
-    assert patience.silent == {102}
-    grid.faults.clear()
-    patience.exchange(grid, ask(102), timeout=0.1)
-    assert patience.silent == set()
-
-
-def _content(world: Any) -> Any:
-    return RecordDict({"arrays": world.model(), "config": world.config()})
-
-
-def test_doubtful_nodes_are_waited_for_as_long_again_as_the_others_needed(world: Any) -> None:
-    class Slow(world):  # type: ignore[misc]
-        """Node 100 answers after 0.2 s, node 101 after 0.3 s, node 102 never."""
-
-        after: ClassVar = {100: 0.2, 101: 0.3}
-
-        def _reply(self, message: Any) -> Any:
-            self.begun = time.monotonic()
-            return None if message.metadata.dst_node_id == 102 else super()._reply(message)
-
-        def pull_messages(self, identifiers: Any) -> Any:
-            passed = time.monotonic() - self.begun
-            node_of = {
-                self.answers[key].metadata.src_node_id: key
-                for key in identifiers
-                if key in self.answers
-            }
-            return [
-                self.answers.pop(key) for node, key in node_of.items() if passed >= self.after[node]
-            ]
-
-    grid = Slow(SITES)
-    messages = [Message(_content(world), node, "evaluate") for node in (100, 101, 102)]
-    begun = time.monotonic()
-    replies = exchange(grid, messages, timeout=30.0, doubtful=(101, 102))
-    assert [reply.metadata.src_node_id for reply in replies] == [100, 101]
-    assert 0.4 <= time.monotonic() - begun < 5.0
-
-
 def _nan(message: Any, reply: Any) -> Any:
     next(iter(reply.content.metric_records.values()))["eval_loss"] = float("nan")
     return reply
@@ -255,7 +205,8 @@ def test_a_reply_to_another_request_is_no_evaluation(world: Any, tmp_path: Path)
     chosen.configure_train(1, world.model(), world.config(), grid)
     messages = list(chosen.configure_evaluate(1, world.model(), world.config(), grid))
     replies = grid.send_and_receive(messages)
-    stray = grid.send_and_receive([Message(_content(world), 101, "evaluate")])
+    content = RecordDict({"arrays": world.model(), "config": world.config()})
+    stray = grid.send_and_receive([Message(content, 101, "evaluate")])
     metrics = chosen.aggregate_evaluate(1, [*stray, *replies])
     assert metrics is not None
     assert metrics["eval_loss"] == pytest.approx(80 / 60)  # losses 0, 1, 2 of 10, 20, 30 examples

@@ -1,7 +1,7 @@
 """Waits, deadlines and the proxies of the Grid."""
 
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -9,7 +9,7 @@ pytest.importorskip("flwr")
 
 from flwr.app import Message, RecordDict
 
-from fedgs.flower.exchange import CohortGrid, DeadlineGrid, exchange, resend
+from fedgs.flower.exchange import CohortGrid, DeadlineGrid, Patience, exchange, resend
 
 
 def train(world: Any, *nodes: int) -> list[Message]:
@@ -17,6 +17,11 @@ def train(world: Any, *nodes: int) -> list[Message]:
         Message(RecordDict({"arrays": world.model(), "config": world.config()}), node, "train")
         for node in nodes
     ]
+
+
+def evaluation(world: Any, node: int) -> Message:
+    content = RecordDict({"arrays": world.model(), "config": world.config()})
+    return Message(content, node, "evaluate")
 
 
 def test_a_silent_node_costs_the_deadline_and_no_more(world: Any) -> None:
@@ -82,3 +87,48 @@ def test_the_deadline_grid_asks_its_own_rule(world: Any) -> None:
     assert watched.send_and_receive(["message"], timeout=5.0) == []
     assert asked == [(grid, ["message"], 5.0)]
     assert list(watched.get_node_ids()) == [100]
+
+
+def test_a_restarted_client_is_waited_for_again(world: Any) -> None:
+    patience, grid = Patience(), world(["site-0", "site-1", "site-2"])
+    grid.faults[102] = "silent"
+
+    def ask(node: int) -> list[Message]:
+        return [evaluation(world, node)]
+
+    patience.exchange(grid, ask(102), timeout=0.1)
+    assert patience.silent == {102}
+    patience.exchange(grid, ask(100), timeout=0.1)
+    assert patience.silent == {102}
+    grid.faults.clear()
+    patience.exchange(grid, ask(102), timeout=0.1)
+    assert patience.silent == set()
+
+
+def test_doubtful_nodes_are_waited_for_as_long_again_as_the_others_needed(world: Any) -> None:
+    class Slow(world):  # type: ignore[misc]
+        """Node 100 answers after 0.2 s, node 101 after 0.3 s, node 102 never."""
+
+        after: ClassVar = {100: 0.2, 101: 0.3}
+
+        def _reply(self, message: Any) -> Any:
+            self.begun = time.monotonic()
+            return None if message.metadata.dst_node_id == 102 else super()._reply(message)
+
+        def pull_messages(self, identifiers: Any) -> Any:
+            passed = time.monotonic() - self.begun
+            node_of = {
+                self.answers[key].metadata.src_node_id: key
+                for key in identifiers
+                if key in self.answers
+            }
+            return [
+                self.answers.pop(key) for node, key in node_of.items() if passed >= self.after[node]
+            ]
+
+    grid = Slow(["site-0", "site-1", "site-2"])
+    messages = [evaluation(world, node) for node in (100, 101, 102)]
+    begun = time.monotonic()
+    replies = exchange(grid, messages, timeout=30.0, doubtful=(101, 102))
+    assert [reply.metadata.src_node_id for reply in replies] == [100, 101]
+    assert 0.4 <= time.monotonic() - begun < 5.0

@@ -610,47 +610,6 @@ def test_a_feature_of_a_reply_that_is_not_finite_is_an_event(world: Any, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("Krum", "picks updates by their distances"),
-        ("MultiKrum", "picks updates by their distances"),
-        ("Bulyan", "picks updates by their distances"),
-        ("FedMedian", "takes medians"),
-        ("FedTrimmedAvg", "takes trimmed means"),
-        ("FedXgbCyclic", "visits one client after the other"),
-        ("FedXgbBagging", "joins trees"),
-    ],
-)
-def test_strategies_that_ignore_weights_are_refused(name: str, why: str) -> None:
-    from flwr.serverapp import strategy as strategies
-
-    with pytest.raises(
-        ConfigError,
-        match=f"{name} does not fit in SampledStrategy: it {why} and ignores aggregation weights",
-    ):
-        SampledStrategy(getattr(strategies, name)(), Uniform())
-
-
-def test_private_and_foreign_strategies_are_refused() -> None:
-    from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, QFedAvg
-
-    private = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 1.0, 2)
-    with pytest.raises(ConfigError, match="its noise is scaled for equal weights"):
-        SampledStrategy(private, Uniform())
-    with pytest.raises(
-        ConfigError,
-        match="QFedAvg does not fit in SampledStrategy: it weighs updates by their losses",
-    ):
-        SampledStrategy(QFedAvg(client_learning_rate=0.1), Uniform())
-    with pytest.raises(
-        ConfigError, match="the inner strategy must be FedAvg or derived from it, got str"
-    ):
-        SampledStrategy("FedAvg", Uniform())  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"must train, got fraction_train = 0\.0"):
-        SampledStrategy(FedAvg(fraction_train=0.0), Uniform())
-
-
-@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"cohort_limit": 0}, "SampledStrategy.cohort_limit"),
