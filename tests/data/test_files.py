@@ -366,3 +366,17 @@ def test_a_file_without_any_training_example_is_refused(path: Path) -> None:
     content = arrays(split=np.where(np.asarray(arrays()["client"]) == -1, 2, 1))
     with pytest.raises(DataError, match="no client has a training example"):
         loaded(path, content, drop_empty=True)
+
+
+def test_members_that_are_no_arrays_are_ignored(path: Path) -> None:
+    split = np.where(np.asarray(arrays()["client"]) == -1, 2, 0)
+    np.savez(path, **arrays(split=split))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("README.txt", "where the data are from")
+    assert len(File(path=str(path)).load()) == 3
+    assert len(File(path=str(path), partition=Iid(), clients=2).load()) == 2
+
+
+def test_a_single_label_is_no_column(path: Path) -> None:
+    with pytest.raises(DataError, match=r"y: labels must be a 1-d array, got shape \(\)"):
+        loaded(path, arrays(y=np.array(3), client=None), partition=Iid())

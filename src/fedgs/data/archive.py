@@ -1,7 +1,7 @@
 """A federation in one `.npz`, or in a folder of memory-mapped arrays: it loads back identically.
 
 The file has the arrays that `File` reads (`x`, `y`, `client`, `split`, `client_features`), rows
-ordered by part and client, and beside them `index` (row of the partitioned set) and `fedgs` (names,
+ordered by part and client, and in addition `index` (row of the partitioned set) and `fedgs` (names,
 labels, normalization and facts as JSON).
 """
 

@@ -16,7 +16,7 @@ from fedgs.errors import DataError
 from fedgs.registry import table
 from fedgs.rng import stream
 
-__all__ = ["Labelled", "federate", "hold_out", "kept_clients", "server_part", "share_out"]
+__all__ = ["Labelled", "federate", "hold_out", "nonempty_clients", "server_part", "share_out"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,24 +149,24 @@ def federate(
         DataError: a client without examples, named.
     """
     sizes = np.diff(assignment.offsets)
-    kept = kept_clients(sizes, assignment.names, drop_empty=drop_empty)
+    nonempty = nonempty_clients(sizes, assignment.names, drop_empty=drop_empty)
     splits = [
         hold_out(assignment.examples(k), validation_fraction, stream(seed, "hold_out", k))
-        for k in kept.tolist()
+        for k in nonempty.tolist()
     ]
     train = _part(source, [train for train, _ in splits])
     validation = _part(source, [validation for _, validation in splits])
     clients = Clients(
-        names=tuple(assignment.names[k] for k in kept.tolist()),
+        names=tuple(assignment.names[k] for k in nonempty.tolist()),
         data_sizes=np.diff(train.offsets),
         label_counts=train.label_counts(source.num_labels),
     )
     facts = dict(assignment.facts)
-    if len(kept) < len(assignment):
+    if len(nonempty) < len(assignment):
         facts["left_out"] = [name for k, name in enumerate(assignment.names) if sizes[k] == 0]
         shift = facts.get("shift")
         if isinstance(shift, Sequence):
-            facts["shift"] = [shift[k] for k in kept.tolist()]
+            facts["shift"] = [shift[k] for k in nonempty.tolist()]
     test = server_part(*source.test)
     return Federation(
         source.name,
@@ -202,7 +202,9 @@ def hold_out(
     return examples[~chosen], examples[chosen]
 
 
-def kept_clients(sizes: IntArray, names: tuple[str | int, ...], *, drop_empty: bool) -> IntArray:
+def nonempty_clients(
+    sizes: IntArray, names: tuple[str | int, ...], *, drop_empty: bool
+) -> IntArray:
     """Ascending indices of the clients that have examples.
 
     Raises:

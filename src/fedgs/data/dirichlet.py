@@ -89,18 +89,18 @@ class LogNormalDirichlet(Partition):
 
         The mismatch is sum_c |sum_k s_k p_kc - n_c|. `proportions` is changed in place.
         """
-        held = sizes @ proportions  # (C,)
-        mismatch = float(np.abs(held - class_counts).sum())
+        totals = sizes @ proportions  # (C,)
+        mismatch = float(np.abs(totals - class_counts).sum())
         limit = self.tolerance * int(class_counts.sum())
         for draw in range(self.max_draws + 1):
             if mismatch <= limit:
                 return proportions, draw, mismatch
             client = int(rng.integers(len(sizes)))
             proposal = draw_proportions(alpha, rng)
-            changed = held + sizes[client] * (proposal - proportions[client])
+            changed = totals + sizes[client] * (proposal - proportions[client])
             new = float(np.abs(changed - class_counts).sum())
             if new < mismatch:
-                proportions[client], held, mismatch = proposal, changed, new
+                proportions[client], totals, mismatch = proposal, changed, new
         raise DataError(
             f"partition.tolerance = {self.tolerance:g}: after {self.max_draws} draws labels still "
             f"miss the global ones by {mismatch / class_counts.sum():.3g}; allow that much, "

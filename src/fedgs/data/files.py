@@ -1,4 +1,4 @@
-"""A federation of your own from one .npz file."""
+"""The data set `file`: a federation from one .npz file."""
 
 import zipfile
 import zlib
@@ -13,7 +13,7 @@ from pydantic import Field
 from fedgs.arrays import AnyArray, IntArray, frozen
 from fedgs.clients import Clients
 from fedgs.data.archive import META, from_archive
-from fedgs.data.assemble import Labelled, kept_clients, server_part, share_out
+from fedgs.data.assemble import Labelled, nonempty_clients, server_part, share_out
 from fedgs.data.base import SYNTHETIC_TRAINING, Data, Defaults
 from fedgs.data.classes import class_count, given_classes
 from fedgs.data.federation import Federation, Part
@@ -138,8 +138,8 @@ class File(Data):
         if not np.any(split == 2):
             raise DataError(f"{where} has no test example: mark them with split 2 or client -1")
         sizes = np.bincount(np.searchsorted(ids, client[split == 0]), minlength=len(ids))
-        kept = kept_clients(sizes, tuple(ids.tolist()), drop_empty=self.drop_empty)
-        names = ids[kept]
+        nonempty = nonempty_clients(sizes, tuple(ids.tolist()), drop_empty=self.drop_empty)
+        names = ids[nonempty]
         train, validation = (_grouped(columns, code, names) for code in (0, 1))
         test_rows = np.flatnonzero(split == 2)
         num_labels = class_count([y], self.classes, clients=len(names), setting="data.classes")
@@ -147,7 +147,7 @@ class File(Data):
             names=tuple(names.tolist()),
             data_sizes=np.diff(train.offsets),
             label_counts=train.label_counts(num_labels),
-            features=None if features is None else features[kept],
+            features=None if features is None else features[nonempty],
             classes=given_classes([y], self.classes),
         )
         return Federation(
@@ -165,7 +165,7 @@ class File(Data):
         self, arrays: Mapping[str, AnyArray], where: str, partition: Partition
     ) -> Federation:
         x, y, _, split = self._columns(
-            {"client": np.zeros(len(arrays.get("y", ())), dtype=np.int64), **arrays}, where
+            {"client": np.zeros(np.size(arrays.get("y", ())), dtype=np.int64), **arrays}, where
         )
         if np.any(split == 1):
             raise DataError(
@@ -231,17 +231,19 @@ class File(Data):
 
 
 def read_npz(path: Path) -> dict[str, AnyArray]:
-    """All arrays of an .npz file; pickled objects are refused.
+    """All arrays of an .npz file; members of other types are ignored.
 
     Raises:
         DataError: no such file, one that is truncated or not an .npz file, or an array of objects,
-            which is named.
+            which is named, since it is a pickle.
     """
     if not path.is_file():
         raise DataError(f"data.path: no file {str(path)!r}")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {key: _read_array(archive, key, path) for key in archive.files}
+            members = {key: _read_array(archive, key, path) for key in archive.files}
+            # NumPy returns the bytes of a member of the archive that is no .npy file
+            return {key: array for key, array in members.items() if isinstance(array, np.ndarray)}
     except DataError:
         raise
     except (

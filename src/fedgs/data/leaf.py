@@ -16,7 +16,7 @@ from pydantic import Field
 
 from fedgs.arrays import AnyArray, FloatMatrix, IntArray, frozen
 from fedgs.clients import Clients
-from fedgs.data.assemble import kept_clients, server_part
+from fedgs.data.assemble import nonempty_clients, server_part
 from fedgs.data.base import SYNTHETIC_TRAINING, Data, Defaults
 from fedgs.data.classes import class_count, given_classes
 from fedgs.data.federation import Federation, Part
@@ -112,8 +112,9 @@ class Leaf(Data):
     def _federation(self, parts: Mapping[str, _Users], meta: _Meta, where: str) -> Federation:
         users = list(dict.fromkeys([*parts["train"], *parts["validation"]]))
         sizes = _sizes(parts["train"], users)
-        kept = [users[k] for k in kept_clients(sizes, tuple(users), drop_empty=self.drop_empty)]
-        train, validation = _part(parts["train"], kept), _part(parts["validation"], kept)
+        rows = nonempty_clients(sizes, tuple(users), drop_empty=self.drop_empty)
+        nonempty = [users[k] for k in rows.tolist()]
+        train, validation = _part(parts["train"], nonempty), _part(parts["validation"], nonempty)
         test = _part(parts["test"], list(parts["test"]))
         assert train is not None
         if test is None:
@@ -122,20 +123,20 @@ class Leaf(Data):
             )
         labels = [part.y for part in (train, validation, test) if part is not None]
         classes = self.classes if self.classes is not None else meta.get("num_labels")
-        num_labels = class_count(labels, classes, clients=len(kept), setting="data.classes")
+        num_labels = class_count(labels, classes, clients=len(nonempty), setting="data.classes")
         classes_given = self.classes is not None or meta.get("classes_given")
         scaling = chosen_normalization(self.normalization, meta.get("normalization"), where)
         if scaling is None:
             warn_of_pixels(train.x, self.title)
         names = {str(name): name for name in meta.get("names", [])}
         clients = Clients(
-            names=tuple(names.get(user, user) for user in kept),
+            names=tuple(names.get(user, user) for user in nonempty),
             data_sizes=np.diff(train.offsets),
             label_counts=train.label_counts(num_labels),
-            features=_features_of(kept, meta, where),
+            features=_features_of(nonempty, meta, where),
             classes=given_classes(labels, classes if classes_given else None),
         )
-        left_out = [user for user in users if user not in set(kept)]
+        left_out = [user for user, size in zip(users, sizes, strict=True) if size == 0]
         return Federation(
             name=meta.get("name", self.title),
             clients=clients,
@@ -375,5 +376,5 @@ def _part(data: _Users, users: list[str]) -> Part | None:
 
 
 def _sizes(data: _Users, users: list[str]) -> IntArray:
-    """(users,) numbers of examples; 0 for a user who is not in `data`."""
+    """(users,) numbers of examples; 0 for a user that is not in `data`."""
     return np.array([len(data[user][1]) if user in data else 0 for user in users], dtype=np.int64)

@@ -144,14 +144,19 @@ def as_normalization(value: object) -> Normalization | None:
 
 
 def chosen_normalization(
-    setting: Normalization | None, own: object, where: str
+    setting: Normalization | None, table: object, where: str
 ) -> Normalization | None:
-    """The normalization of a file that may carry one of its own.
+    """The normalization of a file, which may store one itself.
+
+    Args:
+        setting: the user's; None: the stored one.
+        table: the stored one in the forms of `as_normalization`.
+        where: what messages call the file.
 
     Raises:
-        DataError: the setting and the file's own differ.
+        DataError: the setting and the stored normalization differ.
     """
-    stored = as_normalization(own)
+    stored = as_normalization(table)
     if setting is not None and stored not in (None, setting):
         raise DataError(
             f"data.normalization must be left out or equal to the one stored in {where}, {stored}, "

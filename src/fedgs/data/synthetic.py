@@ -89,7 +89,7 @@ class Synthetic(Data):
         return Federation(self.title, clients, _LABELS, train, validation, server)
 
     def _check_memory(self) -> None:
-        """Refuse more clients than this process can hold; the average client stands for all."""
+        """Refuse more clients of average size than fit into the memory of this process."""
         limit = memory_limit()
         if limit is not None and self.clients > limit // _CLIENT_BYTES:
             raise DataError(
