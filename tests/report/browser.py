@@ -97,7 +97,7 @@ class Page:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def wait(self, expression: str, seconds: float = 30) -> None:
+    def wait(self, expression: str, seconds: float = 120) -> None:
         """Wait until an expression is true."""
         end = time.monotonic() + seconds
         while not self.evaluate(f"Boolean({expression})"):

@@ -44,7 +44,7 @@ def test_sampling_counts_are_sorted_and_add_up(study: list[Run]) -> None:
     assert (np.diff(steps["fedgs"]) <= 0).all()
 
 
-def test_the_map_tells_away_available_and_selected(study: list[Run]) -> None:
+def test_the_map_shows_unavailable_available_and_selected_clients(study: list[Run]) -> None:
     run = run_of(study, "fedgs")
     shown = participation_map(run).axes[0].get_images()[0].get_array()
     history = participation(run)
@@ -243,7 +243,7 @@ def test_a_function_of_one_run_says_so_when_it_is_given_several(
 
 
 @pytest.mark.parametrize("make", [*ONE_RUN, *RUNS], ids=lambda make: make.__name__)
-def test_the_pair_that_read_runs_gives_is_refused_with_a_sentence(
+def test_the_pair_that_read_runs_returns_is_refused(
     make: Callable[..., Figure], study: list[Run]
 ) -> None:
     with pytest.raises(ConfigError, match=f"^{make.__name__} takes "):
@@ -296,7 +296,7 @@ def test_rates_out_of_range_are_refused() -> None:
         rates_map(np.full((3, 3), 2.0))
 
 
-def test_a_figure_that_no_run_has_is_refused_with_one_that_is_there() -> None:
+def test_a_figure_that_no_run_has_is_refused_with_an_available_one() -> None:
     runs = [Run({"method": "md"}, [Record(0, valid_loss=1.0), Record(1, valid_loss=0.5)])]
     with pytest.raises(
         OutputError, match="no run has a test loss to draw; there is figure='valid_loss'"

@@ -38,7 +38,7 @@ def test_count_variances_and_diversity_equal_a_slow_count() -> None:
         )
 
 
-def test_a_curve_goes_on_with_the_seeds_that_are_left() -> None:
+def test_a_curve_continues_with_the_remaining_seeds() -> None:
     longer = Run({}, [Record(0, test_loss=1.0), Record(1), Record(2, test_loss=0.5)])
     shorter = Run({}, [Record(0, test_loss=3.0), Record(1, test_loss=float("inf"))])
     made = curve([longer, shorter])
@@ -47,7 +47,7 @@ def test_a_curve_goes_on_with_the_seeds_that_are_left() -> None:
     assert made.spread.tolist() == [pytest.approx(np.sqrt(2)), 0.0]
 
 
-def test_bins_average_what_is_there() -> None:
+def test_bins_average_without_nan() -> None:
     positions, means = binned(np.array([1.0, np.nan, np.nan, np.nan, 5.0]), 3)
     assert positions.tolist() == [0.5, 2.5, 4.0]
     np.testing.assert_array_equal(means, [1.0, np.nan, 5.0])

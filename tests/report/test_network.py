@@ -24,14 +24,14 @@ def test_clients_are_drawn_inside_the_square_apart_and_always_alike(count: int) 
     np.testing.assert_array_equal(drawn.positions, network(distance).positions)
 
 
-def test_edges_of_a_stored_adjacency_are_drawn_and_the_shortest_kept() -> None:
+def test_edges_of_a_stored_adjacency_are_drawn_the_shortest_first() -> None:
     adjacency = np.array([[0, 3.0, 1.0], [3.0, 0, np.inf], [1.0, np.inf, 0]])
     distance = np.array([[0, 1.0, 0.4], [1.0, 0, 1.0], [0.4, 1.0, 0]])
     assert network(distance, adjacency).edges.tolist() == [[0, 2], [0, 1]]
     assert network(distance, adjacency, most_edges=1).caption == "the 1 shortest of 2 edges"
 
 
-def test_edges_are_made_again_from_the_clients_where_only_distances_were_kept(
+def test_edges_are_rebuilt_from_the_clients_if_only_distances_were_stored(
     tmp_path: Path,
 ) -> None:
     clients = folders.make_clients(12)

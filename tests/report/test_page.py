@@ -142,7 +142,7 @@ def test_nothing_makes_the_page_scroll_sideways(opened: Page, width: int) -> Non
 
 
 @needs_browser
-def test_every_method_and_seed_can_be_looked_at(opened: Page) -> None:
+def test_every_method_and_seed_can_be_shown(opened: Page) -> None:
     for seed in ("0", "1"):
         opened.choose("#seed", seed)
         for label in ("fedprox", "power_of_choice", "md"):
@@ -154,7 +154,9 @@ def test_every_method_and_seed_can_be_looked_at(opened: Page) -> None:
 
 
 @needs_browser
-def test_the_slider_shows_who_was_there_in_that_round(opened: Page, study: Path) -> None:
+def test_the_slider_shows_the_available_and_selected_clients_of_a_round(
+    opened: Page, study: Path
+) -> None:
     run = next(
         run
         for run in read_runs(study)[0]
@@ -264,7 +266,7 @@ def test_another_mode_shows_its_own_table_and_runs(opened: Page) -> None:
 
 
 @needs_browser
-def test_problems_and_failures_are_told_as_text(opened: Page) -> None:
+def test_problems_and_failures_are_shown_as_text(opened: Page) -> None:
     assert opened.evaluate("byId('problems').hidden") is False
     assert "<i>holiday: not a run's folder" in opened.text("#problems")
     assert "failed in round 3, client c004: ValueError: <b>no</b>" in opened.text("#solver-table")

@@ -32,7 +32,7 @@ def states(data: dict[str, Any], run: dict[str, Any], kind: str) -> npt.NDArray[
     return np.unpackbits(packed)[: rounds * clients].reshape(rounds, clients).astype(bool)
 
 
-def test_maps_hold_who_was_there_and_who_was_selected(study: Path) -> None:
+def test_maps_hold_the_available_and_the_selected_clients(study: Path) -> None:
     runs, problems = read_runs(study)
     data = page_data(runs, problems)
     for shown in data["runs"]:

@@ -22,12 +22,12 @@ def test_every_run_of_a_folder_is_read(tmp_path: Path) -> None:
     assert problems == []
 
 
-def test_the_folder_of_one_run_will_do(tmp_path: Path) -> None:
+def test_the_folder_of_one_run_is_read(tmp_path: Path) -> None:
     folder = folders.write_run(tmp_path, "uniform", 0)
     assert [run.label for run in read_runs(folder.path)[0]] == ["uniform"]
 
 
-def test_a_killed_run_is_read_as_far_as_it_went(tmp_path: Path) -> None:
+def test_a_killed_run_is_read_up_to_its_last_record(tmp_path: Path) -> None:
     folder = folders.write_run(tmp_path, "uniform", 0, done=12)
     with (folder.path / "rounds.jsonl").open("a") as file:
         file.write('{"round":12,"avail')  # cut off by the kill
@@ -69,7 +69,7 @@ def test_a_run_that_has_only_begun_is_read(tmp_path: Path) -> None:
         ("failure.json", b"{", "without its failure"),
     ],
 )
-def test_what_is_corrupt_is_one_line_and_the_rest_is_read(
+def test_a_corrupt_file_is_one_line_and_the_rest_is_read(
     tmp_path: Path, name: str, content: bytes, line: str
 ) -> None:
     good = folders.write_run(tmp_path, "uniform", 0)
@@ -83,7 +83,7 @@ def test_what_is_corrupt_is_one_line_and_the_rest_is_read(
     assert str(comparison(runs))
 
 
-def test_what_is_foreign_is_one_line(tmp_path: Path) -> None:
+def test_entries_that_are_not_runs_are_one_line_each(tmp_path: Path) -> None:
     folders.write_run(tmp_path, "uniform", 0)
     (tmp_path / "holiday").mkdir()
     (tmp_path / "model.pt").write_bytes(b"x")
@@ -104,7 +104,7 @@ def test_a_copy_of_a_run_counts_once(tmp_path: Path) -> None:
     assert problems == [f"copy: left out, the same run as {folder.path.name}"]
 
 
-def test_a_folder_may_be_named_by_a_text_and_nothing_else(tmp_path: Path) -> None:
+def test_a_folder_is_given_as_text_or_path(tmp_path: Path) -> None:
     folders.write_run(tmp_path, "uniform", 0)
     assert [run.label for run in read_runs(str(tmp_path))[0]] == ["uniform"]
     with pytest.raises(

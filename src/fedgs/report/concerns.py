@@ -121,10 +121,10 @@ def _named(methods: Sequence[Method], holds: Callable[[Run], bool]) -> str:
     """The methods with a run for which a rule holds, and for how many of their runs it does."""
     words = []
     for method in methods:
-        standing = [run for run in method.runs if run.failure is None]
-        count = sum(map(holds, standing))
-        if count == len(standing) > 0:
+        without_failure = [run for run in method.runs if run.failure is None]
+        count = sum(map(holds, without_failure))
+        if count == len(without_failure) > 0:
             words.append(method.label)
         elif count:
-            words.append(f"{method.label} ({count} of {len(standing)} runs)")
+            words.append(f"{method.label} ({count} of {len(without_failure)} runs)")
     return ", ".join(words)

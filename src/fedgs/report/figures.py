@@ -25,9 +25,9 @@ from fedgs.report.canvas import (
     whole_numbers,
 )
 from fedgs.report.drawing import client_graph
-from fedgs.report.history import Curve, Participation, curve, participation, standing
+from fedgs.report.history import Curve, Participation, curve, participation, runs_to_average
 from fedgs.report.run_view import Run
-from fedgs.report.style import AVAILABLE, AWAY, Look, looks
+from fedgs.report.style import AVAILABLE, UNAVAILABLE, Look, looks
 from fedgs.report.subjects import (
     as_label_counts,
     as_matrix,
@@ -119,7 +119,7 @@ def _curves(runs: Sequence[Run], figure: str) -> dict[str, tuple[Curve, bool]]:
     """Label -> mean curve, and whether all its runs failed; only labels with a value."""
     curves = {}
     for label in sorted({run.label for run in runs}):
-        averaged, all_failed = standing([run for run in runs if run.label == label])
+        averaged, all_failed = runs_to_average([run for run in runs if run.label == label])
         mean_curve = curve(averaged, figure)
         if len(mean_curve.rounds):
             curves[label] = (mean_curve, all_failed)
@@ -216,7 +216,7 @@ def sampling_counts(
 
 def _draw_counts(axes: "Axes", runs: Sequence[Run], styles: Mapping[str, Look]) -> None:
     for label in sorted({run.label for run in runs}):
-        averaged, all_failed = standing([run for run in runs if run.label == label])
+        averaged, all_failed = runs_to_average([run for run in runs if run.label == label])
         ranked = _mean_ranked(
             [history.counts for run in averaged if (history := participation(run)) is not None]
         )
@@ -260,7 +260,7 @@ def participation_map(run: Run | Iterable[Run], *, title: str = "") -> "Figure":
     states = history.available.astype(np.int64) + history.selected
     with figure_style():
         drawing, axes = single_axes(2.4)
-        _draw_states(axes, states[order], (AWAY, AVAILABLE, _SELECTED))
+        _draw_states(axes, states[order], (UNAVAILABLE, AVAILABLE, _SELECTED))
         axes.set(xlabel="round", ylabel="clients, most data on top", title=title)
         legend_patches(drawing, {"available": AVAILABLE, "selected": _SELECTED})
         return drawing
@@ -298,7 +298,7 @@ def active_states(
         drawing = canvas(1.35 * rows + 0.2)
         grid = drawing.subplots(rows, columns, squeeze=False)
         for axes, (title, available) in zip(grid.flat, shown, strict=False):
-            _draw_states(axes, available.astype(np.int64), (AWAY, "#2B5C8A"))
+            _draw_states(axes, available.astype(np.int64), (UNAVAILABLE, "#2B5C8A"))
             axes.set_title(title)
         for axes in list(grid.flat)[len(shown) :]:
             axes.set_visible(False)

@@ -20,7 +20,7 @@ __all__ = [
     "count_variances",
     "curve",
     "participation",
-    "standing",
+    "runs_to_average",
 ]
 
 
@@ -95,12 +95,12 @@ def cohort_diversity(selected: BoolArray, distance: FloatMatrix) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A figure over the evaluated rounds: mean over the seeds that reached the round.
+    """A figure of merit over the evaluated rounds: mean over the seeds that reached the round.
 
     Attributes:
         rounds: (E,) ascending.
         mean: (E,) over seeds.
-        spread: (E,) standard deviation over seeds, 0 where one seed is left.
+        spread: (E,) standard deviation over seeds, 0 where only one seed has the round.
         seeds: the largest number of seeds at a round.
     """
 
@@ -110,14 +110,16 @@ class Curve:
     seeds: int
 
 
-def standing(runs: Sequence[Run]) -> tuple[list[Run], bool]:
+def runs_to_average(runs: Sequence[Run]) -> tuple[list[Run], bool]:
     """The runs of one method over which a mean is taken, and whether all its runs failed.
 
     Failed runs are left out, unless all failed.
 
     >>> run, failed = Run({}, ()), Run({}, (), failure={"round": 0})
-    >>> standing([run, failed]) == ([run], False), standing([failed]) == ([failed], True)
-    (True, True)
+    >>> runs_to_average([run, failed]) == ([run], False)
+    True
+    >>> runs_to_average([failed]) == ([failed], True)
+    True
     """
     without_failure = [run for run in runs if run.failure is None]
     return (without_failure, False) if without_failure else (list(runs), True)

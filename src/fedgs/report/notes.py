@@ -45,8 +45,8 @@ def _lowest(ranked: Sequence[Method], figure: str) -> str:
         return ""
     lowest = ranked[0].mean(figure)
     first = [method for method in ranked if method.mean(figure) == lowest]
-    standing = [run for method in ranked for run in method.runs if run.failure is None]
-    so_far = "" if all(run.finished for run in standing) else " so far"
+    without_failure = [run for method in ranked for run in method.runs if run.failure is None]
+    so_far = "" if all(run.finished for run in without_failure) else " so far"
     if len(first) > 1:
         return f"{listed([method.label for method in first])} have the same lowest mean{so_far}."
     gaps = [

@@ -57,6 +57,7 @@ def _plotly() -> str:
         from plotly.offline import get_plotlyjs
     except ImportError:
         raise require_extra("plotly", "report") from None
+    # In a string of JavaScript both are the same, and only the first would end the script element.
     return str(get_plotlyjs()).replace("</script", "<\\/script")
 
 

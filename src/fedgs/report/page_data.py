@@ -21,7 +21,7 @@ from fedgs.report.history import (
     count_variances,
     curve,
     participation,
-    standing,
+    runs_to_average,
 )
 from fedgs.report.network import Network, network_of_run
 from fedgs.report.run_view import Run
@@ -117,7 +117,7 @@ def _curves(runs: Sequence[Run]) -> dict[str, _Values]:
     curves: dict[str, _Values] = {}
     for metric in _METRICS:
         for label in sorted({run.label for run in runs}):
-            averaged, all_failed = standing([run for run in runs if run.label == label])
+            averaged, all_failed = runs_to_average([run for run in runs if run.label == label])
             drawn = curve(averaged, metric)
             count = len(drawn.rounds)
             if count:

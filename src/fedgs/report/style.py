@@ -11,7 +11,7 @@ from fedgs.palette import shaded
 from fedgs.report.labels import base_name
 from fedgs.report.run_view import Run
 
-__all__ = ["AVAILABLE", "AWAY", "Look", "looks"]
+__all__ = ["AVAILABLE", "UNAVAILABLE", "Look", "looks"]
 
 # Okabe and Ito's palette without its yellow, which is too light for lines.
 _METHODS = {
@@ -22,7 +22,7 @@ _METHODS = {
     "power_of_choice": "#009E73",
 }
 _OTHERS = ("#CC79A7", "#E69F00", "#7A4A2B", "#332288", "#999933")
-AWAY, AVAILABLE = "#FFFFFF", "#C9D3DC"
+UNAVAILABLE, AVAILABLE = "#FFFFFF", "#C9D3DC"
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
