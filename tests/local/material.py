@@ -25,7 +25,10 @@ def make_federation(
     seed: int = 0,
     pixels: bool = False,
 ) -> Federation:
-    """Clients of the given training sizes; client k has k % 4 + 1 validation examples, but client 3 has none."""
+    """Clients of the given training sizes.
+
+    Client k has k % 4 + 1 validation examples, but client 3 has none.
+    """
     rng = np.random.default_rng(seed)
 
     def draw(count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -41,7 +44,7 @@ def make_federation(
         [np.full(0 if k == 3 else k % 4 + 1, k) for k in range(len(sizes))]
     )
     test_x, test_y = draw(50)
-    test_y[:labels] = np.arange(labels)  # so that all labels are there
+    test_y[:labels] = np.arange(labels)  # all labels occur
     return Federation.from_arrays(
         *draw(len(owner)),
         client=owner,
@@ -74,20 +77,25 @@ def model_of(build: Callable[[], nn.Module]) -> Model:
 class Keep:
     """A fold that keeps every local model: (m, P)."""
 
-    def start(self) -> Any:
+    def start(self) -> list[torch.Tensor]:
         return []
 
-    def add(self, kept: Any, clients: np.ndarray, models: torch.Tensor) -> Any:
-        return [*kept, *models.clone()]
+    def add(
+        self, accumulator: list[torch.Tensor], clients: np.ndarray, models: torch.Tensor
+    ) -> list[torch.Tensor]:
+        return [*accumulator, *models.clone()]
 
-    def finish(self, kept: Any) -> torch.Tensor:
-        return torch.stack(kept)
+    def finish(self, accumulator: list[torch.Tensor]) -> torch.Tensor:
+        return torch.stack(accumulator)
 
 
 def train_request(
     work: Work, clients: Sequence[int], *, key: tuple[int, int] = (0, 0), rate: float = 0.1
 ) -> Train:
-    """Train these clients from theta^0 of the key's seed; folds: the mean by data size, and all local models."""
+    """Train these clients from theta^0 of the key's seed.
+
+    The folds are the mean by data size, and all local models.
+    """
     members = np.array(clients, dtype=np.int64)
     weights = aggregation_weights("data_size", work.federation.clients.data_sizes[members])
     start = initial_parameters(work.model, work.federation, key[0])
@@ -96,6 +104,6 @@ def train_request(
 
 def replies(engine: Engine, *requests: Any) -> list[Any]:
     """The replies in the requests' order; every request must be answered exactly once."""
-    found = list(engine.answer(requests))
-    assert sorted(position for position, _ in found) == list(range(len(requests)))
-    return [reply for _, reply in sorted(found, key=lambda pair: pair[0])]
+    answers = dict(pairs := list(engine.answer(requests)))
+    assert len(pairs) == len(answers) == len(requests)
+    return [answers[position] for position in range(len(requests))]

@@ -86,9 +86,12 @@ def test_batches_depend_on_seed_round_and_client_alone() -> None:
             client_keys((1, 2), np.array([client])), np.array([n]), local_steps=4, batch_size=5
         )
         np.testing.assert_array_equal(alone.indices[0], together.indices[row])
-    other = [as_lists(local_batches(client_keys(key, clients), np.array([30, 8, 50]), local_steps=4, batch_size=5)) for key in
-             ((1, 2), (1, 3), (2, 2))]  # fmt: skip
-    assert other[0] != other[1] != other[2] != other[0]
+    sizes = np.array([30, 8, 50])
+    first, next_round, next_seed = (
+        as_lists(local_batches(client_keys(key, clients), sizes, local_steps=4, batch_size=5))
+        for key in ((1, 2), (1, 3), (2, 2))
+    )
+    assert first != next_round != next_seed != first
 
 
 def test_keys_of_many_requests_are_those_of_each() -> None:

@@ -86,11 +86,11 @@ def test_the_check_refuses_just_what_some_client_cannot_train(
     if f"a batch of {largest} examples:" in message:
         assert {client for client in range(len(sizes)) if sizes[client] >= largest} <= set(failing)
         return
-    told = [
+    named = [
         f"{client} ({'one example' if size == 1 else f'{size} examples'})"
         for client, size in enumerate(sizes)
     ]
-    assert [client for client, words in enumerate(told) if words in message] == failing
+    assert [client for client, words in enumerate(named) if words in message] == failing
     suggested = re.search(r"training\.batch_size = (\d+) works", message)
     assert suggested or "no batch size up to" in message
     if suggested:
@@ -109,9 +109,10 @@ def test_a_batch_of_one_is_refused_with_the_client_before_anything_is_written(
             out=tmp_path / "out",
         )
     assert str(error.value) == (
-        "model 'normalised' cannot be trained on a batch of one example, which client 2 (11 examples) would have with "
-        "training.batch_size = 10: ValueError: Expected more than 1 value per channel when training, got input size "
-        "torch.Size([1, 8]); training.batch_size = 9 works, and GroupNorm instead of BatchNorm works on single examples"
+        "model 'normalised' cannot be trained on a batch of one example, which client 2 "
+        "(11 examples) would have with training.batch_size = 10: ValueError: Expected more than 1 "
+        "value per channel when training, got input size torch.Size([1, 8]); "
+        "training.batch_size = 9 works, and GroupNorm instead of BatchNorm works on single examples"
     )
     assert not (tmp_path / "out").exists()
 
@@ -138,7 +139,7 @@ def test_batch_norm_over_places_takes_single_images() -> None:
 
 
 class Training(nn.Module):
-    """A linear model that does something of its own in training mode."""
+    """A linear model whose forward pass in training mode is given."""
 
     def __init__(self, forward: Callable[[nn.Module, torch.Tensor], Any]) -> None:
         super().__init__()

@@ -24,6 +24,7 @@ from fedgs.experiments.compare import compare
 from fedgs.local import LoopEngine, StackedEngine, checked_device, initial_parameters
 from fedgs.local import stacked as stacked_module
 from fedgs.local.engines import make_engine
+from fedgs.local.evaluation import RequestedRows
 from fedgs.local.linear import LinearProgram, is_linear
 from fedgs.local.stacked import _stacks
 from fedgs.local.stacking import PERIOD, StackedProgram
@@ -34,7 +35,10 @@ from fedgs.requests import Engine, Evaluate, Failure, Losses, Train, Work
 
 @st.composite
 def works(draw: st.DrawFn) -> Work:
-    """Any small work: logistic regression or a perceptron, clients from 1 example up, B above and below n_k."""
+    """Any small work: logistic regression or a perceptron, B above and below n_k.
+
+    Clients have 1 example or more.
+    """
     sizes = draw(st.lists(st.integers(1, 30), min_size=1, max_size=7))
     inputs, labels = draw(st.integers(1, 40)), draw(st.integers(2, 6))
     federation = make_federation(
@@ -146,35 +150,32 @@ def test_logistic_regression_on_images_is_normalised(federation: Federation) -> 
         train_request(work, [0, 1]),
         Evaluate(work, initial_parameters(work.model, images, 0), "test"),
     ]
-    (expected, metrics), (found, own) = (
-        replies(LoopEngine(), *requests),
-        replies(StackedEngine(), *requests),
-    )
+    expected, expected_metrics = replies(LoopEngine(), *requests)
+    found, metrics = replies(StackedEngine(), *requests)
     torch.testing.assert_close(found[1], expected[1], rtol=1e-4, atol=1e-6)
-    assert own.loss == pytest.approx(metrics.loss, rel=1e-5)
+    assert metrics.loss == pytest.approx(expected_metrics.loss, rel=1e-5)
 
 
 def test_general_program_agrees_with_loop_on_convolutions() -> None:
     images = make_federation((9, 5, 1), example_shape=(1, 8, 8), pixels=True)
     work = Work(images, FashionCNN(), 0.1, 2, 4)
     request = train_request(work, [0, 1, 2])
-    ((_, expected),), ((_, found),) = (
-        replies(LoopEngine(), request),
-        replies(StackedEngine(), request),
-    )
+    ((_, expected),) = replies(LoopEngine(), request)
+    ((_, found),) = replies(StackedEngine(), request)
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
 
 
 def test_stacked_evaluation_of_the_general_program_agrees_with_loop(federation: Federation) -> None:
-    work = Work(
-        federation, mlp(5, [8], 3), 0.0, 1, 4
-    )  # the path that CUDA takes, tried here on the CPU
-    asked = [Losses(work, initial_parameters(work.model, federation, s), np.array(c), "validation") for s, c in
-             ((0, [0, 3]), (1, [5, 2, 1]))]  # fmt: skip
+    # The path that CUDA takes, on the CPU.
+    work = Work(federation, mlp(5, [8], 3), 0.0, 1, 4)
+    requests = [
+        Losses(work, initial_parameters(work.model, federation, seed), clients, "validation")
+        for seed, clients in ((0, np.array([0, 3])), (1, np.array([5, 2, 1])))
+    ]
     engine = StackedEngine()
-    ranges = [stacked_module.Asked.by(request) for request in asked]
-    found = stacked_module._measure_stacked(engine.program(work), asked, ranges)
-    for a, b in zip(found, replies(LoopEngine(), *asked), strict=True):
+    rows = [RequestedRows.of(request) for request in requests]
+    found = stacked_module._measure_stacked(engine.program(work), requests, rows)
+    for a, b in zip(found, replies(LoopEngine(), *requests), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
@@ -198,13 +199,13 @@ def test_stacks_hold_every_client_once_and_in_order(lengths: list[int], limit: i
     assert all(0 <= sum(piece.stop - piece.start for piece in stack) <= limit for stack in found)
     pieces = [piece for stack in found for piece in stack]
     for request, length in enumerate(lengths):
-        own = [
-            i
+        clients = [
+            client
             for piece in pieces
             if piece.request == request
-            for i in range(piece.start, piece.stop)
+            for client in range(piece.start, piece.stop)
         ]
-        assert own == list(range(length))
+        assert clients == list(range(length))
 
 
 def test_failing_client_in_a_stack_is_found_and_the_others_go_on() -> None:
@@ -339,7 +340,7 @@ def test_choice_is_a_fixed_rule_of_model_and_device(
     assert isinstance(engine, Engine)
 
 
-def test_devices_that_are_not_there_are_refused() -> None:
+def test_devices_that_do_not_exist_are_refused() -> None:
     with pytest.raises(
         ConfigError, match=r"execution.device must be 'cpu', 'cuda' or 'cuda:<number>', got 'gpu'"
     ):
@@ -476,7 +477,7 @@ def test_cut_request_that_fails_in_its_first_stack_says_nothing_of_the_others(
     federation: Federation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Refuses(WeightedMean):
-        def add(self, kept: Any, clients: Any, models: torch.Tensor) -> Any:
+        def add(self, accumulator: Any, clients: Any, models: torch.Tensor) -> Any:
             raise ValueError("not these")
 
     monkeypatch.setattr(StackedEngine, "_limit", lambda self, work: PERIOD)
@@ -529,9 +530,8 @@ def test_a_plug_in_engine_can_be_named_and_says_what_it_cannot_do(tmp_path: Path
     longer = compare(
         mixed, methods=["uniform"], training={**training, "rounds": 3}, out=tmp_path / "out"
     )
-    assert (
-        longer.runs[0].about["engine"] == "own-engine" and longer.runs[0].finished
-    )  # resumed with the same engine
+    # The run is resumed with the same engine.
+    assert longer.runs[0].about["engine"] == "own-engine" and longer.runs[0].finished
     with pytest.raises(
         ConfigError,
         match=r"^execution.engine is 'own-engine', but this model is too large; use 'auto' or",
@@ -552,7 +552,10 @@ def test_what_names_no_engine_is_refused_with_the_known_ones(value: object) -> N
 
 
 def test_engines_are_named_without_torch() -> None:
-    code = "import sys; from fedgs.config import Execution; Execution(engine='stacked'); print('torch' in sys.modules)"
+    code = (
+        "import sys; from fedgs.config import Execution; "
+        "Execution(engine='stacked'); print('torch' in sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )

@@ -28,20 +28,27 @@ def test_local_models_are_those_of_sgd_on_the_differentiated_objective(
 ) -> None:
     federation = make_federation((7, 1, 40, 12, 3, 20))
     work = Work(federation, model, mu, local_steps, batch_size)
-    (_, models), = replies(LoopEngine(), train_request(work, [0, 1, 2, 4], key=(3, round), rate=0.3))  # fmt: skip
+    request = train_request(work, [0, 1, 2, 4], key=(3, round), rate=0.3)
+    ((_, models),) = replies(LoopEngine(), request)
     for row, client in enumerate((0, 1, 2, 4)):
         module = build_module(model, federation, 3)
         expected = local_sgd.local_model(
-            module, federation, client=client, key=(3, round), mu=mu,
-            local_steps=local_steps, batch_size=batch_size, learning_rate=0.3,
-        )  # fmt: skip
+            module,
+            federation,
+            client=client,
+            key=(3, round),
+            mu=mu,
+            local_steps=local_steps,
+            batch_size=batch_size,
+            learning_rate=0.3,
+        )
         torch.testing.assert_close(models[row], expected, rtol=1e-4, atol=1e-6)
 
 
 def test_images_are_normalised_and_trained_like_the_plain_version() -> None:
     federation = make_federation((9, 5), example_shape=(1, 8, 8), pixels=True)
     work = Work(federation, FashionCNN(), 0.01, 2, 4)
-    (_, models), = replies(LoopEngine(), train_request(work, [0, 1]))  # fmt: skip
+    ((_, models),) = replies(LoopEngine(), train_request(work, [0, 1]))
     module = build_module(work.model, federation)
     for client in (0, 1):
         expected = local_sgd.local_model(
@@ -76,13 +83,13 @@ def test_dropout_depends_on_seed_round_and_client_and_leaves_the_global_generato
 ) -> None:
     work = Work(federation, model_of(dropout), 0.0, 3, 4)
     torch.manual_seed(5)
-    (_, together), = replies(LoopEngine(), train_request(work, [0, 2, 5]))  # fmt: skip
+    ((_, together),) = replies(LoopEngine(), train_request(work, [0, 2, 5]))
     after = torch.rand(3)
     torch.manual_seed(5)
     assert torch.equal(after, torch.rand(3))
-    (_, alone), = replies(LoopEngine(), train_request(work, [2]))  # fmt: skip
+    ((_, alone),) = replies(LoopEngine(), train_request(work, [2]))
     assert torch.equal(alone[0], together[1])
-    (_, later), = replies(LoopEngine(), train_request(work, [2], key=(0, 1)))  # fmt: skip
+    ((_, later),) = replies(LoopEngine(), train_request(work, [2], key=(0, 1)))
     assert not torch.equal(later[0], alone[0])
 
 
@@ -97,8 +104,8 @@ def test_batch_norm_keeps_its_statistics_in_the_vector_and_no_client_sees_anothe
         7,
     )
     # 24 + 8 + 15 parameters, then running mean and variance.
-    (_, together), = replies(LoopEngine(), train_request(work, [0, 2]))  # fmt: skip
-    (_, alone), = replies(LoopEngine(), train_request(work, [2]))  # fmt: skip
+    ((_, together),) = replies(LoopEngine(), train_request(work, [0, 2]))
+    ((_, alone),) = replies(LoopEngine(), train_request(work, [2]))
     assert together.shape == (2, 47 + 8)
     assert torch.equal(together[1], alone[0])
     assert not torch.equal(together[0, 47:51], torch.zeros(4))
@@ -135,12 +142,10 @@ def test_test_metrics_are_means_over_the_test_set() -> None:
     federation = Federation.from_arrays(
         x, np.array([0, 1, 1]), client=np.array([0, 0, 1]), test=(x, np.array([0, 0, 1]))
     )
-    theta = torch.tensor(
-        [0.0, 1.0, 0.0, -0.5]
-    )  # logits (0, x - 1/2): x = 0 -> label 0; x = 1 -> 1; x = 2 -> 1
-    (found,) = replies(
-        LoopEngine(), Evaluate(Work(federation, LogisticRegression(), 0.0, 1, 1), theta, "test")
-    )
+    # Logits (0, x - 1/2): x = 0 -> label 0; x = 1 -> 1; x = 2 -> 1.
+    theta = torch.tensor([0.0, 1.0, 0.0, -0.5])
+    work = Work(federation, LogisticRegression(), 0.0, 1, 1)
+    (found,) = replies(LoopEngine(), Evaluate(work, theta, "test"))
     margins = np.array([0.5, -0.5, 1.5])  # of the right label over the other
     assert found == Metrics(
         pytest.approx(np.mean(np.log1p(np.exp(-margins))), abs=1e-7), pytest.approx(2 / 3)
@@ -217,6 +222,5 @@ def test_bf16_stays_near_float32(federation: Federation) -> None:
         LoopEngine(), train_request(exact, [0, 2]), train_request(rough, [0, 2])
     )
     assert b.dtype == torch.float32
-    assert (
-        0 < float((a - b).abs().max()) < 0.02
-    )  # bf16 keeps 8 bits: relative 2^-8 of steps of a few tenths
+    # bf16 keeps 8 bits: relative 2^-8 of steps of a few tenths.
+    assert 0 < float((a - b).abs().max()) < 0.02

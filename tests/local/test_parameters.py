@@ -63,9 +63,8 @@ def test_initial_parameters_depend_on_the_seed_alone_and_leave_torch_alone(
     assert torch.equal(initial_parameters(LogisticRegression(), federation, 4), first)
     assert not torch.equal(initial_parameters(LogisticRegression(), federation, 5), first)
     assert first[15:].tolist() == [0, 0, 0]
-    assert float(first[:15].abs().max()) <= 1 / np.sqrt(
-        5
-    )  # PyTorch's default: uniform within 1/sqrt(inputs)
+    # PyTorch's default is uniform within 1/sqrt(inputs).
+    assert float(first[:15].abs().max()) <= 1 / np.sqrt(5)
 
 
 def test_model_that_builds_something_else_is_refused(federation: Federation) -> None:

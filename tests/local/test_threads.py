@@ -46,9 +46,8 @@ def small_cnn() -> nn.Module:
     )
 
 
-def large_cnn() -> (
-    nn.Module
-):  # 64·64·9·36 + ... = 1.4 million multiplications an example, 2.7·10⁸ a batch of 200
+def large_cnn() -> nn.Module:
+    # 64·64·9·36 + ... = 1.4 million multiplications an example, 2.7·10⁸ a batch of 200
     layers = (
         nn.Conv2d(1, 64, 3),
         nn.ReLU(),
@@ -159,14 +158,14 @@ def test_counting_leaves_the_module_and_all_generators_as_they_are(pictures: Fed
     assert workbench.multiplications == 2 * 9 * 36 + 72 * 3
 
 
-@pytest.mark.parametrize("asked", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 2, 3])
 def test_the_setting_is_obeyed_and_stored(
-    pictures: Federation, tmp_path: Path, two_threads: None, asked: int
+    pictures: Federation, tmp_path: Path, two_threads: None, count: int
 ) -> None:
-    (run,) = study(pictures, large_cnn, tmp_path / "out", threads=asked).runs
+    (run,) = study(pictures, large_cnn, tmp_path / "out", threads=count).runs
     assert run.failure is None
-    assert run.about["threads"] == asked
-    assert asked in SEEN
+    assert run.about["threads"] == count
+    assert count in SEEN
     assert torch.get_num_threads() == 2
 
 
@@ -223,9 +222,9 @@ def test_a_containers_share_limits_the_threads_unless_they_were_set(
     assert threads.usable_threads() == expected
 
 
-@pytest.mark.parametrize(("asked", "workers"), [(None, 4), (1, 4), (2, 2), (3, 1), (9, 1)])
+@pytest.mark.parametrize(("count", "workers"), [(None, 4), (1, 4), (2, 2), (3, 1), (9, 1)])
 def test_workers_and_their_threads_share_the_cores(
-    pictures: Federation, monkeypatch: pytest.MonkeyPatch, asked: int | None, workers: int
+    pictures: Federation, monkeypatch: pytest.MonkeyPatch, count: int | None, workers: int
 ) -> None:
     monkeypatch.setattr("fedgs.experiments.runner.physical_cores", lambda: 4)
     common = {
@@ -235,6 +234,6 @@ def test_workers_and_their_threads_share_the_cores(
         "model": as_model(small_cnn),
     }
     configs = [
-        build_config({**common, "seed": seed, "execution": {"threads": asked}}) for seed in range(6)
+        build_config({**common, "seed": seed, "execution": {"threads": count}}) for seed in range(6)
     ]
     assert worker_count([prepare_one(config, pictures) for config in configs]) == workers

@@ -1,4 +1,4 @@
-"""The weighted means of many requests at once, bit for bit what each request's own fold would make."""
+"""The weighted means of many requests at once, with the same bits as each request's own fold."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,8 @@ def weighted_means(
 
     Args:
         models: (r, P) float32.
-        begin, end: (R,) rows begin..end-1 of each range, at least one.
+        begin: (R,) first row of each range.
+        end: (R,) row after the last of each range, > begin.
         weights: R vectors of end - begin numbers.
 
     Returns:
@@ -29,11 +30,12 @@ def weighted_means(
         finite.
 
     Raises:
-        DataError: models that are no float32 matrix, ranges that are empty or not there, weights of
-            another length.
+        DataError: models that are no float32 matrix, ranges that are empty or out of bounds,
+            weights of another length.
 
     >>> models = torch.tensor([[0.0], [4.0], [torch.nan]])
-    >>> weighted_means(models, np.array([0, 2]), np.array([2, 3]), [np.array([0.25, 0.75]), np.array([1.0])])
+    >>> weights = [np.array([0.25, 0.75]), np.array([1.0])]
+    >>> weighted_means(models, np.array([0, 2]), np.array([2, 3]), weights)
     (tensor([[3.],
             [nan]]), tensor([ True, False]))
     """
@@ -43,35 +45,38 @@ def weighted_means(
         )
     models = models.contiguous()
     begin, end = checked_ranges(begin, end, (len(weights),), len(models))
-    for length, own in zip((end - begin).tolist(), weights, strict=True):
-        if length < 1 or np.shape(own) != (length,):
+    for length, of_range in zip((end - begin).tolist(), weights, strict=True):
+        if length < 1 or np.shape(of_range) != (length,):
             raise DataError(
-                f"each range must hold models and as many weights, got {length} models, weights {np.shape(own)}"
+                f"each range must hold models and as many weights, got {length} models, "
+                f"weights {np.shape(of_range)}"
             )
     averages = models.new_empty(len(begin), models.shape[1])
     fine = torch.empty(len(begin), dtype=torch.bool, device=models.device)
     kernels = compiled_kernels()
     if kernels is not None and models.device.type == "cpu":
         flat = np.zeros(len(models))  # (r,) each model's weight in its range
-        for a, b, own in zip(begin.tolist(), end.tolist(), weights, strict=True):
-            flat[a:b] = own
+        for a, b, of_range in zip(begin.tolist(), end.tolist(), weights, strict=True):
+            flat[a:b] = of_range
         kernels.averages(models.numpy(), begin, end, flat, averages.numpy(), fine.numpy())
         return averages, fine
     lengths = end - begin
-    for length in np.unique(lengths).tolist():
-        chosen = np.flatnonzero(lengths == length)  # ranges of one length are averaged together
-        rows = torch.from_numpy(begin[chosen][:, None] + np.arange(length)).to(models.device)
-        shares = torch.from_numpy(np.stack([weights[index] for index in chosen.tolist()])).to(
-            models.device
-        )  # (R', m)
-        stack, place = models[rows], torch.from_numpy(chosen).to(models.device)
+    for length in np.unique(lengths).tolist():  # ranges of one length are averaged together
+        members = np.flatnonzero(lengths == length)
+        rows = torch.from_numpy(begin[members][:, None] + np.arange(length)).to(models.device)
+        of_members = np.stack([weights[index] for index in members.tolist()])  # (R', m)
+        shares = torch.from_numpy(of_members).to(models.device)
+        stack, place = models[rows], torch.from_numpy(members).to(models.device)
         averages[place] = _averages(stack, shares)
         fine[place] = all_finite(stack).all(dim=1) & all_finite(averages[place])
     return averages, fine
 
 
 def _averages(models: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """(R, m, P) models and (R, m) float64 weights -> (R, P) float32 averages, added in the fold's order."""
+    """The (R, P) float32 averages of (R, m, P) models with (R, m) float64 weights.
+
+    Models are added in the order in which the fold adds them.
+    """
     first = models[:, 0].double()
     total = torch.zeros_like(first)
     for position in range(models.shape[1]):

@@ -1,8 +1,8 @@
-"""Which examples make up each local batch: a function of (seed, round, client) alone, shared by all engines.
+"""Which examples make up each local batch, for all engines.
 
-Each round a client shuffles its examples, walks through them in batches of B, and shuffles anew
-when they are used up. The last batch of a pass may be short; a client with n_k < B has one batch a
-pass, all its examples.
+The batches are a function of (seed, round, client) alone. Each round a client shuffles its
+examples, walks through them in batches of B, and shuffles them again when they are used up. The
+last batch of a pass may be short; a client with n_k < B has one batch a pass, all its examples.
 
 The shuffle of pass p is a Fisher-Yates shuffle from the front, stopped after the positions that the
 E steps use, so the cost is O(min(E·B, n_k)) a pass and not O(n_k). Its random numbers are
@@ -18,7 +18,7 @@ batches of thousands of clients are drawn in one call. Position i < n swaps with
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
@@ -88,8 +88,7 @@ def stacked_keys(
     rounds = np.array([round_index + 1 for _, round_index in keys], dtype=np.uint64)
     with np.errstate(over="ignore"):
         of_round = np.repeat(_mix(bases + rounds), lengths)
-        found: KeyArray = _mix(of_round + (np.asarray(clients) + 1).astype(np.uint64))
-    return found
+        return _mix(of_round + (np.asarray(clients) + 1).astype(np.uint64))
 
 
 def local_batches(
@@ -104,7 +103,7 @@ def local_batches(
         batch_size: B >= 1.
 
     Returns:
-        See `Batches`. Cost: O(r·E·B) where n_k is of that order or the compiled kernel is there.
+        See `Batches`. Cost: O(r·E·B) with the compiled kernel, or where n_k is of that order.
 
     Raises:
         DataError: sizes that are no integers >= 1, or not one for each key.
@@ -112,8 +111,10 @@ def local_batches(
 
     >>> keys = client_keys((0, 0), np.array([0]))
     >>> batches = local_batches(keys, np.array([3]), local_steps=2, batch_size=2)
-    >>> batches.sizes.tolist(), sorted(np.r_[batches.indices[0, 0], batches.indices[0, 1, :1]].tolist())
-    ([[2, 1]], [0, 1, 2])
+    >>> batches.sizes.tolist()
+    [[2, 1]]
+    >>> sorted([*batches.indices[0, 0].tolist(), int(batches.indices[0, 1, 0])])
+    [0, 1, 2]
     """
     for name, number in (("local_steps", local_steps), ("batch_size", batch_size)):
         if not (isinstance(number, int | np.integer) and number >= 1):
@@ -133,7 +134,7 @@ def local_batches(
 
 
 def batch_extremes(data_sizes: IntArray, *, local_steps: int, batch_size: int) -> IntArray:
-    """The sizes of the batches that clients meet: a client meets its smallest and its largest size and no other.
+    """The smallest and the largest batch that each client meets; it meets no other size.
 
     The largest is min(B, n_k). The short batch that ends a pass is met where a pass has no more
     than E batches.
@@ -161,12 +162,12 @@ def _base(seed: int) -> int:
     return derived_seed(seed, "batches")
 
 
-def compiled_kernels() -> Any:
+def compiled_kernels() -> ModuleType | None:
     """The compiled kernels, or None where numba is not installed."""
     return load_kernels("fedgs.local.kernels")
 
 
-def _mix(state: Any) -> Any:
+def _mix(state: KeyArray) -> KeyArray:
     """SplitMix64's output function, a bijection of 64-bit numbers that scatters neighbours."""
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -181,7 +182,7 @@ def _left_in_pass(data_sizes: IntArray, local_steps: int, batch_size: int) -> In
 
 
 def _fill(keys: KeyArray, data_sizes: IntArray, indices: IntArray) -> None:
-    """Write (r, E, B) batches in plain NumPy, vectorised over the clients; the reference of the compiled kernel."""
+    """Write (r, E, B) batches in NumPy, vectorised over the clients: the kernel's reference."""
     count, local_steps, batch_size = indices.shape
     steps_a_pass = -(-data_sizes // batch_size)
     drawn = np.zeros(count, dtype=np.uint64)
@@ -193,12 +194,11 @@ def _fill(keys: KeyArray, data_sizes: IntArray, indices: IntArray) -> None:
             position = step_in_pass * batch_size + slot
             rows = np.flatnonzero(position < data_sizes)  # the others' batches are short
             drawn[rows] += np.uint64(1)
-            here = position[rows]
+            front = position[rows]
             with np.errstate(over="ignore"):
                 upper = _mix(keys[rows] + drawn[rows] * _GAMMA) >> np.uint64(32)
-            jump = (data_sizes[rows] - here).astype(np.uint64) * upper >> np.uint64(32)
-            there = here + jump.astype(np.int64)
-            indices[rows, step, slot] = order[rows, there]
-            order[rows, there] = order[
-                rows, here
-            ]  # position `here` is never looked at again in this pass
+            jump = (data_sizes[rows] - front).astype(np.uint64) * upper >> np.uint64(32)
+            partner = front + jump.astype(np.int64)
+            indices[rows, step, slot] = order[rows, partner]
+            # The pass never reads position `front` again.
+            order[rows, partner] = order[rows, front]

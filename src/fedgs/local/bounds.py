@@ -1,8 +1,9 @@
-"""Checks at the border to compiled kernels, which read and write wherever they are told to."""
+"""Checks before a call of compiled kernels, which do not check the bounds of arrays."""
 
-from typing import Any
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from fedgs.arrays import AnyArray, IntArray
 from fedgs.data.federation import Federation
@@ -11,8 +12,17 @@ from fedgs.errors import DataError
 __all__ = ["as_indices", "as_integers", "check_shape", "checked_ranges", "training_sizes"]
 
 
-def as_integers(name: str, values: Any, shape: tuple[int, ...]) -> AnyArray:
-    """The values as an array of integers of the given shape, without a copy where they are one.
+class Shaped(Protocol):
+    """An array or a tensor."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of each axis."""
+        ...
+
+
+def as_integers(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> AnyArray:
+    """The values as an array of integers of the given shape; an array is not copied.
 
     Raises:
         DataError: another shape, or entries that are no integers.
@@ -28,8 +38,10 @@ def as_integers(name: str, values: Any, shape: tuple[int, ...]) -> AnyArray:
     return array
 
 
-def as_indices(name: str, values: Any, shape: tuple[int, ...], bounds: tuple[int, int]) -> IntArray:
-    """The values as contiguous int64 of the given shape, each at least bounds[0] and below bounds[1].
+def as_indices(
+    name: str, values: npt.ArrayLike, shape: tuple[int, ...], bounds: tuple[int, int]
+) -> IntArray:
+    """The values as contiguous int64 of the given shape, each in bounds[0]..bounds[1]-1.
 
     Raises:
         DataError: another shape, entries that are no integers, or out of range.
@@ -40,9 +52,8 @@ def as_indices(name: str, values: Any, shape: tuple[int, ...], bounds: tuple[int
     """
     given, (least, end) = as_integers(name, values, shape), bounds
     array: IntArray = np.ascontiguousarray(given, dtype=np.int64)
-    if (
-        array.size
-    ):  # one look for both ends: as unsigned numbers, those below `least` are the largest
+    if array.size:
+        # One pass for both bounds: as unsigned numbers, those below `least` are the largest.
         from_least = array if least == 0 else array - least
         if int(from_least.view(np.uint64).max()) >= max(0, end - least):
             raise DataError(
@@ -51,7 +62,7 @@ def as_indices(name: str, values: Any, shape: tuple[int, ...], bounds: tuple[int
     return array
 
 
-def check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
+def check_shape(name: str, array: Shaped, shape: tuple[int, ...]) -> None:
     """Raise `DataError` unless an array or tensor has the shape.
 
     >>> check_shape("models", np.zeros(3), (3, 2))
@@ -63,21 +74,19 @@ def check_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
 
 
 def checked_ranges(
-    begin: Any, end: Any, shape: tuple[int, ...], count: int
+    begin: npt.ArrayLike, end: npt.ArrayLike, shape: tuple[int, ...], count: int
 ) -> tuple[IntArray, IntArray]:
     """The beginnings and ends of ranges of rows as contiguous int64, 0 <= begin <= end <= count.
 
     Raises:
-        DataError: other shapes, or ranges that are not there.
+        DataError: other shapes, or ranges that are out of bounds.
 
     >>> checked_ranges([0, 3], [3, 2], (2,), 5)
     Traceback (most recent call last):
     fedgs.errors.DataError: ranges of rows must begin before they end, got 3..2
     """
-    first, last = (
-        as_indices("begin", begin, shape, (0, count + 1)),
-        as_indices("end", end, shape, (0, count + 1)),
-    )
+    first = as_indices("begin", begin, shape, (0, count + 1))
+    last = as_indices("end", end, shape, (0, count + 1))
     if not (first <= last).all():
         place = int(np.argmax(first > last))
         raise DataError(
@@ -102,15 +111,13 @@ def training_sizes(federation: Federation, clients: IntArray) -> IntArray:
     chosen = as_indices("clients", clients, np.shape(clients), (0, count))
     begin, end = offsets[chosen], offsets[chosen + 1]
     sizes: IntArray = end - begin
-    told = federation.clients.data_sizes[chosen]
-    if not (
-        np.array_equal(sizes, told)
-        and bool((begin >= 0).all())
-        and bool((end <= len(federation.train)).all())
-    ):
-        place = int(np.argmax((sizes != told) | (begin < 0) | (end > len(federation.train))))
+    declared = federation.clients.data_sizes[chosen]
+    wrong = (sizes != declared) | (begin < 0) | (end > len(federation.train))
+    if wrong.any():
+        place = int(np.argmax(wrong))
+        name = federation.clients.names[int(chosen[place])]
         raise DataError(
-            f"data_sizes must fit the training part: client {federation.clients.names[int(chosen[place])]!r} has "
-            f"{sizes[place]} of {len(federation.train)} rows, data_sizes says {told[place]}"
+            f"data_sizes must fit the training part: client {name!r} has {sizes[place]} of "
+            f"{len(federation.train)} rows, data_sizes says {declared[place]}"
         )
     return sizes

@@ -1,4 +1,4 @@
-"""Can a model be trained on the batches that will occur? Asked before round 0, and not when the client's turn comes."""
+"""Whether a model can be trained on the batches that will occur, checked before round 0."""
 
 import time
 from collections.abc import Iterator
@@ -42,7 +42,8 @@ def check_training(work: Work) -> None:
 
     >>> from fedgs.data import Synthetic
     >>> from fedgs.models import LogisticRegression
-    >>> check_training(Work(Synthetic(clients=2).load(), LogisticRegression(), 0.0, local_steps=5, batch_size=10))
+    >>> federation = Synthetic(clients=2).load()
+    >>> check_training(Work(federation, LogisticRegression(), 0.0, local_steps=5, batch_size=10))
     """
     data_sizes = work.federation.clients.data_sizes
     extremes = batch_extremes(
@@ -55,18 +56,17 @@ def check_training(work: Work) -> None:
         for size in _in_order(sizes):
             if size in (sizes[0], sizes[-1]) or trial.seconds < _SECONDS:
                 trial.fault(size)
-        bad = [size for size in sizes if trial.found.get(size) is not None]
+        bad = [size for size in sizes if trial.faults.get(size) is not None]
         if not bad:
             return
         title, worst = model_title(work.model), bad[-1] if bad[-1] == sizes[-1] else bad[0]
+        failure = f"model {title} cannot be trained on a batch of {_examples(worst)}"
         if worst == sizes[-1] and worst > 1:
-            raise ConfigError(
-                f"model {title} cannot be trained on a batch of {_examples(worst)}: {trial.found[worst]}"
-            )
-        who = _named(work.federation, np.flatnonzero(np.isin(extremes, bad).any(axis=1)))
+            raise ConfigError(f"{failure}: {trial.faults[worst]}")
+        owners = _named(work.federation, np.flatnonzero(np.isin(extremes, bad).any(axis=1)))
         raise ConfigError(
-            f"model {title} cannot be trained on a batch of {_examples(worst)}, which {who} would have with training.batch_size "
-            f"= {work.batch_size}: {trial.found[worst]}; {_advice(trial, work)}"
+            f"{failure}, which {owners} would have with training.batch_size = {work.batch_size}: "
+            f"{trial.faults[worst]}; {_advice(trial, work)}"
         )
 
 
@@ -74,28 +74,32 @@ class _Trial:
     """Training steps on batches of several sizes from one state.
 
     Attributes:
-        found: what is wrong with each size that was tried, None if it works.
+        faults: what is wrong with each size that was tried, None if it works.
         seconds: how long the trial has taken so far.
     """
 
     def __init__(self, workbench: Workbench) -> None:
         self.workbench = workbench
-        self.found: dict[int, str | None] = {}
+        self.faults: dict[int, str | None] = {}
         self._start = workbench.flat.vector.clone()
         self._begun = time.perf_counter()
 
     @property
     def seconds(self) -> float:
+        """Since the trial began."""
         return time.perf_counter() - self._begun
 
     def fault(self, size: int) -> str | None:
-        """What is wrong with a batch of this size; the examples are those of a client that has as many."""
-        if size not in self.found:
+        """What is wrong with a batch of this size, None if it works.
+
+        The examples are those of a client that has as many.
+        """
+        if size not in self.faults:
             federation = self.workbench.work.federation
             client = int(np.flatnonzero(federation.clients.data_sizes >= size)[0])
             rows = federation.train.offsets[client] + np.arange(size)
-            self.found[size] = _fault(self.workbench, self._start, rows)
-        return self.found[size]
+            self.faults[size] = _fault(self.workbench, self._start, rows)
+        return self.faults[size]
 
 
 def _in_order(sizes: list[int]) -> Iterator[int]:
@@ -107,15 +111,14 @@ def _in_order(sizes: list[int]) -> Iterator[int]:
 
 
 def _fault(workbench: Workbench, start: torch.Tensor, rows: IntArray) -> str | None:
-    """What is wrong with a training step on these rows of the training part, in words; None if it works."""
+    """What is wrong with a training step on these rows of the training part; None: it works."""
     try:
         logits = _logits(workbench, start, rows)
         expected = (len(rows), workbench.work.federation.num_labels)
         if not isinstance(logits, torch.Tensor) or tuple(logits.shape) != expected:
-            shape = (
-                tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
-            )
-            return f"in training mode it must return logits of shape {expected}, got {shape}"
+            is_tensor = isinstance(logits, torch.Tensor)
+            answer = tuple(logits.shape) if is_tensor else type(logits).__name__
+            return f"in training mode it must return logits of shape {expected}, got {answer}"
         loss = cross_entropy(logits, workbench.examples("train").y[torch.from_numpy(rows)])
         if not loss.requires_grad:
             return "its loss does not depend on any parameter that is trained"
@@ -127,12 +130,13 @@ def _fault(workbench: Workbench, start: torch.Tensor, rows: IntArray) -> str | N
             return "the loss or its gradient is not finite (NaN or inf)"
         again = _logits(workbench, start, rows)
     except Exception as error:
-        return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
+        message = str(error).strip().splitlines() or ["no message"]
+        return f"{type(error).__name__}: {message[0]}"
     if not torch.allclose(again, logits, rtol=1e-3, atol=1e-4, equal_nan=True):
         return (
-            "its output for the same parameters, examples and seeds differs when it is computed again, so a run could not be "
-            "resumed; draw random numbers from the global generators of PyTorch, NumPy or `random`, which are seeded, and keep "
-            "what changes in buffers"
+            "its output for the same parameters, examples and seeds differs when it is computed "
+            "again, so a run could not be resumed; draw random numbers from the global generators "
+            "of PyTorch, NumPy or `random`, which are seeded, and keep what changes in buffers"
         )
     return None
 
@@ -152,19 +156,22 @@ def _examples(size: int) -> str:
 def _named(federation: Federation, owners: IntArray) -> str:
     """The clients by name and number of examples, three at most."""
     clients = federation.clients
-    told = [
+    parts = [
         f"{clients.names[k]!r} ({_examples(int(clients.data_sizes[k]))})"
         for k in owners[:3].tolist()
     ]
-    more = len(owners) - len(told)
+    more = len(owners) - len(parts)
     if more:
-        told.append(f"{more} more")
-    listed = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+        parts.append(f"{more} more")
+    listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
     return f"{'client' if len(owners) == 1 else 'clients'} {listed}"
 
 
 def _advice(trial: _Trial, work: Work) -> str:
-    """The nearest batch size with which all batches work, as far as some seconds suffice to find it, or another layer."""
+    """What to change: the nearest batch size with which all batches work, or another layer.
+
+    The search for a batch size ends after some seconds.
+    """
     norms = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
     layer = ""
     if any(isinstance(part, norms) for part in trial.workbench.flat.module.modules()):

@@ -11,23 +11,24 @@ def checked_device(device: str) -> torch.device:
     """The device, if this machine has it.
 
     Raises:
-        ConfigError: it has not.
+        ConfigError: the name is not that of a device, or this machine does not have it.
 
     >>> checked_device("cpu")
     device(type='cpu')
     """
     try:
-        found = torch.device(device)
+        parsed = torch.device(device)
     except RuntimeError:
         raise ConfigError(
             f"execution.device must be 'cpu', 'cuda' or 'cuda:<number>', got {device!r}"
         ) from None
-    if found.type not in ("cpu", "cuda"):
+    if parsed.type not in ("cpu", "cuda"):
         raise ConfigError(
             f"execution.device must be 'cpu', 'cuda' or 'cuda:<number>', got {device!r}"
         )
-    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+    count = torch.cuda.device_count() if parsed.type == "cuda" else 0
+    if parsed.type == "cuda" and (parsed.index or 0) >= count:
         raise ConfigError(
-            f"execution.device is {device!r}, but PyTorch finds {torch.cuda.device_count()} CUDA devices here"
+            f"execution.device is {device!r}, but PyTorch finds {count} CUDA devices here"
         )
-    return found
+    return parsed

@@ -1,4 +1,4 @@
-"""Losses of clients and metrics of a model: forward passes over large blocks of examples, summed client by client."""
+"""Losses of clients and metrics of a model: forward passes over blocks, summed by client."""
 
 import math
 from dataclasses import dataclass
@@ -14,21 +14,20 @@ from fedgs.metrics import mean_losses, weighted_metrics
 from fedgs.requests import Evaluate, Losses, Metrics
 from fedgs.rng import seeded
 
-__all__ = ["Asked", "block_rows", "measure", "segment_sums"]
+__all__ = ["RequestedRows", "block_rows", "measure", "segment_sums"]
 
-_BLOCK_NUMBERS = (
-    1 << 18
-)  # numbers in the examples of one forward pass; activations take some tens of times that
+# Numbers in the examples of one forward pass; activations take some tens of times that.
+_BLOCK_NUMBERS = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """The ranges of rows that a `Losses` or `Evaluate` request asks for, one a client.
+class RequestedRows:
+    """The ranges of rows that a `Losses` or `Evaluate` request concerns, one for each client.
 
     Attributes:
-        begin, end: (s,) rows begin..end-1 of the split's part; a client may have none.
-        weights: (s,) of the mean over clients, not normalised; None where each client's own mean is
-            asked for.
+        begin, end: (s,) rows begin..end-1 of the split's part; a range may be empty.
+        weights: (s,) of the mean over clients, not normalised; None where the reply is each
+            client's own mean.
     """
 
     begin: IntArray
@@ -36,19 +35,18 @@ class Asked:
     weights: AnyArray | None
 
     @staticmethod
-    def by(request: Losses | Evaluate) -> "Asked":
-        """What a request asks for.
+    def of(request: Losses | Evaluate) -> "RequestedRows":
+        """The ranges of rows of a request.
 
         Raises:
             ConfigError: the federation has no such part.
         """
         offsets = part_of(request.work.federation, request.split).offsets
         if isinstance(request, Losses):
-            return Asked(offsets[request.clients], offsets[request.clients + 1], None)
-        weights = (
-            np.ones(1) if request.split == "test" else request.work.federation.clients.data_sizes
-        )
-        return Asked(offsets[:-1], offsets[1:], weights)
+            return RequestedRows(offsets[request.clients], offsets[request.clients + 1], None)
+        data_sizes = request.work.federation.clients.data_sizes
+        weights = np.ones(1) if request.split == "test" else data_sizes
+        return RequestedRows(offsets[:-1], offsets[1:], weights)
 
     @property
     def sizes(self) -> IntArray:
@@ -58,14 +56,9 @@ class Asked:
     @property
     def rows(self) -> IntArray:
         """(n,) all the rows, one range after another."""
-        shift = (
-            np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
-            if len(self.begin)
-            else np.zeros(0, dtype=np.int64)
-        )
-        rows: IntArray = np.arange(int(self.sizes.sum())) + np.repeat(
-            self.begin - shift, self.sizes
-        )
+        sizes = self.sizes
+        shift = np.cumsum(sizes) - sizes  # rows in the ranges before
+        rows: IntArray = np.arange(int(sizes.sum())) + np.repeat(self.begin - shift, sizes)
         return rows
 
     def reply(self, loss_sums: FloatArray, correct: FloatArray) -> FloatArray | Metrics:
@@ -77,7 +70,7 @@ class Asked:
 
 def measure(workbench: Workbench, request: Losses | Evaluate) -> FloatArray | Metrics:
     """The reply to a request for losses or metrics."""
-    asked = Asked.by(request)
+    requested = RequestedRows.of(request)
     examples, module = workbench.examples(request.split), workbench.flat.module
     workbench.flat.load(request.parameters)
     module.eval()
@@ -90,15 +83,17 @@ def measure(workbench: Workbench, request: Losses | Evaluate) -> FloatArray | Me
     pieces = []
     seed, round_index = request.key
     with seeded(seed, "evaluate", round_index), torch.no_grad(), one_thread_if(small):
-        for rows in torch.split(torch.from_numpy(asked.rows).to(workbench.device), step):
+        for rows in torch.split(torch.from_numpy(requested.rows).to(workbench.device), step):
             x, y = examples.gather(rows)
             pieces.append(example_losses(workbench.forward(x), y))
     losses, correct = (torch.cat(list(piece)).cpu().numpy() for piece in zip(*pieces, strict=True))
-    return asked.reply(*segment_sums(losses, correct, asked.sizes))
+    return requested.reply(*segment_sums(losses, correct, requested.sizes))
 
 
 def block_rows(example_shape: tuple[int, ...]) -> int:
-    """Examples in one forward pass: a rule of the shape alone, so that results do not depend on what else is evaluated.
+    """Examples in one forward pass.
+
+    It is a rule of the shape alone, so that results do not depend on what else is evaluated.
 
     >>> block_rows((60,)), block_rows((1, 28, 28)), block_rows((3, 32, 32))
     (2048, 334, 85)
@@ -109,7 +104,7 @@ def block_rows(example_shape: tuple[int, ...]) -> int:
 def segment_sums(
     values: FloatArray, correct: AnyArray, sizes: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Sums over consecutive segments of the given sizes, each summed on its own; 0 for an empty one.
+    """Sums over consecutive segments of the given sizes; 0 for an empty segment.
 
     >>> segment_sums(np.array([1.0, 2.0, 4.0]), np.array([True, False, True]), np.array([2, 0, 1]))
     (array([3., 0., 4.]), array([1., 0., 1.]))

@@ -1,4 +1,4 @@
-"""A part of a federation as tensors: batches are gathered from one contiguous array and normalised as they leave it."""
+"""A part of a federation as tensors; batches are gathered from one array and then normalised."""
 
 import warnings
 from dataclasses import dataclass
@@ -13,7 +13,10 @@ __all__ = ["Examples", "tensor_of"]
 
 
 def tensor_of(array: AnyArray) -> torch.Tensor:
-    """A tensor that shares the array's memory, also where that is read-only (memory-mapped); nobody writes to it."""
+    """A tensor that shares the array's memory, which may be read-only (memory-mapped).
+
+    Nothing may write to the tensor.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(np.asarray(array))
@@ -57,7 +60,7 @@ class Examples:
         return Examples(x, y, normalization.scale, mean, sd, last)
 
     def gather(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(b,) rows -> (b, ...) float32 inputs and (b,) labels: copies, which a model may write to."""
+        """(b,) rows -> (b, ...) float32 inputs and (b,) labels, both copies."""
         return self._inputs(self.x[rows]), self.y[rows]
 
     def _inputs(self, x: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,8 @@
-"""Compiled kernels (numba). Imported only where numba is installed; each has a plain counterpart that it is tested against.
+"""Compiled kernels (numba), imported only where numba is installed.
 
-Each client and each run is worked on by one thread, in an order of additions that nothing else has
-a part in: a result has the same bits alone, among others, and with any number of threads. The
+Each kernel has a counterpart in plain Python that it is tested against. One thread computes each
+client and each run, in an order of additions that depends on nothing else. So a result has the same
+bits alone, among others, and with any number of threads. The
 source fixes every rounding: no kernel allows the compiler to reorder or fuse operations, and sums
 and fused products are written with `fedgs.local.lanes`. So a result also has the same bits whether
 its kernel was compiled in this process or read from numba's cache, and for any processor that it
@@ -37,17 +38,20 @@ def _fill_batches(keys: Any, data_sizes: Any, indices: Any) -> None:
                 mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
                 mixed = mixed ^ (mixed >> np.uint64(31))
                 jump = (np.uint64(n - position) * (mixed >> np.uint64(32))) >> np.uint64(32)
-                there = position + np.int64(jump)
-                indices[row, step, slot] = order[there]
-                order[there] = order[position]
-                touched[used] = there
+                partner = position + np.int64(jump)
+                indices[row, step, slot] = order[partner]
+                order[partner] = order[position]
+                touched[used] = partner
                 used, position = used + 1, position + 1
         for i in range(used):
             order[touched[i]] = touched[i]
 
 
 def _load_weights(vector: Any, num_classes: int, d: int, weights: Any, bias: Any) -> None:
-    """The (P,) vector of a linear layer into padded (classes, d) weights and biases; the padding is 0."""
+    """Copy the (P,) vector of a linear layer into padded (classes, d) weights and biases.
+
+    The padding is 0.
+    """
     for c in range(num_classes):
         for j in range(d):
             weights[c, j] = vector[c * d + j]
@@ -57,22 +61,25 @@ def _load_weights(vector: Any, num_classes: int, d: int, weights: Any, bias: Any
 
 
 def _logits(inputs: Any, weights: Any, bias: Any, z: Any) -> None:
-    """z = inputs·weightsᵀ + bias, four examples and two classes at a time (the shapes are padded to that, and to whole lanes)."""
+    """Compute z = inputs·weightsᵀ + bias, four examples and two classes at a time.
+
+    The shapes are padded to that, and to whole lanes.
+    """
     for b in range(0, inputs.shape[0], 4):
         p, q, r, s = inputs[b], inputs[b + 1], inputs[b + 2], inputs[b + 3]
         for c in range(0, weights.shape[0], 2):
             u, v = weights[c], weights[c + 1]
             u0 = u1 = u2 = u3 = v0 = v1 = v2 = v3 = zero_lanes()
             for j in range(0, inputs.shape[1], LANES):
-                own, other = load(u, j), load(v, j)
+                left, right = load(u, j), load(v, j)
                 x = load(p, j)
-                u0, v0 = fma_lanes(own, x, u0), fma_lanes(other, x, v0)
+                u0, v0 = fma_lanes(left, x, u0), fma_lanes(right, x, v0)
                 x = load(q, j)
-                u1, v1 = fma_lanes(own, x, u1), fma_lanes(other, x, v1)
+                u1, v1 = fma_lanes(left, x, u1), fma_lanes(right, x, v1)
                 x = load(r, j)
-                u2, v2 = fma_lanes(own, x, u2), fma_lanes(other, x, v2)
+                u2, v2 = fma_lanes(left, x, u2), fma_lanes(right, x, v2)
                 x = load(s, j)
-                u3, v3 = fma_lanes(own, x, u3), fma_lanes(other, x, v3)
+                u3, v3 = fma_lanes(left, x, u3), fma_lanes(right, x, v3)
             d, low, high = c + 1, bias[c], bias[c + 1]
             z[b, c], z[b, d] = total(u0) + low, total(v0) + high
             z[b + 1, c], z[b + 1, d] = total(u1) + low, total(v1) + high
@@ -81,7 +88,7 @@ def _logits(inputs: Any, weights: Any, bias: Any, z: Any) -> None:
 
 
 def _exponentials(z: Any, bits: Any) -> None:
-    """z = exp(z) for z <= 0, to about 1e-6 relative; below -87 it is exp(-87).
+    """Compute z = exp(z) for z <= 0, to about 1e-6 relative; below -87 it is exp(-87).
 
     exp(z) = 2^k·exp(f) with |f| <= ln(2)/2, a polynomial (that of the Cephes library) for exp(f)
     and 2^k made from its bits, so that the loops become vector instructions, which a call of the C
@@ -112,9 +119,8 @@ def _relative(z: Any, num_classes: int) -> None:
     for b in range(0, z.shape[0], 4):
         p, q, r, s = z[b, 0], z[b + 1, 0], z[b + 2, 0], z[b + 3, 0]
         for c in range(1, num_classes):
-            p = (
-                z[b, c] if z[b, c] > p else p
-            )  # not `max`, which looks for NaN at each step; NaN stays in z all the same
+            # Not `max`, which tests for NaN at each step; NaN stays in z all the same.
+            p = z[b, c] if z[b, c] > p else p
             q = z[b + 1, c] if z[b + 1, c] > q else q
             r = z[b + 2, c] if z[b + 2, c] > r else r
             s = z[b + 3, c] if z[b + 3, c] > s else s
@@ -126,7 +132,10 @@ def _relative(z: Any, num_classes: int) -> None:
 
 
 def _slopes(z: Any, labels: Any, num_classes: int, rate: Any, bits: Any) -> None:
-    """Rows of z from logits to rate·(softmax - one-hot), and 0 in the rows that have no label."""
+    """Turn rows of z from logits into rate·(softmax - one-hot).
+
+    Rows without a label become 0.
+    """
     _relative_to_largest(z, num_classes)
     _exponentials_of(z.reshape(-1), bits)
     for b in range(0, z.shape[0], 4):
@@ -150,12 +159,15 @@ def _slopes(z: Any, labels: Any, num_classes: int, rate: Any, bits: Any) -> None
 
 
 def _descend(table: Any, first_input: int, slopes: Any, num_classes: int, bias: Any) -> None:
-    """weights -= slopesᵀ·inputs, four examples at a time.
+    """Subtract slopesᵀ·inputs from the weights, four examples at a time.
 
     Args:
-        table: weights in rows 0..classes-1, inputs from row `first_input` on: in one array, the
-            compiler has fewer of them to tell apart each time that it enters the inner loop.
+        table: weights in rows 0..classes-1, inputs from row `first_input` on. They share one array,
+            so that the inner loop has fewer arrays to tell apart whenever it is entered.
+        first_input: the row of the first input.
         slopes: (B, classes), learning rate included.
+        num_classes: how many classes there are without padding.
+        bias: (classes,), changed like the weights.
     """
     for c in range(num_classes):
         for b in range(0, slopes.shape[0], 4):
@@ -182,26 +194,25 @@ def _train_linear(
     """Local SGD of multinomial logistic regression for some of r clients.
 
     Args:
-        x: (n, d) float32 examples; y: (n,) labels.
-        order: which of the r clients, and in what order: clients with the same examples find them
-            in the processor's cache.
-        rows: (r, E, B) rows of x; sizes: (r, E) how many of the B are used.
-        starts: (R, P) theta^t of each run; run: (r,) whose it is; rates: (r,); mu: the proximal
-            weight.
-        models: (r, P) is filled with the local models.
+        x: (n, d) float32 examples.
+        y: (n,) labels.
+        order: which of the r clients are trained, in this order. Clients with the same examples are
+            next to each other, since their examples are then in the processor's cache.
+        rows: (r, E, B) rows of x.
+        sizes: (r, E) how many of the B are used.
+        starts: (R, P) theta^t of each run.
+        run: (r,) the run of each client.
+        rates: (r,) learning rates.
+        mu: the proximal weight.
+        models: (r, P), filled with the local models.
     """
     local_steps, batch_size = rows.shape[1:]
     d = x.shape[1]
     num_classes = starts.shape[1] // (d + 1)
-    padded_batch, padded_d, padded_classes = (
-        (batch_size + 3) // 4 * 4,
-        (d + 31) // 32 * 32,
-        (num_classes + 1) // 2 * 2,
-    )
-    table, bias = (
-        np.zeros((padded_classes + padded_batch, padded_d), dtype=np.float32),
-        np.zeros(padded_classes, dtype=np.float32),
-    )
+    padded_batch, padded_d = (batch_size + 3) // 4 * 4, (d + 31) // 32 * 32
+    padded_classes = (num_classes + 1) // 2 * 2
+    table = np.zeros((padded_classes + padded_batch, padded_d), dtype=np.float32)
+    bias = np.zeros(padded_classes, dtype=np.float32)
     weights, inputs = table[:padded_classes], table[padded_classes:]
     z = np.zeros((padded_batch, padded_classes), dtype=np.float32)
     bits = np.zeros(padded_batch * padded_classes, dtype=np.int32)
@@ -217,9 +228,8 @@ def _train_linear(
                 for j in range(d):
                     inputs[b, j] = x[row, j]
             _logits_of(inputs, weights, bias, z)
-            _slopes_of(
-                z, labels[:size], num_classes, rates[i] / np.float32(size), bits
-            )  # what is left in `inputs` has none
+            # Rows that an earlier batch left in `inputs` have no label, so their slope is 0.
+            _slopes_of(z, labels[:size], num_classes, rates[i] / np.float32(size), bits)
             if mu > 0:
                 pull = rates[i] * mu
                 for c in range(num_classes):
@@ -236,21 +246,24 @@ def _train_linear(
 def _linear_losses(
     x: Any, y: Any, vectors: Any, run: Any, begin: Any, end: Any, sums: Any, correct: Any
 ) -> None:
-    """Sum of cross-entropies and number of right answers of logistic regression on r ranges of rows.
+    """Sums of losses and numbers of correct predictions of logistic regression on ranges of rows.
 
     Args:
-        x, y: see `_train_linear`.
-        vectors: (R, P); run: (r,) which of them is asked; begin, end: (r,) rows begin..end-1.
-        sums, correct: (r,) float64, filled.
+        x: (n, d) float32 examples.
+        y: (n,) labels.
+        vectors: (R, P) the models.
+        run: (r,) the model for each range.
+        begin: (r,) first row of each range.
+        end: (r,) row after the last of each range.
+        sums: (r,) float64, filled with sums of cross-entropies.
+        correct: (r,) float64, filled with numbers of correct predictions.
     """
     d = x.shape[1]
     num_classes = vectors.shape[1] // (d + 1)
     padded_d, padded_classes = (d + 31) // 32 * 32, (num_classes + 1) // 2 * 2
     inputs = np.zeros((8, padded_d), dtype=np.float32)
-    weights, bias = (
-        np.zeros((padded_classes, padded_d), dtype=np.float32),
-        np.zeros(padded_classes, dtype=np.float32),
-    )
+    weights = np.zeros((padded_classes, padded_d), dtype=np.float32)
+    bias = np.zeros(padded_classes, dtype=np.float32)
     z = np.zeros((8, padded_classes), dtype=np.float32)
     bits = np.zeros(8 * padded_classes, dtype=np.int32)
     of_label = np.zeros(8, dtype=np.float32)
@@ -282,11 +295,14 @@ def _linear_losses(
 
 
 def _averages(models: Any, begin: Any, end: Any, weights: Any, averages: Any, fine: Any) -> None:
-    """The weighted means of R ranges of models, bit for bit those of `fedgs.aggregation.WeightedMean`.
+    """The weighted means of R ranges of models.
+
+    They have the same bits as those of `fedgs.aggregation.WeightedMean`.
 
     Args:
         models: (r, P) float32.
-        begin, end: (R,) rows begin..end-1 of models and weights, at least one each.
+        begin: (R,) first row of each range of models and weights.
+        end: (R,) row after the last of each range, > begin.
         weights: (r,) float64.
         averages: (R, P) float32, filled.
         fine: (R,) bool, filled: whether the range's models and their average are all finite.

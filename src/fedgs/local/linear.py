@@ -8,7 +8,7 @@ from torch import nn
 
 from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.data.federation import Federation
-from fedgs.errors import DataError
+from fedgs.errors import DataError, require_extra
 from fedgs.local.batches import compiled_kernels
 from fedgs.local.bounds import as_indices, check_shape, checked_ranges
 from fedgs.local.examples import tensor_of
@@ -19,14 +19,16 @@ from fedgs.requests import Split, Work
 __all__ = ["NUMERICS", "LinearProgram", "is_linear", "suits_kernels", "takes_kernels"]
 
 NUMERICS = 1
-"""Version of the numbers that the compiled program for linear models computes, part of a run's identity.
+"""Version of the numbers that the program for linear models computes, part of a run's identity.
 
 Raise it in every change that gives a trained model, a loss or an accuracy other bits.
 """
 
 
 def is_linear(module: nn.Module) -> bool:
-    """Whether the module is one linear layer with a bias, after flattening or not: the function that the compiled kernels train.
+    """Whether the module is one linear layer with a bias, after flattening or not.
+
+    This is the function that the compiled kernels train.
 
     >>> is_linear(nn.Linear(3, 2)), is_linear(nn.Sequential(nn.Linear(3, 2), nn.ReLU()))
     (True, False)
@@ -46,24 +48,37 @@ def is_linear(module: nn.Module) -> bool:
 
 
 def suits_kernels(work: Work, module: nn.Module) -> bool:
-    """Whether the compiled kernels can do this work: logistic regression in float32 on float32 examples taken as they are."""
+    """Whether the compiled kernels can do this work.
+
+    They train logistic regression in float32 on float32 examples that are not normalised.
+    """
     return takes_kernels(work) and is_linear(module)
 
 
 def takes_kernels(work: Work) -> bool:
-    """Whether the compiled kernels can take these examples in this precision, were the model linear."""
+    """Whether the compiled kernels take these examples in this precision, for a linear model."""
     federation = work.federation
     plain = federation.normalization is None and federation.train.x.dtype == np.float32
     return plain and work.precision == "float32"
 
 
 class LinearProgram:
-    """Trains and evaluates stacks of logistic regressions; every client and every run has a thread's whole attention.
+    """Trains and evaluates stacks of logistic regressions; one thread computes each client.
 
     A result has the same bits alone, in any stack and with any number of threads.
+
+    Args:
+        work: see `suits_kernels`.
+
+    Raises:
+        MissingExtraError: numba is not installed.
     """
 
     def __init__(self, work: Work) -> None:
+        kernels = compiled_kernels()
+        if kernels is None:
+            raise require_extra("numba", "sim")
+        self._kernels = kernels
         self.work = work
         self._parts: dict[Split, _Part] = {}
 
@@ -71,6 +86,7 @@ class LinearProgram:
         self,
         starts: torch.Tensor,
         run: IntArray,
+        *,
         rates: FloatArray,
         rows: IntArray,
         sizes: IntArray,
@@ -81,16 +97,17 @@ class LinearProgram:
             starts: (R, P) theta^t of each run.
             run: (r,) whose clients they are.
             rates: (r,) learning rates.
-            rows: (r, E, B) rows of the training part; sizes: (r, E) how many of the B are used.
+            rows: (r, E, B) rows of the training part.
+            sizes: (r, E) how many of the B are used.
 
         Returns:
             (r, P) float32.
 
         Raises:
-            DataError: arrays that do not fit each other, rows or runs that are not there,
+            DataError: arrays that do not fit each other, rows or runs that are out of bounds,
                 parameters of another model.
         """
-        part, kernel = self._part("train"), compiled_kernels().train_linear
+        part, kernel = self._part("train"), self._kernels.train_linear
         vectors = part.vectors("starts", starts)
         run = as_indices("run", run, np.shape(run)[:1], (0, len(vectors)))
         rows = np.asarray(rows)
@@ -111,20 +128,22 @@ class LinearProgram:
         return torch.from_numpy(models)
 
     def sums(
-        self, vectors: torch.Tensor, run: IntArray, split: Split, begin: IntArray, end: IntArray
+        self, vectors: torch.Tensor, run: IntArray, *, split: Split, begin: IntArray, end: IntArray
     ) -> tuple[FloatArray, FloatArray]:
         """Sums of losses and right answers over r ranges of rows: (r,) float64 each.
 
         Args:
             vectors: (R, P) parameters of each run.
-            run: (r,) which of them is asked.
-            split: the part that begin and end, (r,) each, are rows of.
+            run: (r,) the row of `vectors` for each range.
+            split: the part that the ranges are rows of.
+            begin: (r,) first row of each range.
+            end: (r,) row after the last of each range, >= begin.
 
         Raises:
-            DataError: arrays that do not fit each other, ranges or runs that are not there,
+            DataError: arrays that do not fit each other, ranges or runs that are out of bounds,
                 parameters of another model.
         """
-        part, kernel = self._part(split), compiled_kernels().linear_losses
+        part, kernel = self._part(split), self._kernels.linear_losses
         stack = part.vectors("vectors", vectors)
         run = as_indices("run", run, np.shape(run)[:1], (0, len(stack)))
         begin, end = checked_ranges(begin, end, run.shape, len(part.x))
@@ -147,10 +166,10 @@ class _Part:
     """What kernels read of a part.
 
     Attributes:
-        x: (n, d) float32 examples, without a copy; arrays that are read-only are passed on as if
-            they were not, so that numba compiles one version of a kernel.
+        x: (n, d) float32 examples, without a copy. The flag of a read-only array is not passed on,
+            so that numba compiles one version of a kernel.
         y: (n,) labels 0..C-1.
-        classes: the least number C of classes that these labels need.
+        classes: the least number C of classes that has these labels.
     """
 
     x: AnyArray
@@ -170,11 +189,12 @@ class _Part:
         d = self.x.shape[1]
         if vectors.dtype != torch.float32 or vectors.ndim != 2:
             raise DataError(
-                f"{name} must be a float32 matrix, got {vectors.dtype} of shape {tuple(vectors.shape)}"
+                f"{name} must be a float32 matrix, "
+                f"got {vectors.dtype} of shape {tuple(vectors.shape)}"
             )
         if vectors.shape[1] % (d + 1) or vectors.shape[1] // (d + 1) < max(1, self.classes):
             raise DataError(
-                f"{name} must have C·{d + 1} columns, the parameters of C >= {self.classes} classes on {d} inputs, "
-                f"got {vectors.shape[1]}"
+                f"{name} must have C·{d + 1} columns, the parameters of C >= {self.classes} "
+                f"classes on {d} inputs, got {vectors.shape[1]}"
             )
         return vectors.contiguous().numpy()

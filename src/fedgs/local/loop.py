@@ -1,7 +1,6 @@
-"""The loop engine: one client after another, plain SGD. The reference that every other engine is tested against."""
+"""The loop engine: plain SGD, one client after another. Every other engine is tested against it."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Sequence
 
 import torch
 
@@ -38,14 +37,14 @@ class LoopEngine:
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = torch.device(device)
-        self._workbenches: dict[Any, Workbench] = {}
+        self._workbenches: dict[Hashable, Workbench] = {}
 
-    def answer(self, requests: Sequence[Request]) -> Iterator[tuple[int, Any]]:
+    def answer(self, requests: Sequence[Request]) -> Iterator[tuple[int, object]]:
         """See `fedgs.requests.Engine`."""
         for position, request in enumerate(requests):
             yield position, self.reply(request)
 
-    def reply(self, request: Request) -> Any:
+    def reply(self, request: Request) -> object:
         """The reply to one request, or a `Failure`."""
         try:
             workbench = self.workbench(request.work)
@@ -59,20 +58,18 @@ class LoopEngine:
             return Failure(None, error)
 
     def workbench(self, work: Work) -> Workbench:
-        """The module and the data for a kind of work, set up when first asked for."""
+        """The module and the data for a kind of work, set up at first use."""
         key = workbench_key(work)
         if key not in self._workbenches:
-            self._workbenches[key] = Workbench(
-                work, self.device
-            )  # holds the work, so that the ids stay taken
+            # The workbench holds the work, so no other object gets the ids in the key.
+            self._workbenches[key] = Workbench(work, self.device)
         return self._workbenches[key]
 
 
 def client_error(work: Work, client: int, error: Exception) -> ClientError:
-    """What went wrong at a client, with the original exception as its cause."""
-    wrapped = ClientError(
-        client, f"client {work.federation.clients.names[client]!r}: {type(error).__name__}: {error}"
-    )
+    """The error that names a client, with the original exception as its cause."""
+    name = work.federation.clients.names[client]
+    wrapped = ClientError(client, f"client {name!r}: {type(error).__name__}: {error}")
     wrapped.__cause__ = error
     return wrapped
 
@@ -81,12 +78,13 @@ def not_finite(work: Work, client: int) -> UpdateError:
     """The error for a local model with NaN or inf."""
     name = work.federation.clients.names[client]
     return UpdateError(
-        f"the local model of client {name!r} is not finite (NaN or inf) after {work.local_steps} steps"
+        f"the local model of client {name!r} is not finite (NaN or inf) "
+        f"after {work.local_steps} steps"
     )
 
 
-def _train(workbench: Workbench, request: Train) -> Any:
-    """Train the clients one by one; each local model goes into the folds and is forgotten."""
+def _train(workbench: Workbench, request: Train) -> tuple[object, ...] | Failure:
+    """Train the clients one by one; each local model goes into the folds and is not kept."""
     work, clients = request.work, request.clients
     start = request.parameters.to(workbench.device)
     sizes = training_sizes(work.federation, clients)
@@ -94,27 +92,24 @@ def _train(workbench: Workbench, request: Train) -> Any:
     batches = local_batches(
         keys, sizes, local_steps=work.local_steps, batch_size=filled_batch_size(work)
     )
-    kept = [fold.start() for fold in request.folds]
-    finite: list[
-        torch.Tensor
-    ] = []  # read once, at the end, so that a GPU is not waited for after each client
+    accumulators = [fold.start() for fold in request.folds]
+    # Read once, at the end: to read a flag after each client would wait for the GPU each time.
+    finite: list[torch.Tensor] = []
     seed, round_index = request.key
     with kept_generators():
         for row, client in enumerate(clients.tolist()):
-            seed_generators(
-                seed, "torch", round_index, client
-            )  # so that dropout is a function of seed, round and client
+            # So dropout is a function of seed, round and client.
+            seed_generators(seed, "torch", round_index, client)
             try:
-                _descend(
-                    workbench, request, start, client, batches.indices[row], batches.sizes[row]
-                )
+                rows = batches.indices[row] + int(work.federation.train.offsets[client])
+                _descend(workbench, request, start=start, rows=rows, sizes=batches.sizes[row])
             except Exception as error:
                 raise client_error(work, client, error) from error
             finite.append(all_finite(workbench.flat.vector))
             models = workbench.flat.vector.unsqueeze(0)  # (1, P)
-            kept = [
-                fold.add(k, clients[row : row + 1], models)
-                for fold, k in zip(request.folds, kept, strict=True)
+            accumulators = [
+                fold.add(accumulator, clients[row : row + 1], models)
+                for fold, accumulator in zip(request.folds, accumulators, strict=True)
             ]
     broken = [
         client
@@ -123,31 +118,31 @@ def _train(workbench: Workbench, request: Train) -> Any:
     ]
     if broken:
         return Failure(broken[0], not_finite(work, broken[0]))
-    return tuple(fold.finish(k) for fold, k in zip(request.folds, kept, strict=True))
+    return tuple(
+        fold.finish(accumulator)
+        for fold, accumulator in zip(request.folds, accumulators, strict=True)
+    )
 
 
 def _descend(
-    workbench: Workbench,
-    request: Train,
-    start: torch.Tensor,
-    client: int,
-    indices: IntArray,
-    sizes: IntArray,
+    workbench: Workbench, request: Train, *, start: torch.Tensor, rows: IntArray, sizes: IntArray
 ) -> None:
-    """E steps theta -= eta·(gradient + mu·(theta - theta^t)) from theta^t, on one client's batches."""
-    flat, examples, mu, rate = (
-        workbench.flat,
-        workbench.examples("train"),
-        request.work.mu,
-        request.learning_rate,
-    )
+    """E steps theta -= eta·(gradient + mu·(theta - theta^t)) on one client's batches.
+
+    Args:
+        workbench: its module holds theta afterwards.
+        request: mu and eta.
+        start: (P,) theta^t.
+        rows: (E, B) rows of the training part.
+        sizes: (E,) how many of the B are used.
+    """
+    flat, examples = workbench.flat, workbench.examples("train")
+    mu, rate = request.work.mu, request.learning_rate
     flat.module.train()
     flat.load(start)
-    rows = torch.from_numpy(indices + int(request.work.federation.train.offsets[client])).to(
-        workbench.device
-    )
+    batches = torch.from_numpy(rows).to(workbench.device)
     for step, size in enumerate(sizes.tolist()):
-        x, y = examples.gather(rows[step, :size])
+        x, y = examples.gather(batches[step, :size])
         loss = cross_entropy(workbench.forward(x), y)
         gradients = torch.autograd.grad(
             loss, flat.trained, allow_unused=True, materialize_grads=True

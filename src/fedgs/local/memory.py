@@ -1,4 +1,4 @@
-"""Whether the batches of local training fit into memory. Asked before round 0."""
+"""Whether the batches of local training fit into memory, checked before round 0."""
 
 import math
 
@@ -30,11 +30,12 @@ def filled_batch_size(work: Work) -> int:
 
 
 def check_batch_memory(work: Work, *, program: str, device: str, cohort_limit: int) -> None:
-    """Refuse steps and batches whose tables of examples exceed the memory of the machine or the container.
+    """Refuse steps and batches whose tables of examples exceed the memory.
 
-    The estimate is a lower bound of what a round needs. The loop engine and the program for linear
-    models hold batches of at most the largest n_k examples. The stacked program pads batches to B,
-    on which the last bits of its results depend.
+    The memory is that of the machine or the container. The estimate is a lower bound of what a
+    round needs. The loop engine and the program for linear models hold batches of at most the
+    largest n_k examples. The stacked program pads batches to B, on which the last bits of its
+    results depend.
 
     Args:
         work: the federation, E and B.
@@ -57,24 +58,23 @@ def check_batch_memory(work: Work, *, program: str, device: str, cohort_limit: i
     else:
         slots, inputs = filled, 0
         clients = cohort_limit if program == "loop" else min(cohort_limit, _PADDED)
-    tables = (
-        1 if program == "loop" else 2
-    )  # positions among the client's examples, and rows of the federation's
+    # Positions among the client's examples, and rows of the federation's.
+    tables = 1 if program == "loop" else 2
 
     def fits(slots: int) -> bool:
-        return (
-            clients * (_INDEX * work.local_steps * (tables * slots + 1) + inputs * slots) <= limit
-        )
+        indices = _INDEX * work.local_steps * (tables * slots + 1)
+        return clients * (indices + inputs * slots) <= limit
 
     if fits(slots):
         return
-    settings = (
-        f"training.local_steps = {work.local_steps} and training.batch_size = {work.batch_size}"
-    )
     advice = "use fewer steps or smaller batches"
     if slots > filled and fits(filled):
-        advice = f"the largest client has {filled} examples, so training.batch_size = {filled} gives full batches"
+        advice = (
+            f"the largest client has {filled} examples, so training.batch_size = {filled} "
+            "gives full batches"
+        )
     raise ConfigError(
-        f"{settings} need more memory for the batches of a round than the {limit / 1e9:.1f} GB that this process "
-        f"may use; {advice}"
+        f"training.local_steps = {work.local_steps} and training.batch_size = {work.batch_size} "
+        f"need more memory for the batches of a round than the {limit / 1e9:.1f} GB that this "
+        f"process may use; {advice}"
     )

@@ -44,6 +44,9 @@ def _examined(model: Model, example_shape: tuple[int, ...], num_labels: int) -> 
 
 
 def forget_models() -> None:
-    """Examine every model again: a user's function may build another module than in the last study."""
+    """Examine every model again when it is next used.
+
+    A user's function may build another module than in the last study.
+    """
     _examined.cache_clear()
     forget_counts()

@@ -22,7 +22,9 @@ def cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 def example_losses(logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of each example its cross-entropy and whether the largest logit is the label's (the first of equal ones counts).
+    """The cross-entropy of each example, and whether the largest logit is the label's.
+
+    Of equal logits the first one counts.
 
     Args:
         logits: (b, C).
@@ -31,7 +33,8 @@ def example_losses(logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Te
     Returns:
         (b,) float64 losses and (b,) bool.
 
-    >>> [value.tolist() for value in example_losses(torch.tensor([[-200.0, 0.0]]), torch.tensor([0]))]
+    >>> logits, labels = torch.tensor([[-200.0, 0.0]]), torch.tensor([0])
+    >>> [value.tolist() for value in example_losses(logits, labels)]
     [[200.0], [False]]
     """
     losses = functional.cross_entropy(logits.float(), labels, reduction="none")

@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor of a model: its name in the module, its shape and where it begins in the flat vector."""
+    """One tensor of a model: its name, its shape, and its range start..stop-1 of the vector."""
 
     name: str
     shape: tuple[int, ...]
@@ -40,13 +40,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each tensor of a model lies in a (P,) vector: all parameters first, then the floating-point buffers.
+    """Where each tensor of a model lies in a (P,) vector.
+
+    All parameters come first, then the floating-point buffers.
 
     Attributes:
         parameters, buffers: the entries, in the module's own order.
-        num_parameters: how many of the P numbers are parameters; the rest are buffers (such as
-            running means).
-        size: P.
     """
 
     parameters: tuple[Entry, ...]
@@ -54,10 +53,12 @@ class Layout:
 
     @property
     def num_parameters(self) -> int:
+        """How many of the P numbers are parameters; the buffers, such as running means, follow."""
         return self.parameters[-1].stop if self.parameters else 0
 
     @property
     def size(self) -> int:
+        """P."""
         entries = self.parameters + self.buffers
         return entries[-1].stop if entries else 0
 
@@ -71,7 +72,9 @@ class Layout:
 
 
 def layout_of(module: nn.Module) -> Layout:
-    """The flat layout of a module; a tensor that stands under several names counts once, under the first.
+    """The flat layout of a module.
+
+    A tensor with several names counts once, under the first.
 
     >>> layout_of(nn.Linear(3, 2)).size
     8
@@ -107,7 +110,9 @@ def pack(module: nn.Module) -> torch.Tensor:
 def module_for(
     model: "Model", example_shape: tuple[int, ...], num_labels: int, *, seed: int = 0
 ) -> nn.Module:
-    """A float32 module for such examples, initialised from `seed`; the global generators are left as they were.
+    """A float32 module for such examples, initialised from `seed`.
+
+    The global generators are left as they were.
 
     Raises:
         ConfigError: the model does not fit the examples, or what it builds is not an `nn.Module`
@@ -118,7 +123,8 @@ def module_for(
         raise ConfigError(f"model must build a torch.nn.Module, got {type(module).__name__}")
     if not any(True for _ in module.parameters()):
         raise ConfigError(
-            f"model must have at least one parameter to train, got {type(module).__name__} without any"
+            "model must have at least one parameter to train, "
+            f"got {type(module).__name__} without any"
         )
     return module.float()
 
@@ -176,7 +182,9 @@ def initial_parameters(model: "Model", federation: Federation, seed: int) -> tor
 
 
 class FlatModule:
-    """A module whose parameters and floating-point buffers are views of one (P,) vector: loading it is a single copy.
+    """A module whose parameters and floating-point buffers are views of one (P,) vector.
+
+    Loading the vector is a single copy.
 
     Attributes:
         module: the module itself.
@@ -206,7 +214,10 @@ class FlatModule:
         ]
 
     def load(self, parameters: torch.Tensor) -> None:
-        """Set the module's state to a (P,) vector; integer buffers (such as batch counters) go back to their first value."""
+        """Set the module's state to a (P,) vector.
+
+        Integer buffers, such as batch counters, return to their first values.
+        """
         with torch.no_grad():
             self.vector.copy_(parameters)
             for buffer, first in self._integers:

@@ -1,6 +1,7 @@
 """Any module that torch.func accepts, many clients of many runs in one tensor program."""
 
 import copy
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,9 +22,8 @@ __all__ = ["StackedProgram", "why_not_stackable"]
 
 _EVALUATED_RUNS = 16  # models in one stacked evaluation
 _ALIGNED = 16  # floats in a cache line
-PERIOD = (
-    16 if "512" in torch.backends.cpu.get_cpu_capability() else 8
-)  # floats in a vector register, see `StackedProgram`
+# Floats in a vector register, see `StackedProgram`.
+PERIOD = 16 if "512" in torch.backends.cpu.get_cpu_capability() else 8
 
 
 class StackedProgram:
@@ -37,7 +37,11 @@ class StackedProgram:
     registers, and on whether they fall into the remainder of a loop. So each request's clients are
     padded to a multiple of the numbers in a register (8 or 16), batches to an even size, and a
     client's parameters begin at a cache line: then all stacks repeat one pattern and leave no
-    remainder. Each thread has clients of its own.
+    remainder. Each thread computes other clients.
+
+    Args:
+        workbench: the module and the data.
+        work: what is trained.
     """
 
     def __init__(self, workbench: Workbench, work: Work) -> None:
@@ -47,54 +51,42 @@ class StackedProgram:
         self._trained = {
             name for name, p in workbench.flat.module.named_parameters() if p.requires_grad
         }
-        self._modules = [
-            workbench.flat.module
-        ]  # one a thread, since torch.func sets a module's tensors while it runs
+        # One for each thread, since torch.func sets a module's tensors while it runs.
+        self._modules = [workbench.flat.module]
 
     def train(
         self,
         starts: torch.Tensor,
         run: IntArray,
+        *,
         rates: FloatArray,
         rows: IntArray,
         sizes: IntArray,
     ) -> torch.Tensor:
         """Local models of r clients: see `LinearProgram.train`."""
+        stack = _Stack(starts, run, rates, rows, sizes)
         if self.workbench.device.type != "cpu":
-            return self._train(self._modules[0], starts, run, rates, rows, sizes)
-        kept, place = _padded(run)
-        run, rates, rows, sizes = run[place], rates[place], rows[place], sizes[place]
-        rows = np.concatenate(
-            [rows, rows[:, :, : rows.shape[2] % 2]], axis=2
-        )  # an even number of slots
-        models = torch.empty(len(run), starts.shape[1])
+            return self._train(self._modules[0], stack)
+        places, padding = _padded(run)
+        rows = np.concatenate([rows, rows[:, :, : rows.shape[2] % 2]], axis=2)  # an even B
+        stack = _Stack(starts, run, rates, rows, sizes).part(padding)
+        models = torch.empty(len(padding), starts.shape[1])
         self._modules += [
             copy.deepcopy(self._modules[0])
             for _ in range(torch.get_num_threads() - len(self._modules))
         ]
 
         def chunk(thread: int, a: int, b: int) -> None:
-            own = slice(a * PERIOD, b * PERIOD)
-            models[own] = self._train(
-                self._modules[thread], starts, run[own], rates[own], rows[own], sizes[own]
-            )
+            clients = slice(a * PERIOD, b * PERIOD)
+            models[clients] = self._train(self._modules[thread], stack.part(clients))
 
-        in_threads(
-            chunk, len(run) // PERIOD, PERIOD * 3 * self.layout.size * rows.shape[1] * rows.shape[2]
-        )
-        return models[torch.from_numpy(kept)]
+        cost = 3 * self.layout.size * rows.shape[1] * rows.shape[2]
+        in_threads(chunk, len(padding) // PERIOD, PERIOD * cost)
+        return models[torch.from_numpy(places)]
 
-    def _train(
-        self,
-        module: nn.Module,
-        starts: torch.Tensor,
-        run: IntArray,
-        rates: FloatArray,
-        rows: IntArray,
-        sizes: IntArray,
-    ) -> torch.Tensor:
+    def _train(self, module: nn.Module, stack: "_Stack") -> torch.Tensor:
         """E steps of a stack: (r, P)."""
-        device = self.workbench.device
+        device, (starts, run, rates, rows, sizes) = self.workbench.device, stack
         theta = torch.zeros(len(run), -(-starts.shape[1] // _ALIGNED) * _ALIGNED, device=device)
         theta[:, : starts.shape[1]] = starts.to(device)[torch.from_numpy(run).to(device)]
         first = theta.clone() if self.work.mu else None
@@ -111,28 +103,29 @@ class StackedProgram:
         where = torch.from_numpy(rows).to(device)
         module.train()
         for step in range(rows.shape[1]):
-            gradients = self._gradients(module, views, trained, where[:, step], weights[:, step])
+            loss = self._loss(module, views, rows=where[:, step], weights=weights[:, step])
+            gradients = torch.autograd.grad(
+                loss, trained, allow_unused=True, materialize_grads=True
+            )
             with torch.no_grad():
-                own = theta[:, : self.layout.num_parameters]
-                pull = (
-                    proximal_step(own, first[:, : own.shape[1]], self.work.mu) * eta[:, None]
-                    if first is not None
-                    else None
-                )
+                parameters, pull = theta[:, : self.layout.num_parameters], None
+                if first is not None:
+                    start = first[:, : parameters.shape[1]]
+                    pull = proximal_step(parameters, start, self.work.mu) * eta[:, None]
                 torch._foreach_sub_(trained, torch._foreach_mul(gradients, scaled))
                 if pull is not None:
-                    own.sub_(pull)
+                    parameters.sub_(pull)
         return theta[:, : starts.shape[1]]
 
-    def _gradients(
+    def _loss(
         self,
         module: nn.Module,
         views: dict[str, torch.Tensor],
-        trained: list[torch.Tensor],
+        *,
         rows: torch.Tensor,
         weights: torch.Tensor,
-    ) -> tuple[torch.Tensor, ...]:
-        """The gradient of every client's own loss on its (B,) rows."""
+    ) -> torch.Tensor:
+        """The sum of the clients' weighted losses on their (r, B) rows."""
         x, y = self.workbench.examples("train").gather(rows.reshape(-1))
         x, y = x.view(*rows.shape, *x.shape[1:]), y.view(rows.shape)  # (r·B, ...) -> (r, B, ...)
 
@@ -145,13 +138,22 @@ class StackedProgram:
         with torch.autocast(
             self.workbench.device.type, dtype=torch.bfloat16, enabled=self.work.precision == "bf16"
         ):
-            total = vmap(loss)(views, x, y, weights).sum()
-        return torch.autograd.grad(total, trained, allow_unused=True, materialize_grads=True)
+            total: torch.Tensor = vmap(loss)(views, x, y, weights).sum()
+        return total
 
     def example_losses(
         self, vectors: torch.Tensor, split: Split, rows: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Losses and rightness of n examples under R models: (R, n) float64 and bool, on the device."""
+        """Losses of n examples under R models, and whether they are classified correctly.
+
+        Args:
+            vectors: (R, P) the models.
+            split: the part of the examples.
+            rows: (n,) the examples.
+
+        Returns:
+            (R, n) float64 and (R, n) bool, on the device.
+        """
         module, examples = self.workbench.flat.module, self.workbench.examples(split)
         module.eval()
         step = block_rows(tuple(examples.x.shape[1:]))
@@ -177,14 +179,41 @@ class StackedProgram:
         return example_losses(logits, y)
 
 
+class _Stack(NamedTuple):
+    """The clients of some runs that are trained together.
+
+    Attributes:
+        starts: (R, P) theta^t of each run.
+        run: (r,) the run of each client.
+        rates: (r,) learning rates.
+        rows: (r, E, B) rows of the training part.
+        sizes: (r, E) how many of the B are used.
+    """
+
+    starts: torch.Tensor
+    run: IntArray
+    rates: FloatArray
+    rows: IntArray
+    sizes: IntArray
+
+    def part(self, clients: IntArray | slice) -> "_Stack":
+        """Some of the clients."""
+        return self._replace(
+            run=self.run[clients],
+            rates=self.rates[clients],
+            rows=self.rows[clients],
+            sizes=self.sizes[clients],
+        )
+
+
 def _padded(run: IntArray) -> tuple[IntArray, IntArray]:
     """Pad every run's clients to a multiple of `PERIOD` with copies of its last client.
 
     Args:
-        run: (r,) whose clients they are, those of a run next to each other.
+        run: (r,) the run of each client; clients of one run are next to each other.
 
     Returns:
-        (r,) where the clients are among the padded, and (r',) which client stands at each padded
+        (r,) the place of each client among the padded ones, and (r',) the client at each padded
         place.
     """
     starts = np.flatnonzero(np.r_[True, run[1:] != run[:-1]])
@@ -193,10 +222,9 @@ def _padded(run: IntArray) -> tuple[IntArray, IntArray]:
         np.minimum(np.arange(-(-n // PERIOD) * PERIOD), n - 1) + first
         for first, n in zip(starts, lengths, strict=True)
     ]
-    kept = np.cumsum([0, *map(len, places)])[:-1]
-    return np.concatenate(
-        [np.arange(n) + at for at, n in zip(kept, lengths, strict=True)]
-    ), np.concatenate(places)
+    begins = np.cumsum([0, *map(len, places)])[:-1]
+    unpadded = [np.arange(n) + begin for begin, n in zip(begins, lengths, strict=True)]
+    return np.concatenate(unpadded), np.concatenate(places)
 
 
 _DRAWS = "it draws random numbers, such as dropout"
@@ -205,9 +233,9 @@ _DRAWS = "it draws random numbers, such as dropout"
 def why_not_stackable(module: nn.Module, example_shape: tuple[int, ...]) -> str | None:
     """Why a model cannot be trained in a stack with padded batches, or None if it can.
 
-    It is tried on a few examples: torch.func must accept it, it must draw no random numbers from
-    PyTorch, NumPy or `random`, in training or evaluation, one example must not change another's
-    output (batch norm), and a forward pass must leave the buffers as they are.
+    The module is tried on a few examples. torch.func must accept it. It must draw no random numbers
+    from PyTorch, NumPy or `random`, in training or evaluation. One example must not change
+    another's output (batch norm), and a forward pass must leave the buffers as they are.
 
     >>> why_not_stackable(nn.Sequential(nn.Linear(3, 2), nn.Dropout()), (3,))
     'it draws random numbers, such as dropout'
@@ -216,15 +244,14 @@ def why_not_stackable(module: nn.Module, example_shape: tuple[int, ...]) -> str 
     with seeded(0, "check"), torch.no_grad(), one_thread_if(True):
         try:
             before = generator_states()
-            found = _why_not_stackable(module.train(), x)
-            if found is None:
+            obstacle = _why_not_stackable(module.train(), x)
+            if obstacle is None:
                 module.eval()(x.clone())
-            return found if generator_states() == before else _DRAWS
+            return obstacle if generator_states() == before else _DRAWS
         except RuntimeError as error:
-            text = (
-                str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            )
-            return _DRAWS if "random" in text else f"torch.func does not accept it ({text})"
+            message = str(error).strip().splitlines() or [type(error).__name__]
+            drawn = "random" in message[0]
+            return _DRAWS if drawn else f"torch.func does not accept it ({message[0]})"
         except Exception as error:
             return f"its forward pass raised {type(error).__name__}: {error}"
 

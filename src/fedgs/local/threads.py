@@ -27,18 +27,18 @@ SMALL_STEP = 1 << 21  # multiplications below which a second thread costs more t
 
 
 def usable_threads() -> int:
-    """How many threads PyTorch may use here: its own number, which `OMP_NUM_THREADS` or the program may have set, and no more
+    """How many threads PyTorch may use here.
+
+    It is PyTorch's own number, which `OMP_NUM_THREADS` or the program may have set, but not more
     than a container's share of processor time allows.
 
     >>> 1 <= usable_threads() <= torch.get_num_threads()
     True
     """
     threads, quota = torch.get_num_threads(), cpu_quota()
-    return (
-        threads
-        if quota is None or "OMP_NUM_THREADS" in os.environ
-        else max(1, min(threads, int(quota)))
-    )
+    if quota is None or "OMP_NUM_THREADS" in os.environ:
+        return threads
+    return max(1, min(threads, int(quota)))
 
 
 @contextmanager
@@ -76,9 +76,10 @@ def one_thread_if(small: bool) -> Iterator[None]:
 
 
 def in_threads(chunk: Callable[[int, int, int], None], count: int, cost: int) -> None:
-    """Call chunk(thread, a, b) for ranges a..b-1 that make up 0..count-1, in as many threads as PyTorch may use.
+    """Call chunk(thread, a, b) for ranges a..b-1 that make up 0..count-1, in several threads.
 
-    Within each of these threads PyTorch computes in one.
+    There are at most as many threads as PyTorch may use; within each of them PyTorch computes in
+    one.
 
     Args:
         chunk: does the work; must give the same result however the ranges are cut.

@@ -1,6 +1,6 @@
-"""A client's workbench: the module and the data that one kind of work needs, set up once and used by every client in turn."""
+"""A workbench: the module and the data for one kind of work, used by every client in turn."""
 
-from typing import Any
+from collections.abc import Hashable
 
 import torch
 from torch import nn
@@ -20,7 +20,7 @@ def part_of(federation: Federation, split: Split) -> Part:
     """The part of a federation that a split names.
 
     Raises:
-        ConfigError: the part is not there, or has no example.
+        ConfigError: the federation has no such part, or the part has no example.
     """
     part = {
         "train": federation.train,
@@ -29,12 +29,13 @@ def part_of(federation: Federation, split: Split) -> Part:
     }[split]
     if part is None or len(part) == 0:
         raise ConfigError(
-            f"the {split} loss needs a {split} part with examples; federation {federation.name!r} has none"
+            f"the {split} loss needs a {split} part with examples; "
+            f"federation {federation.name!r} has none"
         )
     return part
 
 
-def workbench_key(work: Work) -> Any:
+def workbench_key(work: Work) -> tuple[Hashable, ...]:
     """Equal for kinds of work that can share a module and the data."""
     try:
         hash(work.model)
@@ -43,7 +44,7 @@ def workbench_key(work: Work) -> Any:
     return id(work.federation), work.model, work.precision
 
 
-def work_key(work: Work) -> Any:
+def work_key(work: Work) -> tuple[Hashable, ...]:
     """Equal for kinds of work that can share a tensor program."""
     return (*workbench_key(work), work.mu, work.local_steps, work.batch_size)
 
@@ -64,7 +65,11 @@ def is_convolutional(module: nn.Module) -> bool:
 def _multiplications(
     module: nn.Module, example_shape: tuple[int, ...], device: torch.device
 ) -> int | None:
-    """Counted on two examples of zeros; no state of the module and no generator is left changed."""
+    """Multiplications in a forward pass over one example, or None where they cannot be counted.
+
+    They are counted on two examples of zeros. The module's state and all generators stay as they
+    were.
+    """
     if device.type != "cpu" or any(isinstance(part, nn.RNNBase) for part in module.modules()):
         return None  # the counter does not see into recurrent layers
     from torch.utils.flop_counter import FlopCounterMode
@@ -74,18 +79,15 @@ def _multiplications(
     try:
         with kept_generators(), torch.no_grad(), counter:
             module.eval()(torch.zeros(2, *example_shape))
-    except (
-        Exception
-    ):  # a model that takes other batches only, or an operation that the counter does not know
+    except Exception:  # the model takes other batches only, or the counter lacks an operation
         return None
     finally:
         module.train(training)
         with torch.no_grad():
-            for buffer, kept in zip(module.buffers(), buffers, strict=True):
-                buffer.copy_(kept)
-    return (
-        int(counter.get_total_flops()) // 2 // 2
-    )  # a multiplication and an addition each, and two examples
+            for buffer, saved in zip(module.buffers(), buffers, strict=True):
+                buffer.copy_(saved)
+    # The counter counts a multiplication and an addition each, for two examples.
+    return int(counter.get_total_flops()) // 2 // 2
 
 
 class Workbench:
@@ -112,12 +114,12 @@ class Workbench:
     def examples(self, split: Split) -> Examples:
         """The examples of a split, brought to the device when first asked for."""
         if split not in self._examples:
-            part, normalization = (
-                part_of(self.work.federation, split),
-                self.work.federation.normalization,
-            )
+            federation = self.work.federation
             self._examples[split] = Examples.of(
-                part, normalization, self.device, channels_last=self.convolutional
+                part_of(federation, split),
+                federation.normalization,
+                self.device,
+                channels_last=self.convolutional,
             )
         return self._examples[split]
 
