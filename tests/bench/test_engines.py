@@ -10,15 +10,8 @@ def test_measures_are_positive_and_say_which_engine_ran(monkeypatch: pytest.Monk
     monkeypatch.setitem(SETTINGS, "tiny", tiny)
     found = measure_setting("tiny", repeats=1)
     assert found.engine == "stacked: a model that torch.func accepts, on cpu"
-    assert (
-        min(
-            found.round_seconds,
-            found.floor_seconds,
-            found.evaluation_seconds,
-            found.run_rounds_per_second,
-        )
-        > 0
-    )
+    seconds = (found.round_seconds, found.floor_seconds, found.evaluation_seconds)
+    assert min(*seconds, found.run_rounds_per_second) > 0
     assert found.ratio == found.round_seconds / found.floor_seconds
     assert measure_setting("tiny", engine="loop", repeats=1).engine.startswith("loop")
 
@@ -57,7 +50,8 @@ def test_settings_are_the_papers() -> None:
 def test_unknown_setting_is_refused() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"setting must be one of synthetic, fashion_mnist, cifar10; got 'cifar'; did you mean 'cifar10'\?",
+        match=r"setting must be one of synthetic, fashion_mnist, cifar10; got 'cifar'; "
+        r"did you mean 'cifar10'\?",
     ):
         measure_setting("cifar")
 
@@ -78,18 +72,7 @@ def test_command_prints_a_line_for_each_setting(
     )
     engine(["tiny"], name="auto", device="cpu", precision="float32", repeats=1)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == [
-        "setting",
-        "engine",
-        "round",
-        "ms",
-        "eval",
-        "ms",
-        "floor",
-        "ms",
-        "ratio",
-        "run-rounds/s",
-        "MB",
-    ]
+    columns = "setting engine round ms eval ms floor ms ratio run-rounds/s MB"
+    assert " ".join(lines[0].split()) == columns
     assert lines[1].split()[:2] == ["tiny", "stacked"]
     assert "Medians of 1" in lines[2]

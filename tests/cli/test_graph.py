@@ -35,10 +35,8 @@ def test_a_graph_is_described_and_written_so_that_it_can_be_used(
     with np.load(tmp_path / "g.npz") as stored:
         assert sorted(stored.files) == ["adjacency", "distance", "similarity"]
         adjacency = stored["adjacency"]
-    assert (
-        f"edges: {density(adjacency):.1%} of the pairs, {counted(components(adjacency), 'connected part')}, "
-        in lines[1]
-    )
+    parts = counted(components(adjacency), "connected part")
+    assert f"edges: {density(adjacency):.1%} of the pairs, {parts}, " in lines[1]
     epsilons = [line.split()[0] for line in lines if line[:3] == "  0"]
     assert epsilons == ["0", "0.01", "0.05", "0.1", "0.5"]
     assert any(line.startswith("  target density 1/3: ") for line in lines)

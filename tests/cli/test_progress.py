@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from fedgs.cli import progress as module
-from fedgs.cli.progress import describe, progress_display
+from fedgs.cli.progress import progress_display, progress_text
 from fedgs.experiments.crew import Progress
 
 
@@ -21,20 +21,20 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def lines(told: io.StringIO) -> list[str]:
-    return told.getvalue().splitlines()
+def lines(output: io.StringIO) -> list[str]:
+    return output.getvalue().splitlines()
 
 
-def test_the_end_is_shown_once_however_often_it_is_told(clock: Clock) -> None:
-    told = io.StringIO()
-    with progress_display(Console(file=told, soft_wrap=True), runs=2, rounds=10) as on_progress:
+def test_the_end_is_shown_once_however_often_it_is_reported(clock: Clock) -> None:
+    output = io.StringIO()
+    with progress_display(Console(file=output, soft_wrap=True), runs=2, rounds=10) as on_progress:
         for done in range(1, 20):
             clock.now += 2.0
             on_progress(Progress(done, 20, 0))
         for _ in range(48):
             clock.now += 1.0
             on_progress(Progress(20, 20, 0))
-    assert lines(told) == [
+    assert lines(output) == [
         "2 runs  2/10   2.0 s a run-round   0:00:30 left",  # 5 of 20 run-rounds in 10 s
         "2 runs  5/10   2.0 s a run-round   0:00:20 left",
         "2 runs  8/10   2.0 s a run-round   0:00:10 left",
@@ -44,32 +44,32 @@ def test_the_end_is_shown_once_however_often_it_is_told(clock: Clock) -> None:
 
 
 def test_a_short_start_has_one_line(clock: Clock) -> None:
-    told = io.StringIO()
-    with progress_display(Console(file=told, soft_wrap=True), runs=1, rounds=4) as on_progress:
+    output = io.StringIO()
+    with progress_display(Console(file=output, soft_wrap=True), runs=1, rounds=4) as on_progress:
         for done in range(1, 5):
             clock.now += 0.01
             on_progress(Progress(done, 4, 0))
-    assert lines(told) == ["1 run  4/4   100 run-rounds/s   0:00:00 in all"]
+    assert lines(output) == ["1 run  4/4   100 run-rounds/s   0:00:00 in all"]
 
 
 def test_a_start_without_rounds_to_do_has_no_line() -> None:
-    told = io.StringIO()
-    with progress_display(Console(file=told, soft_wrap=True), runs=3, rounds=4):
+    output = io.StringIO()
+    with progress_display(Console(file=output, soft_wrap=True), runs=3, rounds=4):
         pass
-    assert lines(told) == []
+    assert lines(output) == []
 
 
-def interrupted(told: io.StringIO) -> None:
-    with progress_display(Console(file=told, soft_wrap=True), runs=3, rounds=4) as on_progress:
+def interrupted(output: io.StringIO) -> None:
+    with progress_display(Console(file=output, soft_wrap=True), runs=3, rounds=4) as on_progress:
         on_progress(Progress(1, 12, 0))
         raise KeyboardInterrupt
 
 
 def test_an_error_ends_the_display_without_a_last_line() -> None:
-    told = io.StringIO()
+    output = io.StringIO()
     with pytest.raises(KeyboardInterrupt):
-        interrupted(told)
-    assert lines(told) == []
+        interrupted(output)
+    assert lines(output) == []
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,9 @@ def test_an_error_ends_the_display_without_a_last_line() -> None:
     ],
 )
 def test_speed_is_never_shown_as_zero(rounds: int, seconds: float, speed: str) -> None:
-    assert describe(Progress(rounds, 100, 0), 100, seconds).split("   ")[1] == speed
+    assert progress_text(Progress(rounds, 100, 0), 100, seconds).split("   ")[1] == speed
 
 
 def test_runs_that_all_failed_are_not_shown_as_done() -> None:
-    assert describe(Progress(0, 0, 2), 200, 1.0, ended=True) == "0/200   0:00:01 in all   2 failed"
+    text = progress_text(Progress(0, 0, 2), 200, 1.0, ended=True)
+    assert text == "0/200   0:00:01 in all   2 failed"

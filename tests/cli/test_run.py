@@ -81,7 +81,8 @@ GRIDS: list[tuple[str, list[str]]] = [
     ("", ["--set", 'data=["synthetic", "fashion_mnist"]', "--set", 'availability=["LN", "YC"]']),
     ("", ["--set", 'model=["logistic", "fashion_cnn"]', "--set", "availability.seed=7"]),
     (
-        '[grid]\nmethod = ["md", "fedgs", { name = "fedgs", alpha = 0.5 }]\n"method.graph.epsilon" = [0.1, 0.2]\n',
+        '[grid]\nmethod = ["md", "fedgs", { name = "fedgs", alpha = 0.5 }]\n'
+        '"method.graph.epsilon" = [0.1, 0.2]\n',
         [],
     ),
     (
@@ -95,26 +96,32 @@ GRIDS: list[tuple[str, list[str]]] = [
 @pytest.mark.parametrize("full", [True, False])
 def test_a_printed_grid_asks_for_the_same_runs(file: str, options: list[str], full: bool) -> None:
     overrides = [parse_override(text) for text in options[1::2]]
-    asked = expand(tomllib.loads(file) if file else None, overrides)
-    again = expand(tomllib.loads(resolved_toml(asked, full=full)))
-    assert sorted(repr(one.tables()) for one in again.configs) == sorted(
-        repr(one.tables()) for one in asked.configs
+    grid = expand(tomllib.loads(file) if file else None, overrides)
+    again = expand(tomllib.loads(resolved_toml(grid, full=full)))
+    expected, found = (
+        sorted(repr(config.tables()) for config in each.configs) for each in (grid, again)
     )
+    assert found == expected
 
 
 def test_methods_named_in_a_grid_are_printed_with_all_their_settings() -> None:
-    asked = expand(None, [("method.alpha", 2)])
+    grid = expand(None, [("method.alpha", 2)])
     methods = {
         table["name"]: table
-        for table in tomllib.loads(resolved_toml(asked, full=True))["grid"]["method"]
+        for table in tomllib.loads(resolved_toml(grid, full=True))["grid"]["method"]
     }
     assert methods["fedgs"]["alpha"] == 2.0 and methods["fedgs"]["graph"]["epsilon"] == 0.1
     assert methods["uniform"] == {"name": "uniform", "weighting": "data_size"}
     assert methods["fedprox"]["name"] == "fedprox"
-    assert "# mu is 0.0 or 0.01, by run" in resolved_toml(asked, full=True)
+    assert "# mu is 0.0 or 0.01, by run" in resolved_toml(grid, full=True)
 
 
-PLUGIN = "import fedgs\n@fedgs.sampler('mine')\ndef mine(view, rng):\n    return fedgs.Selection(view.available[:1])\n"
+PLUGIN = (
+    "import fedgs\n"
+    "@fedgs.sampler('mine')\n"
+    "def mine(view, rng):\n"
+    "    return fedgs.Selection(view.available[:1])\n"
+)
 
 
 def next_command(output: str) -> list[str]:

@@ -1,1 +1,1 @@
-"""Measurements of the solver (`solver`, checked by the MILP of `referee`) and of the engines (`engines`)."""
+"""Measurements of the solver (`solver`, checked by the MILP of `referee`) and of the `engines`."""

@@ -1,4 +1,7 @@
-"""How fast the engines are, beside the floor: a bare PyTorch loop that does the same steps on ready batches."""
+"""The speed of the engines, compared with a floor.
+
+The floor is a bare PyTorch loop that makes the same steps on ready batches.
+"""
 
 import resource
 import statistics
@@ -96,7 +99,9 @@ def measure_setting(
 
     Args:
         name: a key of `SETTINGS`.
-        engine, device, precision: as in a configuration.
+        engine: as in a configuration.
+        device: as in a configuration.
+        precision: as in a configuration.
         repeats: how many times each is timed, >= 1.
 
     Raises:
@@ -113,21 +118,32 @@ def measure_setting(
     if where.type == "cuda":
         torch.cuda.reset_peak_memory_stats(where)
     theta = initial_parameters(work.model, work.federation, 0).to(where)
-    one = training_requests(setting, work, theta, 1)
+    single = training_requests(setting, work, theta, 1)
     metrics = [Evaluate(work, theta, "test"), Evaluate(work, theta, "validation")]
     floor = bare_loop(setting, work, where)
-    seconds = _take_turns(
-        [lambda: _answer(chosen, one), floor, lambda: _answer(chosen, metrics)], repeats, where
-    )
-    rate = 1 / seconds[0]
+    jobs = [lambda: _answer(chosen, single), floor, lambda: _answer(chosen, metrics)]
+    round_seconds, floor_seconds, evaluation_seconds = _take_turns(jobs, repeats, where)
+    rate = 1 / round_seconds
     if setting.grid_runs > 1:
         grid = training_requests(setting, work, theta, setting.grid_runs)
-        rate = setting.grid_runs / _take_turns([lambda: _answer(chosen, grid)], repeats, where)[0]
-    return Measured(name, reason, seconds[0], seconds[2], seconds[1], rate, _peak_megabytes(where))
+        (grid_seconds,) = _take_turns([lambda: _answer(chosen, grid)], repeats, where)
+        rate = setting.grid_runs / grid_seconds
+    return Measured(
+        setting=name,
+        engine=reason,
+        round_seconds=round_seconds,
+        evaluation_seconds=evaluation_seconds,
+        floor_seconds=floor_seconds,
+        run_rounds_per_second=rate,
+        peak_megabytes=_peak_megabytes(where),
+    )
 
 
 def bare_loop(setting: Setting, work: Work, device: torch.device) -> Callable[[], None]:
-    """The floor: one PyTorch module (channels-last for images), plain SGD on batches that lie ready; nothing else."""
+    """The floor: plain SGD of one PyTorch module on ready batches, and nothing else.
+
+    The module is in channels-last memory order for images.
+    """
     module = build_module(work.model, work.federation).to(device)
     x = torch.randn(
         setting.cohort * setting.local_steps,
@@ -138,7 +154,9 @@ def bare_loop(setting: Setting, work: Work, device: torch.device) -> Callable[[]
     y = torch.randint(10, x.shape[:2], device=device)
     batches = list(x)
     if len(setting.example_shape) == 3:
-        module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        for parameter in module.parameters():
+            if parameter.ndim == 4:
+                parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
         batches = [batch.contiguous(memory_format=torch.channels_last) for batch in batches]
     trained: list[torch.Tensor] = list(module.parameters())
 
@@ -170,7 +188,10 @@ def machine() -> str:
 
 
 def random_work(setting: Setting, precision: Precision) -> Work:
-    """A federation of random examples in the setting's shapes, with one validation example in five."""
+    """A federation of random examples in the setting's shapes.
+
+    For every five training examples there is one validation example.
+    """
     rng = np.random.default_rng(0)
     images = len(setting.example_shape) == 3
 
@@ -199,7 +220,7 @@ def random_work(setting: Setting, precision: Precision) -> Work:
 
 
 def training_requests(setting: Setting, work: Work, theta: torch.Tensor, runs: int) -> list[Train]:
-    """One round of so many runs, each with a cohort of its own."""
+    """One round of so many runs, each with its own random cohort."""
     rng = np.random.default_rng(1)
     requests = []
     for run in range(runs):

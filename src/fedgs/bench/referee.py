@@ -1,4 +1,4 @@
-"""The selection problem as a mixed-integer program for HiGHS: slow, independent, a referee for small problems."""
+"""The selection problem as a mixed-integer program for HiGHS: an independent, slow referee."""
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -13,10 +13,10 @@ __all__ = ["milp_cohort"]
 def milp_cohort(
     problem: SelectionProblem, *, time_limit: float | None = None
 ) -> tuple[IntArray, float, bool]:
-    """The cohort that HiGHS finds, its value by our own objective, and whether HiGHS proved it (to its own tolerance of 1e-6).
+    """The cohort that HiGHS finds, its value by our own objective, and whether it is proven.
 
-    Binary x_i, continuous y_ij <= x_i, x_j for pairs i<j, sum of x = m, and for each i: sum of y_ij
-    over j = (m-1) x_i.
+    The proof holds to HiGHS's tolerance of 1e-6. The program has binary x_i, continuous
+    y_ij <= x_i, x_j for pairs i<j, sum of x = m, and for each i: sum of y_ij over j = (m-1) x_i.
 
     >>> line = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
     >>> milp_cohort(SelectionProblem(line, np.zeros(4), cohort_size=2, pair_weight=1.0))[:2]

@@ -1,4 +1,4 @@
-"""How good and how fast the solver is on selection problems such as federations pose: instances, and one table."""
+"""Quality and speed of the solver on selection problems of federations, as one table."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -43,14 +43,14 @@ class Instance:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: N and m; graph and scale; how many problems; times in seconds; quality.
+    """One line of the table: the problems, their quality, and times in seconds.
 
     Attributes:
         equal: share of problems whose objective is that of the reference (to 1e-9 of the largest
             pair).
         worst_gap: largest relative gap to the reference.
-        reference: what that is: "100x longer", "brute force" (and for how many problems HiGHS
-            agreed) or "tree optimum".
+        reference: "100x longer", "brute force" (and for how many problems HiGHS agreed) or "tree
+            optimum".
         proven: share of status "optimal".
         seconds: median time of a selection; `thorough_seconds` with proof, `thorough_proven` how
             often it succeeded.
@@ -102,7 +102,10 @@ def instances(
     seed: int = 0,
     alpha: float = 1.0,
 ) -> Iterator[Instance]:
-    """The problems of `rounds` rounds of FedGS for each federation and availability; every `every`-th is given out."""
+    """The problems of `rounds` rounds of FedGS for each federation and availability.
+
+    Every `every`-th problem is yielded.
+    """
     settings = Graph(preset=graph)
     for name in FEDERATIONS:
         distances = MatrixDistances(
@@ -123,7 +126,7 @@ def instances(
 def tree_instances(
     clients: int, cohort: int, *, seed: int = 0, count: int = 3
 ) -> Iterator[Instance]:
-    """Problems whose distances are a tree's own, so that the optimum is known."""
+    """Problems whose distances are those of a tree, so that the optimum is known."""
     rng = stream(seed, "benchmark tree", clients)
     parent = np.array([-1, *(int(rng.integers(max(0, i - 8), i)) for i in range(1, clients))])
     matrix = forest_distances(
@@ -149,13 +152,16 @@ def run(
     seed: int = 0,
     referee: float = 5.0,
 ) -> list[Row]:
-    """Solve every instance and compare: with brute force at N = 30, else with a search a hundred times as long.
+    """Solve every instance and compare the solutions with a reference.
+
+    The reference is brute force at N = 30, and otherwise a search that is 100 times as long.
 
     Args:
         clients: numbers of clients, each among 30, 100, 200, 1000 and 10000 (which takes about 2
             GB).
         rounds: rounds of each of the 15 runs (5 federations, 3 availabilities) for each graph and
             scale; a quarter at N = 1000.
+        seed: >= 0, of the federations.
         referee: seconds > 0 that HiGHS gets for each of the 30-client problems it judges.
 
     Raises:
@@ -170,16 +176,8 @@ def run(
     for count in clients:
         cohort = _SIZES[count]
         if count >= 10_000:
-            rows.append(
-                _measure(
-                    count,
-                    cohort,
-                    "tree",
-                    "cohort",
-                    batch=list(tree_instances(count, cohort, seed=seed)),
-                    referee=referee,
-                )
-            )
+            batch = list(tree_instances(count, cohort, seed=seed))
+            rows.append(_measure(count, cohort, "tree", "cohort", batch=batch, referee=referee))
             continue
         used = max(1, rounds // 4) if count >= 1000 else rounds
         for graph in ("paper", "authors"):
@@ -194,7 +192,8 @@ def run(
 def markdown(rows: list[Row]) -> str:
     """The table of `docs/explanation/solver.md`."""
     lines = [
-        "| N, m | graph, scale | problems | equal | worst gap | reference | proven | time | thorough: proven, time |",
+        "| N, m | graph, scale | problems | equal | worst gap | reference | proven | time "
+        "| thorough: proven, time |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -204,8 +203,9 @@ def markdown(rows: list[Row]) -> str:
             else f"{row.thorough_proven:.0%}, {_time(row.thorough_seconds)}"
         )
         lines.append(
-            f"| {row.clients}, {row.cohort} | {row.graph}, {row.scale} | {row.problems} | {row.equal:.1%} | {row.worst_gap:.3%} "
-            f"| {row.reference} | {row.proven:.0%} | {_time(row.seconds)} | {thorough} |"
+            f"| {row.clients}, {row.cohort} | {row.graph}, {row.scale} | {row.problems} "
+            f"| {row.equal:.1%} | {row.worst_gap:.3%} | {row.reference} | {row.proven:.0%} "
+            f"| {_time(row.seconds)} | {thorough} |"
         )
     return "\n".join(lines)
 
@@ -213,7 +213,7 @@ def markdown(rows: list[Row]) -> str:
 def _measure(
     clients: int, cohort: int, graph: str, scale: str, *, batch: list[Instance], referee: float
 ) -> Row:
-    for instance in batch[:2]:  # warm
+    for instance in batch[:2]:  # compile kernels and fill caches
         solve(instance.problem, seed=1)
     answers, seconds = [], []
     for instance in batch:
@@ -227,9 +227,17 @@ def _measure(
         for instance, answer, other in zip(batch, answers, best, strict=True)
     ]
     row = Row(
-        clients, cohort, graph, scale, len(batch), sum(gap == 0 for gap in gaps) / len(gaps), max(gaps), kind,
-        sum(answer.status == "optimal" for answer in answers) / len(answers), median(seconds),
-    )  # fmt: skip
+        clients=clients,
+        cohort=cohort,
+        graph=graph,
+        scale=scale,
+        problems=len(batch),
+        equal=sum(gap == 0 for gap in gaps) / len(gaps),
+        worst_gap=max(gaps),
+        reference=kind,
+        proven=sum(answer.status == "optimal" for answer in answers) / len(answers),
+        seconds=median(seconds),
+    )
     if clients > 30:
         return row
     proofs = [solve(instance.problem, effort="thorough", seed=1) for instance in batch]
@@ -263,14 +271,15 @@ def _references(
 
 
 def _gap(problem: SelectionProblem, answer: Solution, best: float) -> float:
-    """Relative to the value above the worst case's scale: differences within 1e-9·pair_weight·h_max are none."""
+    """The relative gap to the best value.
+
+    Differences within 1e-9·pair_weight·h_max·m count as none.
+    """
     unit = problem.pair_weight * problem.distances.maximum
     missing = best - answer.objective
-    return (
-        0.0
-        if missing <= 1e-9 * unit * max(1, problem.cohort_size)
-        else missing / max(abs(best), unit)
-    )
+    if missing <= 1e-9 * unit * max(1, problem.cohort_size):
+        return 0.0
+    return missing / max(abs(best), unit)
 
 
 def _longer(problem: SelectionProblem, times: int) -> float:
@@ -280,7 +289,7 @@ def _longer(problem: SelectionProblem, times: int) -> float:
 
 
 def brute_force(problem: SelectionProblem) -> IntArray:
-    """The best of all cohorts, by trying every one of them.
+    """The best of all cohorts, by enumeration.
 
     >>> line = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0)))
     >>> brute_force(SelectionProblem(line, np.zeros(4), cohort_size=2, pair_weight=1.0))
@@ -312,10 +321,6 @@ def _availability(mode: str, clients: int, rounds: int, seed: int) -> Iterator[I
 
 
 def _time(seconds: float) -> str:
-    return (
-        f"{seconds * 1e6:.0f} µs"
-        if seconds < 1e-3
-        else f"{seconds * 1e3:.3g} ms"
-        if seconds < 1
-        else f"{seconds:.3g} s"
-    )
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.0f} µs"
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

@@ -1,1 +1,4 @@
-"""The command line: one file a command; each parses, calls one function, prints and sets the exit code."""
+"""The command line, one module for each command.
+
+A command parses its options, calls one function, prints, and sets the exit code.
+"""

@@ -26,23 +26,14 @@ def engine(
         int, typer.Option("--repeats", min=1, help="How often each is timed; the median counts.")
     ] = 5,
 ) -> None:
-    """Time a round of each of the paper's settings beside a bare PyTorch loop over the same steps."""
+    """Time a round of each of the paper's settings and a bare PyTorch loop over the same steps."""
     from fedgs.bench.engines import SETTINGS, machine, measure_setting
 
     table = Table(box=None, pad_edge=False)
-    for column in (
-        "setting",
-        "engine",
-        "round ms",
-        "eval ms",
-        "floor ms",
-        "ratio",
-        "run-rounds/s",
-        "MB",
-    ):
-        table.add_column(
-            column, justify="left" if column in ("setting", "engine") else "right", no_wrap=True
-        )
+    for column in ("setting", "engine"):
+        table.add_column(column, no_wrap=True)
+    for column in ("round ms", "eval ms", "floor ms", "ratio", "run-rounds/s", "MB"):
+        table.add_column(column, justify="right", no_wrap=True)
     for setting in settings or SETTINGS:
         row = measure_setting(
             setting,
@@ -51,18 +42,14 @@ def engine(
             precision=cast(Literal["float32", "bf16"], precision),
             repeats=repeats,
         )
-        milliseconds = (
-            1e3 * row.round_seconds,
-            1e3 * row.evaluation_seconds,
-            1e3 * row.floor_seconds,
-        )
-        numbers = [
-            *(f"{value:.2f}" for value in milliseconds),
+        seconds = (row.round_seconds, row.evaluation_seconds, row.floor_seconds)
+        table.add_row(
+            row.setting,
+            row.engine.partition(":")[0],
+            *(f"{1e3 * value:.2f}" for value in seconds),
             f"{row.ratio:.2f}",
             f"{row.run_rounds_per_second:,.1f}",
-        ]
-        table.add_row(
-            row.setting, row.engine.partition(":")[0], *numbers, f"{row.peak_megabytes:.0f}"
+            f"{row.peak_megabytes:.0f}",
         )
     console().print(table)
     console().print(

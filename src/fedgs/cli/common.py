@@ -1,11 +1,11 @@
-"""What every command shares: options, plug-ins, and the way from a command line to configurations and on to the next."""
+"""What the commands share: options, reading configurations, the next command, exit codes."""
 
 import contextlib
 import shlex
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Optional
 
 import typer
 from rich.console import Console
@@ -62,7 +62,10 @@ DataDirOption = Annotated[
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that leaves text as it is: no markup, no highlighting, no wrapping of tables when piped."""
+    """A console that leaves text as it is.
+
+    There is no markup and no highlighting, and tables are not wrapped when they are piped.
+    """
     return Console(stderr=stderr, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -71,14 +74,21 @@ def read_grid(
     overrides: list[str] | None,
     plugins: list[Path] | None,
     *,
-    further: Sequence[tuple[str, Any]] = (),
+    further: Sequence[tuple[str, object]] = (),
 ) -> Grid:
-    """The configurations that a command line asks for; `further` are dotted keys and values that an option stands for."""
+    """The configurations that a command line asks for.
+
+    Args:
+        config: a TOML file; None: the standard comparison.
+        overrides: texts of `--set`.
+        plugins: Python files that are loaded before.
+        further: dotted keys and values that other options stand for.
+    """
     for path in plugins or []:
         load_plugin(path)
-    given = None if config is None else read_config(config)
-    asked = [parse_override(text) for text in overrides or []]
-    return expand(given, [*asked, *further], file=config.name if config else "")
+    tables = None if config is None else read_config(config)
+    settings = [*map(parse_override, overrides or []), *further]
+    return expand(tables, settings, file=config.name if config else "")
 
 
 def one_config(
@@ -102,7 +112,10 @@ def command_again(
 
     Args:
         command: such as "fedgs run".
-        config, overrides, plugins, data_dir: as the command line gave them.
+        config: the file of the first command.
+        overrides: its `--set` settings.
+        plugins: its `--plugin` files.
+        data_dir: its `--data-dir`.
         out: the folder of the records; None: not named.
         also: further `--set` settings; each replaces an earlier one of the same key.
 
@@ -111,9 +124,9 @@ def command_again(
     "fedgs run --set seed=0 --plugin 'my plug.py' --set availability=MDF"
     """
     replaced = {text.partition("=")[0].strip() for text in also}
-    kept = [text for text in overrides or [] if text.partition("=")[0].strip() not in replaced]
+    retained = [text for text in overrides or [] if text.partition("=")[0].strip() not in replaced]
     words = [] if config is None else [str(config)]
-    for option, values in (("--set", kept), ("--plugin", plugins or []), ("--set", also)):
+    for option, values in (("--set", retained), ("--plugin", plugins or []), ("--set", also)):
         words += [word for value in values for word in (option, str(value))]
     words += [] if data_dir is None else ["--data-dir", str(data_dir)]
     words += [] if out is None else ["--out", str(out)]
@@ -121,7 +134,7 @@ def command_again(
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP came; like an interrupt, it saves the runs."""
+    """SIGTERM or SIGHUP was received; the runs are saved, as after an interrupt."""
 
     def __init__(self, signal: int) -> None:
         super().__init__()
@@ -130,16 +143,18 @@ class Terminated(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def terminated_like_interrupted() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise `Terminated` while the block runs, where they would end the process at once."""
+    """Let SIGTERM and SIGHUP raise `Terminated` while the block runs.
+
+    A signal that does not end the process, such as SIGHUP under nohup, is left as it is.
+    """
 
     def terminate(number: int, frame: object) -> None:
         raise Terminated(number)
 
     names = ("SIGTERM", "SIGHUP")  # not every system has the second
     numbers = [number for name in names if (number := getattr(signal, name, None)) is not None]
-    changed = [
-        number for number in numbers if signal.getsignal(number) == signal.SIG_DFL
-    ]  # nohup ignores SIGHUP
+    # Not where a signal is handled or ignored: nohup ignores SIGHUP.
+    changed = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
     for number in changed:
         signal.signal(number, terminate)
     try:
@@ -151,7 +166,11 @@ def terminated_like_interrupted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def exit_codes() -> Iterator[None]:
-    """Errors of the user as one sentence and exit code 2; an interrupt as 130, SIGTERM as 143."""
+    """Turn errors into one sentence and an exit code.
+
+    The code is 2 for mistakes of the user, 1 for other errors, 130 for an interrupt and 143 for
+    SIGTERM.
+    """
     try:
         yield
     except UserError as error:
@@ -168,13 +187,11 @@ def exit_codes() -> Iterator[None]:
         raise SystemExit(2) from None
     except KeyboardInterrupt as interrupt:
         number = interrupt.signal if isinstance(interrupt, Terminated) else signal.SIGINT
-        resumes = (
-            "; the same command resumes where this one stopped" if interrupt.args else ""
-        )  # set where runs are stored
-        with contextlib.suppress(OSError):  # the terminal may be gone
-            console(stderr=True).print(
-                f"fedgs: {'interrupted' if number == signal.SIGINT else 'terminated'}{resumes}"
-            )
+        word = "interrupted" if number == signal.SIGINT else "terminated"
+        # The interrupt has arguments where runs are stored.
+        resumes = "; the same command resumes where this one stopped" if interrupt.args else ""
+        with contextlib.suppress(OSError):  # the terminal may be closed
+            console(stderr=True).print(f"fedgs: {word}{resumes}")
         raise SystemExit(128 + number) from None
     except BrokenPipeError:
         raise SystemExit(0) from None

@@ -1,10 +1,11 @@
 """`fedgs config`: the resolved configuration as TOML, with where each value came from."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import tomli_w
 import typer
+from pydantic import BaseModel
 
 from fedgs.cli.common import (
     ConfigArgument,
@@ -40,23 +41,22 @@ def config(
 
 
 def resolved_toml(grid: Grid, *, full: bool) -> str:
-    """The tables that all runs share, axes as `[grid]`; a comment behind each value says where it came from.
+    """The tables that all runs share, with the axes as `[grid]`.
 
-    A value that follows from the axes, such as the seed of the availability, is a comment: set, it
-    would hold for all runs.
+    A comment behind each value says where it came from. A value that follows from the axes, such as
+    the seed of the availability, is itself a comment: set, it would hold for all runs.
     """
     tables = grid.configs[0].tables()
     axes = set(grid.axes)
     lines: list[str] = []
     for key, value in tables.items():
         if not isinstance(value, dict) and key not in axes:
-            lines += _line(key, value, key, grid, full)
+            lines += _line(key, value, dotted=key, grid=grid, full=full)
     for key, value in tables.items():
         if isinstance(value, dict) and key not in axes:
             inner = _section(key, value, grid, full)
-            if all(
-                line.startswith("# ") for line in inner
-            ):  # a table without a value would replace the default
+            # A table without a value would replace the default.
+            if all(line.startswith("# ") for line in inner):
                 lines += [f"# {key}.{line[2:]}" for line in inner]
             else:
                 lines += ["", f"[{key}]", *inner]
@@ -65,7 +65,8 @@ def resolved_toml(grid: Grid, *, full: bool) -> str:
     return "\n".join(lines).strip() + "\n"
 
 
-def _section(path: str, values: dict[str, Any], grid: Grid, full: bool) -> list[str]:
+def _section(path: str, values: Mapping[str, object], grid: Grid, full: bool) -> list[str]:
+    """The lines of one table of the configuration."""
     lines: list[str] = []
     for key, value in values.items():
         dotted = f"{path}.{key}"
@@ -78,16 +79,17 @@ def _section(path: str, values: dict[str, Any], grid: Grid, full: bool) -> list[
                 for line in inner
             ]
         else:
-            lines += _line(key, value, dotted, grid, full)
+            lines += _line(key, value, dotted=dotted, grid=grid, full=full)
     return lines
 
 
-def _line(key: str, value: Any, dotted: str, grid: Grid, full: bool) -> list[str]:
+def _line(key: str, value: object, *, dotted: str, grid: Grid, full: bool) -> list[str]:
+    """The line of one setting, or none where it is not shown."""
     source = _source(dotted, grid)
-    wanted = full or dotted in grid.sources or dotted.endswith(".name") or source == _PRESET
-    if not wanted:
+    is_set = dotted in grid.sources or source == _PRESET
+    if not (full or is_set or dotted.endswith(".name")):
         return []
-    if dotted in grid.left_out:  # set for all runs, and kept by those in which it changes something
+    if dotted in grid.left_out:  # set for all runs, but only some of them have the setting
         return [f"{_assignment(key, grid.left_out[dotted])}  # {source}"]
     values = _values(dotted, grid)
     if len(values) > 1:
@@ -96,17 +98,20 @@ def _line(key: str, value: Any, dotted: str, grid: Grid, full: bool) -> list[str
 
 
 def _values(dotted: str, grid: Grid) -> list[str]:
-    """The distinct values of a setting over the runs, as TOML, in the order of the runs; variants without it do not count."""
-    found: dict[str, None] = {}
-    for one in grid.configs:
-        value: Any = one.tables()
+    """The distinct values of a setting over the runs, as TOML, in the order of the runs.
+
+    Variants without the setting do not count.
+    """
+    distinct: dict[str, None] = {}
+    for config in grid.configs:
+        value: object = config.tables()
         for part in dotted.split("."):
             value = value.get(part) if isinstance(value, dict) else None
         if value is not None:
-            found[_toml(value)] = None
+            distinct[_toml(value)] = None
         elif dotted.split(".")[0] not in TABLES:
-            found["not set"] = None
-    return list(found)
+            distinct["not set"] = None
+    return list(distinct)
 
 
 def _source(dotted: str, grid: Grid) -> str:
@@ -133,12 +138,12 @@ def _follows_from_a_preset(dotted: str, grid: Grid) -> bool:
     return bool(getattr(first.training, key) != getattr(default, key))
 
 
-def _assignment(key: str, value: Any) -> str:
+def _assignment(key: str, value: object) -> str:
     """One line of TOML; tables inside lists are written inline."""
     return f"{key} = {_toml(value)}"
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
     if isinstance(value, list):
@@ -149,53 +154,56 @@ def _toml(value: Any) -> str:
 def _axis_line(key: str, grid: Grid, full: bool) -> str:
     """One axis; its tables stand in lines of their own."""
     name = f'"{key}"' if "." in key else key
-    values = (
-        [_axis_value(key, value, grid, full) for value in grid.axes[key]]
-        if key in TABLES
-        else grid.axes[key]
-    )
+    values = grid.axes[key]
+    if key in TABLES:
+        values = [_axis_value(key, value, grid, full) for value in values]
     if not any(isinstance(value, dict) for value in values):
         return _assignment(name, values)
     return "\n".join([f"{name} = [", *(f"    {_toml(value)}," for value in values), "]"])
 
 
-def _axis_value(family: str, value: Any, grid: Grid, full: bool) -> Any:
-    """A variant of an axis with its settings: all of them, or those that were set; its name alone where none was set."""
-    given = (
-        {"name": value}
-        if isinstance(value, str)
-        else value
-        if isinstance(value, dict)
-        else table(value)
+def _axis_value(
+    family: str, value: str | Mapping[str, object] | BaseModel, grid: Grid, full: bool
+) -> object:
+    """A variant of an axis with all its settings, or with those that were set.
+
+    It is the name alone where no setting was set.
+    """
+    if isinstance(value, str):
+        given: Mapping[str, object] = {"name": value}
+    else:
+        given = table(value) if isinstance(value, BaseModel) else value
+    variants = (
+        config.tables().get(family)
+        for config, choice in zip(grid.configs, grid.choices, strict=True)
+        if choice.get(family) is value or choice.get(family) == value
     )
-    made = next(
-        (
-            one.tables().get(family)
-            for one, chosen in zip(grid.configs, grid.choices, strict=True)
-            if chosen.get(family) is value or chosen.get(family) == value
-        ),
-        None,
-    )
-    if made is None:  # another value of the axis stands for the same runs
+    variant = next(variants, None)
+    if variant is None:  # another value of the axis stands for the same runs
         return value if isinstance(value, str) else given
-    settings = _settings(made, family, given, grid, full)
+    settings = _settings(variant, family, given=given, grid=grid, full=full)
     return {"name": given["name"], **settings} if settings else given["name"]
 
 
 def _settings(
-    made: Mapping[str, Any], path: str, given: Any, grid: Grid, full: bool
-) -> dict[str, Any]:
-    """The settings to show: without those that have an axis of their own or follow from another axis."""
-    shown: dict[str, Any] = {}
-    for key, value in made.items():
+    variant: Mapping[str, object], path: str, *, given: object, grid: Grid, full: bool
+) -> dict[str, object]:
+    """The settings of a variant to show.
+
+    Those that are an axis themselves, or follow from another axis, are left out.
+    """
+    shown: dict[str, object] = {}
+    for key, value in variant.items():
         dotted = f"{path}.{key}"
-        own = given.get(key) if isinstance(given, Mapping) else None
+        given_value = given.get(key) if isinstance(given, Mapping) else None
         if (dotted == f"{path}.name" and "." not in path) or dotted in grid.axes:
             continue
         if isinstance(value, dict):
-            inner = _settings(value, dotted, own, grid, full)
+            inner = _settings(value, dotted, given=given_value, grid=grid, full=full)
             if inner:
                 shown[key] = inner
-        elif own is not None or dotted in grid.sources or (full and dotted != "availability.seed"):
+            continue
+        by_default = full and dotted != "availability.seed"
+        if given_value is not None or dotted in grid.sources or by_default:
             shown[key] = value
     return shown

@@ -1,4 +1,4 @@
-"""`fedgs data`: describe a federation, export it, verify that it is the same as one that was kept."""
+"""`fedgs data`: describe a federation, export it, and compare it with an exported one."""
 
 import json
 from enum import StrEnum
@@ -52,7 +52,7 @@ def describe(
         ),
     ] = None,
 ) -> None:
-    """Clients, sizes, labels by client, skew, the bias of the average and the fingerprint of a federation."""
+    """Describe a federation: sizes, labels by client, skew, bias of the average, fingerprint."""
     chosen = one_config(config, set_, plugin)
     federation = _load(chosen.data, data_dir)
     description = describe_federation(
@@ -84,12 +84,16 @@ def export_(
         Format, typer.Option("--format", help="One .npz, or a folder of LEAF-style JSON.")
     ] = Format.npz,
 ) -> None:
-    """Write a federation so that it loads back identically: `--set data=file --set data.path=OUT` (or `data=leaf`)."""
+    """Write a federation so that it loads back identically.
+
+    It is read with `--set data=file --set data.path=OUT` (or `data=leaf`).
+    """
     federation = _load(one_config(config, set_, plugin).data, data_dir)
     written = write_leaf(federation, out) if format_ is Format.leaf else export(federation, out)
-    console().print(
-        f"{federation.name}: {counted(len(federation), 'client')}, fingerprint {federation.fingerprint}\nWritten: {written}"
-    )
+    clients = counted(len(federation), "client")
+    screen = console()
+    screen.print(f"{federation.name}: {clients}, fingerprint {federation.fingerprint}")
+    screen.print(f"Written: {written}")
 
 
 def verify(
@@ -106,12 +110,16 @@ def verify(
     plugin: PluginOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Make the federation anew and compare it with one that was kept; the first difference is named, the exit code is then 1."""
+    """Rebuild a federation and compare it with an exported one.
+
+    If they differ, the first difference is named and the exit code is 1.
+    """
     federation = _load(one_config(config, set_, plugin).data, data_dir)
     difference = difference_from(federation, reference)
     if difference is None:
         console().print(
-            f"{federation.name} is the federation of {reference}: fingerprint {federation.fingerprint}"
+            f"{federation.name} is the federation of {reference}: "
+            f"fingerprint {federation.fingerprint}"
         )
         return
     console(stderr=True).print(

@@ -1,4 +1,4 @@
-"""`fedgs graph`: make the client graph, compare it with the oracle's edges, and write it."""
+"""`fedgs graph`: build the client graph, compare it with the oracle's edges, and write it."""
 
 import contextlib
 import time
@@ -67,29 +67,32 @@ def graph(
 
     (prepared,) = prepare([chosen], data_dir=data_dir)
     started = time.perf_counter()
-    made, cost = made_graph(prepared.plan, device=chosen.execution.device)
+    client_graph, cost = made_graph(prepared.plan, device=chosen.execution.device)
     seconds = time.perf_counter() - started
     screen = console()
     source = method.graph.path or method.graph.similarity
-    screen.print(
-        f"{prepared.plan.federation.name}, {counted(len(made), 'client')}: graph of {source}"
-    )
-    edges = made.adjacency
-    screen.print(
-        f"  edges: {density(edges):.1%} of the pairs, {counted(components(edges), 'connected part')}, {seconds:.2f} s"
-    )
+    federation = prepared.plan.federation
+    clients = counted(len(client_graph), "client")
+    screen.print(f"{federation.name}, {clients}: graph of {source}")
+    edges = client_graph.adjacency
+    parts = counted(components(edges), "connected part")
+    screen.print(f"  edges: {density(edges):.1%} of the pairs, {parts}, {seconds:.2f} s")
     if cost is not None:
         screen.print(f"  cost: {cost}")
-    for line in recovery_lines(made, prepared.plan.federation.clients):
+    for line in recovery_lines(client_graph, federation.clients):
         screen.print(line)
     if out is not None:
-        save_graph(out, made)
-        # The graph belongs to these clients: the next command has the same configuration.
-        # The file stands for the settings of the graph.
-        kept = [text for text in set_ or [] if not text.strip().startswith("method.graph.")]
-        also = [f"method.graph.path={out}"]
+        save_graph(out, client_graph)
+        # The graph belongs to these clients: the next command has the same configuration,
+        # without the settings of the graph, which the file replaces.
+        others = [text for text in set_ or [] if not text.strip().startswith("method.graph.")]
         following = command_again(
-            "fedgs run", config, overrides=kept, plugins=plugin, data_dir=data_dir, also=also
+            "fedgs run",
+            config,
+            overrides=others,
+            plugins=plugin,
+            data_dir=data_dir,
+            also=[f"method.graph.path={out}"],
         )
         screen.print(f"Written: {out}    Next: {following}")
 
@@ -100,9 +103,9 @@ def _chosen(
     plugins: list[Path] | None,
     similarity: str | None,
 ) -> tuple[Config, FedGS]:
-    """The first configuration with FedGS, with the similarity that is given.
+    """The first configuration with FedGS, with the given similarity.
 
-    Without one, it is the first configuration, with FedGS in place of its method.
+    Where no configuration has FedGS, it is the first one, with FedGS in place of its method.
     """
     if similarity is None:
         return _with_graph(read_grid(config, overrides, plugins).configs, FedGS())
@@ -133,8 +136,8 @@ def _with_graph(configs: list[Config], otherwise: FedGS) -> tuple[Config, FedGS]
     return configs[0].model_copy(update={"method": otherwise}), otherwise
 
 
-def recovery_lines(made: ClientGraph, clients: Clients) -> list[str]:
-    """The table of F1 (precision, recall), one line an epsilon and one column an oracle.
+def recovery_lines(client_graph: ClientGraph, clients: Clients) -> list[str]:
+    """The table of F1 (precision, recall), one line for each epsilon, one column for each oracle.
 
     Without an oracle it is one sentence.
     """
@@ -144,19 +147,16 @@ def recovery_lines(made: ClientGraph, clients: Clients) -> list[str]:
         products = feature_products(client_features(clients))
     except GraphError:
         return ["  no oracle to compare with: the clients have neither features nor labels"]
-    if len(made) < 2:
+    if len(client_graph) < 2:
         return []
     columns: dict[str, list[tuple[str, Recovery]]] = {}
-    for oracle, rule, row in edge_rows(made.similarity, products):
+    for oracle, rule, row in edge_rows(client_graph.similarity, products):
         columns.setdefault(oracle, []).append((rule, row))
-    lines = [
-        "",
-        "  F1 (precision, recall) against the oracle's edges, epsilon 0.1, by the oracle's products",
-        "",
-    ]
-    lines.append(
-        f"  {'epsilon':<28}{'density':>8}" + "".join(f"{oracle:>22}" for oracle in columns)
+    title = (
+        "F1 (precision, recall) against the oracle's edges, epsilon 0.1, by the oracle's products"
     )
+    heads = "".join(f"{oracle:>22}" for oracle in columns)
+    lines = ["", f"  {title}", "", f"  {'epsilon':<28}{'density':>8}{heads}"]
     for cells in zip(*columns.values(), strict=True):
         rule, first = cells[0]
         name = _RULES[rule].format(first.epsilon)

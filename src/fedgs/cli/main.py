@@ -3,7 +3,7 @@
 import functools
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import ParamSpec
 
 import typer
 
@@ -11,6 +11,8 @@ from fedgs.cli.common import exit_codes, terminated_like_interrupted
 from fedgs.collector import collect_rarely
 
 __all__ = ["app", "main"]
+
+Options = ParamSpec("Options")
 
 app = typer.Typer(
     name="fedgs",
@@ -45,16 +47,20 @@ _GROUPS: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
-def _attribute(path: str) -> Any:
+def _command(path: str) -> Callable[..., None]:
     module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
+    function: Callable[..., None] = getattr(importlib.import_module(module), name)
+    return _guarded(function)
 
 
-def _guarded(function: Callable[..., None]) -> Callable[..., None]:
-    """The command with `exit_codes` inside: outside, typer would end an interrupted command without a message."""
+def _guarded(function: Callable[Options, None]) -> Callable[Options, None]:
+    """The command with `exit_codes` inside.
+
+    Outside of them, typer would end an interrupted command without a message.
+    """
 
     @functools.wraps(function)
-    def command(*arguments: Any, **options: Any) -> None:
+    def command(*arguments: Options.args, **options: Options.kwargs) -> None:
         with exit_codes():
             function(*arguments, **options)
 
@@ -63,17 +69,20 @@ def _guarded(function: Callable[..., None]) -> Callable[..., None]:
 
 def _build() -> typer.Typer:
     for name, path in _COMMANDS.items():
-        app.command(name)(_guarded(_attribute(path)))
+        app.command(name)(_command(path))
     for name, (help_text, commands) in _GROUPS.items():
         group = typer.Typer(help=help_text, no_args_is_help=True)
         for command, path in commands.items():
-            group.command(command)(_guarded(_attribute(path)))
+            group.command(command)(_command(path))
         app.add_typer(group, name=name)
     return app
 
 
 def main() -> None:
-    """Run the command line; the exit code is 0, 1 (a run failed), 2 (bad input), 130 (interrupted) or 143 (SIGTERM)."""
+    """Run the command line.
+
+    The exit code is 0, 1 (a run failed), 2 (bad input), 130 (interrupted) or 143 (SIGTERM).
+    """
     collect_rarely()
     with exit_codes(), terminated_like_interrupted():
         _build()()

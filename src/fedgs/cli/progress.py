@@ -1,4 +1,4 @@
-"""Progress of many runs: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress of many runs: a bar on a terminal, and elsewhere a plain line every ten seconds."""
 
 import contextlib
 import logging
@@ -45,24 +45,34 @@ def progress_display(
                     refresh=True,
                 )
 
-            told = _Throttled(show, rounds, REFRESH_SECONDS)
+            throttled = _Throttled(show, rounds, REFRESH_SECONDS)
             with _messages(screen):
-                yield told
-            told.end()
+                yield throttled
+            throttled.end()
     else:
-        told = _Throttled(
+        throttled = _Throttled(
             lambda progress, text: screen.print(f"{heading}  {text}"), rounds, PLAIN_SECONDS
         )
         with _messages(screen):
-            yield told
-        told.end()
+            yield throttled
+        throttled.end()
+
+
+class _PrintedMessages(logging.Handler):
+    """Prints the messages of a logger."""
+
+    def __init__(self, screen: Console) -> None:
+        super().__init__(logging.INFO)
+        self._screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._screen.print(record.getMessage())
 
 
 @contextlib.contextmanager
 def _messages(screen: Console) -> Iterator[None]:
-    """Show what the runs tell the logger "fedgs.runs", such as which of them resume."""
-    logger, handler = logging.getLogger("fedgs.runs"), logging.Handler(logging.INFO)
-    handler.emit = lambda record: screen.print(record.getMessage())  # type: ignore[method-assign]
+    """Print what the runs report to the logger "fedgs.runs", such as which of them resume."""
+    logger, handler = logging.getLogger("fedgs.runs"), _PrintedMessages(screen)
     level, propagate = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -76,7 +86,10 @@ def _messages(screen: Console) -> Iterator[None]:
 
 
 class _Throttled:
-    """Shows progress at most every so many seconds, the end of the rounds and the end of everything once each."""
+    """Shows progress at most every so many seconds.
+
+    The end of the rounds and the end of everything are shown once each.
+    """
 
     def __init__(self, show: "Callable[[Progress, str], None]", rounds: int, every: float) -> None:
         self._show, self._rounds, self._every = show, rounds, every
@@ -88,25 +101,24 @@ class _Throttled:
         now = time.monotonic()
         self._last = progress
         evaluating = progress.rounds >= progress.total
-        soon = (
-            now - (self._started if evaluating else self._shown) < self._every
-        )  # a short start needs no word on its end
+        # The end of the rounds is not shown where the runs took less than this time.
+        soon = now - (self._started if evaluating else self._shown) < self._every
         if soon or (evaluating and self._evaluating):
             return
         self._shown, self._evaluating = now, evaluating
-        self._show(progress, describe(progress, self._rounds, now - self._started))
+        self._show(progress, progress_text(progress, self._rounds, now - self._started))
 
     def end(self) -> None:
         """The last line, where anything was done."""
         if self._last is not None:
-            self._show(
-                self._last,
-                describe(self._last, self._rounds, time.monotonic() - self._started, ended=True),
-            )
+            seconds = time.monotonic() - self._started
+            self._show(self._last, progress_text(self._last, self._rounds, seconds, ended=True))
 
 
-def describe(progress: "Progress", rounds: int, seconds: float, *, ended: bool = False) -> str:
-    """The text behind the bar; no speed before the first round, since compiling says nothing about the others.
+def progress_text(progress: "Progress", rounds: int, seconds: float, *, ended: bool = False) -> str:
+    """The text behind the bar.
+
+    No speed is shown before the first round, since its time includes compiling.
 
     Args:
         progress: of all runs.
@@ -115,23 +127,22 @@ def describe(progress: "Progress", rounds: int, seconds: float, *, ended: bool =
         ended: whether everything is done, the last evaluation too.
 
     >>> from fedgs.experiments.crew import Progress
-    >>> describe(Progress(rounds=1500, total=3000, failed=0), 200, 2.0)
+    >>> progress_text(Progress(rounds=1500, total=3000, failed=0), 200, 2.0)
     '100/200   750 run-rounds/s   0:00:02 left'
-    >>> describe(Progress(rounds=30, total=40, failed=1), 40, 120.0)
+    >>> progress_text(Progress(rounds=30, total=40, failed=1), 40, 120.0)
     '30/40   4.0 s a run-round   0:00:40 left   1 failed'
-    >>> describe(Progress(rounds=1, total=3000, failed=0), 200, 9.0)
+    >>> progress_text(Progress(rounds=1, total=3000, failed=0), 200, 9.0)
     '0/200   the first round'
-    >>> describe(Progress(rounds=3000, total=3000, failed=0), 200, 4.0)
+    >>> progress_text(Progress(rounds=3000, total=3000, failed=0), 200, 4.0)
     '200/200   evaluating the last models'
-    >>> describe(Progress(rounds=3000, total=3000, failed=0), 200, 4.0, ended=True)
+    >>> progress_text(Progress(rounds=3000, total=3000, failed=0), 200, 4.0, ended=True)
     '200/200   750 run-rounds/s   0:00:04 in all'
     """
     shown = round(rounds * progress.rounds / progress.total) if progress.total else 0
     failed = f"   {progress.failed} failed" if progress.failed else ""
     if ended:
-        return (
-            f"{shown}/{rounds}   {_speed(progress.rounds, seconds)}{_clock(seconds)} in all{failed}"
-        )
+        speed = _speed(progress.rounds, seconds)
+        return f"{shown}/{rounds}   {speed}{_clock(seconds)} in all{failed}"
     if progress.rounds >= progress.total:
         return f"{shown}/{rounds}   evaluating the last models{failed}"
     if shown == 0:
@@ -141,7 +152,10 @@ def describe(progress: "Progress", rounds: int, seconds: float, *, ended: bool =
 
 
 def _speed(rounds: int, seconds: float) -> str:
-    """Run-rounds a second, or seconds a run-round where that is more; "" where there is no speed."""
+    """Run-rounds per second, or seconds per run-round where that is the larger number.
+
+    It is "" where there is no speed.
+    """
     if rounds <= 0 or seconds <= 0:
         return ""
     rate = rounds / seconds

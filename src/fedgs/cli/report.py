@@ -18,9 +18,10 @@ def report(
         typer.Option("--out", metavar="FILE", help="Where the page goes; else DIR/report.html."),
     ] = "",
 ) -> None:
-    """Write one HTML file with tables, curves, who took part, the client graph and the configuration of the runs in DIR.
+    """Write one HTML file about the runs in DIR.
 
-    Runs that are still going or were killed are part of it; the file needs no network.
+    It shows tables, curves, participation, the client graph and the configuration, also of runs
+    that are in progress or were killed. The file needs no network.
     """
     from fedgs.report.files import write_file
     from fedgs.report.page import render_page

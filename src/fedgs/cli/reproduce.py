@@ -14,41 +14,32 @@ if TYPE_CHECKING:
 
 __all__ = ["reproduce"]
 
-_NAMES = "table1 to table4, fig3, fig4, fig5, fig7, fig8, tuning, gamma, theorem1; or document: the page of all that is in --out"
+_NAMES = (
+    "table1 to table4, fig3, fig4, fig5, fig7, fig8, tuning, gamma, theorem1; "
+    "or document: the page of all that is in --out"
+)
+_DATA = "synthetic, cifar10, fashion_mnist or FILE.npz; several by commas."
+_METHODS = "Rows, such as uniform,fedgs-1; fedgs: all of its rows."
+_SCALE = "Of the FedGS rows: cohort, the paper's tables, or paper."
+_OURS = "Add FedGS and uniform with inverse participation."
 Words = Optional[list[str]]  # noqa: UP045 (typer reads the annotation)
+Number = Optional[int]  # noqa: UP045
 
 
 def reproduce(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help=_NAMES)],
-    data: Annotated[
-        Words,
-        typer.Option(
-            "--data", help="synthetic, cifar10, fashion_mnist or FILE.npz; several by commas."
-        ),
-    ] = None,
+    data: Annotated[Words, typer.Option("--data", help=_DATA)] = None,
     modes: Annotated[
         Words, typer.Option("--modes", help="Such as IDL,LDF or LN0.3; else the paper's.")
     ] = None,
-    methods: Annotated[
-        Words,
-        typer.Option("--methods", help="Rows, such as uniform,fedgs-1; fedgs: all of its rows."),
-    ] = None,
-    rounds: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option("--rounds", min=1, help="T; else the paper's."),
-    ] = None,
+    methods: Annotated[Words, typer.Option("--methods", help=_METHODS)] = None,
+    rounds: Annotated[Number, typer.Option("--rounds", min=1, help="T; else the paper's.")] = None,
     seeds: Annotated[str, typer.Option("--seeds", help="How many (3), or which (0,1,2).")] = "",
-    scale: Annotated[
-        str,
-        typer.Option("--scale", help="Of the FedGS rows: cohort, the paper's tables, or paper."),
-    ] = "",
-    ours: Annotated[
-        bool, typer.Option("--ours", help="Add FedGS and uniform with inverse participation.")
-    ] = False,
+    scale: Annotated[str, typer.Option("--scale", help=_SCALE)] = "",
+    ours: Annotated[bool, typer.Option("--ours", help=_OURS)] = False,
     workers: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option("--workers", min=1, help="Processes that share the runs."),
+        Number, typer.Option("--workers", min=1, help="Processes that share the runs.")
     ] = None,
     set_: Annotated[
         Words, typer.Option("--set", metavar="K=V", help="A setting of every run. Repeatable.")

@@ -40,7 +40,7 @@ def run(
 ) -> None:
     """Train methods side by side and print who won by how much.
 
-    Finished runs are kept, interrupted ones go on where they stopped.
+    Finished runs are reused, and interrupted ones are resumed.
     """
     grid = read_grid(config, set_, plugin)
     from fedgs.experiments.study import prepare_study
@@ -60,16 +60,17 @@ def run(
     if failed:
         report_failures(failed)
         raise SystemExit(1)
-    screen.print(
-        f"Records: {out}/    Next: {next_step(config, set_, plugins=plugin, data_dir=data_dir, out=out)}"
-    )
+    following = next_step(config, set_, plugins=plugin, data_dir=data_dir, out=out)
+    screen.print(f"Records: {out}/    Next: {following}")
 
 
 def reuse(reused: int, total: int) -> str:
-    """What was not done again.
+    """The sentence about runs that were reused.
 
-    >>> reuse(15, 15), reuse(1, 15)
-    ('all runs were finished before; nothing was done for them', '1 of 15 runs was finished before; nothing was done for it')
+    >>> reuse(15, 15)
+    'all runs were finished before; nothing was done for them'
+    >>> reuse(1, 15)
+    '1 of 15 runs was finished before; nothing was done for it'
     >>> reuse(1, 1)
     'the run was finished before; nothing was done for it'
     """
@@ -78,11 +79,15 @@ def reuse(reused: int, total: int) -> str:
         if reused == total
         else f"{reused} of {counted(total, 'run')}"
     )
-    return f"{what} {noun(reused, 'was', 'were')} finished before; nothing was done for {noun(reused, 'it', 'them')}"
+    were, them = noun(reused, "was", "were"), noun(reused, "it", "them")
+    return f"{what} {were} finished before; nothing was done for {them}"
 
 
 def report_failures(failed: "Sequence[Run]") -> None:
-    """Every failed run with round, client and the traceback of the user's code; equal tracebacks once."""
+    """Print every failed run with round, client and the traceback of the user's code.
+
+    Equal tracebacks are printed once.
+    """
     screen = console(stderr=True)
     shown: set[str] = set()
     for run in failed:
@@ -90,9 +95,8 @@ def report_failures(failed: "Sequence[Run]") -> None:
         client = "" if failure["client"] is None else f", client {failure['client']!r}"
         where = f"round {failure['round']}{client}"
         screen.print(f"fedgs: {run.label}, seed {run.seed} failed in {where}: {failure['error']}")
-        is_shown = failure["traceback"].startswith(
-            "Traceback"
-        )  # otherwise it says no more than the error
+        # Text that is not a traceback says no more than the error.
+        is_shown = failure["traceback"].startswith("Traceback")
         if is_shown and failure["traceback"] not in shown:
             shown.add(failure["traceback"])
             screen.print(failure["traceback"].rstrip())

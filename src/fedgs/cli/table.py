@@ -32,15 +32,23 @@ def table(
         str, typer.Option("--out", metavar="FILE", help="Write the table to a file instead.")
     ] = "",
 ) -> None:
-    """Print mean and spread over seeds, and paired differences, for the runs in DIR, finished or not."""
+    """Print mean and spread over seeds, and paired differences, for the runs in DIR.
+
+    Runs that are not finished count too.
+    """
     from fedgs.report.files import write_file
     from fedgs.report.reading import read_runs
     from fedgs.report.tables import ALL_FIGURES, comparison
 
     runs, problems = read_runs(folder)
-    made = comparison(runs, against=against or None, figures=ALL_FIGURES)
-    forms = {"text": made.text, "markdown": made.markdown, "csv": made.csv, "latex": made.latex}
-    content = forms[format.value]().rstrip("\n")
+    figures = comparison(runs, against=against or None, figures=ALL_FIGURES)
+    forms = {
+        TableFormat.text: figures.text,
+        TableFormat.markdown: figures.markdown,
+        TableFormat.csv: figures.csv,
+        TableFormat.latex: figures.latex,
+    }
+    content = forms[format]().rstrip("\n")
     if out:
         write_file(Path(out), (content + "\n").encode())
     else:
