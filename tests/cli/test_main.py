@@ -1,0 +1,12 @@
+"""The `fedgs` command as a whole."""
+
+from pathlib import Path
+
+from tests.cli.test_run import fedgs
+
+
+def test_help_lists_the_commands(tmp_path: Path) -> None:
+    done = fedgs(tmp_path, "--help")
+    assert done.returncode == 0
+    for command in ("run", "table", "config", "data", "report", "bench", "graph", "reproduce"):
+        assert command in done.stdout
