@@ -8,11 +8,12 @@ numba's cache does not notice a change in this module: change `kernels.py` with 
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.typing import Signature
+from numba.core.typing.templates import Signature
 from numba.extending import intrinsic, models, register_model
 
 from fedgs.local.plain_lanes import LANES
@@ -36,12 +37,21 @@ class Lanes(types.Type):
 _lanes = Lanes()
 
 
+class _Array(Protocol):
+    """An array inside generated code."""
+
+    data: object
+
+
+_struct_of: Callable[[object], Callable[..., _Array]] = cgutils.create_struct_proxy
+
+
 @register_model(Lanes)
 class LanesModel(models.PrimitiveModel):
     """How the type is represented: as one LLVM vector."""
 
     def __init__(self, manager: object, numba_type: object) -> None:
-        super().__init__(manager, numba_type, _VECTOR)
+        super().__init__(manager, numba_type, _VECTOR)  # type: ignore[no-untyped-call]
 
 
 @intrinsic
@@ -89,7 +99,7 @@ def load(typing_context: object, row: object, start: object) -> Typed | None:
     def generate(
         context: object, builder: ir.IRBuilder, signature: Signature, values: Values
     ) -> object:
-        data = cgutils.create_struct_proxy(signature.args[0])(context, builder, values[0]).data
+        data = _struct_of(signature.args[0])(context, builder, values[0]).data
         place = builder.bitcast(builder.gep(data, [values[1]]), _VECTOR.as_pointer())
         return builder.load(place, align=4)
 
