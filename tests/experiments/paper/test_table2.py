@@ -47,12 +47,12 @@ def test_each_row_is_run_with_its_own_settings(table2: CarriedOut) -> None:
         "fedgs-paper": (1, "paper"),
         "fedgs-inverse": (1, "paper"),
     }
-    assert [
-        row for row, (m, _) in methods.items() if m["weighting"] == "inverse_participation"
-    ] == [
-        "uniform-inverse",
-        "fedgs-inverse",
-    ]
+    inverse = {
+        row
+        for row, (method, _) in methods.items()
+        if method["weighting"] == "inverse_participation"
+    }
+    assert inverse == {"uniform-inverse", "fedgs-inverse"}
     assert {method["graph"]["preset"] for method in fedgs.values()} == {"paper"}
 
 

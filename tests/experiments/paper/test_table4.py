@@ -18,17 +18,8 @@ def test_table4_shares_the_runs_at_alpha_zero(toy_file: Path, tmp_path: Path) ->
         loaded.row: loaded.run.table("method")["graph"]["similarity"]
         for loaded in outcome.records.runs
     }
-    assert (
-        graphs["functional-0"],
-        graphs["functional-1"],
-        graphs["update-5"],
-        graphs["oracle-2"],
-    ) == (
-        "oracle",
-        "functional",
-        "update",
-        "oracle",
-    )
+    rows_of_graphs = ("functional-0", "functional-1", "update-5", "oracle-2")
+    assert [graphs[row] for row in rows_of_graphs] == ["oracle", "functional", "update", "oracle"]
     (row,) = rows(tmp_path / f"{request.stem}.csv")
     alphas = {entry["graph"]: entry for entry in rows(tmp_path / f"{request.stem}-alphas.csv")}
     for word in ("oracle", "functional", "cosine"):

@@ -93,10 +93,7 @@ def _unsteadiness(run: Run) -> float | None:
 
 def _steadiness(title: str, lowest: Figures, unsteadiness: Figures) -> str:
     """Whether FedGS has a lower loss and a steadier curve."""
-    clauses = [
-        _comparison("lowest test loss", lowest),
-        _comparison("unsteadiness", unsteadiness),
-    ]
+    clauses = [_comparison("lowest test loss", lowest), _comparison("unsteadiness", unsteadiness)]
     text = "; ".join(clause for clause in clauses if clause)
     return f"{title}: {text}." if text else f"{title}: nothing to compare FedGS's curve with."
 

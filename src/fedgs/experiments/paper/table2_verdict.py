@@ -110,8 +110,7 @@ def _degradation_sentence(losses: TableLosses) -> str:
 def _worst(degradations: Iterable[Mapping[str, float]]) -> tuple[float, str] | None:
     """The largest degradation and its mode."""
     return max(
-        ((share, mode) for by_mode in degradations for mode, share in by_mode.items()),
-        default=None,
+        ((share, mode) for by_mode in degradations for mode, share in by_mode.items()), default=None
     )
 
 
