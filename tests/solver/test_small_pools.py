@@ -12,7 +12,7 @@ from fedgs.compiling import load_kernels
 from fedgs.graph import MatrixDistances
 from fedgs.solver import SelectionProblem, limits, objective, plain, solve
 from fedgs.solver.reduction import reduced
-from fedgs.solver.small_pools import few_of
+from fedgs.solver.small_pools import small_pool_steps
 
 
 @pytest.fixture
@@ -27,11 +27,11 @@ def test_the_reduction_decides_the_same(kind: str, alpha: float, kernels: Any) -
     for seed in range(12):
         problem = problem_of(kind, int(rng.integers(10, 65)), seed, alpha=alpha, spread=seed % 5)
         problem = replace(problem, pair_weight=problem.pair_weight / problem.distances.maximum)
-        few = few_of(problem)
-        if few is None:
+        steps = small_pool_steps(problem)
+        if steps is None:
             continue
         order, state = problem.pool.copy(), np.array([rng.integers(2**63)], dtype=np.uint64)
-        others = few.reduced(problem, state.copy())
+        others = steps.reduced(problem, state.copy())
         chance = plain.Xorshift(state)
         for last in range(len(order) - 1, 0, -1):
             drawn = chance.below(last + 1)
@@ -149,7 +149,7 @@ def test_few_and_many_clients_are_decided_alike(
         with_kernels = solve(problem, effort="thorough")
         with monkeypatch.context() as patched:
             patched.setattr(limits, "MAX_CLIENTS_SMALL_POOL", 0)
-            assert few_of(problem) is None
+            assert small_pool_steps(problem) is None
             without = solve(problem, effort="thorough")
         close = 1e-9 * problem.pair_weight * problem.distances.maximum
         assert with_kernels.objective == pytest.approx(without.objective, rel=1e-12, abs=close)
@@ -166,7 +166,7 @@ def test_the_direct_way_is_the_same_search(
         for seed in range(6)
     ]
     direct = [solve(problem, effort=effort, seed=7) for problem in problems]
-    monkeypatch.setattr("fedgs.solver.small_pools.Few.found", None)
+    monkeypatch.setattr("fedgs.solver.small_pools.SmallPoolSteps.searched", None)
     monkeypatch.setattr(limits, "MAX_CLIENTS_COPIED", 0)
     for problem, expected in zip(problems, direct, strict=True):
         answer = solve(problem, effort=effort, seed=7)

@@ -5,7 +5,7 @@ import numpy as np
 from fedgs.arrays import FloatArray, FloatMatrix, IntArray
 from fedgs.solver import limits
 from fedgs.solver.problem import Distances, rows_of
-from fedgs.solver.search import Clock, Found
+from fedgs.solver.search import Clock, Incumbent
 
 __all__ = ["search_rows"]
 
@@ -20,7 +20,7 @@ def search_rows(
     bound: float,
     clock: Clock,
     rng: np.random.Generator,
-) -> Found:
+) -> Incumbent:
     """Best-swap descent from the tree's choice, else from a greedy one.
 
     It takes O(r·p) memory. A swap reads one row and takes O(r·p) time.
@@ -50,7 +50,7 @@ def search_rows(
         drawn = int(rng.integers(len(equals) + 1))
         if drawn < len(equals):
             choice.exchange(place, int(equals[drawn]))
-    return Found(np.sort(choice.members), choice.value(), bound)
+    return Incumbent(np.sort(choice.members), choice.value(), bound)
 
 
 class _Choice:

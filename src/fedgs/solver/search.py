@@ -21,11 +21,11 @@ from fedgs.solver.problem import Effort
 __all__ = [
     "DESCENT",
     "Clock",
-    "Found",
-    "Plan",
+    "Incumbent",
+    "SearchPlan",
     "Residual",
     "improve",
-    "planned",
+    "search_plan",
     "prove",
     "search",
     "settle_ties",
@@ -84,7 +84,7 @@ class Residual:
 
 
 @dataclass
-class Found:
+class Incumbent:
     """The best choice so far.
 
     Attributes:
@@ -122,7 +122,7 @@ class Clock:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class SearchPlan:
     """How long and in what manner to search.
 
     Attributes:
@@ -143,12 +143,17 @@ class Plan:
         return np.array(self.tenure)
 
 
-DESCENT = Plan(0, 0, limits.MAX_ROWS, plain.Tenure(0, 1, 0, 1, 0, 1))
+DESCENT = SearchPlan(0, 0, limits.MAX_ROWS, plain.Tenure(0, 1, 0, 1, 0, 1))
 
 
 def search(
-    residual: Residual, given: IntArray | None, *, bound: float, plan: Plan, state: XorshiftState
-) -> Found:
+    residual: Residual,
+    given: IntArray | None,
+    *,
+    bound: float,
+    plan: SearchPlan,
+    state: XorshiftState,
+) -> Incumbent:
     """Best-swap descent from several starts, then the plan's rounds.
 
     The starts are a given choice and, unless that meets the bound, greedy choices. These begin with
@@ -159,23 +164,23 @@ def search(
     if given is not None and len(residual) > limits.MAX_CLIENTS_ANY_ORDER:
         places = np.sort(residual.ids[given])
         pairs = residual.matrix[places[:, None], places].sum() / 2
-        found = Found(given, float(pairs + residual.gains[given].sum()), bound)
-        if found.proven(residual.tolerance):
-            return found
+        incumbent = Incumbent(given, float(pairs + residual.gains[given].sum()), bound)
+        if incumbent.proven(residual.tolerance):
+            return incumbent
     kernels = load_kernels("fedgs.solver.kernels.search")
     starts = 3 if len(residual) < limits.MANY_CLIENTS else 2
     if kernels is None:
-        found = _plain_descent(residual, given, starts=starts, bound=bound, state=state)
-        _rounds(residual, found, plan, state)
-        return found
-    found = Found(np.full(residual.size, -1) if given is None else given, -np.inf, bound)
-    _search(kernels, residual, found, plan=plan, state=state, starts=starts)
-    return found
+        incumbent = _plain_descent(residual, given, starts=starts, bound=bound, state=state)
+        _rounds(residual, incumbent, plan, state)
+        return incumbent
+    incumbent = Incumbent(np.full(residual.size, -1) if given is None else given, -np.inf, bound)
+    _search(kernels, residual, incumbent, plan=plan, state=state, starts=starts)
+    return incumbent
 
 
 def _plain_descent(
     residual: Residual, given: IntArray | None, *, starts: int, bound: float, state: XorshiftState
-) -> Found:
+) -> Incumbent:
     chosen, value = plain.descend(
         residual.block(),
         residual.gains,
@@ -184,17 +189,17 @@ def _plain_descent(
         firsts=[*(-1, -2)[: starts - 1], plain.Xorshift(state).below(len(residual))],
         tolerance=residual.tolerance,
     )
-    return Found(chosen, value, bound)
+    return Incumbent(chosen, value, bound)
 
 
 @lru_cache(maxsize=1024)
-def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan:
+def search_plan(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> SearchPlan:
     """The search of an effort for a choice of `size` = r of `count` = p positions.
 
     "thorough" searches in long rounds until a number of rows was read. The other efforts search in
     short rounds after strong perturbations; in small pools, rounds of a few moves are best.
 
-    >>> planned("default", 100, 10, plain_numpy=False).rounds
+    >>> search_plan("default", 100, 10, plain_numpy=False).rounds
     12
     """
     ways = min(size, count - size)
@@ -213,14 +218,14 @@ def planned(effort: Effort, count: int, size: int, *, plain_numpy: bool) -> Plan
             least, most = 2, swaps
         moves = (2, 3, 0, 1) if count <= 40 else (5, 10, 2, 3)
         tenure = tenure_of(moves, least=least, most=most, ways=ways)
-        return Plan(0 if effort == "fast" else rounds, idle, limits.MAX_ROWS, tenure)
+        return SearchPlan(0 if effort == "fast" else rounds, idle, limits.MAX_ROWS, tenure)
     idle = min(max(30 * min(size, count - size), 100), 1500)
     stay = min(size // 10, 5)
     rounds = max(10, limits.THOROUGH_ROUNDS_DISTANCES // ((count + 100) * idle))
     tenure = tenure_of((15, 10, 1 + stay, 1 + stay), least=1, most=swaps, ways=ways)
     if plain_numpy:
-        return Plan(rounds // 10, idle, limits.MAX_ROWS, tenure)
-    return Plan(10 * rounds, idle, int(limits.THOROUGH_DISTANCES // (count + 100)), tenure)
+        return SearchPlan(rounds // 10, idle, limits.MAX_ROWS, tenure)
+    return SearchPlan(10 * rounds, idle, int(limits.THOROUGH_DISTANCES // (count + 100)), tenure)
 
 
 def tenure_of(
@@ -242,61 +247,70 @@ def tenure_of(
 
 
 def improve(
-    residual: Residual, found: Found, plan: Plan, *, clock: Clock, state: XorshiftState
+    residual: Residual,
+    incumbent: Incumbent,
+    plan: SearchPlan,
+    *,
+    clock: Clock,
+    state: XorshiftState,
 ) -> None:
     """The plan's rounds from the best choice so far, until the bound is met or the time is over."""
     rounds, rows = plan.rounds, plan.rows
     at_once = rounds
     if clock.limit is not None:
         at_once = max(1, limits.DISTANCES_PER_CLOCK // (8 * plan.idle * len(residual)))
-    while rounds > 0 and rows > 0 and not found.proven(residual.tolerance) and not clock.over():
+    while rounds > 0 and rows > 0 and not incumbent.proven(residual.tolerance) and not clock.over():
         now = replace(plan, rounds=min(rounds, at_once), rows=rows)
-        rows -= _rounds(residual, found, now, state)
+        rows -= _rounds(residual, incumbent, now, state)
         rounds -= now.rounds
 
 
-def _rounds(residual: Residual, found: Found, plan: Plan, state: XorshiftState) -> int:
+def _rounds(
+    residual: Residual, incumbent: Incumbent, plan: SearchPlan, state: XorshiftState
+) -> int:
     """Run rounds and return how many rows were read, 0 without numba."""
     kernels = load_kernels("fedgs.solver.kernels.search")
     if kernels is not None:
-        return _search(kernels, residual, found, plan=plan, state=state, starts=0)
-    found.chosen, found.value = plain.iterate(
+        return _search(kernels, residual, incumbent, plan=plan, state=state, starts=0)
+    incumbent.chosen, incumbent.value = plain.iterate(
         residual.block(),
         residual.gains,
-        found.chosen,
-        found.value,
+        incumbent.chosen,
+        incumbent.value,
         rounds=plan.rounds,
         idle=plan.idle,
         tenure=plan.tenure,
         state=state,
-        target=found.bound,
+        target=incumbent.bound,
         tolerance=residual.tolerance,
     )
     return 0
 
 
-def prove(residual: Residual, found: Found, work: int, clock: Clock) -> None:
+def prove(residual: Residual, incumbent: Incumbent, work: int, clock: Clock) -> None:
     """Prove the best choice or improve it, unless the bound is met.
 
     Branch and bound reads up to `work` distances. Where it is not available, pools with few choices
     are enumerated. After a complete proof, the bound is the value.
     """
-    if found.proven(residual.tolerance):
+    if incumbent.proven(residual.tolerance):
         return
     count, size = len(residual), residual.size
     kernels = load_kernels("fedgs.solver.kernels.proof")
     if kernels is not None and count <= limits.MAX_CLIENTS_PROVEN and size >= 3:
-        _branch_and_bound(kernels, residual, found, work=work, clock=clock)
+        _branch_and_bound(kernels, residual, incumbent, work=work, clock=clock)
     elif (
         count <= limits.MAX_CLIENTS_ANY_ORDER
         and comb(count, size) * min(size, count - size) ** 2 <= limits.MAX_PAIRS_ENUMERATED
     ):
-        found.chosen = plain.enumerate_all(residual.block(), residual.gains, size)
-        found.value = found.bound = plain.value(residual.block(), residual.gains, found.chosen)
+        incumbent.chosen = plain.enumerate_all(residual.block(), residual.gains, size)
+        incumbent.value = incumbent.bound = plain.value(
+            residual.block(), residual.gains, incumbent.chosen
+        )
 
 
 def _branch_and_bound(
-    kernels: ModuleType, residual: Residual, found: Found, *, work: int, clock: Clock
+    kernels: ModuleType, residual: Residual, incumbent: Incumbent, *, work: int, clock: Clock
 ) -> None:
     count, size = len(residual), residual.size
     block = np.ascontiguousarray(residual.block())
@@ -306,30 +320,32 @@ def _branch_and_bound(
     kernels.longest_pairs(block, halves)
     counts, values = np.full(size, count), np.zeros(size)
     nexts, path = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
-    meta = np.array([found.value, residual.tolerance, 0.0])
+    meta = np.array([incumbent.value, residual.tolerance, 0.0])
     while work > 0 and meta[kernels.DEPTH] >= 0 and not clock.over():
         step = min(work, limits.DISTANCES_PER_CLOCK)
-        found.value = kernels.branch(
+        incumbent.value = kernels.branch(
             block, halves, members, adds, potential,
-            counts, nexts, values, path, found.chosen, meta, step,
+            counts, nexts, values, path, incumbent.chosen, meta, step,
         )  # fmt: skip
         work -= step
     if meta[kernels.DEPTH] < 0:
-        found.bound = found.value
+        incumbent.bound = incumbent.value
 
 
-def tighten(residual: Residual, found: Found, *, always: bool) -> None:
+def tighten(residual: Residual, incumbent: Incumbent, *, always: bool) -> None:
     """Lower the bound by the row bound, unless it is met. O(p²), for small pools O(p²·r).
 
     Each position counts at most half of its r-1 longest pairs.
 
     Args:
         residual: the open positions.
-        found: gets the bound.
+        incumbent: gets the bound.
         always: also in pools for which this costs more than the search.
     """
     count, size = len(residual), residual.size
-    if found.proven(residual.tolerance) or (count > limits.MAX_CLIENTS_ROW_BOUND and not always):
+    if incumbent.proven(residual.tolerance) or (
+        count > limits.MAX_CLIENTS_ROW_BOUND and not always
+    ):
         return
     kernels = None
     if count <= limits.MAX_CLIENTS_SMALL_POOL:
@@ -339,44 +355,44 @@ def tighten(residual: Residual, found: Found, *, always: bool) -> None:
     else:
         working = np.empty((2, count)), np.empty((size - 1, count))
         bound = kernels.row_bound(residual.matrix, residual.ids, residual.gains, size, *working)
-    found.bound = min(found.bound, bound)
+    incumbent.bound = min(incumbent.bound, bound)
 
 
-def settle_ties(residual: Residual, found: Found, state: XorshiftState) -> None:
+def settle_ties(residual: Residual, incumbent: Incumbent, state: XorshiftState) -> None:
     """Let chance decide between choices of the same value."""
     kernels, count = load_kernels("fedgs.solver.kernels.search"), len(residual)
     if kernels is None:
-        found.chosen = plain.shuffle_ties(
-            residual.block(), residual.gains, found.chosen, state, tie=residual.tie
+        incumbent.chosen = plain.shuffle_ties(
+            residual.block(), residual.gains, incumbent.chosen, state, tie=residual.tie
         )
         return
     working = np.empty((1, count), dtype=np.int64), np.empty((1, count))
     matrix, ids, gains, tie = residual.matrix, residual.ids, residual.gains, residual.tie
     if count <= limits.MAX_CLIENTS_ANY_ORDER:
-        kernels.shuffle_ties(matrix, ids, gains, found.chosen, state, tie, *working)
+        kernels.shuffle_ties(matrix, ids, gains, incumbent.chosen, state, tie, *working)
     else:  # rows of a large matrix are read far faster in their own order
         order = np.argsort(ids)
         place = np.empty_like(order)
         place[order] = np.arange(count)
-        chosen = place[found.chosen]
+        chosen = place[incumbent.chosen]
         kernels.shuffle_ties(matrix, ids[order], gains[order], chosen, state, tie, *working)
-        found.chosen = order[chosen]
+        incumbent.chosen = order[chosen]
 
 
 def _search(
     kernels: ModuleType,
     residual: Residual,
-    found: Found,
+    incumbent: Incumbent,
     *,
-    plan: Plan,
+    plan: SearchPlan,
     state: XorshiftState,
     starts: int,
 ) -> int:
     """Improve the best choice by descents and the plan's rounds; how many rows were read."""
-    found.value, rows_read = kernels.search(
-        residual.matrix, residual.ids, residual.gains, found.chosen, found.value,
+    incumbent.value, rows_read = kernels.search(
+        residual.matrix, residual.ids, residual.gains, incumbent.chosen, incumbent.value,
         starts, plan.rounds, plan.idle, plan.rows, plan.numbers,
-        state, found.bound, residual.tolerance,
+        state, incumbent.bound, residual.tolerance,
         *kernels.workspace(len(residual), residual.size),
     )  # fmt: skip
     return int(rows_read)

@@ -17,12 +17,12 @@ from fedgs.solver import limits, tree
 from fedgs.solver.plain import XorshiftState
 from fedgs.solver.problem import SelectionProblem
 from fedgs.solver.reduction import Reduced
-from fedgs.solver.search import Found, Plan
+from fedgs.solver.search import Incumbent, SearchPlan
 
-__all__ = ["Few", "few_of"]
+__all__ = ["SmallPoolSteps", "small_pool_steps"]
 
 
-class Few:
+class SmallPoolSteps:
     """The steps for pools of up to 64 clients, with a workspace that no two threads share.
 
     Attributes:
@@ -61,7 +61,7 @@ class Few:
         self.small.try_all(_matrix(problem), clients, gains, chosen, equal, self.ints, self.reals)
         return chosen
 
-    def found(
+    def searched(
         self,
         distances: MatrixDistances,
         clients: IntArray,
@@ -70,9 +70,9 @@ class Few:
         size: int,
         given: IntArray | None,
         bound: float,
-        plan: Plan,
+        plan: SearchPlan,
         state: XorshiftState,
-    ) -> Found:
+    ) -> Incumbent:
         """As `search`, `tighten` and `settle_ties` of the module `search`, in this order."""
         matrix = distances.matrix
         tolerance = limits.TOLERANCE_OF_LARGEST_DISTANCE * distances.maximum
@@ -82,13 +82,13 @@ class Few:
             3, plan.rounds, plan.idle, plan.rows, plan.numbers,
             state, bound, tolerance, self.ints, self.reals, self.near,
         )  # fmt: skip
-        found = Found(chosen, value, bound)
-        if not found.proven(tolerance):
+        incumbent = Incumbent(chosen, value, bound)
+        if not incumbent.proven(tolerance):
             row_bound = self.small.row_bound(matrix, clients, gains, size, self.reals, self.near)
-            found.bound = min(bound, row_bound)
+            incumbent.bound = min(bound, row_bound)
         tie = limits.TIE_OF_TOLERANCE * tolerance
         self.search.shuffle_ties(matrix, clients, gains, chosen, state, tie, self.ints, self.reals)
-        return found
+        return incumbent
 
     def conclude(self, problem: SelectionProblem, cohort: IntArray) -> float:
         """Sort the cohort in place; its objective."""
@@ -98,20 +98,20 @@ class Few:
 
 def _matrix(problem: SelectionProblem) -> FloatMatrix:
     distances = problem.distances
-    assert isinstance(distances, MatrixDistances)  # `few_of` returns None for others
+    assert isinstance(distances, MatrixDistances)  # `small_pool_steps` returns None for others
     return distances.matrix
 
 
 class _Thread(threading.local):
     """What each thread keeps from call to call."""
 
-    few: Few | None = None
+    steps: SmallPoolSteps | None = None
 
 
 _thread = _Thread()
 
 
-def few_of(problem: SelectionProblem) -> Few | None:
+def small_pool_steps(problem: SelectionProblem) -> SmallPoolSteps | None:
     """The steps for small pools, or None where the general path is taken.
 
     That is the case in larger pools, for distances without a matrix, without numba, and where
@@ -129,6 +129,6 @@ def few_of(problem: SelectionProblem) -> Few | None:
     search = load_kernels("fedgs.solver.kernels.search")
     if small is None or search is None:
         return None
-    if _thread.few is None:
-        _thread.few = Few(small, search)
-    return _thread.few
+    if _thread.steps is None:
+        _thread.steps = SmallPoolSteps(small, search)
+    return _thread.steps

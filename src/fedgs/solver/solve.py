@@ -29,17 +29,17 @@ from fedgs.solver.reduction import Reduced, reduced
 from fedgs.solver.search import (
     DESCENT,
     Clock,
-    Found,
-    Plan,
+    Incumbent,
     Residual,
+    SearchPlan,
     improve,
-    planned,
     prove,
     search,
+    search_plan,
     settle_ties,
     tighten,
 )
-from fedgs.solver.small_pools import Few, few_of
+from fedgs.solver.small_pools import SmallPoolSteps, small_pool_steps
 from fedgs.solver.tree import best_on_forest
 
 __all__ = ["solve"]
@@ -89,14 +89,14 @@ def solve(
     rng = seed if isinstance(seed, np.random.Generator) else stream(_checked_seed(seed), "select")
     if len(problem.distances) != len(problem.balance_penalty):
         raise SelectionError(_CHANGED)
-    few = few_of(problem)
-    answer = _decide(problem, few, effort=effort, clock=Clock(time_limit), rng=rng)
+    steps = small_pool_steps(problem)
+    answer = _decide(problem, steps, effort=effort, clock=Clock(time_limit), rng=rng)
     cohort = answer.cohort
-    if few is None:
+    if steps is None:
         cohort.sort()
         reached = objective(problem, cohort)
     else:
-        reached = few.conclude(problem, cohort)
+        reached = steps.conclude(problem, cohort)
     if isnan(reached):
         raise SelectionError(_CHANGED)
     return Solution(
@@ -130,7 +130,7 @@ class _Answer(NamedTuple):
 
 def _decide(
     problem: SelectionProblem,
-    few: Few | None,
+    steps: SmallPoolSteps | None,
     *,
     effort: Effort,
     clock: Clock,
@@ -143,7 +143,7 @@ def _decide(
     size, weight, largest = problem.cohort_size, problem.pair_weight, problem.distances.maximum
     state = np.empty(1, dtype=np.uint64)
     state[0] = rng.bit_generator.random_raw() | 1
-    if few is None:
+    if steps is None:
         order = rng.permutation(problem.pool)
         if size == len(order):
             return _Answer(order)
@@ -151,7 +151,7 @@ def _decide(
             return _Answer(order[np.argsort(problem.balance_penalty[order], kind="stable")[:size]])
         rest = reduced(problem, order)
     else:
-        rest = few.reduced(problem, state)
+        rest = steps.reduced(problem, state)
     forced, clients, gains, left = rest
     if not 0 <= left <= len(clients):
         raise SelectionError(_CHANGED)
@@ -160,37 +160,39 @@ def _decide(
     if left == 1:
         return _Answer(np.concatenate([forced, clients[np.argmax(gains)][None]]))
     choices = comb(len(clients), left)
-    if few is not None and choices <= limits.MAX_CHOICES_ENUMERATED_COMPILED:
-        return _Answer(np.concatenate([forced, clients[few.best(problem, clients, gains, left)]]))
+    if steps is not None and choices <= limits.MAX_CHOICES_ENUMERATED_COMPILED:
+        return _Answer(np.concatenate([forced, clients[steps.best(problem, clients, gains, left)]]))
     if choices <= limits.MAX_CHOICES_ENUMERATED:
         block = block_of(problem.distances, clients, clients)
         return _Answer(np.concatenate([forced, clients[plain.enumerate_all(block, gains, left)]]))
-    found = _found(problem.distances, few, rest, effort=effort, clock=clock, state=state, rng=rng)
-    chosen = clients[found.chosen]
+    incumbent = _search_open(
+        problem.distances, steps, rest, effort=effort, clock=clock, state=state, rng=rng
+    )
+    chosen = clients[incumbent.chosen]
     cohort = chosen if len(forced) == 0 else np.concatenate([forced, chosen])
     status: Status = (
-        "time_limit" if clock.fired else "bounded" if isfinite(found.bound) else "feasible"
+        "time_limit" if clock.fired else "bounded" if isfinite(incumbent.bound) else "feasible"
     )
-    if not isfinite(found.bound):  # the trivial bound: every pair at the largest distance
-        found.bound = float(np.sort(gains)[-left:].sum()) + largest * left * (left - 1) / 2
-    if found.proven(limits.TOLERANCE_OF_LARGEST_DISTANCE * largest):
+    if not isfinite(incumbent.bound):  # the trivial bound: every pair at the largest distance
+        incumbent.bound = float(np.sort(gains)[-left:].sum()) + largest * left * (left - 1) / 2
+    if incumbent.proven(limits.TOLERANCE_OF_LARGEST_DISTANCE * largest):
         return _Answer(cohort)
-    return _Answer(cohort, weight * max(found.bound - found.value, 0.0), status)
+    return _Answer(cohort, weight * max(incumbent.bound - incumbent.value, 0.0), status)
 
 
-def _found(
+def _search_open(
     distances: Distances,
-    few: Few | None,
+    steps: SmallPoolSteps | None,
     rest: Reduced,
     *,
     effort: Effort,
     clock: Clock,
     state: XorshiftState,
     rng: np.random.Generator,
-) -> Found:
+) -> Incumbent:
     """Search what the reduction has left open."""
     _, clients, gains, left = rest
-    given, bound = _start(distances, few, rest)
+    given, bound = _start(distances, steps, rest)
     if not isinstance(distances, MatrixDistances) and len(clients) > limits.MAX_CLIENTS_HELD:
         return search_rows(
             distances,
@@ -203,15 +205,15 @@ def _found(
             rng=rng,
         )
     plain_numpy = load_kernels("fedgs.solver.kernels.search") is None
-    plan = planned(effort, len(clients), left, plain_numpy=plain_numpy)
+    plan = search_plan(effort, len(clients), left, plain_numpy=plain_numpy)
     if (
-        few is not None
+        steps is not None
         and effort != "thorough"
         and clock.limit is None
         and isinstance(distances, MatrixDistances)
         and len(distances) <= limits.MAX_CLIENTS_COPIED
     ):
-        return few.found(
+        return steps.searched(
             distances,
             clients,
             gains=gains,
@@ -222,10 +224,14 @@ def _found(
             state=state,
         )
     residual = _residual(distances, clients, gains, left)
-    return _searched(residual, given, bound, plan=plan, effort=effort, clock=clock, state=state)
+    return _search_residual(
+        residual, given, bound, plan=plan, effort=effort, clock=clock, state=state
+    )
 
 
-def _start(distances: Distances, few: Few | None, rest: Reduced) -> tuple[IntArray | None, float]:
+def _start(
+    distances: Distances, steps: SmallPoolSteps | None, rest: Reduced
+) -> tuple[IntArray | None, float]:
     """A choice of positions and a bound from the tree, or None and inf if there is no tree."""
     tree = distances.tree
     if tree is None:
@@ -236,41 +242,41 @@ def _start(distances: Distances, few: Few | None, rest: Reduced) -> tuple[IntArr
             f"over all {len(distances)} clients"
         )
     _, clients, gains, left = rest
-    small = few is not None and len(tree) <= limits.MAX_CLIENTS_SMALL_POOL
-    working = few.forest_workspace if few is not None and small else None
+    small = steps is not None and len(tree) <= limits.MAX_CLIENTS_SMALL_POOL
+    working = steps.forest_workspace if steps is not None and small else None
     given, bound = best_on_forest(
         tree, clients, gains, left, apart=distances.maximum, working=working
     )
     return given, bound + tree.shortfall * left * (left - 1) / 2
 
 
-def _searched(
+def _search_residual(
     residual: Residual,
     given: IntArray | None,
     bound: float,
     *,
-    plan: Plan,
+    plan: SearchPlan,
     effort: Effort,
     clock: Clock,
     state: XorshiftState,
-) -> Found:
+) -> Incumbent:
     """Descent and tabu rounds; for "thorough" with proofs before and after the rounds."""
     at_once = effort != "thorough" and clock.limit is None
-    found = search(residual, given, bound=bound, plan=plan if at_once else DESCENT, state=state)
+    incumbent = search(residual, given, bound=bound, plan=plan if at_once else DESCENT, state=state)
     if effort == "thorough":
-        tighten(residual, found, always=True)
+        tighten(residual, incumbent, always=True)
         few_choices = comb(len(residual), residual.size) <= limits.MAX_CHOICES_PROVEN_AT_ONCE
         work = limits.PROOF_DISTANCES if few_choices else limits.FIRST_PROOF_DISTANCES
-        prove(residual, found, work, clock)
+        prove(residual, incumbent, work, clock)
     if not at_once:
-        improve(residual, found, plan, clock=clock, state=state)
+        improve(residual, incumbent, plan, clock=clock, state=state)
     if effort == "thorough":
-        prove(residual, found, limits.PROOF_DISTANCES, clock)
+        prove(residual, incumbent, limits.PROOF_DISTANCES, clock)
     else:
-        tighten(residual, found, always=False)
+        tighten(residual, incumbent, always=False)
     if not clock.over():
-        settle_ties(residual, found, state)
-    return found
+        settle_ties(residual, incumbent, state)
+    return incumbent
 
 
 def _residual(distances: Distances, clients: IntArray, gains: FloatArray, left: int) -> Residual:
