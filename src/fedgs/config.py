@@ -7,15 +7,15 @@ files, `--set` and grids become configurations: `experiments.grid`.
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 from pydantic import Field, ValidationInfo, field_serializer, field_validator
 
 from fedgs.errors import ConfigError
 from fedgs.families import TABLES
-from fedgs.registry import Variant, build, check_registered, table, text_keys
+from fedgs.registry import Seeded, Variant, build, check_registered, table, text_keys
 
-__all__ = ["Config", "Evaluation", "Execution", "Training", "cohort_limit"]
+__all__ = ["Config", "Evaluation", "Execution", "HasDefaults", "Training", "cohort_limit"]
 
 _FLOAT32_MAX = 3.4e38  # clients train in float32
 
@@ -124,6 +124,27 @@ class Execution(Variant):
         return value
 
 
+class DataDefaults(Protocol):
+    """Settings of a data set that hold if none are given."""
+
+    @property
+    def model(self) -> str | None:
+        """Name of the model, or None."""
+
+    @property
+    def training(self) -> Mapping[str, object]:
+        """Training settings."""
+
+
+@runtime_checkable
+class HasDefaults(Protocol):
+    """A data set with default settings."""
+
+    @property
+    def defaults(self) -> DataDefaults:
+        """The settings."""
+
+
 class Config(Variant):
     """One run: data, who is available, who is selected, what is trained.
 
@@ -168,11 +189,11 @@ class Config(Variant):
         return None if value is None else table(value)
 
     def model_post_init(self, context: object) -> None:
-        """Fill in what follows from other values: the availability's seed, the data set's training row and model."""
-        if getattr(self.availability, "seed", 0) is None:
+        """Fill in the availability's seed, and the data set's training settings and model."""
+        if isinstance(self.availability, Seeded) and self.availability.seed is None:
             self._fill(availability=self.availability.model_copy(update={"seed": self.seed}))
-        defaults = getattr(self.data, "defaults", None)
-        if defaults is not None:
+        if isinstance(self.data, HasDefaults):
+            defaults = self.data.defaults
             self._fill(training=self.training.with_defaults(defaults.training))
             if self.model is None and defaults.model is not None:
                 self._fill(model=build("model", defaults.model))

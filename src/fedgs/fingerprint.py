@@ -68,6 +68,7 @@ def identity_of(
     *,
     data_fingerprint: str,
     limit: int,
+    noise_seed: int | None = None,
     numerics: Mapping[str, int] | None = None,
     start: Digest | None = None,
     digester: Digester | None = None,
@@ -78,6 +79,8 @@ def identity_of(
         config: resolved.
         data_fingerprint: hash of the federation's content.
         limit: M, so that a proportion and the cohort limit it means are the same run.
+        noise_seed: of the noise batch from which the sampler's features are computed, which is the
+            data's even where the data do not depend on it; None: there is no such batch.
         numerics: program -> version, of the program that `numerics_by_rule` names for such a run.
         start: digest of the module that a user's model builds for seed 0; None: not computed.
         digester: the study's, which caches digests of objects.
@@ -93,11 +96,7 @@ def identity_of(
         "training": {**training, "cohort_limit": limit},
         "evaluation": config.evaluation.model_dump(mode="json"),
         "seed": config.seed,
-        # The noise batch of functional similarities is drawn with the data's seed, also where the
-        # data do not depend on it.
-        "data_seed": (
-            getattr(config.data, "seed", None) if _similarity(config) == "functional" else None
-        ),
+        "data_seed": noise_seed,
         **{family: _settings(variant) for family, variant in variants.items()},
     }
     parts = {
@@ -237,10 +236,6 @@ def _title(variant: Variant) -> str:
     function = getattr(variant, "function", None)
     function_name = getattr(function, "__name__", "") if variant.name == "function" else ""
     return function_name or variant.name or type(variant).__name__
-
-
-def _similarity(config: Config) -> str | None:
-    return getattr(getattr(config.method, "graph", None), "similarity", None)
 
 
 def _short(content: str) -> str:

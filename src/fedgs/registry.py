@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -25,6 +25,7 @@ from fedgs.families import FAMILIES
 from fedgs.plugins import import_file
 
 __all__ = [
+    "Seeded",
     "Variant",
     "build",
     "check_registered",
@@ -32,6 +33,7 @@ __all__ = [
     "loaded_plugins",
     "nearest",
     "register",
+    "seed_of",
     "sentence",
     "stand_for",
     "table",
@@ -88,6 +90,22 @@ class Variant(BaseModel):
 
 
 V = TypeVar("V", bound=Variant)
+
+
+@runtime_checkable
+class Seeded(Protocol):
+    """A variant that draws from a seed of its own; None: from the run's seed."""
+
+    seed: int | None
+
+
+def seed_of(variant: object) -> int | None:
+    """The variant's seed, or None if it has none.
+
+    >>> seed_of(build("data", "synthetic")), seed_of(build("method", "md"))
+    (0, None)
+    """
+    return variant.seed if isinstance(variant, Seeded) else None
 
 
 def check_name(name: object, *, decorator: str) -> None:

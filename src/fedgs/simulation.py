@@ -97,9 +97,8 @@ class Plan:
             )
         with user_code(f"check of method {sampler.name or type(sampler).__name__!r}"):
             sampler.check(self.federation.clients, self.cohort_limit)
-        for wish in (self.wish("start"), self.wish("round")):
-            if wish is not None:
-                check_wish(wish, self.work)
+        for wish in self.wishes:
+            check_wish(wish, self.work)
         if self.asks_losses is not None:
             self._check_loss_on(self.asks_losses.loss_on)
 
@@ -124,6 +123,13 @@ class Plan:
     def remembers(self) -> Remembers | None:
         """The sampler, if it has a memory."""
         return self.sampler if isinstance(self.sampler, Remembers) else None
+
+    @cached_property
+    def wishes(self) -> list[Wish]:
+        """The features of local models that the sampler wishes for, at the start or in rounds."""
+        with user_code(f"wish of method {self.sampler.name or type(self.sampler).__name__!r}"):
+            wishes = [self.wish("start"), self.wish("round")]
+        return [wish for wish in wishes if wish is not None]
 
     @cached_property
     def round_wish(self) -> Wish | None:

@@ -15,6 +15,7 @@ from fedgs.cli.common import (
     console,
     read_grid,
 )
+from fedgs.config import HasDefaults
 from fedgs.experiments.grid import Grid
 from fedgs.families import TABLES
 from fedgs.registry import table
@@ -133,8 +134,8 @@ def _source(dotted: str, grid: Grid) -> str:
 def _follows_from_a_preset(dotted: str, grid: Grid) -> bool:
     """Whether a training setting that was not given differs from the data set's default."""
     first, key = grid.configs[0], dotted.partition(".")[2]
-    defaults = getattr(first.data, "defaults", None)
-    default = type(first.training)().with_defaults({} if defaults is None else defaults.training)
+    defaults = first.data.defaults.training if isinstance(first.data, HasDefaults) else {}
+    default = type(first.training)().with_defaults(defaults)
     return bool(getattr(first.training, key) != getattr(default, key))
 
 

@@ -60,7 +60,9 @@ class Data(Variant):
         return self.name
 
     def defaults_for(self, federation: Federation) -> Defaults:
-        """Defaults that may depend on the federation; those of the class unless overridden."""
+        """The class's defaults, with logistic regression where they name no model for vectors."""
+        if self.defaults.model is None and len(federation.example_shape) == 1:
+            return Defaults("logistic", self.defaults.training)
         return self.defaults
 
     def load(self, data_dir: Path | None = None) -> Federation:

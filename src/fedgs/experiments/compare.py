@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from fedgs.config import Evaluation, Execution, Training
-from fedgs.data.base import Data, Defaults
+from fedgs.data.base import Data
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, shown
 from fedgs.experiments.crew import Progress
@@ -27,10 +27,6 @@ class _Given(Data):
 
     def load(self, data_dir: Path | None = None) -> Federation:
         return self.federation
-
-    def defaults_for(self, federation: Federation) -> Defaults:
-        vectors = len(federation.example_shape) == 1
-        return Defaults("logistic" if vectors else None, self.defaults.training)
 
 
 def compare(

@@ -17,7 +17,7 @@ from fedgs.fingerprint import Identity
 from fedgs.local.engines import EngineChoice
 from fedgs.models import Model
 from fedgs.records import RunFolder
-from fedgs.registry import V
+from fedgs.registry import V, seed_of
 from fedgs.requests import Work
 from fedgs.sampling.base import Sampler
 from fedgs.simulation import Plan
@@ -130,7 +130,7 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
         decay=training.decay,
         evaluate_every=config.evaluation.every,
         seed=config.seed,
-        data_seed=getattr(config.data, "seed", 0),
+        data_seed=seed_of(config.data) or 0,
     )
 
 

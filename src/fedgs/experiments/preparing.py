@@ -19,6 +19,7 @@ from fedgs.local.memory import check_batch_memory
 from fedgs.local.model_facts import forget_models
 from fedgs.local.parameters import build_module
 from fedgs.models import Model, as_model, check_model
+from fedgs.registry import seed_of
 
 __all__ = ["Known", "load_federation", "prepare", "prepare_one"]
 
@@ -137,6 +138,9 @@ def prepare_one(
         config,
         data_fingerprint=federation.fingerprint,
         limit=plan.cohort_limit,
+        noise_seed=(
+            seed_of(config.data) if any(wish.kind == "functional" for wish in plan.wishes) else None
+        ),
         numerics=numerics_by_rule(plan.work),
         start=_start_of(model, federation, known),
         digester=known.digester,

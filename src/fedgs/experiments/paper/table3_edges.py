@@ -9,6 +9,7 @@ from fedgs.errors import ConfigError
 from fedgs.graph import client_features, feature_products
 from fedgs.graph.growth import model_similarity
 from fedgs.models.base import Model
+from fedgs.registry import seed_of
 from fedgs.requests import Work
 from fedgs.sampling import Wish
 
@@ -84,7 +85,7 @@ def similarities(config: Config, federation: Federation) -> dict[str, FloatMatri
         _WISHES,
         learning_rate=training.learning_rate,
         seed=config.seed,
-        data_seed=getattr(config.data, "seed", 0),
+        data_seed=seed_of(config.data) or 0,
         device=config.execution.device,
     )
     return {
