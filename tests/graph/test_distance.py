@@ -10,10 +10,7 @@ from tests.oracles import graph as oracle
 
 from fedgs.compiling import load_kernels
 from fedgs.errors import GraphError
-from fedgs.graph import (
-    graph_distance,
-    shortest_paths,
-)
+from fedgs.graph import graph_distance, shortest_paths
 from fedgs.graph.distance import as_lengths, floyd_warshall
 
 

@@ -5,12 +5,7 @@ import pytest
 from tests.graph.material import random_lengths
 
 from fedgs.errors import GraphError
-from fedgs.graph import (
-    MatrixDistances,
-    checked_once,
-    matrix_distances,
-    shortest_paths,
-)
+from fedgs.graph import MatrixDistances, checked_once, matrix_distances, shortest_paths
 from fedgs.graph.tree import SpanningForest, forest_distances
 
 

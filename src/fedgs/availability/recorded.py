@@ -38,7 +38,7 @@ class AvailabilityFile(Availability):
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
-    >>> path = Path(folder.name, "who.csv")
+    >>> path = Path(folder.name, "available.csv")
     >>> _ = path.write_text("1,0,1\n0,0,1\n")
     >>> AvailabilityFile(path=path).rates(2, Clients(("a", "b"), np.array([5, 5])))
     array([1., 1.])

@@ -91,15 +91,15 @@ def prune(lengths: Any, parent: Any, above: Any, order: Any) -> Any:
     starts[0] = 0
     for source in range(count):
         tree_row(parent, above, order, source, row)
-        kept = 0
+        degree = 0
         for other in range(count):
             if other != source and (
                 lengths[source, other] < row[other]
                 or parent[source] == other
                 or parent[other] == source
             ):
-                kept += 1
-        starts[source + 1] = starts[source] + kept
+                degree += 1
+        starts[source + 1] = starts[source] + degree
     ends = np.empty(starts[count], np.int64)
     weights = np.empty(starts[count])
     for source in range(count):
@@ -259,8 +259,8 @@ def floyd_warshall_blocked(lengths: Any) -> None:
         for k in range(_BLOCK):
             for j in range(_BLOCK):
                 row[t, k, j] = np.inf
-    for own in range(tiles):
-        k0, k1 = own * _BLOCK, min((own + 1) * _BLOCK, count)
+    for pivot in range(tiles):
+        k0, k1 = pivot * _BLOCK, min((pivot + 1) * _BLOCK, count)
         width = k1 - k0
         for k in range(width):
             for j in range(k1):
@@ -268,13 +268,13 @@ def floyd_warshall_blocked(lengths: Any) -> None:
         for i in range(k1, count):
             for k in range(width):
                 row[i // _BLOCK, k, i % _BLOCK] = lengths[i, k0 + k]
-        relax_middles(row[own], row[own], width)
+        relax_middles(row[pivot], row[pivot], width)
         for t in range(tiles):
             for k in range(width, _BLOCK):  # in the last block
                 for j in range(_BLOCK):
                     row[t, k, j] = np.inf
-            if t != own:
-                relax_middles(row[own], row[t], width)
+            if t != pivot:
+                relax_middles(row[pivot], row[t], width)
         for i in range(count):
             for k in range(_BLOCK):
                 column[i, k] = row[i // _BLOCK, k, i % _BLOCK]
@@ -286,7 +286,7 @@ def floyd_warshall_blocked(lengths: Any) -> None:
                 lengths[i, k0 + k] = column[i, k]
         for below in range(tiles):
             for t in range(below + 1):
-                if below != own and t != own:
+                if below != pivot and t != pivot:
                     i0, j0 = below * _BLOCK, t * _BLOCK
                     i1, j1 = min(i0 + _BLOCK, count), min(j0 + _BLOCK, count)
                     relax_tile(lengths, i0, i1, j0, j1, column, row[t])
