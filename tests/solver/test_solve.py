@@ -1,4 +1,4 @@
-"""`solve` against brute force, against itself without numba, and against properties of the problem."""
+"""`solve` against brute force, with and without numba, and properties that every answer has."""
 
 from typing import Any
 

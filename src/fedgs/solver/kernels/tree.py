@@ -89,10 +89,10 @@ def knapsack(
             parent = up[start + a] - start
             wanted[a] = splits[offset[a] + wanted[parent]]
             wanted[parent] -= wanted[a]
-    found = 0
+    places = 0
     for i in range(len(clients)):
         a = place[clients[i]] - start
-        if 0 <= a < count and wanted[a] > 0 and found < size:
-            chosen[found] = i
-            found += 1
+        if 0 <= a < count and wanted[a] > 0 and places < size:
+            chosen[places] = i
+            places += 1
     return float(reached)
