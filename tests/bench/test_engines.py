@@ -1,3 +1,6 @@
+import sys
+from pathlib import Path
+
 import pytest
 
 from fedgs.bench.engines import SETTINGS, Setting, bare_loop, machine, measure_setting, random_work
@@ -58,3 +61,13 @@ def test_unknown_setting_is_refused() -> None:
 
 def test_machine_names_threads() -> None:
     assert "threads, PyTorch" in machine()
+
+
+def test_machine_without_a_list_of_processors_names_the_platform(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unreadable(self: Path, encoding: str) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", unreadable)
+    assert machine().startswith(f"{sys.platform}, ")

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedgs.cli.graph import graph
+from fedgs.cli.graph import graph, recovery_lines
+from fedgs.clients import Clients
 from fedgs.errors import ConfigError
+from fedgs.graph import ClientGraph
 from fedgs.graph.recovery import components, density
 from fedgs.plurals import counted
 
@@ -110,3 +112,20 @@ def test_a_method_without_a_graph_gets_one(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out.startswith(
         "Synthetic(0.5, 0.5), 4 clients: graph of oracle\n  edges: "
     )
+
+
+def graph_of(count: int) -> ClientGraph:
+    return ClientGraph(
+        np.eye(count), np.zeros((count, count), dtype=bool), np.zeros((count, count))
+    )
+
+
+def test_clients_without_features_and_labels_have_no_oracle() -> None:
+    clients = Clients(names=("a", "b"), data_sizes=np.array([3, 5]))
+    sentence = "  no oracle to compare with: the clients have neither features nor labels"
+    assert recovery_lines(graph_of(2), clients) == [sentence]
+
+
+def test_a_single_client_has_no_edges_to_compare() -> None:
+    clients = Clients(names=("a",), data_sizes=np.array([3]), label_counts=np.array([[2, 1]]))
+    assert recovery_lines(graph_of(1), clients) == []

@@ -1,4 +1,5 @@
 import io
+import logging
 
 import pytest
 from rich.console import Console
@@ -88,3 +89,18 @@ def test_speed_is_never_shown_as_zero(rounds: int, seconds: float, speed: str) -
 def test_runs_that_all_failed_are_not_shown_as_done() -> None:
     text = progress_text(Progress(0, 0, 2), 200, 1.0, ended=True)
     assert text == "0/200   0:00:01 in all   2 failed"
+
+
+def test_a_terminal_has_a_bar_and_the_messages_of_the_runs(clock: Clock) -> None:
+    output = io.StringIO()
+    screen = Console(file=output, force_terminal=True, width=100, highlight=False)
+    logger = logging.getLogger("fedgs.runs")
+    before = list(logger.handlers), logger.propagate
+    with progress_display(screen, runs=2, rounds=10) as on_progress:
+        logger.info("1 run is resumed")
+        clock.now += 1.0
+        on_progress(Progress(10, 20, 0))
+    text = output.getvalue()
+    assert "1 run is resumed" in text
+    assert "5/10   10 run-rounds/s   0:00:01 left" in text
+    assert (list(logger.handlers), logger.propagate) == before

@@ -86,13 +86,9 @@ def graph(
         # The graph belongs to these clients: the next command has the same configuration,
         # without the settings of the graph, which the file replaces.
         others = [text for text in set_ or [] if not text.strip().startswith("method.graph.")]
+        also = [f"method.graph.path={out}"]
         following = command_again(
-            "fedgs run",
-            config,
-            overrides=others,
-            plugins=plugin,
-            data_dir=data_dir,
-            also=[f"method.graph.path={out}"],
+            "fedgs run", config, overrides=others, plugins=plugin, data_dir=data_dir, also=also
         )
         screen.print(f"Written: {out}    Next: {following}")
 

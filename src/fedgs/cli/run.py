@@ -95,11 +95,11 @@ def report_failures(failed: "Sequence[Run]") -> None:
         client = "" if failure["client"] is None else f", client {failure['client']!r}"
         where = f"round {failure['round']}{client}"
         screen.print(f"fedgs: {run.label}, seed {run.seed} failed in {where}: {failure['error']}")
+        traceback = str(failure["traceback"])
         # Text that is not a traceback says no more than the error.
-        is_shown = failure["traceback"].startswith("Traceback")
-        if is_shown and failure["traceback"] not in shown:
-            shown.add(failure["traceback"])
-            screen.print(failure["traceback"].rstrip())
+        if traceback.startswith("Traceback") and traceback not in shown:
+            shown.add(traceback)
+            screen.print(traceback.rstrip())
 
 
 def next_step(
