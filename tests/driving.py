@@ -42,7 +42,7 @@ def make_plan(federation: Federation, sampler: Sampler | None = None, **settings
     )
 
 
-class Kept:
+class RecordedRun:
     """A run whose records and end are kept."""
 
     def __init__(self, plan: Plan, state: State | None = None) -> None:
@@ -68,10 +68,10 @@ class Kept:
         self.failed = failed
 
 
-def driven(*plans: Plan) -> list[Kept]:
-    kept = [Kept(plan) for plan in plans]
-    drive([one.live for one in kept], LoopEngine())
-    return kept
+def driven(*plans: Plan) -> list[RecordedRun]:
+    runs = [RecordedRun(plan) for plan in plans]
+    drive([run.live for run in runs], LoopEngine())
+    return runs
 
 
 class Memorising(Sampler):

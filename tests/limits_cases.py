@@ -71,8 +71,8 @@ def leaf(name: str, **changes: object) -> None:
         }
         for part, content in (("train", {**base, **changes}), ("test", base)):
             (folder / part).mkdir()
-            kept = {key: value for key, value in content.items() if value is not None}
-            (folder / part / "data.json").write_text(json.dumps(kept), encoding="utf-8")
+            entries = {key: value for key, value in content.items() if value is not None}
+            (folder / part / "data.json").write_text(json.dumps(entries), encoding="utf-8")
         return fedgs.Leaf(path=str(folder)).load()
 
     case(name)(load)

@@ -23,10 +23,10 @@ def test_average_does_not_depend_on_the_blocks(
     whole = fold.finish(fold.add(fold.start(), clients, models))
     inner = data.draw(st.sets(st.integers(1, count - 1))) if count > 1 else set()
     cuts = [0, *sorted(inner), count]
-    kept = fold.start()
+    accumulator = fold.start()
     for a, b in itertools.pairwise(cuts):
-        kept = fold.add(kept, clients[a:b], models[a:b])
-    assert torch.equal(fold.finish(kept), whole)
+        accumulator = fold.add(accumulator, clients[a:b], models[a:b])
+    assert torch.equal(fold.finish(accumulator), whole)
     torch.testing.assert_close(
         whole, torch.from_numpy(weights @ models.double().numpy()).float(), rtol=1e-6, atol=1e-7
     )
@@ -48,11 +48,11 @@ def test_identical_local_models_give_exactly_themselves(count: int, seed: int) -
 def test_average_that_is_not_finite_is_a_named_error() -> None:
     for value in (float("nan"), float("inf")):
         fold = WeightedMean(np.array([0.5, 0.5]))
-        kept = fold.add(fold.start(), np.arange(2), torch.tensor([[1.0], [value]]))
+        accumulator = fold.add(fold.start(), np.arange(2), torch.tensor([[1.0], [value]]))
         with pytest.raises(
             UpdateError, match=r"the average of the local models is not finite \(NaN or inf\)"
         ):
-            fold.finish(kept)
+            fold.finish(accumulator)
 
 
 def test_missing_local_model_is_a_named_error() -> None:
@@ -67,10 +67,10 @@ def test_large_models_are_averaged_in_pieces_to_the_same_bits() -> None:
     models = torch.randn(3, 150_001, generator=torch.Generator().manual_seed(0))
     weights = np.array([0.2, 0.3, 0.5])
     fold = WeightedMean(weights)
-    kept = fold.add(fold.start(), np.arange(3), models)
+    accumulator = fold.add(fold.start(), np.arange(3), models)
     first = models[0].double()
     plain = sum((models[k] - first) * weights[k] for k in range(3))  # float64
-    assert torch.equal(fold.finish(kept), (first + plain).float())
+    assert torch.equal(fold.finish(accumulator), (first + plain).float())
 
 
 @pytest.mark.filterwarnings("error")

@@ -34,8 +34,8 @@ def change_header(folder: RunFolder, **changes: object) -> None:
     """Replace entries of the checkpoint's header; None removes an entry."""
     arrays = read_arrays(folder.path / "checkpoint.npz")
     header = {**json.loads(str(arrays["header"])), **changes}
-    kept = {key: value for key, value in header.items() if value is not None}
-    save_arrays(folder.path / "checkpoint.npz", {**arrays, "header": json.dumps(kept)})
+    header_entries = {key: value for key, value in header.items() if value is not None}
+    save_arrays(folder.path / "checkpoint.npz", {**arrays, "header": json.dumps(header_entries)})
 
 
 def test_a_state_is_loaded_as_it_was_saved(folder: RunFolder, state: State) -> None:

@@ -102,7 +102,7 @@ def test_bad_settings_are_one_sentence(settings: dict[str, object], message: str
 
 
 def test_tables_build_the_same_configuration_again() -> None:
-    one = config(
+    original = config(
         seed=2, training={"rounds": 9}, method={"name": "fedgs", "graph": {"preset": "authors"}}
     )
-    assert Config(**one.tables()) == one
+    assert Config(**original.tables()) == original

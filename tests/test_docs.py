@@ -39,14 +39,14 @@ def test_the_records_page_names_every_key() -> None:
 def public_names() -> dict[str, list[str]]:
     """Module -> the names that the page of the Python interface gives it."""
     page = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for section in page.split("\n## ")[1:]:
         heading = section.splitlines()[0].strip("`")
-        found.setdefault(heading, [])
+        names.setdefault(heading, [])
         for name in re.findall(r"^\| `([\w.]+)` \| \S.* \|$", section, re.MULTILINE):
             module, _, last = name.rpartition(".")
-            found.setdefault(module or heading, []).append(last)
-    return found
+            names.setdefault(module or heading, []).append(last)
+    return names
 
 
 def snippets() -> Iterator[tuple[Path, ast.Module]]:

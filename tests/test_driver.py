@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.driving import Kept, Memorising, driven, make_plan
+from tests.driving import Memorising, RecordedRun, driven, make_plan
 from tests.oracles.states import equal_states
 
 from fedgs.availability import Ideal, LessDataFirst, LogNormal
@@ -58,7 +58,7 @@ def test_a_run_can_be_continued_from_any_state(toy_federation: Federation) -> No
     plan = make_plan(toy_federation, FedGS())
     states: list[State] = []
 
-    class Keeping(Kept):
+    class Keeping(RecordedRun):
         def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
             states.append(state)
             super().on_round(state, record, seconds)
@@ -66,7 +66,7 @@ def test_a_run_can_be_continued_from_any_state(toy_federation: Federation) -> No
     whole = Keeping(plan)
     drive([whole.live], LoopEngine())
     for state in states:
-        rest = Kept(plan, state)
+        rest = RecordedRun(plan, state)
         drive([rest.live], LoopEngine())
         assert rest.records == whole.records[state.round :]
 
@@ -123,7 +123,7 @@ class NanMean:
 
 
 def test_a_model_that_is_not_finite_never_becomes_the_state(toy_federation: Federation) -> None:
-    run = Kept(make_plan(toy_federation))
+    run = RecordedRun(make_plan(toy_federation))
     drive([run.live], NanMean())
     assert (
         run.failed is not None
@@ -144,14 +144,17 @@ def test_extending_replaces_the_last_record(toy_federation: Federation) -> None:
     short = make_plan(toy_federation, rounds=3)
     (first,) = driven(short)
     assert first.final is not None
-    longer = Kept(make_plan(toy_federation, rounds=6), first.final)
+    longer = RecordedRun(make_plan(toy_federation, rounds=6), first.final)
     drive([longer.live], LoopEngine())
     (whole,) = driven(make_plan(toy_federation, rounds=6))
     assert first.records[:-1] + longer.records == whole.records
 
 
 def test_steps_yield_a_run_after_each_round_and_each_failure(toy_federation: Federation) -> None:
-    runs = [Kept(make_plan(toy_federation, Refusing())), Kept(make_plan(toy_federation))]
+    runs = [
+        RecordedRun(make_plan(toy_federation, Refusing())),
+        RecordedRun(make_plan(toy_federation)),
+    ]
     seen: list[tuple[bool, int, bool]] = []
     for run in steps([run.live for run in runs], LoopEngine()):
         seen.append((run is runs[0].live, run.round, run.finished))

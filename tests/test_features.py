@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.conftest import make_federation
-from tests.driving import Kept
+from tests.driving import RecordedRun
 from tests.oracles.states import equal_states
 
 import fedgs
@@ -89,15 +89,17 @@ def test_a_fold_does_not_depend_on_how_the_clients_are_cut_into_blocks(
     start = initial_parameters(work.model, toy_federation, 0)
     models = start + torch.randn(6, len(start), generator=torch.Generator().manual_seed(1))
     fold = feature_fold(wish, work, start, seed=0)
-    found = []
+    results = []
     for cuts in ([6], [1, 1, 1, 1, 1, 1], [2, 4]):
-        kept, done = fold.start(), 0
+        accumulator, done = fold.start(), 0
         for size in cuts:
-            kept = fold.add(kept, np.arange(done, done + size), models[done : done + size])
+            accumulator = fold.add(
+                accumulator, np.arange(done, done + size), models[done : done + size]
+            )
             done += size
-        found.append(fold.finish(kept))
-    np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_array_equal(found[0], found[2])
+        results.append(fold.finish(accumulator))
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
 
 
 @pytest.mark.parametrize("sketch", [0, 16])
@@ -139,9 +141,11 @@ def test_responses_are_the_mean_output_on_the_noise(toy_federation: Federation) 
     noise = noise_batch(toy_federation, samples=16)
     model = torch.arange(21.0) / 10  # weight (3, 6), bias (3,)
     fold = Responses(work, noise)
-    found = fold.finish(fold.add(fold.start(), np.array([4]), model[None]))
+    features = fold.finish(fold.add(fold.start(), np.array([4]), model[None]))
     weight, bias = model[:18].reshape(3, 6), model[18:]
-    np.testing.assert_allclose(found[0], (noise @ weight.T + bias).mean(dim=0).numpy(), rtol=1e-5)
+    np.testing.assert_allclose(
+        features[0], (noise @ weight.T + bias).mean(dim=0).numpy(), rtol=1e-5
+    )
 
 
 def test_responses_of_an_inner_layer(toy_federation: Federation) -> None:
@@ -159,8 +163,8 @@ def test_responses_leave_dropout_out(toy_federation: Federation) -> None:
     work = work_of(toy_federation, as_model(dropping))
     fold = Responses(work, noise_batch(toy_federation, samples=8))
     models = torch.ones(2, 21)
-    found = fold.finish(fold.add(fold.start(), np.arange(2), models))
-    np.testing.assert_array_equal(found[0], found[1])
+    features = fold.finish(fold.add(fold.start(), np.arange(2), models))
+    np.testing.assert_array_equal(features[0], features[1])
 
 
 def test_an_unknown_layer_is_refused_with_the_known_ones(toy_federation: Federation) -> None:
@@ -337,13 +341,13 @@ GRAPHS.append(Graph(similarity="oracle", start="seen"))
 def test_alone_and_in_a_batch_a_run_is_the_same_to_the_last_bit(
     toy_federation: Federation, graph: Graph
 ) -> None:
-    alone = Kept(plan_of(toy_federation, FedGS(graph=graph)))
+    alone = RecordedRun(plan_of(toy_federation, FedGS(graph=graph)))
     drive([alone.live], StackedEngine())
     batch = [
-        Kept(plan_of(toy_federation, FedGS(graph=graph, alpha=alpha), seed=seed))
+        RecordedRun(plan_of(toy_federation, FedGS(graph=graph, alpha=alpha), seed=seed))
         for alpha, seed in ((1.0, 5), (1.0, 0), (2.0, 0))
     ]
-    drive([one.live for one in batch], StackedEngine())
+    drive([run.live for run in batch], StackedEngine())
     assert len(alone.records) == 6 and alone.records == batch[1].records
     assert equal_states(alone.starts[0], batch[1].starts[0]) and equal_states(
         alone.final, batch[1].final
@@ -355,21 +359,23 @@ def test_all_clients_train_once_before_round_0_in_one_call_for_many_runs(
 ) -> None:
     engine = Counting()
     runs = [
-        Kept(plan_of(toy_federation, FedGS(graph=Graph(similarity="functional")), seed=seed))
+        RecordedRun(plan_of(toy_federation, FedGS(graph=Graph(similarity="functional")), seed=seed))
         for seed in (0, 1)
     ]
-    drive([one.live for one in runs], engine)
+    drive([run.live for run in runs], engine)
     assert engine.calls[0] == [list(range(6)), list(range(6))]
     assert all(len(clients) <= 2 for call in engine.calls[1:] for clients in call)
-    for one in runs:
-        assert one.starts[0].round == 0 and one.starts[0].counts.tolist() == [0] * 6
-        assert one.final.memory["distance"] is one.starts[0].memory["distance"]
-        assert one.final.counts.sum() == sum(len(record.cohort) for record in one.records)
+    for run in runs:
+        assert run.starts[0].round == 0 and run.starts[0].counts.tolist() == [0] * 6
+        assert run.final.memory["distance"] is run.starts[0].memory["distance"]
+        assert run.final.counts.sum() == sum(len(record.cohort) for record in run.records)
 
 
 def test_with_seen_nobody_is_asked_before_being_selected(toy_federation: Federation) -> None:
     engine = Counting()
-    run = Kept(plan_of(toy_federation, FedGS(graph=Graph(similarity="functional", start="seen"))))
+    run = RecordedRun(
+        plan_of(toy_federation, FedGS(graph=Graph(similarity="functional", start="seen")))
+    )
     drive([run.live], engine)
     assert all(len(clients) <= 2 for call in engine.calls for clients in call)
     names = toy_federation.clients.names
@@ -379,8 +385,10 @@ def test_with_seen_nobody_is_asked_before_being_selected(toy_federation: Federat
 
 
 def test_a_client_that_fails_at_the_start_is_named(toy_federation: Federation) -> None:
-    run = Kept(plan_of(toy_federation, FedGS(graph=Graph(similarity="update")), learning_rate=1e38))
-    good = Kept(plan_of(toy_federation, FedGS()))
+    run = RecordedRun(
+        plan_of(toy_federation, FedGS(graph=Graph(similarity="update")), learning_rate=1e38)
+    )
+    good = RecordedRun(plan_of(toy_federation, FedGS()))
     drive([run.live, good.live], LoopEngine())
     assert run.failed.round == 0 and run.failed.client is not None and not run.records
     assert good.failed is None and len(good.records) == 6
@@ -389,7 +397,7 @@ def test_a_client_that_fails_at_the_start_is_named(toy_federation: Federation) -
 def test_the_seed_of_the_data_makes_the_noise(toy_federation: Federation) -> None:
     distances = []
     for data_seed in (0, 1):
-        run = Kept(
+        run = RecordedRun(
             plan_of(
                 toy_federation, FedGS(graph=Graph(similarity="functional")), data_seed=data_seed
             )

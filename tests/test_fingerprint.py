@@ -39,8 +39,10 @@ def prepared(federation: Federation, *, model: Any = None, **settings: Any) -> P
         "seed": 0,
         **settings,
     }
-    (one,) = prepare([build_config({**given, "model": None if model is None else as_model(model)})])
-    return one
+    (prepared_run,) = prepare(
+        [build_config({**given, "model": None if model is None else as_model(model)})]
+    )
+    return prepared_run
 
 
 def fingerprints(federation: Federation, models: list[Callable[[], nn.Module]]) -> list[str]:
@@ -149,13 +151,13 @@ def test_a_model_that_reads_its_first_parameters_from_a_file_counts_by_them(
         module.load_state_dict(torch.load(tmp_path / "weights.pt"))
         return module
 
-    found = []
+    fingerprints = []
     for value in (0.0, 1.0, 0.0):
         torch.save(
             {"weight": torch.full((3, 6), value), "bias": torch.zeros(3)}, tmp_path / "weights.pt"
         )
-        found.append(prepared(toy_federation, model=pretrained).fingerprint)
-    assert found[0] == found[2] != found[1]
+        fingerprints.append(prepared(toy_federation, model=pretrained).fingerprint)
+    assert fingerprints[0] == fingerprints[2] != fingerprints[1]
 
 
 def test_a_model_that_is_another_one_each_time_is_not_reused(toy_federation: Federation) -> None:
@@ -242,9 +244,9 @@ def test_samplers_made_in_a_loop_are_methods_of_their_own() -> None:
 
 def test_what_cannot_be_identified_is_never_the_same_run_and_is_named() -> None:
     method = made(1, socket.socket())
-    one, other = identity(method=method), identity(method=method)
-    assert one.fingerprint != other.fingerprint
-    assert one.unknown == (
+    first, second = identity(method=method), identity(method=method)
+    assert first.fingerprint != second.fingerprint
+    assert first.unknown == (
         "method 'fingerprint-test' refers to thing (socket.socket), whose content cannot be "
         "identified: its runs are not reused; give it a content_digest",
     )
@@ -398,19 +400,19 @@ def test_new_numbers_of_a_part_concern_the_runs_that_it_carries_out_alone(
     part: str, toy_federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module: Any = {"linear": linear, "stacked": stacked, "loop": loop, "solver": solver}[part]
-    before = {kind: one.fingerprint for kind, one in kinds(toy_federation).items()}
-    assert {kind: one.fingerprint for kind, one in kinds(toy_federation).items()} == before
+    before = {kind: run.fingerprint for kind, run in kinds(toy_federation).items()}
+    assert {kind: run.fingerprint for kind, run in kinds(toy_federation).items()} == before
     monkeypatch.setattr(module, "NUMERICS", module.NUMERICS + 1)
-    after = {kind: one.fingerprint for kind, one in kinds(toy_federation).items()}
+    after = {kind: run.fingerprint for kind, run in kinds(toy_federation).items()}
     assert {kind for kind in before if before[kind] != after[kind]} == CONCERNED[part]
 
 
 def test_the_engine_is_no_part_of_the_identity(toy_federation: Federation) -> None:
-    found = {
+    fingerprints = {
         prepared(toy_federation, execution={"engine": engine}).fingerprint
         for engine in ("auto", "loop", "stacked")
     }
-    assert len(found) == 1
+    assert len(fingerprints) == 1
 
 
 # Cost
@@ -445,9 +447,9 @@ def test_a_study_asks_for_each_digest_once(
 
 
 def test_parts_name_what_differs() -> None:
-    one, other = identity(), identity(seed=1)
-    assert {key for key in one.parts if one.parts[key] != other.parts[key]} == {"settings"}
-    assert set(one.parts) == {"format", "data", "settings", "numerics"}
+    first, second = identity(), identity(seed=1)
+    assert {key for key in first.parts if first.parts[key] != second.parts[key]} == {"settings"}
+    assert set(first.parts) == {"format", "data", "settings", "numerics"}
 
 
 # Data
@@ -473,6 +475,6 @@ def test_data_sets_that_look_the_same_as_text_are_loaded_apart() -> None:
     runs = prepare(
         [build_config({**common, "data": data, "seed": seed}) for seed, data in enumerate(given)]
     )
-    one, other, same = (run.plan.federation for run in runs)
-    assert one is same and one is not other
-    assert one.fingerprint != other.fingerprint
+    original, changed, copied = (run.plan.federation for run in runs)
+    assert original is copied and original is not changed
+    assert original.fingerprint != changed.fingerprint

@@ -81,7 +81,7 @@ def shaken() -> tuple[Any, ...]:
 def test_every_method_of_a_seed_begins_with_the_same_model(
     toy_federation: Federation, source: str
 ) -> None:
-    found = []
+    losses = []
     for _ in range(2):  # the caller's generators stand elsewhere the second time
         results = compare(
             toy_federation,
@@ -90,11 +90,13 @@ def test_every_method_of_a_seed_begins_with_the_same_model(
             training=TRAINING,
             seeds=(0, 1),
         )
-        found.append({(run.label, run.seed): run.records[0].test_loss for run in results.runs})
+        losses.append({(run.label, run.seed): run.records[0].test_loss for run in results.runs})
         DRAWS[source]()
-    assert found[0] == found[1]
-    assert len(set(found[0].values())) == 2  # one for each seed
-    assert {found[0][label, 0] for label in ("uniform", "fedgs", "md")} == {found[0]["uniform", 0]}
+    assert losses[0] == losses[1]
+    assert len(set(losses[0].values())) == 2  # one for each seed
+    assert {losses[0][label, 0] for label in ("uniform", "fedgs", "md")} == {
+        losses[0]["uniform", 0]
+    }
 
 
 @pytest.mark.parametrize("engine", ["auto", "loop"])
@@ -136,7 +138,7 @@ def test_generators_are_restored_after_an_error_and_whatever_kind_numpy_uses() -
     with pytest.raises(ZeroDivisionError), seeded(0, "test"):
         _ = shaken() == drawn and 1 / 0
     assert (DRAWS["torch"](), DRAWS["numpy"](), DRAWS["random"]()) == expected
-    own = np.random.get_bit_generator()
+    bit_generator = np.random.get_bit_generator()
     try:
         np.random.set_bit_generator(np.random.PCG64(5))
         with seeded(3, "test", 1):
@@ -144,11 +146,11 @@ def test_generators_are_restored_after_an_error_and_whatever_kind_numpy_uses() -
             assert round(np.random.random(), 4) == 0.5488
         assert np.random.random() == np.random.RandomState(np.random.PCG64(5)).random_sample()
     finally:
-        np.random.set_bit_generator(own)
+        np.random.set_bit_generator(bit_generator)
 
 
 def test_every_seed_purpose_round_and_client_has_its_own_numbers() -> None:
-    found = set()
+    numbers = set()
     names = [
         (0, "init"),
         (1, "init"),
@@ -160,8 +162,8 @@ def test_every_seed_purpose_round_and_client_has_its_own_numbers() -> None:
     for name in names:
         for _ in range(2):
             with seeded(*name):
-                found |= {DRAWS[source]() for source in DRAWS}
-    assert len(found) == len(names) * len(DRAWS)
+                numbers |= {DRAWS[source]() for source in DRAWS}
+    assert len(numbers) == len(names) * len(DRAWS)
     with kept_generators():  # records of models that draw from PyTorch depend on this seed
         seed_generators(4, "torch", 2, 7)
         assert torch.initial_seed() == derived_seed(4, "torch", 2, 7)
@@ -372,7 +374,7 @@ def test_a_killed_run_of_a_model_that_draws_goes_on_to_the_same_records(tmp_path
 def test_workers_draw_what_one_process_draws(tmp_path: Path) -> None:
     (tmp_path / "plug.py").write_text(PLUGIN)
     load_plugin(tmp_path / "plug.py")
-    found = [
+    records = [
         {
             run.label: run.records
             for run in compare(
@@ -385,4 +387,4 @@ def test_workers_draw_what_one_process_draws(tmp_path: Path) -> None:
         }
         for workers in (1, 2)
     ]
-    assert found[0] == found[1]
+    assert records[0] == records[1]

@@ -90,14 +90,21 @@ def modules() -> list[Path]:
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_module_imports_only_from_below_or_its_left(path: Path) -> None:
-    here = room(path)
-    assert here in PLACE, f"{here} has no layer; give it one in DESIGN's terms"
+    importer = room(path)
+    assert importer in PLACE, f"{importer} has no layer; give it a place in LAYERS"
     for imported, line in imports(path):
         parts = imported.split(".")
-        if parts[0] != "fedgs" or len(parts) == 1 or parts[1] == here or parts[1].startswith("__"):
+        if (
+            parts[0] != "fedgs"
+            or len(parts) == 1
+            or parts[1] == importer
+            or parts[1].startswith("__")
+        ):
             continue
         row, column = PLACE[parts[1]]
-        assert row < PLACE[here][0] or (row == PLACE[here][0] and column < PLACE[here][1]), (
+        assert row < PLACE[importer][0] or (
+            row == PLACE[importer][0] and column < PLACE[importer][1]
+        ), (
             f"{path.relative_to(SOURCE)}:{line} imports {imported}, "
             "which lies above it or to its right"
         )
@@ -112,7 +119,7 @@ def test_no_module_imports_itself_through_others() -> None:
         for path in SOURCE.rglob("*.py")
     }
     graph = {
-        name: {found for found, _ in imported_modules(path) if found in files} - {name}
+        name: {imported for imported, _ in imported_modules(path) if imported in files} - {name}
         for name, path in files.items()
     }
     assert len(graph) > 150 and sum(map(len, graph.values())) > 500

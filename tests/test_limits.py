@@ -16,14 +16,14 @@ ROW = re.compile(
 
 def rows() -> dict[str, str]:
     """Id -> message of every row of the page's tables."""
-    found: dict[str, str] = {}
+    messages: dict[str, str] = {}
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         if line.startswith("| `"):
             row = ROW.match(line)
             assert row is not None, f"not a row `id` | reason | `message`: {line}"
-            assert row["id"] not in found, f"{row['id']} has two rows"
-            found[row["id"]] = row["message"].replace("\\|", "|")
-    return found
+            assert row["id"] not in messages, f"{row['id']} has two rows"
+            messages[row["id"]] = row["message"].replace("\\|", "|")
+    return messages
 
 
 def test_every_case_has_a_row_and_every_row_a_case() -> None:

@@ -25,12 +25,14 @@ def commands() -> list[str]:
         for line in text.splitlines()
         if line.startswith("$ ")
     ]
-    found = [line.split(" && ")[-1] for line in lines]
-    found += re.findall(r"`(fedgs [a-z][^`]*)`", README)
-    found += re.findall(r"^# \S+ +(fedgs run .*)$", README, re.MULTILINE)
-    wanted = [command for command in dict.fromkeys(found) if command.startswith("fedgs ")]
+    commands = [line.split(" && ")[-1] for line in lines]
+    commands += re.findall(r"`(fedgs [a-z][^`]*)`", README)
+    commands += re.findall(r"^# \S+ +(fedgs run .*)$", README, re.MULTILINE)
+    fedgs_commands = [
+        command for command in dict.fromkeys(commands) if command.startswith("fedgs ")
+    ]
     return sorted(
-        wanted, key=lambda command: not command.startswith("fedgs run")
+        fedgs_commands, key=lambda command: not command.startswith("fedgs run")
     )  # the runs come before what reads them
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import mtrand
 
 from fedgs.rng import derived_seed, stream
 
@@ -58,3 +59,11 @@ def test_a_name_means_what_numpy_makes_of_its_numbers(
 def test_negative_seeds_and_keys_are_refused(name: tuple[Any, ...]) -> None:
     with pytest.raises(ValueError, match=r"^seeds and keys must be >= 0, got -"):
         stream(*name)
+
+
+@pytest.mark.parametrize(
+    "name", ["get_bit_generator", "set_bit_generator", "get_state", "set_state", "seed"]
+)
+def test_the_global_generator_of_numpy_is_the_one_that_models_use(name: str) -> None:
+    # Read from `numpy.random.mtrand` for its type stubs; NumPy 2 has the same functions in both.
+    assert getattr(mtrand, name) is getattr(np.random, name)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from tests.driving import Kept
+from tests.driving import RecordedRun
 
 from fedgs.arrays import IntArray
 from fedgs.availability import AvailabilityDraws, Ideal
@@ -30,18 +30,18 @@ class Keep:
         return {}
 
     def add(
-        self, kept: dict[int, torch.Tensor], clients: IntArray, models: torch.Tensor
+        self, accumulator: dict[int, torch.Tensor], clients: IntArray, models: torch.Tensor
     ) -> dict[int, torch.Tensor]:
         return {
-            **kept,
+            **accumulator,
             **{
                 client: model.clone()
                 for client, model in zip(clients.tolist(), models, strict=True)
             },
         }
 
-    def finish(self, kept: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
-        return kept
+    def finish(self, accumulator: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+        return accumulator
 
 
 def test_every_client_keeps_its_own_data_whatever_the_order_of_execution(
@@ -74,7 +74,7 @@ def test_memory_does_not_grow_with_the_rounds() -> None:
     federation = crowd(1000)
     seen: list[int] = []
 
-    class Measuring(Kept):
+    class Measuring(RecordedRun):
         def on_round(self, state: Any, record: Any, seconds: Any) -> None:
             seen.append(tracemalloc.get_traced_memory()[0])
 

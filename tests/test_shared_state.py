@@ -279,9 +279,9 @@ class Reusing(Sampler):
 
     def select(self, view: View, rng: np.random.Generator) -> Selection:
         assert view.losses is not None
-        asked = view.available[-2:] if self.last else view.available[:2]
-        assert np.flatnonzero(np.isfinite(view.losses)).tolist() == asked.tolist()
-        return Selection(self._answer(asked[np.argsort(view.losses[asked])][-1:]))
+        candidates = view.available[-2:] if self.last else view.available[:2]
+        assert np.flatnonzero(np.isfinite(view.losses)).tolist() == candidates.tolist()
+        return Selection(self._answer(candidates[np.argsort(view.losses[candidates])][-1:]))
 
 
 class ReusingMode(Availability):
@@ -319,19 +319,19 @@ def test_arrays_that_user_code_returns_can_be_reused_by_it(
 
 
 def test_arrays_of_earlier_rounds_stay_as_they_were(toy_federation: Federation) -> None:
-    kept: list[tuple[View, list[int], list[int]]] = []
+    views: list[tuple[View, list[int], list[int]]] = []
 
     class Keeping(Sampler):
         def select(self, view: View, rng: np.random.Generator) -> Selection:
-            for earlier, available, counts in kept:
+            for earlier, available, counts in views:
                 assert (earlier.available.tolist(), earlier.counts.tolist()) == (available, counts)
-            kept.append((view, view.available.tolist(), view.counts.tolist()))
+            views.append((view, view.available.tolist(), view.counts.tolist()))
             return Selection(view.available[: view.cohort_limit])
 
     results = compare(
         toy_federation, methods=[Keeping()], availability=NosyMode(), training=TRAINING
     )
-    assert results.runs[0].failure is None and len(kept) == 4
+    assert results.runs[0].failure is None and len(views) == 4
 
 
 def test_distances_in_a_memory_are_checked_once_and_not_copied() -> None:
@@ -408,7 +408,7 @@ def test_a_model_may_write_to_its_input(
     toy_federation: Federation, engine: str, similarity: str
 ) -> None:
     before = dataclasses.replace(toy_federation).fingerprint
-    found = []
+    records = []
     for careful in (True, False):
         results = compare(
             toy_federation,
@@ -418,8 +418,8 @@ def test_a_model_may_write_to_its_input(
             execution={"engine": engine},
         )
         assert [run.failure for run in results.runs] == [None, None]
-        found.append([run.records for run in results.runs])
-    assert found[0] == found[1]
+        records.append([run.records for run in results.runs])
+    assert records[0] == records[1]
     assert dataclasses.replace(toy_federation).fingerprint == before
 
 

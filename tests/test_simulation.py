@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.driving import Kept, Memorising, driven, make_plan
+from tests.driving import Memorising, RecordedRun, driven, make_plan
 
 from fedgs.availability import Availability, Ideal
 from fedgs.checkpoint import State
@@ -133,7 +133,7 @@ def test_an_empty_selection_keeps_the_model_the_counts_and_the_memory(
             chosen = none if view.round in (0, 2, 5) else view.available[:1]
             return Selection(chosen, weighting="draws", status="optimal")
 
-    run = Kept(make_plan(toy_federation, Choosy(), availability=Ideal(), evaluate_every=1))
+    run = RecordedRun(make_plan(toy_federation, Choosy(), availability=Ideal(), evaluate_every=1))
     drive([run.live], engine())
     assert run.failed is None and run.final is not None
     assert [record.selection_status for record in run.records[:-1]] == [

@@ -162,12 +162,12 @@ def test_a_user_program_passes_strict_checks(folder: Path) -> None:
 
 
 def test_names_and_attributes_have_types(folder: Path) -> None:
-    found = re.findall(
+    revealed = re.findall(
         r'Revealed type is "(.*)"$', "\n".join(run_mypy(folder, "shown.py")), re.MULTILINE
     )
-    asked = [*EXPRESSIONS, *ARRAYS, *fedgs.__all__]
-    assert len(found) == len(asked)
-    types = dict(zip(asked, found, strict=True))
+    expressions = [*EXPRESSIONS, *ARRAYS, *fedgs.__all__]
+    assert len(revealed) == len(expressions)
+    types = dict(zip(expressions, revealed, strict=True))
     assert {expression: types[expression] for expression in EXPRESSIONS} == EXPRESSIONS
     for array in ARRAYS:
         assert re.search(r"numpy.ndarray\[.*(signedinteger|float)", types[array]), (

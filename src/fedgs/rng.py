@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
+
+# The functions are those of `numpy.random`, whose type stubs leave out two of them.
 from numpy.random import mtrand
 
 __all__ = [

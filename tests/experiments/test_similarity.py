@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.driving import Kept
+from tests.driving import RecordedRun
 
 import fedgs
 from fedgs.availability import AvailabilityDraws
@@ -47,7 +47,7 @@ def test_the_graph_is_the_one_that_a_run_begins_with(
     work = Work(toy_federation, LogisticRegression(), 0.0, 2, 4)
     availability = AvailabilityDraws(fedgs.LessDataFirst(seed=0), toy_federation.clients)
     plan = Plan(toy_federation, availability, sampler, work, 1, 2, 0.1, 1.0, 1, 3, data_seed=2)
-    run = Kept(plan)
+    run = RecordedRun(plan)
     drive([run.live], LoopEngine())
     made, cost = made_graph(plan)
     # The engines may differ (the loop's here, the automatic one there): float32 tolerance.
