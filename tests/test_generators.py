@@ -129,11 +129,8 @@ def test_the_callers_generators_stay_as_they_were(
 
 def test_generators_are_restored_after_an_error_and_whatever_kind_numpy_uses() -> None:
     drawn = shaken()
-    expected = (
-        DRAWS["torch"](),
-        DRAWS["numpy"](),
-        DRAWS["random"](),
-    )  # NumPy has a spare normal number here
+    # NumPy has a spare normal number here.
+    expected = (DRAWS["torch"](), DRAWS["numpy"](), DRAWS["random"]())
     shaken()
     with pytest.raises(ZeroDivisionError), seeded(0, "test"):
         _ = shaken() == drawn and 1 / 0
@@ -184,9 +181,8 @@ def test_clients_and_rounds_draw_different_numbers(toy_federation: Federation, s
     results = compare(
         toy_federation, methods=["uniform"], model=lambda: Telling(source), training=TRAINING
     )
-    trained = 2 * sum(
-        len(record.cohort or ()) for record in results.runs[0].records
-    )  # two steps a client
+    cohorts = [record.cohort or () for record in results.runs[0].records]
+    trained = 2 * sum(map(len, cohorts))  # two steps a client
     assert trained == 24 and len(set(drawn[-trained:])) == trained
 
 

@@ -83,11 +83,8 @@ def test_cores_are_no_more_than_the_quota(
         ("0::/a\n", {"a/memory.max": "1000000\n"}, 1_000_000),
         ("0::/a\n", {"a/memory.max": "max\n", "memory.max": "2000000\n"}, 2_000_000),
         ("9:memory:/a\n", {"memory/a/memory.limit_in_bytes": "3000000\n"}, 3_000_000),
-        (
-            "9:memory:/a\n",
-            {"memory/a/memory.limit_in_bytes": "9223372036854771712\n"},
-            TEN_GB,
-        ),  # no limit
+        # The number that stands for no limit.
+        ("9:memory:/a\n", {"memory/a/memory.limit_in_bytes": "9223372036854771712\n"}, TEN_GB),
         ("0::/\n", {}, TEN_GB),
     ],
 )

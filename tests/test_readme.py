@@ -28,12 +28,9 @@ def commands() -> list[str]:
     commands = [line.split(" && ")[-1] for line in lines]
     commands += re.findall(r"`(fedgs [a-z][^`]*)`", README)
     commands += re.findall(r"^# \S+ +(fedgs run .*)$", README, re.MULTILINE)
-    fedgs_commands = [
-        command for command in dict.fromkeys(commands) if command.startswith("fedgs ")
-    ]
-    return sorted(
-        fedgs_commands, key=lambda command: not command.startswith("fedgs run")
-    )  # the runs come before what reads them
+    unique = [command for command in dict.fromkeys(commands) if command.startswith("fedgs ")]
+    # Runs come before the commands that read them.
+    return sorted(unique, key=lambda command: not command.startswith("fedgs run"))
 
 
 def in_folder(folder: Path, command: list[str]) -> str:

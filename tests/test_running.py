@@ -84,12 +84,12 @@ def test_memory_does_not_grow_with_the_rounds() -> None:
         AvailabilityDraws(Ideal(seed=0), federation.clients),
         Uniform(),
         work,
-        120,
-        5,
-        0.1,
-        1.0,
-        1000,
-        0,
+        rounds=120,
+        cohort_limit=5,
+        learning_rate=0.1,
+        decay=1.0,
+        evaluate_every=1000,
+        seed=0,
     )
     tracemalloc.start()
     try:
@@ -97,9 +97,8 @@ def test_memory_does_not_grow_with_the_rounds() -> None:
     finally:
         tracemalloc.stop()
     assert len(seen) == 120
-    assert (
-        max(seen[-20:]) - max(seen[20:40]) < 100_000
-    )  # bytes; one round's record holds 1000 names
+    growth = max(seen[-20:]) - max(seen[20:40])
+    assert growth < 100_000  # bytes; a round's record holds 1000 names
 
 
 def test_fifty_runs_leave_no_threads_and_no_handles(

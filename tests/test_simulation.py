@@ -136,20 +136,15 @@ def test_an_empty_selection_keeps_the_model_the_counts_and_the_memory(
     run = RecordedRun(make_plan(toy_federation, Choosy(), availability=Ideal(), evaluate_every=1))
     drive([run.live], engine())
     assert run.failed is None and run.final is not None
-    assert [record.selection_status for record in run.records[:-1]] == [
-        "empty", "optimal", "empty", "optimal", "optimal", "empty",
-    ]  # fmt: skip
-    assert (run.records[2].cohort, run.records[2].weights, run.records[2].num_available) == (
-        [],
-        [],
-        6,
-    )
+    statuses = [record.selection_status for record in run.records[:-1]]
+    assert statuses == ["empty", "optimal", "empty", "optimal", "optimal", "empty"]
+    skipped = run.records[2]
+    assert (skipped.cohort, skipped.weights, skipped.num_available) == ([], [], 6)
     losses = [record.test_loss for record in run.records]
     assert [losses[t] == losses[t + 1] for t in range(6)] == [True, False, True, False, False, True]
     assert run.final.counts.tolist() == [3, 0, 0, 0, 0, 0]
-    assert run.final.memory["asked"].tolist() == [
-        3
-    ]  # no client trained, so there was nothing to observe
+    # The sampler observes nothing in rounds in which no client trains.
+    assert run.final.memory["asked"].tolist() == [3]
     assert all("NaN" not in record.to_json() for record in run.records)
 
 
