@@ -10,7 +10,7 @@ from fedgs.errors import OutputError
 from fedgs.experiments.crew import Progress
 from fedgs.experiments.output import claim
 from fedgs.experiments.paper.frame.experiment import Computation, Compute
-from fedgs.experiments.paper.frame.job import ExperimentJob, StoredExperiment, check_marker
+from fedgs.experiments.paper.frame.job import ExperimentJob, StoredExperiment, refuse_folder_of_runs
 from fedgs.experiments.paper.frame.machine import machine
 from fedgs.experiments.paper.frame.store import (
     Manifest,
@@ -40,7 +40,7 @@ def compute_missing(
     federations = _Federations(job.data_dir)
     for computation in computations:
         federations.check(computation)
-    check_marker(job.out)
+    refuse_folder_of_runs(job.out)
     files: dict[str, str] = {}
     reused = 0
     started = time.monotonic()

@@ -10,7 +10,7 @@ from fedgs.experiments.crew import Progress
 from fedgs.experiments.paper.frame.request import ExperimentRequest
 from fedgs.experiments.paper.frame.store import Manifest, read_manifests
 
-__all__ = ["ExperimentJob", "ProgressDisplay", "StoredExperiment", "check_marker"]
+__all__ = ["ExperimentJob", "ProgressDisplay", "StoredExperiment", "refuse_folder_of_runs"]
 
 ProgressDisplay = Callable[[int, int], AbstractContextManager[Callable[[Progress], None]]]
 
@@ -47,7 +47,7 @@ class StoredExperiment:
     total: int
 
 
-def check_marker(out: Path) -> None:
+def refuse_folder_of_runs(out: Path) -> None:
     """Refuse the output folder of `fedgs run`: runs of an experiment lie one level deeper."""
     if any(out.glob("*/config.toml")):
         raise OutputError(

@@ -1,6 +1,6 @@
 """The runs of figures 4 and 5, one panel for each federation and mode."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,8 +20,6 @@ from fedgs.report.style import Look, looks
 from fedgs.report.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -95,7 +93,7 @@ def panels_of(request: ExperimentRequest, records: ExperimentRecords) -> list[Pa
 
 
 def by_replicate(
-    runs: Sequence[LoadedRun], row: str, figure: "Callable[[Run], float | None]"
+    runs: Sequence[LoadedRun], row: str, figure: Callable[[Run], float | None]
 ) -> dict[object, float]:
     """Replicate -> a figure of the row's run, as far as the run has it."""
     return {
@@ -111,7 +109,7 @@ def rendering_of_panels(
     *,
     table: Table,
     verdict: Sequence[str],
-    draw_panel: "Callable[[Sequence[Run], str, Mapping[str, Look]], Figure]",
+    draw_panel: Callable[[Sequence[Run], str, Mapping[str, Look]], "Figure"],
 ) -> Rendering:
     """The table, the list of runs and one figure a panel; nothing without runs.
 

@@ -9,7 +9,7 @@ from fedgs.errors import ConfigError
 from fedgs.experiments.earlier import renewed
 from fedgs.experiments.output import claim
 from fedgs.experiments.paper.frame.experiment import PlannedRun, StoredRun
-from fedgs.experiments.paper.frame.job import ExperimentJob, StoredExperiment, check_marker
+from fedgs.experiments.paper.frame.job import ExperimentJob, StoredExperiment, refuse_folder_of_runs
 from fedgs.experiments.paper.frame.machine import machine
 from fedgs.experiments.paper.frame.store import Manifest
 from fedgs.experiments.preparing import prepare
@@ -44,7 +44,7 @@ def train_missing(
     configs = [_with_workers(planned.config, workers) for planned in plan]
     prepared = [renewed(run, out / "runs") for run in prepare(configs, data_dir=job.data_dir)]
     distinct = list({run.folder_name: run for run in prepared}.values())
-    check_marker(out)
+    refuse_folder_of_runs(out)
     stored = [
         StoredRun(planned.data, planned.mode, planned.row, run.folder_name, run.plan.rounds)
         for planned, run in zip(plan, prepared, strict=True)
