@@ -368,7 +368,7 @@ def test_all_clients_train_once_before_round_0_in_one_call_for_many_runs(
     for run in runs:
         assert run.starts[0].round == 0 and run.starts[0].counts.tolist() == [0] * 6
         assert run.final.memory["distance"] is run.starts[0].memory["distance"]
-        assert run.final.counts.sum() == sum(len(record.cohort) for record in run.records)
+        assert run.final.counts.sum() == sum(len(record.cohort or ()) for record in run.records)
 
 
 def test_with_seen_nobody_is_asked_before_being_selected(toy_federation: Federation) -> None:
