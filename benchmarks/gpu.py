@@ -1,4 +1,6 @@
-"""Checks the stacked engine against the loop engine on a GPU, and times both beside the floor. Takes under 5 minutes.
+"""Checks the stacked engine against the loop engine on a GPU, and times both beside the floor.
+
+Takes under 5 minutes.
 
 python benchmarks/gpu.py [--device cuda:0]
 """
@@ -16,7 +18,7 @@ from fedgs.requests import Evaluate, Losses
 
 
 def largest_difference(setting: str, device: str) -> tuple[float, float]:
-    """One round and its evaluation by both engines: the largest difference of parameters and of losses."""
+    """The largest difference of parameters and of losses between the engines, after a round."""
     work = random_work(SETTINGS[setting], "float32")
     theta = initial_parameters(work.model, work.federation, 0)
     asked = [*training_requests(SETTINGS[setting], work, theta, 3)]
@@ -52,12 +54,14 @@ def main() -> int:
         parameters, losses = largest_difference(setting, device)
         failed |= not (parameters < 1e-3 and losses < 1e-3)
         print(
-            f"{setting}: stacked against loop, largest difference {parameters:.1e} of parameters, {losses:.1e} of losses"
+            f"{setting}: stacked against loop, largest difference {parameters:.1e} of parameters, "
+            f"{losses:.1e} of losses"
         )
         for engine in ("stacked", "loop"):
             row = measure_setting(setting, engine=engine, device=device)
             print(
-                f"  {engine}: {1 / row.round_seconds:.1f} rounds/s, {row.run_rounds_per_second:.1f} run-rounds/s, "
+                f"  {engine}: {1 / row.round_seconds:.1f} rounds/s, "
+                f"{row.run_rounds_per_second:.1f} run-rounds/s, "
                 f"floor {1 / row.floor_seconds:.1f} rounds/s, {row.peak_megabytes:.0f} MB"
             )
     print(f"{time.perf_counter() - begin:.0f} s")

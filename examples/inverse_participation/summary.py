@@ -1,4 +1,6 @@
-"""What inverse participation changes, from the records of `study.toml`'s runs: python summary.py FOLDER
+"""What inverse participation changes, from the records of `study.toml`'s runs.
+
+Usage: python summary.py FOLDER
 
 For each federation, mode and method: the lowest test loss with the method's own weights, the paired
 difference that inverse participation makes (mean over seeds, 95 % interval), how uneven the counts
@@ -8,7 +10,7 @@ rounds' weights is from its share of the data.
 
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +23,9 @@ COLUMNS = ("own", "difference [95 %]", "count variance", "weight variance", "bia
 
 
 def weight_variance(run: Run) -> float:
-    """Variance of a round's weights relative to equal ones, m·sum w² - 1, averaged over rounds: 0 where all weigh the same.
+    """Variance of a round's weights relative to equal ones, m·sum w² - 1, averaged over rounds.
 
+    It is 0 where all weights are equal.
     The average of m equally noisy local models is as noisy as that of m / (1 + this) equally
     weighted ones.
     """
@@ -31,7 +34,10 @@ def weight_variance(run: Run) -> float:
 
 
 def bias(run: Run) -> float:
-    """Half the sum over clients of |share of all rounds' weights - share of the data|: 0 is unbiased, 1 is the worst."""
+    """Half the sum over clients of |share of all rounds' weights - share of the data|.
+
+    0 is unbiased, 1 is the worst.
+    """
     clients = run.clients
     assert clients is not None
     total: dict[str | int, float] = defaultdict(float)
@@ -55,8 +61,8 @@ def line(own: Mapping[object, Run], inverse: Mapping[object, Run]) -> tuple[str,
     half = stats.t.ppf(0.975, len(seeds) - 1) * stats.sem(difference) if len(seeds) > 1 else np.nan
     middle = float(difference.mean())
 
-    def both(measure: object, digits: int) -> str:
-        values = [np.mean([measure(runs[seed]) for seed in seeds]) for runs in (own, inverse)]  # type: ignore[operator]
+    def both(measure: Callable[[Run], float], digits: int) -> str:
+        values = [np.mean([measure(runs[seed]) for seed in seeds]) for runs in (own, inverse)]
         return " → ".join(f"{value:.{digits}f}" for value in values)
 
     interval = f"{middle:+.3f} [{middle - half:+.3f}, {middle + half:+.3f}]"

@@ -32,8 +32,8 @@ class Training(Variant):
         batch_size: B; a client with fewer examples trains on all of them in each step.
         learning_rate: eta of round 0, within float32's range.
         decay: eta is multiplied by it every round, in (0, 1].
-        mu: weight of the proximal term (mu/2)·|theta - theta^t|² of the local objective (FedProx),
-            within float32's range.
+        mu: weight of the proximal term (mu/2)·|theta - theta^t|² of the local objective
+            (FedProx), within float32's range.
         precision: arithmetic of forward and backward passes.
 
     >>> Training(rounds=5).local_steps
@@ -56,7 +56,8 @@ class Training(Variant):
     def _in_float32(cls, value: float, info: Any) -> float:
         if value > _FLOAT32_MAX:
             raise ValueError(
-                f"training.{info.field_name} must be within float32's range, at most 3.4e38, got {value:g}"
+                f"training.{info.field_name} must be within float32's range, "
+                f"at most 3.4e38, got {value:g}"
             )
         return value
 
@@ -226,13 +227,15 @@ def cohort_limit(training: Training, num_clients: int) -> int:
     from_proportion = None if proportion is None else max(1, int(proportion * num_clients + 1e-9))
     if limit is not None and from_proportion is not None and limit != from_proportion:
         raise ConfigError(
-            f"training.cohort_limit = {limit} and training.proportion = {proportion} contradict each other: the proportion of "
-            f"{num_clients} clients is {from_proportion}; give one of them"
+            f"training.cohort_limit = {limit} and training.proportion = {proportion} contradict "
+            f"each other: the proportion of {num_clients} clients is {from_proportion}; "
+            "give one of them"
         )
     chosen = limit if limit is not None else from_proportion
     assert chosen is not None
     if chosen > num_clients:
         raise ConfigError(
-            f"training.cohort_limit must be at most {num_clients}, the number of clients; got {chosen}"
+            f"training.cohort_limit must be at most {num_clients}, the number of clients; "
+            f"got {chosen}"
         )
     return chosen

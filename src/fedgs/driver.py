@@ -126,7 +126,11 @@ def _begin(run: LiveRun) -> None:
 
 
 def _step(run: LiveRun, reply: object) -> Iterator[LiveRun]:
-    """Give a reply to the run and take its next request; yields the run after each round that ends."""
+    """Give a reply to the run and take its next request.
+
+    Yields:
+        The run, after each round that ends.
+    """
     blamed = reply.client if isinstance(reply, Failure) else None
     while True:
         trained = isinstance(run.request, Train)

@@ -67,7 +67,10 @@ class Variant(BaseModel):
 
     @property
     def numerics(self) -> Mapping[str, int]:
-        """Versions of the package's numerical code that a run with this variant uses, beside those of the training."""
+        """Versions of the package's numerical code that this variant uses.
+
+        Those of the training are not among them.
+        """
         return {}
 
     def __init__(self, **settings: Any) -> None:
@@ -81,7 +84,10 @@ class Variant(BaseModel):
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
-        """The given settings that change nothing beside the others, dotted -> the sentence that refuses them.
+        """The given settings that change nothing beside the others.
+
+        Returns:
+            Dotted setting -> the sentence that refuses it.
 
         A grid leaves such a setting out where others of its runs use it, as it does with a setting
         that a variant does not have.
@@ -109,7 +115,9 @@ def seed_of(variant: object) -> int | None:
 
 
 def check_name(name: object, *, decorator: str) -> None:
-    """Refuse what cannot name a variant: names stand in configurations, on command lines and in folders' names.
+    """Refuse what cannot name a variant.
+
+    Names stand in configurations, on command lines and in folders' names.
 
     Args:
         name: what was given.
@@ -170,7 +178,8 @@ def register(family: str, name: str) -> Callable[[type[V]], type[V]]:
             taken.__qualname__ != cls.__qualname__ or _source_file(taken) != _source_file(cls)
         ):
             raise ConfigError(
-                f"{family} {name!r} is already registered by {taken.__module__}.{taken.__qualname__}"
+                f"{family} {name!r} is already registered by "
+                f"{taken.__module__}.{taken.__qualname__}"
             )
         cls.family, cls.name = family, name
         _variants[family][name] = cls
@@ -234,7 +243,9 @@ def check_registered(family: str, name: object, *, setting: str, also: Sequence[
 
 
 def build(family: str, value: object) -> Variant:
-    """A variant from what a user may write: its name, a table with `name`, a class, or the object itself.
+    """A variant from what a user may write.
+
+    That is its name, a table with `name`, a class, or the object itself.
 
     Raises:
         ConfigError: not one of these, an unknown name, or settings that do not fit.
@@ -248,7 +259,8 @@ def build(family: str, value: object) -> Variant:
     if isinstance(value, Variant) or (isinstance(value, type) and issubclass(value, Variant)):
         if value.family not in ("", family):
             raise ConfigError(
-                f"{family} must be a name, a table with `name` or a variant object of {family}; got {shown(value)}"
+                f"{family} must be a name, a table with `name` or a variant object of {family}; "
+                f"got {shown(value)}"
             )
         return value() if isinstance(value, type) else value
     if isinstance(value, str):
@@ -266,7 +278,8 @@ def build(family: str, value: object) -> Variant:
         else ""
     )
     raise ConfigError(
-        f"{family} must be a name, a table with `name` or a variant object; got {shown(value)}{hint}"
+        f"{family} must be a name, a table with `name` or a variant object; "
+        f"got {shown(value)}{hint}"
     )
 
 
@@ -290,7 +303,9 @@ def stand_for(function: Callable[..., object], variant: type[Variant]) -> None:
 
 
 def load_plugin(path: Path) -> None:
-    """Import a plug-in file, so that what it registers can be named; it can import the modules that lie beside it.
+    """Import a plug-in file, so that configurations can name what it registers.
+
+    The file can import the modules in its folder.
 
     Raises:
         ConfigError: see `fedgs.plugins.import_file`.
@@ -350,7 +365,10 @@ def _plain(value: Any) -> Any:
 
 
 def _inside(key: str, path: str, model: type[BaseModel] | None) -> str:
-    """'; did you mean ...?' where one of the model's tables has a setting of this name, as training has rounds."""
+    """'; did you mean ...?' where one of the model's tables has a setting of this name.
+
+    Example: `rounds` is a setting of the table `training`.
+    """
     tables = model.model_fields.items() if model is not None else ()
     found = [name for name, table in tables if key in getattr(table.annotation, "model_fields", {})]
     return f"; did you mean '{path.removesuffix(key)}{found[0]}.{key}'?" if found else ""

@@ -1,4 +1,7 @@
-"""Folders with runs that are not the same run any more: nothing is reused, nothing is deleted, one sentence is said."""
+"""Folders with stored runs that are no longer the same run as a requested one.
+
+Nothing is reused, nothing is deleted, and one sentence is logged.
+"""
 
 import logging
 import socket
@@ -68,8 +71,8 @@ def test_samplers_of_one_name_do_not_get_each_others_figures(
     assert len(folders(tmp_path)) == 2
     (sentence,) = said(caplog)
     assert sentence == (
-        f"1 run starts anew beside an earlier one of the same configuration, which stays in {tmp_path}: the code of method "
-        "'earlier-test' changed"
+        "1 run starts anew beside an earlier one of the same configuration, "
+        f"which stays in {tmp_path}: the code of method 'earlier-test' changed"
     )
 
 
@@ -96,7 +99,8 @@ def test_what_cannot_be_identified_is_trained_again_each_time_and_said_once(
         assert len(folders(tmp_path)) == 2 * start
         (sentence,) = said(caplog)
         assert sentence.startswith(
-            "method 'earlier-unknown' refers to thing (socket.socket), whose content cannot be identified"
+            "method 'earlier-unknown' refers to thing (socket.socket), "
+            "whose content cannot be identified"
         )
     compare(toy_federation, methods=[chosen], training={"rounds": 1, "proportion": 0.5})
     assert said(caplog) == []  # nothing is kept, so nothing is said
@@ -106,9 +110,14 @@ def test_what_cannot_be_identified_is_trained_again_each_time_and_said_once(
     ("part", "method", "words"), [(linear, "uniform", "linear"), (solver, "fedgs", "solver")]
 )
 def test_runs_of_another_numerics_version_start_anew(
-    part: Any, method: str, words: str, toy_federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    part: Any,
+    method: str,
+    words: str,
+    toy_federation: Federation,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+) -> None:
     study(toy_federation, tmp_path, methods=[method], seeds=(0, 1))
     before = folders(tmp_path)
     monkeypatch.setattr(part, "NUMERICS", part.NUMERICS + 1)
@@ -131,7 +140,10 @@ def test_a_run_is_not_gone_on_with_by_an_engine_that_computes_other_numbers(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The rule gives a logistic model to the linear program; this run was begun by the loop engine, whose numbers changed."""
+    """A stored run of the loop engine starts anew once the numerics of that engine change.
+
+    The rule gives its logistic model to the linear program, which did not change.
+    """
     study(toy_federation, tmp_path, execution={"engine": "loop", "workers": 1})
     before = folders(tmp_path)
     study(toy_federation, tmp_path)
@@ -166,8 +178,8 @@ def test_runs_of_an_earlier_version_are_read_and_new_ones_start_beside_them(
     study(toy_federation, tmp_path, seeds=(0, 1, 2))
     assert len(folders(tmp_path)) == 6 and before.items() <= folders(tmp_path).items()
     assert said(caplog) == [
-        f"3 runs start anew beside earlier ones of the same configuration, which stay in {tmp_path}: made by an earlier "
-        "version of fedgs"
+        "3 runs start anew beside earlier ones of the same configuration, "
+        f"which stay in {tmp_path}: made by an earlier version of fedgs"
     ]
     study(toy_federation, tmp_path, seeds=(0, 1, 2))
     assert said(caplog) == []  # finished

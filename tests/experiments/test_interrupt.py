@@ -1,4 +1,7 @@
-"""Ctrl-C, SIGTERM and SIGKILL at any time: whole rounds are saved, the way on is said, and no process stays behind."""
+"""Ctrl-C, SIGTERM and SIGKILL at any time.
+
+Whole rounds are saved, a message says how to resume, and no process stays behind.
+"""
 
 import itertools
 import os
@@ -80,7 +83,7 @@ def workers_of(folder: Path, kind: str) -> list[int]:
 
 @pytest.fixture
 def leaves_nothing(tmp_path: Path) -> Iterator[Path]:
-    """A folder; afterwards all processes that noted their number in it must have ended by themselves."""
+    """A folder; all processes that noted their number in it must end by themselves."""
     yield tmp_path
     until = time.monotonic() + PATIENCE
     pids = workers_of(tmp_path, "worker-") + workers_of(tmp_path, "loading-")
@@ -126,7 +129,8 @@ import numpy as np, fedgs, loading
 x, y = np.eye(8, dtype=np.float32), np.arange(8) % 2
 federation = fedgs.Federation.from_arrays(x, y, client=np.arange(8) % 4, test=(x, y))
 methods = {"a": {"name": "loading"}, "b": {"name": "loading", "skip": 1}}
-fedgs.compare(federation, methods=methods, training={"rounds": 2}, execution={"workers": 2}, out="out")
+settings = {"training": {"rounds": 2}, "execution": {"workers": 2}}
+fedgs.compare(federation, methods=methods, **settings, out="out")
 """
 
 
@@ -149,9 +153,15 @@ def test_an_interrupt_while_workers_load_ends_them_without_a_word_of_theirs(
 
 COMMAND = ["-m", "fedgs", "run", "--plugin", "slow.py", "--out", "out"]
 SETTINGS = [
-    'method=[{name="slow"}, {name="slow", skip=1}]', "seed=0", "data.clients=6", "training.local_steps=1",
-    "training.cohort_limit=3", "execution.engine=loop", "execution.checkpoint_every=100000", "availability=IDL",
-]  # fmt: skip
+    'method=[{name="slow"}, {name="slow", skip=1}]',
+    "seed=0",
+    "data.clients=6",
+    "training.local_steps=1",
+    "training.cohort_limit=3",
+    "execution.engine=loop",
+    "execution.checkpoint_every=100000",
+    "availability=IDL",
+]
 
 
 def options(*settings: str) -> list[str]:

@@ -1,4 +1,7 @@
-"""A real SIGKILL at five phases of a round; started again, the run's records are those of an unbroken run, byte for byte."""
+"""A real SIGKILL at five phases of a round.
+
+Started again, the run's records are those of an unbroken run, byte for byte.
+"""
 
 import os
 import signal
@@ -67,11 +70,19 @@ elif phase == "checkpoint":
         savez(file, **arrays)
     np.savez = torn
 """
+SETTINGS = [
+    "method=uniform",
+    "seed=0",
+    "data.clients=6",
+    "training.rounds=9",
+    "training.proportion=0.5",
+    "execution.checkpoint_every=2",
+    "execution.engine=loop",
+]
 COMMAND = [
-    sys.executable, "-m", "fedgs", "run", "--plugin", "killer.py", "--out", "out",
-    "--set", "method=uniform", "--set", "seed=0", "--set", "data.clients=6", "--set", "training.rounds=9",
-    "--set", "training.proportion=0.5", "--set", "execution.checkpoint_every=2", "--set", "execution.engine=loop",
-]  # fmt: skip
+    *[sys.executable, "-m", "fedgs", "run", "--plugin", "killer.py", "--out", "out"],
+    *[argument for setting in SETTINGS for argument in ("--set", setting)],
+]
 
 
 STUDY = [

@@ -39,10 +39,8 @@ def test_a_lock_file_takes_the_place_of_locks_that_the_system_does_not_have(
     with claim(tmp_path / "out"):
         about = json.loads((tmp_path / "out" / LOCK_FILE).read_text())
         assert (about["host"], about["pid"]) == (socket.gethostname(), os.getpid())
-        with pytest.raises(
-            OutputError,
-            match=rf"process {os.getpid()} on .* is writing to '.*out'; .* remove .*{re.escape(LOCK_FILE)}'",
-        ):
+        writer = rf"process {os.getpid()} on .* is writing to '.*out'"
+        with pytest.raises(OutputError, match=rf"{writer}; .* remove .*{re.escape(LOCK_FILE)}'"):
             claim(tmp_path / "out").__enter__()
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["fedgs.json"]
     with claim(tmp_path / "out"):

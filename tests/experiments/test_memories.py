@@ -1,4 +1,7 @@
-"""A graph that runs share is made and stored once; one that does not fit into memory is refused before anything is written."""
+"""A graph that runs share is computed and stored once.
+
+One that does not fit into memory is refused before anything is written.
+"""
 
 import json
 from pathlib import Path
@@ -20,7 +23,7 @@ from fedgs.report.network import network_of_run
 from fedgs.report.reading import read_runs
 from fedgs.sampling import FedGS
 
-GRAPHS = [
+GRAPHS: list[dict[str, Any]] = [
     {},
     {"similarity": "private", "dealer": "notary"},
     {"start": "seen"},
@@ -170,7 +173,7 @@ def test_the_key_names_all_that_the_graph_is_made_of(toy_federation: Federation)
     renamed = Clients(
         tuple(range(len(clients))), clients.data_sizes, label_counts=clients.label_counts
     )
-    keys = [FedGS(graph=Graph(**graph)).memory_key(clients) for graph in GRAPHS]  # type: ignore[arg-type]
+    keys = [FedGS(graph=Graph(**graph)).memory_key(clients) for graph in GRAPHS]
     assert len({*keys, FedGS().memory_key(other)}) == len(GRAPHS) + 1
     assert FedGS(alpha=3.0).memory_key(renamed) == FedGS().memory_key(clients)
     assert FedGS(graph=Graph(similarity="update")).memory_key(clients) is None
@@ -213,8 +216,9 @@ def test_a_graph_that_does_not_fit_is_refused_before_anything_is_made(
     with pytest.raises(ConfigError) as error:
         FedGS(graph=Graph(**graph)).check(many(100_000), 10)
     assert str(error.value) == (
-        "method 'fedgs' needs about 480.0 GB of memory for the graph of 100000 clients, and this process may use 16.0 GB "
-        "(up to 18257 clients); use fewer clients, or 'uniform', 'md' or 'power_of_choice', which make no graph"
+        "method 'fedgs' needs about 480.0 GB of memory for the graph of 100000 clients, "
+        "and this process may use 16.0 GB (up to 18257 clients); use fewer clients, "
+        "or 'uniform', 'md' or 'power_of_choice', which make no graph"
     )
 
 

@@ -1,4 +1,4 @@
-"""What is written, what is reused, what is extended, and what is refused before anything is written."""
+"""Runs of an output folder: what is written, reused, extended, and refused beforehand."""
 
 import json
 from pathlib import Path
@@ -180,7 +180,8 @@ def test_a_failed_run_is_tried_again_from_its_checkpoint(
     assert study(toy_federation, out, methods=[Flaky()], seeds=(0,)).runs[0].failure is not None
     (tmp_path / "mended").touch()
     (run,) = study(toy_federation, out, methods=[Flaky()], seeds=(0,)).runs
-    assert run.failure is None and run.finished and not (run.path / "failure.json").exists()  # type: ignore[operator]
+    assert run.failure is None and run.finished
+    assert run.path is not None and not (run.path / "failure.json").exists()
     (unbroken,) = study(toy_federation, methods=[Flaky()], seeds=(0,)).runs
     assert list(run.records) == list(unbroken.records)
 
@@ -342,7 +343,10 @@ def test_timings_that_were_lost_do_not_stop_a_run(
 
 
 def test_uniform_cohorts_cover_the_clients() -> None:
-    """Uniform sampling of 10 of 100 clients for 50 rounds reaches more than 95 % of them (odds of fewer: below 1e-3)."""
+    """Uniform sampling of 10 of 100 clients for 50 rounds reaches more than 95 % of them.
+
+    Fewer are reached with a probability below 1e-3.
+    """
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(300, 4)).astype(np.float32), rng.integers(0, 2, 300)
     federation = Federation.from_arrays(x, y, client=np.arange(300) % 100, test=(x, y))

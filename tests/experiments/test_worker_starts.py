@@ -1,4 +1,7 @@
-"""Worker processes serve any program: they do not import its main module, and what it defines reaches them."""
+"""Worker processes serve any program.
+
+They do not import its main module, and what it defines reaches them.
+"""
 
 import code
 import logging
@@ -74,7 +77,8 @@ class Last(fedgs.Sampler):
 
 class Inherited(fedgs.MD):
     def select(self, view, rng):
-        assert type(build("method", "script-first")).__name__ == "first"  # by its name in the worker, too
+        # By its name, in the worker too.
+        assert type(build("method", "script-first")).__name__ == "first"
         return super().select(view, rng)
 
 class Panel(Availability):
@@ -85,7 +89,8 @@ class Panel(Availability):
 class Mine(Data):
     scale: float = 1.0
     def load(self, data_dir=None):
-        return fedgs.Federation.from_arrays(x * self.scale, y, client=client, test=(x, y), name="mine")
+        scaled = x * self.scale
+        return fedgs.Federation.from_arrays(scaled, y, client=client, test=(x, y), name="mine")
 
 @fedgs.model("script-net")
 def net():
@@ -98,24 +103,28 @@ def wide(width):
 
 panel = Panel(matrix=np.arange(18).reshape(6, 3) % 4 > 0)
 np.save("who.npy", panel.matrix)
+from_file = fedgs.AvailabilityFile(path="who.npy")
 common = {"data": Mine(scale=2.0), "training": {"rounds": 3, "local_steps": 1},
           "execution": {"engine": "loop", **({} if physical_cores() > 1 else {"workers": 2})}}
 parts = [
     {"method": first, "availability": panel, "model": net},
     {"method": {"name": "script-first", "skip": 1}, "availability": "LDF", "model": "script-net"},
-    {"method": Last(weights=np.ones(6)), "availability": fedgs.AvailabilityFile(path="who.npy"), "model": wide(4)},
+    {"method": Last(weights=np.ones(6)), "availability": from_file, "model": wide(4)},
     {"method": Inherited(), "availability": panel, "model": wide(5)},
     {"method": neighbour.middle, "availability": neighbour.Half(), "model": neighbour.net},
     {"method": "md", "availability": "IDL", "model": "logistic"},
 ]
 from fedgs.models import as_model
-configs = [build_config({**common, **one, "model": as_model(one["model"])}) for one in parts]
+configs = [build_config({**common, **part, "model": as_model(part["model"])}) for part in parts]
 spread = run_all(prepare(configs))
 print("processes", len(list(Path().glob("pid-*"))), Path(f"pid-{os.getpid()}").exists())
-alone = run_all(prepare([config.model_copy(update={"execution": fedgs.Execution(engine="loop", workers=1)}) for config in configs]))
-print("failures", [one.failure for one in spread if one.failure])
-print("same", [a.records == b.records and a.config["method"] == b.config["method"] for a, b in zip(spread, alone)])
-print("tables", [one.config["data"] for one in spread][0])
+one_process = {"execution": fedgs.Execution(engine="loop", workers=1)}
+alone = run_all(prepare([config.model_copy(update=one_process) for config in configs]))
+print("failures", [run.failure for run in spread if run.failure])
+pairs = zip(spread, alone)
+same = [a.records == b.records and a.config["method"] == b.config["method"] for a, b in pairs]
+print("same", same)
+print("tables", [run.config["data"] for run in spread][0])
 """
 NEIGHBOUR = """
 import numpy as np
@@ -148,9 +157,11 @@ def note(): return open(f"pid-{os.getpid()}", "a").close()
 def mine(view, rng, *, skip: int = 0): return (note(), view.available[skip:view.cohort_limit])[1]
 
 methods = {"a": {"name": "mine"}, "b": {"name": "mine", "skip": 1}}
-settings = {"training": {"rounds": 2, "cohort_limit": 2, "local_steps": 1}, "execution": {"workers": 2, "engine": "loop"}}
+training = {"rounds": 2, "cohort_limit": 2, "local_steps": 1}
+settings = {"training": training, "execution": {"workers": 2, "engine": "loop"}}
 runs = fedgs.compare(federation, methods=methods, availability="IDL", **settings).runs
-print("finished", [run.finished for run in runs], [run.records[0].cohort for run in runs], os.path.exists(f"pid-{os.getpid()}"))
+cohorts, here = [run.records[0].cohort for run in runs], os.path.exists(f"pid-{os.getpid()}")
+print("finished", [run.finished for run in runs], cohorts, here)
 """
 SHORT_OUTPUT = "finished [True, True] [[0, 1], [1]] False"
 

@@ -1,4 +1,7 @@
-"""Messages between a study and its worker processes: pickled objects over a socket, each preceded by its length."""
+"""Messages between a study and its worker processes.
+
+A message is a pickled object, sent over a socket and preceded by its length.
+"""
 
 import pickle
 import socket
@@ -53,14 +56,18 @@ class Channel:
         return pickle.loads(self._exactly(length))
 
     def discard(self) -> bool:
-        """Wait for a part of a message and drop it; False where the other end is closed or sends nothing more."""
+        """Wait for a part of a message and drop it.
+
+        Returns:
+            False where the other end is closed or sends nothing more.
+        """
         try:
             return bool(self.socket.recv(1 << 20))
         except ConnectionResetError:
             return False
 
     def end_sending(self) -> None:
-        """Tell the other end that no message follows, without waiting for one that is being sent."""
+        """Report that no message follows, without waiting for one that is being sent."""
         self.socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:

@@ -66,7 +66,8 @@ def compare(
     >>> import numpy as np
     >>> x, y = np.eye(4, dtype=np.float32), np.arange(4) % 2
     >>> federation = Federation.from_arrays(x, y, client=np.array([0, 0, 1, 1]), test=(x, y))
-    >>> results = compare(federation, methods=["uniform", "md"], training={"rounds": 2, "proportion": 0.5})
+    >>> training = {"rounds": 2, "proportion": 0.5}
+    >>> results = compare(federation, methods=["uniform", "md"], training=training)
     >>> [run.label for run in results.runs]
     ['uniform', 'md']
     """
@@ -74,7 +75,8 @@ def compare(
         federation
     ):
         raise ConfigError(
-            f"federation must be a Federation, a data set or the name of one, got {shown(federation)}"
+            "federation must be a Federation, a data set or the name of one, "
+            f"got {shown(federation)}"
         )
     data = _Given(federation=federation) if isinstance(federation, Federation) else federation
     labelled_methods = _labelled(methods)

@@ -57,7 +57,7 @@ class ShareEnded:
 
 @dataclass(frozen=True)
 class ShareRaised:
-    """The share was ended by an error that belongs to no single run, such as a damaged checkpoint."""
+    """An error that belongs to no single run ended the share, such as a damaged checkpoint."""
 
     error: Exception
 
@@ -92,7 +92,7 @@ class Crew(Protocol):
         """Begin the runs of the share, each where its folder says that it stopped."""
 
     def messages(self) -> Iterable[tuple[Share, Message]]:
-        """What has arrived since the last call, in the order of each share; waits at most a second."""
+        """The messages since the last call, in the order of each share; waits at most a second."""
 
     def how_it_ended(self, share: Share) -> str | None:
         """How the share's member ended, such as "ended with exit code 3"; None while it works."""

@@ -1,4 +1,7 @@
-"""Runs of an output folder that are not the same run any more: what is asked starts beside them, and nothing is deleted."""
+"""Stored runs that are no longer the same run as a requested one.
+
+The requested run starts beside them in a folder of its own, and nothing is deleted.
+"""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +47,10 @@ def beside_earlier(prepared: Sequence[PreparedRun], out: Path) -> list[PreparedR
 
 
 def renewed(one: PreparedRun, out: Path) -> PreparedRun:
-    """The run, under another identity where its stored run was begun by a program whose numbers are others in this version."""
+    """The run, under another identity where its stored run cannot be resumed.
+
+    That is so where the stored run was begun by a program whose numerics version has changed.
+    """
     while (began := _numerics(out / one.folder_name)) and any(
         numerics_of(name) != {name: v} for name, v in began.items()
     ):
@@ -53,7 +59,7 @@ def renewed(one: PreparedRun, out: Path) -> PreparedRun:
 
 
 def _numerics(path: Path) -> Mapping[str, int]:
-    """What the stored run in a folder was begun with; empty where there is none, or it does not say."""
+    """The numerics versions that a stored run began with; empty where none are stored."""
     found = _tables(path).get("run", {}).get("numerics", {})
     return found if isinstance(found, Mapping) else {}
 
@@ -139,7 +145,8 @@ def _differences(one: PreparedRun, run: Mapping[str, Any]) -> Iterator[str]:
             yield _difference(one, key, parts.get(key), stored.get(key))
     if parts.get("begun_again") != stored.get("begun_again"):
         began = run.get("numerics", {})
-        yield f"its program computed other numbers then ({', '.join(f'{name} {version}' for name, version in began.items())})"
+        versions = ", ".join(f"{name} {version}" for name, version in began.items())
+        yield f"its program computed other numbers then ({versions})"
     if "unique" in stored:
         yield "its content could not be identified then"
 

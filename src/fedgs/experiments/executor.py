@@ -91,7 +91,7 @@ class Executor:
             share.error = message.error
 
     def _unfinished(self, share: Share, how: str) -> list[Share]:
-        """The share with the runs that have to start again; none where all have ended or are lost."""
+        """The share with the runs that start again; none where all have ended or are lost."""
         share.runs = [number for number in share.runs if number not in self._ended]
         if not share.runs or share.error is not None:
             return []

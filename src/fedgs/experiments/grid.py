@@ -32,15 +32,14 @@ COMPARISON: Tables = {
     "training": {"rounds": 200},
     "grid": {"method": ["fedgs", "uniform", "md", "fedprox", "power_of_choice"], "seed": [0, 1, 2]},
 }
-_STANDS_ALONE = (
-    "method.graph.path",
-)  # set late, it replaces what a file says in its table, as another name of a variant does
+# Set late, this key replaces what a file says in its table, as another name of a variant does.
+_STANDS_ALONE = ("method.graph.path",)
 PRESETS: dict[str, Tables] = {"fedprox": {"method": {"name": "md"}, "training": {"mu": 0.01}}}
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What was asked: one configuration a run, the axes they vary over, and where each value came from.
+    """The configurations of a study, one a run, and where their values came from.
 
     Attributes:
         configs: distinct, in the order of the axes.
@@ -78,8 +77,10 @@ def read_config(path: Path) -> Tables:
 def parse_override(text: str) -> tuple[str, Any]:
     """`K=V` as a dotted key and a value; V is TOML, and what is not TOML is taken as a string.
 
-    >>> parse_override("method.alpha=2"), parse_override("availability=MDF"), parse_override("seed=[0, 1]")
-    (('method.alpha', 2), ('availability', 'MDF'), ('seed', [0, 1]))
+    >>> parse_override("method.alpha=2"), parse_override("availability=MDF")
+    (('method.alpha', 2), ('availability', 'MDF'))
+    >>> parse_override("seed=[0, 1]")
+    ('seed', [0, 1])
 
     Raises:
         ConfigError: no `=` or no key.
@@ -136,7 +137,10 @@ def expand(
 def _merged(
     lower: Tables, upper: Mapping[str, Any], sources: dict[str, str], source: str
 ) -> Tables:
-    """The lower layer with the upper one laid over it; a variant of another name replaces the lower one whole."""
+    """The lower layer with the upper one laid over it.
+
+    A variant of another name replaces the whole variant of the lower layer.
+    """
     merged = copy.deepcopy(lower)
     for key, value in upper.items():
         if key == "grid":
@@ -201,7 +205,10 @@ def _axes(grid: Any) -> dict[str, list[Any]]:
 
 
 def _beside_axes(tables: Tables, axes: Mapping[str, list[Any]]) -> list[tuple[str, Any]]:
-    """Settings of a variant that stand beside an axis of variants: they apply to all of those that have them."""
+    """Settings of a variant that stand beside an axis of variants.
+
+    They apply to all variants of the axis that have them.
+    """
     settings: list[tuple[str, Any]] = []
     for family in TABLES:
         table = tables.get(family)
@@ -214,12 +221,20 @@ def _beside_axes(tables: Tables, axes: Mapping[str, list[Any]]) -> list[tuple[st
 
 
 def _in_order(override: tuple[str, Any]) -> int:
-    """Whole variants come before their settings, and settings that replace a table before others of that table."""
+    """The position of an override in the order of application.
+
+    Whole variants come before their settings, and settings that replace a table before others of
+    that table.
+    """
     return 0 if "." not in override[0] else 1 if override[0] in _STANDS_ALONE else 2
 
 
 def _without_beside(tables: Tables, late: list[tuple[str, Any]], key: str) -> list[tuple[str, Any]]:
-    """Take out what a file says in the table that an override replaces; the rest of `late` is returned."""
+    """Clear the table that an override replaces.
+
+    Returns:
+        The settings of `late` that are not in that table.
+    """
     table = key.rpartition(".")[0]
     here: Any = tables
     for part in table.split("."):
@@ -270,7 +285,12 @@ def _put(tables: Tables, key: str, value: Any) -> None:
 def _combinations(
     tables: Tables, axes: dict[str, list[Any]], late: Sequence[tuple[str, Any]]
 ) -> tuple[list[Config], list[dict[str, Any]], dict[str, Any]]:
-    """The distinct configurations, the values of the axes that each was made of, and the settings that some are without."""
+    """The distinct configurations of a grid.
+
+    Returns:
+        The configurations, for each the values of the axes that it was made of, and the settings
+        that some are without.
+    """
     keys = sorted(axes, key=lambda key: key.count("."))  # whole variants first, then their settings
     used: set[str] = set()
     made: list[Tables] = []
@@ -313,7 +333,9 @@ def _combinations(
 
 
 def _without_useless(combination: Tables, whole: Collection[str]) -> dict[str, tuple[Any, str]]:
-    """Take settings out that change nothing beside the others; those of a table that an axis names whole stay, and are refused.
+    """Take settings out that change nothing beside the others.
+
+    Those of a table that an axis names whole stay, and are refused later.
 
     Args:
         combination: changed in place.
@@ -354,7 +376,9 @@ def _has_effect(combination: Tables, key: str, value: Any) -> bool:
 
 
 def build_config(tables: Mapping[str, Any]) -> Config:
-    """One configuration from tables or objects; a preset such as "fedprox" becomes what it stands for.
+    """One configuration from tables or objects.
+
+    A preset such as "fedprox" becomes the settings that it stands for.
 
     >>> build_config({"data": "synthetic", "availability": "IDL", "method": "fedprox"}).training.mu
     0.01
@@ -384,7 +408,11 @@ def _variant(tables: Tables, family: str) -> type[Variant]:
 
 
 def _has(tables: Tables, key: str) -> bool:
-    """Whether a dotted key is a setting here: of the named variant for a variant's key, always otherwise (checked later)."""
+    """Whether a dotted key is a setting in these tables.
+
+    The key of a variant is looked up in the named variant; others count as settings, and are
+    checked later.
+    """
     family, _, path = key.partition(".")
     if not path or family not in TABLES or path == "name":
         return True

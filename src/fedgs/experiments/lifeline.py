@@ -1,4 +1,7 @@
-"""How a worker process ends with its study, however the study ends. Standard library only: watched before torch is imported."""
+"""How a worker process ends with its study, however the study ends.
+
+Standard library only: the study is watched before torch is imported.
+"""
 
 import contextlib
 import os
@@ -50,9 +53,8 @@ class Lifeline:
             time.sleep(0.05)  # it closes its files a moment before it is gone
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        signal.signal(
-            signal.SIGTERM, lambda number, frame: None
-        )  # saving is not interrupted in its turn
+        # A second signal does not interrupt the saving.
+        signal.signal(signal.SIGTERM, lambda number, frame: None)
         with contextlib.suppress(OSError):
             self._channel.end_sending()  # tells the study that saving began
         raise KeyboardInterrupt
@@ -60,9 +62,8 @@ class Lifeline:
     def _watch(self) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
-            while (
-                not selector.select(LOOK_SECONDS) and os.getppid() == self._study
-            ):  # the study sends nothing: it closes
+            # The study sends nothing: the channel becomes readable when it is closed.
+            while not selector.select(LOOK_SECONDS) and os.getppid() == self._study:
                 pass
         self._alone = True
         if self._loaded:

@@ -1,4 +1,7 @@
-"""One writer at a time in an output folder: the lock of the file system, or a lock file where it has none."""
+"""One writer at a time in an output folder.
+
+The lock of the file system is used, or a lock file where it has none.
+"""
 
 import contextlib
 import errno
@@ -16,9 +19,8 @@ from fedgs.errors import OutputError
 __all__ = ["LOCK_FILE", "only_writer"]
 
 LOCK_FILE = ".fedgs.lock"
-WRITING_SECONDS = (
-    60.0  # an unreadable lock file that is older was left by a process that died while it wrote it
-)
+# An unreadable lock file that is older was left by a process that died while it wrote the file.
+WRITING_SECONDS = 60.0
 _WITHOUT_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
 _IN_USE = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
@@ -62,7 +64,8 @@ def _locked(folder: Path, descriptor: int) -> bool:
     except OSError as error:
         if error.errno in _IN_USE:
             raise OutputError(
-                f"another process is writing to {str(folder)!r}; wait for it or choose another --out"
+                f"another process is writing to {str(folder)!r}; "
+                "wait for it or choose another --out"
             ) from None
         if error.errno in _WITHOUT_LOCKS:
             return False
@@ -71,7 +74,11 @@ def _locked(folder: Path, descriptor: int) -> bool:
 
 
 def _take_lock_file(folder: Path) -> bytes:
-    """Create the lock file, in place of one that a dead process left; the result is what it holds."""
+    """Create the lock file, in place of one that a dead process left.
+
+    Returns:
+        The content of the file.
+    """
     path = folder / LOCK_FILE
     about = {
         "host": socket.gethostname(),
@@ -100,7 +107,8 @@ def _refuse_lock_file(folder: Path) -> None:
         about = _parsed(content)
         who = f"process {about['pid']} on {about['host']}" if about else "another process"
         raise OutputError(
-            f"{who} is writing to {str(folder)!r}; wait for it, choose another --out, or remove {str(path)!r} if it does not run"
+            f"{who} is writing to {str(folder)!r}; wait for it, choose another --out, "
+            f"or remove {str(path)!r} if it does not run"
         )
     aside = path.with_name(f"{LOCK_FILE}.{secrets.token_hex(8)}")
     with contextlib.suppress(FileNotFoundError):
@@ -126,9 +134,8 @@ def _is_stale(path: Path, content: bytes) -> bool:
     except PermissionError:
         pass
     before, now = about.get("started"), _start_of(about["pid"])
-    return (
-        before is not None and now is not None and before != now
-    )  # the number belongs to another process now
+    # Another time of start: the number belongs to another process now.
+    return before is not None and now is not None and before != now
 
 
 def _start_of(pid: int) -> str | None:

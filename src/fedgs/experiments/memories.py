@@ -1,4 +1,7 @@
-"""Memories before round 0 that depend on the clients and the sampler's settings alone: made and stored once for all runs."""
+"""Samplers' memories before round 0, computed and stored once for all runs that share them.
+
+Runs share a memory that depends on the clients and the sampler's settings alone.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -14,7 +17,9 @@ FOLDER = "graphs"  # in an output folder, beside the runs
 
 
 class StartMemories:
-    """The memories of a study: runs whose samplers name the same key share one set of arrays, and one file.
+    """The memories of a study before round 0.
+
+    Runs whose samplers name the same key share one set of arrays, and one file.
 
     Args:
         out: the output folder, or None: nothing is written.
@@ -25,7 +30,7 @@ class StartMemories:
         self._held: dict[str, Memory] = {}
 
     def start(self, key: str, make: Callable[[], Memory]) -> Memory:
-        """The memory with this key: from an earlier run, from the file of another process, or made now."""
+        """The memory with this key: from an earlier run, from a file, or computed now."""
         if key not in self._held:
             self._held[key] = kept_memory(self._made(key, make))
         return self._held[key]
@@ -46,9 +51,8 @@ class StartMemories:
         if path is None:
             return make()
         path.parent.mkdir(exist_ok=True)
-        with _alone(
-            path.with_name(f".{key}.lock")
-        ):  # worker processes wait for the first one rather than making it again
+        # Worker processes wait for the first one, instead of computing the memory again.
+        with _alone(path.with_name(f".{key}.lock")):
             if path.is_file():
                 arrays: dict[str, AnyArray] = read_arrays(path)
                 return arrays
@@ -59,7 +63,11 @@ class StartMemories:
 
 @contextlib.contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Keep other processes out; where files cannot be locked, each process makes its own and the last one's file stays."""
+    """Keep other processes out.
+
+    Where files cannot be locked, each process computes the memory itself, and the file of the last
+    process stays.
+    """
     try:
         import fcntl
     except ImportError:  # not a Unix system

@@ -16,9 +16,10 @@ MARKER = "fedgs.json"
 
 @contextlib.contextmanager
 def claim(folder: Path) -> Iterator[None]:
-    """Make the output folder, or recognise it as ours, and keep other processes out while the block runs.
+    """Create or recognise the output folder, and keep other processes out of it.
 
-    A `KeyboardInterrupt` that leaves the block says how to resume.
+    Others are kept out while the block runs. A `KeyboardInterrupt` that leaves the block says how
+    to resume.
 
     Raises:
         OutputError: the folder holds something else, is not writable, or is in use.
@@ -30,7 +31,8 @@ def claim(folder: Path) -> Iterator[None]:
                 raise OutputError(f"--out must be a folder; {str(folder)!r} is a file")
             if not marker.is_file() and any(folder.iterdir()):
                 raise OutputError(
-                    f"--out must be new, empty or a folder of fedgs runs; {str(folder)!r} holds something else"
+                    "--out must be new, empty or a folder of fedgs runs; "
+                    f"{str(folder)!r} holds something else"
                 )
         folder.mkdir(parents=True, exist_ok=True)
         if not marker.is_file():

@@ -1,4 +1,4 @@
-"""Prepare runs: load the data, check every configuration against it, and resolve what a run needs."""
+"""Prepare runs: load data, check configurations against it, and resolve what a run needs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -37,13 +37,16 @@ def load_federation(config: Config, data_dir: Path | None = None) -> Federation:
         federation = data.load(data_dir)
     if not isinstance(federation, Federation):
         raise DataError(
-            f"data {data.name or type(data).__name__!r} must load a Federation, got {shown(federation)}"
+            f"data {data.name or type(data).__name__!r} must load a Federation, "
+            f"got {shown(federation)}"
         )
     return federation
 
 
 def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[PreparedRun]:
-    """Load the data and check every configuration against it: what cannot run is refused before anything is written.
+    """Load the data and check every configuration against it.
+
+    What cannot run is refused before anything is written.
 
     Raises:
         UserError: the first thing that is wrong, or more memory is needed than there is.
@@ -92,7 +95,10 @@ class Known:
 
 
 def _data_key(data: Any, known: Known) -> Any:
-    """Equal for configurations whose data are the same; a text of the settings can leave out the middle of an array."""
+    """A key that is equal for configurations whose data are the same.
+
+    The text of a user's settings is no key: it can leave out the middle of an array.
+    """
     if origin_of(type(data).__module__) == "fedgs":
         return type(data), id(getattr(data, "federation", None)), repr(data)
     found = known.digester.of(data)
@@ -110,8 +116,8 @@ def prepare_one(
     Args:
         config: what to carry out.
         federation: the one that `config.data` stands for.
-        shared: the availability draws of the study's other runs: runs that meet the same clients draw them
-            once.
+        shared: the availability draws of the study's other runs; runs with the same clients draw
+            them once.
         known: what the study's other runs have found out already.
     """
     known = Known() if known is None else known
@@ -127,9 +133,8 @@ def prepare_one(
     config = config.model_copy(update={"model": model})
     plan = make_plan(config, federation, shared)
     execution = config.execution
-    engine = choose_engine(
-        execution.engine, device=execution.device, work=plan.work
-    )  # refuses what this machine cannot do
+    # Refuses what this machine cannot do.
+    engine = choose_engine(execution.engine, device=execution.device, work=plan.work)
     program = program_of(engine.name, device=execution.device, work=plan.work)
     check_batch_memory(
         plan.work, program=program, device=execution.device, cohort_limit=plan.cohort_limit
@@ -149,7 +154,11 @@ def prepare_one(
 
 
 def _start_of(model: Model, federation: Federation, known: Known) -> Digest | None:
-    """What a user's model builds for seed 0: structure, code and first parameters; None for the package's models."""
+    """What a user's model builds for seed 0: structure, code and first parameters.
+
+    Returns:
+        The digest of the module; None for the package's models.
+    """
     function = getattr(model, "function", None)
     if origin_of(type(model).__module__) == "fedgs" and function is None:
         return None
@@ -170,6 +179,7 @@ def _default_model(data: Any, federation: Federation) -> Model:
     name = data.defaults_for(federation).model
     if name is None:
         raise ConfigError(
-            f"model must be given for examples of shape {federation.example_shape}; only vectors have a default (logistic)"
+            f"model must be given for examples of shape {federation.example_shape}; "
+            "only vectors have a default (logistic)"
         )
     return as_model(name)

@@ -1,4 +1,7 @@
-"""Carry out prepared runs: choose where, resume what an earlier start left, reuse what it finished."""
+"""Carry out prepared runs.
+
+Runs that an earlier start finished are reused, others resume, in this process or in workers.
+"""
 
 import contextlib
 import logging

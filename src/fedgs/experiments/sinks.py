@@ -83,7 +83,8 @@ class _Batch:
 class FolderSink:
     """Writes a run's records in batches, and checkpoints.
 
-    A checkpoint is written every `checkpoint_every` rounds; None: every ten seconds. No file stays open between two writes, so that thousands of runs can be driven at once.
+    A checkpoint is written every `checkpoint_every` rounds; None: every ten seconds. No file stays
+    open between two writes, so that thousands of runs can be driven at once.
     """
 
     folder: RunFolder
@@ -173,7 +174,7 @@ class FolderSink:
 
 
 def describe_failure(failed: Failed, clients: Clients) -> dict[str, Any]:
-    """What `failure.json` holds: round, the client's own key, the error, and the user's traceback."""
+    """The content of `failure.json`: round, the client's own key, error and user's traceback."""
     cause: BaseException = failed.exception
     if failed.client is not None and cause.__cause__:
         cause = cause.__cause__

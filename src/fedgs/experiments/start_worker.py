@@ -1,4 +1,6 @@
-"""The program of a worker process, started by path: it knows nothing of the program that started the study.
+"""The program of a worker process, started by path.
+
+It knows nothing of the program that started the study.
 
 Arguments: the descriptor of a socket to the study, and a JSON file with its `sys.path`, `sys.argv`
 and the folder of its order. Only the standard library is imported before `sys.path` is that of the
@@ -44,8 +46,9 @@ def main() -> None:
     try:
         work(channel, lifeline, Path(start["order"]))
     finally:
+        # The study must not wait for threads that user code started and that do not end.
         with contextlib.suppress(OSError):
-            channel.end_sending()  # the study must not wait for threads that user code started and that do not end
+            channel.end_sending()
         lifeline.clean()
 
 

@@ -78,7 +78,7 @@ class Study:
 
     @cached_property
     def heading(self) -> str:
-        """One line that says what is compared: data, clients, availability, methods, seeds, rounds."""
+        """One line about the study: data, clients, availability, methods, seeds and rounds."""
         runs = self.runs
         data = _one_or_count({run.plan.federation.name for run in runs}, "federations")
         clients = _one_or_count(
@@ -122,7 +122,8 @@ def prepare_study(configs: Sequence[Config], *, data_dir: Path | None = None) ->
 
     >>> from fedgs.experiments.grid import build_config
     >>> settings = {"data": "synthetic", "availability": "IDL", "training": {"rounds": 2}}
-    >>> study = prepare_study([build_config({"method": method, **settings}) for method in ("md", "uniform")])
+    >>> configs = [build_config({"method": method, **settings}) for method in ("md", "uniform")]
+    >>> study = prepare_study(configs)
     >>> study.heading, study.labels
     ('Synthetic(0.5, 0.5), 30 clients, IDL: 2 methods x 1 seed x 2 rounds', ['md', 'uniform'])
     """

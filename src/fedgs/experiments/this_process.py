@@ -59,7 +59,8 @@ def carry_out(runs: Sequence[PreparedRun]) -> Generator[Message, None, None]:
 
     Yields:
         `Progress` after each round of each run and each failure, then one `RunEnded` for each run,
-        then `ShareEnded`. Where the iteration ends early, the last whole round of every run is saved.
+        then `ShareEnded`. Where the iteration ends early, the last whole round of every run is
+        saved.
 
     Raises:
         OutputError: what an earlier start left is damaged.

@@ -30,7 +30,10 @@ __all__ = ["CannotTravelError", "pack_runs", "pack_variants", "register_variants
 
 
 class CannotTravelError(Exception):
-    """Runs that worker processes cannot carry out; the message is the reason, without a full stop."""
+    """Worker processes cannot carry out the runs; the message is the reason, without a full stop.
+
+    The runs are then carried out in the study's own process.
+    """
 
 
 def pack_runs(prepared: Sequence[PreparedRun], federations: Sequence[Federation]) -> bytes:
@@ -59,9 +62,10 @@ def unpack_runs(content: bytes, federations: Sequence[Federation]) -> list[Prepa
 
 
 def pack_variants() -> list[tuple[str, str, bytes]]:
-    """Family, name and class of the variants that this process registered outside the package and its plug-ins.
+    """Family, name and class of the variants that the user's program registered.
 
-    A class that cannot be pickled is left out: a run that uses it is refused by `pack_runs`.
+    Those of the package and of its plug-ins are not among them: a worker imports them itself. A
+    class that cannot be pickled is left out: a run that uses it is refused by `pack_runs`.
     """
     packed = []
     for family in FAMILIES:
@@ -114,7 +118,7 @@ class _Travelling:
 
 
 class _SettingsOnly(Data):
-    """Stands for a data set whose federation is loaded already; keeps its settings for the records."""
+    """A data set whose federation is loaded already; keeps its settings for the records."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -188,7 +192,10 @@ def _loads(content: bytes, federations: Sequence[Federation]) -> Any:
 
 
 def _decorated(cls: type) -> tuple[str, str] | None:
-    """Module and qualified name of the function that the variant stands for, where importing the module gives it."""
+    """Module and qualified name of the decorated function that a variant stands for.
+
+    None where importing the module does not give that function.
+    """
     if not issubclass(cls, Variant) or cls.__module__ == "__main__":
         return None
     try:
@@ -209,14 +216,17 @@ def _variant_of(module: str, qualname: str) -> Any:
 
 
 class _ByValue:
-    """Modules that another process could not import, such as those made by hand: what they define travels by value."""
+    """Modules that another process could not import, such as those made by hand.
+
+    What they define travels by value.
+    """
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
         self._known: dict[str, bool] = {}
 
     def is_importable(self, name: str) -> bool:
-        """Whether a process with the same `sys.path` and plug-ins imports this module under this name."""
+        """Whether a process with the same `sys.path` and plug-ins can import this module."""
         if name not in self._known:
             self._known[name] = found = name in loaded_plugins() or _is_found(name)
             module = sys.modules.get(name)
@@ -228,7 +238,10 @@ class _ByValue:
         return self._known[name]
 
     def forget_parent(self, cls: type[BaseModel]) -> None:
-        """Leave out the local variables around a class, which pydantic keeps for annotations that it has not resolved yet."""
+        """Leave out the local variables around a class.
+
+        pydantic keeps them for annotations that it has not resolved yet.
+        """
         namespace = cls.__dict__.get("__pydantic_parent_namespace__")
         if namespace is not None:
             cls.__pydantic_parent_namespace__ = None

@@ -168,7 +168,8 @@ def _written(federations: Sequence[Federation], scratch: Path) -> list[Path]:
     except OSError as error:
         reason = error.strerror or "the disk may be full"
         raise CannotTravelError(
-            f"the data cannot be written to the temporary folder {str(scratch.parent)!r} ({reason}); "
+            f"the data cannot be written to the temporary folder {str(scratch.parent)!r} "
+            f"({reason}); "
             "the environment variable TMPDIR names another one"
         ) from None
 
@@ -223,7 +224,10 @@ def _interpreter_flags() -> list[str]:
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """A process started meanwhile gets no SIGINT until it asks for it: Ctrl-C reaches all processes of a terminal."""
+    """A process started meanwhile gets no SIGINT until it unblocks the signal.
+
+    Ctrl-C reaches all processes of a terminal.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
