@@ -161,7 +161,6 @@ def register(family: str, name: str) -> Callable[[type[V]], type[V]]:
     >>> build("demo", {"name": "quiet", "volume": 0.2})
     Quiet(volume=0.2)
     """
-
     check_name(name, decorator="register")
     known_family = FAMILIES.get(family)
     if known_family is not None and name in known_family.presets:

@@ -1,1 +1,21 @@
+"""Studies: from settings to finished runs and their records.
 
+The modules in the order in which a study passes through them:
+
+* `grid`: files, `--set` and axes become one `Config` a run. `compare` is the entry from Python.
+* `study`: the runs of a study, prepared, carried out and compared. The command line and `compare`
+  both call it.
+* `preparing`: loads the data and checks every configuration against it; each becomes a `prepared`
+  run.
+* `runner`: reuses finished runs of the output folder and chooses where the others are carried out.
+  `output` and `locks` keep other processes out of the folder. `earlier` recognises stored runs that
+  are no longer the same run.
+* `executor`: supervises a `crew`, which carries out shares of the runs: `this_process`, or
+  `workers`. The latter start processes (`start_worker`, `worker`, `lifeline`), which get the runs by
+  `transfer` and report through a `channel`.
+* `memories`: samplers' memories before round 0, computed once for all runs that share them.
+* `sinks`: take the rounds of a run, into memory or into its folder.
+
+Apart from these, `similarity` compares graphs for the paper's Table 3, and `paper` repeats the
+paper's experiments.
+"""

@@ -7,7 +7,6 @@ import pickle
 import socket
 import struct
 import threading
-from typing import Any
 
 __all__ = ["Channel"]
 
@@ -17,15 +16,15 @@ _LENGTH = struct.Struct("!Q")
 class Channel:
     """One end of a connection. Several threads may send; one receives.
 
-    >>> here, there = (Channel(end) for end in socket.socketpair())
-    >>> here.send({"round": 3})
-    >>> there.receive()
+    >>> first, second = (Channel(end) for end in socket.socketpair())
+    >>> first.send({"round": 3})
+    >>> second.receive()
     {'round': 3}
-    >>> here.close()
-    >>> there.receive()
+    >>> first.close()
+    >>> second.receive()
     Traceback (most recent call last):
     EOFError: the other end is closed
-    >>> there.close()
+    >>> second.close()
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -36,7 +35,7 @@ class Channel:
         """The descriptor, for functions that wait for one of several channels."""
         return self.socket.fileno()
 
-    def send(self, message: Any) -> None:
+    def send(self, message: object) -> None:
         """Send any object that can be pickled.
 
         Raises:
@@ -46,7 +45,7 @@ class Channel:
         with self._sending:
             self.socket.sendall(_LENGTH.pack(len(content)) + content)
 
-    def receive(self) -> Any:
+    def receive(self) -> object:
         """Wait for the next message.
 
         Raises:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
+from fedgs.availability import Availability
 from fedgs.config import Evaluation, Execution, Training
 from fedgs.data.base import Data
 from fedgs.data.federation import Federation
@@ -13,10 +14,17 @@ from fedgs.errors import ConfigError, shown
 from fedgs.experiments.crew import Progress
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.study import Results, prepare_study
-from fedgs.models import as_model
+from fedgs.models import Model, as_model
 from fedgs.plurals import counted
+from fedgs.sampling.base import Sampler
 
 __all__ = ["compare"]
+
+# What stands for a variant: an object or class of it, its name, or a table with `name`; a decorated
+# function stands for a sampler, and a function that returns an `nn.Module` for a model.
+_Method = Sampler | str | Mapping[str, object] | Callable[..., object]
+_Availability = Availability | type[Availability] | str | Mapping[str, object]
+_Model = Model | str | Mapping[str, object] | Callable[..., object]
 
 
 class _Given(Data):
@@ -32,12 +40,12 @@ class _Given(Data):
 def compare(
     federation: Federation | Data | str,
     *,
-    methods: Mapping[str, Any] | Iterable[Any],
-    availability: Any = "IDL",
-    model: Any = None,
-    training: Training | Mapping[str, Any] | None = None,
-    evaluation: Evaluation | Mapping[str, Any] | None = None,
-    execution: Execution | Mapping[str, Any] | None = None,
+    methods: Mapping[str, _Method] | Iterable[_Method],
+    availability: _Availability = "IDL",
+    model: _Model | None = None,
+    training: Training | Mapping[str, object] | None = None,
+    evaluation: Evaluation | Mapping[str, object] | None = None,
+    execution: Execution | Mapping[str, object] | None = None,
     seeds: Iterable[int] = (0,),
     out: str | Path | None = None,
     data_dir: str | Path | None = None,
@@ -52,8 +60,9 @@ def compare(
         availability: a mode (object, name or table).
         model: a model variant, a name, or a function that returns an `nn.Module`; None: the data
             set's default.
-        training, evaluation, execution: settings; what is not given defaults to the data set's row
-            of the paper.
+        training: settings; what is not given defaults to the data set's row of the paper.
+        evaluation: settings; what is not given has its default.
+        execution: settings; what is not given has its default.
         seeds: one run a method and seed.
         out: a folder for the records; None: nothing is written.
         data_dir: where files are searched first.
@@ -80,13 +89,13 @@ def compare(
         )
     data = _Given(federation=federation) if isinstance(federation, Federation) else federation
     labelled_methods = _labelled(methods)
-    seeds = _listed("seeds", seeds, "integers, such as range(3)")
+    listed_seeds = _listed("seeds", seeds, "integers, such as range(3)")
     if on_progress is not None and not callable(on_progress):
         raise ConfigError(
             f"on_progress must be a function of a Progress or None, got {shown(on_progress)}"
         )
     folders = {name: _folder(name, value) for name, value in (("out", out), ("data_dir", data_dir))}
-    common: dict[str, Any] = {
+    common: dict[str, object] = {
         "data": data,
         "availability": availability,
         "model": None if model is None else as_model(model),
@@ -97,16 +106,18 @@ def compare(
     configs = [
         build_config({"method": method, "seed": seed, "label": label, **common})
         for label, method in labelled_methods
-        for seed in seeds
+        for seed in listed_seeds
     ]
     if not configs:
-        counts = f"{counted(len(labelled_methods), 'method')} and {counted(len(seeds), 'seed')}"
+        counts = (
+            f"{counted(len(labelled_methods), 'method')} and {counted(len(listed_seeds), 'seed')}"
+        )
         raise ConfigError(f"compare needs at least one method and one seed, got {counts}")
     study = prepare_study(configs, data_dir=folders["data_dir"])
     return study.run(out=folders["out"], on_progress=on_progress)
 
 
-def _labelled(methods: Any) -> list[tuple[str | None, Any]]:
+def _labelled(methods: object) -> list[tuple[str | None, object]]:
     """(label or None, method) of all methods."""
     if isinstance(methods, Mapping):
         return list(methods.items())
@@ -116,13 +127,13 @@ def _labelled(methods: Any) -> list[tuple[str | None, Any]]:
     ]
 
 
-def _listed(name: str, value: Any, wanted: str) -> list[Any]:
+def _listed(name: str, value: object, wanted: str) -> list[object]:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise ConfigError(f"{name} must be a collection of {wanted}; got {shown(value)}")
     return list(value)
 
 
-def _folder(name: str, value: Any) -> Path | None:
+def _folder(name: str, value: str | Path | None) -> Path | None:
     try:
         return None if value is None else Path(value)
     except TypeError:
@@ -131,5 +142,5 @@ def _folder(name: str, value: Any) -> Path | None:
         ) from None
 
 
-def _is_data_class(value: Any) -> bool:
+def _is_data_class(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, Data)

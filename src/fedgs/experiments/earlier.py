@@ -38,30 +38,30 @@ def beside_earlier(prepared: Sequence[PreparedRun], out: Path) -> list[PreparedR
         out: the output folder.
     """
     for sentence in dict.fromkeys(
-        sentence for one in prepared for sentence in one.identity.unknown
+        sentence for run in prepared for sentence in run.identity.unknown
     ):
         _log.warning("%s", sentence)
-    settled = [renewed(one, out) for one in prepared]
-    _tell(settled, out)
-    return settled
+    renewed_runs = [renewed(run, out) for run in prepared]
+    _report(renewed_runs, out)
+    return renewed_runs
 
 
-def renewed(one: PreparedRun, out: Path) -> PreparedRun:
+def renewed(run: PreparedRun, out: Path) -> PreparedRun:
     """The run, under another identity where its stored run cannot be resumed.
 
     That is so where the stored run was begun by a program whose numerics version has changed.
     """
-    while (began := _numerics(out / one.folder_name)) and any(
-        numerics_of(name) != {name: v} for name, v in began.items()
+    while (began_with := _numerics(out / run.folder_name)) and any(
+        numerics_of(name) != {name: version} for name, version in began_with.items()
     ):
-        one = replace(one, identity=one.identity.beside(repr(sorted(began.items()))))
-    return one
+        run = replace(run, identity=run.identity.beside(repr(sorted(began_with.items()))))
+    return run
 
 
 def _numerics(path: Path) -> Mapping[str, int]:
     """The numerics versions that a stored run began with; empty where none are stored."""
-    found = _tables(path).get("run", {}).get("numerics", {})
-    return found if isinstance(found, Mapping) else {}
+    numerics = _tables(path).get("run", {}).get("numerics", {})
+    return numerics if isinstance(numerics, Mapping) else {}
 
 
 def _tables(path: Path) -> Mapping[str, Any]:
@@ -72,59 +72,47 @@ def _tables(path: Path) -> Mapping[str, Any]:
         return {}
 
 
-def _tell(prepared: Sequence[PreparedRun], out: Path) -> None:
-    """One sentence, where there is something to say."""
-    new = [
-        one
-        for one in prepared
-        if not one.identity.unknown and not RunFolder(out / one.folder_name).exists()
-    ]
-    own = {one.folder_name for one in prepared}
+def _report(prepared: Sequence[PreparedRun], out: Path) -> None:
+    """Log one sentence if runs start beside stored runs of the same configuration, with reasons."""
+    requested = {run.folder_name for run in prepared}
     stored: dict[str, list[Mapping[str, Any]]] = {}
     reasons: dict[str, None] = {}
     count = 0
-    for one in new:
-        start = one.folder_name.removesuffix(one.fingerprint)
+    for run in prepared:
+        if run.identity.unknown or RunFolder(out / run.folder_name).exists():
+            continue
+        start = run.folder_name.removesuffix(run.fingerprint)
         if start not in stored:
             paths = [
                 path
                 for path in sorted(out.iterdir())
-                if path.name.startswith(start) and path.name not in own
+                if path.name.startswith(start) and path.name not in requested
             ]
             stored[start] = [_tables(path) for path in paths if path.is_dir()]
-        wanted = _comparable(one.tables())
-        found = [tables["run"] for tables in stored[start] if _comparable(tables) == wanted]
-        if found:
+        wanted = _comparable(run.tables())
+        same = [tables["run"] for tables in stored[start] if _comparable(tables) == wanted]
+        if same:
             count += 1
-            every: list[list[str]] = [list(_differences(one, run)) for run in found]
-            reasons |= dict.fromkeys(sorted(every, key=_length)[0])
+            differences = [list(_differences(run, other)) for other in same]
+            fewest: list[str] = min(differences, key=len)
+            reasons |= dict.fromkeys(fewest)
     if count:
-        runs, them = (
-            ("1 run starts", "an earlier one")
-            if count == 1
-            else (f"{count} runs start", "earlier ones")
-        )
-        stay = "which stays" if count == 1 else "which stay"
         _log.warning(
             "%s anew beside %s of the same configuration, %s in %s: %s",
-            runs,
-            them,
-            stay,
+            "1 run starts" if count == 1 else f"{count} runs start",
+            "an earlier one" if count == 1 else "earlier ones",
+            "which stays" if count == 1 else "which stay",
             out,
             "; ".join(reasons),
         )
 
 
-def _length(differences: list[str]) -> int:
-    return len(differences)
-
-
-def _comparable(tables: Mapping[str, Any]) -> Any:
+def _comparable(tables: Mapping[str, Any]) -> tuple[object, ...]:
     """A stored configuration without what does not make it another run."""
     training = {
-        k: v
-        for k, v in tables.get("training", {}).items()
-        if k not in ("rounds", "proportion", "cohort_limit")
+        key: value
+        for key, value in tables.get("training", {}).items()
+        if key not in ("rounds", "proportion", "cohort_limit")
     }
     rest = {
         key: value
@@ -134,30 +122,35 @@ def _comparable(tables: Mapping[str, Any]) -> Any:
     return rest, training, tables.get("run", {}).get("cohort_limit")
 
 
-def _differences(one: PreparedRun, run: Mapping[str, Any]) -> Iterator[str]:
-    """Why a stored run is another one."""
-    parts, stored = one.identity.parts, run.get("identity")
+def _differences(run: PreparedRun, other: Mapping[str, Any]) -> Iterator[str]:
+    """Why a stored run is another one.
+
+    Args:
+        run: the requested run.
+        other: the table `run` of the stored run's configuration.
+    """
+    parts, stored = run.identity.parts, other.get("identity")
     if not isinstance(stored, Mapping):
         yield "made by an earlier version of fedgs"
         return
     for key in sorted({*parts, *stored} - {"unique", "begun_again"}):
         if parts.get(key) != stored.get(key):
-            yield _difference(one, key, parts.get(key), stored.get(key))
+            yield _difference(run, key, parts.get(key), stored.get(key))
     if parts.get("begun_again") != stored.get("begun_again"):
-        began = run.get("numerics", {})
-        versions = ", ".join(f"{name} {version}" for name, version in began.items())
+        began_with = other.get("numerics", {})
+        versions = ", ".join(f"{name} {version}" for name, version in began_with.items())
         yield f"its program computed other numbers then ({versions})"
     if "unique" in stored:
         yield "its content could not be identified then"
 
 
-def _difference(one: PreparedRun, key: str, now: str | None, then: str | None) -> str:
+def _difference(run: PreparedRun, key: str, now: str | None, then: str | None) -> str:
     if key == "numerics":
         return f"the version of the numerics changed from {then or 'none'!r} to {now or 'none'!r}"
     if key in _PARTS:
         return f"{_PARTS[key]} changed"
     family, _, what = key.partition(".")
-    name = getattr(getattr(one.config, family, None), "name", "")
+    name = getattr(getattr(run.config, family, None), "name", "")
     kind = {"": "the code", "files": "a file in the settings", "content": "the content_digest"}.get(
         what, what
     )

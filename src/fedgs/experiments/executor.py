@@ -22,7 +22,7 @@ STARTS = 3  # how often the runs of a share are started before they count as fai
 def shares_of(runs: Sequence[PreparedRun], numbers: Sequence[int], count: int) -> list[Share]:
     """The runs with these numbers, dealt into `count` shares."""
     dealt = [list(numbers[first::count]) for first in range(count)]
-    return [Share(own, Progress(0, sum(runs[run].plan.rounds for run in own), 0)) for own in dealt]
+    return [Share(share, _no_progress(runs, share)) for share in dealt]
 
 
 class Executor:
@@ -99,9 +99,7 @@ class Executor:
         text = "; they start again" if again else ""
         _log.warning("a worker with %d runs crashed%s: it %s", len(share.runs), text, how)
         if again:
-            share.progress = Progress(
-                0, sum(self._runs[number].plan.rounds for number in share.runs), 0
-            )
+            share.progress = _no_progress(self._runs, share.runs)
             return [share]
         for number in share.runs:
             run = self._runs[number]
@@ -119,11 +117,11 @@ class Executor:
                 raise share.error
         if self._crashes:
             out = next((run.folder.path.parent for run in self._runs if run.folder), None)
-            kept = "" if out is None else f"; what the others gave is in {str(out)!r}"
+            where = "" if out is None else f"; what the others gave is in {str(out)!r}"
             raise WorkerError(
                 f"{len(self._crashes)} of {len(self._runs)} runs could not be carried out: "
                 f"their worker process crashed {counted(STARTS, 'time')}, "
-                f"the last one {list(self._crashes.values())[-1]}{kept}; "
+                f"the last one {list(self._crashes.values())[-1]}{where}; "
                 "execution.workers = 1 carries out all runs in this process"
             )
 
@@ -138,6 +136,11 @@ def finished_run(prepared: PreparedRun, records: Sequence[Record] | None = None)
     assert prepared.folder is not None
     tables = prepared.folder.config()
     return _as_run(prepared, tables, failure=None, records=records, reused=True)
+
+
+def _no_progress(runs: Sequence[PreparedRun], numbers: Sequence[int]) -> Progress:
+    """No round done of the runs with these numbers."""
+    return Progress(0, sum(runs[number].plan.rounds for number in numbers), 0)
 
 
 def _ended_run(prepared: PreparedRun, ended: RunEnded) -> Run:

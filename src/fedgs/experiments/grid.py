@@ -54,8 +54,8 @@ class Grid:
     configs: list[Config]
     axes: dict[str, list[Any]]
     sources: dict[str, str]
-    choices: list[dict[str, Any]]
-    left_out: dict[str, Any] = field(default_factory=dict)
+    choices: list[dict[str, object]]
+    left_out: dict[str, object] = field(default_factory=dict)
 
 
 def read_config(path: Path) -> Tables:
@@ -74,7 +74,7 @@ def read_config(path: Path) -> Tables:
         raise ConfigError(f"the configuration {str(path)!r} is not TOML: {error}") from None
 
 
-def parse_override(text: str) -> tuple[str, Any]:
+def parse_override(text: str) -> tuple[str, object]:
     """`K=V` as a dotted key and a value; V is TOML, and what is not TOML is taken as a string.
 
     >>> parse_override("method.alpha=2"), parse_override("availability=MDF")
@@ -98,8 +98,8 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def expand(
-    given: Mapping[str, Any] | None,
-    overrides: Iterable[tuple[str, Any]] = (),
+    given: Mapping[str, object] | None,
+    overrides: Iterable[tuple[str, object]] = (),
     *,
     file: str = "file",
 ) -> Grid:
@@ -124,18 +124,18 @@ def expand(
     if given is not None:
         tables = _merged(tables, given, sources, file)
     axes = _axes(tables.pop("grid", {}))
-    late: list[tuple[str, Any]] = _beside_axes(tables, axes)
+    late: list[tuple[str, object]] = _beside_axes(tables, axes)
     for key, value in sorted(overrides, key=_in_order):
         if key in _STANDS_ALONE and value is not None:
             late = _without_beside(tables, late, key)
-        _override(tables, axes, late, key, value)
+        _override(tables, axes, late, (key, value))
         sources[key] = "--set"
     configs, choices, left_out = _combinations(tables, axes, late)
     return Grid(configs, axes, sources, choices, left_out)
 
 
 def _merged(
-    lower: Tables, upper: Mapping[str, Any], sources: dict[str, str], source: str
+    lower: Tables, upper: Mapping[str, object], sources: dict[str, str], source: str
 ) -> Tables:
     """The lower layer with the upper one laid over it.
 
@@ -151,11 +151,10 @@ def _merged(
             )
         elif key in TABLES:
             table = {"name": value} if isinstance(value, str) else copy.deepcopy(value)
-            here = merged.get(key, {})
-            if isinstance(table, Mapping) and table.get("name", here.get("name")) == here.get(
-                "name"
-            ):
-                table = _deep(here, table)
+            below = merged.get(key, {})
+            name = below.get("name")
+            if isinstance(table, Mapping) and table.get("name", name) == name:
+                table = _deep(below, table)
             merged[key] = table
         elif isinstance(value, Mapping):
             merged[key] = _deep(merged.get(key, {}), value)
@@ -166,7 +165,7 @@ def _merged(
     return merged
 
 
-def _deep(lower: Any, upper: Mapping[str, Any]) -> Tables:
+def _deep(lower: object, upper: Mapping[str, object]) -> Tables:
     result = copy.deepcopy(dict(lower)) if isinstance(lower, Mapping) else {}
     for key, value in upper.items():
         result[key] = (
@@ -175,25 +174,30 @@ def _deep(lower: Any, upper: Mapping[str, Any]) -> Tables:
     return result
 
 
-def _paths(key: str, value: Any) -> list[str]:
+def _paths(key: str, value: object) -> list[str]:
     if isinstance(value, Mapping):
         return [path for inner, item in value.items() for path in _paths(f"{key}.{inner}", item)]
     return [key]
 
 
-def _value(tables: Tables, key: str) -> Any:
+def _value(tables: Tables, key: str) -> object:
     """What stands under a dotted key."""
-    value: Any = tables
-    for part in key.split("."):
-        value = value[part]
-    return value
+    path, _, last = key.rpartition(".")
+    return _table(tables, path)[last]
 
 
-def _axes(grid: Any) -> dict[str, list[Any]]:
+def _table(tables: Tables, path: str) -> Tables:
+    """The table under a dotted path, "" for the outermost."""
+    for part in path.split(".") if path else ():
+        tables = tables[part]
+    return tables
+
+
+def _axes(grid: object) -> dict[str, list[object]]:
     """Dotted axes of a `[grid]` table, written dotted or nested."""
     if not isinstance(grid, Mapping):
         raise ConfigError(f"grid must be a table of lists, got {grid!r}")
-    axes: dict[str, list[Any]] = {}
+    axes: dict[str, list[object]] = {}
     for key, value in grid.items():
         if isinstance(value, Mapping):
             axes |= {f"{key}.{inner}": values for inner, values in _axes(value).items()}
@@ -204,12 +208,12 @@ def _axes(grid: Any) -> dict[str, list[Any]]:
     return axes
 
 
-def _beside_axes(tables: Tables, axes: Mapping[str, list[Any]]) -> list[tuple[str, Any]]:
+def _beside_axes(tables: Tables, axes: Mapping[str, list[object]]) -> list[tuple[str, object]]:
     """Settings of a variant that stand beside an axis of variants.
 
     They apply to all variants of the axis that have them.
     """
-    settings: list[tuple[str, Any]] = []
+    settings: list[tuple[str, object]] = []
     for family in TABLES:
         table = tables.get(family)
         if family in axes and isinstance(table, Mapping):
@@ -220,7 +224,7 @@ def _beside_axes(tables: Tables, axes: Mapping[str, list[Any]]) -> list[tuple[st
     return settings
 
 
-def _in_order(override: tuple[str, Any]) -> int:
+def _in_order(override: tuple[str, object]) -> int:
     """The position of an override in the order of application.
 
     Whole variants come before their settings, and settings that replace a table before others of
@@ -229,25 +233,31 @@ def _in_order(override: tuple[str, Any]) -> int:
     return 0 if "." not in override[0] else 1 if override[0] in _STANDS_ALONE else 2
 
 
-def _without_beside(tables: Tables, late: list[tuple[str, Any]], key: str) -> list[tuple[str, Any]]:
+def _without_beside(
+    tables: Tables, late: list[tuple[str, object]], key: str
+) -> list[tuple[str, object]]:
     """Clear the table that an override replaces.
 
     Returns:
         The settings of `late` that are not in that table.
     """
     table = key.rpartition(".")[0]
-    here: Any = tables
+    replaced: object = tables
     for part in table.split("."):
-        here = here.get(part) if isinstance(here, Mapping) else None
-    if isinstance(here, dict):
-        here.clear()
+        replaced = replaced.get(part) if isinstance(replaced, Mapping) else None
+    if isinstance(replaced, dict):
+        replaced.clear()
     return [(other, value) for other, value in late if not other.startswith(f"{table}.")]
 
 
 def _override(
-    tables: Tables, axes: dict[str, list[Any]], late: list[tuple[str, Any]], key: str, value: Any
+    tables: Tables,
+    axes: dict[str, list[object]],
+    late: list[tuple[str, object]],
+    override: tuple[str, object],
 ) -> None:
-    key = key.removeprefix("grid.")
+    """Apply an override to the tables, the axes or the settings beside the axes."""
+    key, value = override[0].removeprefix("grid."), override[1]
     family, _, setting = key.partition(".")
     if isinstance(value, list):
         if not value:
@@ -262,19 +272,19 @@ def _override(
         _put(tables, key, value)
 
 
-def _put(tables: Tables, key: str, value: Any) -> None:
+def _put(tables: Tables, key: str, value: object) -> None:
     """Set a dotted key; a bare variant name replaces the whole variant."""
     *path, last = key.split(".")
     table = tables
     for position, part in enumerate(path):
-        here = table.setdefault(part, {})
-        if isinstance(here, str):
-            here = table[part] = {"name": here}
-        if not isinstance(here, dict):
+        inner = table.setdefault(part, {})
+        if isinstance(inner, str):
+            inner = table[part] = {"name": inner}
+        if not isinstance(inner, dict):
             raise ConfigError(
                 f"{'.'.join(path[: position + 1])} is not a table, so {key} cannot be set"
             )
-        table = here
+        table = inner
     if not path and key in TABLES and isinstance(value, str):
         value = {"name": value}
     if path and last == "name" and table.get("name") != value:
@@ -283,8 +293,8 @@ def _put(tables: Tables, key: str, value: Any) -> None:
 
 
 def _combinations(
-    tables: Tables, axes: dict[str, list[Any]], late: Sequence[tuple[str, Any]]
-) -> tuple[list[Config], list[dict[str, Any]], dict[str, Any]]:
+    tables: Tables, axes: dict[str, list[object]], late: Sequence[tuple[str, object]]
+) -> tuple[list[Config], list[dict[str, object]], dict[str, object]]:
     """The distinct configurations of a grid.
 
     Returns:
@@ -294,9 +304,9 @@ def _combinations(
     keys = sorted(axes, key=lambda key: key.count("."))  # whole variants first, then their settings
     used: set[str] = set()
     made: list[Tables] = []
-    left_out: dict[str, tuple[Any, str]] = {}  # settings without an effect -> value, why
+    left_out: dict[str, tuple[object, str]] = {}  # settings without an effect -> value, why
     configs: list[Config] = []
-    choices: list[dict[str, Any]] = []
+    choices: list[dict[str, object]] = []
     seen: set[str] = set()
     for values in itertools.product(*(axes[key] for key in keys)):
         combination = copy.deepcopy(tables)
@@ -332,7 +342,7 @@ def _combinations(
     return configs, choices, {key: value for key, (value, _) in left_out.items() if key not in axes}
 
 
-def _without_useless(combination: Tables, whole: Collection[str]) -> dict[str, tuple[Any, str]]:
+def _without_useless(combination: Tables, whole: Collection[str]) -> dict[str, tuple[object, str]]:
     """Take settings out that change nothing beside the others.
 
     Those of a table that an axis names whole stay, and are refused later.
@@ -344,16 +354,16 @@ def _without_useless(combination: Tables, whole: Collection[str]) -> dict[str, t
     Returns:
         What was taken out, dotted -> its value, and why.
     """
-    found = {
+    useless = {
         key: why
         for family in TABLES
         for key, why in _useless(combination, family).items()
         if key not in whole
     }
-    taken: dict[str, tuple[Any, str]] = {}
-    for key, why in found.items():
+    taken: dict[str, tuple[object, str]] = {}
+    for key, why in useless.items():
         path, _, last = key.rpartition(".")
-        taken[key] = _value(combination, path).pop(last), why
+        taken[key] = _table(combination, path).pop(last), why
     return taken
 
 
@@ -362,11 +372,11 @@ def _useless(combination: Tables, family: str) -> dict[str, str]:
     settings = combination.get(family)
     if not isinstance(settings, Mapping) or not isinstance(settings.get("name"), str):
         return {}
-    found = _variant(combination, family).without_effect(settings)
-    return {f"{family}.{path}": why for path, why in found.items()}
+    without_effect = _variant(combination, family).without_effect(settings)
+    return {f"{family}.{path}": why for path, why in without_effect.items()}
 
 
-def _has_effect(combination: Tables, key: str, value: Any) -> bool:
+def _has_effect(combination: Tables, key: str, value: object) -> bool:
     """Whether a setting would change anything in these tables."""
     if not _has(combination, key):
         return False
@@ -422,7 +432,7 @@ def _has(tables: Tables, key: str) -> bool:
     return path.split(".")[0] in fields
 
 
-def _unknown(key: str, tables: Tables, axes: Mapping[str, list[Any]]) -> str:
+def _unknown(key: str, tables: Tables, axes: Mapping[str, list[object]]) -> str:
     family, _, setting = key.partition(".")
     variants = [
         {family: {"name": v} if isinstance(v, str) else v}

@@ -1,9 +1,8 @@
 """Prepare runs: load data, check configurations against it, and resolve what a run needs."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fedgs.config import Config
 from fedgs.data.base import Data
@@ -19,7 +18,7 @@ from fedgs.local.memory import check_batch_memory
 from fedgs.local.model_facts import forget_models
 from fedgs.local.parameters import build_module
 from fedgs.models import Model, as_model, check_model
-from fedgs.registry import seed_of
+from fedgs.registry import Variant, seed_of
 
 __all__ = ["Known", "load_federation", "prepare", "prepare_one"]
 
@@ -61,9 +60,9 @@ def prepare(configs: Sequence[Config], *, data_dir: Path | None = None) -> list[
 
 def _prepared(configs: Sequence[Config], data_dir: Path | None) -> list[PreparedRun]:
     prepared: list[PreparedRun] = []
-    checked: set[Any] = set()
-    trained: set[Any] = set()
-    loaded: dict[Any, Federation] = {}
+    checked: set[Hashable] = set()
+    trained: set[Hashable] = set()
+    loaded: dict[Hashable, Federation] = {}
     shared: SharedDraws = {}
     known = Known()
     forget_models()
@@ -71,18 +70,18 @@ def _prepared(configs: Sequence[Config], data_dir: Path | None) -> list[Prepared
         key = _data_key(config.data, known)
         if key not in loaded:
             loaded[key] = load_federation(config, data_dir)
-        one = prepare_one(config, loaded[key], shared, known)
-        code, start = (one.identity.parts.get(part) for part in ("model", "model.start"))
-        shape_key = (id(loaded[key]), type(one.config.model), repr(one.config.model), code, start)
+        run = prepare_one(config, loaded[key], shared, known)
+        work, model = run.plan.work, run.config.model
+        code, start = (run.identity.parts.get(part) for part in ("model", "model.start"))
+        shape_key = (id(loaded[key]), type(model), repr(model), code, start)
         if shape_key not in checked:
             checked.add(shape_key)
-            check_model(one.plan.work.model, loaded[key])
-        work = one.plan.work
+            check_model(work.model, loaded[key])
         work_key = (*shape_key, work.local_steps, work.batch_size, work.precision)
         if work_key not in trained:
             trained.add(work_key)
             check_training(work)
-        prepared.append(one)
+        prepared.append(run)
     return prepared
 
 
@@ -91,18 +90,18 @@ class Known:
     """What the runs of a study ask for once: digests, and how models are built."""
 
     digester: Digester = field(default_factory=Digester)
-    starts: dict[Any, tuple[Any, Digest]] = field(default_factory=dict)
+    starts: dict[tuple[int, int], tuple[object, Digest]] = field(default_factory=dict)
 
 
-def _data_key(data: Any, known: Known) -> Any:
+def _data_key(data: object, known: Known) -> Hashable:
     """A key that is equal for configurations whose data are the same.
 
     The text of a user's settings is no key: it can leave out the middle of an array.
     """
     if origin_of(type(data).__module__) == "fedgs":
         return type(data), id(getattr(data, "federation", None)), repr(data)
-    found = known.digester.of(data)
-    return type(data), id(data) if found.unknown else found.value
+    digest = known.digester.of(data)
+    return type(data), id(data) if digest.unknown else digest.value
 
 
 def prepare_one(
@@ -175,7 +174,8 @@ def _start_of(model: Model, federation: Federation, known: Known) -> Digest | No
     return known.starts[key][1]
 
 
-def _default_model(data: Any, federation: Federation) -> Model:
+def _default_model(data: Variant, federation: Federation) -> Model:
+    assert isinstance(data, Data)  # see `load_federation`
     name = data.defaults_for(federation).model
     if name is None:
         raise ConfigError(

@@ -99,7 +99,7 @@ class FolderSink:
     _flushed: float = field(default_factory=time.monotonic)
     _saved: float = field(default_factory=time.monotonic)
     _state: State | None = None  # the last one seen
-    _kept: State | None = None  # the last one in a checkpoint
+    _checkpointed: State | None = None  # the last one in a checkpoint
 
     def __post_init__(self) -> None:
         """The files are those of an earlier start, cut to its checkpoint."""
@@ -146,7 +146,8 @@ class FolderSink:
         what was in them before, and the lines of whole rounds are written again.
         """
         state, batch = self._state, self._batch
-        if state is None or (self._kept is not None and self._kept.round >= state.round):
+        saved = self._checkpointed
+        if state is None or (saved is not None and saved.round >= state.round):
             return
         self.folder.truncate("rounds.jsonl", batch.records_bytes)
         self.folder.truncate("timings.jsonl", batch.timings_bytes)
@@ -170,7 +171,7 @@ class FolderSink:
     def _checkpoint(self, state: State) -> None:
         self._flush()
         save_checkpoint(self.folder, state, engine=self.engine, start_memory=self.start_memory)
-        self._saved, self._kept = time.monotonic(), state
+        self._saved, self._checkpointed = time.monotonic(), state
 
 
 def describe_failure(failed: Failed, clients: Clients) -> dict[str, Any]:

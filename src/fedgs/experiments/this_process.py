@@ -72,11 +72,12 @@ def carry_out(runs: Sequence[PreparedRun]) -> Generator[Message, None, None]:
             begun.append(_begin(run, memories))
         yield from _driven(begun)
     except BaseException:
-        for one in begun:
-            one.sink.interrupt()
+        for run_begun in begun:
+            run_begun.sink.interrupt()
         raise
-    for position, one in enumerate(begun):
-        yield RunEnded(position, one.tables, one.sink.failure, one.sink.records)
+    for position, run_begun in enumerate(begun):
+        sink = run_begun.sink
+        yield RunEnded(position, run_begun.tables, sink.failure, sink.records)
     yield ShareEnded()
 
 

@@ -48,7 +48,7 @@ def pack_runs(prepared: Sequence[PreparedRun], federations: Sequence[Federation]
     """
     numbers = {id(federation): number for number, federation in enumerate(federations)}
     try:
-        return _dumps([_Travelling.of(one, numbers) for one in prepared], numbers)
+        return _dumps([_Travelling.of(run, numbers) for run in prepared], numbers)
     except ModuleNotFoundError as error:
         raise CannotTravelError(str(missing_extra(error) or error)) from None
     except Exception as error:
@@ -58,7 +58,8 @@ def pack_runs(prepared: Sequence[PreparedRun], federations: Sequence[Federation]
 def unpack_runs(content: bytes, federations: Sequence[Federation]) -> list[PreparedRun]:
     """The runs in this process; nothing about them is computed again but the plan."""
     shared: SharedDraws = {}
-    return [one.prepared(federations, shared) for one in _loads(content, federations)]
+    packed: list[_Travelling] = _loads(content, federations)
+    return [run.prepared(federations, shared) for run in packed]
 
 
 def pack_variants() -> list[tuple[str, str, bytes]]:
@@ -103,14 +104,14 @@ class _Travelling:
     federation: int
 
     @classmethod
-    def of(cls, one: PreparedRun, numbers: Mapping[int, int]) -> "_Travelling":
+    def of(cls, run: PreparedRun, numbers: Mapping[int, int]) -> "_Travelling":
         known = {
-            field.name: getattr(one, field.name) for field in fields(one) if field.name != "plan"
+            field.name: getattr(run, field.name) for field in fields(run) if field.name != "plan"
         }
-        known["config"] = one.config.model_copy(
-            update={"data": _settings_only(table(one.config.data))}
+        known["config"] = run.config.model_copy(
+            update={"data": _settings_only(table(run.config.data))}
         )
-        return cls(known, numbers[id(one.plan.federation)])
+        return cls(known, numbers[id(run.plan.federation)])
 
     def prepared(self, federations: Sequence[Federation], shared: SharedDraws) -> PreparedRun:
         plan = make_plan(self.known["config"], federations[self.federation], shared)
@@ -136,9 +137,9 @@ def _settings_only(settings: Mapping[str, Any]) -> Data:
 
 def _culprit(prepared: Sequence[PreparedRun], numbers: Mapping[int, int]) -> str | None:
     """Which part of which run cannot be pickled, and why."""
-    for one in prepared:
+    for run in prepared:
         for family in CODE_IN_IDENTITY:
-            part = getattr(one.config, family)
+            part = getattr(run.config, family)
             try:
                 _dumps(part, numbers)
             except Exception as error:
@@ -151,29 +152,23 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _dumps(value: Any, numbers: Mapping[int, int]) -> bytes:
+def _dumps(value: object, numbers: Mapping[int, int]) -> bytes:
     import cloudpickle
 
     buffer = io.BytesIO()
     with _modules_by_value() as by_value:
 
         class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-            def persistent_id(self, obj: Any) -> int | None:
+            def persistent_id(self, obj: object) -> int | None:
                 return numbers.get(id(obj)) if isinstance(obj, Federation) else None
 
             def reducer_override(self, obj: Any) -> Any:
                 if isinstance(obj, FunctionType | type | ModuleType):
-                    name = (
-                        obj.__name__
-                        if isinstance(obj, ModuleType)
-                        else getattr(obj, "__module__", None)
-                    )
+                    attribute = "__name__" if isinstance(obj, ModuleType) else "__module__"
+                    name = getattr(obj, attribute, None)
                     importable = isinstance(name, str) and by_value.is_importable(name)
-                    if (
-                        importable
-                        and isinstance(obj, type)
-                        and (path := _decorated(obj)) is not None
-                    ):
+                    path = _decorated(obj) if importable and isinstance(obj, type) else None
+                    if path is not None:
                         return _variant_of, path
                     if isinstance(obj, type) and issubclass(obj, BaseModel):
                         by_value.forget_parent(obj)
@@ -199,14 +194,12 @@ def _decorated(cls: type) -> tuple[str, str] | None:
     if not issubclass(cls, Variant) or cls.__module__ == "__main__":
         return None
     try:
-        found = functools.reduce(getattr, cls.__qualname__.split("."), sys.modules[cls.__module__])
+        module = sys.modules[cls.__module__]
+        function = functools.reduce(getattr, cls.__qualname__.split("."), module)
     except (AttributeError, KeyError):
         return None
-    return (
-        (cls.__module__, cls.__qualname__)
-        if getattr(found, "__fedgs_variant__", None) is cls
-        else None
-    )
+    stands_for_cls = getattr(function, "__fedgs_variant__", None) is cls
+    return (cls.__module__, cls.__qualname__) if stands_for_cls else None
 
 
 def _variant_of(module: str, qualname: str) -> Any:
@@ -228,9 +221,9 @@ class _ByValue:
     def is_importable(self, name: str) -> bool:
         """Whether a process with the same `sys.path` and plug-ins can import this module."""
         if name not in self._known:
-            self._known[name] = found = name in loaded_plugins() or _is_found(name)
+            self._known[name] = importable = name in loaded_plugins() or _is_found(name)
             module = sys.modules.get(name)
-            if not found and name != "__main__" and getattr(module, "__name__", None) == name:
+            if not importable and name != "__main__" and getattr(module, "__name__", None) == name:
                 import cloudpickle
 
                 cloudpickle.register_pickle_by_value(module)

@@ -193,24 +193,24 @@ def _started(order: Order, scratch: Path, name: str) -> _Worker:
         "order": str(order_file),
     }
     start_file.write_text(json.dumps(start))
-    here, there = socket.socketpair()
+    own_end, worker_end = socket.socketpair()
     program = [sys.executable, *_interpreter_flags(), "-P", start_worker.__file__]
     try:
         with _interrupts_blocked():
             process = subprocess.Popen(
-                [*program, str(there.fileno()), str(start_file)],
-                pass_fds=(there.fileno(),),
+                [*program, str(worker_end.fileno()), str(start_file)],
+                pass_fds=(worker_end.fileno(),),
                 stdin=subprocess.DEVNULL,
             )
-        return _Worker(process, Channel(here))
+        return _Worker(process, Channel(own_end))
     except OSError as error:
-        here.close()
+        own_end.close()
         raise CannotTravelError(f"no worker process can be started: {error}") from None
     except BaseException:
-        here.close()  # a process that was started all the same ends with it
+        own_end.close()  # a process that was started all the same ends with it
         raise
     finally:
-        there.close()
+        worker_end.close()
 
 
 def _interpreter_flags() -> list[str]:
