@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.preparing import prepare
 from fedgs.experiments.this_process import ThisProcess
 from fedgs.experiments.workers import WorkerProcesses
-from fedgs.records import Record, RunFolder
+from fedgs.records import Record
 
 ROUNDS = 4
 
@@ -149,24 +148,3 @@ def test_every_crew_sends_progress_then_each_runs_end_then_its_own(
     assert isinstance(first, RunEnded) and isinstance(second, RunEnded)
     assert (first.position, second.position, last) == (0, 1, ShareEnded())
     assert first.records is not None and len(first.records) == ROUNDS + 1
-
-
-def test_a_crew_of_this_process_saves_whole_rounds_when_it_is_ended(
-    runs: list[PreparedRun], tmp_path: Path
-) -> None:
-    from dataclasses import replace
-
-    from fedgs.checkpoint import stored_round
-
-    stored = [replace(run, folder=RunFolder(tmp_path / run.folder_name)) for run in runs[:2]]
-    (share,) = shares_of(stored, [0, 1], 1)
-    crew = ThisProcess(stored)
-    crew.start(share)
-    for _, (_, message) in zip(range(3), crew.messages(), strict=False):
-        assert isinstance(message, Progress)
-    crew.end()
-    rounds = [stored_round(run.folder) for run in stored if run.folder is not None]
-    assert sum(rounds) == 3
-    (again,) = shares_of(stored, [0, 1], 1)
-    runs_after = Executor(ThisProcess(stored), stored).carry_out([again])
-    assert [len(run.records) for run in runs_after.values()] == [ROUNDS + 1] * 2

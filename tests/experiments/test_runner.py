@@ -6,21 +6,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch import nn
 
 import fedgs
 from fedgs.data import Federation
 from fedgs.errors import ConfigError, OutputError
+from fedgs.experiments import runner
 from fedgs.experiments.compare import _Given, compare
 from fedgs.experiments.crew import Progress
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.output import claim
 from fedgs.experiments.preparing import prepare
+from fedgs.experiments.runner import worker_count
 from fedgs.experiments.study import Results
+from fedgs.models import as_model
 from fedgs.records import RunFolder
 
 
 class Selfish(fedgs.Sampler):
-    """Breaks in round 3 where it is told to."""
+    """Breaks in round 3 where it is set to."""
 
     breaks: bool = True
 
@@ -128,23 +132,6 @@ def test_removing_one_runs_folder_runs_that_one_again(
     assert files(out) == before
 
 
-@pytest.mark.parametrize("cut", [0, 1, 57, 400])
-def test_whatever_stands_behind_the_checkpoint_is_played_again(
-    toy_federation: Federation, tmp_path: Path, cut: int
-) -> None:
-    out = tmp_path / "out"
-    results = study(toy_federation, out, seeds=(0,))
-    before = files(out)
-    for run in results.runs:
-        assert run.path is not None
-        records = run.path / "rounds.jsonl"
-        records.write_bytes(
-            records.read_bytes()[: max(0, records.stat().st_size - cut)] + b'{"half a li'
-        )
-    study(toy_federation, out, seeds=(0,))
-    assert files(out) == before
-
-
 def test_a_failed_run_keeps_its_records_and_lets_the_others_finish(
     toy_federation: Federation, tmp_path: Path
 ) -> None:
@@ -165,25 +152,6 @@ def test_a_failed_run_keeps_its_records_and_lets_the_others_finish(
     ] == [0, 1, 2]
     assert json.loads((mine.path / "failure.json").read_text())["round"] == 3
     assert uniform.finished
-
-
-def test_a_failed_run_is_tried_again_from_its_checkpoint(
-    toy_federation: Federation, tmp_path: Path
-) -> None:
-    class Flaky(fedgs.Sampler):
-        def select(self, view: fedgs.View, rng: np.random.Generator) -> fedgs.Selection:
-            if view.round == 3 and not (tmp_path / "mended").exists():
-                raise OSError("disk on holiday")
-            return fedgs.Selection(view.available[:1])
-
-    out = tmp_path / "out"
-    assert study(toy_federation, out, methods=[Flaky()], seeds=(0,)).runs[0].failure is not None
-    (tmp_path / "mended").touch()
-    (run,) = study(toy_federation, out, methods=[Flaky()], seeds=(0,)).runs
-    assert run.failure is None and run.finished
-    assert run.path is not None and not (run.path / "failure.json").exists()
-    (unbroken,) = study(toy_federation, methods=[Flaky()], seeds=(0,)).runs
-    assert list(run.records) == list(unbroken.records)
 
 
 @pytest.mark.parametrize(
@@ -226,15 +194,6 @@ def test_a_folder_in_use_is_refused(toy_federation: Federation, tmp_path: Path) 
     with claim(tmp_path / "out"), pytest.raises(OutputError, match="another process is writing to"):
         study(toy_federation, tmp_path / "out")
     study(toy_federation, tmp_path / "out", seeds=(0,))
-
-
-def test_a_damaged_checkpoint_is_named(toy_federation: Federation, tmp_path: Path) -> None:
-    (run,) = study(toy_federation, tmp_path, methods=["uniform"], seeds=(0,)).runs
-    assert run.path is not None
-    (run.path / "rounds.jsonl").write_text("")
-    (run.path / "checkpoint.npz").write_bytes(b"PK\x03\x04rubbish")
-    with pytest.raises(OutputError, match="checkpoint.npz is damaged"):
-        study(toy_federation, tmp_path, methods=["uniform"], seeds=(0,))
 
 
 def test_models_and_samplers_of_ones_own_can_be_handed_over(toy_federation: Federation) -> None:
@@ -284,16 +243,16 @@ def test_one_run_under_two_labels_is_refused_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("asked", [3, 4, 5])
+@pytest.mark.parametrize("rounds", [3, 4, 5])
 def test_fewer_rounds_than_stored_are_the_first_ones(
-    toy_federation: Federation, tmp_path: Path, asked: int
+    toy_federation: Federation, tmp_path: Path, rounds: int
 ) -> None:
     settings = {"proportion": 0.4, "local_steps": 2, "batch_size": 4}
     every = {"evaluation": {"every": 1}, "seeds": (0,)}
     whole = study(toy_federation, tmp_path, **every)
     before = files(tmp_path)
-    short = study(toy_federation, tmp_path, training={**settings, "rounds": asked}, **every)
-    fresh = study(toy_federation, training={**settings, "rounds": asked}, **every)
+    short = study(toy_federation, tmp_path, training={**settings, "rounds": rounds}, **every)
+    fresh = study(toy_federation, training={**settings, "rounds": rounds}, **every)
     assert [list(run.records) for run in short.runs] == [list(run.records) for run in fresh.runs]
     assert all(run.finished for run in short.runs)
     assert files(tmp_path) == before
@@ -329,19 +288,6 @@ def test_an_empty_test_set_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_timings_that_were_lost_do_not_stop_a_run(
-    toy_federation: Federation, tmp_path: Path
-) -> None:
-    (run,) = study(toy_federation, tmp_path, methods=["uniform"], seeds=(0,)).runs
-    before = files(tmp_path)
-    assert run.path is not None
-    (run.path / "timings.jsonl").write_text("rubbish\n")
-    (run.path / "rounds.jsonl").write_text((run.path / "rounds.jsonl").read_text()[:-5])
-    (again,) = study(toy_federation, tmp_path, methods=["uniform"], seeds=(0,)).runs
-    assert files(tmp_path) == before
-    assert again.finished
-
-
 def test_uniform_cohorts_cover_the_clients() -> None:
     """Uniform sampling of 10 of 100 clients for 50 rounds reaches more than 95 % of them.
 
@@ -358,31 +304,6 @@ def test_uniform_cohorts_cover_the_clients() -> None:
     assert len(reached) > 95
 
 
-def test_runs_share_availability_draws_where_they_meet_the_same_clients(
-    toy_federation: Federation, tmp_path: Path
-) -> None:
-    np.save(tmp_path / "who.npy", np.ones((len(toy_federation), 9), dtype=bool))
-    stored = fedgs.AvailabilityFile(path=tmp_path / "who.npy", seed=0)
-    modes: list[Any] = [{"name": "LDF"}, {"name": "LDF"}, {"name": "LDF", "beta": 0.2}, stored]
-    common = {
-        "data": _Given(federation=toy_federation),
-        "method": "uniform",
-        "training": {"rounds": 3, "proportion": 0.5},
-    }
-    configs = [
-        build_config({**common, "availability": mode, "seed": seed})
-        for mode in modes
-        for seed in (0, 1)
-    ]
-    for _ in range(2):  # the second time the file's matrix has been read already
-        plans = [one.plan for one in prepare(configs)]
-        assert (
-            plans[0].availability is plans[2].availability
-            and plans[1].availability is plans[3].availability
-        )
-        assert len({id(plan.availability) for plan in plans}) >= 5
-
-
 @pytest.mark.parametrize("rounds", [6, 9])
 @pytest.mark.parametrize("place", [0, 3, -1])
 def test_damaged_records_are_named_before_anything_is_trained(
@@ -396,7 +317,8 @@ def test_damaged_records_are_named_before_anything_is_trained(
     lines = (broken / "rounds.jsonl").read_text().splitlines()
     lines[place] = "damaged" + lines[place]
     (broken / "rounds.jsonl").write_text("".join(line + "\n" for line in lines))
-    before, told = files(tmp_path / "out"), []
+    before = files(tmp_path / "out")
+    reported: list[Progress] = []
     with pytest.raises(
         OutputError, match=r"not a record of a round: 'damaged.*, in .*uniform-seed1.*rounds\.jsonl"
     ):
@@ -404,7 +326,44 @@ def test_damaged_records_are_named_before_anything_is_trained(
             toy_federation,
             tmp_path / "out",
             training={"rounds": rounds, **training},
-            on_progress=told.append,
+            on_progress=reported.append,
         )
-    assert told == []
+    assert reported == []
     assert files(tmp_path / "out") == before
+
+
+def linear() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+
+
+@pytest.mark.parametrize(
+    ("rounds", "images", "execution", "workers"),
+    [
+        (3332, False, {}, 1),  # 19,992 run-rounds
+        (3334, False, {}, 4),  # 20,004 run-rounds
+        (2, True, {}, 4),
+        (2, True, {"threads": 2}, 2),
+        (2, False, {"workers": 3}, 3),
+        (2, False, {"workers": 9}, 6),  # never more than there are runs
+    ],
+)
+def test_workers_are_as_many_as_the_runs_gain_from(
+    monkeypatch: pytest.MonkeyPatch,
+    rounds: int,
+    images: bool,
+    execution: dict[str, int],
+    workers: int,
+) -> None:
+    monkeypatch.setattr(runner, "physical_cores", lambda: 4)
+    x, y = np.zeros((8, 1, 2, 2), dtype=np.float32), np.arange(8) % 2
+    pictures = Federation.from_arrays(x, y, client=np.arange(8) % 4, test=(x, y))
+    common = {
+        "data": _Given(federation=pictures) if images else "synthetic",
+        "availability": "IDL",
+        "method": "md",
+        "model": as_model(linear) if images else None,
+        "training": {"rounds": rounds},
+        "execution": execution,
+    }
+    prepared = prepare([build_config({**common, "seed": seed}) for seed in range(6)])
+    assert worker_count(prepared) == workers
