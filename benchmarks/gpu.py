@@ -21,14 +21,14 @@ def largest_difference(setting: str, device: str) -> tuple[float, float]:
     """The largest difference of parameters and of losses between the engines, after a round."""
     work = random_work(SETTINGS[setting], "float32")
     theta = initial_parameters(work.model, work.federation, 0)
-    asked = [*training_requests(SETTINGS[setting], work, theta, 3)]
-    asked += [
+    requests = [*training_requests(SETTINGS[setting], work, theta, 3)]
+    requests += [
         Evaluate(work, theta, "test"),
         Evaluate(work, theta, "validation"),
         Losses(work, theta, np.arange(5), "train"),
     ]
     loop, stacked = (
-        [reply for _, reply in sorted(engine.answer(asked), key=lambda pair: pair[0])]
+        [reply for _, reply in sorted(engine.answer(requests), key=lambda pair: pair[0])]
         for engine in (LoopEngine(device), StackedEngine(device))
     )
     parameters = max(

@@ -103,6 +103,6 @@ def table(runs: Sequence[Run]) -> str:
 
 
 if __name__ == "__main__":
-    found, problems = read_runs(Path(sys.argv[1]))
-    print(table([run for run in found if run.finished]))
+    runs, problems = read_runs(Path(sys.argv[1]))
+    print(table([run for run in runs if run.finished]))
     print(*problems, sep="\n", file=sys.stderr)

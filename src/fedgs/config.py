@@ -53,7 +53,7 @@ class Training(Variant):
 
     @field_validator("learning_rate", "mu")
     @classmethod
-    def _in_float32(cls, value: float, info: Any) -> float:
+    def _in_float32(cls, value: float, info: ValidationInfo) -> float:
         if value > _FLOAT32_MAX:
             raise ValueError(
                 f"training.{info.field_name} must be within float32's range, "

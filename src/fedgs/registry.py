@@ -354,7 +354,7 @@ def sentence(error: ValidationError, *, where: str, model: type[BaseModel] | Non
     return f"{path} {allowed.replace('input should', 'should')}, got {shown(came)}"
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """NumPy's numbers and booleans as Python's own; anything else as it is."""
     return (
         value.item()

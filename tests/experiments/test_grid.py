@@ -238,11 +238,11 @@ def test_a_setting_is_left_out_of_the_runs_in_which_it_changes_nothing() -> None
     similarity = ("method.graph.similarity", ["oracle", "functional"])
     both = expand({}, [similarity, ("method.graph.noise_samples", [10, 256])])
     assert graphs(both) == [("oracle", 256), ("functional", 10), ("functional", 256)]
-    one = expand({"method": {"name": "fedgs", "graph": {"noise_samples": 10}}}, [similarity])
-    assert graphs(one) == [("oracle", 256), ("functional", 10)]
-    assert one.left_out == {"method.graph.noise_samples": 10}
-    again = tomllib.loads(resolved_toml(one, full=True))
-    assert [repr(c) for c in expand(again).configs] == [repr(c) for c in one.configs]
+    grid = expand({"method": {"name": "fedgs", "graph": {"noise_samples": 10}}}, [similarity])
+    assert graphs(grid) == [("oracle", 256), ("functional", 10)]
+    assert grid.left_out == {"method.graph.noise_samples": 10}
+    again = tomllib.loads(resolved_toml(grid, full=True))
+    assert [repr(c) for c in expand(again).configs] == [repr(c) for c in grid.configs]
     table = {"name": "fedgs", "graph": {"noise_samples": 10}}
     late = expand({"grid": {"method": ["uniform", "fedgs"]}, "method": table}, [similarity])
     assert [

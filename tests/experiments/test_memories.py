@@ -90,7 +90,7 @@ def test_the_graph_is_made_once(
     results = study(
         toy_federation,
         tmp_path / "out" if out else None,
-        methods={str(k): one for k, one in enumerate(methods)},
+        methods={str(k): method for k, method in enumerate(methods)},
     )
     assert [run.failure for run in results.runs] == [None] * 9
     assert len(made) == 2  # one for each setting of the graph

@@ -89,8 +89,8 @@ def test_a_folder_holds_config_records_timings_and_clients(
 def test_in_memory_and_on_disk_runs_are_the_same(
     toy_federation: Federation, tmp_path: Path
 ) -> None:
-    stored, kept = study(toy_federation, tmp_path / "out"), study(toy_federation)
-    assert [list(a.records) for a in stored.runs] == [list(b.records) for b in kept.runs]
+    stored, in_memory = study(toy_federation, tmp_path / "out"), study(toy_federation)
+    assert [list(a.records) for a in stored.runs] == [list(b.records) for b in in_memory.runs]
 
 
 def test_a_finished_study_is_left_alone(toy_federation: Federation, tmp_path: Path) -> None:

@@ -160,8 +160,8 @@ methods = {"a": {"name": "mine"}, "b": {"name": "mine", "skip": 1}}
 training = {"rounds": 2, "cohort_limit": 2, "local_steps": 1}
 settings = {"training": training, "execution": {"workers": 2, "engine": "loop"}}
 runs = fedgs.compare(federation, methods=methods, availability="IDL", **settings).runs
-cohorts, here = [run.records[0].cohort for run in runs], os.path.exists(f"pid-{os.getpid()}")
-print("finished", [run.finished for run in runs], cohorts, here)
+cohorts, noted = [run.records[0].cohort for run in runs], os.path.exists(f"pid-{os.getpid()}")
+print("finished", [run.finished for run in runs], cohorts, noted)
 """
 SHORT_OUTPUT = "finished [True, True] [[0, 1], [1]] False"
 

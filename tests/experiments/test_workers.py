@@ -78,8 +78,8 @@ def test_two_workers_write_the_records_of_one(toy_federation: Federation, tmp_pa
     assert files(tmp_path / "one") == files(tmp_path / "two")
     assert seen[-1] == Progress(rounds=24, total=24, failed=0)
     assert all(run.finished for run in two.runs)
-    kept = study(toy_federation, 2)
-    assert [list(run.records) for run in kept.runs] == [list(run.records) for run in two.runs]
+    in_memory = study(toy_federation, 2)
+    assert [list(run.records) for run in in_memory.runs] == [list(run.records) for run in two.runs]
 
 
 def test_a_crashed_workers_runs_start_again_and_the_rest_goes_on(
@@ -179,8 +179,8 @@ def test_a_run_that_was_finished_before_its_worker_crashed_with_others_counts_as
     # already.
     with pytest.raises(WorkerError, match="1 of 3 runs could not be carried out"):
         study(toy_federation, 2, tmp_path / "out", methods=["uniform", "md", method], seeds=(0,))
-    kept = study(toy_federation, 1, tmp_path / "out", methods=["uniform", "md"], seeds=(0,)).runs
-    assert all(run.finished for run in kept)
+    runs = study(toy_federation, 1, tmp_path / "out", methods=["uniform", "md"], seeds=(0,)).runs
+    assert all(run.finished for run in runs)
     assert sorted(
         failed.parent.name.split("-")[2] for failed in (tmp_path / "out").rglob("failure.json")
     ) == ["worker"]

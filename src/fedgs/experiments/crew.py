@@ -46,7 +46,7 @@ class RunEnded:
 
     position: int
     tables: Mapping[str, Any]
-    failure: Mapping[str, Any] | None
+    failure: Mapping[str, object] | None
     records: list[Record] | None
 
 

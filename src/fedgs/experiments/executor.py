@@ -153,7 +153,7 @@ def _as_run(
     prepared: PreparedRun,
     tables: Mapping[str, Any],
     *,
-    failure: Mapping[str, Any] | None,
+    failure: Mapping[str, object] | None,
     records: Sequence[Record] | None,
     reused: bool,
 ) -> Run:

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from fedgs.errors import OutputError
 
@@ -23,6 +23,14 @@ LOCK_FILE = ".fedgs.lock"
 WRITING_SECONDS = 60.0
 _WITHOUT_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
 _IN_USE = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
+
+
+class _Writer(NamedTuple):
+    """The process that a lock file names; `started` as `_start_of` said, None where unknown."""
+
+    host: str
+    pid: int
+    started: object
 
 
 @contextlib.contextmanager
@@ -104,8 +112,8 @@ def _refuse_lock_file(folder: Path) -> None:
     if content is None:
         return
     if not _is_stale(path, content):
-        about = _parsed(content)
-        who = f"process {about['pid']} on {about['host']}" if about else "another process"
+        writer = _writer(content)
+        who = f"process {writer.pid} on {writer.host}" if writer else "another process"
         raise OutputError(
             f"{who} is writing to {str(folder)!r}; wait for it, choose another --out, "
             f"or remove {str(path)!r} if it does not run"
@@ -120,20 +128,20 @@ def _refuse_lock_file(folder: Path) -> None:
 
 
 def _is_stale(path: Path, content: bytes) -> bool:
-    about = _parsed(content)
-    if not about:
+    writer = _writer(content)
+    if writer is None:
         with contextlib.suppress(FileNotFoundError):
             return time.time() - path.stat().st_mtime > WRITING_SECONDS
         return True
-    if about["host"] != socket.gethostname() or os.name != "posix":
+    if writer.host != socket.gethostname() or os.name != "posix":
         return False  # nothing is known about processes of other computers
     try:
-        os.kill(about["pid"], 0)
+        os.kill(writer.pid, 0)
     except (ProcessLookupError, OverflowError):
         return True
     except PermissionError:
         pass
-    before, now = about.get("started"), _start_of(about["pid"])
+    before, now = writer.started, _start_of(writer.pid)
     # Another time of start: the number belongs to another process now.
     return before is not None and now is not None and before != now
 
@@ -153,14 +161,12 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def _parsed(content: bytes) -> dict[str, Any]:
-    """What a lock file says; empty where it is not complete."""
+def _writer(content: bytes) -> _Writer | None:
+    """The process that a lock file names; None where the file is not complete."""
     try:
         about = json.loads(content)
-        return (
-            about
-            if isinstance(about["host"], str) and type(about["pid"]) is int and about["pid"] > 0
-            else {}
-        )
+        host, pid, started = about["host"], about["pid"], about.get("started")
     except (ValueError, TypeError, KeyError):
-        return {}
+        return None
+    complete = isinstance(host, str) and type(pid) is int and pid > 0
+    return _Writer(host, pid, started) if complete else None

@@ -2,6 +2,7 @@
 
 import datetime
 import platform
+from collections.abc import Hashable
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -24,7 +25,7 @@ from fedgs.simulation import Plan
 
 __all__ = ["SharedDraws", "PreparedRun", "make_plan"]
 
-SharedDraws = dict[Any, AvailabilityDraws]
+SharedDraws = dict[Hashable, AvailabilityDraws]
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,9 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
     training = config.training
     assert isinstance(config.model, Model)
     sampler = _checked("method", config.method, Sampler, "fedgs.Sampler")
-    _checked("availability", config.availability, Availability, "fedgs.availability.Availability")
+    mode = _checked(
+        "availability", config.availability, Availability, "fedgs.availability.Availability"
+    )
     work = Work(
         federation,
         config.model,
@@ -121,7 +124,7 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
     )
     return Plan(
         federation=federation,
-        availability=_availability(config, federation, shared),
+        availability=_availability(mode, federation, shared),
         sampler=sampler,
         work=work,
         rounds=training.rounds,
@@ -141,13 +144,12 @@ def _checked(family: str, value: object, base: type[V], title: str) -> V:
 
 
 def _availability(
-    config: Config, federation: Federation, shared: SharedDraws | None
+    mode: Availability, federation: Federation, shared: SharedDraws | None
 ) -> AvailabilityDraws:
-    availability: Any = config.availability
-    made = AvailabilityDraws(availability, federation.clients)
+    draws = AvailabilityDraws(mode, federation.clients)
+    if shared is None:
+        return draws
     try:
-        return (
-            made if shared is None else shared.setdefault((availability, federation.clients), made)
-        )
+        return shared.setdefault((mode, federation.clients), draws)
     except (TypeError, ValueError):  # settings that cannot be compared, such as a matrix
-        return made
+        return draws

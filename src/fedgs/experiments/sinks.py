@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from fedgs.checkpoint import State, save_checkpoint
 from fedgs.clients import Clients, Memory
@@ -22,7 +22,7 @@ class RunSink(Sink, Protocol):
     """A sink that knows how its run ended."""
 
     @property
-    def failure(self) -> dict[str, Any] | None:
+    def failure(self) -> dict[str, object] | None:
         """Why the run ended early, or None."""
 
     @property
@@ -39,7 +39,7 @@ class MemorySink:
 
     clients: Clients
     records: list[Record] = field(default_factory=list)
-    failure: dict[str, Any] | None = None
+    failure: dict[str, object] | None = None
 
     def on_start(self, state: State) -> None:
         """Nothing to keep."""
@@ -93,7 +93,7 @@ class FolderSink:
     start_memory: Memory
     checkpoint_every: int | None
     shared: Path | None = None  # the file of the memory at the start, if other runs share it
-    failure: dict[str, Any] | None = None
+    failure: dict[str, object] | None = None
     records: None = None  # in the folder
     _batch: "_Batch" = field(init=False)
     _flushed: float = field(default_factory=time.monotonic)
@@ -174,7 +174,7 @@ class FolderSink:
         self._saved, self._checkpointed = time.monotonic(), state
 
 
-def describe_failure(failed: Failed, clients: Clients) -> dict[str, Any]:
+def describe_failure(failed: Failed, clients: Clients) -> dict[str, object]:
     """The content of `failure.json`: round, the client's own key, error and user's traceback."""
     cause: BaseException = failed.exception
     if failed.client is not None and cause.__cause__:

@@ -169,7 +169,7 @@ class _EarlierStart:
     state: State | None = None
     memory: Memory = field(default_factory=dict)
     engine: str = ""
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, object] = field(default_factory=dict)
     threads: int = 0
 
 

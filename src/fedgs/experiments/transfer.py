@@ -123,7 +123,7 @@ class _SettingsOnly(Data):
 
     model_config = ConfigDict(extra="allow")
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _settings_only, (table(self),)
 
 
@@ -202,7 +202,7 @@ def _decorated(cls: type) -> tuple[str, str] | None:
     return (cls.__module__, cls.__qualname__) if stands_for_cls else None
 
 
-def _variant_of(module: str, qualname: str) -> Any:
+def _variant_of(module: str, qualname: str) -> object:
     return functools.reduce(
         getattr, qualname.split("."), importlib.import_module(module)
     ).__fedgs_variant__

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import logging.handlers
 import pickle
+import queue
 import signal
 import sys
 import time
@@ -143,13 +144,15 @@ def _portable(error: Exception) -> Exception | None:
     return error
 
 
-class _Sender:
-    """Looks like a queue to `QueueHandler`."""
+class _StudyHandler(logging.handlers.QueueHandler):
+    """Sends log records to the study; those that arrive after its end are lost."""
 
     def __init__(self, channel: Channel) -> None:
+        # The queue stays empty: `enqueue` is what the standard library lets subclasses replace.
+        super().__init__(queue.SimpleQueue())
         self._channel = channel
 
-    def put_nowait(self, record: logging.LogRecord) -> None:
+    def enqueue(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(OSError):
             self._channel.send(Log(record))
 
@@ -158,5 +161,5 @@ def _forward_logs(channel: Channel, level: int) -> None:
     """Let the study's handlers treat what this package logs here."""
     logger = logging.getLogger("fedgs")
     logger.setLevel(level)
-    logger.addHandler(logging.handlers.QueueHandler(_Sender(channel)))  # type: ignore[arg-type]
+    logger.addHandler(_StudyHandler(channel))
     logger.propagate = False
