@@ -6,9 +6,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedgs.aggregation import WeightedMean, is_finite
+from fedgs.aggregation import WeightedMean, WeightedSum, is_finite
+from fedgs.arrays import FloatArray, IntArray
 from fedgs.errors import UpdateError
-from fedgs.weights import aggregation_weights
+
+
+def shares(sizes: IntArray) -> FloatArray:
+    return sizes / sizes.sum()
 
 
 @given(st.integers(1, 12), st.integers(1, 40), st.integers(0, 10**6), st.data())
@@ -18,7 +22,7 @@ def test_average_does_not_depend_on_the_blocks(
 ) -> None:
     rng = np.random.default_rng(seed)
     models = torch.from_numpy(rng.standard_normal((count, size)).astype(np.float32))
-    weights = aggregation_weights("data_size", rng.integers(1, 50, count))
+    weights = shares(rng.integers(1, 50, count))
     fold, clients = WeightedMean(weights), np.arange(count)
     whole = fold.finish(fold.add(fold.start(), clients, models))
     inner = data.draw(st.sets(st.integers(1, count - 1))) if count > 1 else set()
@@ -39,7 +43,7 @@ def test_identical_local_models_give_exactly_themselves(count: int, seed: int) -
     model = torch.from_numpy(
         (rng.standard_normal(20) * 10.0 ** rng.integers(-8, 8)).astype(np.float32)
     )
-    fold = WeightedMean(aggregation_weights("data_size", rng.integers(1, 1000, count)))
+    fold = WeightedMean(shares(rng.integers(1, 1000, count)))
     assert torch.equal(
         fold.finish(fold.add(fold.start(), np.arange(count), model.repeat(count, 1))), model
     )
@@ -77,3 +81,26 @@ def test_large_models_are_averaged_in_pieces_to_the_same_bits() -> None:
 @pytest.mark.parametrize("wrong", [[np.inf, 1.0], [np.inf, -np.inf], [np.nan, 0.0]])
 def test_what_is_not_finite_is_found_without_a_warning(wrong: list[float]) -> None:
     assert not is_finite(torch.tensor(wrong))
+
+
+@given(st.integers(1, 10), st.integers(0, 10**6))
+@settings(max_examples=40, deadline=None)
+def test_a_weighted_sum_adds_the_weighted_updates(count: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    theta = torch.from_numpy(rng.standard_normal(7).astype(np.float32))
+    models = torch.from_numpy(rng.standard_normal((count, 7)).astype(np.float32))
+    weights = rng.uniform(0, 3, count)
+    fold = WeightedSum(weights, theta)
+    result = fold.finish(fold.add(fold.start(), np.arange(count), models))
+    expected = theta.double() + torch.from_numpy(weights) @ (models.double() - theta.double())
+    torch.testing.assert_close(result, expected.float(), rtol=1e-6, atol=1e-7)
+    half = fold.add(fold.start(), np.arange(count // 2), models[: count // 2])
+    rest = fold.add(half, np.arange(count // 2, count), models[count // 2 :])
+    assert torch.equal(fold.finish(rest), result)
+
+
+def test_weights_of_0_leave_the_parameters_as_they_are() -> None:
+    theta = torch.tensor([0.1, -2.0])
+    fold = WeightedSum(np.zeros(2), theta)
+    models = torch.tensor([[3.0, 1.0], [1e38, 2.0]])
+    assert torch.equal(fold.finish(fold.add(fold.start(), np.arange(2), models)), theta)

@@ -111,7 +111,7 @@ MISTAKES = {
     "fedgs.FedGS(alpha='much')": (
         'Argument "alpha" to "FedGS" has incompatible type "str"; expected "float"'
     ),
-    "fedgs.Selection(view.available, weighting='none')": (
+    "fedgs.Selection(view.available, weighting=3)": (
         'Argument "weighting" to "Selection" has incompatible type'
     ),
     "view.cohort": '"View" has no attribute "cohort"',

@@ -12,7 +12,7 @@ import torch
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.errors import UpdateError
 
-__all__ = ["WeightedMean", "all_finite", "is_finite"]
+__all__ = ["WeightedMean", "WeightedSum", "all_finite", "is_finite"]
 
 
 _IN_CACHE = 1 << 16  # numbers
@@ -71,6 +71,43 @@ class WeightedMean:
         if not is_finite(average):
             raise UpdateError("the average of the local models is not finite (NaN or inf)")
         return average
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedSum:
+    """The fold theta + sum_k w_k·(theta_k - theta), for weights of any sum.
+
+    It is accumulated as `WeightedMean` is, with theta in place of the first model.
+
+    Attributes:
+        weights: (m,) in the order of the request's clients.
+        parameters: (P,) float32, theta.
+
+    >>> fold = WeightedSum(np.array([0.5, 1.0]), torch.tensor([1.0]))
+    >>> fold.finish(fold.add(fold.start(), np.array([4, 7]), torch.tensor([[3.0], [2.0]])))
+    tensor([3.])
+    """
+
+    weights: FloatArray
+    parameters: torch.Tensor
+
+    def start(self) -> _Accumulator:
+        """The accumulator of no models."""
+        return (0, self.parameters, torch.zeros_like(self.parameters, dtype=torch.float64))
+
+    def add(
+        self, accumulator: _Accumulator, clients: IntArray, models: torch.Tensor
+    ) -> _Accumulator:
+        """Add the (b, P) models of the next b clients."""
+        return WeightedMean(self.weights).add(accumulator, clients, models)
+
+    def finish(self, accumulator: _Accumulator) -> torch.Tensor:
+        """The (P,) float32 sum.
+
+        Raises:
+            UpdateError: a model was missing, or the sum is not finite.
+        """
+        return WeightedMean(self.weights).finish(accumulator)
 
 
 def all_finite(vectors: torch.Tensor) -> torch.Tensor:

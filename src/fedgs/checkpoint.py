@@ -7,13 +7,13 @@ lines, since every draw is keyed by seed and round.
 
 import json
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedgs.arrays import IntArray, frozen
+from fedgs.arrays import AnyArray, IntArray, frozen
 from fedgs.clients import Memory, kept_memory
 from fedgs.errors import OutputError
 from fedgs.records import RunFolder, save_arrays
@@ -34,16 +34,19 @@ class State:
         parameters: (P,) float32, theta^t.
         counts: (N,) sampling counts v_k.
         memory: the sampler's arrays.
+        weighting: the weighting's arrays.
     """
 
     round: int
     parameters: torch.Tensor
     counts: IntArray
     memory: Memory
+    weighting: Memory = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", frozen(self.counts))
         object.__setattr__(self, "memory", kept_memory(self.memory))
+        object.__setattr__(self, "weighting", kept_memory(self.weighting))
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ def save_checkpoint(folder: RunFolder, state: State, *, engine: str, start_memor
     for key, value in state.memory.items():
         if key not in unchanged:
             arrays[f"memory.{key}"] = value
+    arrays |= {f"weighting.{key}": value for key, value in state.weighting.items()}
     save_arrays(folder.path / "checkpoint.npz", arrays)
 
 
@@ -93,19 +97,26 @@ def load_checkpoint(folder: RunFolder, start_memory: Memory) -> Checkpoint | Non
         if header["format"] != FORMAT:
             raise OutputError(f"{path} has format {header['format']}, this version reads {FORMAT}")
         memory = {key: start_memory[key] for key in header["unchanged_memory"]}
-        memory |= {
-            key.removeprefix("memory."): array
-            for key, array in arrays.items()
-            if key.startswith("memory.")
-        }
+        memory |= _named(arrays, "memory.")
         state = State(
-            header["round"], torch.from_numpy(arrays["parameters"].copy()), arrays["counts"], memory
+            header["round"],
+            torch.from_numpy(arrays["parameters"].copy()),
+            arrays["counts"],
+            memory,
+            _named(arrays, "weighting."),
         )
         return Checkpoint(state, header["engine"], header["records_bytes"], header["timings_bytes"])
     except KeyError as error:
         raise OutputError(
             f"{path} lacks {error}; remove the run's folder to start it anew"
         ) from None
+
+
+def _named(arrays: Memory, prefix: str) -> dict[str, AnyArray]:
+    """The arrays whose names begin with `prefix`, without it."""
+    return {
+        key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)
+    }
 
 
 def stored_round(folder: RunFolder) -> int:

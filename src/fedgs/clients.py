@@ -7,9 +7,10 @@ federation.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from numbers import Real
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -17,15 +18,16 @@ from fedgs.arrays import AnyArray, FloatArray, FloatMatrix, IntArray, frozen, pr
 from fedgs.client_names import checked_names
 from fedgs.errors import ConfigError, DataError, SelectionError
 
+if TYPE_CHECKING:
+    from fedgs.weighting import Weighting
+
 __all__ = [
-    "WEIGHTINGS",
     "Clients",
     "Memory",
+    "Objective",
     "Outcome",
     "Selection",
     "View",
-    "Weighting",
-    "check_weighting",
     "checked_candidates",
     "checked_memory",
     "checked_selection",
@@ -34,8 +36,7 @@ __all__ = [
 
 Memory = Mapping[str, AnyArray]  # a sampler's memory: named arrays, saved with the state
 
-Weighting = Literal["data_size", "draws", "equal", "inverse_participation"]
-WEIGHTINGS: tuple[str, ...] = get_args(Weighting)
+Objective = Literal["data_size", "equal"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +113,23 @@ class Clients:
     def __len__(self) -> int:
         return len(self.names)
 
+    def shares(self, objective: Objective) -> FloatArray:
+        """(N,) weights p_k of the clients in the objective: n_k / n or 1/N; read-only.
+
+        >>> Clients(("a", "b"), np.array([3, 5])).shares("data_size").tolist()
+        [0.375, 0.625]
+        """
+        return self._equal_shares if objective == "equal" else self._size_shares
+
+    @cached_property
+    def _size_shares(self) -> FloatArray:
+        shares: FloatArray = self.data_sizes / self.data_sizes.sum(dtype=np.float64)
+        return frozen(shares)
+
+    @cached_property
+    def _equal_shares(self) -> FloatArray:
+        return frozen(np.full(len(self), 1 / len(self)))
+
 
 def _numbers(value: object, name: str) -> AnyArray:
     """An array of `Clients` in a numeric type."""
@@ -143,6 +161,10 @@ class View:
         losses: (N,) local losses of the clients the sampler asked for, NaN elsewhere; None if it
             asked for none.
         memory: the sampler's memory, empty if it keeps none.
+        objective: the weights p_k of the clients in the global objective sum_k p_k F_k:
+            "data_size": n_k / n; "equal": 1/N.
+        rates: (N,) P(k in A_t) by the availability mode, for weightings that read them; else None.
+        reported_sizes: (N,) n_k as a deployment's clients report them; None: those of `clients`.
 
     >>> clients = Clients(("a", "b", "c"), np.array([3, 5, 4]))
     >>> counts = np.zeros(3, dtype=np.int64)
@@ -158,9 +180,12 @@ class View:
     cohort_limit: int
     losses: FloatArray | None = None
     memory: Memory = field(default_factory=dict)
+    objective: Objective = "data_size"
+    rates: FloatArray | None = None
+    reported_sizes: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        for name in ("available", "counts", "losses"):
+        for name in ("available", "counts", "losses", "rates", "reported_sizes"):
             array = getattr(self, name)
             if isinstance(array, np.ndarray):
                 object.__setattr__(self, name, read_only(array))
@@ -176,6 +201,19 @@ class View:
         """The size of the cohort, m = min(M, |A_t|)."""
         return min(self.cohort_limit, len(self.available))
 
+    @property
+    def data_sizes(self) -> AnyArray:
+        """(N,) n_k."""
+        return self.clients.data_sizes if self.reported_sizes is None else self.reported_sizes
+
+    @property
+    def shares(self) -> FloatArray:
+        """(N,) the weights p_k of the clients in the objective, sum 1."""
+        if self.reported_sizes is None or self.objective == "equal":
+            return self.clients.shares(self.objective)
+        shares: FloatArray = self.reported_sizes / self.reported_sizes.sum()
+        return shares
+
 
 @dataclass(frozen=True, eq=False)
 class Selection:
@@ -186,8 +224,8 @@ class Selection:
             this round, and the model stays as it is.
         draws: (m,) how often each was drawn (>= 1), for samplers that draw with replacement; None:
             once each.
-        weighting: the rule for the aggregation weights; None: the sampler's own setting, else
-            "data_size".
+        weighting: the weighting of this round, a name, table or object without a memory; None: the
+            sampler's own setting.
         status: how the answer was found ("optimal", "bounded", "feasible", "time_limit"), where a
             solver ran; the record of an empty selection always says "empty".
         objective, upper_bound: the solver's figures, where one ran; finite.
@@ -198,7 +236,7 @@ class Selection:
 
     clients: IntArray
     draws: IntArray | None = None
-    weighting: Weighting | None = None
+    weighting: "str | Mapping[str, object] | Weighting | None" = None
     status: str | None = None
     objective: float | None = None
     upper_bound: float | None = None
@@ -212,7 +250,7 @@ class Outcome:
 
     Attributes:
         clients: (m,) ascending indices.
-        weights: (m,) aggregation weights, sum 1.
+        weights: (m,) aggregation weights, as applied.
         features: (m, d) features of the local models, if the sampler wishes for them (as graphs
             that grow with the replies do), else None.
 
@@ -372,22 +410,6 @@ def kept_memory(memory: Memory) -> Memory:
     return MappingProxyType(arrays)
 
 
-def check_weighting(weighting: object, setting: str, *, optional: bool = False) -> None:
-    """Refuse a value that is not a rule for the aggregation weights.
-
-    Raises:
-        ConfigError: the message names the rules and the nearest one.
-    """
-    if (optional and weighting is None) or (isinstance(weighting, str) and weighting in WEIGHTINGS):
-        return
-    # Imported here, since selecting from plain arrays must not load the settings.
-    from fedgs.registry import nearest
-
-    allowed = ", ".join(WEIGHTINGS) + (", or None" if optional else "")
-    hint = nearest(str(weighting), WEIGHTINGS)
-    raise ConfigError(f"{setting} must be one of {allowed}; got {weighting!r}{hint}")
-
-
 def _client_indices(clients: object, wanted: str) -> IntArray:
     """Indices of clients as a 1-d int64 array.
 
@@ -427,10 +449,8 @@ def _unavailable(client: int, view: View) -> str:
 
 
 def _check_words(selection: Selection, *, empty: bool) -> None:
-    try:
-        check_weighting(selection.weighting, "weighting of a Selection", optional=True)
-    except ConfigError as error:
-        raise SelectionError(str(error)) from None
+    if selection.weighting is not None:
+        _check_weighting(selection.weighting)
     status = selection.status
     if status is not None and not isinstance(status, str):
         raise SelectionError(
@@ -478,3 +498,18 @@ def _description(value: object) -> str:
     text = " ".join(repr(value).split())
     text = text if len(text) <= 60 else text[:57] + "..."
     return text if isinstance(value, np.ndarray) else f"{type(value).__name__} {text}"
+
+
+def _check_weighting(weighting: object) -> None:
+    # Imported here, since selecting from plain arrays must not load the settings.
+    from fedgs.registry import build, nearest, variant_names
+
+    try:
+        build("weighting", weighting)
+    except ConfigError:
+        known = variant_names("weighting")
+        hint = nearest(str(weighting), known)
+        raise SelectionError(
+            f"weighting of a Selection must be one of {', '.join(known)}, or None; "
+            f"got {weighting!r}{hint}"
+        ) from None

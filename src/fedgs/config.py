@@ -6,11 +6,12 @@ files, `--set` and grids become configurations: `experiments.grid`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
-from pydantic import Field, ValidationInfo, field_serializer, field_validator
+from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_serializer
 
+from fedgs.clients import Objective
 from fedgs.errors import ConfigError
 from fedgs.families import TABLES
 from fedgs.registry import Seeded, Variant, build, check_registered, table, text_keys
@@ -35,6 +36,8 @@ class Training(Variant):
         mu: weight of the proximal term (mu/2)·|theta - theta^t|² of the local objective
             (FedProx), within float32's range.
         precision: arithmetic of forward and backward passes.
+        objective: the weights p_k of the clients in the objective sum_k p_k F_k: "data_size":
+            n_k / n; "equal": 1/N. Weightings and the validation loss follow it.
 
     >>> Training(rounds=5).local_steps
     10
@@ -50,6 +53,7 @@ class Training(Variant):
     decay: float = Field(default=0.998, gt=0, le=1)
     mu: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     precision: Literal["float32", "bf16"] = "float32"
+    objective: Objective = "data_size"
 
     @field_validator("learning_rate", "mu")
     @classmethod
@@ -60,6 +64,14 @@ class Training(Variant):
                 f"at most 3.4e38, got {value:g}"
             )
         return value
+
+    @model_serializer(mode="wrap")
+    def _without_default_objective(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
+        """Leave out the objective of earlier versions, whose runs stay the same runs."""
+        settings = serialize(self)
+        if self.objective == "data_size":
+            settings.pop("objective", None)
+        return settings
 
     def with_defaults(self, defaults: Mapping[str, object]) -> Self:
         """The same settings with `defaults` where nothing was given."""

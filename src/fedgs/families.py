@@ -58,6 +58,7 @@ FAMILIES = {
             is_table=True,
             code_in_identity=True,
         ),
+        Family("weighting", "fedgs.weighting", "fedgs.weighting.Weighting"),
         Family("partition", "fedgs.data", "fedgs.data.Partition"),
         Family("engine", "fedgs.local.engines", "fedgs.local.engines.EngineVariant"),
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from fedgs.arrays import IntArray
+from fedgs.clients import Objective
 
 if TYPE_CHECKING:
     import torch
@@ -56,6 +57,8 @@ class Work:
         local_steps: E, SGD steps a client makes.
         batch_size: B.
         precision: arithmetic of the forward and backward pass.
+        objective: the weights of the clients in the objective, by which validation parts are
+            averaged: "data_size": n_k / n; "equal": 1/N.
     """
 
     federation: "Federation"
@@ -64,6 +67,7 @@ class Work:
     local_steps: int
     batch_size: int
     precision: Precision = "float32"
+    objective: Objective = "data_size"
 
 
 class Fold(Protocol[Accumulator, Result]):
@@ -130,7 +134,7 @@ class Losses:
 class Evaluate:
     """Compute loss and accuracy on the server's test set, or over the clients' validation parts.
 
-    Validation parts are weighted by n_k. The reply is `Metrics`. `key` is (seed, round), for models
+    Validation parts are weighted by the work's objective. The reply is `Metrics`. `key` is (seed, round), for models
     that draw random numbers.
     """
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from fedgs import rng
-from fedgs.aggregation import WeightedMean
+from fedgs.aggregation import WeightedMean, WeightedSum
 from fedgs.arrays import FloatArray, IntArray, frozen
 from fedgs.availability import AvailabilityDraws, RoundAvailability
 from fedgs.checkpoint import State
@@ -24,19 +24,19 @@ from fedgs.clients import (
     Outcome,
     Selection,
     View,
-    check_weighting,
     checked_candidates,
     checked_memory,
     checked_selection,
 )
 from fedgs.data.federation import Federation
-from fedgs.errors import ConfigError, user_code
+from fedgs.errors import ConfigError, SelectionError, user_code
 from fedgs.features import check_wish, feature_fold, feature_request
 from fedgs.local.parameters import initial_parameters
 from fedgs.records import Record
+from fedgs.registry import Variant
 from fedgs.requests import AnyFold, Evaluate, Losses, Metrics, Reply, Request, Train, Work
 from fedgs.sampling.base import AsksLosses, LearnsFromModels, Remembers, Sampler, SharesMemory, Wish
-from fedgs.weights import aggregation_weights
+from fedgs.weighting import Weighting, as_weighting, checked_weights
 
 __all__ = [
     "Plan",
@@ -90,13 +90,14 @@ class Plan:
         mode, sampler = self.availability.mode, self.sampler
         with user_code(f"availability {mode.name or type(mode).__name__!r}"):
             mode.check(self.federation.clients, self.rounds)
-        check_weighting(sampler.weighting, "method.weighting")
         if type(sampler).select is Sampler.select:
             raise ConfigError(
                 f"method {sampler.name or type(sampler).__name__!r} must define select(view, rng)"
             )
         with user_code(f"check of method {sampler.name or type(sampler).__name__!r}"):
             sampler.check(self.federation.clients, self.cohort_limit)
+        with user_code(f"check of weighting {_name(self.weighting)!r}"):
+            self.weighting.check(self.federation.clients, self.cohort_limit, sampler)
         for wish in self.wishes:
             check_wish(wish, self.work)
         if self.asks_losses is not None:
@@ -125,6 +126,16 @@ class Plan:
         return self.sampler if isinstance(self.sampler, Remembers) else None
 
     @cached_property
+    def weighting(self) -> Weighting:
+        """The weighting, which the sampler names."""
+        return as_weighting(self.sampler.weighting, setting="method.weighting")
+
+    @cached_property
+    def weighting_observes(self) -> bool:
+        """Whether the weighting has a memory that changes with the rounds."""
+        return type(self.weighting).observe is not Weighting.observe
+
+    @cached_property
     def wishes(self) -> list[Wish]:
         """The features of local models that the sampler wishes for, at the start or in rounds."""
         with user_code(f"wish of method {self.sampler.name or type(self.sampler).__name__!r}"):
@@ -136,6 +147,34 @@ class Plan:
         """The features of each round's local models that the sampler wishes for, if any."""
         return self.wish("round")
 
+    def weighting_of(self, selection: Selection) -> Weighting:
+        """The weighting that a selection names in place of the plan's.
+
+        Raises:
+            SelectionError: it has a memory, which would miss the other rounds.
+        """
+        weighting = as_weighting(selection.weighting)
+        if type(weighting).observe is not Weighting.observe or weighting.reads_rates:
+            raise SelectionError(
+                "weighting of a Selection must be one that reads neither rates nor earlier rounds; "
+                f"got {_name(weighting)!r}, which can be the setting method.weighting"
+            )
+        return weighting
+
+    def view(self, state: State, available: IntArray) -> View:
+        """What the sampler and the weighting see of a round, without losses."""
+        rates = self.availability.rates(state.round) if self.weighting.reads_rates else None
+        return View(
+            state.round,
+            self.federation.clients,
+            available,
+            state.counts,
+            self.cohort_limit,
+            memory=state.memory,
+            objective=self.work.objective,
+            rates=rates,
+        )
+
     def evaluates(self, round: int) -> bool:
         """Whether theta^t of this round is evaluated."""
         return round % self.evaluate_every == 0 or round == self.rounds
@@ -145,13 +184,20 @@ class Plan:
         return self.sampler.wish(when) if isinstance(self.sampler, LearnsFromModels) else None
 
 
+def _name(variant: Variant) -> str:
+    return variant.name or type(variant).__name__
+
+
 def initial_state(plan: Plan, memory: Memory) -> State:
     """The state before round 0 with this memory.
 
     theta^0 depends on model, federation and seed alone.
     """
+    clients = plan.federation.clients
     parameters = initial_parameters(plan.work.model, plan.federation, plan.seed)
-    return State(0, parameters, np.zeros(len(plan.federation), dtype=np.int64), memory)
+    with user_code(f"start of weighting {_name(plan.weighting)!r}"):
+        weighting = checked_memory(plan.weighting.start(clients, plan.cohort_limit), "start")
+    return State(0, parameters, np.zeros(len(clients), dtype=np.int64), memory, weighting)
 
 
 def start_run(plan: Plan, shared: Shared | None = None) -> Generator[Request, Reply, State]:
@@ -179,7 +225,7 @@ def start_run(plan: Plan, shared: Shared | None = None) -> Generator[Request, Re
         data_seed=plan.data_seed,
     )
     memory = checked_memory(sampler.start_from(clients, frozen(replies[0])), "start_from")
-    return State(0, state.parameters, state.counts, memory)
+    return replace(state, memory=memory)
 
 
 def memory_key(plan: Plan) -> str | None:
@@ -210,23 +256,21 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State
     # A_t, and the metrics of theta^t before the update.
     available = plan.availability.at(state.round)
     metrics = yield from evaluate(plan, state)
+    view = plan.view(state, available.clients)
     if not available.names:
-        return advance(state, state.parameters), round_record(plan, state, available, metrics)
+        return advance(plan, state, view), round_record(plan, state, available, metrics)
 
     # S_t. If it is empty, the model, the counts and the sampler's memory stay unchanged.
-    view = yield from observe(plan, state, available.clients)
+    view = yield from with_losses(plan, state, view)
     generator = rng.stream(plan.seed, "select", state.round)
     selection = checked_selection(plan.sampler.select(view, generator), view)
     if len(selection.clients) == 0:
         record = round_record(plan, state, available, metrics, selection=selection)
-        return advance(state, state.parameters), record
+        return advance(plan, state, view), record
 
-    # theta^{t+1} = sum_k w_k theta_k, and v_k += 1 for k in S_t.
-    parameters, outcome = yield from train_selected(plan, state, selection)
-    after = advance(state, parameters, selection=selection)
-    if plan.remembers:
-        memory = checked_memory(plan.remembers.observe(state.memory, view, outcome), "observe")
-        after = State(after.round, after.parameters, after.counts, memory)
+    # theta^{t+1} = theta^t + sum_k w_k (theta_k - theta^t), and v_k += 1 for k in S_t.
+    parameters, outcome = yield from train_selected(plan, state, view=view, selection=selection)
+    after = advance(plan, state, view, parameters=parameters, outcome=outcome)
     record = round_record(
         plan, state, available, metrics, selection=selection, weights=outcome.weights
     )
@@ -245,51 +289,71 @@ def evaluate(plan: Plan, state: State) -> Generator[Request, Reply, TestAndValid
     return test, valid
 
 
-def observe(plan: Plan, state: State, available: IntArray) -> Generator[Request, Reply, View]:
-    """The sampler's view, with local losses of theta^t if it asks for them."""
-    clients, sampler = plan.federation.clients, plan.asks_losses
-    view = View(
-        state.round, clients, available, state.counts, plan.cohort_limit, None, state.memory
-    )
+def with_losses(plan: Plan, state: State, view: View) -> Generator[Request, Reply, View]:
+    """The view with local losses of theta^t, if the sampler asks for them."""
+    sampler = plan.asks_losses
     if sampler is None:
         return view
     generator = rng.stream(plan.seed, "candidates", state.round)
     candidates = checked_candidates(sampler.loss_candidates(view, generator), view)
     key = (plan.seed, state.round)
-    losses = np.full(len(clients), np.nan)
+    losses = np.full(len(view.clients), np.nan)
     losses[candidates] = yield Losses(plan.work, state.parameters, candidates, sampler.loss_on, key)
     return replace(view, losses=frozen(losses))
 
 
 def train_selected(
-    plan: Plan, state: State, selection: Selection
+    plan: Plan, state: State, *, view: View, selection: Selection
 ) -> Generator[Request, Reply, tuple[torch.Tensor, Outcome]]:
-    """The weighted mean of the models that the cohort trains from theta^t, and the outcome."""
+    """The parameters after the local training of the cohort from theta^t, and the outcome."""
     cohort = selection.clients
-    weights = aggregation_weights(
-        selection.weighting or plan.sampler.weighting,
-        data_sizes=plan.federation.clients.data_sizes[cohort],
-        draws=selection.draws,
-        counts=state.counts[cohort],
-    )
-    rate = plan.learning_rate * plan.decay**state.round
-    key = (plan.seed, state.round)
-    folds: tuple[AnyFold, ...] = (WeightedMean(weights),)
+    weighting, memory = plan.weighting, state.weighting
+    if selection.weighting is not None:
+        weighting, memory = plan.weighting_of(selection), {}
+    weights = checked_weights(weighting, view, selection, memory)
+    # The aggregation: here the mean of local models, or the sum of updates.
+    fold: AnyFold = WeightedSum(weights, state.parameters)
+    if weighting.is_normalised:
+        fold = WeightedMean(weights)
+    folds: tuple[AnyFold, ...] = (fold,)
     wish = plan.round_wish
     if wish is not None:
         folds += (feature_fold(wish, plan.work, state.parameters, seed=plan.data_seed),)
+    rate = plan.learning_rate * plan.decay**state.round
+    key = (plan.seed, state.round)
     replies = yield Train(plan.work, state.parameters, cohort, rate, key, folds)
     features = None if wish is None else frozen(replies[1])
     return replies[0], Outcome(frozen(cohort), frozen(weights), features)
 
 
-def advance(state: State, parameters: torch.Tensor, *, selection: Selection | None = None) -> State:
-    """The state of the next round."""
-    counts = state.counts
-    if selection is not None:
+def advance(
+    plan: Plan,
+    state: State,
+    view: View,
+    *,
+    parameters: torch.Tensor | None = None,
+    outcome: Outcome | None = None,
+) -> State:
+    """The state of the next round.
+
+    Args:
+        plan: the run.
+        state: of this round.
+        view: what the sampler saw.
+        parameters: theta^{t+1}; None: unchanged.
+        outcome: of the local training; None: no client trained.
+    """
+    counts, memory, weighting = state.counts, state.memory, state.weighting
+    if outcome is not None:
         counts = counts.copy()
-        counts[selection.clients] += 1
-    return State(state.round + 1, parameters, counts, state.memory)
+        counts[outcome.clients] += 1
+        if plan.remembers:
+            memory = checked_memory(plan.remembers.observe(memory, view, outcome), "observe")
+    if plan.weighting_observes:
+        weighting = checked_memory(plan.weighting.observe(weighting, view, outcome), "observe")
+    if parameters is None:
+        parameters = state.parameters
+    return State(state.round + 1, parameters, counts, memory, weighting)
 
 
 def round_record(

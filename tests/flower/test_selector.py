@@ -13,7 +13,7 @@ from fedgs.errors import SelectionError
 from fedgs.flower.selector import Selector
 from fedgs.graph import Graph
 from fedgs.sampling import FedGS, Sampler, Uniform
-from fedgs.weights import aggregation_weights
+from fedgs.weighting import as_weighting, checked_weights
 
 LABELS = np.array([[8, 0, 0], [4, 4, 0], [0, 4, 4], [0, 0, 8]])
 FEDERATION = Clients(tuple("abcd"), np.full(4, 8), label_counts=LABELS)
@@ -147,10 +147,10 @@ def test_weights_are_those_of_the_simulator() -> None:
         selector = Selector(Uniform(weighting=weighting), clients=Clients(("a", "b", "c"), sizes))
         selector.roster.counts += counts
         view = selector.view(np.arange(3), 4)
-        ours = selector.weights(
-            view, Selection(np.arange(3), draws=draws), dict(enumerate(sizes.astype(float)))
-        )
-        assert ours == pytest.approx(aggregation_weights(weighting, sizes, draws, counts))
+        selection = Selection(np.arange(3), draws=draws)
+        ours = selector.weights(view, selection, dict(enumerate(sizes.astype(float))))
+        expected = checked_weights(as_weighting(weighting), view, selection, {})
+        assert ours == pytest.approx(expected)
 
 
 def test_candidates_that_are_no_available_clients_are_refused() -> None:

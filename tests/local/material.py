@@ -14,7 +14,6 @@ from fedgs.data.federation import Federation, Normalization
 from fedgs.local import initial_parameters
 from fedgs.models import FunctionModel, Model
 from fedgs.requests import Engine, Train, Work
-from fedgs.weights import aggregation_weights
 
 
 def make_federation(
@@ -97,7 +96,8 @@ def train_request(
     The folds are the mean by data size, and all local models.
     """
     members = np.array(clients, dtype=np.int64)
-    weights = aggregation_weights("data_size", work.federation.clients.data_sizes[members])
+    sizes = work.federation.clients.data_sizes[members]
+    weights = sizes / sizes.sum()
     start = initial_parameters(work.model, work.federation, key[0])
     return Train(work, start, members, rate, key, (WeightedMean(weights), Keep()))
 

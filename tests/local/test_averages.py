@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedgs.aggregation import WeightedMean
+from fedgs.aggregation import WeightedMean, WeightedSum
 from fedgs.compiling import load_kernels
 from fedgs.errors import UpdateError
 from fedgs.local import averages as module
@@ -55,7 +55,7 @@ def test_averages_have_the_bits_of_the_folds(
     with pytest.MonkeyPatch.context() as patch:
         if plain:
             patch.setattr(module, "compiled_kernels", lambda: None)
-        found, fine = module.weighted_means(models, begin, end, weights)
+        found, fine = module.weighted_means(models, begin, end=end, weights=weights)
     assert fine.all()
     for average, a, b, own in zip(found, begin, end, weights, strict=True):
         assert torch.equal(average, folded(models[a:b], own))
@@ -65,21 +65,25 @@ def test_averages_have_the_bits_of_the_folds(
 def test_what_is_not_finite_is_told_and_harms_no_other(path: str, value: float) -> None:
     models, begin, end, weights = random_stack([2, 3, 3], 9, 0)
     models[3, 4] = value
-    found, fine = module.weighted_means(models, begin, end, weights)
+    found, fine = module.weighted_means(models, begin, end=end, weights=weights)
     assert fine.tolist() == [True, False, True]
     assert torch.equal(found[2], folded(models[5:], weights[2]))
 
 
 def test_largest_float32_numbers_are_finite(path: str) -> None:
     models = torch.full((4, 50), 3e38)
-    found, fine = module.weighted_means(models, np.array([0]), np.array([4]), [np.full(4, 0.25)])
+    found, fine = module.weighted_means(
+        models, np.array([0]), end=np.array([4]), weights=[np.full(4, 0.25)]
+    )
     assert fine.tolist() == [True]
     assert torch.equal(found[0], models[0])
 
 
 def test_average_that_overflows_is_not_fine(path: str) -> None:
     models = torch.tensor([[3e38], [-3e38]])
-    _, fine = module.weighted_means(models, np.array([0]), np.array([2]), [np.array([3.0, -2.0])])
+    _, fine = module.weighted_means(
+        models, np.array([0]), end=np.array([2]), weights=[np.array([3.0, -2.0])]
+    )
     assert fine.tolist() == [False]
     with pytest.raises(UpdateError, match="not finite"):
         folded(models, np.array([3.0, -2.0]))
@@ -87,6 +91,30 @@ def test_average_that_overflows_is_not_fine(path: str) -> None:
 
 def test_opposite_infinities_are_not_finite(path: str) -> None:
     models = torch.tensor([[np.inf, -np.inf], [0.0, 0.0]])
-    assert module.weighted_means(models, np.array([0]), np.array([2]), [np.full(2, 0.5)])[
-        1
-    ].tolist() == [False]
+    assert module.weighted_means(
+        models, np.array([0]), end=np.array([2]), weights=[np.full(2, 0.5)]
+    )[1].tolist() == [False]
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@given(RANGES, st.integers(1, 70), st.integers(0, 10**6))
+@settings(max_examples=40, deadline=None)
+def test_sums_have_the_bits_of_the_folds(
+    plain: bool, lengths: list[int], size: int, seed: int
+) -> None:
+    models, begin, end, shares = random_stack(lengths, size, seed)
+    weights = [2.5 * share for share in shares]
+    references = torch.from_numpy(
+        np.random.default_rng(seed).standard_normal((len(begin), size)).astype(np.float32)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        if plain:
+            patch.setattr(module, "compiled_kernels", lambda: None)
+        sums, fine = module.weighted_means(
+            models, begin, end=end, weights=weights, references=references
+        )
+    assert fine.all()
+    for position, (a, b) in enumerate(zip(begin, end, strict=True)):
+        fold = WeightedSum(weights[position], references[position])
+        expected = fold.finish(fold.add(fold.start(), np.arange(b - a), models[a:b]))
+        assert torch.equal(sums[position], expected)

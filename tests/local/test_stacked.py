@@ -1,6 +1,7 @@
 """How the stacked engine cuts requests into stacks, and what happens where a stack fails."""
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.local.material import make_federation, mlp, model_of, replies, train_request
+from tests.local.material import Keep, make_federation, mlp, model_of, replies, train_request
 from tests.local.test_loop import Picky, poisoned
 from torch import nn
 
-from fedgs.aggregation import WeightedMean
+from fedgs.aggregation import WeightedMean, WeightedSum
 from fedgs.data.federation import Federation
 from fedgs.errors import ClientError, UpdateError
 from fedgs.local import LoopEngine, StackedEngine, initial_parameters
@@ -118,6 +119,19 @@ def test_weighted_means_of_a_stack_are_those_of_the_folds(federation: Federation
         replies(StackedEngine(), *both), replies(StackedEngine(), *means), strict=True
     ):
         assert len(found) == 1
+        assert torch.equal(found[0], expected[0])
+
+
+def test_weighted_sums_of_a_stack_are_those_of_the_folds(federation: Federation) -> None:
+    work = Work(federation, LogisticRegression(), 0.0, 3, 4)
+    requests = [
+        train_request(work, clients, key=(run, 0)) for run, clients in enumerate(([0, 2], [5]))
+    ]
+    theta = requests[0].parameters + 0.25
+    sums = [replace(r, folds=(WeightedSum(np.full(len(r.clients), 2.0), theta),)) for r in requests]
+    both = [replace(r, folds=(*r.folds, Keep())) for r in sums]
+    alone = replies(StackedEngine(), *sums)
+    for expected, found in zip(replies(StackedEngine(), *both), alone, strict=True):
         assert torch.equal(found[0], expected[0])
 
 

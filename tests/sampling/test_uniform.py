@@ -53,6 +53,6 @@ def test_weights_are_data_sizes_by_default() -> None:
 def test_an_unknown_weighting_is_refused() -> None:
     with pytest.raises(
         fedgs.errors.ConfigError,
-        match=r"method\.weighting should be 'data_size', 'draws', 'equal'.*got 'size'",
+        match=r"^method\.weighting must be one of data_size, draws, equal.*got 'size'",
     ):
         Uniform(weighting="size")

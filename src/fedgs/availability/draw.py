@@ -101,6 +101,16 @@ class AvailabilityDraws:
             self._last = round, RoundAvailability(available, names, status)
         return self._last[1]
 
+    def rates(self, round: int) -> FloatArray:
+        """(N,) P(k in A_t): the mode's rates, given that a round that is redrawn is not empty."""
+        rates = self._rates_of(round)
+        if self.mode.empty_round != "redraw" or not rates.any():
+            return rates
+        with np.errstate(divide="ignore"):
+            empty = np.exp(np.log1p(-rates).sum())
+        redrawn: FloatArray = rates / (1 - empty)
+        return redrawn
+
     def _rates_of(self, round: int) -> FloatArray:
         if self._rates is not None:
             return self._rates

@@ -23,7 +23,6 @@ from fedgs.local.parameters import build_module, initial_parameters
 from fedgs.models import CifarCNN, FashionCNN, LogisticRegression, Model
 from fedgs.registry import nearest
 from fedgs.requests import Engine, Evaluate, Failure, Precision, Train, Work
-from fedgs.weights import aggregation_weights
 
 __all__ = ["SETTINGS", "Measured", "Setting", "machine", "measure_setting"]
 
@@ -225,7 +224,8 @@ def training_requests(setting: Setting, work: Work, theta: torch.Tensor, runs: i
     requests = []
     for run in range(runs):
         clients = np.sort(rng.choice(len(work.federation), setting.cohort, replace=False))
-        weights = aggregation_weights("data_size", work.federation.clients.data_sizes[clients])
+        sizes = work.federation.clients.data_sizes[clients]
+        weights = sizes / sizes.sum(dtype=np.float64)
         requests.append(
             Train(work, theta, clients, setting.learning_rate, (run, 0), (WeightedMean(weights),))
         )

@@ -121,6 +121,7 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
         training.local_steps,
         training.batch_size,
         training.precision,
+        training.objective,
     )
     return Plan(
         federation=federation,

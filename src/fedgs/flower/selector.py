@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from fedgs.flower.features import (
 from fedgs.flower.roster import Newcomer, Roster
 from fedgs.flower.state import DeploymentState
 from fedgs.sampling.base import AsksLosses, Remembers, Sampler
-from fedgs.weights import aggregation_weights
+from fedgs.weighting import as_weighting, checked_weights
 
 __all__ = ["Selector"]
 
@@ -149,12 +150,11 @@ class Selector:
         answered = np.array([row in sizes for row in selection.clients.tolist()], dtype=bool)
         if answered.any():
             rows = selection.clients[answered]
-            weights[answered] = aggregation_weights(
-                selection.weighting or self.sampler.weighting,
-                data_sizes=np.array([sizes[row] for row in rows.tolist()], dtype=np.float64),
-                draws=None if selection.draws is None else selection.draws[answered],
-                counts=view.counts[rows],
+            answering = Selection(
+                rows, draws=None if selection.draws is None else selection.draws[answered]
             )
+            weighting = as_weighting(selection.weighting or self.sampler.weighting)
+            weights[answered] = checked_weights(weighting, _sized(view, sizes), answering, {})
         return weights
 
     def learn(
@@ -249,3 +249,10 @@ def _grown(earlier: Memory, fresh: Memory) -> Memory:
                 )
             grown[tuple(slice(0, length) for length in old.shape)] = old
     return memory
+
+
+def _sized(view: View, sizes: Mapping[int, float]) -> View:
+    """The view with the data sizes n_k that came with the replies, by row."""
+    data_sizes = view.data_sizes.astype(np.float64)
+    data_sizes[list(sizes)] = list(sizes.values())
+    return replace(view, reported_sizes=data_sizes)

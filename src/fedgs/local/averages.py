@@ -15,15 +15,21 @@ __all__ = ["weighted_means"]
 
 
 def weighted_means(
-    models: torch.Tensor, begin: IntArray, end: IntArray, weights: Sequence[FloatArray]
+    models: torch.Tensor,
+    begin: IntArray,
+    *,
+    end: IntArray,
+    weights: Sequence[FloatArray],
+    references: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The averages of R ranges of models, see `fedgs.aggregation.WeightedMean`.
+    """The weighted means or sums of R ranges of models, as by the folds of `fedgs.aggregation`.
 
     Args:
         models: (r, P) float32.
         begin: (R,) first row of each range.
         end: (R,) row after the last of each range, > begin.
         weights: R vectors of end - begin numbers.
+        references: (R, P) float32 parameters that `WeightedSum` adds to; None: `WeightedMean`.
 
     Returns:
         (R, P) float32 averages, and (R,) bool: whether a range's models and their average are all
@@ -35,7 +41,7 @@ def weighted_means(
 
     >>> models = torch.tensor([[0.0], [4.0], [torch.nan]])
     >>> weights = [np.array([0.25, 0.75]), np.array([1.0])]
-    >>> weighted_means(models, np.array([0, 2]), np.array([2, 3]), weights)
+    >>> weighted_means(models, np.array([0, 2]), end=np.array([2, 3]), weights=weights)
     (tensor([[3.],
             [nan]]), tensor([ True, False]))
     """
@@ -58,7 +64,10 @@ def weighted_means(
         flat = np.zeros(len(models))  # (r,) each model's weight in its range
         for a, b, of_range in zip(begin.tolist(), end.tolist(), weights, strict=True):
             flat[a:b] = of_range
-        kernels.averages(models.numpy(), begin, end, flat, averages.numpy(), fine.numpy())
+        first = models[:0] if references is None else references.contiguous()
+        kernels.averages(
+            models.numpy(), begin, end, flat, first.numpy(), averages.numpy(), fine.numpy()
+        )
         return averages, fine
     lengths = end - begin
     for length in np.unique(lengths).tolist():  # ranges of one length are averaged together
@@ -67,17 +76,19 @@ def weighted_means(
         of_members = np.stack([weights[index] for index in members.tolist()])  # (R', m)
         shares = torch.from_numpy(of_members).to(models.device)
         stack, place = models[rows], torch.from_numpy(members).to(models.device)
-        averages[place] = _averages(stack, shares)
+        first = stack[:, 0] if references is None else references[place]
+        averages[place] = _averages(stack, shares, first.double())
         fine[place] = all_finite(stack).all(dim=1) & all_finite(averages[place])
     return averages, fine
 
 
-def _averages(models: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+def _averages(models: torch.Tensor, weights: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
     """The (R, P) float32 averages of (R, m, P) models with (R, m) float64 weights.
+
+    Differences are taken to `first`, (R, P) float64.
 
     Models are added in the order in which the fold adds them.
     """
-    first = models[:, 0].double()
     total = torch.zeros_like(first)
     for position in range(models.shape[1]):
         total += (models[:, position] - first) * weights[:, position, None]

@@ -44,8 +44,13 @@ class RequestedRows:
         offsets = part_of(request.work.federation, request.split).offsets
         if isinstance(request, Losses):
             return RequestedRows(offsets[request.clients], offsets[request.clients + 1], None)
-        data_sizes = request.work.federation.clients.data_sizes
-        weights = np.ones(1) if request.split == "test" else data_sizes
+        clients = request.work.federation.clients
+        if request.split == "test":
+            weights = np.ones(1)
+        elif request.work.objective == "equal":
+            weights = np.ones(len(clients))
+        else:
+            weights = clients.data_sizes.astype(np.float64)
         return RequestedRows(offsets[:-1], offsets[1:], weights)
 
     @property

@@ -294,22 +294,26 @@ def _linear_losses(
         sums[i], correct[i] = total, right
 
 
-def _averages(models: Any, begin: Any, end: Any, weights: Any, averages: Any, fine: Any) -> None:
-    """The weighted means of R ranges of models.
+def _averages(
+    models: Any, begin: Any, end: Any, weights: Any, references: Any, averages: Any, fine: Any
+) -> None:
+    """The weighted means or sums of R ranges of models.
 
-    They have the same bits as those of `fedgs.aggregation.WeightedMean`.
+    They have the same bits as those of the folds of `fedgs.aggregation`.
 
     Args:
         models: (r, P) float32.
         begin: (R,) first row of each range of models and weights.
         end: (R,) row after the last of each range, > begin.
         weights: (r,) float64.
+        references: (R, P) float32, what differences are taken to; (0, P): the first model of each
+            range.
         averages: (R, P) float32, filled.
         fine: (R,) bool, filled: whether the range's models and their average are all finite.
     """
     total = np.zeros(models.shape[1])
     for i in range(len(begin)):
-        first = models[begin[i]]
+        first = references[i] if len(references) > 0 else models[begin[i]]
         total[:] = 0
         sums = 0.0  # no number of float32's overflows it
         for row in range(begin[i], end[i]):

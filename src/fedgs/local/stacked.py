@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from fedgs.aggregation import WeightedMean, all_finite
+from fedgs.aggregation import WeightedMean, WeightedSum, all_finite
 from fedgs.arrays import FloatArray
 from fedgs.local.averages import weighted_means
 from fedgs.local.batches import compiled_kernels, local_batches, stacked_keys
@@ -271,28 +271,47 @@ def _fold(folding: "list[_Folding]", pieces: Sequence[_Piece], models: torch.Ten
 def _averages(
     requests: Sequence[Train], pieces: Sequence[_Piece], models: torch.Tensor
 ) -> dict[int, tuple[torch.Tensor]]:
-    """Replies to the requests whose only fold is a weighted mean, all at once, by request.
+    """Replies to the requests whose only fold is a weighted mean or sum, all at once, by request.
 
     Requests that are cut, and those where something is not finite, are left to the folds
     themselves.
     """
     if models.numel() > _AVERAGED_NUMBERS:
         return {}
+    averages = _averages_by(WeightedMean, requests, pieces=pieces, models=models)
+    return averages | _averages_by(WeightedSum, requests, pieces=pieces, models=models)
+
+
+def _averages_by(
+    kind: type[WeightedMean | WeightedSum],
+    requests: Sequence[Train],
+    *,
+    pieces: Sequence[_Piece],
+    models: torch.Tensor,
+) -> dict[int, tuple[torch.Tensor]]:
     ends = np.cumsum([piece.length for piece in pieces])
-    members, begin, end, weights = [], [], [], []
+    members, begin, end, weights, references = [], [], [], [], []
     for piece, stop in zip(pieces, ends.tolist(), strict=True):
         request = requests[piece.request]
         fold = request.folds[0] if len(request.folds) == 1 else None
-        if type(fold) is not WeightedMean:
+        if type(fold) is not kind:
             continue
         if piece.length == len(request.clients) == len(fold.weights) > 0:
             members.append(piece.request)
             begin.append(stop - piece.length)
             end.append(stop)
             weights.append(fold.weights)
+            if isinstance(fold, WeightedSum):
+                references.append(fold.parameters.to(models.device))
     if not members:
         return {}
-    averages, fine = weighted_means(models, np.array(begin), np.array(end), weights)
+    averages, fine = weighted_means(
+        models,
+        np.array(begin),
+        end=np.array(end),
+        weights=weights,
+        references=torch.stack(references) if references else None,
+    )
     results = zip(members, averages.unbind(), fine.tolist(), strict=True)
     return {index: (average,) for index, average, good in results if good}
 

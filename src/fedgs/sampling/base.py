@@ -8,9 +8,10 @@ import numpy as np
 from pydantic import create_model
 
 from fedgs.arrays import FloatMatrix, IntArray
-from fedgs.clients import Clients, Memory, Outcome, Selection, View, Weighting
+from fedgs.clients import Clients, Memory, Outcome, Selection, View
 from fedgs.registry import Variant, check_name, register, stand_for
 from fedgs.sampling.signature import setting_fields
+from fedgs.weighting import WeightingSetting
 
 __all__ = [
     "AsksLosses",
@@ -27,9 +28,9 @@ class Sampler(Variant):
     """Base of all samplers: fields are settings, `select` does the work, the object has no state.
 
     Attributes:
-        weighting: the rule for the aggregation weights. "data_size": n_k / sum over the cohort of
-            n_i. "draws": number of draws of the client / all draws. "equal": 1/m.
-            "inverse_participation": proportional to n_k / (v_k + 1).
+        weighting: the aggregation weights, by name, table or object of `fedgs.weighting`:
+            "data_size" (n_k over the cohort's sum), "draws", "equal", "inverse_participation",
+            "all", "known", "fedau" and those that plug-ins add.
 
     >>> class Oldest(Sampler):
     ...     skip: int = 0
@@ -42,7 +43,7 @@ class Sampler(Variant):
     """
 
     family: ClassVar[str] = "method"
-    weighting: Weighting = "data_size"
+    weighting: WeightingSetting = "data_size"
 
     def check(self, clients: Clients, cohort_limit: int) -> None:
         """Raise `ConfigError` if the sampler cannot serve these clients.

@@ -6,10 +6,11 @@ import numpy as np
 from pydantic import Field
 
 from fedgs.arrays import IntArray
-from fedgs.clients import Clients, Selection, View, Weighting
+from fedgs.clients import Clients, Selection, View
 from fedgs.errors import ConfigError, SelectionError
 from fedgs.registry import register
 from fedgs.sampling.base import Sampler
+from fedgs.weighting import WeightingSetting
 
 __all__ = ["PowerOfChoice"]
 
@@ -39,7 +40,7 @@ class PowerOfChoice(Sampler):
     array([0, 1])
     """
 
-    weighting: Weighting = "equal"
+    weighting: WeightingSetting = "equal"
     loss_on: Literal["train", "validation"] = "train"
     candidates: Annotated[int, Field(ge=1)] | None = None
 

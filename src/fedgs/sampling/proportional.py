@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from fedgs.clients import Selection, View, Weighting
+from fedgs.clients import Selection, View
 from fedgs.registry import register
 from fedgs.sampling.base import Sampler
+from fedgs.weighting import WeightingSetting
 
 __all__ = ["MD"]
 
@@ -29,7 +30,7 @@ class MD(Sampler):
     (array([0, 2]), 4)
     """
 
-    weighting: Weighting = "draws"
+    weighting: WeightingSetting = "draws"
 
     def select(self, view: View, rng: np.random.Generator) -> Selection:
         """The clients that are drawn at least once, with the number of their draws."""

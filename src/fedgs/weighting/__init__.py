@@ -1,0 +1,25 @@
+"""Aggregation weights: how much the update of each client of a cohort counts.
+
+NumPy alone, so that a deployment computes the same weights as a simulation.
+"""
+
+from fedgs.weighting.base import Weighting, WeightingSetting, as_weighting, checked_weights
+from fedgs.weighting.rules import AllClients, DataSize, Draws, Equal, InverseParticipation
+
+# isort: split
+from fedgs.weighting.fedau import FedAU
+from fedgs.weighting.oracle import Known
+
+__all__ = [
+    "AllClients",
+    "DataSize",
+    "Draws",
+    "Equal",
+    "FedAU",
+    "InverseParticipation",
+    "Known",
+    "Weighting",
+    "WeightingSetting",
+    "as_weighting",
+    "checked_weights",
+]
