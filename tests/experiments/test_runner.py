@@ -154,66 +154,10 @@ def test_a_failed_run_keeps_its_records_and_lets_the_others_finish(
     assert uniform.finished
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (
-            {"training": {"cohort_limit": 7}},
-            "training.cohort_limit must be at most 6, the number of clients; got 7",
-        ),
-        ({"availability": {"name": "LN", "beta": 1.0}}, "availability.beta"),
-        ({"methods": {}}, "at least one method"),
-        ({"methods": ["nobody"]}, "method.name must be one of"),
-        ({"model": "cifar_cnn"}, "cifar_cnn"),
-        (
-            {"methods": [{"name": "fedgs", "graph": {"similarity": "update", "path": "x.npz"}}]},
-            "method.graph",
-        ),
-    ],
-)
-def test_what_cannot_run_is_refused_before_anything_is_written(
-    toy_federation: Federation, tmp_path: Path, settings: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        study(toy_federation, tmp_path / "out", **settings)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_foreign_folder_is_not_touched(toy_federation: Federation, tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(
-        OutputError, match=r"must be new, empty or a folder of fedgs runs; .* holds something else"
-    ):
-        study(toy_federation, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
-    with pytest.raises(OutputError, match=r"must be a folder; .* is a file"):
-        study(toy_federation, tmp_path / "thesis.tex")
-
-
 def test_a_folder_in_use_is_refused(toy_federation: Federation, tmp_path: Path) -> None:
     with claim(tmp_path / "out"), pytest.raises(OutputError, match="another process is writing to"):
         study(toy_federation, tmp_path / "out")
     study(toy_federation, tmp_path / "out", seeds=(0,))
-
-
-def test_models_and_samplers_of_ones_own_can_be_handed_over(toy_federation: Federation) -> None:
-    import torch
-
-    @fedgs.sampler("runner-test-first")
-    def first(view: fedgs.View, rng: np.random.Generator) -> fedgs.Selection:
-        return fedgs.Selection(view.available[: view.cohort_limit])
-
-    def net() -> torch.nn.Module:
-        return torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
-
-    results = study(toy_federation, methods={"first": first}, model=net, seeds=(0,))
-    (run,) = results.runs
-    assert run.finished and run.label == "first"
-    assert all(
-        record.cohort == list(record.available)[:2]
-        for record in run.records[:-1]
-        if record.available is not None
-    )
 
 
 def test_runs_that_differ_in_rounds_only_are_one_run(
@@ -265,19 +209,6 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_written(
     with pytest.raises(ConfigError, match=r"execution.device is 'cuda:7'"):
         study(toy_federation, tmp_path / "out", execution={"device": "cuda:7"})
     assert list(tmp_path.iterdir()) == []
-
-
-def test_fedprox_can_be_named_from_python(toy_federation: Federation) -> None:
-    results = study(toy_federation, methods=["md", "fedprox"], seeds=(0,))
-    assert [run.label for run in results.runs] == ["md", "fedprox"]
-    assert [run.table("training")["mu"] for run in results.runs] == [0.0, 0.01]
-
-
-def test_seeds_must_be_a_collection(toy_federation: Federation) -> None:
-    with pytest.raises(
-        ConfigError, match=r"seeds must be a collection of integers, such as range\(3\); got 3"
-    ):
-        study(toy_federation, seeds=3)
 
 
 def test_an_empty_test_set_is_refused(tmp_path: Path) -> None:
