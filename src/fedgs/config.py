@@ -159,7 +159,7 @@ class HasDefaults(Protocol):
 
 
 class Config(Variant):
-    """One run: data, who is available, who is selected, what is trained.
+    """One run: its data, availability, sampling, model and training.
 
     Attributes:
         data, availability, method, model: variants; a name, a table with `name` or the object

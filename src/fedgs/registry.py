@@ -252,9 +252,8 @@ def build(family: str, value: object) -> Variant:
     >>> build("availability", {"name": "LDF", "beta": 0.5}).beta
     0.5
     """
-    value = getattr(
-        value, "__fedgs_variant__", value
-    )  # a decorated function stands for its variant
+    # A decorated function stands for its variant.
+    value = getattr(value, "__fedgs_variant__", value)
     if isinstance(value, Variant) or (isinstance(value, type) and issubclass(value, Variant)):
         if value.family not in ("", family):
             raise ConfigError(

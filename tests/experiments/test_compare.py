@@ -1,4 +1,4 @@
-"""`compare`: what can be handed over from Python, and what is refused before anything is written."""
+"""`compare`: what can be passed from Python, and what is refused before anything is written."""
 
 from pathlib import Path
 from typing import Any

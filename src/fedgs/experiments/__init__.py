@@ -11,8 +11,8 @@ The modules in the order in which a study passes through them:
   `output` and `locks` keep other processes out of the folder. `earlier` recognises stored runs that
   are no longer the same run.
 * `executor`: supervises a `crew`, which carries out shares of the runs: `this_process`, or
-  `workers`. The latter start processes (`start_worker`, `worker`, `lifeline`), which get the runs by
-  `transfer` and report through a `channel`.
+  `workers`. The latter start processes (`start_worker`, `worker`, `lifeline`), which receive the
+  runs by `transfer` and report through a `channel`.
 * `memories`: samplers' memories before round 0, computed once for all runs that share them.
 * `sinks`: take the rounds of a run, into memory or into its folder.
 
