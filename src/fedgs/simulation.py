@@ -34,8 +34,26 @@ from fedgs.features import check_wish, feature_fold, feature_request
 from fedgs.local.parameters import initial_parameters
 from fedgs.records import Record
 from fedgs.registry import Variant
-from fedgs.requests import AnyFold, Evaluate, Losses, Metrics, Reply, Request, Train, Work
-from fedgs.sampling.base import AsksLosses, LearnsFromModels, Remembers, Sampler, SharesMemory, Wish
+from fedgs.requests import (
+    AnyFold,
+    Evaluate,
+    Losses,
+    Metrics,
+    Reply,
+    ReportName,
+    Request,
+    Train,
+    Work,
+)
+from fedgs.sampling.base import (
+    AsksLosses,
+    AsksReports,
+    LearnsFromModels,
+    Remembers,
+    Sampler,
+    SharesMemory,
+    Wish,
+)
 from fedgs.weighting import Weighting, as_weighting, checked_weights
 
 __all__ = [
@@ -119,6 +137,11 @@ class Plan:
     def asks_losses(self) -> AsksLosses | None:
         """The sampler, if it asks for local losses."""
         return self.sampler if isinstance(self.sampler, AsksLosses) else None
+
+    @cached_property
+    def reports(self) -> tuple[ReportName, ...]:
+        """The numbers of local training that the sampler asks for."""
+        return self.sampler.wanted_reports if isinstance(self.sampler, AsksReports) else ()
 
     @cached_property
     def remembers(self) -> Remembers | None:
@@ -321,9 +344,12 @@ def train_selected(
         folds += (feature_fold(wish, plan.work, state.parameters, seed=plan.data_seed),)
     rate = plan.learning_rate * plan.decay**state.round
     key = (plan.seed, state.round)
-    replies = yield Train(plan.work, state.parameters, cohort, rate, key, folds)
+    replies = yield Train(
+        plan.work, state.parameters, cohort, rate, key, folds, reports=plan.reports
+    )
     features = None if wish is None else frozen(replies[1])
-    return replies[0], Outcome(frozen(cohort), frozen(weights), features)
+    reports = {} if not plan.reports else {n: frozen(v) for n, v in replies[-1].items()}
+    return replies[0], Outcome(frozen(cohort), frozen(weights), features, reports)
 
 
 def advance(
