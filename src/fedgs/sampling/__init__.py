@@ -9,17 +9,21 @@ from fedgs.sampling.base import (
     Wish,
     sampler,
 )
+from fedgs.sampling.f3ast import F3AST
 from fedgs.sampling.fedgs import FedGS, Solver
+from fedgs.sampling.least_recent import LeastRecent
 from fedgs.sampling.power_of_choice import PowerOfChoice
 from fedgs.sampling.proportional import MD
 from fedgs.sampling.uniform import Uniform
 
 __all__ = [
+    "F3AST",
     "MD",
     "AsksLosses",
     "AsksReports",
     "FedGS",
     "LearnsFromModels",
+    "LeastRecent",
     "PowerOfChoice",
     "Remembers",
     "Sampler",

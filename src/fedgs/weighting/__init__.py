@@ -7,6 +7,7 @@ from fedgs.weighting.base import Weighting, WeightingSetting, as_weighting, chec
 from fedgs.weighting.rules import AllClients, DataSize, Draws, Equal, InverseParticipation
 
 # isort: split
+from fedgs.weighting.f3ast import F3ASTWeighting
 from fedgs.weighting.fedau import FedAU
 from fedgs.weighting.oracle import Known
 
@@ -15,6 +16,7 @@ __all__ = [
     "DataSize",
     "Draws",
     "Equal",
+    "F3ASTWeighting",
     "FedAU",
     "InverseParticipation",
     "Known",
