@@ -123,7 +123,7 @@ def test_the_arrays_of_clients_are_numbers(arrays: dict[str, object], message: s
         ),
         (
             lambda view: Selection(np.array([0]), weighting="data-size"),
-            "must be one of data_size, draws, equal, inverse_participation, all, fedau, known, or None; "
+            "must be one of data_size, draws, equal, inverse_participation, .*, or None; "
             "got 'data-size'; did you mean 'data_size'",
         ),
         (

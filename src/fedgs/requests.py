@@ -152,8 +152,8 @@ class Losses:
 class Evaluate:
     """Compute loss and accuracy on the server's test set, or over the clients' validation parts.
 
-    Validation parts are weighted by the work's objective. The reply is `Metrics`. `key` is (seed, round), for models
-    that draw random numbers.
+    Validation parts are weighted by the work's objective. The reply is `Metrics`. `key` is
+    (seed, round), for models that draw random numbers.
     """
 
     work: Work
