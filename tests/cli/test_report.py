@@ -1,10 +1,10 @@
 """`fedgs report`: one page in one file."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
-from click.testing import Result
 from tests.report import folders
 from typer.testing import CliRunner
 
@@ -16,7 +16,7 @@ app.command("table")(table)
 app.command("report")(report)
 
 
-def invoke(*words: object) -> Result:
+def invoke(*words: object) -> Any:
     result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
     assert result.exit_code == 0
     return result

@@ -2,10 +2,10 @@
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
-from click.testing import Result
 from tests.report import folders
 from typer.testing import CliRunner
 
@@ -18,7 +18,7 @@ app.command("table")(table)
 app.command("report")(report)
 
 
-def invoke(*words: object) -> Result:
+def invoke(*words: object) -> Any:
     result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
     assert result.exit_code == 0
     return result
