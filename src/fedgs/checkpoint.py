@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fedgs.aggregation import ClientTable, Vectors
 from fedgs.arrays import AnyArray, IntArray, frozen
 from fedgs.clients import Memory, kept_memory
 from fedgs.errors import OutputError
@@ -35,6 +36,7 @@ class State:
         counts: (N,) sampling counts v_k.
         memory: the sampler's arrays.
         weighting: the weighting's arrays.
+        vectors: the aggregation's tensors and tables.
     """
 
     round: int
@@ -42,6 +44,7 @@ class State:
     counts: IntArray
     memory: Memory
     weighting: Memory = field(default_factory=dict)
+    vectors: Vectors = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", frozen(self.counts))
@@ -79,6 +82,11 @@ def save_checkpoint(folder: RunFolder, state: State, *, engine: str, start_memor
         if key not in unchanged:
             arrays[f"memory.{key}"] = value
     arrays |= {f"weighting.{key}": value for key, value in state.weighting.items()}
+    for key, vector in state.vectors.items():
+        if isinstance(vector, ClientTable):
+            arrays |= {f"table.{key}.{part}": array for part, array in vector.arrays().items()}
+        else:
+            arrays[f"vector.{key}"] = vector.detach().cpu().numpy()
     save_arrays(folder.path / "checkpoint.npz", arrays)
 
 
@@ -104,6 +112,7 @@ def load_checkpoint(folder: RunFolder, start_memory: Memory) -> Checkpoint | Non
             arrays["counts"],
             memory,
             _named(arrays, "weighting."),
+            _vectors(arrays),
         )
         return Checkpoint(state, header["engine"], header["records_bytes"], header["timings_bytes"])
     except KeyError as error:
@@ -117,6 +126,17 @@ def _named(arrays: Memory, prefix: str) -> dict[str, AnyArray]:
     return {
         key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)
     }
+
+
+def _vectors(arrays: Memory) -> Vectors:
+    """The aggregation's tensors and tables."""
+    vectors: dict[str, torch.Tensor | ClientTable] = {
+        key: torch.from_numpy(array.copy()) for key, array in _named(arrays, "vector.").items()
+    }
+    parts = _named(arrays, "table.")
+    for key in {name.rpartition(".")[0] for name in parts}:
+        vectors[key] = ClientTable.from_arrays(_named(parts, f"{key}."))
+    return vectors
 
 
 def stored_round(folder: RunFolder) -> int:

@@ -162,8 +162,9 @@ class Config(Variant):
     """One run: its data, availability, sampling, model and training.
 
     Attributes:
-        data, availability, method, model: variants; a name, a table with `name` or the object
-            itself.
+        data, availability, method, aggregation, model: variants; a name, a table with `name` or
+            the object itself. aggregation None: `mean`, which is also what its default settings
+            become.
         label: what tables call the method; None: derived from the settings.
         seed: of theta^0, local batches and sampling.
 
@@ -174,6 +175,7 @@ class Config(Variant):
     data: Variant
     availability: Variant
     method: Variant
+    aggregation: Variant | None = None
     model: Variant | None = None
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
@@ -205,6 +207,9 @@ class Config(Variant):
         """Fill in the availability's seed, and the data set's training settings and model."""
         if isinstance(self.availability, Seeded) and self.availability.seed is None:
             self._fill(availability=self.availability.model_copy(update={"seed": self.seed}))
+        aggregation = self.aggregation
+        if aggregation is not None and table(aggregation) == table(build("aggregation", "mean")):
+            self._fill(aggregation=None)
         if isinstance(self.data, HasDefaults):
             defaults = self.data.defaults
             self._fill(training=self.training.with_defaults(defaults.training))

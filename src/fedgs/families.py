@@ -52,6 +52,13 @@ FAMILIES = {
             presets=("fedprox",),
         ),
         Family(
+            "aggregation",
+            "fedgs.aggregation",
+            "fedgs.aggregation.Aggregation",
+            is_table=True,
+            code_in_identity=True,
+        ),
+        Family(
             "model",
             "fedgs.models",
             "fedgs.models.Model",
@@ -59,6 +66,7 @@ FAMILIES = {
             code_in_identity=True,
         ),
         Family("weighting", "fedgs.weighting", "fedgs.weighting.Weighting"),
+        Family("server", "fedgs.aggregation", "fedgs.aggregation.ServerStep"),
         Family("partition", "fedgs.data", "fedgs.data.Partition"),
         Family("engine", "fedgs.local.engines", "fedgs.local.engines.EngineVariant"),
     )

@@ -7,7 +7,7 @@ fails, the run keeps the state from before the round.
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypedDict
 
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from fedgs import rng
-from fedgs.aggregation import WeightedMean, WeightedSum
+from fedgs.aggregation import Aggregation, Mean, Round, Vectors, checked_step, checked_vectors
 from fedgs.arrays import FloatArray, IntArray, frozen
 from fedgs.availability import AvailabilityDraws, RoundAvailability
 from fedgs.checkpoint import State
@@ -35,7 +35,6 @@ from fedgs.local.parameters import initial_parameters
 from fedgs.records import Record
 from fedgs.registry import Variant
 from fedgs.requests import (
-    AnyFold,
     Evaluate,
     Losses,
     Metrics,
@@ -90,6 +89,7 @@ class Plan:
         evaluate_every: rounds divisible by it, and T, are evaluated.
         seed: of theta^0, local batches and sampling.
         data_seed: of the federation, and of the noise batch of functional similarities.
+        aggregation: makes the next parameters of the cohort's updates.
     """
 
     federation: Federation
@@ -103,6 +103,7 @@ class Plan:
     evaluate_every: int
     seed: int
     data_seed: int = 0
+    aggregation: Aggregation = field(default_factory=Mean)
 
     def __post_init__(self) -> None:
         mode, sampler = self.availability.mode, self.sampler
@@ -116,6 +117,8 @@ class Plan:
             sampler.check(self.federation.clients, self.cohort_limit)
         with user_code(f"check of weighting {_name(self.weighting)!r}"):
             self.weighting.check(self.federation.clients, self.cohort_limit, sampler)
+        with user_code(f"check of aggregation {_name(self.aggregation)!r}"):
+            self.aggregation.check(self.federation.clients, self.cohort_limit, self.weighting)
         for wish in self.wishes:
             check_wish(wish, self.work)
         if self.asks_losses is not None:
@@ -220,7 +223,10 @@ def initial_state(plan: Plan, memory: Memory) -> State:
     parameters = initial_parameters(plan.work.model, plan.federation, plan.seed)
     with user_code(f"start of weighting {_name(plan.weighting)!r}"):
         weighting = checked_memory(plan.weighting.start(clients, plan.cohort_limit), "start")
-    return State(0, parameters, np.zeros(len(clients), dtype=np.int64), memory, weighting)
+    with user_code(f"start of aggregation {_name(plan.aggregation)!r}"):
+        vectors = checked_vectors(plan.aggregation, plan.aggregation.start(parameters, clients))
+    counts = np.zeros(len(clients), dtype=np.int64)
+    return State(0, parameters, counts, memory, weighting, vectors)
 
 
 def start_run(plan: Plan, shared: Shared | None = None) -> Generator[Request, Reply, State]:
@@ -292,8 +298,8 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State
         return advance(plan, state, view), record
 
     # theta^{t+1} = theta^t + sum_k w_k (theta_k - theta^t), and v_k += 1 for k in S_t.
-    parameters, outcome = yield from train_selected(plan, state, view=view, selection=selection)
-    after = advance(plan, state, view, parameters=parameters, outcome=outcome)
+    trained, outcome = yield from train_selected(plan, state, view=view, selection=selection)
+    after = advance(plan, state, view, trained=trained, outcome=outcome)
     record = round_record(
         plan, state, available, metrics, selection=selection, weights=outcome.weights
     )
@@ -327,29 +333,63 @@ def with_losses(plan: Plan, state: State, view: View) -> Generator[Request, Repl
 
 def train_selected(
     plan: Plan, state: State, *, view: View, selection: Selection
-) -> Generator[Request, Reply, tuple[torch.Tensor, Outcome]]:
-    """The parameters after the local training of the cohort from theta^t, and the outcome."""
-    cohort = selection.clients
+) -> Generator[Request, Reply, tuple[tuple[torch.Tensor, Vectors], Outcome]]:
+    """The local training of the cohort and its aggregation.
+
+    Returns:
+        theta^{t+1} with the vectors of the aggregation, and the outcome.
+    """
+    cohort, aggregation = selection.clients, plan.aggregation
     weighting, memory = plan.weighting, state.weighting
     if selection.weighting is not None:
         weighting, memory = plan.weighting_of(selection), {}
     weights = checked_weights(weighting, view, selection, memory)
-    # The aggregation: here the mean of local models, or the sum of updates.
-    fold: AnyFold = WeightedSum(weights, state.parameters)
-    if weighting.is_normalised:
-        fold = WeightedMean(weights)
-    folds: tuple[AnyFold, ...] = (fold,)
-    wish = plan.round_wish
+    round = aggregation_round(plan, state, view, selected=(cohort, weights), weighting=weighting)
+    corrections, folds = aggregation.corrections(round), aggregation.folds(round)
+    wish, features = plan.round_wish, None
+    own_folds = len(folds)
     if wish is not None:
         folds += (feature_fold(wish, plan.work, state.parameters, seed=plan.data_seed),)
-    rate = plan.learning_rate * plan.decay**state.round
-    key = (plan.seed, state.round)
     replies = yield Train(
-        plan.work, state.parameters, cohort, rate, key, folds, reports=plan.reports
+        plan.work,
+        state.parameters,
+        cohort,
+        round.learning_rate,
+        (plan.seed, state.round),
+        folds,
+        starts=corrections.starts,
+        offsets=corrections.offsets,
+        reports=plan.reports,
     )
-    features = None if wish is None else frozen(replies[1])
+    if wish is not None:
+        features = frozen(replies[own_folds])
     reports = {} if not plan.reports else {n: frozen(v) for n, v in replies[-1].items()}
-    return replies[0], Outcome(frozen(cohort), frozen(weights), features, reports)
+    outcome = Outcome(frozen(cohort), frozen(weights), features, reports)
+    return checked_step(aggregation, round, replies[:own_folds]), outcome
+
+
+def aggregation_round(
+    plan: Plan,
+    state: State,
+    view: View,
+    *,
+    selected: tuple[IntArray, FloatArray],
+    weighting: Weighting,
+) -> Round:
+    """What the aggregation sees of a round in which these clients have these weights."""
+    cohort, weights = selected
+    return Round(
+        state.round,
+        view.clients,
+        cohort,
+        weights,
+        weighting.is_normalised,
+        view.shares,
+        state.parameters,
+        state.vectors,
+        plan.learning_rate * plan.decay**state.round,
+        plan.work.local_steps,
+    )
 
 
 def advance(
@@ -357,7 +397,7 @@ def advance(
     state: State,
     view: View,
     *,
-    parameters: torch.Tensor | None = None,
+    trained: tuple[torch.Tensor, Vectors] | None = None,
     outcome: Outcome | None = None,
 ) -> State:
     """The state of the next round.
@@ -366,7 +406,7 @@ def advance(
         plan: the run.
         state: of this round.
         view: what the sampler saw.
-        parameters: theta^{t+1}; None: unchanged.
+        trained: theta^{t+1} and the vectors of the aggregation; None: no client trained.
         outcome: of the local training; None: no client trained.
     """
     counts, memory, weighting = state.counts, state.memory, state.weighting
@@ -377,9 +417,19 @@ def advance(
             memory = checked_memory(plan.remembers.observe(memory, view, outcome), "observe")
     if plan.weighting_observes:
         weighting = checked_memory(plan.weighting.observe(weighting, view, outcome), "observe")
-    if parameters is None:
-        parameters = state.parameters
-    return State(state.round + 1, parameters, counts, memory, weighting)
+    if trained is None:
+        trained = _empty_round(plan, state, view)
+    parameters, vectors = trained
+    return State(state.round + 1, parameters, counts, memory, weighting, vectors)
+
+
+def _empty_round(plan: Plan, state: State, view: View) -> tuple[torch.Tensor, Vectors]:
+    """Parameters and vectors after a round without a cohort."""
+    if not plan.aggregation.moves_when_empty:
+        return state.parameters, state.vectors
+    nobody = (np.empty(0, dtype=np.int64), np.empty(0))
+    round = aggregation_round(plan, state, view, selected=nobody, weighting=plan.weighting)
+    return checked_step(plan.aggregation, round, ())
 
 
 def round_record(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import fedgs
+from fedgs.aggregation import Aggregation, Mean
 from fedgs.availability import Availability, AvailabilityDraws
 from fedgs.config import Config, cohort_limit
 from fedgs.data.federation import Federation
@@ -114,6 +115,7 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
     mode = _checked(
         "availability", config.availability, Availability, "fedgs.availability.Availability"
     )
+    aggregation = Mean() if config.aggregation is None else config.aggregation
     work = Work(
         federation,
         config.model,
@@ -135,6 +137,7 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
         evaluate_every=config.evaluation.every,
         seed=config.seed,
         data_seed=seed_of(config.data) or 0,
+        aggregation=_checked("aggregation", aggregation, Aggregation, "fedgs.Aggregation"),
     )
 
 

@@ -1,7 +1,4 @@
-"""The weighted average of local models, as a fold over blocks of models.
-
-The rules of the weights are in `fedgs.weights`.
-"""
+"""Folds that reduce local models block by block: weighted mean, weighted sum, and all rows."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +9,7 @@ import torch
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.errors import UpdateError
 
-__all__ = ["WeightedMean", "WeightedSum", "all_finite", "is_finite"]
+__all__ = ["Rows", "WeightedMean", "WeightedSum", "all_finite", "is_finite", "weighted_rows"]
 
 
 _IN_CACHE = 1 << 16  # numbers
@@ -108,6 +105,42 @@ class WeightedSum:
             UpdateError: a model was missing, or the sum is not finite.
         """
         return WeightedMean(self.weights).finish(accumulator)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The fold that keeps all local models, (m, P) float32.
+
+    >>> fold = Rows()
+    >>> fold.finish(fold.add(fold.start(), np.array([4]), torch.tensor([[3.0]])))
+    tensor([[3.]])
+    """
+
+    def start(self) -> tuple[torch.Tensor, ...]:
+        """The accumulator of no models."""
+        return ()
+
+    def add(
+        self, accumulator: tuple[torch.Tensor, ...], clients: IntArray, models: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        """Add the (b, P) models of the next b clients; they are copied."""
+        return (*accumulator, models.clone())
+
+    def finish(self, accumulator: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        """The (m, P) models."""
+        return torch.cat(accumulator)
+
+
+def weighted_rows(weights: FloatArray, rows: torch.Tensor) -> torch.Tensor:
+    """The (P,) float64 sum of w_k times row k, added in the order of the rows.
+
+    >>> weighted_rows(np.array([0.5, 2.0]), torch.tensor([[2.0], [3.0]]))
+    tensor([7.], dtype=torch.float64)
+    """
+    total = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
+    for weight, row in zip(weights.tolist(), rows, strict=True):
+        total.add_(row.double(), alpha=weight)
+    return total
 
 
 def all_finite(vectors: torch.Tensor) -> torch.Tensor:

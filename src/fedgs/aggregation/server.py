@@ -1,0 +1,238 @@
+"""Server steps: how the aggregated update U moves the parameters of the server."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeAlias
+
+import torch
+from pydantic import Field
+
+from fedgs.registry import Variant, register
+
+__all__ = ["Adagrad", "Adam", "Amplified", "Momentum", "ServerStep", "Sgd", "Yogi"]
+
+Moments: TypeAlias = Mapping[str, Any]  # an aggregation's vectors: the step replaces its own
+
+
+class ServerStep(Variant):
+    """Base of all server steps: theta^{t+1} from theta^t and the aggregated update U.
+
+    Attributes:
+        rate: eta_g, the server's learning rate, > 0.
+    """
+
+    family: ClassVar[str] = "server"
+    rate: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+
+    def start(self, parameters: torch.Tensor) -> Moments:
+        """The moments before round 0, named tensors of (P,) numbers."""
+        return {}
+
+    def step(
+        self,
+        round: int,
+        parameters: torch.Tensor,
+        target: torch.Tensor | None,
+        moments: Moments,
+    ) -> tuple[torch.Tensor, Moments]:
+        """The next parameters, and the moments.
+
+        Args:
+            round: t.
+            parameters: (P,) theta^t.
+            target: (P,) theta^t + U; None: the round had no cohort.
+            moments: the vectors of the aggregation, in which the step's own are replaced.
+        """
+        if target is None:  # no update: neither the parameters nor the moments move
+            return parameters, moments
+        return self.moved(parameters, target - parameters, moments)
+
+    def moved(
+        self, parameters: torch.Tensor, update: torch.Tensor, moments: Moments
+    ) -> tuple[torch.Tensor, Moments]:
+        """The next parameters and moments, from the update U."""
+        raise TypeError(f"{type(self).__name__} must define moved(parameters, update, moments)")
+
+
+@register("server", "sgd")
+class Sgd(ServerStep):
+    """theta + eta_g U; with rate 1 exactly the aggregated parameters.
+
+    >>> Sgd(rate=0.5).step(0, torch.tensor([1.0]), torch.tensor([3.0]), {})[0]
+    tensor([2.])
+    """
+
+    def step(
+        self,
+        round: int,
+        parameters: torch.Tensor,
+        target: torch.Tensor | None,
+        moments: Moments,
+    ) -> tuple[torch.Tensor, Moments]:
+        """The target itself with rate 1: theta + (target - theta) would round twice."""
+        if target is not None and self.rate == 1:
+            return target, moments
+        return super().step(round, parameters, target, moments)
+
+    def moved(
+        self, parameters: torch.Tensor, update: torch.Tensor, moments: Moments
+    ) -> tuple[torch.Tensor, Moments]:
+        """One step along the update."""
+        return parameters + self.rate * update, moments
+
+
+@register("server", "momentum")
+class Momentum(ServerStep):
+    """u <- beta u + U, theta + eta_g u (FedAvgM; Hsu et al., 2019).
+
+    Attributes:
+        beta: in [0, 1).
+        dampened: u <- beta u + (1 - beta) U instead.
+
+    >>> step = Momentum(beta=0.5)
+    >>> theta, start = torch.tensor([0.0]), step.start(torch.zeros(1))
+    >>> theta, moments = step.step(0, theta, theta + 1, start)
+    >>> step.step(1, theta, theta + 1, moments)[0]
+    tensor([2.5000])
+    """
+
+    beta: float = Field(default=0.9, ge=0, lt=1)
+    dampened: bool = False
+
+    def start(self, parameters: torch.Tensor) -> Moments:
+        """U = 0."""
+        return {"momentum": torch.zeros_like(parameters)}
+
+    def moved(
+        self, parameters: torch.Tensor, update: torch.Tensor, moments: Moments
+    ) -> tuple[torch.Tensor, Moments]:
+        """One step along the momentum."""
+        share = 1 - self.beta if self.dampened else 1.0
+        momentum = self.beta * moments["momentum"] + share * update
+        return parameters + self.rate * momentum, {**moments, "momentum": momentum}
+
+
+class _Adaptive(ServerStep):
+    """Steps scaled by a second moment (Reddi et al., 2021, ICLR): without bias correction.
+
+    m <- beta1 m + (1 - beta1) U; v by the method; theta + eta_g m / (sqrt(v) + tau).
+
+    Attributes:
+        rate: eta_g; there is no safe default.
+        beta1: in [0, 1).
+        tau: > 0, the degree of adaptivity; v_0 = tau^2.
+    """
+
+    rate: float = Field(gt=0, allow_inf_nan=False)
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    tau: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+
+    def start(self, parameters: torch.Tensor) -> Moments:
+        """M = 0 and v = tau^2."""
+        return {
+            "first": torch.zeros_like(parameters),
+            "second": torch.full_like(parameters, self.tau**2),
+        }
+
+    def moved(
+        self, parameters: torch.Tensor, update: torch.Tensor, moments: Moments
+    ) -> tuple[torch.Tensor, Moments]:
+        """One step along the scaled first moment."""
+        first = self.beta1 * moments["first"] + (1 - self.beta1) * update
+        second = self.second_moment(moments["second"], update.square())
+        moved = parameters + self.rate * first / (second.sqrt() + self.tau)
+        return moved, {**moments, "first": first, "second": second}
+
+    def second_moment(self, second: torch.Tensor, square: torch.Tensor) -> torch.Tensor:
+        """V after the round, from v before it and U^2."""
+        raise NotImplementedError
+
+
+@register("server", "adagrad")
+class Adagrad(_Adaptive):
+    """v <- v + U^2 (FedAdagrad; Reddi et al., 2021, ICLR); beta1 is 0 by default.
+
+    >>> Adagrad(rate=0.1).beta1
+    0.0
+    """
+
+    beta1: float = Field(default=0.0, ge=0, lt=1)
+
+    def second_moment(self, second: torch.Tensor, square: torch.Tensor) -> torch.Tensor:
+        """V + U^2."""
+        return second + square
+
+
+@register("server", "adam")
+class Adam(_Adaptive):
+    """v <- beta2 v + (1 - beta2) U^2 (FedAdam; Reddi et al., 2021, ICLR).
+
+    Attributes:
+        beta2: in [0, 1).
+
+    >>> Adam(rate=0.1).beta2
+    0.99
+    """
+
+    beta2: float = Field(default=0.99, ge=0, lt=1)
+
+    def second_moment(self, second: torch.Tensor, square: torch.Tensor) -> torch.Tensor:
+        """The moving average of U^2."""
+        return self.beta2 * second + (1 - self.beta2) * square
+
+
+@register("server", "yogi")
+class Yogi(_Adaptive):
+    """v <- v - (1 - beta2) U^2 sign(v - U^2) (FedYogi; Reddi et al., 2021, ICLR).
+
+    Attributes:
+        beta2: in [0, 1).
+
+    >>> Yogi(rate=0.1).tau
+    0.001
+    """
+
+    beta2: float = Field(default=0.99, ge=0, lt=1)
+
+    def second_moment(self, second: torch.Tensor, square: torch.Tensor) -> torch.Tensor:
+        """V moved towards U^2 by a step whose size does not depend on v."""
+        return second - (1 - self.beta2) * square * torch.sign(second - square)
+
+
+@register("server", "amplified")
+class Amplified(ServerStep):
+    """FedAvg whose progress over each period of P rounds is amplified by gamma.
+
+    theta + eta_g U in each round; after every P rounds theta <- anchor + gamma (theta - anchor) and
+    anchor <- theta. Rounds without a cohort count (Wang and Ji, 2022, NeurIPS).
+
+    Attributes:
+        period: P >= 1, in rounds.
+        factor: gamma > 0.
+
+    >>> step = Amplified(period=1, factor=3.0)
+    >>> step.step(0, torch.tensor([1.0]), torch.tensor([2.0]), step.start(torch.tensor([1.0])))[0]
+    tensor([4.])
+    """
+
+    period: int = Field(ge=1)
+    factor: float = Field(gt=0, allow_inf_nan=False)
+
+    def start(self, parameters: torch.Tensor) -> Moments:
+        """The anchor is theta^0."""
+        return {"anchor": parameters.clone()}
+
+    def step(
+        self,
+        round: int,
+        parameters: torch.Tensor,
+        target: torch.Tensor | None,
+        moments: Moments,
+    ) -> tuple[torch.Tensor, Moments]:
+        """One step, and the amplification where a period ends."""
+        if target is not None:
+            parameters = parameters + self.rate * (target - parameters)
+        if (round + 1) % self.period:
+            return parameters, moments
+        anchor = moments["anchor"]
+        parameters = anchor + self.factor * (parameters - anchor)
+        return parameters, {**moments, "anchor": parameters.clone()}

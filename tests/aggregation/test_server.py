@@ -1,0 +1,111 @@
+"""Server steps by their equations."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedgs.aggregation import Adagrad, Adam, Amplified, Momentum, ServerStep, Sgd, Yogi
+
+THETA = torch.tensor([1.0, -2.0, 0.5])
+UPDATES = [
+    torch.tensor(values) for values in ([0.5, 1.0, -1.0], [-0.25, 2.0, 0.0], [1.0, 1.0, 1.0])
+]
+STEPS = [
+    Sgd(rate=0.5),
+    Momentum(rate=0.5),
+    Adagrad(rate=0.1),
+    Adam(rate=0.1),
+    Yogi(rate=0.1),
+    Amplified(period=2, factor=3.0),
+]
+
+
+def moved(step: ServerStep, updates: list[torch.Tensor | None]) -> list[torch.Tensor]:
+    """Parameters after each round; None is a round without a cohort."""
+    theta, moments, path = THETA, step.start(THETA), []
+    for round, update in enumerate(updates):
+        target = None if update is None else theta + update
+        theta, moments = step.step(round, theta, target, moments)
+        path.append(theta)
+    return path
+
+
+def test_sgd_with_rate_1_gives_the_target_itself() -> None:
+    target = torch.tensor([0.1, 1e-30, 3e30])
+    assert Sgd().step(0, THETA, target, {})[0] is target
+
+
+@pytest.mark.parametrize("step", [Momentum(beta=0.0), Amplified(period=3, factor=1.0)])
+def test_neutral_settings_are_fedavg_by_the_general_path(step: ServerStep) -> None:
+    for ours, plain in zip(moved(step, [*UPDATES]), moved(Sgd(), [*UPDATES]), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-6, atol=0)
+
+
+def test_amplified_with_period_1_is_sgd_with_its_factor_as_rate() -> None:
+    ours = moved(Amplified(period=1, factor=3.0), [*UPDATES])
+    for one, plain in zip(ours, moved(Sgd(rate=3.0), [*UPDATES]), strict=True):
+        torch.testing.assert_close(one, plain, rtol=1e-6, atol=1e-7)
+
+
+def test_amplified_multiplies_the_progress_of_a_period_and_counts_empty_rounds() -> None:
+    first, second = UPDATES[:2]
+    path = moved(Amplified(period=2, factor=3.0), [first, None, second, first])
+    torch.testing.assert_close(path[0], THETA + first)
+    torch.testing.assert_close(path[1], THETA + 3 * first)  # the period ends in the empty round
+    torch.testing.assert_close(path[2], path[1] + second)
+    torch.testing.assert_close(path[3], path[1] + 3 * (second + first))
+
+
+@pytest.mark.parametrize("dampened", [False, True])
+def test_momentum_is_the_recursion(dampened: bool) -> None:
+    theta, velocity = THETA.double(), torch.zeros(3, dtype=torch.float64)
+    step = Momentum(rate=0.5, beta=0.9, dampened=dampened)
+    for ours, update in zip(moved(step, [*UPDATES]), UPDATES, strict=True):
+        velocity = 0.9 * velocity + (0.1 if dampened else 1.0) * update
+        theta = theta + 0.5 * velocity
+        torch.testing.assert_close(ours, theta.float())
+
+
+@pytest.mark.parametrize("kind", [Adagrad, Adam, Yogi])
+def test_adaptive_steps_are_the_equations_of_the_paper(
+    kind: type[Adagrad | Adam | Yogi],
+) -> None:
+    step = kind(rate=0.1, beta1=0.9)
+    theta, first = THETA.numpy().astype(float), np.zeros(3)
+    second = np.full(3, 1e-6)
+    for ours, update in zip(moved(step, [*UPDATES]), UPDATES, strict=True):
+        u = update.numpy().astype(float)
+        first = 0.9 * first + 0.1 * u
+        second = {
+            Adagrad: second + u**2,
+            Adam: 0.99 * second + 0.01 * u**2,
+            Yogi: second - 0.01 * u**2 * np.sign(second - u**2),
+        }[kind]
+        theta = theta + 0.1 * first / (np.sqrt(second) + 1e-3)
+        np.testing.assert_allclose(ours.numpy(), theta, rtol=1e-5)
+
+
+def test_adam_with_a_constant_update_steps_by_the_rate_and_the_sign() -> None:
+    update = torch.tensor([3.0, -0.5, 20.0])
+    path = moved(Adam(rate=0.1), [update] * 800)
+    torch.testing.assert_close(path[-1] - path[-2], 0.1 * torch.sign(update), rtol=5e-3, atol=0)
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_a_round_without_a_cohort_is_as_if_it_had_not_been(step: ServerStep) -> None:
+    if isinstance(step, Amplified):
+        pytest.skip("its period counts rounds")
+    with_gap = moved(step, [UPDATES[0], None, UPDATES[1]])
+    without = moved(step, UPDATES[:2])
+    assert torch.equal(with_gap[1], with_gap[0]) and torch.equal(with_gap[2], without[1])
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_no_tensor_that_came_in_is_written_to(step: ServerStep) -> None:
+    theta, target = THETA.clone(), THETA + 1
+    moments = dict(step.start(theta))
+    before = {key: value.clone() for key, value in moments.items()}
+    step.step(0, theta, target, moments)
+    step.step(1, theta, target, moments)
+    assert torch.equal(theta, THETA) and torch.equal(target, THETA + 1)
+    assert all(torch.equal(moments[key], before[key]) for key in before)
