@@ -26,6 +26,13 @@ from fedgs.models import as_model
 from fedgs.sampling.base import Sampler
 
 
+def closed_socket() -> socket.socket:
+    """An object whose content cannot be identified."""
+    made = socket.socket()
+    made.close()
+    return made
+
+
 def identity(*, data: str = "d", limit: int = 6, **settings: Any) -> Identity:
     config = Config(**{"data": "synthetic", "availability": "LDF", "method": "fedgs", **settings})
     return identity_of(config, data_fingerprint=data, limit=limit)
@@ -243,7 +250,7 @@ def test_samplers_made_in_a_loop_are_methods_of_their_own() -> None:
 
 
 def test_what_cannot_be_identified_is_never_the_same_run_and_is_named() -> None:
-    method = made(1, socket.socket())
+    method = made(1, closed_socket())
     first, second = identity(method=method), identity(method=method)
     assert first.fingerprint != second.fingerprint
     assert first.unknown == (
@@ -254,7 +261,7 @@ def test_what_cannot_be_identified_is_never_the_same_run_and_is_named() -> None:
 
 def test_a_content_digest_stands_for_what_cannot_be_identified() -> None:
     def with_digest(digest: str, level: int = 1) -> Identity:
-        method = made(level, socket.socket())
+        method = made(level, closed_socket())
         method.content_digest = digest
         return identity(method=method)
 
@@ -265,7 +272,7 @@ def test_a_content_digest_stands_for_what_cannot_be_identified() -> None:
     assert with_digest("a").fingerprint != with_digest("a", level=2).fingerprint
 
     class Own(Sampler):
-        THING: ClassVar[Any] = socket.socket()
+        THING: ClassVar[Any] = closed_socket()
         version: str = "a"
 
         @property
@@ -302,7 +309,7 @@ def test_a_subclass_does_not_take_the_graph_that_its_parent_stored() -> None:
 
 def test_an_inherited_content_digest_does_not_stand_for_a_subclass() -> None:
     class Mine(fedgs.FedGS):
-        THING: ClassVar[Any] = socket.socket()
+        THING: ClassVar[Any] = closed_socket()
 
     assert len(identity(method=Mine()).unknown) == 1
 

@@ -1,5 +1,8 @@
 """Types of the arrays that the package passes around, and read-only arrays."""
 
+import contextlib
+import os
+from collections.abc import Iterator
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -13,6 +16,7 @@ __all__ = [
     "IntArray",
     "frozen",
     "kernel_alias",
+    "open_npz",
     "private",
     "read_only",
 ]
@@ -24,6 +28,16 @@ BoolArray = npt.NDArray[np.bool_]
 AnyArray = npt.NDArray[Any]
 
 Array = TypeVar("Array", bound=AnyArray)
+
+
+@contextlib.contextmanager
+def open_npz(path: str | os.PathLike[str]) -> Iterator["np.lib.npyio.NpzFile"]:
+    """The arrays of an .npz file while the block runs; no objects are unpickled.
+
+    The file is closed also where it is damaged: `numpy.load` leaves it open then.
+    """
+    with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
+        yield stored
 
 
 def read_only(array: Array) -> Array:

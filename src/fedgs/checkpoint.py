@@ -9,12 +9,11 @@ import json
 import zipfile
 from dataclasses import dataclass, field
 
-import numpy as np
 import numpy.typing as npt
 import torch
 
 from fedgs.aggregation import ClientTable, Vectors
-from fedgs.arrays import AnyArray, IntArray, frozen
+from fedgs.arrays import AnyArray, IntArray, frozen, open_npz
 from fedgs.clients import Memory, kept_memory
 from fedgs.errors import OutputError
 from fedgs.records import RunFolder, save_arrays
@@ -147,7 +146,7 @@ def stored_round(folder: RunFolder) -> int:
     the error that says why.
     """
     try:
-        with np.load(folder.path / "checkpoint.npz", allow_pickle=False) as stored:
+        with open_npz(folder.path / "checkpoint.npz") as stored:
             header = json.loads(str(stored["header"]))
         return int(header["round"]) if header["records_bytes"] <= folder.size("rounds.jsonl") else 0
     except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile):

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import tomli_w
 
-from fedgs.arrays import AnyArray, BoolArray
+from fedgs.arrays import AnyArray, BoolArray, open_npz
 from fedgs.clients import Clients
 from fedgs.errors import OutputError
 
@@ -215,7 +215,7 @@ class RunFolder:
     def clients(self) -> Clients:
         """Names, data sizes, label counts and features of the run's clients."""
         try:
-            with np.load(self.path / "clients.npz", allow_pickle=False) as stored:
+            with open_npz(self.path / "clients.npz") as stored:
                 names = json.loads(str(stored["names"]))
                 return Clients(
                     tuple(names),
@@ -418,7 +418,7 @@ def read_arrays(path: Path) -> dict[str, AnyArray]:
         OutputError: the file is damaged.
     """
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with open_npz(path) as stored:
             return {key: stored[key] for key in stored.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise OutputError(

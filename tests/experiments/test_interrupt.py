@@ -278,6 +278,9 @@ def test_an_interrupted_call_says_how_to_resume_and_the_next_one_what_resumes(
     assert str(stopped.value) == ""  # nothing was stored
 
 
+# An interrupt between the opening of a file and its `with` leaves the file to the collector.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_at_any_line_of_the_writing_leaves_records_that_belong_to_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

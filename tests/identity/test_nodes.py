@@ -18,6 +18,13 @@ from fedgs.identity.sources import Source, Sources
 from fedgs.registry import Variant
 
 
+def closed_socket() -> socket.socket:
+    """An object whose content cannot be identified."""
+    made = socket.socket()
+    made.close()
+    return made
+
+
 def test_values_of_cached_properties_do_not_count() -> None:
     class Lazy:
         def __init__(self, a: int) -> None:
@@ -43,7 +50,7 @@ def test_an_object_that_makes_up_its_attributes_has_a_digest() -> None:
 def test_an_object_may_tell_its_content_itself() -> None:
     class Connected:
         def __init__(self, digest: str) -> None:
-            self.socket = socket.socket()
+            self.socket = closed_socket()
             self.content_digest = digest
 
     assert digest(Connected("a")) == digest(Connected("a")) != digest(Connected("b"))

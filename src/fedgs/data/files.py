@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
-from fedgs.arrays import AnyArray, IntArray, frozen
+from fedgs.arrays import AnyArray, IntArray, frozen, open_npz
 from fedgs.clients import Clients
 from fedgs.data.archive import META, from_archive
 from fedgs.data.assemble import Labelled, nonempty_clients, server_part, share_out
@@ -240,7 +240,7 @@ def read_npz(path: Path) -> dict[str, AnyArray]:
     if not path.is_file():
         raise DataError(f"data.path: no file {str(path)!r}")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open_npz(path) as archive:
             members = {key: _read_array(archive, key, path) for key in archive.files}
             # NumPy returns the bytes of a member of the archive that is no .npy file
             return {key: array for key, array in members.items() if isinstance(array, np.ndarray)}

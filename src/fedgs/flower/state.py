@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.arrays import AnyArray
+from fedgs.arrays import AnyArray, open_npz
 from fedgs.errors import OutputError
 from fedgs.flower.roster import Roster
 from fedgs.records import write_atomically
@@ -104,7 +104,7 @@ def refuse_foreign_state(path: Path, run_id: str) -> None:
         return
     advice = "choose another file"
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with open_npz(path) as stored:
             meta = json.loads(str(stored["meta"]))
         owner, round = meta.get("run_id", ""), meta["round"]
     except _NOT_A_STATE:
@@ -132,7 +132,7 @@ def read_state(path: Path, *, sampler: Mapping[str, object], seed: int) -> Deplo
         OutputError: no such file, not a state, or one of another sampler or seed.
     """
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with open_npz(path) as stored:
             arrays = {name: stored[name] for name in stored.files}
         meta = json.loads(str(arrays["meta"]))
         if meta["format"] not in _READABLE:

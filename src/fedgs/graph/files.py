@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgs.arrays import FloatMatrix
+from fedgs.arrays import FloatMatrix, open_npz
 from fedgs.errors import ConfigError, GraphError
 from fedgs.graph.distance import check_lengths, first_asymmetry
 from fedgs.graph.settings import ClientGraph
@@ -68,11 +68,13 @@ def _read(path: str) -> dict[str, FloatMatrix]:
     if not Path(path).is_file():
         raise ConfigError(f"method.graph.path must be a file, got {path!r}, which does not exist")
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with open_npz(path) as stored:
             names = [
                 name for name in ("similarity", "adjacency", "distance") if name in stored.files
             ]
-            arrays = {name: np.asarray(stored[name], dtype=np.float64) for name in names}
+            arrays: dict[str, FloatMatrix] = {
+                name: np.asarray(stored[name], dtype=np.float64) for name in names
+            }
     except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
         raise ConfigError(f"method.graph.path {path!r} is not a readable .npz: {error}") from None
     if "distance" not in arrays:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgs.arrays import AnyArray
+from fedgs.arrays import AnyArray, open_npz
 from fedgs.errors import OutputError
 from fedgs.experiments.paper.frame.experiment import (
     Computed,
@@ -181,7 +181,7 @@ def read_computed(path: Path) -> Computed:
         OutputError: there is no such file, or it is damaged.
     """
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with open_npz(path) as stored:
             arrays = {key: stored[key] for key in stored.files}
         about = json.loads(str(arrays.pop("about")))
         return Computed(arrays, about)
