@@ -27,7 +27,6 @@ __all__ = [
     "Losses",
     "Metrics",
     "Reply",
-    "ReportName",
     "Request",
     "Split",
     "Train",
@@ -35,7 +34,6 @@ __all__ = [
 ]
 
 Split = Literal["train", "validation", "test"]
-ReportName = Literal["mean_loss", "rms_loss", "update_norm"]
 Precision = Literal["float32", "bf16"]
 
 # The answer to a request: a tuple with the result of each fold (`Train`), (m,) losses (`Losses`),
@@ -99,10 +97,7 @@ AnyFold: TypeAlias = Fold[Any, object]
 
 @dataclass(frozen=True, eq=False)
 class Train:
-    """Train clients; the reply is a tuple with each fold's result, and the reports if any.
-
-    A step of client k with parameters theta' follows the gradient
-    grad F_k(theta') + offsets_k + mu (theta' - starts_k).
+    """Train clients from the same parameters; the reply is a tuple with each fold's result.
 
     Attributes:
         parameters: (P,) float32, theta^t.
@@ -110,12 +105,6 @@ class Train:
         learning_rate: eta of this round.
         key: (seed, round); local randomness is keyed by it and the client.
         folds: how the local models are reduced.
-        starts: (m, P) float32, where each client starts; None: theta^t.
-        offsets: (m, P) float32, added to the gradient of every step; None: nothing.
-        reports: numbers of each client that come at no extra pass. They are the last entry of the
-            reply, a mapping of name to (m,) float64: "mean_loss": mean over the E steps of the
-            batch's mean loss; "rms_loss": root mean square of the losses of all examples of the
-            batches; "update_norm": the Euclidean norm of theta_k - starts_k.
     """
 
     work: Work
@@ -124,17 +113,11 @@ class Train:
     learning_rate: float
     key: tuple[int, int]
     folds: tuple[AnyFold, ...]
-    starts: "torch.Tensor | None" = None
-    offsets: "torch.Tensor | None" = None
-    reports: tuple[ReportName, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Losses:
     """Compute the mean loss of the model on each client's part `split`.
-
-    With `batch`, the loss is that of one mini-batch of so many examples, drawn without replacement
-    by seed, round and client; all examples where a client has no more.
 
     The reply is an (m,) float64 array, NaN for an empty part. `key` is (seed, round), for models
     that draw random numbers.
@@ -145,7 +128,6 @@ class Losses:
     clients: IntArray
     split: Split
     key: tuple[int, int] = (0, 0)
-    batch: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,14 +39,12 @@ from fedgs.requests import (
     Losses,
     Metrics,
     Reply,
-    ReportName,
     Request,
     Train,
     Work,
 )
 from fedgs.sampling.base import (
     AsksLosses,
-    AsksReports,
     LearnsFromModels,
     Remembers,
     Sampler,
@@ -140,11 +138,6 @@ class Plan:
     def asks_losses(self) -> AsksLosses | None:
         """The sampler, if it asks for local losses."""
         return self.sampler if isinstance(self.sampler, AsksLosses) else None
-
-    @cached_property
-    def reports(self) -> tuple[ReportName, ...]:
-        """The numbers of local training that the sampler asks for."""
-        return self.sampler.wanted_reports if isinstance(self.sampler, AsksReports) else ()
 
     @cached_property
     def remembers(self) -> Remembers | None:
@@ -345,26 +338,15 @@ def train_selected(
         weighting, memory = plan.weighting_of(selection), {}
     weights = checked_weights(weighting, view, selection, memory)
     round = aggregation_round(plan, state, view, selected=(cohort, weights), weighting=weighting)
-    corrections, folds = aggregation.corrections(round), aggregation.folds(round)
-    wish, features = plan.round_wish, None
-    own_folds = len(folds)
+    folds = aggregation.folds(round)
+    wish, features, own_folds = plan.round_wish, None, len(folds)
     if wish is not None:
         folds += (feature_fold(wish, plan.work, state.parameters, seed=plan.data_seed),)
-    replies = yield Train(
-        plan.work,
-        state.parameters,
-        cohort,
-        round.learning_rate,
-        (plan.seed, state.round),
-        folds,
-        starts=corrections.starts,
-        offsets=corrections.offsets,
-        reports=plan.reports,
-    )
+    key = (plan.seed, state.round)
+    replies = yield Train(plan.work, state.parameters, cohort, round.learning_rate, key, folds)
     if wish is not None:
         features = frozen(replies[own_folds])
-    reports = {} if not plan.reports else {n: frozen(v) for n, v in replies[-1].items()}
-    outcome = Outcome(frozen(cohort), frozen(weights), features, reports)
+    outcome = Outcome(frozen(cohort), frozen(weights), features)
     return checked_step(aggregation, round, replies[:own_folds]), outcome
 
 

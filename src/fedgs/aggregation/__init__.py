@@ -1,13 +1,12 @@
 """Aggregation: from the updates of a cohort to the parameters of the next round.
 
-Folds reduce local models as they arrive. An aggregation says which folds it needs, what clients
-start from and how their gradients are corrected, and makes the next parameters; its vectors are
-saved with the state of the run. A server step turns the aggregated update into a step.
+Folds reduce local models as they arrive. An aggregation says which folds it needs and makes the
+next parameters. Its vectors are saved with the state of the run. A server step turns the aggregated
+update into a step.
 """
 
 from fedgs.aggregation.base import (
     Aggregation,
-    Corrections,
     Round,
     Vectors,
     checked_step,
@@ -25,7 +24,6 @@ __all__ = [
     "Aggregation",
     "Amplified",
     "ClientTable",
-    "Corrections",
     "Mean",
     "Momentum",
     "Round",

@@ -2,7 +2,6 @@
 
 from fedgs.sampling.base import (
     AsksLosses,
-    AsksReports,
     LearnsFromModels,
     Remembers,
     Sampler,
@@ -20,7 +19,6 @@ __all__ = [
     "F3AST",
     "MD",
     "AsksLosses",
-    "AsksReports",
     "FedGS",
     "LearnsFromModels",
     "LeastRecent",
