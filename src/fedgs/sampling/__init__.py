@@ -15,10 +15,18 @@ from fedgs.sampling.power_of_choice import PowerOfChoice
 from fedgs.sampling.proportional import MD
 from fedgs.sampling.uniform import Uniform
 
+# isort: split
+# Registered after those of the paper.
+from fedgs.sampling.clustered import Clustered, ClusteredSizes
+from fedgs.sampling.divfl import DivFL
+
 __all__ = [
     "F3AST",
     "MD",
     "AsksLosses",
+    "Clustered",
+    "ClusteredSizes",
+    "DivFL",
     "FedGS",
     "LearnsFromModels",
     "LeastRecent",

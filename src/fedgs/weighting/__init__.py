@@ -7,12 +7,14 @@ from fedgs.weighting.base import Weighting, WeightingSetting, as_weighting, chec
 from fedgs.weighting.rules import AllClients, DataSize, Draws, Equal, InverseParticipation
 
 # isort: split
+from fedgs.weighting.coverage import Coverage
 from fedgs.weighting.f3ast import F3ASTWeighting
 from fedgs.weighting.fedau import FedAU
 from fedgs.weighting.oracle import Known
 
 __all__ = [
     "AllClients",
+    "Coverage",
     "DataSize",
     "Draws",
     "Equal",
