@@ -29,7 +29,7 @@ from fedgs.clients import (
     checked_selection,
 )
 from fedgs.data.federation import Federation
-from fedgs.errors import ConfigError, SelectionError, user_code
+from fedgs.errors import ConfigError, user_code
 from fedgs.features import check_wish, feature_fold, feature_request
 from fedgs.local.parameters import initial_parameters
 from fedgs.records import Record
@@ -51,7 +51,7 @@ from fedgs.sampling.base import (
     SharesMemory,
     Wish,
 )
-from fedgs.weighting import Weighting, as_weighting, checked_weights
+from fedgs.weighting import Weighting, as_weighting, checked_weights, weighting_of_selection
 
 __all__ = [
     "Plan",
@@ -165,20 +165,6 @@ class Plan:
     def round_wish(self) -> Wish | None:
         """The features of each round's local models that the sampler wishes for, if any."""
         return self.wish("round")
-
-    def weighting_of(self, selection: Selection) -> Weighting:
-        """The weighting that a selection names in place of the plan's.
-
-        Raises:
-            SelectionError: it has a memory, which would miss the other rounds.
-        """
-        weighting = as_weighting(selection.weighting)
-        if type(weighting).observe is not Weighting.observe or weighting.reads_rates:
-            raise SelectionError(
-                "weighting of a Selection must be one that reads neither rates nor earlier rounds; "
-                f"got {_name(weighting)!r}, which can be the setting method.weighting"
-            )
-        return weighting
 
     def view(self, state: State, available: IntArray) -> View:
         """What the sampler and the weighting see of a round, without losses."""
@@ -335,7 +321,7 @@ def train_selected(
     cohort, aggregation = selection.clients, plan.aggregation
     weighting, memory = plan.weighting, state.weighting
     if selection.weighting is not None:
-        weighting, memory = plan.weighting_of(selection), {}
+        weighting, memory = weighting_of_selection(selection.weighting), {}
     weights = checked_weights(weighting, view, selection, memory)
     round = aggregation_round(plan, state, view, selected=(cohort, weights), weighting=weighting)
     folds = aggregation.folds(round)

@@ -8,10 +8,11 @@ import pytest
 pytest.importorskip("flwr")
 
 from fedgs.arrays import IntArray
-from fedgs.clients import Clients, Selection, View
-from fedgs.errors import SelectionError
+from fedgs.clients import Clients, Outcome, Selection, View
+from fedgs.errors import ConfigError, SelectionError
 from fedgs.flower.selector import Selector
 from fedgs.graph import Graph
+from fedgs.registry import build
 from fedgs.sampling import FedGS, Sampler, Uniform
 from fedgs.weighting import as_weighting, checked_weights
 
@@ -119,18 +120,18 @@ def test_the_memory_of_a_sampler_of_your_own_grows_with_the_clients() -> None:
     selector.meet("a")
     selector.meet("b")
     view = selector.view(np.array([0, 1]), 1)
-    selector.observe(view, selector.select(view).clients, np.ones(1))
+    selector.observe(view, Outcome(selector.select(view).clients, np.ones(1)))
     selector.meet("c")
     assert selector.view(np.array([0, 2]), 1).memory["seen"].tolist() == [1, 1, 0]
 
 
 def test_a_memory_that_shrinks_is_an_error() -> None:
-    from fedgs.flower.selector import _grown
+    from fedgs.flower.memories import grown
 
     with pytest.raises(
         SelectionError, match=r"memory 'seen' of shape \(3,\) does not fit in \(2,\)"
     ):
-        _grown({"seen": np.zeros(3)}, {"seen": np.zeros(2)})
+        grown({"seen": np.zeros(3)}, {"seen": np.zeros(2)})
 
 
 def test_weights_are_zero_for_those_who_did_not_answer() -> None:
@@ -168,3 +169,11 @@ def test_candidates_that_are_no_available_clients_are_refused() -> None:
         match="loss_candidates must return available clients only; client 5 is not available",
     ):
         selector.loss_candidates(selector.view(np.arange(2), 1))
+
+
+@pytest.mark.parametrize("method", ["clustered", "divfl"])
+def test_methods_that_need_features_of_updates_are_refused(method: str) -> None:
+    sampler = build("method", method)
+    assert isinstance(sampler, Sampler)
+    with pytest.raises(ConfigError, match=f"method '{method}' needs features of local models"):
+        Selector(sampler)

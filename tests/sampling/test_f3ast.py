@@ -178,8 +178,8 @@ def test_a_beta_out_of_range_is_refused(settings: dict[str, Any], message: str) 
 
 
 def test_different_betas_of_sampler_and_weighting_are_refused() -> None:
-    sampler = F3AST(beta=0.01, weighting={"name": "f3ast", "normalise": True})  # type: ignore[arg-type]
-    weighting = as_weighting(sampler.weighting)
+    weighting = {"name": "f3ast", "normalise": True}
     with pytest.raises(ConfigError, match=r"weighting\.beta must be 0\.01, the beta of method 'f3"):
-        weighting.check(clients_of([1, 2]), 1, sampler)
-    weighting.check(clients_of([1, 2]), 1, build("method", "uniform"))
+        build("method", {"name": "f3ast", "beta": 0.01, "weighting": weighting})
+    equal = {"name": "f3ast", "beta": 0.01, "weighting": {**weighting, "beta": 0.01}}
+    assert build("method", equal).weighting.is_normalised  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ __all__ = [
     "checked_parameters",
     "distances",
     "graph_of",
+    "is_parameter",
     "parameter_names",
     "reply_feature",
 ]
@@ -130,7 +131,7 @@ def parameter_names(
     """
     floating = [name for name in sorted(model) if np.issubdtype(model[name].dtype, np.floating)]
     if parameters is None:
-        names = [name for name in floating if name.rpartition(".")[2] not in _STATISTICS]
+        names = [name for name in floating if is_parameter(name, model[name])]
     elif callable(parameters):
         names = [name for name in floating if parameters(name)]
     else:
@@ -149,6 +150,16 @@ def parameter_names(
             f"{default if parameters is None else chosen}"
         )
     return names
+
+
+def is_parameter(name: str, array: AnyArray) -> bool:
+    """Whether an array of a model holds floating-point numbers that are no running statistics.
+
+    >>> is_parameter("bn.weight", np.ones(2)), is_parameter("bn.running_var", np.ones(2))
+    (True, False)
+    """
+    floating = np.issubdtype(array.dtype, np.floating)
+    return bool(floating) and name.rpartition(".")[2] not in _STATISTICS
 
 
 def reply_feature(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from flwr.app import Message
 
 from fedgs.arrays import AnyArray, FloatArray
-from fedgs.clients import Selection, View
+from fedgs.clients import Outcome, Selection, View
 from fedgs.flower.replies import Reply, examined
 from fedgs.flower.roster import Key
 from fedgs.records import Record
@@ -32,6 +32,7 @@ class InFlight:
         sent: the global model by name.
         view: what the sampler saw, or None where it was not asked.
         selection: the sampler's, or None likewise.
+        outcome: the clients whose updates entered the average, with their weights; None: none did.
         available: rows of the available clients.
         messages: row -> request.
         replies: row -> its checked reply.
@@ -45,6 +46,7 @@ class InFlight:
     sent: dict[str, AnyArray] = field(default_factory=dict)
     view: View | None = None
     selection: Selection | None = None
+    outcome: Outcome | None = None
     available: list[int] = field(default_factory=list)
     messages: dict[int, Message] = field(default_factory=dict)
     replies: dict[int, Reply] = field(default_factory=dict)

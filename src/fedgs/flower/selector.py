@@ -18,7 +18,6 @@ from fedgs.clients import (
     checked_selection,
     kept_memory,
 )
-from fedgs.errors import SelectionError
 from fedgs.flower.features import (
     Parameters,
     Responses,
@@ -28,10 +27,11 @@ from fedgs.flower.features import (
     parameter_names,
     reply_feature,
 )
+from fedgs.flower.memories import grown, observed, refuse_features, refuse_rates, weighting_memory
 from fedgs.flower.roster import Newcomer, Roster
 from fedgs.flower.state import DeploymentState
 from fedgs.sampling.base import AsksLosses, Remembers, Sampler
-from fedgs.weighting import as_weighting, checked_weights
+from fedgs.weighting import as_weighting, checked_weights, weighting_of_selection
 
 __all__ = ["Selector"]
 
@@ -63,6 +63,9 @@ class Selector:
         parameters: Parameters | None = None,
     ) -> None:
         self.sampler = sampler
+        self.weighting = as_weighting(sampler.weighting, setting="method.weighting")
+        refuse_rates(self.weighting)
+        refuse_features(sampler)
         self.state = DeploymentState(
             seed, roster=Roster() if clients is None else Roster.of_clients(clients)
         )
@@ -73,6 +76,8 @@ class Selector:
         self._clients: tuple[tuple[int, bytes], Clients] | None = None
         # (clients, revision) that the memory was made for.
         self._memory_version: tuple[int, int] | None = None
+        # N that the weighting's memory was made for.
+        self._weighted: int | None = None
 
     @property
     def roster(self) -> Roster:
@@ -108,7 +113,9 @@ class Selector:
         clients = self.clients()
         if self._graph is None:  # a graph that grows here needs nothing of the clients in advance
             self.sampler.check(clients, cohort_limit)
+        self.weighting.check(clients, cohort_limit, self.sampler)
         self._refresh_memory(clients)
+        self._refresh_weighting(clients, cohort_limit)
         # The same arrays in every round, since samplers recognise them.
         self.state.memory = kept_memory(self.state.memory)
         return View(
@@ -139,7 +146,7 @@ class Selector:
         return selection
 
     def weights(self, view: View, selection: Selection, sizes: Mapping[int, float]) -> FloatArray:
-        """(m,) weights of the cohort, 0 for clients that did not answer.
+        """(m,) weights of the cohort as applied, 0 for clients that did not answer.
 
         Args:
             view: of the round.
@@ -153,9 +160,17 @@ class Selector:
             answering = Selection(
                 rows, draws=None if selection.draws is None else selection.draws[answered]
             )
-            weighting = as_weighting(selection.weighting or self.sampler.weighting)
-            weights[answered] = checked_weights(weighting, _sized(view, sizes), answering, {})
+            weighting, memory = self.weighting, self.state.weighting
+            if selection.weighting is not None:
+                weighting, memory = weighting_of_selection(selection.weighting), {}
+            weights[answered] = checked_weights(weighting, _sized(view, sizes), answering, memory)
         return weights
+
+    def sums_to_one(self, selection: Selection) -> bool:
+        """Whether the weights of this round are divided by their sum."""
+        if selection.weighting is None:
+            return self.weighting.is_normalised
+        return weighting_of_selection(selection.weighting).is_normalised
 
     def learn(
         self,
@@ -191,11 +206,30 @@ class Selector:
         )
         return self.roster.learn_feature(row, feature)
 
-    def observe(self, view: View, rows: IntArray, weights: FloatArray) -> None:
-        """Update the memory of a sampler that keeps one, at the end of a round."""
-        if self._graph is None and isinstance(self.sampler, Remembers) and len(rows):
-            outcome = Outcome(rows, weights)
+    def observe(self, view: View, outcome: Outcome) -> None:
+        """Update the memory of a sampler that keeps one, at the end of a round with an average."""
+        if self._graph is None and isinstance(self.sampler, Remembers):
             self.state.memory = self.sampler.observe(self.state.memory, view, outcome)
+
+    def observe_weights(
+        self, view: View | None, outcome: Outcome | None, *, available: IntArray, cohort_limit: int
+    ) -> None:
+        """Update the weighting's memory, at the end of every round.
+
+        Args:
+            view: what the sampler saw; None: it was not asked.
+            outcome: the clients whose updates entered the average; None: none did.
+            available: rows of the available clients.
+            cohort_limit: M.
+        """
+        if not len(self.roster):
+            return  # no client has been met, so there is nothing to remember
+        clients, state = self.clients(), self.state
+        if view is None:
+            counts = self.roster.counts.copy()
+            view = View(state.round, clients, available, counts, cohort_limit, memory=state.memory)
+        self._refresh_weighting(clients, cohort_limit)
+        state.weighting = observed(self.weighting, state.weighting, view, outcome)
 
     def saved_memory(self) -> Memory:
         """The memory that cannot be computed from keys and features."""
@@ -205,6 +239,7 @@ class Selector:
         """Continue from a saved state."""
         self.state = state
         self._memory_version = self._version() if state.memory else None
+        self._weighted = len(self.roster) if state.weighting else None
         self._clients = None
 
     def _version(self) -> tuple[int, int]:
@@ -225,30 +260,14 @@ class Selector:
             distance = distances(self._graph, self.roster.features, len(self.roster))
             self.state.memory = {"distance": distance}
         elif isinstance(self.sampler, Remembers) and (before is None or before[0] != version[0]):
-            self.state.memory = _grown(self.state.memory, self.sampler.start(clients))
+            self.state.memory = grown(self.state.memory, self.sampler.start(clients))
         self._memory_version = version
 
-
-def _grown(earlier: Memory, fresh: Memory) -> Memory:
-    """A memory for more clients: a fresh start, with the entries of the earlier clients.
-
-    >>> _grown({"seen": np.array([1, 2])}, {"seen": np.zeros(3)})["seen"]
-    array([1., 2., 0.])
-    """
-    memory: dict[str, AnyArray] = {}
-    for name, array in fresh.items():
-        memory[name] = grown = np.array(array)
-        old = earlier.get(name)
-        if old is not None:
-            if old.ndim != grown.ndim or any(
-                a > b for a, b in zip(old.shape, grown.shape, strict=True)
-            ):
-                raise SelectionError(
-                    f"the sampler's memory {name!r} of shape {old.shape} does not fit in "
-                    f"{grown.shape}"
-                )
-            grown[tuple(slice(0, length) for length in old.shape)] = old
-    return memory
+    def _refresh_weighting(self, clients: Clients, cohort_limit: int) -> None:
+        if self._weighted != len(clients):
+            earlier = self.state.weighting
+            self.state.weighting = weighting_memory(self.weighting, earlier, clients, cohort_limit)
+            self._weighted = len(clients)
 
 
 def _sized(view: View, sizes: Mapping[int, float]) -> View:

@@ -18,8 +18,8 @@ from fedgs.records import write_atomically
 
 __all__ = ["DeploymentState", "read_state", "refuse_foreign_state", "write_state"]
 
-_FORMAT = 2
-_READABLE = (1, 2)  # 1: without a run id
+_FORMAT, _FORMAT_WITH_WEIGHTING = 2, 3
+_READABLE = (1, 2, 3)  # 1: without a run id; 3: with the memory of a weighting
 # The errors of reading a file that is no state.
 _NOT_A_STATE = (
     OSError,
@@ -42,6 +42,7 @@ class DeploymentState:
         round: rounds done, the index t of the next one.
         roster: keys, counts, answers, sizes and features.
         memory: the sampler's memory, such as the distances H.
+        weighting: the weighting's memory.
         model: the global model by name; empty before round 0.
         optimizer: the arrays that a server optimiser carries.
         run_id: distinguishes the records of this deployment from those of others; made at the
@@ -52,6 +53,7 @@ class DeploymentState:
     round: int = 0
     roster: Roster = field(default_factory=Roster)
     memory: Mapping[str, AnyArray] = field(default_factory=dict)
+    weighting: Mapping[str, AnyArray] = field(default_factory=dict)
     model: Mapping[str, AnyArray] = field(default_factory=dict)
     optimizer: Mapping[str, AnyArray] = field(default_factory=dict)
     run_id: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -76,11 +78,13 @@ def write_state(path: Path, state: DeploymentState, *, sampler: Mapping[str, obj
         arrays["feature_rows"] = np.array(rows)
         arrays["features"] = np.stack([roster.features[row] for row in rows])
     groups = {"memory": state.memory, "model": state.model, "optimizer": state.optimizer}
+    if state.weighting:
+        groups["weighting"] = state.weighting
     names = {group: list(entries) for group, entries in groups.items()}
     for group, entries in groups.items():
         arrays |= {f"{group}.{position}": array for position, array in enumerate(entries.values())}
     meta = {
-        "format": _FORMAT,
+        "format": _FORMAT_WITH_WEIGHTING if state.weighting else _FORMAT,
         "seed": state.seed,
         "round": state.round,
         "keys": roster.keys,
@@ -136,7 +140,7 @@ def read_state(path: Path, *, sampler: Mapping[str, object], seed: int) -> Deplo
             arrays = {name: stored[name] for name in stored.files}
         meta = json.loads(str(arrays["meta"]))
         if meta["format"] not in _READABLE:
-            readable = " and ".join(map(str, _READABLE))
+            readable = f"{_READABLE[0]} to {_READABLE[-1]}"
             raise OutputError(f"{path} has format {meta['format']}; this version reads {readable}")
         groups = {
             group: {name: arrays[f"{group}.{position}"] for position, name in enumerate(names)}

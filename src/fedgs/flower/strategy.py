@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedgs.arrays import FloatArray
-from fedgs.clients import Clients, Selection
+from fedgs.clients import Clients, Outcome, Selection
 from fedgs.errors import ConfigError, OutputError, RunError
 from fedgs.flower.arrivals import connected
 from fedgs.flower.directory import Directory
@@ -40,6 +40,7 @@ from fedgs.flower.roster import Key
 from fedgs.flower.selector import Selector
 from fedgs.flower.settings import Settings
 from fedgs.flower.state import read_state, refuse_foreign_state, write_state
+from fedgs.flower.sums import scale_updates
 from fedgs.records import Record
 from fedgs.registry import build, table
 from fedgs.sampling.base import Sampler
@@ -421,14 +422,24 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
                 if why is not None:
                     self._event("feature", self._selector.roster.keys[row], why)
         messages = [reply.message for reply in good.values()]
+        if not self._selector.sums_to_one(now.selection):
+            self._apply_as_sum(good, float(weights.sum()))
         with self._inner.undisturbed() as inner:
             arrays, metrics = inner.aggregate_train(self.round + 1, messages)
         if arrays is not None and not all(finite(array) for array in arrays_of(arrays).values()):
             self._abort("the average is not finite (NaN or inf)", clients=self._names(good))
             return None, None, np.zeros_like(weights)
         rows = np.array(sorted(good), dtype=np.int64)
-        self._selector.observe(now.view, rows, weights[weights > 0])
+        now.outcome = Outcome(rows, weights[np.isin(now.selection.clients, rows)])
+        self._selector.observe(now.view, now.outcome)
         return arrays, metrics, weights
+
+    def _apply_as_sum(self, good: Mapping[int, Reply], total: float) -> None:
+        """Let the average of the replies be theta plus the weighted sum of their updates."""
+        scale_updates((reply.message for reply in good.values()), sent=self._now.sent, total=total)
+        if total == 0:  # no update counts; the inner strategy cannot divide by zero
+            for reply in good.values():
+                reply.metrics[self._inner.strategy.weighted_by_key] = 1.0
 
     def _finish_round(self, arrays: ArrayRecord | None, weights: FloatArray) -> None:
         """Write the record and the state; the next round begins."""
@@ -436,6 +447,12 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         metrics = self._metrics_of(state.round)
         record = now.record(state.round, keys, weights=weights, metrics=metrics)
         state.model = now.sent if arrays is None else arrays_of(arrays)
+        self._selector.observe_weights(
+            now.view,
+            None if arrays is None else now.outcome,
+            available=np.array(now.available, dtype=np.int64),
+            cohort_limit=self._cohort_limit() if now.limit is None else now.limit,
+        )
         state.round += 1
         self._write_clients()
         now.lap("aggregate")

@@ -7,9 +7,10 @@ from pydantic import Field, model_validator
 
 from fedgs.arrays import FloatArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
+from fedgs.errors import ConfigError
 from fedgs.registry import register
 from fedgs.sampling.base import Sampler
-from fedgs.weighting import WeightingSetting
+from fedgs.weighting import F3ASTWeighting, WeightingSetting, as_weighting
 from fedgs.weighting.f3ast import first_rates, moved_rates
 
 __all__ = ["F3AST"]
@@ -55,6 +56,15 @@ class F3AST(Sampler):
         if not isinstance(settings["beta"], float) or not 0 < settings["beta"] < 1:
             return settings  # refused as a value of `beta`
         return {**settings, "weighting": {"name": "f3ast", "beta": settings["beta"]}}
+
+    def model_post_init(self, context: object) -> None:
+        """Refuse a weighting `f3ast` with another `beta`."""
+        weighting = as_weighting(self.weighting)
+        if isinstance(weighting, F3ASTWeighting) and weighting.beta != self.beta:
+            raise ConfigError(
+                f"method.weighting.beta must be {self.beta:g}, the beta of method 'f3ast', "
+                f"got {weighting.beta:g}"
+            )
 
     def start(self, clients: Clients) -> Memory:
         """The rates, NaN until the first round gives M, and the round that they belong to."""

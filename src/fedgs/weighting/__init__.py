@@ -3,7 +3,13 @@
 NumPy alone, so that a deployment computes the same weights as a simulation.
 """
 
-from fedgs.weighting.base import Weighting, WeightingSetting, as_weighting, checked_weights
+from fedgs.weighting.base import (
+    Weighting,
+    WeightingSetting,
+    as_weighting,
+    checked_weights,
+    weighting_of_selection,
+)
 from fedgs.weighting.rules import AllClients, DataSize, Draws, Equal, InverseParticipation
 
 # isort: split
@@ -26,4 +32,5 @@ __all__ = [
     "WeightingSetting",
     "as_weighting",
     "checked_weights",
+    "weighting_of_selection",
 ]

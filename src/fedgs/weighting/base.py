@@ -7,10 +7,16 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from fedgs.arrays import FloatArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
-from fedgs.errors import ConfigError, UpdateError
+from fedgs.errors import ConfigError, SelectionError, UpdateError
 from fedgs.registry import Variant, build, table
 
-__all__ = ["Weighting", "WeightingSetting", "as_weighting", "checked_weights"]
+__all__ = [
+    "Weighting",
+    "WeightingSetting",
+    "as_weighting",
+    "checked_weights",
+    "weighting_of_selection",
+]
 
 
 class Weighting(Variant):
@@ -93,6 +99,25 @@ def as_weighting(value: object, *, setting: str = "weighting") -> Weighting:
         text = str(error).removeprefix("weighting")
         raise ConfigError(f"{setting}{text.removeprefix('.name')}") from None
     assert isinstance(weighting, Weighting)
+    return weighting
+
+
+def weighting_of_selection(value: object) -> Weighting:
+    """The weighting that a `Selection` names for its round alone.
+
+    Raises:
+        SelectionError: it has a memory, which would miss the other rounds, or reads rates.
+
+    >>> weighting_of_selection("draws")
+    Draws()
+    """
+    weighting = as_weighting(value)
+    if type(weighting).observe is not Weighting.observe or weighting.reads_rates:
+        raise SelectionError(
+            "weighting of a Selection must be one that reads neither rates nor earlier rounds; got "
+            f"{weighting.name or type(weighting).__name__!r}, "
+            "which can be the setting method.weighting"
+        )
     return weighting
 
 

@@ -5,8 +5,7 @@ from pydantic import Field
 
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
-from fedgs.errors import ConfigError
-from fedgs.registry import Variant, register
+from fedgs.registry import register
 from fedgs.weighting.base import Weighting
 
 __all__ = ["F3ASTWeighting", "first_rates", "moved_rates"]
@@ -71,19 +70,6 @@ class F3ASTWeighting(Weighting):
     def is_normalised(self) -> bool:
         """The setting `normalise`."""
         return self.normalise
-
-    def check(self, clients: Clients, cohort_limit: int, method: Variant) -> None:
-        """Refuse another `beta` than that of the sampler `f3ast`.
-
-        Raises:
-            ConfigError: the two values differ.
-        """
-        beta = getattr(method, "beta", self.beta)
-        if method.name == "f3ast" and beta != self.beta:
-            raise ConfigError(
-                f"method.weighting.beta must be {beta:g}, the beta of method 'f3ast', "
-                f"got {self.beta:g}"
-            )
 
     def start(self, clients: Clients, cohort_limit: int) -> Memory:
         """The rates r_0."""

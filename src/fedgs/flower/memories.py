@@ -1,0 +1,84 @@
+"""Memories of a sampler and a weighting for clients that join."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedgs.arrays import AnyArray
+from fedgs.clients import Clients, Memory, Outcome, View, checked_memory, kept_memory
+from fedgs.errors import ConfigError, SelectionError
+from fedgs.sampling import FedGS, LearnsFromModels, Sampler
+from fedgs.weighting import Weighting
+
+__all__ = ["grown", "observed", "refuse_features", "refuse_rates", "weighting_memory"]
+
+
+def grown(earlier: Memory, fresh: Memory, *, owner: str = "sampler") -> Memory:
+    """A memory for more clients: a fresh start, with the entries of the earlier clients.
+
+    Args:
+        earlier: the memory of the clients met before.
+        fresh: a memory of all clients before round 0.
+        owner: of the memory, for messages.
+
+    Raises:
+        SelectionError: an array of the earlier memory does not fit in the fresh one.
+
+    >>> grown({"seen": np.array([1, 2])}, {"seen": np.zeros(3)})["seen"]
+    array([1., 2., 0.])
+    """
+    memory: dict[str, AnyArray] = {}
+    for name, array in fresh.items():
+        memory[name] = larger = np.array(array)
+        old = earlier.get(name)
+        if old is not None:
+            if old.ndim != larger.ndim or any(
+                a > b for a, b in zip(old.shape, larger.shape, strict=True)
+            ):
+                raise SelectionError(
+                    f"the {owner}'s memory {name!r} of shape {old.shape} does not fit in "
+                    f"{larger.shape}"
+                )
+            larger[tuple(slice(0, length) for length in old.shape)] = old
+    return memory
+
+
+def refuse_rates(weighting: Weighting) -> None:
+    """Refuse a weighting that reads the true rates of availability.
+
+    Raises:
+        ConfigError: it reads them.
+    """
+    if weighting.reads_rates:
+        raise ConfigError(
+            f"weighting {weighting.name or type(weighting).__name__!r} reads the true rates of "
+            "availability, which a deployment does not know; 'fedau' estimates them"
+        )
+
+
+def weighting_memory(
+    weighting: Weighting, earlier: Mapping[str, AnyArray], clients: Clients, cohort_limit: int
+) -> Memory:
+    """The memory of a weighting for these clients, of whom the last ones may be new."""
+    fresh = checked_memory(weighting.start(clients, cohort_limit), "start")
+    return kept_memory(grown(earlier, fresh, owner="weighting"))
+
+
+def observed(weighting: Weighting, memory: Memory, view: View, outcome: Outcome | None) -> Memory:
+    """The memory of a weighting after a round."""
+    return kept_memory(checked_memory(weighting.observe(memory, view, outcome), "observe"))
+
+
+def refuse_features(sampler: Sampler) -> None:
+    """Refuse a sampler other than FedGS that asks for features of local models.
+
+    Raises:
+        ConfigError: a deployment computes the features of FedGS's graphs alone.
+    """
+    if isinstance(sampler, FedGS) or not isinstance(sampler, LearnsFromModels):
+        return
+    if sampler.wish("start") is not None or sampler.wish("round") is not None:
+        raise ConfigError(
+            f"method {sampler.name or type(sampler).__name__!r} needs features of local models, "
+            "which a deployment computes for 'fedgs' alone; use 'fedgs' or a method without them"
+        )
