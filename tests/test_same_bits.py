@@ -55,9 +55,12 @@ def linear():
         starts = rng.normal(size=(2, classes * d + classes)).astype(np.float32)
         run, rates, mu = np.repeat(np.arange(2), 3), np.full(6, 0.1, np.float32), np.float32(mu)
         models, sums, correct = np.empty((6, starts.shape[1]), np.float32), np.empty(2), np.empty(2)
-        kernels.train_linear(
-            x, y, np.arange(6), rows, sizes, starts, run, rates, mu, models
-        )
+        offsets = rng.normal(size=(6, starts.shape[1])).astype(np.float32)
+        losses = np.zeros(rows.shape, np.float32)
+        fixed = (x, y, np.arange(6), rows, sizes, starts, run, rates, mu)
+        kernels.train_linear(*fixed, offsets, models, losses)
+        store(f"linear with terms {n}", models, losses)
+        kernels.train_linear(*fixed, offsets[:0], models, losses[:0])
         begins, ends = np.array([0, 3]), np.array([n, n - 4])
         kernels.linear_losses(x, y, starts, np.arange(2), begins, ends, sums, correct)
         averages, fine, begin = np.empty_like(starts), np.empty(2, bool), np.array([0, 2])
@@ -109,6 +112,7 @@ def helpers():
     bias, bits = np.zeros(2, np.float32), np.zeros(24, np.int32)
     kernels._descend_by(table, 2, z, 2, bias)
     kernels._logits_of(table[2:], table[:2], bias, z)
+    kernels._losses_of(z.copy(), np.zeros(12, np.int64), 2, bits, np.zeros(12, np.float32))
     kernels._slopes_of(z, np.zeros(12, np.int64), 2, np.float32(0.1), bits)
     kernels._exponentials_of(-np.abs(z.reshape(-1)), bits)
 
@@ -216,7 +220,7 @@ def test_training_has_the_same_bits_compiled_for_a_simple_processor(tmp_path: Pa
     }
     usual = started(code, tmp_path, "fedgs.local.kernels", "as-usual")
     other = printed(started(code, tmp_path, "fedgs.local.kernels", "as-usual", **simple))
-    assert len(other) == 10
+    assert len(other) == 13
     assert printed(usual)[:-1] == other[:-1]
 
 

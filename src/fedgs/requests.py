@@ -7,10 +7,21 @@ many runs, or a pool of processes.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from numbers import Integral
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    runtime_checkable,
+)
 
 from fedgs.arrays import IntArray
 from fedgs.clients import Objective
+from fedgs.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     import torch
@@ -27,13 +38,17 @@ __all__ = [
     "Losses",
     "Metrics",
     "Reply",
+    "ReportName",
     "Request",
     "Split",
     "Train",
     "Work",
+    "check_batch",
+    "check_reports",
 ]
 
 Split = Literal["train", "validation", "test"]
+ReportName = Literal["mean_loss", "rms_loss", "update_norm"]
 Precision = Literal["float32", "bf16"]
 
 # The answer to a request: a tuple with the result of each fold (`Train`), (m,) losses (`Losses`),
@@ -95,9 +110,45 @@ class Fold(Protocol[Accumulator, Result]):
 AnyFold: TypeAlias = Fold[Any, object]
 
 
+def check_reports(names: Sequence[object]) -> None:
+    """Raise `ConfigError` unless the names are distinct reports of `Train`.
+
+    >>> check_reports(("mean_loss", "loss"))
+    Traceback (most recent call last):
+    fedgs.errors.ConfigError: a report must be 'mean_loss', 'rms_loss' or 'update_norm', got 'loss'
+    """
+    known = get_args(ReportName)
+    for name in names:
+        if name not in known:
+            *others, last = map(repr, known)
+            raise ConfigError(f"a report must be {', '.join(others)} or {last}, got {name!r}")
+    if len(set(names)) < len(names):
+        raise ConfigError(f"reports must be distinct, got {', '.join(map(repr, names))}")
+
+
+def check_batch(batch: object, setting: str) -> None:
+    """Raise `ConfigError` unless the size of a mini-batch is None or an integer >= 1.
+
+    >>> check_batch(0, "batch")
+    Traceback (most recent call last):
+    fedgs.errors.ConfigError: batch must be an integer >= 1 or None, got 0
+    """
+    if batch is None:
+        return
+    if isinstance(batch, Integral) and not isinstance(batch, bool) and int(batch) >= 1:
+        return
+    raise ConfigError(f"{setting} must be an integer >= 1 or None, got {batch!r}")
+
+
 @dataclass(frozen=True, eq=False)
 class Train:
-    """Train clients from the same parameters; the reply is a tuple with each fold's result.
+    """Train clients; the reply is a tuple with each fold's result, and the reports if any.
+
+    A step of client k with parameters theta' follows the gradient
+    grad F_k(theta') + offsets_k + mu (theta' - starts_k).
+
+    Starts and offsets draw no random numbers, and reports change no model. Starts equal to theta^t
+    and offsets of 0 give the same bits as none. Buffers and frozen parameters have no offset.
 
     Attributes:
         parameters: (P,) float32, theta^t.
@@ -105,6 +156,16 @@ class Train:
         learning_rate: eta of this round.
         key: (seed, round); local randomness is keyed by it and the client.
         folds: how the local models are reduced.
+        starts: (m, P) float32, where each client starts; None: theta^t.
+        offsets: (m, P) float32, added to the gradient of every step; None: nothing.
+        reports: numbers of each client that come at no extra pass. They are the last entry of the
+            reply, a mapping of name to (m,) float64: "mean_loss": mean over the E steps of the
+            batch's mean loss; "rms_loss": root mean square of the losses of all examples of the
+            batches; "update_norm": the Euclidean norm of theta_k - starts_k, all P numbers.
+
+    Raises:
+        DataError: starts or offsets that are no (m, P) float32 tensors.
+        ConfigError: a report that does not exist, or one that is named twice.
     """
 
     work: Work
@@ -113,14 +174,37 @@ class Train:
     learning_rate: float
     key: tuple[int, int]
     folds: tuple[AnyFold, ...]
+    starts: "torch.Tensor | None" = None
+    offsets: "torch.Tensor | None" = None
+    reports: tuple[ReportName, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, rows in (("starts", self.starts), ("offsets", self.offsets)):
+            if rows is None:
+                continue
+            wanted = (len(self.clients), len(self.parameters))
+            if tuple(rows.shape) != wanted or str(rows.dtype) != "torch.float32":
+                raise DataError(
+                    f"{name} must be float32 of shape {wanted}, one row for each client, "
+                    f"got {rows.dtype} of shape {tuple(rows.shape)}"
+                )
+        if self.reports:
+            check_reports(self.reports)
 
 
 @dataclass(frozen=True, eq=False)
 class Losses:
     """Compute the mean loss of the model on each client's part `split`.
 
+    With `batch`, the loss is that of one mini-batch of so many examples, drawn without replacement
+    by seed, round and client; all examples where a client has no more. The draw is independent of
+    the batches of the local training.
+
     The reply is an (m,) float64 array, NaN for an empty part. `key` is (seed, round), for models
-    that draw random numbers.
+    that draw random numbers and for the draw of mini-batches.
+
+    Raises:
+        ConfigError: a batch that is no integer >= 1.
     """
 
     work: Work
@@ -128,14 +212,18 @@ class Losses:
     clients: IntArray
     split: Split
     key: tuple[int, int] = (0, 0)
+    batch: int | None = None
+
+    def __post_init__(self) -> None:
+        check_batch(self.batch, "batch")
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluate:
     """Compute loss and accuracy on the server's test set, or over the clients' validation parts.
 
-    Validation parts are weighted by the work's objective. The reply is `Metrics`. `key` is
-    (seed, round), for models that draw random numbers.
+    Validation parts are weighted by the work's objective. The reply is `Metrics`. `key` is (seed,
+    round), for models that draw random numbers.
     """
 
     work: Work

@@ -16,6 +16,7 @@ from fedgs.local import LoopEngine, StackedEngine
 from fedgs.local.averages import weighted_means
 from fedgs.local.batches import client_keys, local_batches
 from fedgs.local.linear import LinearProgram
+from fedgs.local.terms import Terms
 from fedgs.models import LogisticRegression
 from fedgs.requests import Failure, Train, Work
 
@@ -44,7 +45,10 @@ means = {
     "end": np.array([2, 5]),
     "weights": [np.ones(2), np.ones(3)],
 }
+with_terms = Terms(np.array([1, 0, 1]), torch.ones(3, 18), losses=True)
 program.train(**good)
+program.train(**good, terms=with_terms)
+program.sums(**asked, rows=np.arange(24)[::-1])
 program.sums(**asked)
 weighted_means(**means)
 
@@ -54,6 +58,10 @@ weighted_means(**means)
 def numbers_out_of_range(data, place):
     name, least, end = data.draw(st.sampled_from([("run", 0, 2), ("rows", 0, 24), ("sizes", 1, 5)]))
     refused(program.train, **good | {name: put(good[name], place, data.draw(outside(least, end)))})
+    start = put(with_terms.start, place, data.draw(outside(0, 2)))
+    refused(program.train, **good, terms=Terms(start))
+    rows = put(np.arange(24), place, data.draw(outside(0, 24)))
+    refused(program.sums, **asked, rows=rows)
     name, least, end = data.draw(st.sampled_from([("run", 0, 2), ("begin", 0, 25), ("end", 0, 25)]))
     refused(program.sums, **asked | {name: put(asked[name], place, data.draw(outside(least, end)))})
     name = data.draw(st.sampled_from(["begin", "end"]))
@@ -112,6 +120,17 @@ def other_shapes_and_types():
     }.items():
         for value in values:
             refused(program.train, **good | {name: value})
+    for terms in (
+        Terms(np.zeros(2, int)),
+        Terms(np.zeros(3)),
+        Terms(offsets=torch.zeros(2, 18)),
+        Terms(offsets=torch.zeros(3, 24)),
+        Terms(offsets=torch.zeros(18)),
+        Terms(offsets=torch.zeros(3, 18, dtype=torch.float64)),
+    ):
+        refused(program.train, **good, terms=terms)
+    for rows in (np.arange(23), np.zeros(24), np.zeros((24, 1), int)):
+        refused(program.sums, **asked, rows=rows)
     for name, values in {
         "vectors": [
             torch.zeros(2, 17),

@@ -19,7 +19,7 @@ from fedgs.errors import ClientError, UpdateError
 from fedgs.local import LoopEngine, StackedEngine, initial_parameters
 from fedgs.local import stacked as stacked_module
 from fedgs.local.evaluation import RequestedRows
-from fedgs.local.stacked import _stacks
+from fedgs.local.pieces import stacks
 from fedgs.local.stacking import PERIOD
 from fedgs.models import LogisticRegression, Model
 from fedgs.requests import Failure, Losses, Train, Work
@@ -45,7 +45,7 @@ def test_large_requests_are_cut_without_changing_a_bit(monkeypatch: pytest.Monke
         work = Work(many, model, 0.0, 3, 4)
         requests = [train_request(work, range(1 + run, 20), key=(run, 0)) for run in range(3)]
         whole = replies(StackedEngine(), *requests)
-        monkeypatch.setattr(StackedEngine, "_limit", lambda self, work: PERIOD)
+        monkeypatch.setattr(StackedEngine, "_limit", lambda self, request: PERIOD)
         cut = replies(StackedEngine(), *requests)
         monkeypatch.undo()
         assert all(torch.equal(a[i], b[i]) for a, b in zip(whole, cut, strict=True) for i in (0, 1))
@@ -54,7 +54,7 @@ def test_large_requests_are_cut_without_changing_a_bit(monkeypatch: pytest.Monke
 @given(st.lists(st.integers(0, 70), max_size=6), st.integers(1, 5))
 def test_stacks_hold_every_client_once_and_in_order(lengths: list[int], limit: int) -> None:
     limit *= PERIOD
-    found = list(_stacks(lengths, limit))
+    found = list(stacks(lengths, limit))
     assert all(piece.start % PERIOD == 0 for stack in found for piece in stack)
     assert all(0 <= sum(piece.stop - piece.start for piece in stack) <= limit for stack in found)
     pieces = [piece for stack in found for piece in stack]
@@ -173,7 +173,7 @@ def test_cut_request_that_fails_in_its_first_stack_says_nothing_of_the_others(
         def add(self, accumulator: Any, clients: Any, models: torch.Tensor) -> Any:
             raise ValueError("not these")
 
-    monkeypatch.setattr(StackedEngine, "_limit", lambda self, work: PERIOD)
+    monkeypatch.setattr(StackedEngine, "_limit", lambda self, request: PERIOD)
     wide = make_federation((3,) * (2 * PERIOD + 2))
     request = train_request(Work(wide, LogisticRegression(), 0.0, 2, 4), range(2 * PERIOD + 2))
     folds = (Refuses(np.full(2 * PERIOD + 2, 1 / (2 * PERIOD + 2))),)

@@ -10,9 +10,9 @@ SplitMix64's: output i of the stream that starts at
 
     key(seed, round, client) = mix(mix(base(seed) + round + 1) + client + 1)
 
-with base(seed) from `fedgs.rng` and mix SplitMix64's output function. Streams are counters, so the
-batches of thousands of clients are drawn in one call. Position i < n swaps with i + floor((n - i)·u
-/ 2³²), u being the upper 32 bits: no index is favoured by more than n / 2³².
+with base(seed) from `fedgs.rng`, for one purpose, and mix SplitMix64's output function. Streams are
+counters, so the batches of thousands of clients are drawn in one call. Position i < n swaps with
+i + floor((n - i)·u / 2³²), u being the upper 32 bits: no index is favoured by more than n / 2³².
 """
 
 from collections.abc import Sequence
@@ -57,21 +57,26 @@ class Batches:
     sizes: IntArray
 
 
-def client_keys(key: tuple[int, int], clients: IntArray) -> KeyArray:
+def client_keys(key: tuple[int, int], clients: IntArray, *, purpose: str = "batches") -> KeyArray:
     """(m,) the start of each client's stream in a round.
 
     Args:
         key: (seed, round).
         clients: (m,) indices in the federation.
+        purpose: what the numbers are for; streams of other purposes are independent.
 
     >>> client_keys((0, 3), np.array([5, 6])).shape
     (2,)
     """
-    return stacked_keys([key], [len(clients)], clients)
+    return stacked_keys([key], [len(clients)], clients, purpose=purpose)
 
 
 def stacked_keys(
-    keys: Sequence[tuple[int, int]], lengths: Sequence[int], clients: IntArray
+    keys: Sequence[tuple[int, int]],
+    lengths: Sequence[int],
+    clients: IntArray,
+    *,
+    purpose: str = "batches",
 ) -> KeyArray:
     """The starts of the streams of several requests' clients, one request after another.
 
@@ -79,12 +84,13 @@ def stacked_keys(
         keys: (seed, round) of each request.
         lengths: how many clients each has.
         clients: (r,) all their clients.
+        purpose: what the numbers are for.
 
     >>> both = stacked_keys([(0, 3), (1, 0)], [2, 1], np.array([5, 6, 5]))
     >>> bool(np.all(both[:2] == client_keys((0, 3), np.array([5, 6]))))
     True
     """
-    bases = np.array([_base(seed) for seed, _ in keys], dtype=np.uint64)
+    bases = np.array([_base(seed, purpose) for seed, _ in keys], dtype=np.uint64)
     rounds = np.array([round_index + 1 for _, round_index in keys], dtype=np.uint64)
     with np.errstate(over="ignore"):
         of_round = np.repeat(_mix(bases + rounds), lengths)
@@ -158,8 +164,8 @@ def batch_extremes(data_sizes: IntArray, *, local_steps: int, batch_size: int) -
 
 
 @lru_cache(maxsize=256)
-def _base(seed: int) -> int:
-    return derived_seed(seed, "batches")
+def _base(seed: int, purpose: str) -> int:
+    return derived_seed(seed, purpose)
 
 
 def compiled_kernels() -> ModuleType | None:

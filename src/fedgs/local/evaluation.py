@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from fedgs.arrays import AnyArray, FloatArray, IntArray
+from fedgs.local.batches import client_keys, local_batches
 from fedgs.local.objective import example_losses
 from fedgs.local.threads import SMALL_STEP, one_thread_if
 from fedgs.local.workbench import Workbench, part_of
@@ -25,14 +26,17 @@ class RequestedRows:
     """The ranges of rows that a `Losses` or `Evaluate` request concerns, one for each client.
 
     Attributes:
-        begin, end: (s,) rows begin..end-1 of the split's part; a range may be empty.
+        begin, end: (s,) rows begin..end-1 of the split's part, or places in `drawn`; a range may be
+            empty.
         weights: (s,) of the mean over clients, not normalised; None where the reply is each
             client's own mean.
+        drawn: (n,) rows of the clients' mini-batches, where losses are computed on these.
     """
 
     begin: IntArray
     end: IntArray
     weights: AnyArray | None
+    drawn: IntArray | None = None
 
     @staticmethod
     def of(request: Losses | Evaluate) -> "RequestedRows":
@@ -43,7 +47,12 @@ class RequestedRows:
         """
         offsets = part_of(request.work.federation, request.split).offsets
         if isinstance(request, Losses):
-            return RequestedRows(offsets[request.clients], offsets[request.clients + 1], None)
+            begin, end = offsets[request.clients], offsets[request.clients + 1]
+            if request.batch is None:
+                return RequestedRows(begin, end, None)
+            drawn, sizes = _mini_batches(request, begin, end)
+            stops = np.cumsum(sizes)
+            return RequestedRows(stops - sizes, stops, None, drawn)
         clients = request.work.federation.clients
         if request.split == "test":
             weights = np.ones(1)
@@ -61,6 +70,8 @@ class RequestedRows:
     @property
     def rows(self) -> IntArray:
         """(n,) all the rows, one range after another."""
+        if self.drawn is not None:
+            return self.drawn
         sizes = self.sizes
         shift = np.cumsum(sizes) - sizes  # rows in the ranges before
         rows: IntArray = np.arange(int(sizes.sum())) + np.repeat(self.begin - shift, sizes)
@@ -71,6 +82,26 @@ class RequestedRows:
         if self.weights is None:
             return mean_losses(loss_sums, self.sizes)
         return weighted_metrics(loss_sums, correct, self.sizes, self.weights)
+
+
+def _mini_batches(request: Losses, begin: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
+    """The rows of each client's mini-batch, ascending, one client after another, and their numbers.
+
+    Args:
+        request: the clients, the size of a batch and the key of the draw.
+        begin: (m,) first row of each client.
+        end: (m,) row after the last of each client.
+    """
+    counts = end - begin
+    batch = min(int(request.batch or 1), int(counts.max(initial=1)))
+    sizes = np.minimum(counts, batch)
+    some = counts > 0
+    keys = client_keys(request.key, request.clients[some], purpose="loss batches")
+    places = local_batches(keys, counts[some], local_steps=1, batch_size=batch).indices[:, 0]
+    rows = places + begin[some][:, None]
+    rows[np.arange(batch) >= sizes[some][:, None]] = np.iinfo(np.int64).max  # behind the others
+    rows.sort(axis=1)
+    return rows[np.arange(batch) < sizes[some][:, None]], sizes
 
 
 def measure(workbench: Workbench, request: Losses | Evaluate) -> FloatArray | Metrics:

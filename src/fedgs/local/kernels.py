@@ -158,6 +158,19 @@ def _slopes(z: Any, labels: Any, num_classes: int, rate: Any, bits: Any) -> None
             z[b, c] = 0
 
 
+def _cross_entropies(z: Any, labels: Any, num_classes: int, bits: Any, losses: Any) -> None:
+    """The losses of a batch from rows of logits, which become their exponentials."""
+    _relative_to_largest(z, num_classes)
+    for b in range(len(labels)):
+        losses[b] = z[b, labels[b]]
+    _exponentials_of(z.reshape(-1), bits)
+    for b in range(len(labels)):
+        share = np.float32(0)
+        for c in range(num_classes):
+            share += z[b, c]
+        losses[b] = math.log(share) - losses[b]
+
+
 def _descend(table: Any, first_input: int, slopes: Any, num_classes: int, bias: Any) -> None:
     """Subtract slopesᵀ·inputs from the weights, four examples at a time.
 
@@ -189,7 +202,9 @@ def _train_linear(
     run: Any,
     rates: Any,
     mu: Any,
+    offsets: Any,
     models: Any,
+    losses: Any,
 ) -> None:
     """Local SGD of multinomial logistic regression for some of r clients.
 
@@ -200,11 +215,14 @@ def _train_linear(
             next to each other, since their examples are then in the processor's cache.
         rows: (r, E, B) rows of x.
         sizes: (r, E) how many of the B are used.
-        starts: (R, P) theta^t of each run.
-        run: (r,) the run of each client.
+        starts: (R, P) where clients start.
+        run: (r,) the row of `starts` for each client.
         rates: (r,) learning rates.
         mu: the proximal weight.
+        offsets: (r, P) float32, added to the gradient of every step; (0, P): nothing is added.
         models: (r, P), filled with the local models.
+        losses: (r, E, B) float32, filled with the losses of the examples that are used; (0, E, B):
+            they are not computed.
     """
     local_steps, batch_size = rows.shape[1:]
     d = x.shape[1]
@@ -217,6 +235,7 @@ def _train_linear(
     z = np.zeros((padded_batch, padded_classes), dtype=np.float32)
     bits = np.zeros(padded_batch * padded_classes, dtype=np.int32)
     labels = np.zeros(batch_size, dtype=np.int64)
+    copy = np.zeros_like(z)
     for i in order:
         start = starts[run[i]]
         _load_weights_of(start, num_classes, d, weights, bias)
@@ -228,6 +247,9 @@ def _train_linear(
                 for j in range(d):
                     inputs[b, j] = x[row, j]
             _logits_of(inputs, weights, bias, z)
+            if len(losses) > 0:
+                copy[:] = z
+                _losses_of(copy, labels[:size], num_classes, bits, losses[i, step])
             # Rows that an earlier batch left in `inputs` have no label, so their slope is 0.
             _slopes_of(z, labels[:size], num_classes, rates[i] / np.float32(size), bits)
             if mu > 0:
@@ -236,6 +258,12 @@ def _train_linear(
                     bias[c] = fma(-pull, bias[c] - start[num_classes * d + c], bias[c])
                     for j in range(d):
                         weights[c, j] = fma(-pull, weights[c, j] - start[c * d + j], weights[c, j])
+            if len(offsets) > 0:
+                offset = offsets[i]
+                for c in range(num_classes):
+                    bias[c] = fma(-rates[i], offset[num_classes * d + c], bias[c])
+                    for j in range(d):
+                        weights[c, j] = fma(-rates[i], offset[c * d + j], weights[c, j])
             _descend_by(table, padded_classes, z, num_classes, bias)
         for c in range(num_classes):
             for j in range(d):
@@ -338,6 +366,7 @@ _logits_of = compiled(_logits)
 _exponentials_of = compiled(_exponentials)
 _relative_to_largest = compiled(_relative)
 _slopes_of = compiled(_slopes)
+_losses_of = compiled(_cross_entropies)
 _descend_by = compiled(_descend)
 _sum_of = compiled(_sum)
 averages = compiled(_averages)

@@ -12,6 +12,7 @@ from fedgs.errors import DataError, require_extra
 from fedgs.local.batches import compiled_kernels
 from fedgs.local.bounds import as_indices, check_shape, checked_ranges
 from fedgs.local.examples import tensor_of
+from fedgs.local.terms import PLAIN, Terms, Trained
 from fedgs.local.threads import in_threads
 from fedgs.local.workbench import part_of
 from fedgs.requests import Split, Work
@@ -90,25 +91,25 @@ class LinearProgram:
         rates: FloatArray,
         rows: IntArray,
         sizes: IntArray,
-    ) -> torch.Tensor:
+        terms: Terms = PLAIN,
+    ) -> Trained:
         """Local models of r clients.
 
         Args:
-            starts: (R, P) theta^t of each run.
+            starts: (R, P) theta^t of each run, or what `terms.start` refers to.
             run: (r,) whose clients they are.
             rates: (r,) learning rates.
             rows: (r, E, B) rows of the training part.
             sizes: (r, E) how many of the B are used.
-
-        Returns:
-            (r, P) float32.
+            terms: own starts, offsets, and whether losses are wanted.
 
         Raises:
-            DataError: arrays that do not fit each other, rows or runs that are out of bounds,
-                parameters of another model.
+            DataError: arrays that do not fit each other, rows, runs or starts that are out of
+                bounds, parameters or offsets of another model.
         """
         part, kernel = self._part("train"), self._kernels.train_linear
         vectors = part.vectors("starts", starts)
+        run = run if terms.start is None else terms.start
         run = as_indices("run", run, np.shape(run)[:1], (0, len(vectors)))
         rows = np.asarray(rows)
         if rows.ndim != 3 or len(rows) != len(run):
@@ -116,19 +117,34 @@ class LinearProgram:
         rows = as_indices("rows", rows, rows.shape, (0, len(part.x)))
         sizes = as_indices("sizes", sizes, rows.shape[:2], (1, rows.shape[2] + 1))
         check_shape("rates", rates, run.shape)
+        offsets = vectors[:0]
+        if terms.offsets is not None:
+            offsets = part.vectors("offsets", terms.offsets)
+            check_shape("offsets", offsets, (len(run), vectors.shape[1]))
         models = np.empty((len(run), vectors.shape[1]), dtype=np.float32)
+        losses = np.zeros(((len(run) if terms.losses else 0), *rows.shape[1:]), dtype=np.float32)
         slow, mu = np.ascontiguousarray(rates, dtype=np.float32), np.float32(self.work.mu)
         # The same client's examples one run after another.
         order = np.argsort(rows[:, 0, 0]) if rows.size else np.arange(len(run))
 
         def chunk(thread: int, a: int, b: int) -> None:
-            kernel(part.x, part.y, order[a:b], rows, sizes, vectors, run, slow, mu, models)
+            chosen = order[a:b]
+            kernel(
+                part.x, part.y, chosen, rows, sizes, vectors, run, slow, mu, offsets, models, losses
+            )
 
         in_threads(chunk, len(run), 2 * vectors.shape[1] * rows.shape[1] * rows.shape[2])
-        return torch.from_numpy(models)
+        return Trained(torch.from_numpy(models), losses if terms.losses else None)
 
     def sums(
-        self, vectors: torch.Tensor, run: IntArray, *, split: Split, begin: IntArray, end: IntArray
+        self,
+        vectors: torch.Tensor,
+        run: IntArray,
+        *,
+        split: Split,
+        begin: IntArray,
+        end: IntArray,
+        rows: IntArray | None = None,
     ) -> tuple[FloatArray, FloatArray]:
         """Sums of losses and right answers over r ranges of rows: (r,) float64 each.
 
@@ -138,19 +154,24 @@ class LinearProgram:
             split: the part that the ranges are rows of.
             begin: (r,) first row of each range.
             end: (r,) row after the last of each range, >= begin.
+            rows: (n,) rows of the part that the ranges refer to; None: all rows.
 
         Raises:
-            DataError: arrays that do not fit each other, ranges or runs that are out of bounds,
-                parameters of another model.
+            DataError: arrays that do not fit each other, ranges, rows or runs that are out of
+                bounds, parameters of another model.
         """
         part, kernel = self._part(split), self._kernels.linear_losses
         stack = part.vectors("vectors", vectors)
         run = as_indices("run", run, np.shape(run)[:1], (0, len(stack)))
-        begin, end = checked_ranges(begin, end, run.shape, len(part.x))
+        x, y = part.x, part.y
+        if rows is not None:
+            rows = as_indices("rows", rows, np.shape(rows)[:1], (0, len(x)))
+            x, y = x[rows], y[rows]
+        begin, end = checked_ranges(begin, end, run.shape, len(x))
         losses, correct = np.empty(len(run)), np.empty(len(run))
 
         def chunk(thread: int, a: int, b: int) -> None:
-            kernel(part.x, part.y, stack, run[a:b], begin[a:b], end[a:b], losses[a:b], correct[a:b])
+            kernel(x, y, stack, run[a:b], begin[a:b], end[a:b], losses[a:b], correct[a:b])
 
         in_threads(chunk, len(run), vectors.shape[1] * int((end - begin).sum()) // max(1, len(run)))
         return losses, correct

@@ -1,17 +1,19 @@
 """The loop engine: plain SGD, one client after another. Every other engine is tested against it."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 
 from fedgs.aggregation import all_finite
-from fedgs.arrays import IntArray
+from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.errors import ClientError, UpdateError
 from fedgs.local.batches import client_keys, local_batches
 from fedgs.local.bounds import training_sizes
 from fedgs.local.evaluation import measure
 from fedgs.local.memory import filled_batch_size
-from fedgs.local.objective import cross_entropy, proximal_step
+from fedgs.local.objective import cross_entropy, example_losses, proximal_step
+from fedgs.local.terms import Trained, joined_reports, reports_of, wants_losses
 from fedgs.local.threads import one_thread_if
 from fedgs.local.workbench import Workbench, workbench_key
 from fedgs.requests import Failure, Request, Train, Work
@@ -95,6 +97,7 @@ def _train(workbench: Workbench, request: Train) -> tuple[object, ...] | Failure
     accumulators = [fold.start() for fold in request.folds]
     # Read once, at the end: to read a flag after each client would wait for the GPU each time.
     finite: list[torch.Tensor] = []
+    reports: list[Mapping[str, FloatArray]] = []
     seed, round_index = request.key
     with kept_generators():
         for row, client in enumerate(clients.tolist()):
@@ -102,11 +105,18 @@ def _train(workbench: Workbench, request: Train) -> tuple[object, ...] | Failure
             seed_generators(seed, "torch", round_index, client)
             try:
                 rows = batches.indices[row] + int(work.federation.train.offsets[client])
-                _descend(workbench, request, start=start, rows=rows, sizes=batches.sizes[row])
+                if request.starts is not None:
+                    start = request.starts[row].to(workbench.device)
+                steps = _Steps(row, start, rows, batches.sizes[row])
+                losses = _descend(workbench, request, steps)
             except Exception as error:
                 raise client_error(work, client, error) from error
             finite.append(all_finite(workbench.flat.vector))
             models = workbench.flat.vector.unsqueeze(0)  # (1, P)
+            if request.reports:
+                place = slice(row, row + 1)
+                of_client = Trained(models, losses)
+                reports.append(reports_of(request, place, of_client, batches.sizes[place]))
             accumulators = [
                 fold.add(accumulator, clients[row : row + 1], models)
                 for fold, accumulator in zip(request.folds, accumulators, strict=True)
@@ -118,32 +128,57 @@ def _train(workbench: Workbench, request: Train) -> tuple[object, ...] | Failure
     ]
     if broken:
         return Failure(broken[0], not_finite(work, broken[0]))
-    return tuple(
+    results = [
         fold.finish(accumulator)
         for fold, accumulator in zip(request.folds, accumulators, strict=True)
-    )
+    ]
+    return (*results, *joined_reports(request, reports))
 
 
-def _descend(
-    workbench: Workbench, request: Train, *, start: torch.Tensor, rows: IntArray, sizes: IntArray
-) -> None:
-    """E steps theta -= eta·(gradient + mu·(theta - theta^t)) on one client's batches.
+class _Steps(NamedTuple):
+    """What one client does.
 
-    Args:
-        workbench: its module holds theta afterwards.
-        request: mu and eta.
-        start: (P,) theta^t.
+    Attributes:
+        place: of the client among the request's.
+        start: (P,) where it starts.
         rows: (E, B) rows of the training part.
         sizes: (E,) how many of the B are used.
     """
+
+    place: int
+    start: torch.Tensor
+    rows: IntArray
+    sizes: IntArray
+
+
+def _descend(workbench: Workbench, request: Train, steps: _Steps) -> AnyArray | None:
+    """E steps theta -= eta·(gradient + offset + mu·(theta - start)) on one client's batches.
+
+    Args:
+        workbench: its module holds theta afterwards.
+        request: offsets, mu and eta.
+        steps: the client's start and batches.
+
+    Returns:
+        (1, E, B) losses of the examples before each step, 0 where a batch is short; None unless a
+        report needs them.
+    """
     flat, examples = workbench.flat, workbench.examples("train")
     mu, rate = request.work.mu, request.learning_rate
+    place, start, rows, sizes = steps
+    offset = None
+    if request.offsets is not None:
+        offset = flat.trained_part(request.offsets[place].to(workbench.device))
+    losses = torch.zeros(1, *rows.shape, device=start.device) if wants_losses(request) else None
     flat.module.train()
     flat.load(start)
     batches = torch.from_numpy(rows).to(workbench.device)
     for step, size in enumerate(sizes.tolist()):
         x, y = examples.gather(batches[step, :size])
-        loss = cross_entropy(workbench.forward(x), y)
+        logits = workbench.forward(x)
+        loss = cross_entropy(logits, y)
+        if losses is not None:
+            losses[0, step, :size] = example_losses(logits.detach(), y)[0].float()
         gradients = torch.autograd.grad(
             loss, flat.trained, allow_unused=True, materialize_grads=True
         )
@@ -152,3 +187,6 @@ def _descend(
             torch._foreach_add_(flat.trained, gradients, alpha=-rate)
             if pull is not None:
                 flat.parameters.add_(pull, alpha=-rate)
+            if offset is not None:
+                flat.parameters.add_(offset, alpha=-rate)
+    return None if losses is None else losses.cpu().numpy()

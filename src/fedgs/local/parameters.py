@@ -213,6 +213,22 @@ class FlatModule:
             (b, b.clone()) for b in self._buffers.values() if not b.is_floating_point()
         ]
 
+    def trained_part(self, vectors: torch.Tensor) -> torch.Tensor:
+        """(..., P) vectors without the buffers, and 0 at frozen parameters."""
+        part = vectors[..., : self.layout.num_parameters]
+        frozen = [
+            entry
+            for entry, parameter in zip(
+                self.layout.parameters, self.module.parameters(), strict=True
+            )
+            if not parameter.requires_grad
+        ]
+        if frozen:
+            part = part.clone()
+            for entry in frozen:
+                part[..., entry.start : entry.stop] = 0
+        return part
+
     def load(self, parameters: torch.Tensor) -> None:
         """Set the module's state to a (P,) vector.
 

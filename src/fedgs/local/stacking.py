@@ -13,6 +13,7 @@ from fedgs.arrays import FloatArray, IntArray
 from fedgs.local.evaluation import block_rows
 from fedgs.local.objective import example_losses, proximal_step
 from fedgs.local.parameters import layout_of, pack
+from fedgs.local.terms import PLAIN, Terms, Trained
 from fedgs.local.threads import in_threads, one_thread_if
 from fedgs.local.workbench import Workbench
 from fedgs.requests import Split, Work
@@ -62,15 +63,20 @@ class StackedProgram:
         rates: FloatArray,
         rows: IntArray,
         sizes: IntArray,
-    ) -> torch.Tensor:
+        terms: Terms = PLAIN,
+    ) -> Trained:
         """Local models of r clients: see `LinearProgram.train`."""
-        stack = _Stack(starts, run, rates, rows, sizes)
+        start = run if terms.start is None else terms.start
+        stack = _Stack(starts, start, rates, rows, sizes, terms)
         if self.workbench.device.type != "cpu":
-            return self._train(self._modules[0], stack)
+            models, losses = self._train(self._modules[0], stack)
+            return Trained(models, None if losses is None else losses.cpu().numpy())
         places, padding = _padded(run)
-        rows = np.concatenate([rows, rows[:, :, : rows.shape[2] % 2]], axis=2)  # an even B
-        stack = _Stack(starts, run, rates, rows, sizes).part(padding)
+        batch_size = rows.shape[2]
+        rows = np.concatenate([rows, rows[:, :, : batch_size % 2]], axis=2)  # an even B
+        stack = stack._replace(rows=rows).part(padding)
         models = torch.empty(len(padding), starts.shape[1])
+        losses = torch.empty(len(padding), *rows.shape[1:]) if terms.losses else None
         self._modules += [
             copy.deepcopy(self._modules[0])
             for _ in range(torch.get_num_threads() - len(self._modules))
@@ -78,17 +84,23 @@ class StackedProgram:
 
         def chunk(thread: int, a: int, b: int) -> None:
             clients = slice(a * PERIOD, b * PERIOD)
-            models[clients] = self._train(self._modules[thread], stack.part(clients))
+            trained, of_examples = self._train(self._modules[thread], stack.part(clients))
+            models[clients] = trained
+            if losses is not None and of_examples is not None:
+                losses[clients] = of_examples
 
         cost = 3 * self.layout.size * rows.shape[1] * rows.shape[2]
         in_threads(chunk, len(padding) // PERIOD, PERIOD * cost)
-        return models[torch.from_numpy(places)]
+        of_clients = None if losses is None else losses.numpy()[places, :, :batch_size]
+        return Trained(models[torch.from_numpy(places)], of_clients)
 
-    def _train(self, module: nn.Module, stack: "_Stack") -> torch.Tensor:
-        """E steps of a stack: (r, P)."""
-        device, (starts, run, rates, rows, sizes) = self.workbench.device, stack
-        theta = torch.zeros(len(run), -(-starts.shape[1] // _ALIGNED) * _ALIGNED, device=device)
-        theta[:, : starts.shape[1]] = starts.to(device)[torch.from_numpy(run).to(device)]
+    def _train(
+        self, module: nn.Module, stack: "_Stack"
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """E steps of a stack: (r, P) models, and (r, E, B) losses of examples if wanted."""
+        device, (starts, origin, rates, rows, sizes, terms) = self.workbench.device, stack
+        theta = torch.zeros(len(origin), -(-starts.shape[1] // _ALIGNED) * _ALIGNED, device=device)
+        theta[:, : starts.shape[1]] = starts.to(device)[torch.from_numpy(origin).to(device)]
         first = theta.clone() if self.work.mu else None
         views = self.layout.views(theta, self.layout.parameters + self.layout.buffers)
         views = {
@@ -101,9 +113,17 @@ class StackedProgram:
         used = np.arange(rows.shape[2]) < sizes[:, :, None]  # (r, E, B)
         weights = torch.from_numpy((used / sizes[:, :, None]).astype(np.float32)).to(device)
         where = torch.from_numpy(rows).to(device)
+        shift = None
+        if terms.offsets is not None:
+            offsets = self.workbench.flat.trained_part(terms.offsets.to(device))
+            shift = offsets * eta[:, None]
+        losses = torch.zeros(rows.shape, device=device) if terms.losses else None
         module.train()
         for step in range(rows.shape[1]):
-            loss = self._loss(module, views, rows=where[:, step], weights=weights[:, step])
+            weight = weights[:, step]
+            loss, of_examples = self._loss(module, views, rows=where[:, step], weights=weight)
+            if losses is not None:
+                losses[:, step] = torch.where(weight > 0, of_examples.detach(), 0.0)
             gradients = torch.autograd.grad(
                 loss, trained, allow_unused=True, materialize_grads=True
             )
@@ -115,7 +135,9 @@ class StackedProgram:
                 torch._foreach_sub_(trained, torch._foreach_mul(gradients, scaled))
                 if pull is not None:
                     parameters.sub_(pull)
-        return theta[:, : starts.shape[1]]
+                if shift is not None:
+                    parameters.sub_(shift)
+        return theta[:, : starts.shape[1]], losses
 
     def _loss(
         self,
@@ -124,22 +146,23 @@ class StackedProgram:
         *,
         rows: torch.Tensor,
         weights: torch.Tensor,
-    ) -> torch.Tensor:
-        """The sum of the clients' weighted losses on their (r, B) rows."""
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The sum of the clients' weighted losses on their (r, B) rows, and (r, B) the losses."""
         x, y = self.workbench.examples("train").gather(rows.reshape(-1))
         x, y = x.view(*rows.shape, *x.shape[1:]), y.view(rows.shape)  # (r·B, ...) -> (r, B, ...)
 
         def loss(
             tensors: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, w: torch.Tensor
-        ) -> torch.Tensor:
+        ) -> tuple[torch.Tensor, torch.Tensor]:
             logits = functional_call(module, tensors, (x,))
-            return (functional.cross_entropy(logits.float(), y, reduction="none") * w).sum()
+            of_examples = functional.cross_entropy(logits.float(), y, reduction="none")
+            return (of_examples * w).sum(), of_examples
 
         with torch.autocast(
             self.workbench.device.type, dtype=torch.bfloat16, enabled=self.work.precision == "bf16"
         ):
-            total: torch.Tensor = vmap(loss)(views, x, y, weights).sum()
-        return total
+            totals, of_examples = vmap(loss)(views, x, y, weights)
+            return totals.sum(), of_examples
 
     def example_losses(
         self, vectors: torch.Tensor, split: Split, rows: torch.Tensor
@@ -183,26 +206,29 @@ class _Stack(NamedTuple):
     """The clients of some runs that are trained together.
 
     Attributes:
-        starts: (R, P) theta^t of each run.
-        run: (r,) the run of each client.
+        starts: (R, P) where clients start.
+        origin: (r,) the row of `starts` for each client.
         rates: (r,) learning rates.
         rows: (r, E, B) rows of the training part.
         sizes: (r, E) how many of the B are used.
+        terms: offsets, and whether losses are wanted.
     """
 
     starts: torch.Tensor
-    run: IntArray
+    origin: IntArray
     rates: FloatArray
     rows: IntArray
     sizes: IntArray
+    terms: Terms
 
     def part(self, clients: IntArray | slice) -> "_Stack":
         """Some of the clients."""
         return self._replace(
-            run=self.run[clients],
+            origin=self.origin[clients],
             rates=self.rates[clients],
             rows=self.rows[clients],
             sizes=self.sizes[clients],
+            terms=self.terms.part(clients),
         )
 
 
