@@ -253,6 +253,8 @@ class Outcome:
         weights: (m,) aggregation weights, as applied.
         features: (m, d) features of the local models, if the sampler wishes for them (as graphs
             that grow with the replies do), else None.
+        reports: name -> (m,) numbers that came with the updates, if the sampler asks for them, see
+            `fedgs.requests.Train`.
 
     >>> Outcome(np.array([1, 4]), np.array([0.25, 0.75])).weights
     array([0.25, 0.75])
@@ -261,6 +263,7 @@ class Outcome:
     clients: IntArray
     weights: FloatArray
     features: FloatMatrix | None = None
+    reports: Mapping[str, FloatArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("clients", "weights", "features"):

@@ -39,12 +39,15 @@ from fedgs.requests import (
     Losses,
     Metrics,
     Reply,
+    ReportName,
     Request,
     Train,
     Work,
+    check_reports,
 )
 from fedgs.sampling.base import (
     AsksLosses,
+    AsksReports,
     LearnsFromModels,
     Remembers,
     Sampler,
@@ -119,6 +122,7 @@ class Plan:
             self.aggregation.check(self.federation.clients, self.cohort_limit, self.weighting)
         for wish in self.wishes:
             check_wish(wish, self.work)
+        check_reports(self.reports)
         if self.asks_losses is not None:
             self._check_loss_on(self.asks_losses.loss_on)
 
@@ -138,6 +142,11 @@ class Plan:
     def asks_losses(self) -> AsksLosses | None:
         """The sampler, if it asks for local losses."""
         return self.sampler if isinstance(self.sampler, AsksLosses) else None
+
+    @cached_property
+    def reports(self) -> tuple[ReportName, ...]:
+        """The numbers of local training that the sampler asks for."""
+        return self.sampler.wanted_reports if isinstance(self.sampler, AsksReports) else ()
 
     @cached_property
     def remembers(self) -> Remembers | None:
@@ -324,15 +333,26 @@ def train_selected(
         weighting, memory = weighting_of_selection(selection.weighting), {}
     weights = checked_weights(weighting, view, selection, memory)
     round = aggregation_round(plan, state, view, selected=(cohort, weights), weighting=weighting)
-    folds = aggregation.folds(round)
-    wish, features, own_folds = plan.round_wish, None, len(folds)
+    corrections, folds = aggregation.corrections(round), aggregation.folds(round)
+    wish, features = plan.round_wish, None
+    own_folds = len(folds)
     if wish is not None:
         folds += (feature_fold(wish, plan.work, state.parameters, seed=plan.data_seed),)
-    key = (plan.seed, state.round)
-    replies = yield Train(plan.work, state.parameters, cohort, round.learning_rate, key, folds)
+    replies = yield Train(
+        plan.work,
+        state.parameters,
+        cohort,
+        round.learning_rate,
+        (plan.seed, state.round),
+        folds,
+        starts=corrections.starts,
+        offsets=corrections.offsets,
+        reports=plan.reports,
+    )
     if wish is not None:
         features = frozen(replies[own_folds])
-    outcome = Outcome(frozen(cohort), frozen(weights), features)
+    reports = {} if not plan.reports else {n: frozen(v) for n, v in replies[-1].items()}
+    outcome = Outcome(frozen(cohort), frozen(weights), features, reports)
     return checked_step(aggregation, round, replies[:own_folds]), outcome
 
 

@@ -9,7 +9,7 @@ import torch
 from tests.driving import RecordedRun, make_plan
 
 import fedgs
-from fedgs.aggregation import Aggregation, Mean, Stale
+from fedgs.aggregation import Aggregation, Gossip, Mean, Scaffold, Stale
 from fedgs.arrays import FloatArray
 from fedgs.availability import Availability, Ideal
 from fedgs.checkpoint import load_checkpoint, save_checkpoint
@@ -19,8 +19,10 @@ from fedgs.driver import drive
 from fedgs.errors import ConfigError
 from fedgs.experiments.grid import build_config
 from fedgs.local import LoopEngine, StackedEngine
+from fedgs.models import LogisticRegression
 from fedgs.records import RunFolder
 from fedgs.registry import build, load_plugin
+from fedgs.requests import Work
 
 AGGREGATIONS: list[Any] = [
     Mean(server={"name": "momentum", "rate": 0.5}),
@@ -28,7 +30,11 @@ AGGREGATIONS: list[Any] = [
     Mean(server={"name": "amplified", "period": 4, "factor": 2.0}),
     Stale(),
     Stale(unit="gradient", server={"name": "momentum"}),
+    Scaffold(),
+    Gossip(),
+    Gossip(echo=False),
 ]
+EQUAL = fedgs.Uniform(weighting="equal")
 
 
 class Gaps(Availability):
@@ -48,7 +54,8 @@ def run(federation: Federation, aggregation: Aggregation, **settings: Any) -> Re
 def test_a_run_resumes_from_any_checkpoint_with_the_same_bits(
     aggregation: Aggregation, toy_federation: Federation, tmp_path: Path
 ) -> None:
-    plan = make_plan(toy_federation, aggregation=aggregation, availability=Gaps(seed=1), rounds=9)
+    settings: dict[str, Any] = {"availability": Gaps(seed=1), "rounds": 9, "sampler": EQUAL}
+    plan = make_plan(toy_federation, aggregation=aggregation, **settings)
     states = []
 
     class Keeping(RecordedRun):
@@ -74,7 +81,7 @@ def test_a_run_resumes_from_any_checkpoint_with_the_same_bits(
 def test_engines_agree(aggregation: Aggregation, toy_federation: Federation) -> None:
     finals = []
     for engine in (LoopEngine(), StackedEngine()):
-        recorded = RecordedRun(make_plan(toy_federation, aggregation=aggregation))
+        recorded = RecordedRun(make_plan(toy_federation, EQUAL, aggregation=aggregation))
         drive([recorded.live], engine)
         assert recorded.final is not None
         finals.append(recorded.final.parameters)
@@ -113,7 +120,7 @@ def test_the_default_is_no_part_of_a_configuration() -> None:
 @pytest.mark.parametrize(
     ("aggregation", "message"),
     [
-        ("men", r"^aggregation.name must be one of mean, stale.*'men'; did you mean 'mean'"),
+        ("men", r"^aggregation.name must be one of .*mean, .*'men'; did you mean 'mean'"),
         ({"name": "stale", "beta": 2}, "aggregation.beta should be less than or equal to 1, got 2"),
         ({"name": "mean", "server": {"name": "adam"}}, "^aggregation.server.rate must be given"),
         ({"name": "mean", "server": "adm"}, r"^aggregation.server.name must be .*'adm'; did you"),
@@ -218,3 +225,49 @@ def test_a_wrong_step_is_named(result: Any, message: str, toy_federation: Federa
     assert recorded.failed is not None
     with pytest.raises(fedgs.errors.UpdateError, match=message):
         raise recorded.failed.exception
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "message"),
+    [
+        (Gossip(), "^aggregation 'gossip' needs method.weighting = 'equal'.* got 'data_size'$"),
+        (Gossip(server="momentum"), "^aggregation 'gossip' needs the server step 'sgd'"),
+    ],
+)
+def test_combinations_without_meaning_are_refused(
+    aggregation: Aggregation, message: str, toy_federation: Federation
+) -> None:
+    sampler = EQUAL if "server" in message else fedgs.Uniform()
+    with pytest.raises(ConfigError, match=message):
+        make_plan(toy_federation, sampler, aggregation=aggregation)
+
+
+@pytest.mark.parametrize("aggregation", [Scaffold(), Gossip()], ids=repr)
+def test_with_one_client_or_with_everybody_from_the_start_round_0_is_fedavg(
+    aggregation: Aggregation, toy_federation: Federation
+) -> None:
+    settings: dict[str, Any] = {"sampler": EQUAL, "rounds": 1, "availability": Ideal()}
+    ours = run(toy_federation, aggregation, **settings)
+    fedavg = run(toy_federation, Mean(), **settings)
+    assert ours.final is not None and fedavg.final is not None
+    torch.testing.assert_close(ours.final.parameters, fedavg.final.parameters, rtol=1e-5, atol=1e-6)
+
+
+def test_gossip_with_everybody_available_is_fedavg(toy_federation: Federation) -> None:
+    settings: dict[str, Any] = {"sampler": EQUAL, "availability": Ideal(), "cohort_limit": 6}
+    ours, fedavg = (
+        run(toy_federation, Gossip(), **settings),
+        run(toy_federation, Mean(), **settings),
+    )
+    assert ours.final is not None and fedavg.final is not None
+    torch.testing.assert_close(ours.final.parameters, fedavg.final.parameters, rtol=1e-5, atol=1e-6)
+
+
+def test_scaffold_with_one_step_and_everybody_is_fedavg(toy_federation: Federation) -> None:
+    work = Work(toy_federation, LogisticRegression(), 0.0, 1, 4)
+    sampler = fedgs.Uniform(weighting="all")
+    settings: dict[str, Any] = {"availability": Ideal(), "cohort_limit": 6, "work": work}
+    ours = run(toy_federation, Scaffold(), sampler=sampler, **settings)
+    fedavg = run(toy_federation, Mean(), sampler=sampler, **settings)
+    assert ours.final is not None and fedavg.final is not None
+    torch.testing.assert_close(ours.final.parameters, fedavg.final.parameters, rtol=1e-4, atol=1e-5)

@@ -16,7 +16,7 @@ from fedgs.registry import Variant, build, table
 from fedgs.requests import AnyFold
 from fedgs.weighting import Weighting
 
-__all__ = ["Aggregation", "Round", "Vectors", "checked_step", "checked_vectors"]
+__all__ = ["Aggregation", "Corrections", "Round", "Vectors", "checked_step", "checked_vectors"]
 
 # What an aggregation carries from round to round: named tensors, and tables with a row a client.
 Vectors: TypeAlias = Mapping[str, torch.Tensor | ClientTable]
@@ -50,6 +50,19 @@ class Round:
     vectors: Vectors
     learning_rate: float
     local_steps: int
+
+
+@dataclass(frozen=True, eq=False)
+class Corrections:
+    """How the local training of a cohort differs from the plain one, see `fedgs.requests.Train`.
+
+    Attributes:
+        starts: (m, P) where each client starts; None: theta^t.
+        offsets: (m, P) added to each client's gradients; None: nothing.
+    """
+
+    starts: torch.Tensor | None = None
+    offsets: torch.Tensor | None = None
 
 
 def _as_server(value: object) -> object:
@@ -115,6 +128,10 @@ class Aggregation(Variant):
             clients: all N clients.
         """
         return self.server_step.start(parameters)
+
+    def corrections(self, round: Round) -> Corrections:
+        """How the cohort's local training is changed; not at all by default."""
+        return Corrections()
 
     def folds(self, round: Round) -> tuple[AnyFold, ...]:
         """The folds that reduce the local models; their results are given to `step`."""

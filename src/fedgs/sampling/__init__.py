@@ -2,6 +2,7 @@
 
 from fedgs.sampling.base import (
     AsksLosses,
+    AsksReports,
     LearnsFromModels,
     Remembers,
     Sampler,
@@ -24,6 +25,7 @@ __all__ = [
     "F3AST",
     "MD",
     "AsksLosses",
+    "AsksReports",
     "Clustered",
     "ClusteredSizes",
     "DivFL",

@@ -10,11 +10,13 @@ from pydantic import create_model
 from fedgs.arrays import FloatMatrix, IntArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
 from fedgs.registry import Variant, check_name, register, stand_for
+from fedgs.requests import ReportName
 from fedgs.sampling.signature import setting_fields
 from fedgs.weighting import WeightingSetting
 
 __all__ = [
     "AsksLosses",
+    "AsksReports",
     "LearnsFromModels",
     "Remembers",
     "Sampler",
@@ -76,6 +78,15 @@ class AsksLosses(Protocol):
 
     def loss_candidates(self, view: View, rng: np.random.Generator) -> IntArray:
         """Ascending indices of the available clients whose losses are to be computed."""
+
+
+@runtime_checkable
+class AsksReports(Protocol):
+    """A sampler that wants numbers of the local training, which come with the updates."""
+
+    @property
+    def wanted_reports(self) -> tuple[ReportName, ...]:
+        """The names of the reports, see `fedgs.requests.Train`; given to it in `Outcome`."""
 
 
 @runtime_checkable
