@@ -21,7 +21,8 @@ class Family:
             variant, such as a data set's partition, or of the execution.
         code_in_identity: whether the settings and the code of a variant tell runs apart. Data are
             identified by their content, engines by the versions of their numerics.
-        presets: names that stand for other variants with settings, see `experiments.grid`.
+        presets: the module whose `RESERVED` holds names that stand for other variants with
+            settings; imported when names are looked up.
     """
 
     key: str
@@ -29,7 +30,7 @@ class Family:
     base: str
     is_table: bool = False
     code_in_identity: bool = False
-    presets: tuple[str, ...] = ()
+    presets: str | None = None
 
 
 FAMILIES = {
@@ -49,7 +50,7 @@ FAMILIES = {
             "fedgs.Sampler",
             is_table=True,
             code_in_identity=True,
-            presets=("fedprox",),
+            presets="fedgs.experiments.presets",
         ),
         Family(
             "aggregation",

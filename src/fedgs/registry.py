@@ -32,6 +32,7 @@ __all__ = [
     "load_plugin",
     "loaded_plugins",
     "nearest",
+    "preset_names",
     "register",
     "seed_of",
     "sentence",
@@ -163,7 +164,7 @@ def register(family: str, name: str) -> Callable[[type[V]], type[V]]:
     """
     check_name(name, decorator="register")
     known_family = FAMILIES.get(family)
-    if known_family is not None and name in known_family.presets:
+    if name in preset_names(family):
         raise ConfigError(f"{family} {name!r} is the name of a preset; choose another one")
 
     def add(cls: type[V]) -> type[V]:
@@ -194,23 +195,40 @@ def variant_names(family: str) -> list[str]:
     return list(_variants.get(family, {}))
 
 
+def preset_names(family: str) -> tuple[str, ...]:
+    """The names of a family that stand for other variants with settings.
+
+    >>> "fedprox" in preset_names("method"), preset_names("data")
+    (True, ())
+    """
+    home = FAMILIES[family].presets if family in FAMILIES else None
+    return () if home is None else tuple(importlib.import_module(home).RESERVED)
+
+
 def variant_class(family: str, name: str) -> type[Variant]:
     """The class registered under `family` and `name`.
 
     Raises:
-        ConfigError: no such name; the message lists the known ones and the nearest.
+        ConfigError: no such name; the message lists the known ones, presets included, and the
+            nearest. Or a preset's name: only a configuration can have what it stands for.
 
     >>> variant_class("availability", "LDF").__name__
     'LessDataFirst'
     """
     if not isinstance(name, str):
         raise ConfigError(
-            f"{family}.name must be one of {', '.join(variant_names(family))}; got {shown(name)}"
+            f"{family}.name must be one of {', '.join(_all_names(family))}; got {shown(name)}"
         )
     if name not in variant_names(family):
         _load_entry_points()
     if name not in _variants.get(family, {}):
-        known = variant_names(family)
+        if name in preset_names(family):
+            raise ConfigError(
+                f"{family} {name!r} is a preset, which sets several parts of a run; "
+                "configurations, fedgs run and fedgs.compare take it, "
+                f"other uses need one of {', '.join(variant_names(family))}"
+            )
+        known = _all_names(family)
         raise ConfigError(
             f"{family}.name must be one of {', '.join(known)}; got {name!r}{nearest(name, known)}"
         )
@@ -266,7 +284,7 @@ def build(family: str, value: object) -> Variant:
     if isinstance(value, Mapping):
         if "name" not in value:
             raise ConfigError(
-                f"{family}.name is missing; it must be one of {', '.join(variant_names(family))}"
+                f"{family}.name is missing; it must be one of {', '.join(_all_names(family))}"
             )
         settings = {key: item for key, item in value.items() if key != "name"}
         return variant_class(family, value["name"])(**text_keys(settings, family))
@@ -370,6 +388,11 @@ def _inside(key: str, path: str, model: type[BaseModel] | None) -> str:
     tables = model.model_fields.items() if model is not None else ()
     found = [name for name, table in tables if key in getattr(table.annotation, "model_fields", {})]
     return f"; did you mean '{path.removesuffix(key)}{found[0]}.{key}'?" if found else ""
+
+
+def _all_names(family: str) -> list[str]:
+    """The names that a configuration can give: variants and presets."""
+    return [*variant_names(family), *preset_names(family)]
 
 
 def _source_file(cls: type) -> str | None:

@@ -15,14 +15,13 @@ from fedgs.cli.common import (
     console,
     read_grid,
 )
-from fedgs.config import HasDefaults
 from fedgs.experiments.grid import Grid
 from fedgs.families import TABLES
 from fedgs.registry import table
 
 __all__ = ["config", "resolved_toml"]
 
-_PRESET = "preset of the method"  # the source of what a name such as fedprox stands for
+_PRESET = "preset of the method"  # the source of what the name of a preset stands for
 
 
 def config(
@@ -124,19 +123,11 @@ def _source(dotted: str, grid: Grid) -> str:
         return grid.sources[dotted]
     if dotted == "availability.seed":
         return "seed"
-    if family == "training" and _follows_from_a_preset(dotted, grid):
+    if dotted in grid.from_presets or dotted.removesuffix(".name") in grid.from_presets:
         return _PRESET
     if family in ("training", "model"):
         return f"default of {grid.configs[0].data.name}"
     return "default"
-
-
-def _follows_from_a_preset(dotted: str, grid: Grid) -> bool:
-    """Whether a training setting that was not given differs from the data set's default."""
-    first, key = grid.configs[0], dotted.partition(".")[2]
-    defaults = first.data.defaults.training if isinstance(first.data, HasDefaults) else {}
-    default = type(first.training)().with_defaults(defaults)
-    return bool(getattr(first.training, key) != getattr(default, key))
 
 
 def _assignment(key: str, value: object) -> str:

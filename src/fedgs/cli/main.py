@@ -30,6 +30,7 @@ _COMMANDS = {
     "graph": "fedgs.cli.graph:graph",
     "reproduce": "fedgs.cli.reproduce:reproduce",
     "config": "fedgs.cli.config:config",
+    "methods": "fedgs.cli.methods:methods",
 }
 _GROUPS: dict[str, tuple[str, dict[str, str]]] = {
     "data": (

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from fedgs.config import Config
 from fedgs.errors import ConfigError
+from fedgs.experiments.presets import preset_of
 from fedgs.families import TABLES
 from fedgs.registry import Variant, nearest, variant_class
 
@@ -34,7 +33,6 @@ COMPARISON: Tables = {
 }
 # Set late, this key replaces what a file says in its table, as another name of a variant does.
 _STANDS_ALONE = ("method.graph.path",)
-PRESETS: dict[str, Tables] = {"fedprox": {"method": {"name": "md"}, "training": {"mu": 0.01}}}
 
 
 @dataclass(frozen=True)
@@ -49,6 +47,7 @@ class Grid:
             made of.
         left_out: dotted key -> value of settings that some runs are without, since they change
             nothing there.
+        from_presets: dotted key of a setting that a preset gave some run -> the preset's name.
     """
 
     configs: list[Config]
@@ -56,6 +55,7 @@ class Grid:
     sources: dict[str, str]
     choices: list[dict[str, object]]
     left_out: dict[str, object] = field(default_factory=dict)
+    from_presets: dict[str, str] = field(default_factory=dict)
 
 
 def read_config(path: Path) -> Tables:
@@ -130,8 +130,9 @@ def expand(
             late = _without_beside(tables, late, key)
         _override(tables, axes, late, (key, value))
         sources[key] = "--set"
-    configs, choices, left_out = _combinations(tables, axes, late)
-    return Grid(configs, axes, sources, choices, left_out)
+    from_presets: dict[str, str] = {}
+    configs, choices, left_out = _combinations(tables, axes, late, from_presets)
+    return Grid(configs, axes, sources, choices, left_out, from_presets)
 
 
 def _merged(
@@ -293,9 +294,18 @@ def _put(tables: Tables, key: str, value: object) -> None:
 
 
 def _combinations(
-    tables: Tables, axes: dict[str, list[object]], late: Sequence[tuple[str, object]]
+    tables: Tables,
+    axes: dict[str, list[object]],
+    late: Sequence[tuple[str, object]],
+    from_presets: dict[str, str],
 ) -> tuple[list[Config], list[dict[str, object]], dict[str, object]]:
     """The distinct configurations of a grid.
+
+    Args:
+        tables: of the layers.
+        axes: dotted key -> values.
+        late: settings beside the axes.
+        from_presets: what presets give is added, dotted setting -> the preset's name.
 
     Returns:
         The configurations, for each the values of the axes that it was made of, and the settings
@@ -327,6 +337,8 @@ def _combinations(
             combination, {path for key, value in tables_on_axes for path in _paths(key, value)}
         )
         made.append(combination)
+        if (preset := preset_of(combination)) is not None:
+            from_presets |= dict.fromkeys(preset.settings(combination), preset.name)
         config = build_config(combination)
         identity = repr(config)
         if identity not in seen:
@@ -393,19 +405,8 @@ def build_config(tables: Mapping[str, Any]) -> Config:
     >>> build_config({"data": "synthetic", "availability": "IDL", "method": "fedprox"}).training.mu
     0.01
     """
-    method = tables.get("method")
-    named = {"name": method} if isinstance(method, str) else method
-    preset = PRESETS.get(str(named.get("name"))) if isinstance(named, Mapping) else None
-    if preset is not None and isinstance(named, Mapping):
-        training = tables.get("training", {})
-        if isinstance(training, BaseModel):
-            training = {key: getattr(training, key) for key in training.model_fields_set}
-        tables = {
-            **tables,
-            "method": {**named, **preset["method"]},
-            "training": {**preset["training"], **training},
-        }
-    return Config(**tables)
+    preset = preset_of(tables)
+    return Config(**(tables if preset is None else preset.laid_under(tables)))
 
 
 def _variant(tables: Tables, family: str) -> type[Variant]:
@@ -413,8 +414,8 @@ def _variant(tables: Tables, family: str) -> type[Variant]:
     name = value.get("name") if isinstance(value, Mapping) else value
     if isinstance(value, Variant):
         return type(value)
-    name = PRESETS.get(str(name), {}).get(family, {}).get("name", name)
-    return variant_class(family, str(name))
+    preset = preset_of(tables) if family == "method" else None
+    return variant_class(family, str(name) if preset is None else preset.sampler)
 
 
 def _has(tables: Tables, key: str) -> bool:

@@ -132,12 +132,16 @@ def _distinct(prepared: Sequence[PreparedRun]) -> list[PreparedRun]:
         other = longest.get(run.folder_name)
         if other is not None and other.config.label != run.config.label:
             raise ConfigError(
-                f"the methods labelled {other.config.label!r} and {run.config.label!r} "
+                f"the methods labelled {_label(other)!r} and {_label(run)!r} "
                 "are the same run; give one of them"
             )
         if other is None or run.plan.rounds > other.plan.rounds:
             longest[run.folder_name] = run
     return list(longest.values())
+
+
+def _label(run: PreparedRun) -> str:
+    return run.config.label or run.config.method.name or type(run.config.method).__name__
 
 
 def _report_resumed(prepared: Sequence[PreparedRun]) -> None:

@@ -6,6 +6,7 @@ Both name only the settings in which runs differ, so they depend on the set of r
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from fedgs.registry import preset_names
 from fedgs.report.run_view import Run
 
 __all__ = ["base_name", "labelled", "labels_of"]
@@ -73,7 +74,13 @@ def _name(run: Run) -> str:
 
 
 def base_name(run: Run) -> str:
-    """The method's name, whatever its label; "fedprox" for `md` with a proximal term."""
+    """The method's name; its label only where that is the name of a preset.
+
+    It is "fedprox" for `md` with a proximal term.
+    """
+    label = str(run.config.get("label") or "")
+    if label in preset_names("method"):
+        return label
     name = str(run.table("method").get("name", "custom"))
     return "fedprox" if name == "md" and run.table("training").get("mu", 0) > 0 else name
 
