@@ -23,6 +23,7 @@ LAYERS = [
         "identity",
         "plugins",
         "families",
+        "suggestions",
         "registry",
     ],
     ["client_names", "clients", "requests", "records", "config", "fingerprint"],

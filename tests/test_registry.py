@@ -1,7 +1,8 @@
 import pytest
 
 from fedgs.errors import ConfigError
-from fedgs.registry import Variant, build, nearest, register, table, variant_class, variant_names
+from fedgs.registry import Variant, build, register, table, variant_class, variant_names
+from fedgs.suggestions import nearest
 
 
 def test_unknown_name_lists_the_known_ones_and_the_nearest() -> None:

@@ -505,7 +505,8 @@ def _description(value: object) -> str:
 
 def _check_weighting(weighting: object) -> None:
     # Imported here, since selecting from plain arrays must not load the settings.
-    from fedgs.registry import build, nearest, variant_names
+    from fedgs.registry import build, variant_names
+    from fedgs.suggestions import nearest
 
     try:
         build("weighting", weighting)

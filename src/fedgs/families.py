@@ -15,6 +15,8 @@ class Family:
 
     Attributes:
         key: under which variants are registered, and the table of a configuration.
+        title: what its variants are called, in the plural.
+        setting: the dotted key of a configuration that names a variant.
         home: the module that defines the built-in variants; imported when they are first needed.
         base: the class that variants extend, for messages.
         is_table: whether it is a table of a configuration of its own. Others are settings of a
@@ -26,6 +28,8 @@ class Family:
     """
 
     key: str
+    title: str
+    setting: str
     home: str
     base: str
     is_table: bool = False
@@ -36,8 +40,10 @@ class Family:
 FAMILIES = {
     family.key: family
     for family in (
-        Family("data", "fedgs.data", "fedgs.data.Data", is_table=True),
+        Family("data", "data sets", "data", "fedgs.data", "fedgs.data.Data", is_table=True),
         Family(
+            "availability",
+            "availability modes",
             "availability",
             "fedgs.availability",
             "fedgs.availability.Availability",
@@ -45,6 +51,8 @@ FAMILIES = {
             code_in_identity=True,
         ),
         Family(
+            "method",
+            "methods",
             "method",
             "fedgs.sampling",
             "fedgs.Sampler",
@@ -54,6 +62,8 @@ FAMILIES = {
         ),
         Family(
             "aggregation",
+            "aggregations",
+            "aggregation",
             "fedgs.aggregation",
             "fedgs.aggregation.Aggregation",
             is_table=True,
@@ -61,15 +71,35 @@ FAMILIES = {
         ),
         Family(
             "model",
+            "models",
+            "model",
             "fedgs.models",
             "fedgs.models.Model",
             is_table=True,
             code_in_identity=True,
         ),
-        Family("weighting", "fedgs.weighting", "fedgs.weighting.Weighting"),
-        Family("server", "fedgs.aggregation", "fedgs.aggregation.ServerStep"),
-        Family("partition", "fedgs.data", "fedgs.data.Partition"),
-        Family("engine", "fedgs.local.engines", "fedgs.local.engines.EngineVariant"),
+        Family(
+            "weighting",
+            "weightings",
+            "method.weighting",
+            "fedgs.weighting",
+            "fedgs.weighting.Weighting",
+        ),
+        Family(
+            "server",
+            "server steps",
+            "aggregation.server",
+            "fedgs.aggregation",
+            "fedgs.aggregation.ServerStep",
+        ),
+        Family("partition", "partitions", "data.partition", "fedgs.data", "fedgs.data.Partition"),
+        Family(
+            "engine",
+            "engines",
+            "execution.engine",
+            "fedgs.local.engines",
+            "fedgs.local.engines.EngineVariant",
+        ),
     )
 }
 

@@ -7,13 +7,13 @@ beta = 0.5}`). Others add their own in the same way, from a plug-in file, an ent
 group `fedgs.plugins`, or by handing the object itself over in Python.
 """
 
-import difflib
+import contextlib
 import importlib
 import importlib.metadata
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from fedgs.errors import ConfigError, shown
 from fedgs.families import FAMILIES
 from fedgs.plugins import import_file
+from fedgs.suggestions import meant_setting, nearest
 
 __all__ = [
     "Seeded",
@@ -31,7 +32,6 @@ __all__ = [
     "check_registered",
     "load_plugin",
     "loaded_plugins",
-    "nearest",
     "preset_names",
     "register",
     "seed_of",
@@ -40,6 +40,7 @@ __all__ = [
     "table",
     "text_keys",
     "variant_class",
+    "variant_classes",
     "variant_names",
 ]
 
@@ -195,6 +196,17 @@ def variant_names(family: str) -> list[str]:
     return list(_variants.get(family, {}))
 
 
+def variant_classes(family: str) -> list[type[Variant]]:
+    """The registered classes of a family; none where its modules need an extra.
+
+    >>> [variant.name for variant in variant_classes("server")][:2]
+    ['sgd', 'momentum']
+    """
+    with contextlib.suppress(ImportError):
+        return [_variants[family][name] for name in variant_names(family)]
+    return []
+
+
 def preset_names(family: str) -> tuple[str, ...]:
     """The names of a family that stand for other variants with settings.
 
@@ -249,14 +261,18 @@ def check_registered(family: str, name: object, *, setting: str, also: Sequence[
 
     >>> check_registered("engine", "lop", setting="execution.engine", also=["auto"])
     Traceback (most recent call last):
-    ValueError: execution.engine should be 'auto', 'loop' or 'stacked', got 'lop'
+    ValueError: execution.engine should be 'auto', 'loop' or 'stacked', got 'lop'; did you mean
+    'loop'?
     """
     if name not in variant_names(family):
         _load_entry_points()
     known = variant_names(family)
     if name not in known:
         *first, last = map(repr, [*also, *known])
-        raise ValueError(f"{setting} should be {', '.join(first)} or {last}, got {name!r}")
+        raise ValueError(
+            f"{setting} should be {', '.join(first)} or {last}, got {name!r}"
+            f"{nearest(str(name), [*also, *known])}"
+        )
 
 
 def build(family: str, value: object) -> Variant:
@@ -342,17 +358,6 @@ def table(variant: BaseModel) -> dict[str, Any]:
     return {"name": name, **settings} if name else settings
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """'; did you mean ...?' with the closest known name, or an empty string.
-
-    >>> nearest("LFD", ["IDL", "LDF"])
-    "; did you mean 'LDF'?"
-    """
-    by_folded = {entry.casefold(): entry for entry in known}
-    close = difflib.get_close_matches(str(name).casefold(), by_folded, n=1, cutoff=0.5)
-    return f"; did you mean {by_folded[close[0]]!r}?" if close else ""
-
-
 def sentence(error: ValidationError, *, where: str, model: type[BaseModel] | None = None) -> str:
     """A pydantic error as one sentence: which setting, what is allowed, what came."""
     first = error.errors(include_url=False)[0]
@@ -361,14 +366,18 @@ def sentence(error: ValidationError, *, where: str, model: type[BaseModel] | Non
     if first["type"] == "extra_forbidden":
         known = list(model.model_fields) if model is not None else []
         key = str(first["loc"][-1])
-        meant = _inside(key, path, model) or nearest(key, known)
+        models, prefix = [] if model is None else [model], path.removesuffix(key)
+        meant = _owners(key, model) or meant_setting(
+            key, models, prefix=prefix, variants=variant_classes
+        )
         return f"{path} is not a setting; known are {', '.join(known) or 'none'}{meant}"
     if first["type"] == "missing":
         return f"{path} must be given"
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
     allowed = first["msg"][0].lower() + first["msg"][1:]
-    return f"{path} {allowed.replace('input should', 'should')}, got {shown(came)}"
+    hint = nearest(str(came), re.findall("'([^']*)'", allowed)) if isinstance(came, str) else ""
+    return f"{path} {allowed.replace('input should', 'should')}, got {shown(came)}{hint}"
 
 
 def _plain(value: object) -> object:
@@ -380,14 +389,12 @@ def _plain(value: object) -> object:
     )
 
 
-def _inside(key: str, path: str, model: type[BaseModel] | None) -> str:
-    """'; did you mean ...?' where one of the model's tables has a setting of this name.
-
-    Example: `rounds` is a setting of the table `training`.
-    """
-    tables = model.model_fields.items() if model is not None else ()
-    found = [name for name, table in tables if key in getattr(table.annotation, "model_fields", {})]
-    return f"; did you mean '{path.removesuffix(key)}{found[0]}.{key}'?" if found else ""
+def _owners(key: str, model: type[BaseModel] | None) -> str:
+    """'; it is a setting of ...' with the other variants of a variant's family that have it."""
+    if model is None or not issubclass(model, Variant) or model.family not in FAMILIES:
+        return ""
+    owners = [repr(cls.name) for cls in variant_classes(model.family) if key in cls.model_fields]
+    return f"; it is a setting of {', '.join(owners)}" if owners else ""
 
 
 def _all_names(family: str) -> list[str]:

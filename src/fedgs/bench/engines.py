@@ -21,8 +21,8 @@ from fedgs.errors import ConfigError
 from fedgs.local.engines import make_engine
 from fedgs.local.parameters import build_module, initial_parameters
 from fedgs.models import CifarCNN, FashionCNN, LogisticRegression, Model
-from fedgs.registry import nearest
 from fedgs.requests import Engine, Evaluate, Failure, Precision, Train, Work
+from fedgs.suggestions import nearest
 
 __all__ = ["SETTINGS", "Measured", "Setting", "machine", "measure_setting"]
 

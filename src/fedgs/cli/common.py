@@ -42,7 +42,7 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="K=V",
-        help="Set a value, such as method.alpha=2; a list makes an axis. Repeatable.",
+        help="Set a value, such as training.rounds=50; a list makes an axis. Repeatable.",
     ),
 ]
 PluginOption = Annotated[

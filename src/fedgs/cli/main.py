@@ -3,10 +3,11 @@
 import functools
 import importlib
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import Annotated, ParamSpec
 
 import typer
 
+from fedgs import __version__
 from fedgs.cli.common import exit_codes, terminated_like_interrupted
 from fedgs.collector import collect_rarely
 
@@ -31,6 +32,7 @@ _COMMANDS = {
     "reproduce": "fedgs.cli.reproduce:reproduce",
     "config": "fedgs.cli.config:config",
     "methods": "fedgs.cli.methods:methods",
+    "list": "fedgs.cli.list:list_",
 }
 _GROUPS: dict[str, tuple[str, dict[str, str]]] = {
     "data": (
@@ -46,6 +48,24 @@ _GROUPS: dict[str, tuple[str, dict[str, str]]] = {
         {"engine": "fedgs.cli.bench_engine:engine", "solver": "fedgs.cli.bench_solver:solver"},
     ),
 }
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"fedgs {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """The options of `fedgs` without a command."""
 
 
 def _command(path: str) -> Callable[..., None]:

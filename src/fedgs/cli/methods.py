@@ -15,12 +15,12 @@ from fedgs.registry import (
     Variant,
     load_plugin,
     loaded_plugins,
-    nearest,
     table,
     variant_class,
     variant_names,
 )
 from fedgs.sampling.base import AsksLosses, LearnsFromModels, Sampler
+from fedgs.suggestions import nearest
 from fedgs.weighting import as_weighting
 
 __all__ = ["COLUMNS", "described", "known_methods", "markdown", "methods", "row_of"]

@@ -18,7 +18,8 @@ from fedgs.config import Config
 from fedgs.errors import ConfigError
 from fedgs.experiments.presets import preset_of
 from fedgs.families import TABLES
-from fedgs.registry import Variant, nearest, variant_class
+from fedgs.registry import Variant, variant_class, variant_classes
+from fedgs.suggestions import meant_setting, setting_paths
 
 __all__ = ["COMPARISON", "Grid", "build_config", "expand", "parse_override", "read_config"]
 
@@ -77,8 +78,8 @@ def read_config(path: Path) -> Tables:
 def parse_override(text: str) -> tuple[str, object]:
     """`K=V` as a dotted key and a value; V is TOML, and what is not TOML is taken as a string.
 
-    >>> parse_override("method.alpha=2"), parse_override("availability=MDF")
-    (('method.alpha', 2), ('availability', 'MDF'))
+    >>> parse_override("training.rounds=50"), parse_override("availability=MDF")
+    (('training.rounds', 50), ('availability', 'MDF'))
     >>> parse_override("seed=[0, 1]")
     ('seed', [0, 1])
 
@@ -89,7 +90,7 @@ def parse_override(text: str) -> tuple[str, object]:
     key = key.strip()
     if not equals or not key or not all(key.split(".")):
         raise ConfigError(
-            f"--set takes KEY=VALUE with a dotted key, such as method.alpha=2; got {text!r}"
+            f"--set takes KEY=VALUE with a dotted key, such as training.rounds=50; got {text!r}"
         )
     try:
         return key, tomllib.loads(f"value = {value}")["value"]
@@ -434,15 +435,17 @@ def _has(tables: Tables, key: str) -> bool:
 
 
 def _unknown(key: str, tables: Tables, axes: Mapping[str, list[object]]) -> str:
+    """The refusal of a setting that no variant has which these tables name."""
     family, _, setting = key.partition(".")
     variants = [
         {family: {"name": v} if isinstance(v, str) else v}
         for v in axes.get(family, [tables.get(family)])
     ]
-    known = sorted(
-        {name for variant in variants for name in _variant(variant, family).model_fields}
-    )
-    names = ", ".join(sorted({_variant(variant, family).__name__ for variant in variants}))
-    return (
-        f"{key} is not a setting of {names}; known are {', '.join(known)}{nearest(setting, known)}"
-    )
+    models = [_variant(variant, family) for variant in variants]
+    known = sorted({name for model in models for name in model.model_fields})
+    names = ", ".join(sorted({model.__name__ for model in models}))
+    meant = meant_setting(setting, models, prefix=f"{family}.", variants=variant_classes)
+    elsewhere = [path for path in setting_paths([Config], variant_classes) if "." in path]
+    if not meant and setting in {path.rpartition(".")[2] for path in elsewhere}:
+        meant = meant_setting(setting, [Config], prefix="", variants=variant_classes)
+    return f"{key} is not a setting of {names}; known are {', '.join(known)}{meant}"

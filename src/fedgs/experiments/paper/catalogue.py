@@ -4,7 +4,7 @@ import importlib
 
 from fedgs.errors import ConfigError
 from fedgs.experiments.paper.frame.experiment import Experiment
-from fedgs.registry import nearest
+from fedgs.suggestions import nearest
 
 __all__ = ["NAMES", "find"]
 

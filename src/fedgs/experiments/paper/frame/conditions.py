@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedgs.errors import ConfigError
 from fedgs.experiments.paper.frame.published import MODES, PAPER_BETA
-from fedgs.registry import nearest
+from fedgs.suggestions import nearest
 
 __all__ = ["Mode", "Source", "parse_data", "parse_modes", "words_of"]
 
