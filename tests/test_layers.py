@@ -26,7 +26,7 @@ LAYERS = [
         "suggestions",
         "registry",
     ],
-    ["client_names", "clients", "requests", "records", "config", "fingerprint"],
+    ["client_names", "per_client", "clients", "requests", "records", "config", "fingerprint"],
     ["graph", "solver", "secure", "availability"],
     ["data", "models"],
     ["metrics", "weighting", "aggregation", "local", "sampling", "features"],

@@ -118,6 +118,11 @@ class Plan:
             sampler.check(self.federation.clients, self.cohort_limit)
         with user_code(f"check of weighting {_name(self.weighting)!r}"):
             self.weighting.check(self.federation.clients, self.cohort_limit, sampler)
+        if self.weighting.reads_rates and not mode.has_rates():
+            raise ConfigError(
+                f"weighting {_name(self.weighting)!r} needs the rates of availability, which "
+                f"{_name(mode)!r} does not define (weighting 'fedau' estimates them)"
+            )
         with user_code(f"check of aggregation {_name(self.aggregation)!r}"):
             self.aggregation.check(self.federation.clients, self.cohort_limit, self.weighting)
         for wish in self.wishes:

@@ -1,4 +1,7 @@
-"""What every availability mode keeps, those of others included."""
+"""What every availability mode keeps, those of others included.
+
+A mode of others defines `rates`, `available`, or both.
+"""
 
 from pathlib import Path
 
@@ -6,8 +9,16 @@ import numpy as np
 import pytest
 
 from fedgs import Clients
-from fedgs.arrays import FloatArray
-from fedgs.availability import Availability, activity, draw_available
+from fedgs.arrays import BoolArray, FloatArray
+from fedgs.availability import (
+    Availability,
+    AvailabilityDraws,
+    Markov,
+    activity,
+    checked_available,
+    draw_available,
+)
+from fedgs.errors import ConfigError
 from fedgs.registry import build, register, table, variant_names
 from fedgs.rng import stream
 
@@ -32,6 +43,39 @@ class Drawn(Availability):
         return stream(self.seed or 0, "drawn rates", round).random(len(clients))
 
 
+@register("availability", "shifts")
+class Shifts(Availability):
+    """A plug-in that says who is available, and no rates."""
+
+    def available(self, round: int, clients: Clients) -> BoolArray:
+        return np.arange(len(clients)) % 4 == round % 4
+
+
+@register("availability", "blocks")
+class Blocks(Availability):
+    """A plug-in with both: all clients are available together, for a block of rounds."""
+
+    steady = True
+
+    def rates(self, round: int, clients: Clients) -> FloatArray:
+        return np.full(len(clients), 0.5)
+
+    def available(self, round: int, clients: Clients) -> BoolArray:
+        heads = stream(self.seed or 0, "blocks", round // 3).random() < 0.5
+        return np.full(len(clients), heads)
+
+
+@register("availability", "moody")
+class Moody(Markov):
+    """A plug-in that replaces `available` of a mode with a step of its own."""
+
+    def available(self, round: int, clients: Clients) -> BoolArray:
+        return stream(self.seed or 0, "moody", round).random(len(clients)) < 0.5
+
+
+OWN = ("every-other", "drawn", "shifts", "blocks", "moody")
+
+
 def clients_of(sizes: list[int]) -> Clients:
     labels = np.random.default_rng(len(sizes)).multinomial(3, [0.25] * 4, size=len(sizes))
     return Clients(
@@ -39,7 +83,7 @@ def clients_of(sizes: list[int]) -> Clients:
     )
 
 
-@pytest.fixture(params=[*variant_names("availability"), "every-other", "drawn"])
+@pytest.fixture(params=[name for name in variant_names("availability") if name not in OWN] + [*OWN])
 def mode(request: pytest.FixtureRequest, tmp_path: Path) -> Availability:
     settings = {"name": request.param}
     if request.param == "file":
@@ -56,7 +100,15 @@ def clients() -> Clients:
     return clients_of([1, 7, 7, 30, 2, 10**12])
 
 
-def test_rates_are_probabilities_in_every_round(mode: Availability, clients: Clients) -> None:
+@pytest.fixture
+def rated(mode: Availability) -> Availability:
+    if not mode.has_rates():
+        pytest.skip("the mode defines no rates")
+    return mode
+
+
+def test_rates_are_probabilities_in_every_round(rated: Availability, clients: Clients) -> None:
+    mode = rated
     mode.check(clients, ROUNDS)
     for t in range(ROUNDS):
         rates = np.asarray(mode.rates(t, clients))
@@ -65,7 +117,8 @@ def test_rates_are_probabilities_in_every_round(mode: Availability, clients: Cli
         assert np.all((rates >= 0) & (rates <= 1))
 
 
-def test_rates_are_equal_in_any_order(mode: Availability, clients: Clients) -> None:
+def test_rates_are_equal_in_any_order(rated: Availability, clients: Clients) -> None:
+    mode = rated
     forward = [mode.rates(t, clients).tolist() for t in range(ROUNDS)]
     order = np.random.default_rng(1).permutation(ROUNDS).tolist()
     shuffled = {t: mode.rates(t, clients).tolist() for t in order + order[:5]}
@@ -73,8 +126,9 @@ def test_rates_are_equal_in_any_order(mode: Availability, clients: Clients) -> N
 
 
 def test_writing_into_the_answer_changes_no_later_rate(
-    mode: Availability, clients: Clients
+    rated: Availability, clients: Clients
 ) -> None:
+    mode = rated
     first = mode.rates(0, clients)
     kept = first.tolist()
     if first.flags.writeable:
@@ -88,7 +142,8 @@ def test_equal_settings_give_equal_draws(mode: Availability, clients: Clients) -
     np.testing.assert_array_equal(activity(mode, clients, ROUNDS), activity(again, clients, ROUNDS))
 
 
-def test_draws_follow_rates_of_zero_and_one(mode: Availability, clients: Clients) -> None:
+def test_draws_follow_rates_of_zero_and_one(rated: Availability, clients: Clients) -> None:
+    mode = rated
     for t in range(ROUNDS):
         rates, (available, _) = mode.rates(t, clients), draw_available(mode, clients, t)
         assert set(np.flatnonzero(rates == 1)) <= set(available.tolist())
@@ -111,12 +166,72 @@ def test_equal_clients_of_another_object_have_equal_draws(
     )
 
 
-def test_rounds_are_empty_only_where_all_rates_are_zero(
+def test_rounds_of_independent_modes_are_empty_only_where_all_rates_are_zero(
     mode: Availability, clients: Clients
 ) -> None:
+    if not mode.is_independent():
+        pytest.skip("the mode defines who is available")
     for t in range(ROUNDS):
         _, status = draw_available(mode, clients, t)
         assert (status == "skipped") == (not mode.rates(t, clients).any())
+
+
+def test_any_round_can_be_the_first(mode: Availability, clients: Clients) -> None:
+    forward = activity(mode, clients, ROUNDS)
+    for t in np.random.default_rng(2).permutation(ROUNDS).tolist():
+        fresh = build("availability", table(mode))
+        assert isinstance(fresh, Availability)
+        available, status = draw_available(fresh, clients, t)
+        assert available.tolist() == np.flatnonzero(forward[:, t]).tolist()
+        assert (status == "skipped") == (not forward[:, t].any())
+
+
+def test_shared_draws_are_equal_in_any_order(mode: Availability, clients: Clients) -> None:
+    forward = activity(mode, clients, ROUNDS)
+    draws = AvailabilityDraws(mode, clients)
+    order = np.random.default_rng(3).permutation(ROUNDS).tolist()
+    for t in [*order[:8], *range(12), *order, ROUNDS - 1, 0, 1]:
+        assert draws.at(t).clients.tolist() == np.flatnonzero(forward[:, t]).tolist()
+
+
+def test_available_is_one_boolean_a_client(mode: Availability, clients: Clients) -> None:
+    for t in range(ROUNDS):
+        available = mode.available(t, clients)
+        assert (available.shape, available.dtype) == ((6,), np.bool_)
+
+
+def test_a_step_is_a_look_back(mode: Availability, clients: Clients) -> None:
+    before = None
+    for t in range(ROUNDS):
+        stepped = checked_available(mode, clients, t, before)
+        np.testing.assert_array_equal(stepped, mode.available(t, clients))
+        before = stepped
+
+
+def test_draws_are_those_of_available_where_somebody_is(
+    mode: Availability, clients: Clients
+) -> None:
+    met = 0
+    for t in range(ROUNDS):
+        expected = np.flatnonzero(mode.available(t, clients))
+        if len(expected):
+            met += 1
+            np.testing.assert_array_equal(draw_available(mode, clients, t)[0], expected)
+    assert met > 0
+
+
+def test_modes_that_define_available_skip_empty_rounds(mode: Availability) -> None:
+    assert mode.empty_round == ("redraw" if mode.is_independent() else "skip")
+    settings = {**table(mode), "empty_round": "redraw"}
+    if mode.is_independent():
+        assert build("availability", settings) == mode
+        return
+    with pytest.raises(
+        ConfigError,
+        match=rf"availability\.empty_round must be 'skip' for '{mode.name}', whose clients are not "
+        "drawn independently, got 'redraw'",
+    ):
+        build("availability", settings)
 
 
 def test_the_settings_are_frozen(mode: Availability) -> None:
@@ -126,18 +241,16 @@ def test_the_settings_are_frozen(mode: Availability) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        name
-        for name in variant_names("availability")
-        if name not in ("file", "every-other", "drawn")
-    ],
+    [name for name in variant_names("availability") if name not in ("file", *OWN)],
 )
 @pytest.mark.parametrize("sizes", [[1], [5, 5, 5], [1, 10**15]])
 def test_built_in_modes_serve_one_equal_and_extreme_clients(name: str, sizes: list[int]) -> None:
     mode, some = build("availability", name), clients_of(sizes)
     assert isinstance(mode, Availability)
     mode.check(some, 3)
-    assert activity(mode, some, 3).any(axis=0).all()
+    matrix = activity(mode, some, 3)
+    assert matrix.shape == (len(sizes), 3)
+    assert matrix.any(axis=0).all() or not mode.is_independent()
 
 
 @pytest.mark.parametrize("name", ["IDL", "MDF", "LDF", "YMF", "YC"])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedgs import Clients
-from fedgs.arrays import FloatArray
+from fedgs.arrays import BoolArray, FloatArray
 from fedgs.availability import (
     Availability,
     AvailabilityDraws,
@@ -222,6 +222,51 @@ def test_rates_of_others_are_checked(values: tuple[float, ...], message: str) ->
 def test_a_mode_without_rates_says_what_it_must_define() -> None:
     with pytest.raises(TypeError, match=r"Availability must define rates\(round, clients\)"):
         draw_available(Availability(), clients_of(2), 0)
+
+
+class Given(Availability):
+    """Who is available, as given for every round."""
+
+    here: object
+
+    def available(self, round: int, clients: Clients) -> BoolArray:
+        return self.here  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("here", "message"),
+    [
+        (np.array([0.5, 1.0]), r"booleans, one a client, got float64 of shape \(2,\) in round 7"),
+        (np.array([True]), r"availability '' must give 2 booleans, .* got bool of shape \(1,\)"),
+        (np.array([0, 1]), r"got int64 of shape \(2,\) in round 7"),
+        ([[True], [True, False]], r"one a client, got \[\[True\], \[True, False\]\] in round 7"),
+    ],
+)
+def test_what_others_say_is_available_is_checked(here: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        draw_available(Given(here=here), clients_of(2), 7)
+
+
+def test_writing_into_what_was_available_changes_nothing() -> None:
+    here = np.array([True, False])
+    draws = AvailabilityDraws(Given(here=here), clients_of(2))
+    first = draws.at(0)
+    here[:] = True
+    assert first.clients.tolist() == [0] and draws.at(0) is first
+
+
+def test_check_refuses_a_mode_in_which_nobody_is_ever_available() -> None:
+    with pytest.raises(
+        ConfigError, match="with '' none of the 2 clients is available in any of the 5 rounds"
+    ):
+        Given(here=np.array([False, False])).check(clients_of(2), 5)
+    Given(here=np.array([False, True])).check(clients_of(2), 5)
+
+
+def test_rates_of_a_mode_without_rates_are_refused() -> None:
+    draws = AvailabilityDraws(Given(here=np.array([True, False])), clients_of(2))
+    with pytest.raises(ConfigError, match=r"availability '' defines no rates"):
+        draws.rates(0)
 
 
 def test_availability_draws_gives_what_the_draws_give_in_any_order_of_rounds(toy: Clients) -> None:

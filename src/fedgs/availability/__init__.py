@@ -1,9 +1,14 @@
-"""Which clients are available: availability modes as rates, and the draw of A_t.
+"""Which clients are available: availability modes as pure functions of the round, and A_t.
 
 Only NumPy is needed.
 """
 
-from fedgs.availability.base import Availability, EmptyRound, checked_rates
+from fedgs.availability.base import (
+    Availability,
+    EmptyRound,
+    checked_available,
+    checked_rates,
+)
 from fedgs.availability.draw import AvailabilityDraws, RoundAvailability, activity, draw_available
 from fedgs.availability.rates import (
     Ideal,
@@ -16,6 +21,9 @@ from fedgs.availability.rates import (
 )
 from fedgs.availability.recorded import AvailabilityFile
 
+# isort: split
+from fedgs.availability.markov import Markov
+
 __all__ = [
     "AvailabilityDraws",
     "Availability",
@@ -26,10 +34,12 @@ __all__ = [
     "LargeLabelsFirst",
     "LessDataFirst",
     "LogNormal",
+    "Markov",
     "MoreDataFirst",
     "RoundAvailability",
     "SineLogNormal",
     "activity",
+    "checked_available",
     "checked_rates",
     "draw_available",
 ]

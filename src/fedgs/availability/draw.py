@@ -1,4 +1,4 @@
-"""Drawing A_t from rates: one function for all modes."""
+"""Drawing A_t: one function for all modes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,8 +7,9 @@ from typing import Literal
 import numpy as np
 
 from fedgs.arrays import BoolArray, FloatArray, IntArray, frozen
-from fedgs.availability.base import Availability, checked_rates
+from fedgs.availability.base import Availability, checked_available, checked_rates
 from fedgs.clients import Clients
+from fedgs.errors import ConfigError
 from fedgs.records import Members
 from fedgs.rng import stream
 
@@ -21,11 +22,12 @@ _MANY = 1000
 def draw_available(
     availability: Availability, clients: Clients, round: int
 ) -> tuple[IntArray, Literal["skipped"] | None]:
-    """The available clients A_t: each client k independently with probability p_k(t).
+    """The available clients A_t: by default each client k independently with rate p_k(t).
 
     The result depends on the mode (its seed included), the clients and the round alone: any round
     can be drawn without the others, and all methods of a study have the same available clients.
-    Costs O(N).
+    Costs O(N); for a mode with memory, `activity` and `AvailabilityDraws` go from round to round
+    at this cost, while a single round is found by looking back.
 
     Returns:
         (a,) ascending indices, and "skipped" if no client is available, else None. With
@@ -39,14 +41,21 @@ def draw_available(
     >>> draw_available(Ideal(), Clients(("a", "b"), np.array([10, 40])), 0)
     (array([0, 1]), None)
     """
-    available = np.flatnonzero(
-        _drawn(availability, checked_rates(availability, clients, round), round)
-    )
+    available = np.flatnonzero(_present(availability, clients, round))
     return available, None if len(available) else "skipped"
 
 
+def _present(
+    availability: Availability, clients: Clients, round: int, before: BoolArray | None = None
+) -> BoolArray:
+    """(N,) which clients are available; `before` is the result of the round before, if known."""
+    if availability.is_independent():
+        return _drawn(availability, checked_rates(availability, clients, round), round)
+    return checked_available(availability, clients, round, before)
+
+
 def _drawn(availability: Availability, rates: FloatArray, round: int) -> BoolArray:
-    """(N,) which clients are available."""
+    """(N,) which clients are available where they are independent given their rates."""
     rng = stream(availability.seed or 0, "available", round)
     available = rng.random(len(rates)) < rates  # rate 0: never, rate 1: always
     if not available.any() and availability.empty_round == "redraw" and rates.any():
@@ -84,12 +93,12 @@ class AvailabilityDraws:
         self.mode = availability
         self.clients = clients
         self._rates: FloatArray | None = None
-        self._last: tuple[int, RoundAvailability] | None = None
+        self._last: tuple[int, RoundAvailability, BoolArray] | None = None
 
     def at(self, round: int) -> RoundAvailability:
         """A_t, see `draw_available`. The last round is kept, since several runs ask for it."""
         if self._last is None or self._last[0] != round:
-            is_available = _drawn(self.mode, self._rates_of(round), round)
+            is_available = self._present(round)
             available = frozen(np.flatnonzero(is_available))
             all_names = self.clients.names
             names = (
@@ -98,11 +107,19 @@ class AvailabilityDraws:
                 else [all_names[k] for k in available.tolist()]
             )
             status: Literal["skipped"] | None = None if len(available) else "skipped"
-            self._last = round, RoundAvailability(available, names, status)
+            self._last = round, RoundAvailability(available, names, status), is_available
         return self._last[1]
 
     def rates(self, round: int) -> FloatArray:
-        """(N,) P(k in A_t): the mode's rates, given that a round that is redrawn is not empty."""
+        """(N,) P(k in A_t): the mode's rates, given that a round that is redrawn is not empty.
+
+        Raises:
+            ConfigError: the mode defines no rates.
+        """
+        if not self.mode.has_rates():
+            raise ConfigError(
+                f"availability {self.mode.name!r} defines no rates, the probabilities P(k in A_t)"
+            )
         rates = self._rates_of(round)
         if self.mode.empty_round != "redraw" or not rates.any():
             return rates
@@ -110,6 +127,13 @@ class AvailabilityDraws:
             empty = np.exp(np.log1p(-rates).sum())
         redrawn: FloatArray = rates / (1 - empty)
         return redrawn
+
+    def _present(self, round: int) -> BoolArray:
+        """(N,) which clients are available."""
+        if self.mode.is_independent():
+            return _drawn(self.mode, self._rates_of(round), round)
+        before = self._last[2] if self._last is not None and self._last[0] == round - 1 else None
+        return checked_available(self.mode, self.clients, round, before)
 
     def _rates_of(self, round: int) -> FloatArray:
         if self._rates is not None:
@@ -130,9 +154,9 @@ def activity(availability: Availability, clients: Clients, rounds: int) -> BoolA
            [0, 0, 1, 1]])
     """
     matrix = np.zeros((len(clients), rounds), dtype=np.bool_)
+    before = None
     for t in range(rounds):
-        available, _ = draw_available(availability, clients, t)
-        matrix[available, t] = True
+        matrix[:, t] = before = _present(availability, clients, t, before)
     return matrix
 
 
