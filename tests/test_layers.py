@@ -31,7 +31,7 @@ LAYERS = [
     ["data", "models"],
     ["metrics", "weighting", "aggregation", "local", "sampling", "features"],
     ["checkpoint", "simulation", "driver"],
-    ["report", "experiments", "flower", "bench"],
+    ["report", "export", "experiments", "flower", "bench"],
     ["cli"],
 ]
 PLACE = {
@@ -50,6 +50,7 @@ WITHOUT_TORCH = [
     "data",
     "records",
     "report",
+    "export",
     "config",
     "clients",
 ]

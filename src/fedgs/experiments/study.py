@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedgs.config import Config
 from fedgs.experiments.crew import Progress
@@ -51,6 +51,16 @@ class Results:
         from fedgs.report.tables import comparison  # imports SciPy, which no round needs
 
         return comparison(self.runs, against=against)
+
+    def to_dataframe(self) -> Any:
+        """One row for each run and record, see `fedgs.export.to_dataframe`.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        from fedgs.export.dataframe import to_dataframe
+
+        return to_dataframe(self.runs)
 
     def __str__(self) -> str:
         return str(self.table())

@@ -9,7 +9,7 @@ from dataclasses import replace
 from fedgs.registry import preset_names
 from fedgs.report.run_view import Run
 
-__all__ = ["base_name", "labelled", "labels_of"]
+__all__ = ["base_name", "flattened", "labelled", "labels_of"]
 
 Settings = Mapping[str, object]  # dotted key -> value
 
@@ -140,7 +140,7 @@ def _settings(run: Run, parts: Sequence[str]) -> dict[str, object]:
     """
     flat: dict[str, object] = {}
     for part in parts:
-        flat.update(_flat(run.table(part), f"{part}."))
+        flat.update(flattened(run.table(part), f"{part}."))
     flat = {key: value for key, value in flat.items() if key not in _NO_DIFFERENCE}
     if "training" in parts and "cohort_limit" in run.about and not run.is_deployment:
         flat = {key: value for key, value in flat.items() if key not in _COHORT}
@@ -148,11 +148,16 @@ def _settings(run: Run, parts: Sequence[str]) -> dict[str, object]:
     return flat
 
 
-def _flat(table: Mapping[str, object], prefix: str) -> dict[str, object]:
+def flattened(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """Dotted key -> value of nested tables; lists become tuples.
+
+    >>> flattened({"graph": {"epsilon": 0.1}, "sizes": [1, 2]}, "method.")
+    {'method.graph.epsilon': 0.1, 'method.sizes': (1, 2)}
+    """
     flat: dict[str, object] = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
-            flat.update(_flat(value, f"{prefix}{key}."))
+            flat.update(flattened(value, f"{prefix}{key}."))
         else:
             flat[f"{prefix}{key}"] = tuple(value) if isinstance(value, list) else value
     return flat

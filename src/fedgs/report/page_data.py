@@ -24,7 +24,7 @@ from fedgs.report.history import (
     runs_to_average,
 )
 from fedgs.report.network import Network, network_of_run
-from fedgs.report.run_view import Run
+from fedgs.report.run_view import Run, without_none
 from fedgs.report.style import looks
 
 __all__ = ["page_data"]
@@ -183,7 +183,7 @@ def _shown(run: Run, group: int, *, network: Network | None, shared: _Shared) ->
         "done": run.rounds_done,
         "state": state if run.failure is None else "failed",
         "failure": _failure(run),
-        "config": tomli_w.dumps(_without_none(run.config)),
+        "config": tomli_w.dumps(without_none(run.config)),
         "statuses": dict(sorted(statuses.items())),
         "gap": _gap(run),
         "seconds": _milliseconds(run.timings),
@@ -208,17 +208,6 @@ def _failure(run: Run) -> str:
     client = run.failure.get("client")
     where = f"round {run.failure.get('round')}" + ("" if client is None else f", client {client}")
     return f"{where}: {run.failure.get('error')}"
-
-
-def _without_none(table: Mapping[str, object]) -> _Values:
-    """The configuration without None, which TOML cannot write."""
-    return {str(key): _toml(value) for key, value in table.items() if value is not None}
-
-
-def _toml(value: object) -> object:
-    if isinstance(value, Mapping):
-        return _without_none(value)
-    return [_toml(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _gap(run: Run) -> float | None:

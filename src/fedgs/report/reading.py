@@ -18,7 +18,10 @@ __all__ = ["read_runs"]
 T = TypeVar("T")
 
 # Endings of the files that commands write beside the runs.
-_OUTPUT_SUFFIXES = {".json", ".html", ".txt", ".md", ".csv", ".tex", ".pdf", ".png", ".log"}
+_OUTPUT_SUFFIXES = {
+    ".json", ".html", ".txt", ".md", ".csv", ".parquet", ".tex", ".pdf", ".png", ".log",
+}  # fmt: skip
+_OUTPUT_FOLDERS = ("figures", "graphs", "tensorboard", "mlflow", "wandb")
 
 
 def read_runs(folder: str | os.PathLike[str]) -> tuple[list[Run], list[str]]:
@@ -48,7 +51,7 @@ def read_runs(folder: str | os.PathLike[str]) -> tuple[list[Run], list[str]]:
         elif RunFolder(path).exists():
             run = _read_run(path, problems)
             runs += [] if run is None else [run]
-        elif not path.name.startswith(".") and path.name not in ("figures", "graphs"):
+        elif not path.name.startswith(".") and path.name not in _OUTPUT_FOLDERS:
             problems.append(f"{path.name}: not a run's folder (no config.toml)")
     if not runs:
         raise OutputError(

@@ -11,7 +11,7 @@ from fedgs.clients import Clients
 from fedgs.errors import FedgsError
 from fedgs.records import Record, RunFolder
 
-__all__ = ["UNREADABLE", "Run"]
+__all__ = ["UNREADABLE", "Run", "without_none"]
 
 # What reading a damaged file of a run can raise.
 UNREADABLE = (
@@ -132,3 +132,18 @@ class Run:
             return {} if self.path is None else RunFolder(self.path).arrays("memory")
         except UNREADABLE:
             return {}
+
+
+def without_none(table: Mapping[str, object]) -> dict[str, object]:
+    """The nested tables without values that are None, which TOML cannot write.
+
+    >>> without_none({"a": None, "b": {"c": None, "d": (1, 2)}})
+    {'b': {'d': [1, 2]}}
+    """
+    return {str(key): _plain(value) for key, value in table.items() if value is not None}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return without_none(value)
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -20,6 +20,7 @@ __all__ = [
     "as_label_counts",
     "as_matrix",
     "as_run",
+    "as_run_list",
     "as_runs",
     "description",
     "group_titles",
@@ -33,9 +34,21 @@ _ONE_RUN = "one run, such as the first of those that read_runs gives"
 
 
 def as_runs(given: object, function: str, *, what: str = _RUNS) -> list[Run]:
-    """The runs of a list, of the results of `fedgs.compare`, or a single run.
+    """The runs as `as_run_list` gives them, one of each group, label and replicate.
 
-    They are labelled; there is one of each group, label and replicate.
+    A warning names those that are left out.
+
+    >>> [run.label for run in as_runs(Run({"method": {"name": "md"}}, ()), "loss_curves")]
+    ['md']
+    """
+    shown, left_out = latest(as_run_list(given, function, what=what))
+    for sentence in left_out:
+        _log.warning("%s: %s", function, sentence)
+    return shown
+
+
+def as_run_list(given: object, function: str, *, what: str = _RUNS) -> list[Run]:
+    """The runs of a list, of the results of `fedgs.compare`, or a single run, with their labels.
 
     Args:
         given: the user's argument.
@@ -44,9 +57,6 @@ def as_runs(given: object, function: str, *, what: str = _RUNS) -> list[Run]:
 
     Raises:
         ConfigError: not runs, or none.
-
-    >>> [run.label for run in as_runs(Run({"method": {"name": "md"}}, ()), "loss_curves")]
-    ['md']
     """
     inner = getattr(given, "runs", given)  # what `compare` returns has `runs`
     runs: list[Run] = []
@@ -56,10 +66,7 @@ def as_runs(given: object, function: str, *, what: str = _RUNS) -> list[Run]:
         runs.append(item)
     if not runs:
         raise ConfigError(f"{function} takes at least one run; got none")
-    shown, left_out = latest(runs if all(run.label for run in runs) else labelled(runs))
-    for sentence in left_out:
-        _log.warning("%s: %s", function, sentence)
-    return shown
+    return runs if all(run.label for run in runs) else labelled(runs)
 
 
 def as_run(given: object, function: str, *, what: str = _ONE_RUN) -> Run:
