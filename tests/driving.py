@@ -53,8 +53,9 @@ class RecordedRun:
         self.starts: list[State] = []
         self.live = LiveRun(plan, state, self)
 
-    def on_start(self, state: State) -> None:
+    def on_start(self, state: State) -> State:
         self.starts.append(state)
+        return state
 
     def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
         self.records.append(record)

@@ -1,6 +1,7 @@
 """Checkpoints: what is stored, what a start reads of them, and damaged ones."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,15 @@ import pytest
 import torch
 from tests.oracles.states import equal_states
 
-from fedgs.checkpoint import State, load_checkpoint, save_checkpoint, stored_round
+from fedgs import checkpoint as checkpoint_module
+from fedgs.aggregation import ClientTable
+from fedgs.checkpoint import (
+    State,
+    load_checkpoint,
+    save_checkpoint,
+    stored_round,
+    with_table_files,
+)
 from fedgs.errors import OutputError
 from fedgs.records import Record, RunFolder, read_arrays, save_arrays
 
@@ -86,3 +95,55 @@ def test_a_damaged_file_is_no_stored_round(folder: RunFolder) -> None:
     assert stored_round(folder) == 0
     with pytest.raises(OutputError, match=r"checkpoint.npz is damaged"):
         load_checkpoint(folder, START)
+
+
+def with_table(count: int) -> State:
+    vectors = {"stale": ClientTable.zeros(count), "mean": torch.zeros(2)}
+    return State(0, torch.zeros(2), np.zeros(count, dtype=np.int64), {}, {}, vectors)
+
+
+def test_tables_are_in_files_from_a_number_of_numbers_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_module, "MAPPED_NUMBERS", 10)
+    for count, files in ((4, []), (5, ["table-stale.bin"])):
+        folder = RunFolder(tmp_path / str(count))
+        folder.path.mkdir()
+        state = with_table_files(folder, with_table(count))
+        table = state.vectors["stale"]
+        assert isinstance(table, ClientTable)
+        table = table.replaced(np.array([1]), torch.ones(1, 2))
+        assert [path.name for path in folder.path.iterdir()] == files
+        save_checkpoint(
+            folder, replace(state, vectors={"stale": table}), engine="loop", start_memory={}
+        )
+        assert ("table.stale.values" in folder.arrays("checkpoint")) == (not files)
+        checkpoint = load_checkpoint(folder, {})
+        assert checkpoint is not None
+        again = checkpoint.state.vectors["stale"]
+        assert isinstance(again, ClientTable)
+        rows = again.stacked(np.arange(count), like=torch.zeros(2)).tolist()
+        assert rows == [[0, 0], [1, 1], *[[0, 0]] * (count - 2)]
+
+
+def test_a_run_that_starts_anew_removes_the_checkpoint_that_refers_to_its_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_module, "MAPPED_NUMBERS", 1)
+    folder = RunFolder(tmp_path)
+    first = with_table_files(folder, with_table(3))
+    save_checkpoint(folder, first, engine="loop", start_memory={})
+    with_table_files(folder, with_table(3))
+    assert load_checkpoint(folder, {}) is None
+
+
+def test_the_name_of_a_table_may_hold_any_character(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_module, "MAPPED_NUMBERS", 1)
+    state = replace(with_table(3), vectors={"a/../b": ClientTable([torch.ones(2)] * 3)})
+    placed = with_table_files(RunFolder(tmp_path), state)
+    assert [path.name for path in tmp_path.iterdir()] == ["table-a%2F..%2Fb.bin"]
+    save_checkpoint(RunFolder(tmp_path), placed, engine="loop", start_memory={})
+    checkpoint = load_checkpoint(RunFolder(tmp_path), {})
+    assert checkpoint is not None and list(checkpoint.state.vectors) == ["a/../b"]

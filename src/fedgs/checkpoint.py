@@ -3,11 +3,18 @@
 A checkpoint is written after the records up to its round and remembers how long their files were.
 Resuming cuts the files to that length and repeats the rounds since then, which gives the same
 lines, since every draw is keyed by seed and round.
+
+A large table of clients' vectors has a file of its own beside the checkpoint, memory-mapped, and
+the checkpoint holds the places of its rows. Rows of the last checkpoint are never overwritten, so
+only the rows that changed are written, and a process that is killed at any point leaves a
+checkpoint whose rows are there (`fedgs.aggregation.row_file`).
 """
 
 import json
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from urllib.parse import quote
 
 import numpy.typing as npt
 import torch
@@ -18,9 +25,17 @@ from fedgs.clients import Memory, kept_memory
 from fedgs.errors import OutputError
 from fedgs.records import RunFolder, save_arrays
 
-__all__ = ["Checkpoint", "State", "load_checkpoint", "save_checkpoint", "stored_round"]
+__all__ = [
+    "Checkpoint",
+    "State",
+    "load_checkpoint",
+    "save_checkpoint",
+    "stored_round",
+    "with_table_files",
+]
 
 FORMAT = 1
+MAPPED_NUMBERS = 1 << 24  # N·P from which a table is in a file: 64 MiB of float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +79,8 @@ class Checkpoint:
 def save_checkpoint(folder: RunFolder, state: State, *, engine: str, start_memory: Memory) -> None:
     """Write the state atomically.
 
-    Arrays of the memory that are still those of the start are not written again.
+    Arrays of the memory that are still those of the start are not written again, nor are rows of
+    tables in files.
     """
     unchanged = [key for key, value in state.memory.items() if value is start_memory.get(key)]
     header = {
@@ -81,12 +97,35 @@ def save_checkpoint(folder: RunFolder, state: State, *, engine: str, start_memor
         if key not in unchanged:
             arrays[f"memory.{key}"] = value
     arrays |= {f"weighting.{key}": value for key, value in state.weighting.items()}
+    tables = []
     for key, vector in state.vectors.items():
         if isinstance(vector, ClientTable):
+            tables.append(vector)
             arrays |= {f"table.{key}.{part}": array for part, array in vector.arrays().items()}
         else:
             arrays[f"vector.{key}"] = vector.detach().cpu().numpy()
+    for table in tables:  # the rows are on the disk before the checkpoint that refers to them
+        table.sync()
     save_arrays(folder.path / "checkpoint.npz", arrays)
+    for table in tables:
+        table.keep()
+
+
+def with_table_files(folder: RunFolder, state: State) -> State:
+    """The state before round 0, with large tables in memory-mapped files of the folder.
+
+    A table is large from N·P = 2^24 numbers on. An earlier checkpoint is removed, since it may
+    refer to the files.
+    """
+    (folder.path / "checkpoint.npz").unlink(missing_ok=True)
+    least = MAPPED_NUMBERS / len(state.parameters)
+    vectors = {
+        key: vector.kept_in(folder.path / f"table-{quote(key, safe='')}.bin")
+        if isinstance(vector, ClientTable) and len(vector) >= least
+        else vector
+        for key, vector in state.vectors.items()
+    }
+    return replace(state, vectors=vectors)
 
 
 def load_checkpoint(folder: RunFolder, start_memory: Memory) -> Checkpoint | None:
@@ -111,7 +150,7 @@ def load_checkpoint(folder: RunFolder, start_memory: Memory) -> Checkpoint | Non
             arrays["counts"],
             memory,
             _named(arrays, "weighting."),
-            _vectors(arrays),
+            _vectors(arrays, folder.path),
         )
         return Checkpoint(state, header["engine"], header["records_bytes"], header["timings_bytes"])
     except KeyError as error:
@@ -127,14 +166,14 @@ def _named(arrays: Memory, prefix: str) -> dict[str, AnyArray]:
     }
 
 
-def _vectors(arrays: Memory) -> Vectors:
-    """The aggregation's tensors and tables."""
+def _vectors(arrays: Memory, folder: Path) -> Vectors:
+    """The aggregation's tensors and tables, whose files are in the folder."""
     vectors: dict[str, torch.Tensor | ClientTable] = {
         key: torch.from_numpy(array.copy()) for key, array in _named(arrays, "vector.").items()
     }
     parts = _named(arrays, "table.")
     for key in {name.rpartition(".")[0] for name in parts}:
-        vectors[key] = ClientTable.from_arrays(_named(parts, f"{key}."))
+        vectors[key] = ClientTable.from_arrays(_named(parts, f"{key}."), folder)
     return vectors
 
 

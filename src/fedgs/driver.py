@@ -33,8 +33,12 @@ class Failed:
 class Sink(Protocol):
     """Takes what a run gives, in the order of its rounds."""
 
-    def on_start(self, state: State) -> None:
-        """Take the state before round 0, where the run begins without one."""
+    def on_start(self, state: State) -> State:
+        """Take the state before round 0, where the run begins without one.
+
+        Returns:
+            An equal state, which the run begins with; tables may be in other places.
+        """
 
     def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
         """Take a round: the state after it, its record, and its seconds by phase."""
@@ -172,8 +176,7 @@ def _finish(
         run.sink.on_end(run.state, result, run.seconds)
         return False
     if isinstance(result, State):
-        run.sink.on_start(result)
-        run.state = result
+        run.state = run.sink.on_start(result)
         _begin(run)
         return True
     state, record = result

@@ -4,8 +4,8 @@ A run's folder holds `config.toml` (resolved), `rounds.jsonl` (deterministic: eq
 files), `timings.jsonl` (seconds), `clients.npz` (names, data sizes and label counts, which tables
 and pages need with the records) and, where they apply, `memory.npz` (the sampler's arrays at the
 start, such as the distances H; or `memory.json`, the path of a file that runs share),
-`checkpoint.npz` and `failure.json`. Everything here reads and writes without torch and without the
-data.
+`checkpoint.npz`, `table-NAME.bin` (large tables of an aggregation) and `failure.json`. Everything
+here reads and writes without torch and without the data.
 """
 
 import contextlib

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedgs.aggregation import Aggregation, ClientTable, Gossip, Mean, Round, Scaffold
 from fedgs.arrays import FloatArray, IntArray
@@ -66,6 +68,30 @@ def test_the_servers_control_variate_is_the_mean_of_the_clients() -> None:
         assert isinstance(controls, ClientTable)
         mean = controls.weighted_sum(SHARES, like=torch.zeros(1))
         assert abs(float(vectors["control"]) - float(mean)) < 1e-12
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    cohorts=st.lists(
+        st.lists(st.integers(0, 2), min_size=1, unique=True).map(sorted), min_size=1, max_size=60
+    ),
+    seed=st.integers(0, 99),
+)
+def test_the_servers_control_variate_is_a_full_recomputation(
+    cohorts: list[list[int]], seed: int
+) -> None:
+    rng, theta = np.random.default_rng(seed), torch.zeros(4)
+    vectors, own = Scaffold().start(theta, CLIENTS), np.zeros((3, 4))
+    for t, members in enumerate(cohorts):
+        cohort, models = np.array(members), torch.from_numpy(rng.normal(size=(len(members), 4)))
+        weights = SHARES[cohort] / SHARES[cohort].sum()
+        round = round_of(t, theta, vectors, cohort, weights=weights, steps=5)
+        moved = theta.double().numpy() - models.float().double().numpy()
+        own[cohort] += moved / (5 * RATE) - SHARES @ own  # c_k - c + (theta^t - theta_k) / (E eta)
+        theta, vectors = Scaffold().step(round, (models.float(),))
+        np.testing.assert_allclose(vectors["control"].numpy(), SHARES @ own, rtol=0, atol=1e-12)
+        stored = vectors["controls"].stacked(np.arange(3), like=vectors["control"]).numpy()
+        np.testing.assert_allclose(stored, own, rtol=0, atol=1e-12)
 
 
 def test_the_echoes_of_a_client_sum_to_the_rounds_until_its_last_one() -> None:

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedgs.aggregation import Mean, Round, Stale
 from fedgs.aggregation.base import Aggregation, Vectors
@@ -93,6 +95,33 @@ def test_the_mean_of_the_table_is_updated_without_drift() -> None:
         table = vectors["stale"]
         whole = table.weighted_sum(shares, like=torch.zeros(3))
         assert torch.allclose(vectors["stale_mean"], whole, rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    cohorts=st.lists(st.lists(st.integers(0, 3), unique=True).map(sorted), min_size=1, max_size=60),
+    beta=st.sampled_from([0.3, 1.0]),
+    unit=st.sampled_from(["update", "gradient"]),
+    seed=st.integers(0, 99),
+)
+def test_the_mean_of_the_table_is_a_full_recomputation(
+    cohorts: list[list[int]], beta: float, unit: Any, seed: int
+) -> None:
+    last: dict[int, FloatArray] = {}
+    shares = SIZES / SIZES.sum()
+    rng = np.random.default_rng(seed)
+    states = driven(Stale(beta=beta, unit=unit), cohorts, "all", seed)
+    for t, (members, (_, vectors)) in enumerate(zip(cohorts, states, strict=True)):
+        updates = rng.normal(size=(4, 3)).astype(np.float32)
+        scale = 0.1 * 0.9**t if unit == "gradient" else 1.0
+        last |= {k: updates[k].astype(float) / scale for k in members}
+        stored = vectors["stale"].weighted_sum(shares, like=torch.zeros(3)).numpy()
+        largest = max((np.abs(row).max() for row in last.values()), default=1.0)
+        np.testing.assert_allclose(
+            vectors["stale_mean"].numpy(), stored, rtol=0, atol=1e-13 * largest
+        )
+        expected = sum((shares[k] * row for k, row in last.items()), np.zeros(3))
+        np.testing.assert_allclose(stored, expected, rtol=0, atol=1e-4 * largest)
 
 
 def test_with_full_participation_it_is_fedavg() -> None:

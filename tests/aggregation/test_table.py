@@ -1,5 +1,7 @@
 """Tables with a vector for each client."""
 
+from pathlib import Path
+
 import numpy as np
 import torch
 
@@ -35,14 +37,14 @@ def test_the_weighted_sum_is_that_of_all_rows() -> None:
     np.testing.assert_allclose(result.numpy(), expected, rtol=1e-14)
 
 
-def test_a_table_survives_a_file_and_equal_rows_are_stored_once() -> None:
+def test_a_table_survives_a_file_and_equal_rows_are_stored_once(tmp_path: Path) -> None:
     shared = torch.tensor([1.0, 2.0])
     table = ClientTable([shared, None, shared, torch.tensor([0.0, 0.5])])
     arrays = table.arrays()
     assert arrays["values"].shape == (2, 2)
-    again = ClientTable.from_arrays(arrays)
+    again = ClientTable.from_arrays(arrays, tmp_path)
     assert again.row(1) is None and again.row(0) is again.row(2)
     everyone = np.arange(4)
     assert torch.equal(again.stacked(everyone, like=LIKE), table.stacked(everyone, like=LIKE))
-    empty = ClientTable.from_arrays(ClientTable.zeros(3).arrays())
+    empty = ClientTable.from_arrays(ClientTable.zeros(3).arrays(), tmp_path)
     assert len(empty) == 3 and empty.row(0) is None

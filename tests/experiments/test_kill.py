@@ -69,6 +69,26 @@ elif phase == "checkpoint":
             die()
         savez(file, **arrays)
     np.savez = torn
+elif phase == "row":
+    from fedgs.aggregation.row_file import RowFile
+    row = RowFile._row
+    def torn_row(self, place):
+        values = row(self, place)
+        if due(8):
+            values[: len(values) // 2] = np.nan
+            die()
+        return values
+    RowFile._row = torn_row
+elif phase == "rows-synced":
+    import fedgs.checkpoint
+    before(fedgs.checkpoint, "save_arrays", 3)  # the rows are on the disk, the checkpoint is not
+elif phase == "checkpoint-written":
+    from fedgs.aggregation import ClientTable
+    before(ClientTable, "keep", 2)
+
+if os.environ.get("KILL_MAPPED"):
+    import fedgs.checkpoint
+    fedgs.checkpoint.MAPPED_NUMBERS = 0  # also small tables are in files
 """
 SETTINGS = [
     "method=uniform",
@@ -95,9 +115,11 @@ STUDY = [
 ]
 
 
-def run(folder: Path, phase: str | None, more: Sequence[str] = ()) -> int:
+def run(folder: Path, phase: str | None, more: Sequence[str] = (), *, mapped: bool = False) -> int:
     environment = {**os.environ, "KILL_MARKER": str(folder / "killed"), "OMP_NUM_THREADS": "1"}
     environment.pop("KILL_PHASE", None)
+    if mapped:
+        environment["KILL_MAPPED"] = "1"
     if phase is not None:
         environment["KILL_PHASE"] = phase
     done = subprocess.run(
@@ -148,3 +170,27 @@ def test_a_killed_study_of_several_stacked_runs_goes_on_too(tmp_path: Path) -> N
     assert run(tmp_path / "broken", "checkpoint", STUDY) == 0
     assert records(tmp_path / "broken") == records(tmp_path / "unbroken")
     assert len(records(tmp_path / "broken")) == 4
+
+
+TABLES = [
+    ("row", "stale"),
+    pytest.param("rows-synced", "gossip", marks=pytest.mark.long),
+    pytest.param("checkpoint", "scaffold", marks=pytest.mark.long),
+    pytest.param("checkpoint-written", "scaffold", marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize(("phase", "aggregation"), TABLES)
+def test_a_killed_run_with_a_table_in_a_file_goes_on_to_the_same_records(
+    phase: str, aggregation: str, tmp_path: Path
+) -> None:
+    more = ["--set", f"aggregation={aggregation}", "--set", "method.weighting=equal"]
+    for name in ("memory", "broken"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "killer.py").write_text(KILLER)
+    assert run(tmp_path / "memory", None, more) == 0
+    assert run(tmp_path / "broken", phase, more, mapped=True) == -signal.SIGKILL
+    assert records(tmp_path / "broken") != records(tmp_path / "memory")
+    assert len(list((tmp_path / "broken").rglob("table-*.bin"))) == 1
+    assert run(tmp_path / "broken", phase, more, mapped=True) == 0
+    assert records(tmp_path / "broken") == records(tmp_path / "memory")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from fedgs.checkpoint import State, save_checkpoint
+from fedgs.checkpoint import State, save_checkpoint, with_table_files
 from fedgs.clients import Clients, Memory
 from fedgs.driver import Failed, Sink
 from fedgs.errors import own_traceback
@@ -41,8 +41,9 @@ class MemorySink:
     records: list[Record] = field(default_factory=list)
     failure: dict[str, object] | None = None
 
-    def on_start(self, state: State) -> None:
+    def on_start(self, state: State) -> State:
         """Nothing to keep."""
+        return state
 
     def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
         """Keep the record."""
@@ -105,13 +106,14 @@ class FolderSink:
         """The files are those of an earlier start, cut to its checkpoint."""
         self._batch = _Batch.behind(self.folder)
 
-    def on_start(self, state: State) -> None:
-        """Write the memory at the start, from which a resumed run continues."""
+    def on_start(self, state: State) -> State:
+        """Write the memory at the start, from which a resumed run continues; make table files."""
         self.start_memory = state.memory
         if self.shared is not None:
             self.folder.share("memory", self.shared)
         elif state.memory:
             save_arrays(self.folder.path / "memory.npz", state.memory)
+        return with_table_files(self.folder, state)
 
     def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
         """Keep the lines; write them with the next checkpoint, or after two seconds."""

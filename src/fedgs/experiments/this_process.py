@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedgs.checkpoint import State, load_checkpoint
+from fedgs.checkpoint import State, load_checkpoint, with_table_files
 from fedgs.clients import Memory
 from fedgs.driver import LiveRun, steps
 from fedgs.errors import OutputError
@@ -190,7 +190,7 @@ def _earlier_start(run: PreparedRun, memories: StartMemories) -> _EarlierStart:
         folder.truncate("rounds.jsonl", 0)
         folder.truncate("timings.jsonl", 0)
         made = bool(memory) or not isinstance(plan.sampler, Remembers)
-        state = initial_state(plan, memory) if made else None
+        state = with_table_files(folder, initial_state(plan, memory)) if made else None
         return _EarlierStart(state, memory, stored.get("engine", ""), about, threads)
     if checkpoint.state.parameters.shape != initial_state(plan, {}).parameters.shape:
         raise OutputError(
