@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import typing
 
 import pytest
 
@@ -26,6 +27,15 @@ def test_the_tables_are_the_variants_of_a_configuration() -> None:
         if field.annotation in (Variant, Variant | None)
     ]
     assert tuple(fields) == TABLES
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.key)
+def test_a_setting_that_can_be_none_is_none_by_default(family: Family) -> None:
+    # Tables leave out None, and a table without the setting would stand for the default.
+    for name in variant_names(family.key):
+        for setting, field in variant_class(family.key, name).model_fields.items():
+            can_be_none = type(None) in typing.get_args(field.annotation)
+            assert not can_be_none or field.default is None, f"{name}.{setting}"
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.key)

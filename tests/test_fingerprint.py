@@ -12,7 +12,8 @@ from pydantic import Field
 from torch import nn
 
 import fedgs
-from fedgs import solver
+from fedgs import registry, solver
+from fedgs.aggregation import Mean, ServerStep
 from fedgs.config import Config
 from fedgs.data import Data, Federation
 from fedgs.errors import ConfigError
@@ -23,7 +24,9 @@ from fedgs.experiments.preparing import prepare
 from fedgs.fingerprint import Identity, identity_of
 from fedgs.local import linear, loop, stacked
 from fedgs.models import as_model
+from fedgs.registry import load_plugin
 from fedgs.sampling.base import Sampler
+from fedgs.weighting import Weighting
 
 
 def closed_socket() -> socket.socket:
@@ -247,6 +250,98 @@ def test_samplers_made_in_a_loop_are_methods_of_their_own() -> None:
     assert identity(method="fingerprint-test").fingerprint == identity(method=latest).fingerprint
     named = {"name": "fingerprint-test", "power": 2.0}
     assert identity(method=named).fingerprint != identity(method=latest).fingerprint
+
+
+class Naming(Sampler):
+    """A sampler of the user's that names a weighting of another file."""
+
+    weighting: Any = "own-weighting"
+
+
+PARTS = """
+import numpy as np
+from fedgs.aggregation import Aggregation, ServerStep, WeightedMean
+from fedgs.registry import register
+from fedgs.weighting import Weighting
+
+@register("weighting", "own-weighting")
+class OwnWeighting(Weighting):
+    def weights(self, view, selection, memory):
+        return np.full(len(selection.clients), 2.0)
+
+@register("server", "own-server")
+class OwnServer(ServerStep):
+    def moved(self, parameters, update, moments):
+        return parameters + 2.0 * update, moments
+
+@register("aggregation", "own-aggregation")
+class OwnAggregation(Aggregation):
+    def folds(self, round):
+        return (WeightedMean(round.weights),)
+
+    def step(self, round, results):
+        return 2.0 * results[0], round.vectors
+"""
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"method": {"name": "uniform", "weighting": "own-weighting"}},
+        {"method": {"name": "uniform", "weighting": {"name": "own-weighting"}}},
+        {"method": Naming},
+        {"aggregation": {"name": "mean", "server": "own-server"}},
+        {"aggregation": {"name": "own-aggregation"}},
+        {"aggregation": {"name": "own-aggregation", "server": "own-server"}},
+    ],
+    ids=str,
+)
+def test_the_code_of_weightings_aggregations_and_server_steps_counts(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    found = []
+    for factor in ("2.0", "3.0", "2.0"):
+        for variants in registry._variants.values():
+            for name in ("own-weighting", "own-server", "own-aggregation"):
+                variants.pop(name, None)
+        (tmp_path / factor).mkdir(exist_ok=True)
+        (tmp_path / factor / "parts.py").write_text(PARTS.replace("2.0", factor))
+        registry._plugins.clear()
+        load_plugin(tmp_path / factor / "parts.py")
+        found.append(identity(**settings).fingerprint)
+    assert found[0] == found[2] != found[1]
+
+
+def test_own_weightings_and_server_steps_without_a_name_are_told_apart(tmp_path: Path) -> None:
+    class Ones(Weighting):
+        def weights(self, view: Any, selection: Any, memory: Any) -> Any:
+            return np.ones(len(selection.clients))
+
+    class Twos(Weighting):
+        def weights(self, view: Any, selection: Any, memory: Any) -> Any:
+            return np.full(len(selection.clients), 2.0)
+
+    class Still(ServerStep):
+        def moved(self, parameters: Any, update: Any, moments: Any) -> Any:
+            return parameters, moments
+
+    class Moving(ServerStep):
+        def moved(self, parameters: Any, update: Any, moments: Any) -> Any:
+            return parameters + update, moments
+
+    class FromFile(Ones):
+        path: str
+
+    methods = [fedgs.Uniform(weighting=rule()) for rule in (Ones, Twos)]
+    assert len({identity(method=method).fingerprint for method in methods}) == 2
+    aggregations = [Mean(server=step()) for step in (Still, Moving)]
+    assert len({identity(aggregation=one).fingerprint for one in aggregations}) == 2
+    found = set()
+    for content in ("a", "b"):
+        (tmp_path / "weights.csv").write_text(content)
+        method = fedgs.Uniform(weighting=FromFile(path=str(tmp_path / "weights.csv")))
+        found.add(identity(method=method).fingerprint)
+    assert len(found) == 2
 
 
 def test_what_cannot_be_identified_is_never_the_same_run_and_is_named() -> None:

@@ -17,10 +17,10 @@ from pydantic import BaseModel
 
 from fedgs.config import Config
 from fedgs.errors import ConfigError, UserError
-from fedgs.families import CODE_IN_IDENTITY
+from fedgs.families import CODE_IN_IDENTITY, FAMILIES
 from fedgs.identity import Digest, Digester
 from fedgs.identity.sources import origin_of
-from fedgs.registry import Variant
+from fedgs.registry import Variant, build, variant_names
 
 __all__ = ["FORMAT", "Identity", "identity_of"]
 
@@ -151,7 +151,8 @@ def _is_plain(value: object) -> bool:
 def _code(variant: Variant, digester: Digester) -> tuple[str | None, tuple[str, ...]]:
     """A digest of a user's class and of the values of its fields, and what could not be identified.
 
-    Of a class of the package it covers only those objects in the fields that no table can hold.
+    Of a class of the package it covers only those objects in the fields that no table can hold, and
+    the user's own parts.
     """
     values = _fields(variant)
     if origin_of(type(variant).__module__) != "fedgs":
@@ -159,6 +160,7 @@ def _code(variant: Variant, digester: Digester) -> tuple[str | None, tuple[str, 
         digests = [digester.of(type(variant)), *(digester.of(value) for value in values.values())]
     else:
         digests = [digester.of(value) for value in values.values() if not _is_plain(value)]
+    digests += [digester.of(part) for part in _own_parts(variant)]
     unknown = dict.fromkeys(name for digest in digests for name in digest.unknown)
     code = json.dumps([digest.value for digest in digests]) if digests else None
     return code, tuple(unknown)
@@ -169,10 +171,27 @@ def _files(variant: Variant, digester: Digester) -> str | None:
 
     Variants that define `content_digest`, as those of the package do, include their files there.
     """
-    if origin_of(type(variant).__module__) == "fedgs" or _defines_content(variant):
-        return None
-    hashes = [digester.file(path) for path in _paths(_fields(variant))]
+    own = [variant] if origin_of(type(variant).__module__) != "fedgs" else []
+    own = [part for part in (*own, *_own_parts(variant)) if not _defines_content(part)]
+    hashes = [digester.file(path) for part in own for path in _paths(_fields(part))]
     return json.dumps(hashes) if hashes else None
+
+
+def _own_parts(variant: Variant) -> Iterator[Variant]:
+    """The user's own variants in the settings, such as a weighting or a server step.
+
+    Of a user's class only those that are given by name, since objects count as values of its
+    fields.
+    """
+    is_own = origin_of(type(variant).__module__) != "fedgs"
+    for key, value in _fields(variant).items():
+        part = value if isinstance(value, Variant) and not is_own else None
+        family = FAMILIES.get(key)
+        is_name = isinstance(value, str) and family is not None and not family.is_table
+        if is_name and value in variant_names(key):
+            part = build(key, value)
+        if part is not None and origin_of(type(part).__module__) != "fedgs":
+            yield part
 
 
 def _fields(variant: Variant) -> dict[str, object]:

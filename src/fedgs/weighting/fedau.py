@@ -27,9 +27,9 @@ class FedAU(Weighting):
     Federated Averaging", 2024, ICLR.
 
     Attributes:
-        cutoff: K, the longest interval in rounds; None: no limit.
+        cutoff: K >= 1, the longest interval in rounds; 0: no limit.
 
-    >>> weighting = FedAU(cutoff=None)
+    >>> weighting = FedAU(cutoff=0)
     >>> clients = Clients(("a", "b"), np.array([1, 1]))
     >>> memory, counts = weighting.start(clients, 2), np.zeros(2, dtype=np.int64)
     >>> for t in range(4):  # "a" takes part in every round, "b" in every second one
@@ -40,7 +40,7 @@ class FedAU(Weighting):
     [1.0, 2.0]
     """
 
-    cutoff: int | None = Field(default=50, ge=1)
+    cutoff: int = Field(default=50, ge=0)
 
     @property
     def is_normalised(self) -> bool:
@@ -63,8 +63,7 @@ class FedAU(Weighting):
         has_ended = np.zeros(len(rounds), dtype=np.bool_)
         if outcome is not None:
             has_ended[outcome.clients] = True
-        if self.cutoff is not None:
-            has_ended |= rounds == self.cutoff
+        has_ended |= rounds == self.cutoff  # with 0 never, since rounds >= 1
         intervals = memory["intervals"]
         mean = (intervals * memory["mean"] + rounds) / (intervals + 1)
         return {
