@@ -1,0 +1,175 @@
+"""Every weighting and aggregation with a sampler that goes with it, and runs of all of them."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedgs.aggregation import Aggregation
+from fedgs.arrays import FloatArray
+from fedgs.availability import Availability
+from fedgs.clients import Clients
+from fedgs.config import Config
+from fedgs.errors import ConfigError
+from fedgs.experiments.grid import build_config
+from fedgs.experiments.preparing import prepare
+from fedgs.experiments.runner import run_all
+from fedgs.registry import build, variant_class, variant_names
+from fedgs.sampling import Sampler
+from fedgs.weighting import Weighting
+
+# Settings beside the defaults that every variant has in the tests of its family.
+FURTHER: dict[str, list[dict[str, Any]]] = {
+    "weighting": [
+        {"name": "fedau", "cutoff": 0},
+        {"name": "fedau", "cutoff": 2},
+        {"name": "f3ast", "beta": 0.25, "normalise": True},
+        {"name": "inverse_participation", "normalise": False},
+        {"name": "inverse_participation", "normalise": False, "cutoff": 2},
+    ],
+    "aggregation": [
+        *(
+            {"name": "mean", "server": server}
+            for server in (
+                {"name": "momentum", "rate": 0.5},
+                {"name": "adagrad", "rate": 0.1},
+                {"name": "adam", "rate": 0.1},
+                {"name": "yogi", "rate": 0.1},
+                {"name": "amplified", "period": 4, "factor": 2.0},
+            )
+        ),
+        {"name": "stale", "unit": "gradient", "server": "momentum"},
+        {"name": "stale", "beta": 0.5, "move_when_empty": False},
+        {"name": "gossip", "echo": False},
+    ],
+}
+CLIENTS = Clients(tuple("abcdef"), np.array([9, 4, 7, 12, 5, 8]), np.eye(6, 3, dtype=np.int64) + 1)
+
+
+def built_in(family: str) -> list[str]:
+    """The names of the package's own variants."""
+    return [
+        name
+        for name in variant_names(family)
+        if variant_class(family, name).__module__.startswith("fedgs.")
+    ]
+
+
+def settings_of(family: str) -> list[dict[str, Any]]:
+    """Tables of all variants of a family, with their defaults and with further settings."""
+    return [*({"name": name} for name in built_in(family)), *FURTHER[family]]
+
+
+def title(settings: Any) -> str:
+    """The settings as the name of a test."""
+    if not isinstance(settings, dict):
+        return str(settings)
+    return "-".join(title(value) for value in settings.values())
+
+
+def fitting(
+    weighting: Any, aggregation: Any = "mean", samplers: list[str] | None = None
+) -> Iterator[Sampler]:
+    """The samplers with this weighting that every check accepts, `uniform` first."""
+    for name in samplers or ["uniform", *built_in("method")]:
+        try:
+            sampler = build("method", {"name": name, "weighting": weighting})
+            rule, combined = build("weighting", weighting), build("aggregation", aggregation)
+            assert isinstance(sampler, Sampler) and isinstance(rule, Weighting)
+            assert isinstance(combined, Aggregation)
+            sampler.check(CLIENTS, 3)
+            rule.check(CLIENTS, 3, sampler)
+            combined.check(CLIENTS, 3, rule)
+        except ConfigError:
+            continue
+        yield sampler
+
+
+def sampler_for(weighting: Any) -> Sampler:
+    """The first sampler that goes with the weighting."""
+    return next(fitting(weighting))
+
+
+def sampler_of(aggregation: Any) -> Sampler:
+    """A sampler whose weighting goes with the aggregation."""
+    rules = ["data_size", *built_in("weighting")]
+    return next(sampler for rule in rules for sampler in fitting(rule, aggregation))
+
+
+class Absences(Availability):
+    """Client 0 is absent in rounds 2 to 6, client 5 always, and all of them in round 4.
+
+    The environment may ask for the end of the process in a round, once.
+    """
+
+    empty_round: Any = "skip"
+
+    def rates(self, round: int, clients: Clients) -> FloatArray:
+        marker = Path(os.environ.get("KILL_MARKER", ""))
+        if os.environ.get("KILL_ROUND") == str(round) and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        rates = np.full(len(clients), 0.6)
+        rates[0] = 0.0 if 2 <= round <= 6 else 1.0
+        rates[5] = 0.0
+        return np.zeros(len(clients)) if round == 4 else rates
+
+
+def configurations(family: str, **execution: Any) -> list[Config]:
+    """A run of nine rounds for each variant of a family, labelled by its settings."""
+    configs = []
+    for settings in settings_of(family):
+        tables: dict[str, Any] = (
+            {"method": sampler_for(settings)}
+            if family == "weighting"
+            else {"method": sampler_of(settings), "aggregation": settings}
+        )
+        training = {"rounds": 9, "cohort_limit": 3, "local_steps": 2}
+        data = {"name": "synthetic", "clients": 6}
+        tables |= {"data": data, "availability": Absences(), "training": training}
+        tables |= {
+            "execution": {"engine": "loop", "checkpoint_every": 1, **execution},
+            "label": title(settings),
+        }
+        configs.append(build_config(tables))
+    return configs
+
+
+def carried_out(family: str, out: Path | None, **execution: Any) -> dict[str, list[Any]]:
+    """Label -> records of the runs of a family."""
+    runs = run_all(prepare(configurations(family, **execution)), out=out)
+    labels = [config.label for config in configurations(family)]
+    assert all(run.failure is None for run in runs)
+    return {str(label): list(run.records) for label, run in zip(labels, runs, strict=True)}
+
+
+def in_a_process(family: str, folder: Path, *, kill_round: int | None = None) -> int:
+    """Carry out the runs of a family in a process that may kill itself; its return code."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    if kill_round is not None:
+        environment |= {"KILL_ROUND": str(kill_round), "KILL_MARKER": str(folder / "killed")}
+    program = f"""
+from pathlib import Path
+from tests.parts import carried_out
+carried_out({family!r}, Path({str(folder / "out")!r}))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parents[1],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    return done.returncode
+
+
+def stored(out: Path) -> dict[str, bytes]:
+    """Folder of a run -> the bytes of its records."""
+    return {file.parent.name: file.read_bytes() for file in sorted(out.rglob("rounds.jsonl"))}
