@@ -43,9 +43,11 @@ from fedgs.requests import (
     Request,
     Train,
     Work,
+    check_batch,
     check_reports,
 )
 from fedgs.sampling.base import (
+    AsksBatchLosses,
     AsksLosses,
     AsksReports,
     LearnsFromModels,
@@ -130,6 +132,7 @@ class Plan:
         check_reports(self.reports)
         if self.asks_losses is not None:
             self._check_loss_on(self.asks_losses.loss_on)
+            check_batch(self.loss_batch, "method.loss_batch")
 
     def _check_loss_on(self, loss_on: str) -> None:
         if loss_on not in ("train", "validation"):
@@ -147,6 +150,11 @@ class Plan:
     def asks_losses(self) -> AsksLosses | None:
         """The sampler, if it asks for local losses."""
         return self.sampler if isinstance(self.sampler, AsksLosses) else None
+
+    @cached_property
+    def loss_batch(self) -> int | None:
+        """Examples of the mini-batch that these losses are computed on; None: all of the part."""
+        return self.sampler.loss_batch if isinstance(self.sampler, AsksBatchLosses) else None
 
     @cached_property
     def reports(self) -> tuple[ReportName, ...]:
@@ -320,7 +328,9 @@ def with_losses(plan: Plan, state: State, view: View) -> Generator[Request, Repl
     candidates = checked_candidates(sampler.loss_candidates(view, generator), view)
     key = (plan.seed, state.round)
     losses = np.full(len(view.clients), np.nan)
-    losses[candidates] = yield Losses(plan.work, state.parameters, candidates, sampler.loss_on, key)
+    losses[candidates] = yield Losses(
+        plan.work, state.parameters, candidates, sampler.loss_on, key, plan.loss_batch
+    )
     return replace(view, losses=frozen(losses))
 
 

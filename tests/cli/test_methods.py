@@ -26,6 +26,13 @@ from fedgs.registry import register
 @register("method", "lossy")
 class Lossy(PowerOfChoice):
     "The losses, otherwise used."
+
+@register("method", "told")
+class Told(fedgs.Sampler):
+    "The last losses."
+    @property
+    def wanted_reports(self):
+        return ("mean_loss",)
 """
 
 
@@ -60,6 +67,7 @@ def test_samplers_of_a_plugin_are_listed_with_what_they_ask_for(tmp_path: Path) 
     rows = {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
     assert rows["mine"].split()[1:4] == ["plug-in", "mine.py", "-"]
     assert "losses" in rows["lossy"] and "losses" not in rows["mine"]
+    assert "losses" in rows["told"]
     one = fedgs(tmp_path, "methods", "lossy", "--plugin", "mine.py")
     assert "sampler    lossy: The losses, otherwise used." in one.stdout
 

@@ -17,7 +17,7 @@ from fedgs.experiments.presets import PRESETS, RESERVED
 from fedgs.experiments.study import prepare_study
 from fedgs.fingerprint import identity_of
 from fedgs.registry import build, preset_names, register, variant_names
-from fedgs.sampling.base import AsksLosses, LearnsFromModels, Sampler
+from fedgs.sampling.base import AsksLosses, AsksReports, LearnsFromModels, Sampler
 from fedgs.weighting import as_weighting
 from fedgs.weighting.fedau import FedAU
 
@@ -46,6 +46,9 @@ def weighting(config: Config) -> str:
         ("fedavg_all", "uniform", "all", 1.0, 0.0),
         ("fedau", "uniform", "fedau", 1.0, 0.0),
         ("known_rates", "uniform", "known", 1.0, 0.0),
+        ("cpow_d", "cpow_d", "equal", 0.2, 0.0),
+        ("rpow_d", "rpow_d", "equal", 0.2, 0.0),
+        ("active_fl", "active_fl", "data_size", 0.2, 0.0),
         ("f3ast", "f3ast", "f3ast", 0.2, 0.0),
         ("clustered", "clustered", "draws", 0.2, 0.0),
         ("mifa", "uniform", "all", 1.0, 0.0),
@@ -91,7 +94,10 @@ def test_a_preset_with_the_name_of_a_sampler_sets_nothing(preset: Preset) -> Non
 def test_needs_follow_from_the_parts(preset: Preset) -> None:
     made = config(preset.name).method
     assert isinstance(made, Sampler)
-    assert ("losses" in preset.needs) == isinstance(made, AsksLosses)
+    reports = set(made.wanted_reports) if isinstance(made, AsksReports) else set()
+    told = isinstance(made, AsksLosses) or bool(reports & {"mean_loss", "rms_loss"})
+    assert ("losses" in preset.needs) == told
+    assert (preset.cost.server_traffic == "(a + m) P + a") == isinstance(made, AsksLosses)
     assert ("rates" in preset.needs) == as_weighting(made.weighting).reads_rates
     learns = isinstance(made, LearnsFromModels) and bool(made.wish("start") or made.wish("round"))
     assert ("updates" in preset.needs) == learns

@@ -19,7 +19,7 @@ from fedgs.flower import SampledStrategy
 from fedgs.flower.exchange import resend
 from fedgs.records import RunFolder
 from fedgs.registry import Variant
-from fedgs.sampling import MD, FedGS, PowerOfChoice, Sampler, Uniform
+from fedgs.sampling import MD, ActiveFL, CPowD, FedGS, PowerOfChoice, RPowD, Sampler, Uniform
 
 SITES = [f"site-{k}" for k in range(5)]
 QUICK = {"connect_timeout": 0.1, "reply_timeout": 0.2}
@@ -132,6 +132,93 @@ def test_a_client_that_tells_no_loss_is_not_selected(world: Any) -> None:
     grid.faults[104] = "silent"
     chosen.start(grid, world.model(), num_rounds=1)
     assert chosen.counts == {"site-0": 0, "site-1": 0, "site-2": 1, "site-3": 2, "site-4": 1}
+
+
+def test_cpow_d_asks_for_losses_on_a_mini_batch(world: Any) -> None:
+    asked: dict[str, list[dict[str, Any]]] = {}
+    for sampler in (CPowD(loss_batch=7), PowerOfChoice()):
+        grid, configs = world(SITES), asked.setdefault(sampler.name, [])
+        grid._reply = lambda message, reply=grid._reply, configs=configs: (
+            configs.append(dict(message.content.config_records.get("config", {}))) or reply(message)
+        )
+        chosen = strategy(sampler)
+        chosen.start(grid, world.model(), num_rounds=1)  # client k's loss is k
+        assert [key for key, count in chosen.counts.items() if count] == ["site-3", "site-4"]
+    question = {"server-round": 1, "loss-on": "train"}
+    assert asked["cpow_d"].count({**question, "loss-batch": 7}) == 5
+    assert asked["power_of_choice"].count(question) == 5
+
+
+@pytest.mark.parametrize("sampler", [RPowD(), ActiveFL(excluded_share=0.5, uniform_share=0.0)])
+def test_reported_losses_come_with_the_training_replies(world: Any, sampler: Sampler) -> None:
+    grid, chosen = world(SITES), strategy(sampler, newcomer_count="zero")
+    chosen.start(grid, world.model(), num_rounds=2)  # client k reports a train_loss of k
+    # Clients never seen come first; no message is sent for losses.
+    assert sorted(chosen.counts.values()) == [0, 1, 1, 1, 1]
+    assert {kind for kind, _ in grid.asked} == {"query.fedgs", "train"}
+    losses = chosen._selector.state.memory["losses"]
+    expected = [float(k) if chosen.counts[f"site-{k}"] else np.inf for k in range(5)]
+    assert losses.tolist() == expected
+    grid.keys[200] = "site-9"  # a newcomer, never seen like one of the others
+    chosen.start(grid, world.model(), num_rounds=1)
+    assert set(chosen.counts.values()) == {1}
+    assert chosen._selector.state.memory["losses"].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 9.0]
+
+
+def test_the_highest_reported_losses_are_selected_once_everyone_was_seen(world: Any) -> None:
+    grid, chosen = world(SITES), strategy(RPowD(), cohort_limit=3, newcomer_count="zero")
+    chosen.start(grid, world.model(), num_rounds=2)
+    assert min(chosen.counts.values()) == 1
+    before = chosen.counts
+    chosen.start(grid, world.model(), num_rounds=4)
+    gained = {key: chosen.counts[key] - before[key] for key in SITES}
+    assert gained == {"site-0": 0, "site-1": 0, "site-2": 4, "site-3": 4, "site-4": 4}
+
+
+def test_a_reply_without_the_wanted_report_is_an_event_and_its_update_counts(
+    world: Any, tmp_path: Path
+) -> None:
+    def quiet(reply: Any) -> Any:
+        metrics = next(iter(reply.content.metric_records.values()))
+        metrics["train_loss"] = float("nan")
+        return reply
+
+    grid, chosen = world(SITES[:2]), strategy(RPowD(), records=tmp_path / "records")
+    grid.faults[100] = quiet
+    result = chosen.start(grid, world.model(), num_rounds=1)
+    # Weights 1/2 of the moves 1 and 2.
+    assert result.arrays["w"].numpy()[0] == pytest.approx(1.5)
+    np.testing.assert_array_equal(chosen._selector.state.memory["losses"], [np.nan, 1.0])
+    (event,) = events(tmp_path / "records")
+    assert (event["event"], event["client"], event["round"]) == ("report", "site-0", 0)
+    assert event["detail"] == (
+        "its metrics hold no finite number 'mean_loss' or 'train_loss', which 'rpow_d' needs"
+    )
+
+
+def test_a_report_by_its_own_name_is_preferred(world: Any) -> None:
+    def both(reply: Any) -> Any:
+        next(iter(reply.content.metric_records.values()))["mean_loss"] = 7.5
+        return reply
+
+    grid, chosen = world(SITES[:2]), strategy(RPowD())
+    grid.faults.update({100: both, 101: both})
+    chosen.start(grid, world.model(), num_rounds=1)
+    assert chosen._selector.state.memory["losses"].tolist() == [7.5, 7.5]
+
+
+def test_reported_losses_survive_a_restart(world: Any, tmp_path: Path) -> None:
+    whole = strategy(RPowD(candidates=3))
+    whole.start(world(SITES), world.model(), num_rounds=6)
+    first = strategy(RPowD(candidates=3), state=tmp_path / "state.npz")
+    first.start(world(SITES), world.model(), num_rounds=3)
+    again = strategy(RPowD(candidates=3), state=tmp_path / "state.npz")
+    arrays = again.load_state(tmp_path / "state.npz")
+    again.start(world(SITES), arrays, num_rounds=3)
+    assert again.counts == whole.counts
+    np.testing.assert_array_equal(
+        again._selector.state.memory["losses"], whole._selector.state.memory["losses"]
+    )
 
 
 def test_evaluation_takes_its_fraction_of_the_connected_and_is_seeded(world: Any) -> None:

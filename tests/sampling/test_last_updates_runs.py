@@ -6,12 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.driving import RecordedRun, make_plan
+from tests.driving import Gaps, Keeping, RecordedRun, make_plan, resumes_everywhere
 
-from fedgs.arrays import FloatArray
-from fedgs.availability import Availability
-from fedgs.checkpoint import State, load_checkpoint, save_checkpoint
-from fedgs.clients import Clients
 from fedgs.data import Federation
 from fedgs.driver import drive
 from fedgs.errors import ConfigError
@@ -19,7 +15,6 @@ from fedgs.experiments.grid import build_config
 from fedgs.experiments.preparing import prepare
 from fedgs.experiments.runner import run_all
 from fedgs.local import LoopEngine, StackedEngine
-from fedgs.records import RunFolder
 from fedgs.registry import load_plugin
 from fedgs.sampling import Clustered, ClusteredSizes, DivFL, Sampler
 
@@ -35,51 +30,11 @@ SAMPLERS: list[Sampler] = [
 ]
 
 
-class Gaps(Availability):
-    """Nobody is available in every third round, half of the clients are in the others.
-
-    The last client never is.
-    """
-
-    def rates(self, round: int, clients: Clients) -> FloatArray:
-        rates = np.full(len(clients), 0.0 if round % 3 == 1 else 0.6)
-        rates[-1] = 0.0
-        return rates
-
-
-class Keeping(RecordedRun):
-    """A run whose states are kept."""
-
-    def __init__(self, plan: Any, state: State | None = None) -> None:
-        super().__init__(plan, state)
-        self.states: list[State] = []
-
-    def on_round(self, state: State, record: Any, seconds: Any) -> None:
-        self.states.append(state)
-        super().on_round(state, record, seconds)
-
-
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
 def test_a_run_resumes_from_any_checkpoint_with_the_same_bits(
     sampler: Sampler, toy_federation: Federation, tmp_path: Path
 ) -> None:
-    plan = make_plan(toy_federation, sampler, availability=Gaps(seed=1), rounds=9)
-    whole = Keeping(plan)
-    drive([whole.live], LoopEngine())
-    assert whole.failed is None
-    assert any(record.selection_status == "skipped" for record in whole.records)
-    assert whole.final is not None and whole.final.counts[-1] == 0
-    folder = RunFolder(tmp_path / "run")
-    folder.create({"seed": 0}, toy_federation.clients, {})
-    for state in whole.states:
-        save_checkpoint(folder, state, engine="loop", start_memory={})
-        checkpoint = load_checkpoint(folder, {})
-        assert checkpoint is not None
-        rest = RecordedRun(plan, checkpoint.state)
-        drive([rest.live], LoopEngine())
-        assert rest.records == whole.records[state.round :]
-        assert rest.final is not None
-        assert torch.equal(rest.final.parameters, whole.final.parameters)
+    resumes_everywhere(toy_federation, sampler, tmp_path / "run")
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)

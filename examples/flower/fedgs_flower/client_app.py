@@ -60,10 +60,17 @@ def train(message: Message, context: Context) -> Message:
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    """Loss and accuracy on the validation part, or on the training part if the server says so."""
-    on_train = message.content["config"].get("loss-on") == "train"
-    part = task.training_part if on_train else task.validation_part
+    """Loss and accuracy on the validation part, or on what the server says.
+
+    That is the training part, or a mini-batch, for samplers that ask for losses.
+    """
+    config = message.content["config"]
+    part = task.training_part if config.get("loss-on") == "train" else task.validation_part
     model, examples = task.make_model(), part(*who(context))
+    if "loss-batch" in config:
+        examples = task.mini_batch(
+            examples, int(config["loss-batch"]), seed=int(config["server-round"])
+        )
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     loss, accuracy = task.evaluate(model, examples)
     metrics = MetricRecord(

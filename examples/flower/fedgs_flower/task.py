@@ -76,6 +76,13 @@ def train(
     return total / steps
 
 
+def mini_batch(examples: Examples, size: int, *, seed: int) -> Examples:
+    """So many examples, drawn without replacement; all if there are no more."""
+    x, y = examples
+    rows = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))[:size]
+    return x[rows], y[rows]
+
+
 @torch.no_grad()
 def evaluate(model: nn.Linear, examples: Examples) -> tuple[float, float]:
     """Loss and accuracy."""

@@ -19,7 +19,7 @@ from fedgs.registry import (
     variant_class,
     variant_names,
 )
-from fedgs.sampling.base import AsksLosses, LearnsFromModels, Sampler
+from fedgs.sampling.base import AsksLosses, AsksReports, LearnsFromModels, Sampler
 from fedgs.suggestions import nearest
 from fedgs.weighting import as_weighting
 
@@ -76,8 +76,10 @@ def known_methods() -> dict[str, Preset]:
 def _of_sampler(name: str) -> Preset:
     """What the class of a sampler says about it."""
     sampler = variant_class("method", name)
-    protocols = {"losses": AsksLosses, "updates": LearnsFromModels}
-    needs = [need for need, protocol in protocols.items() if _has(sampler, protocol)]
+    protocols = {"losses": (AsksLosses, AsksReports), "updates": (LearnsFromModels,)}
+    needs = [
+        need for need, any_of in protocols.items() if any(_has(sampler, one) for one in any_of)
+    ]
     file = inspect.getmodule(sampler)
     is_plugin = file is not None and file.__name__ in loaded_plugins()
     source = f"plug-in {loaded_plugins()[file.__name__].name}" if is_plugin and file else "fedgs"

@@ -21,7 +21,10 @@ _LIMITED = (
     "has all available clients train."
 )
 _LOSSES_IN_THE_CLEAR = "yes, losses in the clear"
+_ALL_CANDIDATES = "All available clients are candidates unless method.candidates is set."
 _NO_FEATURES = "no: deployments compute features for fedgs alone"
+# The mean loss of a client comes with its update and is kept.
+_REPORTED = Cost("2P + 1", "2mP + m", "0", "2N")
 _CLUSTERED_AVAILABLE = (
     "The distributions are made over the available clients, so that the average is unbiased given "
     "A_t; the publication has all clients available."
@@ -71,7 +74,42 @@ _TABLE = (
         needs=("losses",),
         cost=Cost("2P + 1", "(a + m) P + a", "0", "N"),
         secure_aggregation=_LOSSES_IN_THE_CLEAR,
-        differences=("All available clients are candidates unless method.candidates is set.",),
+        differences=(_ALL_CANDIDATES,),
+    ),
+    Preset(
+        "cpow_d",
+        "Cho et al., 2022, AISTATS",
+        {"name": "cpow_d"},
+        needs=("losses",),
+        cost=Cost("2P + 1", "(a + m) P + a", "0", "N"),
+        secure_aggregation=_LOSSES_IN_THE_CLEAR,
+        differences=(
+            _ALL_CANDIDATES,
+            "The mini-batch has method.loss_batch = 10 examples, whatever training.batch_size is.",
+        ),
+    ),
+    Preset(
+        "rpow_d",
+        "Cho et al., 2022, AISTATS",
+        {"name": "rpow_d"},
+        needs=("losses",),
+        cost=_REPORTED,
+        secure_aggregation=_LOSSES_IN_THE_CLEAR,
+        differences=(_ALL_CANDIDATES,),
+    ),
+    Preset(
+        "active_fl",
+        "Goetz et al., 2019",
+        {"name": "active_fl"},
+        needs=("losses",),
+        cost=_REPORTED,
+        secure_aggregation=_LOSSES_IN_THE_CLEAR,
+        differences=(
+            "The loss is the mean over the mini-batches of local training, at no extra pass; the "
+            "publication takes that of the model that the client receives.",
+            "The shares are those of the available clients and of min(M, |A_t|).",
+            "A client that never took part has the value inf, so that it is selected first.",
+        ),
     ),
     Preset(
         "fedgs",

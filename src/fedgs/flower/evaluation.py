@@ -137,7 +137,8 @@ class ClientEvaluation:
         """The view with the losses of the clients that the sampler asks for.
 
         Clients that report no loss cannot be selected. They are asked through their own `evaluate`
-        handler; the configuration says under "loss-on" which part of the data is meant.
+        handler; the configuration says under "loss-on" which part of the data is meant, and under
+        "loss-batch", where the sampler has one, how many examples a mini-batch has.
 
         Args:
             grid: connects to the nodes.
@@ -151,6 +152,9 @@ class ClientEvaluation:
         inner, number = self._inner.strategy, view.round + 1
         loss_on = str(getattr(self._selector.sampler, "loss_on", ""))
         config = ConfigRecord({"server-round": number, "loss-on": loss_on})
+        loss_batch = getattr(self._selector.sampler, "loss_batch", None)
+        if loss_batch is not None:
+            config["loss-batch"] = int(loss_batch)
         content = RecordDict({inner.arrayrecord_key: arrays, inner.configrecord_key: config})
         flight = InFlight()
         for row in asked.tolist():

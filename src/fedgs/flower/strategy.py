@@ -36,6 +36,7 @@ from fedgs.flower.replies import (
     first_metric,
     refuse_unlike,
 )
+from fedgs.flower.reports import reports_of
 from fedgs.flower.roster import Key
 from fedgs.flower.selector import Selector
 from fedgs.flower.settings import Settings
@@ -430,7 +431,11 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             self._abort("the average is not finite (NaN or inf)", clients=self._names(good))
             return None, None, np.zeros_like(weights)
         rows = np.array(sorted(good), dtype=np.int64)
-        now.outcome = Outcome(rows, weights[np.isin(now.selection.clients, rows)])
+        reports, problems = reports_of(self._selector.sampler, good)
+        for row, why in problems.items():
+            self._event("report", self._selector.roster.keys[row], why)
+        applied = weights[np.isin(now.selection.clients, rows)]
+        now.outcome = Outcome(rows, applied, reports=reports)
         self._selector.observe(now.view, now.outcome)
         return arrays, metrics, weights
 

@@ -1,6 +1,7 @@
 """The samplers, and the interface to write one. Only NumPy and SciPy are needed."""
 
 from fedgs.sampling.base import (
+    AsksBatchLosses,
     AsksLosses,
     AsksReports,
     LearnsFromModels,
@@ -18,14 +19,19 @@ from fedgs.sampling.uniform import Uniform
 
 # isort: split
 # Registered after those of the paper.
+from fedgs.sampling.active_fl import ActiveFL
 from fedgs.sampling.clustered import Clustered, ClusteredSizes
 from fedgs.sampling.divfl import DivFL
+from fedgs.sampling.power_of_choice_variants import CPowD, RPowD
 
 __all__ = [
     "F3AST",
     "MD",
+    "ActiveFL",
+    "AsksBatchLosses",
     "AsksLosses",
     "AsksReports",
+    "CPowD",
     "Clustered",
     "ClusteredSizes",
     "DivFL",
@@ -33,6 +39,7 @@ __all__ = [
     "LearnsFromModels",
     "LeastRecent",
     "PowerOfChoice",
+    "RPowD",
     "Remembers",
     "Sampler",
     "Solver",

@@ -15,6 +15,7 @@ from fedgs.sampling.signature import setting_fields
 from fedgs.weighting import WeightingSetting
 
 __all__ = [
+    "AsksBatchLosses",
     "AsksLosses",
     "AsksReports",
     "LearnsFromModels",
@@ -78,6 +79,15 @@ class AsksLosses(Protocol):
 
     def loss_candidates(self, view: View, rng: np.random.Generator) -> IntArray:
         """Ascending indices of the available clients whose losses are to be computed."""
+
+
+@runtime_checkable
+class AsksBatchLosses(AsksLosses, Protocol):
+    """A sampler that wants these losses on one mini-batch of each client."""
+
+    @property
+    def loss_batch(self) -> int | None:
+        """Examples of the mini-batch, >= 1, see `fedgs.requests.Losses`; None: all of the part."""
 
 
 @runtime_checkable

@@ -7,16 +7,47 @@ from pydantic import Field
 
 from fedgs.arrays import IntArray
 from fedgs.clients import Clients, Selection, View
-from fedgs.errors import ConfigError, SelectionError
+from fedgs.errors import SelectionError
 from fedgs.registry import register
 from fedgs.sampling.base import Sampler
+from fedgs.sampling.losses import check_candidates, drawn_candidates, highest_losses
 from fedgs.weighting import WeightingSetting
 
-__all__ = ["PowerOfChoice"]
+__all__ = ["HighestLosses", "PowerOfChoice"]
+
+
+class HighestLosses(Sampler):
+    """Base of the samplers that take the highest losses of the current model."""
+
+    weighting: WeightingSetting = "equal"
+    loss_on: Literal["train", "validation"] = "train"
+    candidates: Annotated[int, Field(ge=1)] | None = None
+
+    def check(self, clients: Clients, cohort_limit: int) -> None:
+        """Refuse fewer candidates than the cohort limit."""
+        check_candidates(self.name, self.candidates, cohort_limit)
+
+    def loss_candidates(self, view: View, rng: np.random.Generator) -> IntArray:
+        """Ascending indices of the min(d, |A_t|) clients whose losses are to be computed."""
+        self.check(view.clients, view.cohort_limit)
+        return drawn_candidates(view, self.candidates, rng)
+
+    def select(self, view: View, rng: np.random.Generator) -> Selection:
+        """The m available clients with the highest losses in `view.losses`.
+
+        Raises:
+            SelectionError: the view has no losses.
+        """
+        if view.losses is None:
+            raise SelectionError(
+                f"{self.name!r} needs the local losses of its candidates in view.losses, got none"
+            )
+        losses = view.losses[view.available]
+        return Selection(highest_losses(view.available, losses, view.cohort_size, rng))
 
 
 @register("method", "power_of_choice")
-class PowerOfChoice(Sampler):
+class PowerOfChoice(HighestLosses):
     """The m candidates with the highest local loss of the current model; weights 1/m.
 
     A loss of inf comes first. Clients without a loss (an empty validation part, or not a candidate)
@@ -39,42 +70,3 @@ class PowerOfChoice(Sampler):
     >>> PowerOfChoice().select(view, np.random.default_rng(0)).clients
     array([0, 1])
     """
-
-    weighting: WeightingSetting = "equal"
-    loss_on: Literal["train", "validation"] = "train"
-    candidates: Annotated[int, Field(ge=1)] | None = None
-
-    def check(self, clients: Clients, cohort_limit: int) -> None:
-        """Refuse fewer candidates than the cohort limit."""
-        if self.candidates is not None and self.candidates < cohort_limit:
-            raise ConfigError(
-                f"method.candidates must be at least {cohort_limit}, the cohort limit, for "
-                f"{self.name!r}, got {self.candidates}"
-            )
-
-    def loss_candidates(self, view: View, rng: np.random.Generator) -> IntArray:
-        """Ascending indices of the min(d, |A_t|) clients whose losses are to be computed."""
-        self.check(view.clients, view.cohort_limit)
-        if self.candidates is None or self.candidates >= len(view.available):
-            return view.available
-        # Exponential times with rates n_k: their order is that of draws in proportion to n_k
-        # without replacement.
-        sizes = view.clients.data_sizes[view.available]
-        arrival = rng.exponential(size=len(sizes)) / sizes
-        return np.sort(view.available[np.argsort(arrival)[: self.candidates]])
-
-    def select(self, view: View, rng: np.random.Generator) -> Selection:
-        """The m available clients with the highest losses in `view.losses`.
-
-        Raises:
-            SelectionError: the view has no losses.
-        """
-        if view.losses is None:
-            raise SelectionError(
-                f"{self.name!r} needs the local losses of its candidates in view.losses, got none"
-            )
-        losses = view.losses[view.available]
-        known = ~np.isnan(losses)
-        # `lexsort` sorts by its last key first: known losses, the highest first, ties at random.
-        order = np.lexsort((rng.random(len(losses)), -np.where(known, losses, 0.0), ~known))
-        return Selection(np.sort(view.available[order[: view.cohort_size]]))
