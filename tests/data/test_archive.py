@@ -116,7 +116,9 @@ def test_an_index_stays_a_permutation_after_a_save_and_load(tmp_path: Path) -> N
 
 def test_synthetic_with_features_and_no_index(tmp_path: Path) -> None:
     federation = Synthetic(clients=4).load()
-    loaded = File(path=str(export(federation, tmp_path / "kept"))).load()  # the ending is added
+    loaded = File(
+        path=str(export(federation, str(tmp_path / "kept")))
+    ).load()  # the ending is added
     assert_identical(loaded, federation)
     assert loaded.train.index is None
 

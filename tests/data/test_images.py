@@ -152,9 +152,7 @@ DEBIAN = Path("/usr/share/datasets/fashion-mnist")
 )
 def test_the_documented_fashion_mnist_federation_is_made_from_the_real_files() -> None:
     federation = FashionMNIST().load(DEBIAN)
-    documented = (Path(__file__).parents[2] / "docs" / "reference" / "data.md").read_text(
-        encoding="utf-8"
-    )
+    documented = (Path(__file__).parents[2] / "docs" / "federations.md").read_text(encoding="utf-8")
     assert federation.fingerprint in documented
     assert federation.clients.data_sizes.tolist() == [480] * 100  # 60,000 / 100, a fifth held out
     assert federation.clients.label_counts is not None

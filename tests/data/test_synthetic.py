@@ -90,9 +90,7 @@ def test_negative_spread_is_refused() -> None:
 
 
 def test_the_documented_fingerprint_is_the_default_federations() -> None:
-    documented = (Path(__file__).parents[2] / "docs" / "reference" / "data.md").read_text(
-        encoding="utf-8"
-    )
+    documented = (Path(__file__).parents[2] / "docs" / "federations.md").read_text(encoding="utf-8")
     assert Synthetic().load().fingerprint in documented
 
 

@@ -190,7 +190,7 @@ def run(
 
 
 def markdown(rows: list[Row]) -> str:
-    """The table of `docs/explanation/solver.md`."""
+    """The table of `docs/benchmarks.md`."""
     lines = [
         "| N, m | graph, scale | problems | equal | worst gap | reference | proven | time "
         "| thorough: proven, time |",

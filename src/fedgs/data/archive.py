@@ -42,7 +42,7 @@ class _Meta(TypedDict):
     classes_given: NotRequired[bool]  # only where the number of classes was given
 
 
-def export(federation: Federation, path: Path) -> Path:
+def export(federation: Federation, path: str | Path) -> Path:
     """Write the federation to one uncompressed `.npz` and return its path.
 
     The file is written completely or not at all.
@@ -50,6 +50,7 @@ def export(federation: Federation, path: Path) -> Path:
     Raises:
         OutputError: the folder cannot be written to.
     """
+    path = Path(path)
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
     parts = [(name, part) for name, part in _parts_of(federation).items() if part is not None]
     columns: dict[str, list[AnyArray]] = {

@@ -188,7 +188,7 @@ def read_users(
     _check_counts(header, sizes, str(path))
 
 
-def write_leaf(federation: Federation, folder: Path) -> Path:
+def write_leaf(federation: Federation, folder: str | Path) -> Path:
     """Write a federation as LEAF-style JSON, user by user; returns the folder.
 
     It has `train/`, `test/` and, if there is a validation part, `validation/`. The server's test
@@ -197,6 +197,7 @@ def write_leaf(federation: Federation, folder: Path) -> Path:
     Raises:
         OutputError: a folder that cannot be written to.
     """
+    folder = Path(folder)
     names = [str(name) for name in federation.clients.names]
     for label in _PARTS:
         part: Part | None = getattr(federation, label)

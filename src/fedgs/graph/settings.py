@@ -73,6 +73,7 @@ class Graph(Variant):
     "oracle", is refused unless it has its standard value.
 
     Attributes:
+        preset: "paper" or "authors", the values of settings that are left out.
         similarity: "oracle" (features or label proportions), "private" (the same products by the
             secure scalar product), "update" (cosines of first updates), "functional" (cosines of
             first models' outputs on noise).
@@ -89,14 +90,19 @@ class Graph(Variant):
             it).
         unreachable: pairs without a path get the largest finite distance.
         normalize: divide H by its largest entry.
-        noise_samples, noise_examples, covariance, layer: how "functional" draws its noise, and the
-            layer whose output it takes.
+        noise_samples: inputs in the noise batch of "functional", >= 1.
+        noise_examples: examples that mean and covariance of the noise are estimated from, >= 2.
+        covariance: "full", "diagonal" or "scalar" covariance of the noise.
+        layer: the submodule whose output "functional" takes; None: the logits.
         sketch: longer updates are projected to this many numbers for "update" by one fixed random
             projection, with an error of at most about 1/sqrt(sketch) in a cosine; 0: never, and all
             updates are held in memory at once.
-        protocol, value_range, dealer: of the secure scalar product ("private"), see
-            `fedgs.secure.private_similarity`; the default `value_range` is 1 for label proportions,
-            and for features the smallest power of two that no entry exceeds.
+        protocol: the secure scalar product of "private": "ring", or "paper" (Algorithm 2 as
+            printed), see `fedgs.secure.private_similarity`.
+        value_range: largest absolute value of a feature's entries, > 0, for "private"; None: 1 for
+            label proportions, and for features the smallest power of two that no entry exceeds.
+        dealer: the outside party that deals all masks of "private"; None: a third client for each
+            pair.
         path: an .npz with `distance` (and `similarity`, `adjacency`) to be used instead.
         start: which clients give features before round 0: "all", or none; with "seen", clients give
             theirs with their first update in a cohort, and unknown pairs have the largest known

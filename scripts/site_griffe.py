@@ -1,0 +1,77 @@
+"""A griffe extension for the site: examples in fences, and settings as parameters of variants."""
+
+import re
+from typing import Any
+
+import griffe
+
+__all__ = ["SiteExtension", "fenced", "settings_of"]
+
+_PROMPT = ">>> "
+_VARIANT = "fedgs.registry.Variant"
+_NO_FIELDS = ("family", "name")  # class variables, which subclasses assign without an annotation
+
+
+def fenced(text: str) -> str:
+    """The text with a fence around each doctest that stands at the left margin.
+
+    A doctest begins with a prompt and ends at the next empty line. Those in an `Examples:` section
+    are indented and left alone, since the parser of docstrings finds them.
+    """
+    paragraphs = re.split(r"\n{2,}", text)
+    return "\n\n".join(
+        f"```pycon\n{paragraph}\n```" if paragraph.startswith(_PROMPT) else paragraph
+        for paragraph in paragraphs
+    )
+
+
+def settings_of(cls: griffe.Class) -> dict[str, griffe.Parameter]:
+    """The fields of a variant and of its bases as keyword parameters, those of bases first."""
+    found: dict[str, griffe.Parameter] = {}
+    for base in reversed([cls, *cls.mro()]):
+        for name, member in base.members.items():
+            if not isinstance(member, griffe.Attribute) or "property" in member.labels:
+                continue
+            if name.startswith(("_", "model_")) or name in _NO_FIELDS or not member.annotation:
+                continue
+            if str(member.annotation).startswith("ClassVar"):
+                continue
+            found[name] = griffe.Parameter(
+                name,
+                annotation=member.annotation,
+                kind=griffe.ParameterKind.keyword_only,
+                default=_default(member.value, base.module),
+            )
+    return found
+
+
+def _default(value: Any, module: griffe.Module) -> Any:
+    """The default of a field: that of `Field(default=...)`, else the value itself."""
+    if isinstance(value, griffe.ExprCall) and str(value.function) == "Field":
+        keywords = [part for part in value.arguments if isinstance(part, griffe.ExprKeyword)]
+        value = next((part.value for part in keywords if part.name == "default"), None)
+    constant = module.members.get(str(value)) if str(value).startswith("_") else None
+    return constant.value if isinstance(constant, griffe.Attribute) else value
+
+
+class SiteExtension(griffe.Extension):
+    """Fence the doctests of every docstring, and give variants the signature of their settings."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Change the docstring of a loaded module, class, function or attribute."""
+        if obj.docstring is not None:
+            obj.docstring.value = fenced(obj.docstring.value)
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        """Give the classes of a loaded package their signatures."""
+        for module in _modules(pkg):
+            for cls in module.classes.values():
+                if cls.is_alias or _VARIANT not in [base.path for base in cls.mro()]:
+                    continue
+                parameters = griffe.Parameters(*settings_of(cls).values())
+                cls.set_member("__init__", griffe.Function("__init__", parameters=parameters))
+
+
+def _modules(module: griffe.Module) -> list[griffe.Module]:
+    inner = [part for part in module.modules.values() if not part.is_alias]
+    return [module, *(found for part in inner for found in _modules(part))]
