@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+from tests.oracles.selection import brute_force
 
 from fedgs.errors import SelectionError
-from fedgs.solver import balance_penalty, pair_weight
+from fedgs.solver import SelectionProblem, balance_bound, balance_penalty, pair_weight
 
 
 def test_paper_scale_by_hand() -> None:
@@ -42,3 +43,30 @@ def test_bad_alpha_is_named(alpha: float) -> None:
 def test_unknown_scale_is_named() -> None:
     with pytest.raises(SelectionError, match="scale must be 'paper' or 'cohort', got 'papre'"):
         pair_weight(1.0, "papre", 30, 6)  # type: ignore[arg-type]
+
+
+def test_below_the_bound_the_best_cohort_does_not_depend_on_alpha() -> None:
+    """Random distances of at most 1 and counts with many ties; by brute force."""
+    depends_above = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        half = np.triu(rng.random((7, 7)), 1)
+        distance, counts = (half + half.T) / half.max(), rng.integers(0, 3, 7)
+        bound = balance_bound(7, 3)
+        assert bound == 3.5
+        best = [
+            brute_force(
+                SelectionProblem(
+                    distance,
+                    balance_penalty=balance_penalty(counts, 3, np.arange(7)),
+                    cohort_size=3,
+                    pair_weight=pair_weight(alpha, "paper", 7, 3),
+                )
+            )[1]
+            for alpha in (1e-3 * bound, 0.999 * bound, 20 * bound)
+        ]
+        assert best[0] == best[1]
+        (cohort, *_) = best[1]
+        assert sorted(counts[list(cohort)]) == sorted(counts)[:3]
+        depends_above += best[2] != best[0]
+    assert depends_above > 20  # the bound is not vacuous

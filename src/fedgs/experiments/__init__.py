@@ -6,7 +6,7 @@ The modules in the order in which a study passes through them:
 * `study`: the runs of a study, prepared, carried out and compared. The command line and `compare`
   both call it.
 * `preparing`: loads the data and checks every configuration against it; each becomes a `prepared`
-  run.
+  run. `remarks` names settings without an effect.
 * `runner`: reuses finished runs of the output folder and chooses where the others are carried out.
   `output` and `locks` keep other processes out of the folder. `earlier` recognises stored runs that
   are no longer the same run.

@@ -6,8 +6,10 @@ or that changes nothing beside its other settings, is dropped for it, and equal 
 one.
 """
 
+import contextlib
 import copy
 import itertools
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -78,8 +80,12 @@ def read_config(path: Path) -> Tables:
 def parse_override(text: str) -> tuple[str, object]:
     """`K=V` as a dotted key and a value; V is TOML, and what is not TOML is taken as a string.
 
+    Numbers may begin with the decimal point, as TOML's may not.
+
     >>> parse_override("training.rounds=50"), parse_override("availability=MDF")
     (('training.rounds', 50), ('availability', 'MDF'))
+    >>> parse_override("method.alpha=[.5, 2]")
+    ('method.alpha', [0.5, 2])
     >>> parse_override("seed=[0, 1]")
     ('seed', [0, 1])
 
@@ -92,10 +98,10 @@ def parse_override(text: str) -> tuple[str, object]:
         raise ConfigError(
             f"--set takes KEY=VALUE with a dotted key, such as training.rounds=50; got {text!r}"
         )
-    try:
-        return key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key, value.strip()
+    for text in (value, re.sub(r"(?<![\w.])\.(?=\d)", "0.", value)):
+        with contextlib.suppress(tomllib.TOMLDecodeError):
+            return key, tomllib.loads(f"value = {text}")["value"]
+    return key, value.strip()
 
 
 def expand(

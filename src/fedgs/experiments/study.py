@@ -3,6 +3,7 @@
 The command line and `fedgs.compare` both use it: `prepare_study(configs).run(out=folder).table()`.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ from fedgs.config import Config
 from fedgs.experiments.crew import Progress
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.preparing import prepare
+from fedgs.experiments.remarks import alpha_remarks
 from fedgs.experiments.runner import run_all
 from fedgs.plurals import counted
 from fedgs.registry import Variant
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from fedgs.report.tables import Table
 
 __all__ = ["Results", "Study", "prepare_study"]
+
+_log = logging.getLogger("fedgs")
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,8 @@ class Study:
 def prepare_study(configs: Sequence[Config], *, data_dir: Path | None = None) -> Study:
     """Load the data and check every configuration against it; nothing is written.
 
+    A value of alpha that changes no cohort is named in a warning of the logger "fedgs".
+
     Args:
         configs: one for each run, at least one.
         data_dir: where files are searched first.
@@ -137,7 +143,10 @@ def prepare_study(configs: Sequence[Config], *, data_dir: Path | None = None) ->
     >>> study.heading, study.labels
     ('Synthetic(0.5, 0.5), 30 clients, IDL: 2 methods x 1 seed x 2 rounds', ['md', 'uniform'])
     """
-    return Study(prepare(configs, data_dir=data_dir))
+    runs = prepare(configs, data_dir=data_dir)
+    for remark in alpha_remarks(runs):
+        _log.warning("%s", remark)
+    return Study(runs)
 
 
 def _mode_title(mode: Variant) -> str:

@@ -24,7 +24,7 @@ proof      `plain.enumerate_all`         `proof.branch`         `small.try_all`
 """
 
 from fedgs.solver.problem import Distances, Effort, SelectionProblem, Solution, Status, objective
-from fedgs.solver.scales import Scale, balance_penalty, pair_weight
+from fedgs.solver.scales import Scale, balance_bound, balance_penalty, pair_weight
 from fedgs.solver.select import select
 from fedgs.solver.solve import solve
 
@@ -36,6 +36,7 @@ __all__ = [
     "SelectionProblem",
     "Solution",
     "Status",
+    "balance_bound",
     "balance_penalty",
     "objective",
     "pair_weight",

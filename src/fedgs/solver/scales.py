@@ -3,7 +3,7 @@
 Equations (14) to (17) of the paper.
 """
 
-from math import isfinite
+from math import inf, isfinite
 from numbers import Real
 from typing import Literal
 
@@ -12,7 +12,7 @@ import numpy as np
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.errors import SelectionError
 
-__all__ = ["Scale", "balance_penalty", "pair_weight"]
+__all__ = ["Scale", "balance_bound", "balance_penalty", "pair_weight"]
 
 Scale = Literal["paper", "cohort"]
 
@@ -47,6 +47,27 @@ def balance_penalty(
     if scale != "paper":
         penalty /= max(total - 1, 1)
     return penalty
+
+
+def balance_bound(clients: int, cohort_size: int) -> float:
+    """The alpha below which balance decides before diversity in `paper` scale: N/(m-1).
+
+    Replacing a client of the cohort changes the sum of the counts by 0 or by at least 1, and so the
+    sum of the penalties by at least 2. With distances of at most 1, it changes the diversity term
+    by at most 2 alpha (m-1)/N. For every alpha in (0, N/(m-1)) the best cohorts are therefore the
+    same: smallest counts first, then the largest dispersion.
+
+    Args:
+        clients: N.
+        cohort_size: m >= 1.
+
+    Returns:
+        The bound; inf for cohorts of one client, which have no pairs.
+
+    >>> balance_bound(30, 6), balance_bound(30, 1)
+    (6.0, inf)
+    """
+    return clients / (cohort_size - 1) if cohort_size > 1 else inf
 
 
 def pair_weight(alpha: float, scale: Scale, clients: int, cohort_size: int) -> float:
