@@ -104,3 +104,42 @@ def test_a_terminal_has_a_bar_and_the_messages_of_the_runs(clock: Clock) -> None
     assert "1 run is resumed" in text
     assert "5/10   10 run-rounds/s   0:00:01 left" in text
     assert (list(logger.handlers), logger.propagate) == before
+
+
+def about_time(
+    clock: Clock, first: float, others: float, *, rounds: int, resumed: bool = False
+) -> list[str]:
+    """What is said about two runs whose rounds take these seconds, in lines about their time."""
+    output, runs = io.StringIO(), 2
+    screen = Console(file=output, soft_wrap=True)
+    stored = 1 if resumed else 0
+    with progress_display(screen, runs=runs, rounds=rounds) as on_progress:
+        for done in range(1, 4 * runs + 1):
+            clock.now += (first if done <= runs else others) / runs
+            on_progress(Progress(done, (rounds - stored) * runs, 0))
+    return [line for line in lines(output) if line.startswith("The runs")]
+
+
+def test_long_runs_say_after_the_first_round_how_long_they_will_take(clock: Clock) -> None:
+    # 500 rounds of 63 s are 525 min; 4 rounds of 63 s fit into five minutes.
+    assert about_time(clock, 63, 63, rounds=500) == [
+        "The runs will take about 8 h 45 min, and 4 rounds of them about 4 min: --set "
+        "training.rounds=4. A later command with more rounds continues them."
+    ]
+
+
+def test_the_time_of_compiling_is_not_multiplied(clock: Clock) -> None:
+    # 30 s of compiling and 500 rounds of 1 s: under ten minutes.
+    assert about_time(clock, 31, 1, rounds=500) == []
+    # 30 s of compiling and 1000 rounds of 2 s are 34 min.
+    (said,) = about_time(clock, 32, 2, rounds=1000)
+    assert said.startswith("The runs will take about 34 min, and 150 rounds of them about 5 min: ")
+
+
+def test_no_number_of_rounds_is_proposed_where_none_is_short_or_runs_are_resumed(
+    clock: Clock,
+) -> None:
+    assert about_time(clock, 900, 900, rounds=10) == ["The runs will take about 2 h 30 min."]
+    assert about_time(clock, 63, 63, rounds=501, resumed=True) == [
+        "The runs will take about 8 h 45 min."
+    ]

@@ -19,6 +19,7 @@ __all__ = ["progress_display"]
 
 REFRESH_SECONDS = 0.1
 PLAIN_SECONDS = 10.0
+LONG_SECONDS = 600.0
 
 
 @contextlib.contextmanager
@@ -27,8 +28,10 @@ def progress_display(
 ) -> "Iterator[Callable[[Progress], None]]":
     """A callback for `run_all`: rounds, speed and the time left.
 
-    After the last round the models are evaluated: then the line says so, and at the end of the
-    block how long everything took. Nothing is shown for a start in which no round was left to do.
+    Where the runs will take long, one line after the first rounds says how long, and how many
+    rounds take a few minutes. After the last round the models are evaluated: then the line says so,
+    and at the end of the block how long everything took. Nothing is shown for a start in which no
+    round was left to do.
     """
     heading = counted(runs, "run")
     if screen.is_terminal:
@@ -47,14 +50,14 @@ def progress_display(
 
             throttled = _Throttled(show, rounds, REFRESH_SECONDS)
             with _messages(screen):
-                yield throttled
+                yield _with_expected_time(throttled, screen, runs=runs, rounds=rounds)
             throttled.end()
     else:
         throttled = _Throttled(
             lambda progress, text: screen.print(f"{heading}  {text}"), rounds, PLAIN_SECONDS
         )
         with _messages(screen):
-            yield throttled
+            yield _with_expected_time(throttled, screen, runs=runs, rounds=rounds)
         throttled.end()
 
 
@@ -113,6 +116,69 @@ class _Throttled:
         if self._last is not None:
             seconds = time.monotonic() - self._started
             self._show(self._last, progress_text(self._last, self._rounds, seconds, ended=True))
+
+
+def _with_expected_time(
+    on_progress: "Callable[[Progress], None]", screen: Console, *, runs: int, rounds: int
+) -> "Callable[[Progress], None]":
+    """The callback, which also prints once how long the runs will take, see `expected_time`."""
+    started = time.monotonic()
+    first: list[float] = []  # seconds of the first round
+    said: list[str | None] = []
+
+    def show(progress: "Progress") -> None:
+        seconds, done = time.monotonic() - started, rounds * progress.rounds / (progress.total or 1)
+        if not first and done >= 1:
+            first.append(seconds)
+        # The time of the first round includes compiling, unless it is long.
+        if not said and (done >= 2 or (first and first[0] >= _NO_COMPILING)):
+            a_round = (seconds - first[0]) / (done - 1) if done >= 2 else seconds / done
+            expected = seconds + a_round * (rounds - done)
+            all_are_new = progress.total == runs * rounds
+            said.append(expected_time(expected, a_round=a_round if all_are_new else None))
+            if said[0] is not None:
+                screen.print(said[0])
+        on_progress(progress)
+
+    return show
+
+
+_NO_COMPILING = 60.0
+
+
+def expected_time(seconds: float, *, a_round: float | None) -> str | None:
+    """One line about runs that will take more than ten minutes; None about others.
+
+    Args:
+        seconds: that all runs will take.
+        a_round: seconds of one round of all runs, to say how many rounds take a few minutes; None:
+            not said, since some of the runs are resumed or reused.
+
+    >>> print(expected_time(31500.0, a_round=63.0))
+    The runs will take about 8 h 45 min, and 4 rounds of them about 4 min:
+    --set training.rounds=4. A later command with more rounds continues them.
+    >>> expected_time(300.0, a_round=1.0)
+    """
+    if seconds <= LONG_SECONDS:
+        return None
+    text = f"The runs will take about {_words(seconds)}"
+    few = 0 if a_round is None else int(LONG_SECONDS / 2 / a_round)
+    if a_round is None or few < 2:
+        return f"{text}."
+    return (
+        f"{text}, and {few} rounds of them about {_words(few * a_round)}: "
+        f"--set training.rounds={few}. A later command with more rounds continues them."
+    )
+
+
+def _words(seconds: float) -> str:
+    """A time in minutes, or hours and minutes.
+
+    >>> _words(250.0), _words(31440.0)
+    ('4 min', '8 h 44 min')
+    """
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def progress_text(progress: "Progress", rounds: int, seconds: float, *, ended: bool = False) -> str:
