@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedgs.cli.graph import graph, recovery_lines
-from fedgs.clients import Clients
+from fedgs.cli.graph import graph
 from fedgs.errors import ConfigError
-from fedgs.graph import ClientGraph
 from fedgs.graph.recovery import components, density
 from fedgs.plurals import counted
 
@@ -30,7 +28,7 @@ def fedgs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_graph_is_described_and_written_so_that_it_can_be_used(
     similarity: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = fedgs(tmp_path, "graph", *SMALL, "--similarity", similarity, "--out", "g.npz")
+    done = fedgs(tmp_path, "graph", *SMALL, "--similarity", similarity, "--table", "--out", "g.npz")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == f"Synthetic(0.5, 0.5), 6 clients: graph of {similarity}"
@@ -38,20 +36,26 @@ def test_a_graph_is_described_and_written_so_that_it_can_be_used(
         assert sorted(stored.files) == ["adjacency", "distance", "similarity"]
         adjacency = stored["adjacency"]
     parts = counted(components(adjacency), "connected part")
-    assert f"edges: {density(adjacency):.1%} of the pairs, {parts}, " in lines[1]
-    epsilons = [line.split()[0] for line in lines if line[:3] == "  0"]
+    share = f"{density(adjacency):.0%}".replace("%", " %")
+    edges = round(density(adjacency) * 15)
+    assert lines[1].startswith(
+        f"  edges:  {edges} of 15 pairs of clients ({share}), {parts}; made in "
+    )
+    assert lines[2].startswith("  effect: ")
+    epsilons = [line.split()[0] for line in lines if line[:1] == "0"]
     assert epsilons == ["0", "0.01", "0.05", "0.1", "0.5"]
-    assert any(line.startswith("  target density 1/3: ") for line in lines)
+    assert any(line.startswith("target density 1/3: ") for line in lines)
     # Four exchanges; every client answers in each of them: keys, masks, corrections or u, v_1.
-    assert ("cost: 4 exchanges, " in done.stdout) == (similarity == "private")
+    assert ("cost:   4 exchanges, " in done.stdout) == (similarity == "private")
     if similarity == "private":
         # Off-diagonal rescaling and epsilon .1 are the settings: these are the oracle's edges.
-        (row,) = [line for line in lines if line.startswith("  0.1 ")]
+        (row,) = [line for line in lines if line.startswith("0.1 ")]
         assert "1.000 (1.000, 1.000)" in row
+        assert lines[3].startswith("  oracle: 100 % of its edges are found, 100 % of these edges ")
     graph(set_=["data.clients=6", f"method.graph.path={tmp_path / 'g.npz'}"])
-    assert (
-        f"graph of {tmp_path / 'g.npz'}\n{lines[1].rpartition(',')[0]}" in capsys.readouterr().out
-    )
+    described = capsys.readouterr().out
+    assert f"graph of {tmp_path / 'g.npz'}\n{lines[1].rpartition(';')[0]}" in described
+    assert "recall" not in described
 
 
 def test_bad_input_is_one_sentence(tmp_path: Path) -> None:
@@ -109,23 +113,6 @@ def test_bad_input_is_refused_before_anything_is_written(
 
 def test_a_method_without_a_graph_gets_one(capsys: pytest.CaptureFixture[str]) -> None:
     graph(set_=["data.clients=4", "method=uniform"])
-    assert capsys.readouterr().out.startswith(
-        "Synthetic(0.5, 0.5), 4 clients: graph of oracle\n  edges: "
-    )
-
-
-def graph_of(count: int) -> ClientGraph:
-    return ClientGraph(
-        np.eye(count), np.zeros((count, count), dtype=bool), np.zeros((count, count))
-    )
-
-
-def test_clients_without_features_and_labels_have_no_oracle() -> None:
-    clients = Clients(names=("a", "b"), data_sizes=np.array([3, 5]))
-    sentence = "  no oracle to compare with: the clients have neither features nor labels"
-    assert recovery_lines(graph_of(2), clients) == [sentence]
-
-
-def test_a_single_client_has_no_edges_to_compare() -> None:
-    clients = Clients(names=("a",), data_sizes=np.array([3]), label_counts=np.array([[2, 1]]))
-    assert recovery_lines(graph_of(1), clients) == []
+    out = capsys.readouterr().out
+    assert out.startswith("Synthetic(0.5, 0.5), 4 clients: graph of oracle\n  edges: ")
+    assert out.count("\n") == 3 and "oracle: " not in out  # no comparison with itself

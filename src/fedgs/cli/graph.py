@@ -1,4 +1,4 @@
-"""`fedgs graph`: build the client graph, compare it with the oracle's edges, and write it."""
+"""`fedgs graph`: build the client graph, describe it in words, and write it."""
 
 import contextlib
 import time
@@ -16,11 +16,9 @@ from fedgs.cli.common import (
     console,
     read_grid,
 )
-from fedgs.clients import Clients
 from fedgs.config import Config
-from fedgs.errors import ConfigError, GraphError
-from fedgs.graph import ClientGraph, Graph, client_features, feature_products
-from fedgs.graph.recovery import Recovery, components, density
+from fedgs.errors import ConfigError
+from fedgs.graph import Graph
 from fedgs.graph.settings import Similarity
 from fedgs.plurals import counted
 from fedgs.sampling import FedGS
@@ -53,14 +51,19 @@ def graph(
             show_default=False,
         ),
     ] = None,
+    table: Annotated[
+        bool,
+        typer.Option("--table", help="Also F1, precision and recall for a grid of epsilon."),
+    ] = False,
 ) -> None:
-    """Density, components, F1 against the oracle's edges over a grid of epsilon, and what it cost.
+    """Describe the client graph: who is joined, whether it can change cohorts, and what it cost.
 
     What is written can be used by runs: `--set method.graph.path=G.npz`.
     """
     chosen, method = _chosen(config, set_, plugin, similarity)
     if out is not None and (out.suffix != ".npz" or not out.parent.is_dir()):
         raise ConfigError(f"--out must be an .npz in a folder that exists, got {str(out)!r}")
+    from fedgs.experiments import graph_words as words
     from fedgs.experiments.preparing import prepare
     from fedgs.experiments.similarity import made_graph
     from fedgs.graph.files import save_graph
@@ -72,15 +75,20 @@ def graph(
     screen = console()
     source = method.graph.path or method.graph.similarity
     federation = prepared.plan.federation
-    clients = counted(len(client_graph), "client")
-    screen.print(f"{federation.name}, {clients}: graph of {source}")
-    edges = client_graph.adjacency
-    parts = counted(components(edges), "connected part")
-    screen.print(f"  edges: {density(edges):.1%} of the pairs, {parts}, {seconds:.2f} s")
+    screen.print(f"{federation.name}, {counted(len(client_graph), 'client')}: graph of {source}")
+    limit = prepared.plan.cohort_limit
+    rows = {
+        "edges": f"{words.edges_in_words(client_graph)}; made in {seconds:.2f} s",
+        "effect": words.effect_in_words(client_graph, method, limit),
+    }
+    if source != "oracle":
+        rows["oracle"] = words.nearness_in_words(client_graph, federation.clients)
     if cost is not None:
-        screen.print(f"  cost: {cost}")
-    for line in recovery_lines(client_graph, federation.clients):
-        screen.print(line)
+        rows["cost"] = cost
+    for name, text in rows.items():
+        screen.print(f"  {name + ':':<8}{text}")
+    if table:
+        screen.print("\n".join(["", *words.recovery_table(client_graph, federation.clients)]))
     if out is not None:
         save_graph(out, client_graph)
         # The graph belongs to these clients: the next command has the same configuration,
@@ -130,42 +138,3 @@ def _with_graph(configs: list[Config], otherwise: FedGS) -> tuple[Config, FedGS]
         if isinstance(config.method, FedGS):
             return config, config.method
     return configs[0].model_copy(update={"method": otherwise}), otherwise
-
-
-def recovery_lines(client_graph: ClientGraph, clients: Clients) -> list[str]:
-    """The table of F1 (precision, recall), one line for each epsilon, one column for each oracle.
-
-    Without an oracle it is one sentence.
-    """
-    from fedgs.experiments.similarity import edge_rows
-
-    try:
-        products = feature_products(client_features(clients))
-    except GraphError:
-        return ["  no oracle to compare with: the clients have neither features nor labels"]
-    if len(client_graph) < 2:
-        return []
-    columns: dict[str, list[tuple[str, Recovery]]] = {}
-    for oracle, rule, row in edge_rows(client_graph.similarity, products):
-        columns.setdefault(oracle, []).append((rule, row))
-    title = (
-        "F1 (precision, recall) against the oracle's edges, epsilon 0.1, by the oracle's products"
-    )
-    heads = "".join(f"{oracle:>22}" for oracle in columns)
-    lines = ["", f"  {title}", "", f"  {'epsilon':<28}{'density':>8}{heads}"]
-    for cells in zip(*columns.values(), strict=True):
-        rule, first = cells[0]
-        name = _RULES[rule].format(first.epsilon)
-        figures = (f"{row.f1:.3f} ({row.precision:.3f}, {row.recall:.3f})" for _, row in cells)
-        lines.append(
-            f"  {name:<28}{first.density:>8.1%}" + "".join(f"{text:>22}" for text in figures)
-        )
-    return lines
-
-
-# Rule of `edge_rows` -> what the table calls it, with its epsilon.
-_RULES = {
-    "grid": "{:g}",
-    "density": "target density 1/3: {:.3f}",
-    "histogram": "histogram (Otsu): {:.3f}",
-}

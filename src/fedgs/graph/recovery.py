@@ -17,6 +17,7 @@ __all__ = [
     "Recovery",
     "components",
     "density",
+    "edge_recovery",
     "edges_of",
     "epsilon_of_density",
     "epsilon_of_histogram",
@@ -92,12 +93,30 @@ def recovery(similarity: FloatMatrix, oracle: BoolArray, *, epsilon: float) -> R
     >>> recovery(np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.8], [0.0, 0.8, 1.0]]), truth, epsilon=0.5)
     Recovery(epsilon=0.5, precision=0.5, recall=0.5, f1=0.5, density=0.6666666666666666)
     """
-    if similarity.shape != oracle.shape:
+    return edge_recovery(edges_of(similarity, epsilon), oracle, epsilon=epsilon)
+
+
+def edge_recovery(edges: BoolArray, oracle: BoolArray, *, epsilon: float = 0.0) -> Recovery:
+    """Precision, recall and F1 of some edges.
+
+    Args:
+        edges: (N, N) bool, symmetric; the diagonal does not count.
+        oracle: (N, N) bool, the oracle's edges.
+        epsilon: the threshold that gave the edges, for the answer.
+
+    Raises:
+        GraphError: the two have different sizes.
+
+    >>> oracle = np.array([[False, True, False], [True, False, False], [False, False, False]])
+    >>> edge_recovery(np.ones((3, 3), dtype=bool), oracle).f1  # 2·(1/3)·1 / (1/3 + 1)
+    0.5
+    """
+    if edges.shape != oracle.shape:
         raise GraphError(
-            f"the oracle must have {len(similarity)} clients, got edges of shape {oracle.shape}"
+            f"the oracle must have {len(edges)} clients, got edges of shape {oracle.shape}"
         )
-    above = np.triu_indices(len(similarity), 1)
-    estimated, true = edges_of(similarity, epsilon)[above], oracle[above]
+    above = np.triu_indices(len(edges), 1)
+    estimated, true = edges[above], oracle[above]
     both = int((estimated & true).sum())
     precision = both / int(estimated.sum()) if estimated.any() else 1.0
     recall = both / int(true.sum()) if true.any() else 1.0
