@@ -89,7 +89,7 @@ FAMILIES = {
             "server",
             "server steps",
             "aggregation.server",
-            "fedgs.aggregation",
+            "fedgs.server_steps",
             "fedgs.aggregation.ServerStep",
         ),
         Family("partition", "partitions", "data.partition", "fedgs.data", "fedgs.data.Partition"),

@@ -17,9 +17,9 @@ from fedgs.aggregation.folds import Rows, WeightedMean, WeightedSum, all_finite,
 from fedgs.aggregation.gossip import Gossip
 from fedgs.aggregation.mean import Mean
 from fedgs.aggregation.scaffold import Scaffold
-from fedgs.aggregation.server import Adagrad, Adam, Amplified, Momentum, ServerStep, Sgd, Yogi
 from fedgs.aggregation.stale import Stale
 from fedgs.aggregation.table import ClientTable
+from fedgs.server_steps import Adagrad, Adam, Amplified, Momentum, ServerStep, Sgd, Yogi
 
 __all__ = [
     "Adagrad",

@@ -7,13 +7,13 @@ from typing import Annotated, ClassVar, TypeAlias
 import torch
 from pydantic import BeforeValidator, PlainSerializer
 
-from fedgs.aggregation.server import ServerStep, Sgd
 from fedgs.aggregation.table import ClientTable
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.clients import Clients
 from fedgs.errors import ConfigError, UpdateError, shown
 from fedgs.registry import Variant, build, table
 from fedgs.requests import AnyFold
+from fedgs.server_steps import ServerStep, Sgd
 from fedgs.weighting import Weighting
 
 __all__ = ["Aggregation", "Corrections", "Round", "Vectors", "checked_step", "checked_vectors"]

@@ -109,3 +109,23 @@ def test_no_tensor_that_came_in_is_written_to(step: ServerStep) -> None:
     step.step(1, theta, target, moments)
     assert torch.equal(theta, THETA) and torch.equal(target, THETA + 1)
     assert all(torch.equal(moments[key], before[key]) for key in before)
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_arrays_of_numpy_give_the_bits_of_tensors(step: ServerStep) -> None:
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=10_001).astype(np.float32)
+    moments = step.start(theta)
+    tensors = step.start(torch.from_numpy(theta))
+    for round in range(7):
+        update = (10.0 ** rng.integers(-5, 3) * rng.normal(size=len(theta))).astype(np.float32)
+        target = None if round == 3 else theta + update
+        given = None if target is None else torch.from_numpy(target)
+        moved, tensors = step.step(round, torch.from_numpy(theta), given, tensors)
+        theta, moments = step.step(round, theta, target, moments)
+        assert isinstance(theta, np.ndarray) and theta.dtype == np.float32
+        exact = not hasattr(step, "tau")  # square roots of PyTorch may be rounded wrongly
+        tolerance = 0.0 if exact else 2e-7
+        np.testing.assert_allclose(moved.numpy(), theta, rtol=tolerance, atol=tolerance)
+        for key, moment in moments.items():
+            assert moment.tobytes() == tensors[key].numpy().tobytes()

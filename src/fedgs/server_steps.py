@@ -1,20 +1,38 @@
-"""Server steps: how the aggregated update U moves the parameters of the server."""
+"""Server steps: how the aggregated update U moves the parameters of the server.
+
+The built-in steps compute with PyTorch tensors in simulations and with NumPy arrays in deployments,
+which need no PyTorch. On the CPU both give the same bits, except that square roots may differ in
+the last bit.
+"""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeAlias
 
-import torch
+import numpy as np
 from pydantic import Field
 
 from fedgs.registry import Variant, register
 
 __all__ = ["Adagrad", "Adam", "Amplified", "Momentum", "ServerStep", "Sgd", "Yogi"]
 
+Vector: TypeAlias = Any  # a tensor of PyTorch or an array of NumPy, (P,)
 Moments: TypeAlias = Mapping[str, Any]  # an aggregation's vectors: the step replaces its own
+
+
+def _library(vector: Vector) -> Any:
+    """The functions for a vector: those of NumPy for its arrays, else those of PyTorch."""
+    if isinstance(vector, np.ndarray):
+        return np
+    import torch
+
+    return torch
 
 
 class ServerStep(Variant):
     """Base of all server steps: theta^{t+1} from theta^t and the aggregated update U.
+
+    A step must not write to what it is given. Vectors are tensors in a simulation and NumPy arrays
+    in a deployment.
 
     Attributes:
         rate: eta_g, the server's learning rate, > 0.
@@ -23,17 +41,17 @@ class ServerStep(Variant):
     family: ClassVar[str] = "server"
     rate: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
-    def start(self, parameters: torch.Tensor) -> Moments:
-        """The moments before round 0, named tensors of (P,) numbers."""
+    def start(self, parameters: Vector) -> Moments:
+        """The moments before round 0, named vectors of (P,) numbers."""
         return {}
 
     def step(
         self,
         round: int,
-        parameters: torch.Tensor,
-        target: torch.Tensor | None,
+        parameters: Vector,
+        target: Vector | None,
         moments: Moments,
-    ) -> tuple[torch.Tensor, Moments]:
+    ) -> tuple[Vector, Moments]:
         """The next parameters, and the moments.
 
         Args:
@@ -46,9 +64,7 @@ class ServerStep(Variant):
             return parameters, moments
         return self.moved(parameters, target - parameters, moments)
 
-    def moved(
-        self, parameters: torch.Tensor, update: torch.Tensor, moments: Moments
-    ) -> tuple[torch.Tensor, Moments]:
+    def moved(self, parameters: Vector, update: Vector, moments: Moments) -> tuple[Vector, Moments]:
         """The next parameters and moments, from the update U."""
         raise TypeError(f"{type(self).__name__} must define moved(parameters, update, moments)")
 
@@ -57,6 +73,7 @@ class ServerStep(Variant):
 class Sgd(ServerStep):
     """theta + eta_g U; with rate 1 exactly the aggregated parameters.
 
+    >>> import torch
     >>> Sgd(rate=0.5).step(0, torch.tensor([1.0]), torch.tensor([3.0]), {})[0]
     tensor([2.])
     """
@@ -64,18 +81,16 @@ class Sgd(ServerStep):
     def step(
         self,
         round: int,
-        parameters: torch.Tensor,
-        target: torch.Tensor | None,
+        parameters: Vector,
+        target: Vector | None,
         moments: Moments,
-    ) -> tuple[torch.Tensor, Moments]:
+    ) -> tuple[Vector, Moments]:
         """The target itself with rate 1: theta + (target - theta) would round twice."""
         if target is not None and self.rate == 1:
             return target, moments
         return super().step(round, parameters, target, moments)
 
-    def moved(
-        self, parameters: torch.Tensor, update: torch.Tensor, moments: Moments
-    ) -> tuple[torch.Tensor, Moments]:
+    def moved(self, parameters: Vector, update: Vector, moments: Moments) -> tuple[Vector, Moments]:
         """One step along the update."""
         return parameters + self.rate * update, moments
 
@@ -88,6 +103,7 @@ class Momentum(ServerStep):
         beta: in [0, 1).
         dampened: u <- beta u + (1 - beta) U instead.
 
+    >>> import torch
     >>> step = Momentum(beta=0.5)
     >>> theta, start = torch.tensor([0.0]), step.start(torch.zeros(1))
     >>> theta, moments = step.step(0, theta, theta + 1, start)
@@ -98,13 +114,11 @@ class Momentum(ServerStep):
     beta: float = Field(default=0.9, ge=0, lt=1)
     dampened: bool = False
 
-    def start(self, parameters: torch.Tensor) -> Moments:
+    def start(self, parameters: Vector) -> Moments:
         """U = 0."""
-        return {"momentum": torch.zeros_like(parameters)}
+        return {"momentum": _library(parameters).zeros_like(parameters)}
 
-    def moved(
-        self, parameters: torch.Tensor, update: torch.Tensor, moments: Moments
-    ) -> tuple[torch.Tensor, Moments]:
+    def moved(self, parameters: Vector, update: Vector, moments: Moments) -> tuple[Vector, Moments]:
         """One step along the momentum."""
         share = 1 - self.beta if self.dampened else 1.0
         momentum = self.beta * moments["momentum"] + share * update
@@ -126,23 +140,21 @@ class _Adaptive(ServerStep):
     beta1: float = Field(default=0.9, ge=0, lt=1)
     tau: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
 
-    def start(self, parameters: torch.Tensor) -> Moments:
+    def start(self, parameters: Vector) -> Moments:
         """M = 0 and v = tau^2."""
         return {
-            "first": torch.zeros_like(parameters),
-            "second": torch.full_like(parameters, self.tau**2),
+            "first": _library(parameters).zeros_like(parameters),
+            "second": _library(parameters).full_like(parameters, self.tau**2),
         }
 
-    def moved(
-        self, parameters: torch.Tensor, update: torch.Tensor, moments: Moments
-    ) -> tuple[torch.Tensor, Moments]:
+    def moved(self, parameters: Vector, update: Vector, moments: Moments) -> tuple[Vector, Moments]:
         """One step along the scaled first moment."""
         first = self.beta1 * moments["first"] + (1 - self.beta1) * update
-        second = self.second_moment(moments["second"], update.square())
-        moved = parameters + self.rate * first / (second.sqrt() + self.tau)
+        second = self.second_moment(moments["second"], update * update)
+        moved = parameters + self.rate * first / (_library(second).sqrt(second) + self.tau)
         return moved, {**moments, "first": first, "second": second}
 
-    def second_moment(self, second: torch.Tensor, square: torch.Tensor) -> torch.Tensor:
+    def second_moment(self, second: Vector, square: Vector) -> Vector:
         """V after the round, from v before it and U^2."""
         raise NotImplementedError
 
@@ -157,7 +169,7 @@ class Adagrad(_Adaptive):
 
     beta1: float = Field(default=0.0, ge=0, lt=1)
 
-    def second_moment(self, second: torch.Tensor, square: torch.Tensor) -> torch.Tensor:
+    def second_moment(self, second: Vector, square: Vector) -> Vector:
         """V + U^2."""
         return second + square
 
@@ -175,7 +187,7 @@ class Adam(_Adaptive):
 
     beta2: float = Field(default=0.99, ge=0, lt=1)
 
-    def second_moment(self, second: torch.Tensor, square: torch.Tensor) -> torch.Tensor:
+    def second_moment(self, second: Vector, square: Vector) -> Vector:
         """The moving average of U^2."""
         return self.beta2 * second + (1 - self.beta2) * square
 
@@ -193,9 +205,9 @@ class Yogi(_Adaptive):
 
     beta2: float = Field(default=0.99, ge=0, lt=1)
 
-    def second_moment(self, second: torch.Tensor, square: torch.Tensor) -> torch.Tensor:
+    def second_moment(self, second: Vector, square: Vector) -> Vector:
         """V moved towards U^2 by a step whose size does not depend on v."""
-        return second - (1 - self.beta2) * square * torch.sign(second - square)
+        return second - (1 - self.beta2) * square * _library(second).sign(second - square)
 
 
 @register("server", "amplified")
@@ -209,6 +221,7 @@ class Amplified(ServerStep):
         period: P >= 1, in rounds.
         factor: gamma > 0.
 
+    >>> import torch
     >>> step = Amplified(period=1, factor=3.0)
     >>> step.step(0, torch.tensor([1.0]), torch.tensor([2.0]), step.start(torch.tensor([1.0])))[0]
     tensor([4.])
@@ -217,17 +230,17 @@ class Amplified(ServerStep):
     period: int = Field(ge=1)
     factor: float = Field(gt=0, allow_inf_nan=False)
 
-    def start(self, parameters: torch.Tensor) -> Moments:
+    def start(self, parameters: Vector) -> Moments:
         """The anchor is theta^0."""
-        return {"anchor": parameters.clone()}
+        return {"anchor": parameters}
 
     def step(
         self,
         round: int,
-        parameters: torch.Tensor,
-        target: torch.Tensor | None,
+        parameters: Vector,
+        target: Vector | None,
         moments: Moments,
-    ) -> tuple[torch.Tensor, Moments]:
+    ) -> tuple[Vector, Moments]:
         """One step, and the amplification where a period ends."""
         if target is not None:
             parameters = parameters + self.rate * (target - parameters)
@@ -235,4 +248,4 @@ class Amplified(ServerStep):
             return parameters, moments
         anchor = moments["anchor"]
         parameters = anchor + self.factor * (parameters - anchor)
-        return parameters, {**moments, "anchor": parameters.clone()}
+        return parameters, {**moments, "anchor": parameters}
