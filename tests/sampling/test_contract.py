@@ -1,5 +1,6 @@
 """What every sampler keeps, those of others included."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -8,10 +9,10 @@ import pytest
 import fedgs
 from fedgs import Clients, Selection, View
 from fedgs.arrays import FloatArray, IntArray
-from fedgs.clients import Memory, Outcome, checked_selection
+from fedgs.clients import Memory, Outcome, checked_memory, checked_selection
 from fedgs.registry import build, register, table, variant_class, variant_names
 from fedgs.rng import stream
-from fedgs.sampling import AsksLosses, Remembers, Sampler
+from fedgs.sampling import AsksLosses, AsksReports, LearnsFromModels, Remembers, Sampler
 
 
 @fedgs.sampler("fewest-first")
@@ -56,6 +57,8 @@ SETTINGS = [
     {"name": "fedgs", "alpha": 0.0},
     {"name": "fedgs", "scale": "cohort", "graph": {"preset": "authors"}},
     {"name": "power_of_choice", "candidates": 12},
+    {"name": "rpow_d", "candidates": 12},
+    {"name": "active_fl", "excluded_share": 0.25, "inverse_temperature": 1.0, "uniform_share": 0.5},
 ]
 
 
@@ -268,16 +271,126 @@ def test_cohorts_do_not_depend_on_labels_unless_a_graph_is_made_of_them(name: st
     )
 
 
-@pytest.mark.parametrize("name", ["fedgs", "remembering"])
-def test_memory_is_named_arrays_and_survives_a_round(name: str) -> None:
-    method = build("method", name)
-    assert isinstance(method, Sampler)
-    assert isinstance(method, Remembers)
-    view = view_of(method, clients_of([5, 80, 3, 1]), limit=2, losses=np.arange(4.0))
-    cohort = select(method, view).clients
-    after = method.observe(
-        view.memory, view, Outcome(cohort, np.full(len(cohort), 1 / len(cohort)))
+def outcome_of(method: Sampler, cohort: IntArray, rng: np.random.Generator) -> Outcome:
+    """What comes back from a cohort: the features and the reports that the sampler asks for."""
+    size = len(cohort)
+    learns = isinstance(method, LearnsFromModels) and method.wish("round") is not None
+    wanted = method.wanted_reports if isinstance(method, AsksReports) else ()
+    return Outcome(
+        cohort,
+        np.full(size, 1 / size),
+        rng.normal(size=(size, 4)) if learns else None,
+        {report: rng.random(size) for report in wanted},
     )
-    assert list(after) == list(view.memory)
-    assert all(isinstance(array, np.ndarray) for array in after.values())
+
+
+def played(
+    method: Sampler, clients: Clients, schedule: Sequence[Sequence[int]], *, limit: int
+) -> list[Selection | None]:
+    """The cohorts of rounds in which these clients are available, as the simulation plays them.
+
+    A sampler is not called in a round without available clients: None.
+    """
+    counts, rng = np.zeros(len(clients), dtype=np.int64), np.random.default_rng(0)
+    memory = method.start(clients) if isinstance(method, Remembers) else {}
+    types = {name: array.dtype for name, array in memory.items()}
+    selections: list[Selection | None] = []
+    for t, available in enumerate(schedule):
+        if not len(available):
+            selections.append(None)
+            continue
+        view = view_of(
+            method,
+            clients,
+            limit=limit,
+            available=list(available),
+            counts=counts.tolist(),
+            losses=rng.random(len(clients)),
+            round=t,
+        )
+        view = replace(view, memory=memory)
+        selection = select(method, view)
+        selections.append(selection)
+        counts[selection.clients] += 1
+        if isinstance(method, Remembers):
+            outcome = outcome_of(method, selection.clients, rng)
+            memory = checked_memory(method.observe(memory, view, outcome), "observe")
+            assert {name: array.dtype for name, array in memory.items()} == types
+    return selections
+
+
+def assert_full(
+    method: Sampler, selection: Selection | None, *, available: int, limit: int
+) -> None:
+    """The cohort has min(M, |A_t|) clients, or as many draws; `md` always draws M."""
+    assert selection is not None
+    size = min(limit, available)
+    if method.name not in REPEATING:
+        assert selection.draws is None and len(selection.clients) == size
+        return
+    assert selection.draws is not None
+    assert selection.draws.sum() == (limit if method.name == "md" else size)
+
+
+def test_empty_rounds_and_a_client_that_was_never_seen(method: Sampler) -> None:
+    clients, rng = clients_of([5, 80, 3, 1, 40, 9, 9, 22]), np.random.default_rng(1)
+    schedule = [np.flatnonzero(rng.random(7) < 0.6).tolist() for _ in range(20)]  # never client 7
+    schedule[0] = schedule[4] = schedule[5] = []
+    selections = played(method, clients, [*schedule, [7], [2, 7], list(range(8))], limit=3)
+    for available, selection in zip(schedule, selections, strict=False):
+        if available:
+            assert_full(method, selection, available=len(available), limit=3)
+        else:
+            assert selection is None
+    newcomer, pair, everyone = selections[-3:]
+    assert newcomer is not None and newcomer.clients.tolist() == [7]
+    assert_full(method, pair, available=2, limit=3)
+    assert_full(method, everyone, available=8, limit=3)
+
+
+@pytest.mark.parametrize("place", [0, 3])
+def test_one_client_with_nearly_all_data(method: Sampler, place: int) -> None:
+    sizes = [1, 2, 1, 3, 1, 2]
+    sizes[place] = 10**12
+    rng = np.random.default_rng(2)
+    schedule = [np.flatnonzero(rng.random(6) < 0.7).tolist() for _ in range(25)]
+    selections = played(method, clients_of(sizes), schedule, limit=3)
+    for available, selection in zip(schedule, selections, strict=True):
+        if available:
+            assert_full(method, selection, available=len(available), limit=3)
+
+
+def test_a_client_is_drawn_twice_only_by_methods_that_draw_with_replacement(
+    method: Sampler,
+) -> None:
+    # Client 1 has all but 5e-12 of the data, so that three draws in proportion are all of it; odds
+    # of another client: 1.5e-11.
+    view = view_of(method, clients_of([1, 10**12, 1, 3]), limit=3, losses=np.arange(4.0))
+    selection = select(method, view)
+    if method.name in REPEATING:
+        assert selection.draws is not None
+        assert (selection.clients.tolist(), selection.draws.tolist()) == ([1], [3])
+    else:
+        assert selection.draws is None and len(selection.clients) == 3
+
+
+def test_a_federation_of_one_client_over_rounds(method: Sampler) -> None:
+    for limit in (1, 3):
+        selections = played(method, clients_of([4]), [[0], [], [0], [0]], limit=limit)
+        cohorts = [None if one is None else one.clients.tolist() for one in selections]
+        assert cohorts == [[0], None, [0], [0]]
+
+
+def test_observing_a_round_makes_a_new_memory(method: Sampler) -> None:
+    if not isinstance(method, Remembers):
+        assert not hasattr(method, "observe")
+        return
+    view = view_of(method, clients_of([5, 80, 3, 1]), limit=2, losses=np.arange(4.0))
+    before = {name: array.copy() for name, array in view.memory.items()}
+    cohort = select(method, view).clients
+    after = method.observe(view.memory, view, outcome_of(method, cohort, np.random.default_rng(0)))
+    assert list(after) == list(view.memory) == list(before)
+    for name, array in before.items():
+        np.testing.assert_array_equal(view.memory[name], array)
+        assert isinstance(after[name], np.ndarray)
     select(method, replace(view, round=1, memory=after))
