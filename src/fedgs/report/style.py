@@ -1,6 +1,7 @@
 """Colours, dashes and markers of methods: the same in every figure and on the page.
 
-They are safe for colour-blind readers.
+Published methods have a fixed colour each. Those of the paper's five methods are safe for
+colour-blind readers.
 """
 
 import zlib
@@ -13,14 +14,39 @@ from fedgs.report.run_view import Run
 
 __all__ = ["AVAILABLE", "UNAVAILABLE", "Look", "looks"]
 
-# Okabe and Ito's palette without its yellow, which is too light for lines.
 _METHODS = {
+    # Okabe and Ito's palette without its yellow, which is too light for lines.
     "fedgs": "#D55E00",
     "uniform": "#444444",
     "md": "#0072B2",
     "fedprox": "#56B4E9",
     "power_of_choice": "#009E73",
+    # Colours that keep the largest distances from these, from `_OTHERS` and from each other, also
+    # for readers who see no red or no green. So many cannot be told apart by colour alone, and
+    # markers differ too.
+    "inverse_participation": "#D24B5A",
+    "fedavg": "#695A78",
+    "fedavg_all": "#3C2D5A",
+    "cpow_d": "#87C378",
+    "rpow_d": "#3C784B",
+    "active_fl": "#4B8787",
+    "fedau": "#3CC3D2",
+    "known_rates": "#8796FF",
+    "f3ast": "#0078FF",
+    "ca_fed": "#1E00B4",
+    "least_recent": "#E1A5A5",
+    "clustered_sizes": "#693CC3",
+    "clustered": "#783C87",
+    "divfl": "#D20FB4",
+    "mifa": "#874B00",
+    "fedvarp": "#691E00",
+    "fedstale": "#5A3C2D",
+    "fedlaavg": "#A5783C",
+    "scaffold": "#004BF0",
+    "fedawe": "#A50F5A",
+    "fedavgm": "#96C35A",
 }
+# Of methods that are not published, such as those of plug-ins.
 _OTHERS = ("#CC79A7", "#E69F00", "#7A4A2B", "#332288", "#999933")
 UNAVAILABLE, AVAILABLE = "#FFFFFF", "#C9D3DC"
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -69,7 +95,10 @@ def looks(runs: Iterable[Run]) -> dict[str, Look]:
 
 
 def _base_colours(names: list[str]) -> dict[str, str]:
-    """A fixed colour for known names; for others one by a checksum of the name, if it is free."""
+    """A fixed colour for published methods, and for others one of five by the name's checksum.
+
+    If that one is taken by another method of the figure, the next free one follows.
+    """
     colours: dict[str, str] = {}
     for name in names:
         start = zlib.crc32(name.encode())
