@@ -5,6 +5,7 @@ module, and each module gets a page with the docstrings of all that it exports.
 """
 
 import ast
+import posixpath
 import re
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ __all__ = [
 
 _ROOT = Path(__file__).resolve().parents[1]
 _API = "reference/api.md"
+_OUTSIDE = re.compile(r"\[([^\]\n]+)\]\(((?:\.\./)+[^)\s]+)\)")
 _ROW = re.compile(r"^\| `([\w.]+)` \| (\S.*) \|$", re.MULTILINE)
 
 
@@ -63,9 +65,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Link the names on the page of the Python interface to their docstrings."""
+    """Link names to their docstrings, and unlink files that are not part of the site."""
     if page.file.src_uri != _API:
-        return markdown
+        return _OUTSIDE.sub(partial(_unlinked, page=page.file.src_uri), markdown)
     heading, *sections = markdown.split("\n## ")
     linked = [heading]
     for section in sections:
@@ -88,6 +90,12 @@ def exported(source: Path) -> list[str]:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return [name for name in ast.literal_eval(node.value) if not name.startswith("__")]
     return []
+
+
+def _unlinked(link: re.Match[str], page: str) -> str:
+    """The text of a link alone if it leads out of the documentation, such as to an example."""
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(page), link[2]))
+    return link[1] if target.startswith("../") else link[0]
 
 
 def _linked(row: re.Match[str], module: str) -> str:

@@ -31,7 +31,10 @@ NOT_RUN = {
     "tutorial/first-study.md": ["installs packages"],
 }
 # Page -> the test that runs it with runs of its own.
-ELSEWHERE = {"how-to/report.md": "tests/report/test_howto.py"}
+ELSEWHERE = {
+    "how-to/export.md": "tests/export/test_howto.py",
+    "how-to/report.md": "tests/report/test_howto.py",
+}
 
 FENCE = re.compile(
     r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^```$",

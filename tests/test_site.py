@@ -149,3 +149,9 @@ def test_every_setting_has_a_meaning() -> None:
     rows = re.findall(r"^\| (`[^`]+`) .* \|([^|]*)\|$", settings.settings_page(), re.MULTILINE)
     assert len(rows) > 80
     assert [key for key, meaning in rows if not meaning.strip()] == []
+
+
+def test_links_to_files_outside_the_documentation_become_text(site: Path) -> None:
+    page = (site / "explanation" / "paper.html").read_text(encoding="utf-8")
+    assert "examples/fedgs_in_one_file.py</code>" in page
+    assert "href" not in re.findall(r"<[^<]*fedgs_in_one_file.py</code>", page)[0]
