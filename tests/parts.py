@@ -4,23 +4,30 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from tests.driving import RecordedRun
 
 from fedgs.aggregation import Aggregation
 from fedgs.arrays import FloatArray
 from fedgs.availability import Availability
+from fedgs.checkpoint import State, load_checkpoint, save_checkpoint
 from fedgs.clients import Clients
 from fedgs.config import Config
+from fedgs.driver import drive
 from fedgs.errors import ConfigError
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.preparing import prepare
 from fedgs.experiments.runner import run_all
+from fedgs.local import LoopEngine
+from fedgs.records import RunFolder
 from fedgs.registry import build, variant_class, variant_names
 from fedgs.sampling import Sampler
+from fedgs.simulation import Plan
 from fedgs.weighting import Weighting
 
 # Settings beside the defaults that every variant has in the tests of its family.
@@ -120,10 +127,11 @@ class Absences(Availability):
         return np.zeros(len(clients)) if round == 4 else rates
 
 
-def configurations(family: str, **execution: Any) -> list[Config]:
-    """A run of nine rounds for each variant of a family, labelled by its settings."""
+def configurations(**execution: Any) -> list[Config]:
+    """A run of nine rounds for each weighting and aggregation, labelled by its settings."""
     configs = []
-    for settings in settings_of(family):
+    every = [(family, one) for family in FURTHER for one in settings_of(family)]
+    for family, settings in every:
         tables: dict[str, Any] = (
             {"method": sampler_for(settings)}
             if family == "weighting"
@@ -140,23 +148,22 @@ def configurations(family: str, **execution: Any) -> list[Config]:
     return configs
 
 
-def carried_out(family: str, out: Path | None, **execution: Any) -> dict[str, list[Any]]:
-    """Label -> records of the runs of a family."""
-    runs = run_all(prepare(configurations(family, **execution)), out=out)
-    labels = [config.label for config in configurations(family)]
+def carried_out(out: Path | None, **execution: Any) -> dict[str, list[Any]]:
+    """Label -> records of a run of each weighting and aggregation."""
+    configs = configurations(**execution)
+    runs = run_all(prepare(configs), out=out)
     assert all(run.failure is None for run in runs)
-    return {str(label): list(run.records) for label, run in zip(labels, runs, strict=True)}
+    return {str(config.label): list(run.records) for config, run in zip(configs, runs, strict=True)}
 
 
-def in_a_process(family: str, folder: Path, *, kill_round: int | None = None) -> int:
-    """Carry out the runs of a family in a process that may kill itself; its return code."""
+def killed_once(folder: Path, *, round: int) -> int:
+    """Carry out the runs in a process that kills itself in a round, once; its return code."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    if kill_round is not None:
-        environment |= {"KILL_ROUND": str(kill_round), "KILL_MARKER": str(folder / "killed")}
+    environment |= {"KILL_ROUND": str(round), "KILL_MARKER": str(folder / "killed")}
     program = f"""
 from pathlib import Path
 from tests.parts import carried_out
-carried_out({family!r}, Path({str(folder / "out")!r}))
+carried_out(Path({str(folder / "out")!r}))
 """
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -173,3 +180,32 @@ carried_out({family!r}, Path({str(folder / "out")!r}))
 def stored(out: Path) -> dict[str, bytes]:
     """Folder of a run -> the bytes of its records."""
     return {file.parent.name: file.read_bytes() for file in sorted(out.rglob("rounds.jsonl"))}
+
+
+def assert_resumes(plan: Plan, path: Path, *, every: int = 1) -> RecordedRun:
+    """Go on from the checkpoint of every so-manieth round, to the same bits; the unbroken run."""
+    states: list[State] = []
+
+    class Keeping(RecordedRun):
+        def on_round(self, state: State, record: Any, seconds: Mapping[str, float]) -> None:
+            states.append(state)
+            super().on_round(state, record, seconds)
+
+    whole, clients = Keeping(plan), plan.federation.clients
+    drive([whole.live], LoopEngine())
+    assert whole.final is not None and any(r.selection_status == "skipped" for r in whole.records)
+    folder = RunFolder(path)
+    folder.create({"seed": 0}, clients, {})
+    for state in states[::every]:
+        save_checkpoint(folder, state, engine="loop", start_memory={})
+        checkpoint = load_checkpoint(folder, {})
+        assert checkpoint is not None
+        for name, array in state.weighting.items():
+            kept = checkpoint.state.weighting[name]
+            assert kept.dtype == array.dtype and kept.tobytes() == array.tobytes()
+        rest = RecordedRun(plan, checkpoint.state)
+        drive([rest.live], LoopEngine())
+        assert rest.records == whole.records[state.round :]
+        assert rest.final is not None
+        assert torch.equal(rest.final.parameters, whole.final.parameters)
+    return whole

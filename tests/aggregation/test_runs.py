@@ -3,89 +3,29 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from tests.driving import RecordedRun, make_plan
 
 import fedgs
 from fedgs.aggregation import Aggregation, Gossip, Mean, Scaffold, Stale
-from fedgs.arrays import FloatArray
-from fedgs.availability import Availability, Ideal
-from fedgs.checkpoint import load_checkpoint, save_checkpoint
-from fedgs.clients import Clients
+from fedgs.availability import Ideal
 from fedgs.data import Federation
 from fedgs.driver import drive
 from fedgs.errors import ConfigError
 from fedgs.experiments.grid import build_config
-from fedgs.local import LoopEngine, StackedEngine
+from fedgs.local import LoopEngine
 from fedgs.models import LogisticRegression
-from fedgs.records import RunFolder
 from fedgs.registry import build, load_plugin
 from fedgs.requests import Work
 
-AGGREGATIONS: list[Any] = [
-    Mean(server={"name": "momentum", "rate": 0.5}),
-    Mean(server={"name": "adam", "rate": 0.1}),
-    Mean(server={"name": "amplified", "period": 4, "factor": 2.0}),
-    Stale(),
-    Stale(unit="gradient", server={"name": "momentum"}),
-    Scaffold(),
-    Gossip(),
-    Gossip(echo=False),
-]
 EQUAL = fedgs.Uniform(weighting="equal")
-
-
-class Gaps(Availability):
-    """Nobody is available in every third round, half of the clients are in the others."""
-
-    def rates(self, round: int, clients: Clients) -> FloatArray:
-        return np.full(len(clients), 0.0 if round % 3 == 1 else 0.5)
 
 
 def run(federation: Federation, aggregation: Aggregation, **settings: Any) -> RecordedRun:
     recorded = RecordedRun(make_plan(federation, aggregation=aggregation, **settings))
     drive([recorded.live], settings.pop("engine", LoopEngine()))
     return recorded
-
-
-@pytest.mark.parametrize("aggregation", AGGREGATIONS, ids=repr)
-def test_a_run_resumes_from_any_checkpoint_with_the_same_bits(
-    aggregation: Aggregation, toy_federation: Federation, tmp_path: Path
-) -> None:
-    settings: dict[str, Any] = {"availability": Gaps(seed=1), "rounds": 9, "sampler": EQUAL}
-    plan = make_plan(toy_federation, aggregation=aggregation, **settings)
-    states = []
-
-    class Keeping(RecordedRun):
-        def on_round(self, state: Any, record: Any, seconds: Any) -> None:
-            states.append(state)
-            super().on_round(state, record, seconds)
-
-    whole = Keeping(plan)
-    drive([whole.live], LoopEngine())
-    assert any(record.selection_status == "skipped" for record in whole.records)
-    folder = RunFolder(tmp_path / "run")
-    folder.create({"seed": 0}, toy_federation.clients, {})
-    for state in states:
-        save_checkpoint(folder, state, engine="loop", start_memory={})
-        checkpoint = load_checkpoint(folder, {})
-        assert checkpoint is not None
-        rest = RecordedRun(plan, checkpoint.state)
-        drive([rest.live], LoopEngine())
-        assert rest.records == whole.records[state.round :]
-
-
-@pytest.mark.parametrize("aggregation", AGGREGATIONS, ids=repr)
-def test_engines_agree(aggregation: Aggregation, toy_federation: Federation) -> None:
-    finals = []
-    for engine in (LoopEngine(), StackedEngine()):
-        recorded = RecordedRun(make_plan(toy_federation, EQUAL, aggregation=aggregation))
-        drive([recorded.live], engine)
-        assert recorded.final is not None
-        finals.append(recorded.final.parameters)
-    torch.testing.assert_close(finals[0], finals[1], rtol=1e-4, atol=1e-5)
 
 
 def test_mean_with_sgd_of_rate_1_is_the_default_bit_for_bit(toy_federation: Federation) -> None:
@@ -130,61 +70,6 @@ def test_the_default_is_no_part_of_a_configuration() -> None:
 def test_wrong_settings_are_one_sentence(aggregation: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         tables_of(aggregation)
-
-
-PLUGIN = """
-import torch
-from fedgs.aggregation import Aggregation, WeightedMean
-from fedgs.registry import register
-
-
-@register("aggregation", "half-test")
-class Half(Aggregation):
-    share: float = 0.5
-
-    def start(self, parameters, clients):
-        return {"steps": torch.zeros(1)}
-
-    def folds(self, round):
-        return (WeightedMean(round.weights),)
-
-    def step(self, round, results):
-        moved = round.parameters + self.share * (results[0] - round.parameters)
-        return moved, {"steps": round.vectors["steps"] + 1}
-"""
-
-
-def test_a_plug_in_works_in_workers_and_on_resume(
-    toy_federation: Federation, tmp_path: Path
-) -> None:
-    (tmp_path / "half.py").write_text(PLUGIN)
-    load_plugin(tmp_path / "half.py")
-    from fedgs.experiments.preparing import prepare
-    from fedgs.experiments.runner import run_all
-
-    def records(rounds: int, workers: int, out: Path | None = None) -> list[list[Any]]:
-        settings = {"data": {"name": "synthetic", "clients": 6}, "availability": "LDF"}
-        training = {"rounds": rounds, "local_steps": 1}
-        execution = {"engine": "loop", "workers": workers, "checkpoint_every": 1}
-        configs = [
-            build_config(
-                {
-                    **settings,
-                    "method": "uniform",
-                    "aggregation": {"name": "half-test", "share": share},
-                    "training": training,
-                    "execution": execution,
-                }
-            )
-            for share in (0.5, 0.25)
-        ]
-        return [list(finished.records) for finished in run_all(prepare(configs), out=out)]
-
-    whole = records(6, 1)
-    assert whole[0] != whole[1]
-    assert records(6, 2) == whole
-    records(3, 1, tmp_path / "out")
-    assert records(6, 1, tmp_path / "out") == whole
 
 
 def test_the_documented_plug_in_runs(toy_federation: Federation, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """What every weighting keeps, one that is added later included."""
 
-import signal
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,25 +11,21 @@ from tests.conftest import make_federation
 from tests.driving import RecordedRun, driven, make_plan
 from tests.parts import (
     Absences,
-    carried_out,
+    assert_resumes,
     fitting,
-    in_a_process,
     sampler_for,
     settings_of,
-    stored,
     title,
 )
 from torch import nn
 
 import fedgs
 from fedgs.arrays import FloatArray, IntArray
-from fedgs.checkpoint import load_checkpoint, save_checkpoint
 from fedgs.clients import Clients, Memory, Outcome, Selection, View, checked_memory
 from fedgs.data import Federation
 from fedgs.driver import drive
 from fedgs.local import LoopEngine, StackedEngine
 from fedgs.models import as_model
-from fedgs.records import RunFolder
 from fedgs.registry import table
 from fedgs.sampling import LearnsFromModels, Remembers, Sampler
 from fedgs.weighting import Weighting, as_weighting, checked_weights
@@ -244,31 +238,8 @@ def test_runs_with_gaps_resume_from_any_checkpoint_with_the_same_bits(
     plan = make_plan(
         toy_federation, sampler, availability=Absences(seed=1), rounds=9, cohort_limit=limit
     )
-    states: list[Any] = []
-
-    class Keeping(RecordedRun):
-        def on_round(self, state: Any, record: Any, seconds: Mapping[str, float]) -> None:
-            states.append(state)
-            super().on_round(state, record, seconds)
-
-    whole = Keeping(plan)
-    drive([whole.live], LoopEngine())
-    assert whole.failed is None and whole.records[4].selection_status == "skipped"
-    assert any(limit > record.num_available > 0 for record in whole.records[:-1]) or limit == 1
-    folder = RunFolder(tmp_path / "run")
-    folder.create({"seed": 0}, toy_federation.clients, {})
-    for state in states[:: 1 if limit == 3 else 4]:
-        save_checkpoint(folder, state, engine="loop", start_memory={})
-        checkpoint = load_checkpoint(folder, {})
-        assert checkpoint is not None
-        for name, array in state.weighting.items():
-            stored = checkpoint.state.weighting[name]
-            assert stored.dtype == array.dtype and stored.tobytes() == array.tobytes()
-        rest = RecordedRun(plan, checkpoint.state)
-        drive([rest.live], LoopEngine())
-        assert rest.records == whole.records[state.round :]
-        assert rest.final is not None and whole.final is not None
-        assert torch.equal(rest.final.parameters, whole.final.parameters)
+    whole = assert_resumes(plan, tmp_path / "run", every=1 if limit == 3 else 4)
+    assert limit == 1 or any(limit > record.num_available > 0 for record in whole.records[:-1])
 
 
 @pytest.mark.parametrize("name", ["md", "clustered_sizes"])
@@ -282,30 +253,6 @@ def test_clients_that_are_drawn_twice_train_once(
     assert run.failed is None
     assert any(max(record.draws or [0]) > 1 for record in run.records[:-1])
     assert all(len(r.weights) == len(r.cohort or []) for r in run.records[:-1])
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list[Any]], Path]:
-    """Records of the runs of all weightings in this process, and their folder."""
-    out = tmp_path_factory.mktemp("whole")
-    return carried_out("weighting", out), out
-
-
-def test_two_workers_give_the_records_of_this_process(
-    whole: tuple[dict[str, list[Any]], Path],
-) -> None:
-    assert carried_out("weighting", None, workers=2) == whole[0]
-
-
-def test_killed_in_an_absence_runs_go_on_to_the_same_records(
-    whole: tuple[dict[str, list[Any]], Path], tmp_path: Path
-) -> None:
-    # Round 5: client 0 is absent from round 2 to round 6, and nobody was available in round 4.
-    assert in_a_process("weighting", tmp_path, kill_round=5) == -signal.SIGKILL
-    broken = stored(tmp_path / "out")
-    assert broken and broken != stored(whole[1])
-    assert in_a_process("weighting", tmp_path, kill_round=5) == 0
-    assert stored(tmp_path / "out") == stored(whole[1])
 
 
 # The compiled program for linear models, and the stacked program; each against the loop.

@@ -16,6 +16,7 @@ from fedgs.experiments.grid import build_config
 from fedgs.experiments.study import Results, prepare_study
 from fedgs.models import Model, as_model
 from fedgs.plurals import counted
+from fedgs.registry import Variant
 from fedgs.sampling.base import Sampler
 
 __all__ = ["compare"]
@@ -24,6 +25,7 @@ __all__ = ["compare"]
 # function stands for a sampler, and a function that returns an `nn.Module` for a model.
 _Method = Sampler | str | Mapping[str, object] | Callable[..., object]
 _Availability = Availability | type[Availability] | str | Mapping[str, object]
+_Aggregation = Variant | type[Variant] | str | Mapping[str, object]
 _Model = Model | str | Mapping[str, object] | Callable[..., object]
 
 
@@ -42,6 +44,7 @@ def compare(
     *,
     methods: Mapping[str, _Method] | Iterable[_Method],
     availability: _Availability = "IDL",
+    aggregation: _Aggregation | None = None,
     model: _Model | None = None,
     training: Training | Mapping[str, object] | None = None,
     evaluation: Evaluation | Mapping[str, object] | None = None,
@@ -58,6 +61,8 @@ def compare(
         methods: label -> sampler (object, name, table or decorated function); or samplers, labelled
             by their names.
         availability: a mode (object, name or table).
+        aggregation: of all methods (object, class, name or table); None: `mean`, or that of a
+            method's preset.
         model: a model variant, a name, or a function that returns an `nn.Module`; None: the data
             set's default.
         training: settings; what is not given defaults to the data set's row of the paper.
@@ -103,6 +108,8 @@ def compare(
         "evaluation": Evaluation() if evaluation is None else evaluation,
         "execution": Execution() if execution is None else execution,
     }
+    if aggregation is not None:
+        common["aggregation"] = aggregation
     configs = [
         build_config({"method": method, "seed": seed, "label": label, **common})
         for label, method in labelled_methods
