@@ -239,7 +239,7 @@ def test_an_answer_that_arrives_twice_counts_once(world: Any) -> None:
     grid, chosen = world(SITES), strategy()
     pull = grid.pull_messages
     grid.pull_messages = lambda identifiers: 2 * pull(identifiers)
-    assert sorted(chosen._connected(grid).values()) == [100, 101, 102]
+    assert sorted(chosen._training.connected(grid).values()) == [100, 101, 102]
 
 
 # Apps without an answer.
@@ -304,7 +304,7 @@ def test_an_error_of_the_superlink_is_no_answer_of_the_app(world: Any) -> None:
         Error(code=5, reason="Node Unavailable"), reply_to=message
     )
     chosen = strategy(connect_timeout=0.5)
-    chosen._connected(grid)
+    chosen._training.connected(grid)
     assert chosen.counts == {}
 
 
@@ -330,5 +330,5 @@ def test_a_number_and_its_text_at_once_are_two_nodes_with_one_key(world: Any) ->
 def test_an_empty_client_id_names_nobody(world: Any) -> None:
     grid = world([0, 1], node_config=lambda key: {"client-id": "", "partition-id": key})
     chosen = strategy()
-    chosen._connected(grid)
+    chosen._training.connected(grid)
     assert chosen.counts == {0: 0, 1: 0}

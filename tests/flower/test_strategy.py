@@ -374,7 +374,7 @@ def test_nobody_connected_gives_the_round_up(world: Any, tmp_path: Path) -> None
 def test_a_silent_client_is_not_selected_for_ever(world: Any, tmp_path: Path) -> None:
     grid = world(SITES)
     chosen = strategy(records=tmp_path)
-    chosen._connected(grid)  # everybody has said who it is
+    chosen._training.connected(grid)  # everybody has said who it is
     grid.faults[102] = "silent"
     chosen.start(grid, world.model(), num_rounds=4)
     assert max(chosen.counts.values()) - min(chosen.counts.values()) <= 1
@@ -389,7 +389,7 @@ def test_a_dead_node_is_named_though_the_superlink_answers_for_it(
 ) -> None:
     grid = world(SITES)
     chosen = strategy(records=tmp_path)
-    chosen._connected(grid)
+    chosen._training.connected(grid)
     grid.faults[101] = "error"
     result = chosen.start(grid, world.model(), num_rounds=1)
     assert result.arrays["w"].numpy()[0] == pytest.approx(1.0)  # client 0 alone
@@ -402,7 +402,7 @@ def test_a_dead_node_is_named_though_the_superlink_answers_for_it(
 def test_all_failing_keeps_the_model(world: Any, tmp_path: Path) -> None:
     grid = world(SITES)
     chosen = strategy(records=tmp_path)
-    chosen._connected(grid)
+    chosen._training.connected(grid)
     grid.faults = dict.fromkeys(grid.keys, "raise")
     result = chosen.start(grid, world.model(4.0, 5.0), num_rounds=1)
     assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
@@ -414,7 +414,7 @@ def test_all_failing_keeps_the_model(world: Any, tmp_path: Path) -> None:
 def test_enough_replies_end_the_round(world: Any) -> None:
     grid = world(SITES)
     chosen = strategy(cohort_limit=3, sufficient_replies=2, reply_timeout=60.0)
-    chosen._connected(grid)
+    chosen._training.connected(grid)
     grid.faults[102] = "silent"
     result = chosen.start(grid, world.model(), num_rounds=1)  # ends at once, not after 60 s
     assert result.arrays["w"].numpy()[0] == pytest.approx(5 / 3)
@@ -423,7 +423,7 @@ def test_enough_replies_end_the_round(world: Any) -> None:
 def test_fewer_than_sufficient_replies_give_the_round_up(world: Any, tmp_path: Path) -> None:
     grid = world(SITES)
     chosen = strategy(cohort_limit=3, sufficient_replies=2, records=tmp_path)
-    chosen._connected(grid)
+    chosen._training.connected(grid)
     grid.faults = {101: "silent", 102: "silent"}
     result = chosen.start(grid, world.model(4.0, 5.0), num_rounds=1)
     assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
@@ -446,7 +446,7 @@ def test_a_deployment_without_usable_replies_ends_with_an_error(
         "reply_timeout": 0.05,
     }
     chosen = strategy(**settings)
-    chosen._connected(grid)
+    chosen._training.connected(grid)
     grid.script = lambda: (
         grid.faults.update(dict.fromkeys(grid.keys, fault) if chosen.round >= 2 else {})
         or list(grid.keys)
@@ -494,7 +494,7 @@ def test_rounds_without_clients_are_idle_too(world: Any) -> None:
 def test_a_useful_round_ends_a_row_of_idle_ones(world: Any) -> None:
     grid = world(SITES)
     chosen = strategy(max_idle_rounds=2)
-    chosen._connected(grid)
+    chosen._training.connected(grid)
     grid.script = lambda: (
         setattr(grid, "faults", dict.fromkeys(grid.keys, "raise") if chosen.round % 2 else {})
         or list(grid.keys)
@@ -507,7 +507,7 @@ def test_a_deployment_ends_after_ten_idle_rounds_unless_told_otherwise(world: An
     for settings, rounds in (({}, 10), ({"max_idle_rounds": None}, 50)):
         grid = world(SITES)
         chosen = strategy(**settings)
-        chosen._connected(grid)
+        chosen._training.connected(grid)
         grid.faults = dict.fromkeys(grid.keys, "raise")
         if rounds == 50:
             chosen.start(grid, world.model(), num_rounds=50)

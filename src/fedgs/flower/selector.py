@@ -84,6 +84,11 @@ class Selector:
         """All clients met so far."""
         return self.state.roster
 
+    @property
+    def sampler_name(self) -> str:
+        """What messages call the sampler."""
+        return self.sampler.name or type(self.sampler).__name__
+
     def clients(self) -> Clients:
         """All clients met so far, as the sampler sees them; rebuilt only after a change."""
         version = (self.roster.revision, self.roster.sizes.tobytes())

@@ -3,52 +3,36 @@
 Another strategy configures the requests and aggregates the replies.
 """
 
-import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedgs.arrays import FloatArray
-from fedgs.clients import Clients, Outcome, Selection
-from fedgs.errors import ConfigError, OutputError, RunError
-from fedgs.flower.arrivals import connected
+from fedgs.clients import Clients, Selection
+from fedgs.errors import ConfigError, RunError
 from fedgs.flower.directory import Directory
 from fedgs.flower.evaluation import ClientEvaluation
-from fedgs.flower.exchange import CohortGrid, DeadlineGrid, exchange, resend
+from fedgs.flower.exchange import DeadlineGrid
 from fedgs.flower.features import Parameters, Responses
-from fedgs.flower.flight import InFlight, ModelMetrics
-from fedgs.flower.inner import Inner, restored_arrays, saved_arrays
-from fedgs.flower.journal import Journal, Request, listed
+from fedgs.flower.inner import Inner
+from fedgs.flower.journal import Journal
+from fedgs.flower.outputs import EvaluateFn, Outputs
 from fedgs.flower.records import DeploymentRecords
-from fedgs.flower.replies import (
-    ACCURACIES,
-    LOSSES,
-    Reply,
-    arrays_of,
-    finite,
-    first_metric,
-    refuse_unlike,
-)
-from fedgs.flower.reports import reports_of
+from fedgs.flower.replies import LOSSES, arrays_of, first_metric
 from fedgs.flower.roster import Key
 from fedgs.flower.selector import Selector
 from fedgs.flower.settings import Settings
-from fedgs.flower.state import read_state, refuse_foreign_state, write_state
-from fedgs.flower.sums import scale_updates
-from fedgs.records import Record
+from fedgs.flower.training import ClientTraining
 from fedgs.registry import build, table
 from fedgs.sampling.base import Sampler
 
 __all__ = ["SampledStrategy"]
-
-EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 _logger = logging.getLogger(__name__)
 
@@ -119,17 +103,21 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             "fraction_evaluate": float(self._inner.fraction_evaluate),
         }
         training = {**size, **checked.limits(), **aggregation}
-        self._records = DeploymentRecords(
-            checked.records, built, training=training, seed=checked.seed
-        )
-        self._metrics: dict[int, ModelMetrics] = {}
-        self._now = InFlight()
+        records = DeploymentRecords(checked.records, built, training=training, seed=checked.seed)
+        self._outputs = Outputs(self._inner, self._selector, records, state=checked.state)
         self._idle = 0  # aborted rounds in a row
         self._journal = Journal()
-        self._reply_timeout = checked.reply_timeout
         evaluate_timeout = min(checked.evaluate_timeout, checked.reply_timeout)
         self._evaluation = ClientEvaluation(
             self._inner, self._selector, self._journal, timeout=evaluate_timeout
+        )
+        self._training = ClientTraining(
+            self._inner,
+            self._selector,
+            directory=self._directory,
+            evaluation=self._evaluation,
+            journal=self._journal,
+            settings=checked,
         )
 
     @property
@@ -156,7 +144,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         """
         settings = table(self._selector.sampler)
         described = ", ".join(f"{key}={value}" for key, value in settings.items() if key != "name")
-        _logger.info("sampler %s (%s), %s", self._sampler_name(), described, self._settings)
+        _logger.info("sampler %s (%s), %s", self._selector.sampler_name, described, self._settings)
         with self._inner.undisturbed() as inner:
             inner.summary()
 
@@ -191,11 +179,12 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
                 client key; records and state have been written.
         """
         before, settings = self.round, self._settings
-        self._reply_timeout = min(timeout, settings.reply_timeout)
-        self._evaluation.timeout = min(settings.evaluate_timeout, self._reply_timeout)
+        self._training.timeout = min(timeout, settings.reply_timeout)
+        self._evaluation.timeout = min(settings.evaluate_timeout, self._training.timeout)
         self._idle, self._journal.last = 0, before + num_rounds
         with self._journal.heard():
-            self._open(initial_arrays, rounds=before + num_rounds)
+            self._selector.check_model(arrays_of(initial_arrays))
+            self._outputs.begin(rounds=before + num_rounds)
             if before:
                 _logger.info(
                     "continuing after %d rounds: Flower's ROUND 1/%d is round %d",
@@ -208,60 +197,21 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
                     DeadlineGrid(grid, self._exchange),
                     initial_arrays,
                     num_rounds,
-                    self._reply_timeout,
+                    self._training.timeout,
                     train_config,
                     evaluate_config,
-                    None if evaluate_fn is None else self._noting(evaluate_fn, before),
+                    None if evaluate_fn is None else self._outputs.noting(evaluate_fn, before),
                 )
             except Exception as error:
-                self._records.add_events(self._journal.taken())
-                self._write_clients(last=True)
-                self._records.fail(self.round, error)
+                self._outputs.fail(self._training.now, self._journal.taken(), error)
                 raise
             if self._idle:
                 text = "rounds aborted at the end: %d; the model is that of round %d"
                 _logger.warning(text, self._idle, self.round - self._idle)
         if not result.arrays:
             result.arrays = initial_arrays
-        metrics = dataclasses.asdict(self._metrics_of(self.round))
-        self._records.add(Record(round=self.round, **metrics), None, self._journal.taken())
-        self._write_clients(last=True)
+        self._outputs.end(self._training.now, self._journal.taken())
         return result
-
-    def _noting(self, evaluate_fn: EvaluateFn, before: int) -> EvaluateFn:
-        """The function, with its metrics noted and the rounds before a restart counted."""
-
-        def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
-            done = before + server_round
-            metrics = evaluate_fn(done, arrays)
-            self._metrics[done] = dataclasses.replace(
-                self._metrics_of(done),
-                test_loss=first_metric(metrics, LOSSES),
-                test_accuracy=first_metric(metrics, ACCURACIES),
-            )
-            return metrics
-
-        return evaluate
-
-    def _open(self, initial_arrays: ArrayRecord, *, rounds: int) -> None:
-        """Check the model and the output files, then begin the files."""
-        state = self._selector.state
-        self._selector.check_model(arrays_of(initial_arrays))
-        path = None if self._settings.state is None else Path(self._settings.state)
-        if path is not None:
-            refuse_foreign_state(path, state.run_id)
-        self._records.check(self.round, state.run_id, beside=path)
-        try:
-            # The state comes before the records: a restart finds the run id that marks them.
-            if path is not None and not path.exists():
-                self.save_state(path)
-            valid_loss = self._records.begin(self.round, state.run_id, rounds=rounds)
-        except OSError as error:
-            raise OutputError(
-                f"records and state must be places that can be written, got {error}"
-            ) from None
-        if valid_loss is not None:
-            self._note_valid_loss(valid_loss)
 
     # One round of training.
 
@@ -272,39 +222,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
 
         There are none if the round is aborted or the cohort is empty.
         """
-        self._now = now = InFlight(sent=arrays_of(arrays))
-        nodes = self._connected(grid)
-        now.available = sorted(nodes)
-        if now.aborted:
-            return []
-        view = self._selector.view(np.array(now.available, dtype=np.int64), self._cohort_limit())
-        now.limit = view.cohort_limit
-        view = self._evaluation.with_losses(grid, view, nodes, arrays)
-        if len(view.available) == 0:
-            self._abort("no client told its loss", clients=self._names(now.available))
-            return []
-        now.view, now.selection = view, self._selector.select(view)
-        rows = now.selection.clients.tolist()
-        self._journal.line(
-            self.round,
-            "%s selects %d of %d available clients: %s",
-            self._sampler_name(),
-            len(rows),
-            len(now.available),
-            listed(self._names(rows)),
-        )
-        if not rows:
-            none = f"the sampler selected none of {len(view.available)} available clients"
-            self._event("empty", None, f"{none}; the model stays")
-            now.lap("select")
-            return []
-        row_of = {nodes[row]: row for row in rows}
-        cohort = CohortGrid(grid, list(row_of))
-        with self._inner.undisturbed() as inner:
-            messages = list(inner.configure_train(self.round + 1, arrays, config, cohort))
-        now.messages = self._addressed(messages, row_of)
-        now.lap("select")
-        return list(now.messages.values())
+        return self._training.configure(arrays, config, grid)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -313,23 +231,9 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
 
         There is no result if too few replies are valid.
         """
-        now = self._now
+        now = self._training.now
         now.lap("train")
-        good = self._good_replies(replies)
-        arrays, metrics = None, None
-        cohort_size = 0 if now.selection is None else len(now.selection.clients)
-        weights: FloatArray = np.zeros(cohort_size)
-        if cohort_size:
-            every = self._settings.sufficient_replies is None
-            needed = 1 if every else self._enough(len(now.messages))
-            if len(good) < needed:
-                missing = self._names(row for row in now.messages if row not in good)
-                counts = f"{len(good)} came, {needed} needed"
-                self._abort(f"good replies: {counts}; missing: {missing}", clients=missing)
-            else:
-                arrays, metrics, weights = self._average(good)
-            text = "%d of %d selected clients replied usefully"
-            self._journal.line(self.round, text, len(good), cohort_size)
+        arrays, metrics, weights = self._training.aggregate(replies)
         self._idle = 0 if arrays is not None else self._idle + now.aborted
         self._finish_round(arrays, weights)
         if self._idle and self._idle == self._settings.max_idle_rounds:
@@ -342,128 +246,30 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             )
         return arrays, metrics
 
-    def _connected(self, grid: Grid) -> dict[int, int]:
-        """Row -> node id of the available clients, once enough are; aborts at the deadline."""
-        needed, timeout = self._settings.min_connected, self._settings.connect_timeout
-        if needed is None:
-            needed = max(1, self._inner.min_available_nodes)
-        node_of, why = connected(
-            grid, self._directory, self._selector, self._journal, needed=needed, timeout=timeout
-        )
-        if why is not None:
-            self._abort(why, clients=list(node_of))
-        return {self._selector.roster.admit(key): node for key, node in node_of.items()}
-
-    def _cohort_limit(self) -> int:
-        """M of this round."""
-        if self._settings.cohort_limit is not None:
-            return self._settings.cohort_limit
-        share = int(self._inner.fraction_train * len(self._selector.roster) + 1e-9)
-        return max(1, share, self._inner.min_train_nodes)
-
-    def _addressed(
-        self, messages: Sequence[Message], row_of: Mapping[int, int]
-    ) -> dict[int, Message]:
-        """The messages by row, with a lifetime that fits the deadline."""
-        timeout, group = self._reply_timeout, str(self.round + 1)
-        by_row = {row_of[message.metadata.dst_node_id]: message for message in messages}
-        return {row: resend(by_row[row], timeout=timeout, group=group) for row in sorted(by_row)}
-
     def _exchange(
         self, grid: Grid, messages: Iterable[Message], timeout: float | None
     ) -> list[Message]:
         """Send and wait: for training until enough valid replies have arrived, else for all."""
         sent = list(messages)
-        training = bool(sent) and sent[0].metadata.message_type.startswith(MessageType.TRAIN)
-        limit = self._reply_timeout if timeout is None else min(timeout, self._reply_timeout)
-        if not training:
+        if not sent or not sent[0].metadata.message_type.startswith(MessageType.TRAIN):
             return self._evaluation.exchange(grid, sent)
-        accept = partial(self._now.accepts, weighted_by_key=self._inner.strategy.weighted_by_key)
-        return exchange(grid, sent, timeout=limit, enough=self._enough(len(sent)), accept=accept)
-
-    def _enough(self, cohort_size: int) -> int:
-        wanted = self._settings.sufficient_replies
-        return cohort_size if wanted is None else min(wanted, cohort_size)
-
-    def _good_replies(self, replies: Iterable[Message]) -> dict[int, Reply]:
-        """Row -> reply that may enter the average, in the order of the rows.
-
-        Each other client of the cohort is an event.
-        """
-        now = self._now
-        for message in replies:
-            now.accepts(message, weighted_by_key=self._inner.strategy.weighted_by_key)
-        ordered = [(row, now.replies[row]) for row in sorted(now.replies)]
-        refuse_unlike([reply for _, reply in ordered if reply.refused is None])
-        silent = f"no reply within {self._reply_timeout:g} s or before enough others had come"
-        for row in now.messages:
-            key, reply = self._selector.roster.keys[row], now.replies.get(row)
-            if reply is None:
-                self._event("silent", key, silent)
-            elif reply.refused is not None:
-                kind = "failed" if reply.message.has_error() else "refused"
-                self._event(kind, key, reply.refused)
-        return {row: reply for row, reply in ordered if reply.refused is None}
-
-    def _average(
-        self, good: Mapping[int, Reply]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None, FloatArray]:
-        """The inner strategy's average of the valid replies, and the cohort's weights."""
-        now, key = self._now, self._inner.strategy.weighted_by_key
-        assert now.view is not None
-        assert now.selection is not None
-        sizes = {row: reply.examples for row, reply in good.items()}
-        weights = self._selector.weights(now.view, now.selection, sizes)
-        for row, weight in zip(now.selection.clients.tolist(), weights.tolist(), strict=True):
-            if row in good:
-                good[row].metrics[key] = weight
-                why = self._selector.learn(
-                    row, size=good[row].examples, sent=now.sent, local=good[row].arrays
-                )
-                if why is not None:
-                    self._event("feature", self._selector.roster.keys[row], why)
-        messages = [reply.message for reply in good.values()]
-        if not self._selector.sums_to_one(now.selection):
-            self._apply_as_sum(good, float(weights.sum()))
-        with self._inner.undisturbed() as inner:
-            arrays, metrics = inner.aggregate_train(self.round + 1, messages)
-        if arrays is not None and not all(finite(array) for array in arrays_of(arrays).values()):
-            self._abort("the average is not finite (NaN or inf)", clients=self._names(good))
-            return None, None, np.zeros_like(weights)
-        rows = np.array(sorted(good), dtype=np.int64)
-        reports, problems = reports_of(self._selector.sampler, good)
-        for row, why in problems.items():
-            self._event("report", self._selector.roster.keys[row], why)
-        applied = weights[np.isin(now.selection.clients, rows)]
-        now.outcome = Outcome(rows, applied, reports=reports)
-        self._selector.observe(now.view, now.outcome)
-        return arrays, metrics, weights
-
-    def _apply_as_sum(self, good: Mapping[int, Reply], total: float) -> None:
-        """Let the average of the replies be theta plus the weighted sum of their updates."""
-        scale_updates((reply.message for reply in good.values()), sent=self._now.sent, total=total)
-        if total == 0:  # no update counts; the inner strategy cannot divide by zero
-            for reply in good.values():
-                reply.metrics[self._inner.strategy.weighted_by_key] = 1.0
+        most = self._training.timeout
+        limit = most if timeout is None else min(timeout, most)
+        return self._training.exchange(grid, sent, limit)
 
     def _finish_round(self, arrays: ArrayRecord | None, weights: FloatArray) -> None:
         """Write the record and the state; the next round begins."""
-        now, state, keys = self._now, self._selector.state, self._selector.roster.keys
-        metrics = self._metrics_of(state.round)
-        record = now.record(state.round, keys, weights=weights, metrics=metrics)
+        now, state = self._training.now, self._selector.state
         state.model = now.sent if arrays is None else arrays_of(arrays)
         self._selector.observe_weights(
             now.view,
             None if arrays is None else now.outcome,
             available=np.array(now.available, dtype=np.int64),
-            cohort_limit=self._cohort_limit() if now.limit is None else now.limit,
+            cohort_limit=self._training.cohort_limit if now.limit is None else now.limit,
         )
         state.round += 1
-        self._write_clients()
-        now.lap("aggregate")
-        self._records.add(record, now.seconds, self._journal.taken())
-        if self._settings.state is not None:
-            self.save_state(self._settings.state)
+        events = self._journal.taken()
+        self._outputs.add_round(state.round - 1, now, weights=weights, events=events)
 
     # Evaluation by clients.
 
@@ -483,8 +289,8 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         """The inner strategy's average of the valid replies, without clients without examples."""
         metrics = self._evaluation.aggregate(replies)
         if metrics is not None:
-            self._note_valid_loss(first_metric(metrics, LOSSES))
-        self._records.add_events(self._journal.taken())
+            self._outputs.note_valid_loss(first_metric(metrics, LOSSES))
+        self._outputs.records.add_events(self._journal.taken())
         return metrics
 
     # State.
@@ -494,10 +300,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
 
         It holds keys, counts, answers, sizes, features, round, seed and the model.
         """
-        state = self._selector.state
-        memory, carried = self._selector.saved_memory(), saved_arrays(self._inner.strategy)
-        saved = dataclasses.replace(state, memory=memory, optimizer=carried)
-        write_state(Path(path), saved, sampler=table(self._selector.sampler))
+        self._outputs.save(Path(path))
 
     def load_state(self, path: str | Path) -> ArrayRecord | None:
         """Continue where `save_state` was called.
@@ -508,46 +311,4 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         Raises:
             OutputError: no such file, not a state, or the state of another sampler or seed.
         """
-        state = read_state(
-            Path(path), sampler=table(self._selector.sampler), seed=self._settings.seed
-        )
-        self._selector.resume(state)
-        restored_arrays(self._inner.strategy, dict(state.optimizer))
-        if not state.model:
-            return None
-        return ArrayRecord({name: Array(array) for name, array in state.model.items()})
-
-    # Small things.
-
-    def _write_clients(self, *, last: bool = False) -> None:
-        if len(self._selector.roster):
-            clients, memory = self._selector.clients(), self._selector.state.memory
-            self._records.write_clients(clients, memory, cohort_limit=self._now.limit, last=last)
-
-    def _abort(self, why: str, clients: Sequence[Key]) -> None:
-        self._now.aborted, self._now.why = True, why
-        self._journal.aborted(self.round, why, clients)
-
-    def _event(
-        self,
-        kind: str,
-        client: Key | None,
-        detail: str,
-        *,
-        request: Request = "train",
-        **more: object,
-    ) -> None:
-        self._journal.event(self.round, kind, client, detail, request=request, **more)
-
-    def _sampler_name(self) -> str:
-        return self._selector.sampler.name or type(self._selector.sampler).__name__
-
-    def _names(self, rows: Iterable[int]) -> list[Key]:
-        return [self._selector.roster.keys[row] for row in rows]
-
-    def _metrics_of(self, round: int) -> ModelMetrics:
-        return self._metrics.get(round, ModelMetrics())
-
-    def _note_valid_loss(self, loss: float | None) -> None:
-        known = self._metrics_of(self.round)
-        self._metrics[self.round] = dataclasses.replace(known, valid_loss=loss)
+        return self._outputs.load(Path(path))

@@ -1,0 +1,235 @@
+"""Training by clients: the requests of a round, the wait for replies, and their average."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+
+from fedgs.arrays import FloatArray
+from fedgs.clients import Outcome
+from fedgs.flower.arrivals import connected
+from fedgs.flower.directory import Directory
+from fedgs.flower.evaluation import ClientEvaluation
+from fedgs.flower.exchange import CohortGrid, exchange, resend
+from fedgs.flower.flight import InFlight
+from fedgs.flower.inner import Inner
+from fedgs.flower.journal import Journal, listed
+from fedgs.flower.replies import Reply, arrays_of, finite, refuse_unlike
+from fedgs.flower.reports import reports_of
+from fedgs.flower.roster import Key
+from fedgs.flower.selector import Selector
+from fedgs.flower.settings import Settings
+from fedgs.flower.sums import scale_updates
+
+__all__ = ["ClientTraining"]
+
+
+class ClientTraining:
+    """Training by clients; a client that is selected and gives no valid reply is an event.
+
+    Args:
+        inner: configures the requests and averages the replies.
+        selector: knows the clients, the round and the weights.
+        directory: knows which client is at which node.
+        evaluation: asks for losses that the sampler needs.
+        journal: receives the events.
+        settings: cohort sizes and deadlines.
+    """
+
+    def __init__(
+        self,
+        inner: Inner,
+        selector: Selector,
+        *,
+        directory: Directory,
+        evaluation: ClientEvaluation,
+        journal: Journal,
+        settings: Settings,
+    ) -> None:
+        self._inner, self._selector, self._directory = inner, selector, directory
+        self._evaluation, self._journal, self._settings = evaluation, journal, settings
+        self.timeout = settings.reply_timeout  # seconds to wait for replies
+        self.now = InFlight()
+
+    @property
+    def cohort_limit(self) -> int:
+        """M of a round that begins now."""
+        if self._settings.cohort_limit is not None:
+            return self._settings.cohort_limit
+        share = int(self._inner.fraction_train * len(self._selector.roster) + 1e-9)
+        return max(1, share, self._inner.min_train_nodes)
+
+    def configure(self, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> list[Message]:
+        """Requests to the selected clients, as `inner` configures them.
+
+        There are none if the round is aborted or the cohort is empty.
+
+        Args:
+            arrays: the global model.
+            config: of the request.
+            grid: connects to the nodes.
+        """
+        self.now = now = InFlight(sent=arrays_of(arrays))
+        nodes = self.connected(grid)
+        now.available = sorted(nodes)
+        if now.aborted:
+            return []
+        view = self._selector.view(np.array(now.available, dtype=np.int64), self.cohort_limit)
+        now.limit = view.cohort_limit
+        view = self._evaluation.with_losses(grid, view, nodes, arrays)
+        if len(view.available) == 0:
+            self._abort("no client told its loss", clients=self._names(now.available))
+            return []
+        now.view, now.selection = view, self._selector.select(view)
+        rows = now.selection.clients.tolist()
+        self._journal.line(
+            self._round,
+            "%s selects %d of %d available clients: %s",
+            self._selector.sampler_name,
+            len(rows),
+            len(now.available),
+            listed(self._names(rows)),
+        )
+        if not rows:
+            none = f"the sampler selected none of {len(view.available)} available clients"
+            self._journal.event(self._round, "empty", None, f"{none}; the model stays")
+            now.lap("select")
+            return []
+        row_of = {nodes[row]: row for row in rows}
+        cohort = CohortGrid(grid, list(row_of))
+        with self._inner.undisturbed() as inner:
+            messages = list(inner.configure_train(self._round + 1, arrays, config, cohort))
+        now.messages = self._addressed(messages, row_of)
+        now.lap("select")
+        return list(now.messages.values())
+
+    def connected(self, grid: Grid) -> dict[int, int]:
+        """Row -> node id of the available clients, once enough are; aborts at the deadline."""
+        needed, timeout = self._settings.min_connected, self._settings.connect_timeout
+        if needed is None:
+            needed = max(1, self._inner.min_available_nodes)
+        node_of, why = connected(
+            grid, self._directory, self._selector, self._journal, needed=needed, timeout=timeout
+        )
+        if why is not None:
+            self._abort(why, clients=list(node_of))
+        return {self._selector.roster.admit(key): node for key, node in node_of.items()}
+
+    def exchange(self, grid: Grid, messages: Sequence[Message], timeout: float) -> list[Message]:
+        """Send the requests and wait until enough valid replies have arrived."""
+        accept = partial(self.now.accepts, weighted_by_key=self._inner.strategy.weighted_by_key)
+        enough = self._enough(len(messages))
+        return exchange(grid, messages, timeout=timeout, enough=enough, accept=accept)
+
+    def aggregate(
+        self, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None, FloatArray]:
+        """The inner strategy's answer for the valid replies, and the cohort's weights.
+
+        There is none if too few replies are valid; the weights are 0 then.
+        """
+        now = self.now
+        good = self._good_replies(replies)
+        arrays, metrics = None, None
+        cohort_size = 0 if now.selection is None else len(now.selection.clients)
+        weights: FloatArray = np.zeros(cohort_size)
+        if cohort_size:
+            every = self._settings.sufficient_replies is None
+            needed = 1 if every else self._enough(len(now.messages))
+            if len(good) < needed:
+                missing = self._names(row for row in now.messages if row not in good)
+                counts = f"{len(good)} came, {needed} needed"
+                self._abort(f"good replies: {counts}; missing: {missing}", clients=missing)
+            else:
+                arrays, metrics, weights = self._average(good)
+            text = "%d of %d selected clients replied usefully"
+            self._journal.line(self._round, text, len(good), cohort_size)
+        return arrays, metrics, weights
+
+    def _addressed(
+        self, messages: Sequence[Message], row_of: Mapping[int, int]
+    ) -> dict[int, Message]:
+        """The messages by row, with a lifetime that fits the deadline."""
+        timeout, group = self.timeout, str(self._round + 1)
+        by_row = {row_of[message.metadata.dst_node_id]: message for message in messages}
+        return {row: resend(by_row[row], timeout=timeout, group=group) for row in sorted(by_row)}
+
+    def _enough(self, cohort_size: int) -> int:
+        wanted = self._settings.sufficient_replies
+        return cohort_size if wanted is None else min(wanted, cohort_size)
+
+    def _good_replies(self, replies: Iterable[Message]) -> dict[int, Reply]:
+        """Row -> reply that may enter the average, in the order of the rows.
+
+        Each other client of the cohort is an event.
+        """
+        now = self.now
+        for message in replies:
+            now.accepts(message, weighted_by_key=self._inner.strategy.weighted_by_key)
+        ordered = [(row, now.replies[row]) for row in sorted(now.replies)]
+        refuse_unlike([reply for _, reply in ordered if reply.refused is None])
+        silent = f"no reply within {self.timeout:g} s or before enough others had come"
+        for row in now.messages:
+            key, reply = self._selector.roster.keys[row], now.replies.get(row)
+            if reply is None:
+                self._journal.event(self._round, "silent", key, silent)
+            elif reply.refused is not None:
+                kind = "failed" if reply.message.has_error() else "refused"
+                self._journal.event(self._round, kind, key, reply.refused)
+        return {row: reply for row, reply in ordered if reply.refused is None}
+
+    def _average(
+        self, good: Mapping[int, Reply]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None, FloatArray]:
+        """The inner strategy's average of the valid replies, and the cohort's weights."""
+        now, key = self.now, self._inner.strategy.weighted_by_key
+        assert now.view is not None
+        assert now.selection is not None
+        sizes = {row: reply.examples for row, reply in good.items()}
+        weights = self._selector.weights(now.view, now.selection, sizes)
+        for row, weight in zip(now.selection.clients.tolist(), weights.tolist(), strict=True):
+            if row in good:
+                good[row].metrics[key] = weight
+                why = self._selector.learn(
+                    row, size=good[row].examples, sent=now.sent, local=good[row].arrays
+                )
+                if why is not None:
+                    self._journal.event(
+                        self._round, "feature", self._selector.roster.keys[row], why
+                    )
+        messages = [reply.message for reply in good.values()]
+        if not self._selector.sums_to_one(now.selection):
+            self._apply_as_sum(good, float(weights.sum()))
+        with self._inner.undisturbed() as inner:
+            arrays, metrics = inner.aggregate_train(self._round + 1, messages)
+        if arrays is not None and not all(finite(array) for array in arrays_of(arrays).values()):
+            self._abort("the average is not finite (NaN or inf)", clients=self._names(good))
+            return None, None, np.zeros_like(weights)
+        rows = np.array(sorted(good), dtype=np.int64)
+        reports, problems = reports_of(self._selector.sampler, good)
+        for row, why in problems.items():
+            self._journal.event(self._round, "report", self._selector.roster.keys[row], why)
+        applied = weights[np.isin(now.selection.clients, rows)]
+        now.outcome = Outcome(rows, applied, reports=reports)
+        self._selector.observe(now.view, now.outcome)
+        return arrays, metrics, weights
+
+    def _apply_as_sum(self, good: Mapping[int, Reply], total: float) -> None:
+        """Let the average of the replies be theta plus the weighted sum of their updates."""
+        scale_updates((reply.message for reply in good.values()), sent=self.now.sent, total=total)
+        if total == 0:  # no update counts; the inner strategy cannot divide by zero
+            for reply in good.values():
+                reply.metrics[self._inner.strategy.weighted_by_key] = 1.0
+
+    def _abort(self, why: str, clients: Sequence[Key]) -> None:
+        self.now.aborted, self.now.why = True, why
+        self._journal.aborted(self._round, why, clients)
+
+    def _names(self, rows: Iterable[int]) -> list[Key]:
+        return [self._selector.roster.keys[row] for row in rows]
+
+    @property
+    def _round(self) -> int:
+        return self._selector.state.round
