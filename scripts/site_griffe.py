@@ -9,7 +9,6 @@ __all__ = ["SiteExtension", "fenced", "settings_of"]
 
 _PROMPT = ">>> "
 _VARIANT = "fedgs.registry.Variant"
-_NO_FIELDS = ("family", "name")  # class variables, which subclasses assign without an annotation
 
 
 def fenced(text: str) -> str:
@@ -32,17 +31,28 @@ def settings_of(cls: griffe.Class) -> dict[str, griffe.Parameter]:
         for name, member in base.members.items():
             if not isinstance(member, griffe.Attribute) or "property" in member.labels:
                 continue
-            if name.startswith(("_", "model_")) or name in _NO_FIELDS or not member.annotation:
+            if member.annotation is None or name.startswith(("_", "model_")):
                 continue
-            if str(member.annotation).startswith("ClassVar"):
+            if "instance-attribute" not in member.labels:  # a class variable
                 continue
             found[name] = griffe.Parameter(
                 name,
-                annotation=member.annotation,
+                annotation=_plain(member.annotation),
                 kind=griffe.ParameterKind.keyword_only,
                 default=_default(member.value, base.module),
             )
     return found
+
+
+def _plain(annotation: Any) -> Any:
+    """The type of a setting without the functions that check it: T of `Annotated[T, ...]`."""
+    if isinstance(annotation, griffe.ExprSubscript) and str(annotation.left) == "Annotated":
+        parts = annotation.slice
+        return parts.elements[0] if isinstance(parts, griffe.ExprTuple) else parts
+    if isinstance(annotation, griffe.ExprBinOp):
+        left, right = _plain(annotation.left), _plain(annotation.right)
+        return griffe.ExprBinOp(left, annotation.operator, right)
+    return annotation
 
 
 def _default(value: Any, module: griffe.Module) -> Any:

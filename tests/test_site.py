@@ -135,7 +135,9 @@ def test_a_variant_has_its_settings_as_signature(site: Path) -> None:
     page = (site / "reference" / "api" / "fedgs.html").read_text(encoding="utf-8")
     text = re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", page)))
     assert "Training( *, rounds: int = 1000, proportion: float | None = None," in text
-    assert "**settings" not in text
+    assert "LessDataFirst( *, seed: int | None = None, empty_round: EmptyRound =" in text
+    assert "AvailabilityFile( *, seed: int | None = None," in text and "path: str," in text
+    assert not re.search(r"\*\*settings|family: |steady: bool =|BeforeValidator", text)
 
 
 def test_the_page_of_settings_says_values_default_and_meaning() -> None:
