@@ -177,3 +177,21 @@ def test_methods_that_need_features_of_updates_are_refused(method: str) -> None:
     assert isinstance(sampler, Sampler)
     with pytest.raises(ConfigError, match=f"method '{method}' needs features of local models"):
         Selector(sampler)
+
+
+def test_requests_that_no_client_can_answer_are_refused() -> None:
+    class Own(Uniform):
+        loss_on: str = "train"
+        loss_batch: Any = 0
+
+        def loss_candidates(self, view: View, rng: np.random.Generator) -> IntArray:
+            return view.available
+
+    class Told(Uniform):
+        wanted_reports: Any = ("loss",)
+
+    with pytest.raises(ConfigError, match=r"^method\.loss_batch must be an integer >= 1 or None"):
+        Selector(Own())
+    Selector(Own(loss_batch=np.int64(4)))
+    with pytest.raises(ConfigError, match=r"^a report must be 'mean_loss', .*, got 'loss'$"):
+        Selector(Told())

@@ -16,6 +16,7 @@ from fedgs.flower.journal import Journal, listed
 from fedgs.flower.replies import LOSSES, Reply, examined, first_metric, loss_problem, refuse_unlike
 from fedgs.flower.roster import Key
 from fedgs.flower.selector import Selector
+from fedgs.sampling import AsksBatchLosses
 
 __all__ = ["ClientEvaluation"]
 
@@ -152,9 +153,9 @@ class ClientEvaluation:
         inner, number = self._inner.strategy, view.round + 1
         loss_on = str(getattr(self._selector.sampler, "loss_on", ""))
         config = ConfigRecord({"server-round": number, "loss-on": loss_on})
-        loss_batch = getattr(self._selector.sampler, "loss_batch", None)
-        if loss_batch is not None:
-            config["loss-batch"] = int(loss_batch)
+        sampler = self._selector.sampler
+        if isinstance(sampler, AsksBatchLosses) and sampler.loss_batch is not None:
+            config["loss-batch"] = int(sampler.loss_batch)
         content = RecordDict({inner.arrayrecord_key: arrays, inner.configrecord_key: config})
         flight = InFlight()
         for row in asked.tolist():

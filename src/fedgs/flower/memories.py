@@ -7,10 +7,18 @@ import numpy as np
 from fedgs.arrays import AnyArray
 from fedgs.clients import Clients, Memory, Outcome, View, checked_memory, kept_memory
 from fedgs.errors import ConfigError, SelectionError
-from fedgs.sampling import FedGS, LearnsFromModels, Sampler
+from fedgs.requests import check_batch, check_reports
+from fedgs.sampling import AsksBatchLosses, AsksReports, FedGS, LearnsFromModels, Sampler
 from fedgs.weighting import Weighting
 
-__all__ = ["grown", "observed", "refuse_features", "refuse_rates", "weighting_memory"]
+__all__ = [
+    "check_requests",
+    "grown",
+    "observed",
+    "refuse_features",
+    "refuse_rates",
+    "weighting_memory",
+]
 
 
 def grown(earlier: Memory, fresh: Memory, *, owner: str = "sampler") -> Memory:
@@ -67,6 +75,18 @@ def weighting_memory(
 def observed(weighting: Weighting, memory: Memory, view: View, outcome: Outcome | None) -> Memory:
     """The memory of a weighting after a round."""
     return kept_memory(checked_memory(weighting.observe(memory, view, outcome), "observe"))
+
+
+def check_requests(sampler: Sampler) -> None:
+    """Refuse a mini-batch or a report that a sampler cannot have.
+
+    Raises:
+        ConfigError: its `loss_batch` is no integer >= 1, or one of its reports does not exist.
+    """
+    if isinstance(sampler, AsksBatchLosses):
+        check_batch(sampler.loss_batch, "method.loss_batch")
+    if isinstance(sampler, AsksReports):
+        check_reports(sampler.wanted_reports)
 
 
 def refuse_features(sampler: Sampler) -> None:

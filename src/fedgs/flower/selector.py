@@ -27,7 +27,14 @@ from fedgs.flower.features import (
     parameter_names,
     reply_feature,
 )
-from fedgs.flower.memories import grown, observed, refuse_features, refuse_rates, weighting_memory
+from fedgs.flower.memories import (
+    check_requests,
+    grown,
+    observed,
+    refuse_features,
+    refuse_rates,
+    weighting_memory,
+)
 from fedgs.flower.roster import Newcomer, Roster
 from fedgs.flower.state import DeploymentState
 from fedgs.sampling.base import AsksLosses, Remembers, Sampler
@@ -66,6 +73,7 @@ class Selector:
         self.weighting = as_weighting(sampler.weighting, setting="method.weighting")
         refuse_rates(self.weighting)
         refuse_features(sampler)
+        check_requests(sampler)
         self.state = DeploymentState(
             seed, roster=Roster() if clients is None else Roster.of_clients(clients)
         )
