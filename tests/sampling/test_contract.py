@@ -58,6 +58,7 @@ SETTINGS = [
     {"name": "fedgs", "scale": "cohort", "graph": {"preset": "authors"}},
     {"name": "power_of_choice", "candidates": 12},
     {"name": "rpow_d", "candidates": 12},
+    {"name": "f3ast", "beta": 0.5},
     {"name": "active_fl", "excluded_share": 0.25, "inverse_temperature": 1.0, "uniform_share": 0.5},
 ]
 
@@ -286,10 +287,11 @@ def outcome_of(method: Sampler, cohort: IntArray, rng: np.random.Generator) -> O
 
 def played(
     method: Sampler, clients: Clients, schedule: Sequence[Sequence[int]], *, limit: int
-) -> list[Selection | None]:
-    """The cohorts of rounds in which these clients are available, as the simulation plays them.
+) -> tuple[list[Selection | None], Memory]:
+    """The cohorts of rounds in which these clients are available, and the memory after them.
 
-    A sampler is not called in a round without available clients: None.
+    They are played as the simulation does: nobody is asked in a round without available clients,
+    whose cohort is None here.
     """
     counts, rng = np.zeros(len(clients), dtype=np.int64), np.random.default_rng(0)
     memory = method.start(clients) if isinstance(method, Remembers) else {}
@@ -316,7 +318,7 @@ def played(
             outcome = outcome_of(method, selection.clients, rng)
             memory = checked_memory(method.observe(memory, view, outcome), "observe")
             assert {name: array.dtype for name, array in memory.items()} == types
-    return selections
+    return selections, memory
 
 
 def assert_full(
@@ -336,7 +338,7 @@ def test_empty_rounds_and_a_client_that_was_never_seen(method: Sampler) -> None:
     clients, rng = clients_of([5, 80, 3, 1, 40, 9, 9, 22]), np.random.default_rng(1)
     schedule = [np.flatnonzero(rng.random(7) < 0.6).tolist() for _ in range(20)]  # never client 7
     schedule[0] = schedule[4] = schedule[5] = []
-    selections = played(method, clients, [*schedule, [7], [2, 7], list(range(8))], limit=3)
+    selections, _ = played(method, clients, [*schedule, [7], [2, 7], list(range(8))], limit=3)
     for available, selection in zip(schedule, selections, strict=False):
         if available:
             assert_full(method, selection, available=len(available), limit=3)
@@ -354,7 +356,7 @@ def test_one_client_with_nearly_all_data(method: Sampler, place: int) -> None:
     sizes[place] = 10**12
     rng = np.random.default_rng(2)
     schedule = [np.flatnonzero(rng.random(6) < 0.7).tolist() for _ in range(25)]
-    selections = played(method, clients_of(sizes), schedule, limit=3)
+    selections, _ = played(method, clients_of(sizes), schedule, limit=3)
     for available, selection in zip(schedule, selections, strict=True):
         if available:
             assert_full(method, selection, available=len(available), limit=3)
@@ -376,7 +378,7 @@ def test_a_client_is_drawn_twice_only_by_methods_that_draw_with_replacement(
 
 def test_a_federation_of_one_client_over_rounds(method: Sampler) -> None:
     for limit in (1, 3):
-        selections = played(method, clients_of([4]), [[0], [], [0], [0]], limit=limit)
+        selections, _ = played(method, clients_of([4]), [[0], [], [0], [0]], limit=limit)
         cohorts = [None if one is None else one.clients.tolist() for one in selections]
         assert cohorts == [[0], None, [0], [0]]
 
@@ -394,3 +396,42 @@ def test_observing_a_round_makes_a_new_memory(method: Sampler) -> None:
         np.testing.assert_array_equal(view.memory[name], array)
         assert isinstance(after[name], np.ndarray)
     select(method, replace(view, round=1, memory=after))
+
+
+REMEMBERING = [one for one in SETTINGS if isinstance(build("method", one), Remembers)]
+
+
+@pytest.mark.parametrize("settings", REMEMBERING, ids=str)
+def test_relabelled_clients_with_a_memory_are_selected_as_often(
+    settings: dict[str, object],
+) -> None:
+    method = build("method", settings)
+    assert isinstance(method, Sampler)
+    sizes, counts, losses = [5, 80, 3, 1, 40], [1, 0, 2, 1, 1], np.array([0.1, 0.4, 0.4, 0.4, 0.2])
+    clients, order = clients_of(sizes), np.array([4, 2, 0, 3, 1])
+    _, memory = played(method, clients, [[0, 2], [1, 2], [2, 4], [0, 3]], limit=2)
+    assert clients.label_counts is not None
+    moved = Clients(
+        tuple(clients.names[k] for k in order),
+        clients.data_sizes[order],
+        clients.label_counts[order],
+    )
+    moved_memory = {}
+    for name, array in memory.items():
+        for axis in range(array.ndim):
+            array = array.take(order, axis=axis) if array.shape[axis] == len(order) else array
+        moved_memory[name] = array
+    present = [0, 1, 3, 4]
+    plain = view_of(method, clients, limit=2, available=present, counts=counts, losses=losses)
+    other = view_of(
+        method,
+        moved,
+        limit=2,
+        available=np.flatnonzero(np.isin(order, present)).tolist(),
+        counts=[counts[k] for k in order],
+        losses=losses[order],
+    )
+    # Odds as in the test without a memory.
+    before = shares(method, replace(plain, round=8, memory=memory))
+    after = shares(method, replace(other, round=8, memory=moved_memory))
+    np.testing.assert_allclose(after, before[order], atol=0.135)

@@ -4,9 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.driving import Gaps, driven, make_plan
 
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View, checked_selection
+from fedgs.data import Federation
 from fedgs.errors import ConfigError
 from fedgs.registry import build, table
 from fedgs.rng import stream
@@ -145,6 +147,35 @@ def test_the_rates_approach_the_rates_of_participation(beta: float) -> None:
         outcome = Outcome(cohort, np.ones(len(cohort))) if len(cohort) else None
         memory = weighting.observe(memory, view, outcome)
     np.testing.assert_allclose(memory["rates"], [1 / 2, 1 / 4], atol=4 * beta)
+
+
+def test_the_mean_rate_is_the_rate_of_selection_but_for_first_and_last() -> None:
+    # Sum of r(t+1) - r(t) = beta (1{k in S_t} - r(t)) over T rounds: with |r| <= 1 the two means
+    # differ by at most 1/(beta T), so the rates follow the sampler's own selection.
+    loop, rng, rounds = Loop(F3AST(beta=BETA), clients_of([1, 5, 2, 90, 3]), 2), stream(0, "a"), 400
+    rates, first = np.zeros(5), loop.rates["rates"]
+    for t in range(rounds):
+        rates += loop.rates["rates"]
+        loop.step(np.flatnonzero(rng.random(5) < 0.5) if t % 5 else np.arange(0))
+    drift = (loop.rates["rates"] - first) / (BETA * rounds)
+    np.testing.assert_allclose((loop.counts - rates) / rounds, drift, rtol=0, atol=1e-12)
+    assert (loop.counts > 0).all() and loop.counts.min() < loop.counts.max() / 2
+
+
+def test_the_weights_of_a_run_are_shares_by_the_rates_before_the_round(
+    toy_federation: Federation,
+) -> None:
+    plan = make_plan(toy_federation, F3AST(beta=0.25), availability=Gaps(seed=1), rounds=12)
+    (run,) = driven(plan)
+    rates, shares = np.full(6, 2 / 6), toy_federation.clients.shares("data_size")
+    rounds = 0
+    for record in run.records[:-1]:
+        cohort = np.flatnonzero(np.isin(toy_federation.clients.names, record.cohort))
+        expected = shares[cohort] / rates[cohort]
+        np.testing.assert_allclose(record.weights, expected, rtol=1e-12)  # type: ignore[arg-type]
+        rates = 0.75 * rates + 0.25 * np.isin(np.arange(6), cohort)
+        rounds += len(cohort) > 0
+    assert rounds >= 5
 
 
 def test_one_client_is_always_selected_with_rate_1() -> None:
