@@ -37,7 +37,7 @@ def settings_of(cls: griffe.Class) -> dict[str, griffe.Parameter]:
                 continue
             found[name] = griffe.Parameter(
                 name,
-                annotation=_plain(member.annotation),
+                annotation=member.annotation,
                 kind=griffe.ParameterKind.keyword_only,
                 default=_default(member.value, base.module),
             )
@@ -68,9 +68,11 @@ class SiteExtension(griffe.Extension):
     """Fence the doctests of every docstring, and give variants the signature of their settings."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Change the docstring of a loaded module, class, function or attribute."""
+        """Change the docstring of an object, and the annotation of an attribute."""
         if obj.docstring is not None:
             obj.docstring.value = fenced(obj.docstring.value)
+        if isinstance(obj, griffe.Attribute):
+            obj.annotation = _plain(obj.annotation)
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Give the classes of a loaded package their signatures."""

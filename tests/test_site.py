@@ -137,7 +137,7 @@ def test_a_variant_has_its_settings_as_signature(site: Path) -> None:
     assert "Training( *, rounds: int = 1000, proportion: float | None = None," in text
     assert "LessDataFirst( *, seed: int | None = None, empty_round: EmptyRound =" in text
     assert "AvailabilityFile( *, seed: int | None = None," in text and "path: str," in text
-    assert not re.search(r"\*\*settings|family: |steady: bool =|BeforeValidator", text)
+    assert not re.search(r"\*\*settings|family: str =|steady: bool =|BeforeValidator", text)
 
 
 def test_the_page_of_settings_says_values_default_and_meaning() -> None:
