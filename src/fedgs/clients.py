@@ -165,6 +165,7 @@ class View:
             "data_size": n_k / n; "equal": 1/N.
         rates: (N,) P(k in A_t) by the availability mode, for weightings that read them; else None.
         reported_sizes: (N,) n_k as a deployment's clients report them; None: those of `clients`.
+        weighting_memory: the memory of the sampler's weighting, for samplers that follow it.
 
     >>> clients = Clients(("a", "b", "c"), np.array([3, 5, 4]))
     >>> counts = np.zeros(3, dtype=np.int64)
@@ -183,18 +184,21 @@ class View:
     objective: Objective = "data_size"
     rates: FloatArray | None = None
     reported_sizes: FloatArray | None = None
+    weighting_memory: Memory = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("available", "counts", "losses", "rates", "reported_sizes"):
             array = getattr(self, name)
             if isinstance(array, np.ndarray):
                 object.__setattr__(self, name, read_only(array))
-        if not isinstance(self.memory, MappingProxyType):
-            arrays = {
-                key: read_only(value) if isinstance(value, np.ndarray) else value
-                for key, value in self.memory.items()
-            }
-            object.__setattr__(self, "memory", MappingProxyType(arrays))
+        for name in ("memory", "weighting_memory"):
+            memory = getattr(self, name)
+            if not isinstance(memory, MappingProxyType):
+                arrays = {
+                    key: read_only(value) if isinstance(value, np.ndarray) else value
+                    for key, value in memory.items()
+                }
+                object.__setattr__(self, name, MappingProxyType(arrays))
 
     @property
     def cohort_size(self) -> int:

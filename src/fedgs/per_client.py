@@ -17,16 +17,16 @@ PerClient: TypeAlias = float | tuple[float, ...]
 
 
 def within(
-    setting: str, low: float, high: float, *, open_high: bool = False, reason: str = ""
+    setting: str, low: float, high: float, *, open_low: bool = False, open_high: bool = False
 ) -> BeforeValidator:
     """The check of a setting of type `PerClient`.
 
     Args:
         setting: its dotted name, for messages.
         low: the lowest value that is allowed.
-        high: the highest value that is allowed.
+        high: the highest value that is allowed; inf: none.
+        open_low: whether `low` itself is not allowed.
         open_high: whether `high` itself is not allowed.
-        reason: the end of the message.
 
     >>> within("availability.rate", 0, 1).func([0.5, 1])
     (0.5, 1.0)
@@ -34,17 +34,18 @@ def within(
     Traceback (most recent call last):
     ValueError: availability.rate must be a number in [0, 1] or a list of such numbers, got 1.5
     """
-    interval = f"in [{low:g}, {high:g}{')' if open_high else ']'}"
+    interval = f"in {'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
     if math.isinf(high):
-        interval = "" if math.isinf(low) else f">= {low:g}"
-    kind = f"number {interval}" if interval else "finite number"
+        interval = f"{'>' if open_low else '>='} {low:g}"
 
     def fits(value: object) -> bool:
         if not isinstance(value, Real) or isinstance(value, bool):
             return False
         number = float(value)
-        below = number < high if open_high else number <= high
-        return math.isfinite(number) and low <= number and below
+        is_inside = (low < number or (number == low and not open_low)) and (
+            number < high or (number == high and not open_high)
+        )
+        return math.isfinite(number) and is_inside
 
     def check(value: object) -> PerClient:
         if isinstance(value, Real) and fits(value):
@@ -53,7 +54,7 @@ def within(
         if isinstance(entries, list | tuple) and entries and all(map(fits, entries)):
             return tuple(map(float, entries))
         raise ValueError(
-            f"{setting} must be a {kind} or a list of such numbers{reason}, got {shown(value)}"
+            f"{setting} must be a number {interval} or a list of such numbers, got {shown(value)}"
         )
 
     checked: Callable[[object], PerClient] = check

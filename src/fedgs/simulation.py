@@ -200,6 +200,7 @@ class Plan:
             memory=state.memory,
             objective=self.work.objective,
             rates=rates,
+            weighting_memory=state.weighting,
         )
 
     def evaluates(self, round: int) -> bool:

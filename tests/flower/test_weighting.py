@@ -305,3 +305,29 @@ def test_a_selection_may_name_a_weighting_of_any_sum(world: Any) -> None:
     chosen = strategy(Naming())
     result = chosen.start(grid_of(world, chosen), world.model(), num_rounds=1)
     assert result.arrays["w"].numpy()[0] == pytest.approx(1 / 3, rel=1e-6)
+
+
+def test_ca_fed_asks_all_for_losses_and_goes_on_after_a_restart(world: Any, tmp_path: Path) -> None:
+    # Client k's loss is k, so the last clients can be dropped; nobody is connected in round 3.
+    script = [[0, 1, 2, 3, 4], [3, 4], [0, 1, 4], [], [0, 2, 3], [1, 4], [0, 1, 2, 3, 4]]
+    method = build("method", "ca_fed")
+
+    def run(folder: Path, *parts: int) -> tuple[FloatArray, Memory, Any]:
+        model = world.model()
+        for rounds in parts:
+            chosen = strategy(method, state=folder / "state.npz", cohort_limit=5)
+            if (folder / "state.npz").exists():
+                model = chosen.load_state(folder / "state.npz")
+            grid = grid_of(world, chosen, script)
+            result = chosen.start(grid, model, num_rounds=rounds)
+        return result.arrays["w"].numpy(), weighting_memory(chosen), grid
+
+    whole, halves = run(tmp_path / "whole", 7), run(tmp_path / "halves", 2, 2, 3)
+    assert halves[0].tobytes() == whole[0].tobytes()
+    assert all(halves[1][name].tobytes() == whole[1][name].tobytes() for name in whole[1])
+    memory = whole[1]
+    assert memory["rounds"].tolist() == [7] * 5
+    assert memory["on"].tolist() == [sum(k in present for present in script) for k in range(5)]
+    assert memory["losses"].tolist() == [0, 1, 2, 3, 4]
+    asked = [node for kind, node in whole[2].asked if kind == "evaluate"]
+    assert len(asked) == sum(map(len, script))

@@ -13,6 +13,7 @@ from fedgs.clients import Memory, Outcome, checked_memory, checked_selection
 from fedgs.registry import build, register, table, variant_class, variant_names
 from fedgs.rng import stream
 from fedgs.sampling import AsksLosses, AsksReports, LearnsFromModels, Remembers, Sampler
+from fedgs.weighting import as_weighting
 
 
 @fedgs.sampler("fewest-first")
@@ -52,6 +53,8 @@ BUILT_IN = [
 ]
 # Methods whose clients can be drawn twice in a round.
 REPEATING = {"md", "clustered", "clustered_sizes"}
+# Methods that may leave clients out, also where the cohort limit has room.
+DROPPING = {"ca_fed"}
 SETTINGS = [
     *({"name": name} for name in [*BUILT_IN, "fewest-first", "remembering"]),
     {"name": "fedgs", "alpha": 0.0},
@@ -100,6 +103,7 @@ def view_of(
         counts=np.zeros(count, dtype=np.int64) if counts is None else np.array(counts),
         cohort_limit=limit,
         memory=method.start(clients) if isinstance(method, Remembers) else {},
+        weighting_memory=as_weighting(method.weighting).start(clients, limit),
     )
     if not isinstance(method, AsksLosses):
         return view
@@ -144,7 +148,9 @@ def test_cohorts_are_feasible_in_every_round(method: Sampler) -> None:
         )
         # Raises unless the clients are distinct, available and within the limit.
         selection = select(method, view)
-        if method.name not in REPEATING:
+        if method.name in DROPPING:
+            assert selection.draws is None
+        elif method.name not in REPEATING:
             assert len(selection.clients) == view.cohort_size
         else:
             assert selection.draws is not None
@@ -210,7 +216,7 @@ def test_relabelled_clients_are_selected_as_often(settings: dict[str, object]) -
 def test_cohorts_of_one_and_of_all(method: Sampler, limit: int) -> None:
     view = view_of(method, clients_of([5, 80, 3, 1, 40, 9]), limit=limit, losses=np.arange(6.0))
     cohort = select(method, view).clients
-    if limit == 6 and method.name not in REPEATING:
+    if limit == 6 and method.name not in REPEATING | DROPPING:
         assert cohort.tolist() == [0, 1, 2, 3, 4, 5]
     else:
         assert 1 <= len(cohort) <= limit
@@ -222,7 +228,7 @@ def test_fewer_available_than_the_limit(method: Sampler) -> None:
     )
     cohort = select(method, view).clients
     assert set(cohort.tolist()) <= {1, 4}
-    assert method.name in REPEATING or len(cohort) == 2
+    assert method.name in REPEATING | DROPPING or len(cohort) == 2
 
 
 def test_one_available_client_is_selected(method: Sampler) -> None:
@@ -251,6 +257,9 @@ def test_equal_and_huge_counts(method: Sampler, counts: list[int]) -> None:
 )
 def test_losses_of_zero_inf_and_nan_lose_nobody(method: Sampler, losses: list[float]) -> None:
     view = view_of(method, clients_of([3, 4, 5, 6, 7]), limit=3, losses=np.array(losses))
+    if method.name in DROPPING:
+        assert 1 <= len(select(method, view).clients) <= 3
+        return
     assert method.name in REPEATING or len(select(method, view).clients) == 3
     whole = view_of(method, clients_of([3, 4, 5, 6, 7]), limit=5, losses=np.array(losses))
     assert method.name in REPEATING or select(method, whole).clients.tolist() == [0, 1, 2, 3, 4]
@@ -295,11 +304,15 @@ def played(
     """
     counts, rng = np.zeros(len(clients), dtype=np.int64), np.random.default_rng(0)
     memory = method.start(clients) if isinstance(method, Remembers) else {}
+    weighting = as_weighting(method.weighting)
+    weights = weighting.start(clients, limit)
     types = {name: array.dtype for name, array in memory.items()}
     selections: list[Selection | None] = []
     for t, available in enumerate(schedule):
         if not len(available):
             selections.append(None)
+            nobody = View(t, clients, np.array([], dtype=np.int64), counts.copy(), limit)
+            weights = weighting.observe(weights, nobody, None)
             continue
         view = view_of(
             method,
@@ -310,12 +323,13 @@ def played(
             losses=rng.random(len(clients)),
             round=t,
         )
-        view = replace(view, memory=memory)
+        view = replace(view, memory=memory, weighting_memory=weights)
         selection = select(method, view)
         selections.append(selection)
         counts[selection.clients] += 1
-        if isinstance(method, Remembers):
-            outcome = outcome_of(method, selection.clients, rng)
+        outcome = outcome_of(method, selection.clients, rng) if len(selection.clients) else None
+        weights = weighting.observe(weights, view, outcome)
+        if isinstance(method, Remembers) and outcome is not None:
             memory = checked_memory(method.observe(memory, view, outcome), "observe")
             assert {name: array.dtype for name, array in memory.items()} == types
     return selections, memory
@@ -328,7 +342,8 @@ def assert_full(
     assert selection is not None
     size = min(limit, available)
     if method.name not in REPEATING:
-        assert selection.draws is None and len(selection.clients) == size
+        assert selection.draws is None
+        assert len(selection.clients) == size or method.name in DROPPING
         return
     assert selection.draws is not None
     assert selection.draws.sum() == (limit if method.name == "md" else size)
@@ -345,7 +360,8 @@ def test_empty_rounds_and_a_client_that_was_never_seen(method: Sampler) -> None:
         else:
             assert selection is None
     newcomer, pair, everyone = selections[-3:]
-    assert newcomer is not None and newcomer.clients.tolist() == [7]
+    assert newcomer is not None
+    assert newcomer.clients.tolist() == [7] or method.name in DROPPING
     assert_full(method, pair, available=2, limit=3)
     assert_full(method, everyone, available=8, limit=3)
 
@@ -373,7 +389,7 @@ def test_a_client_is_drawn_twice_only_by_methods_that_draw_with_replacement(
         assert selection.draws is not None
         assert (selection.clients.tolist(), selection.draws.tolist()) == ([1], [3])
     else:
-        assert selection.draws is None and len(selection.clients) == 3
+        assert_full(method, selection, available=4, limit=3)
 
 
 def test_a_federation_of_one_client_over_rounds(method: Sampler) -> None:

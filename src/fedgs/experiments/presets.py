@@ -193,6 +193,25 @@ _TABLE = (
         differences=("The sampler of `fedlaavg` without its aggregation.",),
     ),
     Preset(
+        "ca_fed",
+        "Rodio et al., 2023, INFOCOM",
+        {"name": "ca_fed"},
+        needs=("losses",),
+        cost=Cost("2P + 1", "(a + m) P + a", "0", "7N"),
+        secure_aggregation=_LOSSES_IN_THE_CLEAR,
+        differences=(
+            "The publication has all kept clients train, training.proportion = 1; with a cohort "
+            "limit, M of them are drawn with equal probability.",
+            "The prior of the rates is Beta(1, 1) and all optimal losses are 0; the published code "
+            "has the true rates and the losses of models that each client trains alone: "
+            "method.weighting.",
+            "Losses are those of the training part; the published code measures them on the test "
+            "set.",
+            "P(on | on) and P(off | off) are shares of the rounds in that state; the published "
+            "code divides by all rounds.",
+        ),
+    ),
+    Preset(
         "clustered_sizes",
         "Fraboni et al., 2021, ICML (Algorithm 1)",
         {"name": "clustered_sizes"},

@@ -139,6 +139,7 @@ class Selector:
             cohort_limit=cohort_limit,
             losses=None,
             memory=self.state.memory,
+            weighting_memory=self.state.weighting,
         )
 
     def loss_candidates(self, view: View) -> IntArray | None:

@@ -20,6 +20,7 @@ from fedgs.sampling.uniform import Uniform
 # isort: split
 # Registered after those of the paper.
 from fedgs.sampling.active_fl import ActiveFL
+from fedgs.sampling.ca_fed import CAFed
 from fedgs.sampling.clustered import Clustered, ClusteredSizes
 from fedgs.sampling.divfl import DivFL
 from fedgs.sampling.power_of_choice_variants import CPowD, RPowD
@@ -32,6 +33,7 @@ __all__ = [
     "AsksLosses",
     "AsksReports",
     "CPowD",
+    "CAFed",
     "Clustered",
     "ClusteredSizes",
     "DivFL",

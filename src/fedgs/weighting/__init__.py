@@ -13,6 +13,7 @@ from fedgs.weighting.base import (
 from fedgs.weighting.rules import AllClients, DataSize, Draws, Equal, InverseParticipation
 
 # isort: split
+from fedgs.weighting.ca_fed import CAFedWeighting
 from fedgs.weighting.coverage import Coverage
 from fedgs.weighting.f3ast import F3ASTWeighting
 from fedgs.weighting.fedau import FedAU
@@ -20,6 +21,7 @@ from fedgs.weighting.oracle import Known
 
 __all__ = [
     "AllClients",
+    "CAFedWeighting",
     "Coverage",
     "DataSize",
     "Draws",
