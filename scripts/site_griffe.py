@@ -37,7 +37,7 @@ def settings_of(cls: griffe.Class) -> dict[str, griffe.Parameter]:
                 continue
             found[name] = griffe.Parameter(
                 name,
-                annotation=member.annotation,
+                annotation=_plain(member.annotation),
                 kind=griffe.ParameterKind.keyword_only,
                 default=_default(member.value, base.module),
             )
