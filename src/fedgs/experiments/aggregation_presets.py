@@ -101,7 +101,6 @@ AGGREGATION_PRESETS = (
         {},
         {"name": "mean", "server": {"name": "momentum"}},
         cost=Cost(server_memory="P + N"),
-        flower="yes, with the inner strategy FedAvgM",
         differences=(
             "The publication tunes the learning rate of the server, which is 1 here: "
             "aggregation.server.rate.",

@@ -33,6 +33,7 @@ class InFlight:
         view: what the sampler saw, or None where it was not asked.
         selection: the sampler's, or None likewise.
         outcome: the clients whose updates entered the average, with their weights; None: none did.
+        averaged: whether the round has an average.
         available: rows of the available clients.
         messages: row -> request.
         replies: row -> its checked reply.
@@ -47,6 +48,7 @@ class InFlight:
     view: View | None = None
     selection: Selection | None = None
     outcome: Outcome | None = None
+    averaged: bool = False
     available: list[int] = field(default_factory=list)
     messages: dict[int, Message] = field(default_factory=dict)
     replies: dict[int, Reply] = field(default_factory=dict)

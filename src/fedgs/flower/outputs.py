@@ -1,7 +1,7 @@
 """What a deployment writes: records, the metrics in them, and the state."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from flwr.app import Array, ArrayRecord, MetricRecord
@@ -30,6 +30,7 @@ class Outputs:
         inner: whose server optimiser is saved with the state.
         selector: has the state.
         records: the folder of the records.
+        server: the table of the server step; None: the average is the next model.
         state: the file that the state is saved to after every round, or None.
     """
 
@@ -39,9 +40,11 @@ class Outputs:
         selector: Selector,
         records: DeploymentRecords,
         *,
+        server: Mapping[str, object] | None,
         state: str | Path | None,
     ) -> None:
         self._inner, self._selector, self.records = inner, selector, records
+        self._server = server
         self._state = None if state is None else Path(state)
         self._metrics: dict[int, ModelMetrics] = {}
 
@@ -133,12 +136,12 @@ class Outputs:
         state = self._selector.state
         memory, carried = self._selector.saved_memory(), saved_arrays(self._inner.strategy)
         saved = dataclasses.replace(state, memory=memory, optimizer=carried)
-        write_state(path, saved, sampler=table(self._selector.sampler))
+        write_state(path, saved, sampler=table(self._selector.sampler), server=self._server)
 
     def load(self, path: Path) -> ArrayRecord | None:
         """Continue from a state, see `SampledStrategy.load_state`."""
         sampler, seed = table(self._selector.sampler), self._selector.state.seed
-        state = read_state(path, sampler=sampler, seed=seed)
+        state = read_state(path, sampler=sampler, server=self._server, seed=seed)
         self._selector.resume(state)
         restored_arrays(self._inner.strategy, dict(state.optimizer))
         if not state.model:

@@ -39,6 +39,7 @@ class DeploymentRecords:
         training: the cohort size (`cohort_limit` or `proportion`) and other settings of the
             deployment.
         seed: of the selection.
+        server: the table of the server step; None: the average is the next model.
     """
 
     def __init__(
@@ -48,10 +49,13 @@ class DeploymentRecords:
         *,
         training: Mapping[str, object],
         seed: int,
+        server: Mapping[str, object] | None = None,
     ) -> None:
         self._folder = None if path is None else RunFolder(Path(path))
         self._method, self._seed = table(sampler), seed
         self._training = dict(training)
+        # As in the configuration of a simulation, where it is left out by default.
+        self._aggregation = {} if server is None else {"name": "mean", "server": dict(server)}
         self._run: dict[str, object] = {
             "engine": "flower",
             "data_title": "Flower clients",
@@ -60,10 +64,12 @@ class DeploymentRecords:
         self._written: tuple[object, ...] = ()
 
     def _config(self) -> dict[str, object]:
+        aggregation = {"aggregation": self._aggregation} if self._aggregation else {}
         return {
             "data": {"name": "deployment"},
             "availability": {"name": "deployment"},
             "method": self._method,
+            **aggregation,
             "training": self._training,
             "seed": self._seed,
             "run": self._run,

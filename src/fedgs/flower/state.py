@@ -18,8 +18,10 @@ from fedgs.records import write_atomically
 
 __all__ = ["DeploymentState", "read_state", "refuse_foreign_state", "write_state"]
 
-_FORMAT, _FORMAT_WITH_WEIGHTING = 2, 3
-_READABLE = (1, 2, 3)  # 1: without a run id; 3: with the memory of a weighting
+_FORMAT, _FORMAT_WITH_WEIGHTING, _FORMAT_WITH_SERVER = 2, 3, 4
+# 1: without a run id; 3: with the memory of a weighting; 4: with a server step and its moments
+_READABLE = (1, 2, 3, 4)
+_PLAIN = {"name": "sgd", "rate": 1.0}  # the server step that is not named
 # The errors of reading a file that is no state.
 _NOT_A_STATE = (
     OSError,
@@ -44,7 +46,8 @@ class DeploymentState:
         memory: the sampler's memory, such as the distances H.
         weighting: the weighting's memory.
         model: the global model by name; empty before round 0.
-        optimizer: the arrays that a server optimiser carries.
+        optimizer: the arrays that a server optimiser of the inner strategy carries.
+        moments: those of the server step.
         run_id: distinguishes the records of this deployment from those of others; made at the
             first start.
     """
@@ -56,16 +59,24 @@ class DeploymentState:
     weighting: Mapping[str, AnyArray] = field(default_factory=dict)
     model: Mapping[str, AnyArray] = field(default_factory=dict)
     optimizer: Mapping[str, AnyArray] = field(default_factory=dict)
+    moments: Mapping[str, AnyArray] = field(default_factory=dict)
     run_id: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
-def write_state(path: Path, state: DeploymentState, *, sampler: Mapping[str, object]) -> None:
+def write_state(
+    path: Path,
+    state: DeploymentState,
+    *,
+    sampler: Mapping[str, object],
+    server: Mapping[str, object] | None = None,
+) -> None:
     """Save a state.
 
     Args:
         path: the file.
         state: what is saved.
         sampler: the sampler's table, which must be the same when the state is read.
+        server: the server step's table, likewise; None: the average is the next model.
     """
     roster = state.roster
     rows = sorted(roster.features)
@@ -80,11 +91,14 @@ def write_state(path: Path, state: DeploymentState, *, sampler: Mapping[str, obj
     groups = {"memory": state.memory, "model": state.model, "optimizer": state.optimizer}
     if state.weighting:
         groups["weighting"] = state.weighting
+    if server is not None:
+        groups["moments"] = state.moments
     names = {group: list(entries) for group, entries in groups.items()}
     for group, entries in groups.items():
         arrays |= {f"{group}.{position}": array for position, array in enumerate(entries.values())}
-    meta = {
-        "format": _FORMAT_WITH_WEIGHTING if state.weighting else _FORMAT,
+    format = _FORMAT_WITH_WEIGHTING if state.weighting else _FORMAT
+    meta: dict[str, object] = {
+        "format": format if server is None else _FORMAT_WITH_SERVER,
         "seed": state.seed,
         "round": state.round,
         "keys": roster.keys,
@@ -92,6 +106,8 @@ def write_state(path: Path, state: DeploymentState, *, sampler: Mapping[str, obj
         "sampler": sampler,
         "run_id": state.run_id,
     }
+    if server is not None:
+        meta["server"] = server
     buffer = io.BytesIO()
     np.savez(buffer, meta=np.array(json.dumps(meta)), **arrays)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,16 +140,23 @@ def refuse_foreign_state(path: Path, run_id: str) -> None:
         )
 
 
-def read_state(path: Path, *, sampler: Mapping[str, object], seed: int) -> DeploymentState:
+def read_state(
+    path: Path,
+    *,
+    sampler: Mapping[str, object],
+    server: Mapping[str, object] | None = None,
+    seed: int,
+) -> DeploymentState:
     """A saved state.
 
     Args:
         path: the file.
         sampler: the sampler's table.
+        server: the server step's table; None: the average is the next model.
         seed: of the selection.
 
     Raises:
-        OutputError: no such file, not a state, or one of another sampler or seed.
+        OutputError: no such file, not a state, or one of another sampler, server step or seed.
     """
     try:
         with open_npz(path) as stored:
@@ -163,6 +186,9 @@ def read_state(path: Path, *, sampler: Mapping[str, object], seed: int) -> Deplo
         raise OutputError(
             f"{path} was saved with the sampler {meta['sampler']}, not {dict(sampler)}"
         )
+    before, now = (_PLAIN if step is None else step for step in (meta.get("server"), server))
+    if before != json.loads(json.dumps(dict(now))):
+        raise OutputError(f"{path} was saved with the server step {before}, not {dict(now)}")
     if state.seed != seed:
         raise OutputError(f"{path} was saved with seed {state.seed}, not {seed}")
     return state

@@ -27,10 +27,12 @@ from fedgs.flower.records import DeploymentRecords
 from fedgs.flower.replies import LOSSES, arrays_of, first_metric
 from fedgs.flower.roster import Key
 from fedgs.flower.selector import Selector
+from fedgs.flower.server import Server
 from fedgs.flower.settings import Settings
 from fedgs.flower.training import ClientTraining
 from fedgs.registry import build, table
 from fedgs.sampling.base import Sampler
+from fedgs.server_steps import ServerStep
 
 __all__ = ["SampledStrategy"]
 
@@ -49,21 +51,23 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         inner: FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi or a strategy derived from
             them. Its fractions and minima are read, then switched off in a copy.
         sampler: a sampler or its class, a decorated function, a name, or a table with `name`.
+        server: the server step (`fedgs.aggregation.ServerStep`), its name, or a table with `name`:
+            how the average of a round moves the model. By default the average is the next model.
         clients: a federation that is known in advance: keys, data sizes and, for the graph, label
             counts or features. Its order is the order of the rows. None: clients are met as they
             connect.
         responses: for `graph.similarity = "functional"`: local model by name -> (d,) its mean
             response to a noise batch.
-        parameters: for `graph.similarity = "update"`: which arrays of the model are parameters, as
-            names or a function of a name. None: the floating-point arrays except running_mean,
-            running_var and num_batches_tracked.
+        parameters: which arrays of the model are parameters, for `graph.similarity = "update"` and
+            the server step, as names or a function of a name. None: the floating-point arrays
+            except running_mean, running_var and num_batches_tracked.
         settings: see `fedgs.flower.settings.Settings`: cohort_limit, min_connected,
             sufficient_replies, connect_timeout, describe, describe_timeout, reply_timeout,
             evaluate_timeout, max_idle_rounds, newcomer_count, seed, records, state.
 
     Raises:
         ConfigError: a strategy that ignores weights or chooses by itself, a sampler that cannot
-            work here, a bad setting.
+            work here, a server step beside a strategy with its own, a bad setting.
 
     >>> from flwr.serverapp.strategy import FedAvg
     >>> SampledStrategy(FedAvg(fraction_train=0.5), sampler="uniform").round
@@ -75,6 +79,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         inner: Strategy,
         sampler: Sampler | Callable[..., Sampler | Selection] | str | Mapping[str, object],
         *,
+        server: ServerStep | str | Mapping[str, object] = "sgd",
         clients: Clients | None = None,
         responses: Responses | None = None,
         parameters: Parameters | None = None,
@@ -84,6 +89,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         built = build("method", sampler)
         if not isinstance(built, Sampler):
             raise ConfigError(f"sampler must be a sampler, got {built!r}")
+        self._server = Server.of(server, inner, parameters)
         self._settings = checked = Settings(**settings)
         self._selector = Selector(
             built,
@@ -103,8 +109,13 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             "fraction_evaluate": float(self._inner.fraction_evaluate),
         }
         training = {**size, **checked.limits(), **aggregation}
-        records = DeploymentRecords(checked.records, built, training=training, seed=checked.seed)
-        self._outputs = Outputs(self._inner, self._selector, records, state=checked.state)
+        step = self._server.table
+        records = DeploymentRecords(
+            checked.records, built, training=training, server=step, seed=checked.seed
+        )
+        self._outputs = Outputs(
+            self._inner, self._selector, records, server=step, state=checked.state
+        )
         self._idle = 0  # aborted rounds in a row
         self._journal = Journal()
         evaluate_timeout = min(checked.evaluate_timeout, checked.reply_timeout)
@@ -114,6 +125,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         self._training = ClientTraining(
             self._inner,
             self._selector,
+            server=self._server,
             directory=self._directory,
             evaluation=self._evaluation,
             journal=self._journal,
@@ -234,7 +246,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         now = self._training.now
         now.lap("train")
         arrays, metrics, weights = self._training.aggregate(replies)
-        self._idle = 0 if arrays is not None else self._idle + now.aborted
+        self._idle = 0 if now.averaged else self._idle + now.aborted
         self._finish_round(arrays, weights)
         if self._idle and self._idle == self._settings.max_idle_rounds:
             advice = "load_state continues after them"
@@ -263,7 +275,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         state.model = now.sent if arrays is None else arrays_of(arrays)
         self._selector.observe_weights(
             now.view,
-            None if arrays is None else now.outcome,
+            now.outcome if now.averaged else None,
             available=np.array(now.available, dtype=np.int64),
             cohort_limit=self._training.cohort_limit if now.limit is None else now.limit,
         )
@@ -298,7 +310,8 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
     def save_state(self, path: str | Path) -> None:
         """Write the state that a restarted ServerApp continues from.
 
-        It holds keys, counts, answers, sizes, features, round, seed and the model.
+        It holds keys, counts, answers, sizes, features, round, seed, the model, and the moments of
+        the server step.
         """
         self._outputs.save(Path(path))
 
@@ -309,6 +322,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             The model of that time for `start`, or None before round 0.
 
         Raises:
-            OutputError: no such file, not a state, or the state of another sampler or seed.
+            OutputError: no such file, not a state, or the state of another sampler, server step or
+                seed.
         """
         return self._outputs.load(Path(path))

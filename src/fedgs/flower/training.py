@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
 from fedgs.arrays import FloatArray
@@ -20,6 +20,7 @@ from fedgs.flower.replies import Reply, arrays_of, finite, refuse_unlike
 from fedgs.flower.reports import reports_of
 from fedgs.flower.roster import Key
 from fedgs.flower.selector import Selector
+from fedgs.flower.server import Server
 from fedgs.flower.settings import Settings
 from fedgs.flower.sums import scale_updates
 
@@ -32,6 +33,7 @@ class ClientTraining:
     Args:
         inner: configures the requests and averages the replies.
         selector: knows the clients, the round and the weights.
+        server: moves the model by the average.
         directory: knows which client is at which node.
         evaluation: asks for losses that the sampler needs.
         journal: receives the events.
@@ -43,12 +45,14 @@ class ClientTraining:
         inner: Inner,
         selector: Selector,
         *,
+        server: Server,
         directory: Directory,
         evaluation: ClientEvaluation,
         journal: Journal,
         settings: Settings,
     ) -> None:
-        self._inner, self._selector, self._directory = inner, selector, directory
+        self._inner, self._selector, self._server = inner, selector, server
+        self._directory = directory
         self._evaluation, self._journal, self._settings = evaluation, journal, settings
         self.timeout = settings.reply_timeout  # seconds to wait for replies
         self.now = InFlight()
@@ -126,9 +130,10 @@ class ClientTraining:
     def aggregate(
         self, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None, FloatArray]:
-        """The inner strategy's answer for the valid replies, and the cohort's weights.
+        """The model after the round, the inner strategy's metrics, and the cohort's weights.
 
-        There is none if too few replies are valid; the weights are 0 then.
+        The model is None where it stays. There is no average if too few replies are valid; the
+        weights are 0 then.
         """
         now = self.now
         good = self._good_replies(replies)
@@ -146,6 +151,8 @@ class ClientTraining:
                 arrays, metrics, weights = self._average(good)
             text = "%d of %d selected clients replied usefully"
             self._journal.line(self._round, text, len(good), cohort_size)
+        if not now.averaged:
+            arrays = self._stepped(None)
         return arrays, metrics, weights
 
     def _addressed(
@@ -183,7 +190,7 @@ class ClientTraining:
     def _average(
         self, good: Mapping[int, Reply]
     ) -> tuple[ArrayRecord | None, MetricRecord | None, FloatArray]:
-        """The inner strategy's average of the valid replies, and the cohort's weights."""
+        """The model after the valid replies, the inner metrics, and the cohort's weights."""
         now, key = self.now, self._inner.strategy.weighted_by_key
         assert now.view is not None
         assert now.selection is not None
@@ -204,9 +211,11 @@ class ClientTraining:
             self._apply_as_sum(good, float(weights.sum()))
         with self._inner.undisturbed() as inner:
             arrays, metrics = inner.aggregate_train(self._round + 1, messages)
-        if arrays is not None and not all(finite(array) for array in arrays_of(arrays).values()):
-            self._abort("the average is not finite (NaN or inf)", clients=self._names(good))
-            return None, None, np.zeros_like(weights)
+        if arrays is not None:
+            arrays = self._stepped(arrays, clients=self._names(good))
+            if arrays is None:
+                return None, None, np.zeros_like(weights)
+            now.averaged = True
         rows = np.array(sorted(good), dtype=np.int64)
         reports, problems = reports_of(self._selector.sampler, good)
         for row, why in problems.items():
@@ -215,6 +224,32 @@ class ClientTraining:
         now.outcome = Outcome(rows, applied, reports=reports)
         self._selector.observe(now.view, now.outcome)
         return arrays, metrics, weights
+
+    def _stepped(
+        self, average: ArrayRecord | None, *, clients: Sequence[Key] = ()
+    ) -> ArrayRecord | None:
+        """The model after the server step; None: it stays, since it or the average is not finite.
+
+        Args:
+            average: theta^t + U, or None in a round without one; then the model may stay too.
+            clients: whose updates are averaged.
+        """
+        if average is not None and not _all_finite(average):
+            self._abort("the average is not finite (NaN or inf)", clients)
+            return None
+        if self._server.is_plain:
+            return average
+        state, target = self._selector.state, None if average is None else arrays_of(average)
+        model, moments = self._server.moved(state.round, self.now.sent, target, state.moments)
+        record = None
+        if model is not None:
+            record = ArrayRecord({name: Array(array) for name, array in model.items()})
+            if not _all_finite(record):
+                why = "the model after the server step is not finite (NaN or inf)"
+                self._abort(why, clients)
+                return None
+        state.moments = moments
+        return record
 
     def _apply_as_sum(self, good: Mapping[int, Reply], total: float) -> None:
         """Let the average of the replies be theta plus the weighted sum of their updates."""
@@ -233,3 +268,7 @@ class ClientTraining:
     @property
     def _round(self) -> int:
         return self._selector.state.round
+
+
+def _all_finite(arrays: ArrayRecord) -> bool:
+    return all(finite(array) for array in arrays_of(arrays).values())
