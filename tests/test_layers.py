@@ -25,6 +25,7 @@ LAYERS = [
         "families",
         "suggestions",
         "registry",
+        "listeners",
     ],
     ["client_names", "per_client", "clients", "requests", "records", "config", "fingerprint"],
     ["graph", "solver", "secure", "availability"],

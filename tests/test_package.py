@@ -34,7 +34,7 @@ def test_public_names_are_these() -> None:
         "LogisticRegression", "MD", "Memory", "Model", "MoreDataFirst", "Normalization", "Outcome",
         "PowerOfChoice", "Results", "Sampler", "Selection", "SineLogNormal", "Solver", "Synthetic",
         "Training", "Uniform", "View", "Wish", "__version__", "compare", "errors", "model",
-        "register", "sampler", "select",
+        "on_record", "register", "sampler", "select",
     ]  # fmt: skip
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fedgs.experiments.compare import compare
     from fedgs.experiments.study import Results
     from fedgs.graph import Graph
+    from fedgs.listeners import on_record
     from fedgs.models import CifarCNN, FashionCNN, LogisticRegression, Model, model
     from fedgs.registry import register
     from fedgs.sampling import MD, FedGS, PowerOfChoice, Sampler, Solver, Uniform, Wish, sampler
@@ -85,6 +86,7 @@ __all__ = [
     "compare",
     "errors",
     "model",
+    "on_record",
     "register",
     "sampler",
     "select",
@@ -133,6 +135,7 @@ _PUBLIC = {
     "Wish": "fedgs.sampling",
     "compare": "fedgs.experiments.compare",
     "model": "fedgs.models",
+    "on_record": "fedgs.listeners",
     "register": "fedgs.registry",
     "sampler": "fedgs.sampling",
     "select": "fedgs.solver",

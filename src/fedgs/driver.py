@@ -1,7 +1,7 @@
 """The driver: it answers the requests of many runs together, until each run has ended."""
 
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -61,6 +61,7 @@ class LiveRun:
         sink: takes its rounds.
         shared: where the memory before round 0 comes from if other runs begin with the same one,
             see `fedgs.simulation.start_run`.
+        on_record: called with each record before the sink takes it; a `RunError` ends the run.
         requesting: the current round, or the start.
         request: the request that waits for a reply; None: the run has ended.
         seconds: of the current round, by phase.
@@ -70,6 +71,7 @@ class LiveRun:
     state: State | None
     sink: Sink
     shared: Shared | None = None
+    on_record: Callable[[Record], None] | None = None
     requesting: Requesting | None = None
     request: Request | None = None
     seconds: dict[str, float] = field(default_factory=dict)
@@ -173,6 +175,8 @@ def _finish(
     """Report the result of a start, a round or record T; returns whether the run continues."""
     if isinstance(result, Record):
         assert run.state is not None
+        if not (yield from _announce(run, result)):
+            return False
         run.sink.on_end(run.state, result, run.seconds)
         return False
     if isinstance(result, State):
@@ -185,10 +189,24 @@ def _finish(
         run.sink.on_failure(Failed(run.round, None, error))
         yield run
         return False
+    if not (yield from _announce(run, record)):
+        return False
     run.sink.on_round(state, record, run.seconds)
     run.state = state
     _begin(run)
     yield run
+    return True
+
+
+def _announce(run: LiveRun, record: Record) -> Generator[LiveRun, None, bool]:
+    """Give the record to `on_record`; returns whether the run continues."""
+    if run.on_record is not None:
+        try:
+            run.on_record(record)
+        except RunError as exception:
+            run.sink.on_failure(Failed(record.round, None, exception))
+            yield run
+            return False
     return True
 
 

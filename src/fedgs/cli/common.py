@@ -50,7 +50,7 @@ PluginOption = Annotated[
     typer.Option(
         "--plugin",
         metavar="FILE",
-        help="A Python file that registers samplers, modes or models. Repeatable.",
+        help="A Python file that registers samplers, modes, models or on_record. Repeatable.",
     ),
 ]
 DataDirOption = Annotated[

@@ -18,9 +18,12 @@ from fedgs.cli.common import (
 )
 from fedgs.cli.progress import progress_display
 from fedgs.errors import ConfigError
+from fedgs.listeners import registered_listeners
 from fedgs.plurals import counted, noun
 
 if TYPE_CHECKING:
+    from fedgs.experiments.listening import OnRecord
+    from fedgs.records import Record
     from fedgs.report.run_view import Run
 
 __all__ = ["run"]
@@ -51,7 +54,7 @@ def run(
     screen = console()
     screen.print(study.heading)
     with progress_display(screen, runs=len(study.runs), rounds=study.rounds) as on_progress:
-        results = study.run(out=out, on_progress=on_progress)
+        results = study.run(out=out, on_progress=on_progress, on_record=_listeners())
     if results.reused:
         screen.print(reuse(results.reused, len(results.runs)))
     screen.print()
@@ -62,6 +65,17 @@ def run(
         raise SystemExit(1)
     following = next_step(config, set_, plugins=plugin, data_dir=data_dir, out=out)
     screen.print(f"Records: {out}/    Next: {following}")
+
+
+def _listeners() -> "OnRecord | None":
+    """One function that calls those that plug-ins registered; None without any."""
+    functions = registered_listeners()
+
+    def call_all(run: "Run", record: "Record") -> None:
+        for function in functions:
+            function(run, record)
+
+    return call_all if functions else None
 
 
 def reuse(reused: int, total: int) -> str:

@@ -13,7 +13,9 @@ from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, shown
 from fedgs.experiments.crew import Progress
 from fedgs.experiments.grid import build_config
+from fedgs.experiments.listening import OnRecord
 from fedgs.experiments.study import Results, prepare_study
+from fedgs.listeners import check_listener
 from fedgs.models import Model, as_model
 from fedgs.plurals import counted
 from fedgs.registry import Variant
@@ -53,6 +55,7 @@ def compare(
     out: str | Path | None = None,
     data_dir: str | Path | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    on_record: OnRecord | None = None,
 ) -> Results:
     """Train every method with every seed under the same availability, all runs together.
 
@@ -72,6 +75,9 @@ def compare(
         out: a folder for the records; None: nothing is written.
         data_dir: where files are searched first.
         on_progress: called after every round of every run.
+        on_record: called in this process with a run (`fedgs.report.Run`, without records) and each
+            of its new records, in the order of its rounds, before the record is stored. Its
+            exception ends that run alone.
 
     Raises:
         UserError: anything that cannot run, before anything is written.
@@ -99,6 +105,8 @@ def compare(
         raise ConfigError(
             f"on_progress must be a function of a Progress or None, got {shown(on_progress)}"
         )
+    if on_record is not None:
+        check_listener(on_record, "on_record")
     folders = {name: _folder(name, value) for name, value in (("out", out), ("data_dir", data_dir))}
     common: dict[str, object] = {
         "data": data,
@@ -121,7 +129,7 @@ def compare(
         )
         raise ConfigError(f"compare needs at least one method and one seed, got {counts}")
     study = prepare_study(configs, data_dir=folders["data_dir"])
-    return study.run(out=folders["out"], on_progress=on_progress)
+    return study.run(out=folders["out"], on_progress=on_progress, on_record=on_record)
 
 
 def _labelled(methods: object) -> list[tuple[str | None, object]]:

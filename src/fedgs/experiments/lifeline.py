@@ -5,6 +5,7 @@ Standard library only: the study is watched before torch is imported.
 
 import contextlib
 import os
+import queue
 import selectors
 import shutil
 import signal
@@ -34,6 +35,7 @@ class Lifeline:
         self._study = study
         self._loaded = False
         self._alone = False
+        self._replies: queue.SimpleQueue[object] = queue.SimpleQueue()
 
     def watch(self) -> None:
         """Look after the study in a thread of its own."""
@@ -43,6 +45,10 @@ class Lifeline:
         """From now on there is something to save."""
         signal.signal(signal.SIGTERM, self._interrupt)
         self._loaded = True
+
+    def reply(self) -> object:
+        """Wait for what the study replies to a message."""
+        return self._replies.get()
 
     def clean(self) -> None:
         """Remove the temporary files of a study that was killed and could not do it."""
@@ -62,9 +68,10 @@ class Lifeline:
     def _watch(self) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
-            # The study sends nothing: the channel becomes readable when it is closed.
-            while not selector.select(LOOK_SECONDS) and os.getppid() == self._study:
-                pass
+            with contextlib.suppress(EOFError):  # the study has closed its end
+                while os.getppid() == self._study:
+                    if selector.select(LOOK_SECONDS):
+                        self._replies.put(self._channel.receive())
         self._alone = True
         if self._loaded:
             os.kill(os.getpid(), signal.SIGTERM)

@@ -14,6 +14,7 @@ from fedgs.errors import ConfigError
 from fedgs.experiments.crew import Progress
 from fedgs.experiments.earlier import beside_earlier
 from fedgs.experiments.executor import Executor, finished_run, shares_of
+from fedgs.experiments.listening import Listener, OnRecord
 from fedgs.experiments.output import claim
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.this_process import ThisProcess
@@ -22,6 +23,7 @@ from fedgs.experiments.workers import WorkerProcesses
 from fedgs.machine import physical_cores
 from fedgs.plurals import counted
 from fedgs.records import RunFolder
+from fedgs.report.labels import labelled
 from fedgs.report.run_view import Run
 
 __all__ = ["run_all", "worker_count"]
@@ -36,6 +38,7 @@ def run_all(
     *,
     out: Path | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    on_record: OnRecord | None = None,
 ) -> list[Run]:
     """Drive all runs to their end; finished runs of the output folder are reused, others resume.
 
@@ -48,6 +51,9 @@ def run_all(
         prepared: the runs; of runs that differ in rounds alone, the longest is carried out.
         out: the folder of the records; None: nothing is written.
         on_progress: called after every round of every run.
+        on_record: called in this process with a run (without its records) and each of its new
+            records, in the order of its rounds, before the record is stored. Its exception ends the
+            run, which then resumes at that round.
 
     Returns:
         One `Run` for each distinct run, in their order, failed ones included.
@@ -66,9 +72,9 @@ def run_all(
             ]
         runs = _finished(prepared)
         _report_resumed(prepared)
-        runs |= _carried_out(
-            prepared, [n for n in range(len(prepared)) if n not in runs], on_progress
-        )
+        numbers = [n for n in range(len(prepared)) if n not in runs]
+        listener = None if on_record is None else _listener(on_record, prepared, numbers)
+        runs |= _carried_out(prepared, numbers, on_progress, listener)
     return [runs[number] for number in range(len(prepared))]
 
 
@@ -90,18 +96,46 @@ def _carried_out(
     prepared: Sequence[PreparedRun],
     numbers: Sequence[int],
     on_progress: Callable[[Progress], None] | None,
+    listener: Listener | None,
 ) -> dict[int, Run]:
     """The runs with these numbers, in worker processes where that pays and can be done."""
     workers = min(worker_count(prepared), len(numbers))
     if workers > 1:
         shares = shares_of(prepared, numbers, workers)
         try:
-            crew = WorkerProcesses(prepared, shares)
+            crew = WorkerProcesses(prepared, shares, listener)
             return Executor(crew, prepared, on_progress).carry_out(shares)
         except CannotTravelError as reason:
             _log.warning("all runs stay in this process: %s", reason)
     shares = shares_of(prepared, numbers, min(1, len(numbers)))
-    return Executor(ThisProcess(prepared), prepared, on_progress).carry_out(shares)
+    return Executor(ThisProcess(prepared, listener), prepared, on_progress).carry_out(shares)
+
+
+def _listener(
+    on_record: OnRecord, prepared: Sequence[PreparedRun], numbers: Sequence[int]
+) -> Listener:
+    """What gives the records of the runs with these numbers to a function.
+
+    Rounds whose records an earlier start has stored are not new.
+    """
+    views = labelled(
+        Run(
+            run.tables(*run.engine),
+            (),
+            run.plan.federation.clients,
+            path=None if run.folder is None else run.folder.path,
+        )
+        for run in prepared
+    )
+    following = {number: _stored_rounds(prepared[number].folder) for number in numbers}
+    return Listener(on_record, dict(enumerate(views)), following)
+
+
+def _stored_rounds(folder: RunFolder | None) -> int:
+    """How many whole rounds are stored; the record of the final model is not one."""
+    if folder is None or not folder.exists():
+        return 0
+    return sum(record.cohort is not None for record in folder.records())
 
 
 def worker_count(prepared: Sequence[PreparedRun]) -> int:

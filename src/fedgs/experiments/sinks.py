@@ -10,6 +10,7 @@ from fedgs.checkpoint import State, save_checkpoint, with_table_files
 from fedgs.clients import Clients, Memory
 from fedgs.driver import Failed, Sink
 from fedgs.errors import own_traceback
+from fedgs.experiments.listening import ListenerError
 from fedgs.records import Record, RunFolder, save_arrays
 
 __all__ = ["FolderSink", "MemorySink", "RunSink"]
@@ -136,7 +137,12 @@ class FolderSink:
         self._flush()
 
     def on_failure(self, failed: Failed) -> None:
-        """Write what there is, and why the run ended."""
+        """Write what there is, and why the run ended.
+
+        After an error of `on_record` the run resumes at the round whose record it was given.
+        """
+        if isinstance(failed.exception, ListenerError):
+            self.interrupt()
         self.failure = describe_failure(failed, self.clients)
         self._flush()
         self.folder.write_failure(self.failure)
@@ -179,6 +185,9 @@ class FolderSink:
 def describe_failure(failed: Failed, clients: Clients) -> dict[str, object]:
     """The content of `failure.json`: round, the client's own key, error and user's traceback."""
     cause: BaseException = failed.exception
+    if isinstance(cause, ListenerError):
+        about = {"error": cause.error, "traceback": cause.traceback}
+        return {"round": failed.round, "client": None, **about}
     if failed.client is not None and cause.__cause__:
         cause = cause.__cause__
     return {

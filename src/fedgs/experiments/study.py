@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedgs.config import Config
 from fedgs.experiments.crew import Progress
+from fedgs.experiments.listening import OnRecord
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.preparing import prepare
 from fedgs.experiments.remarks import alpha_remarks
@@ -109,19 +110,26 @@ class Study:
         return f"{data}, {clients}, {modes}: {methods} x {seeds} x {rounds}"
 
     def run(
-        self, *, out: Path | None = None, on_progress: Callable[[Progress], None] | None = None
+        self,
+        *,
+        out: Path | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        on_record: OnRecord | None = None,
     ) -> Results:
         """Carry out all runs, see `fedgs.experiments.runner.run_all`.
 
         Args:
             out: a folder for the records; None: nothing is written.
             on_progress: called after every round of every run.
+            on_record: called with a run and each of its new records.
 
         Raises:
             UserError: the folder cannot be used, or one run has two labels.
             WorkerError: a worker process crashed three times.
         """
-        return Results(labelled(run_all(self.runs, out=out, on_progress=on_progress)))
+        return Results(
+            labelled(run_all(self.runs, out=out, on_progress=on_progress, on_record=on_record))
+        )
 
 
 def prepare_study(configs: Sequence[Config], *, data_dir: Path | None = None) -> Study:

@@ -3,8 +3,9 @@
 A run that an earlier start began resumes from its checkpoint.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fedgs.checkpoint import State, load_checkpoint, with_table_files
@@ -12,11 +13,13 @@ from fedgs.clients import Memory
 from fedgs.driver import LiveRun, steps
 from fedgs.errors import OutputError
 from fedgs.experiments.crew import Message, Progress, RunEnded, Share, ShareEnded
+from fedgs.experiments.listening import Listener
 from fedgs.experiments.memories import StartMemories
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.sinks import FolderSink, MemorySink, RunSink
 from fedgs.local.engines import choose_engine, new_engine, numerics_with
 from fedgs.local.threads import threads_of, usable_threads
+from fedgs.records import Record
 from fedgs.requests import Engine
 from fedgs.sampling.base import Remembers
 from fedgs.simulation import initial_state, memory_key
@@ -25,17 +28,29 @@ __all__ = ["ThisProcess", "carry_out"]
 
 
 class ThisProcess:
-    """A crew of one: the process that asks. It carries out one share after the other."""
+    """A crew of one: the process that asks. It carries out one share after the other.
+
+    Args:
+        runs: that shares name by their numbers.
+        listener: takes the new records, or None.
+    """
 
     size = 1
 
-    def __init__(self, runs: Sequence[PreparedRun]) -> None:
+    def __init__(self, runs: Sequence[PreparedRun], listener: Listener | None = None) -> None:
         self._runs = runs
+        self._listener = listener
         self._working: dict[Share, Generator[Message, None, None]] = {}
 
     def start(self, share: Share) -> None:
         """Begin the runs; they are driven while `messages` is read."""
-        self._working[share] = carry_out([self._runs[number] for number in share.runs])
+        numbers, listener = list(share.runs), self._listener
+        on_record = (
+            None
+            if listener is None
+            else lambda position, record: listener.give(numbers[position], record)
+        )
+        self._working[share] = carry_out([self._runs[number] for number in numbers], on_record)
 
     def messages(self) -> Iterable[tuple[Share, Message]]:
         """All messages of the share, each as soon as its round has passed. Errors are raised."""
@@ -54,8 +69,15 @@ class ThisProcess:
             messages.close()
 
 
-def carry_out(runs: Sequence[PreparedRun]) -> Generator[Message, None, None]:
+def carry_out(
+    runs: Sequence[PreparedRun], on_record: Callable[[int, Record], None] | None = None
+) -> Generator[Message, None, None]:
     """Drive runs together in this process.
+
+    Args:
+        runs: each at its beginning, or where its folder says that it stopped.
+        on_record: called with the position of the run and each of its records, before the record is
+            stored; a `ListenerError` ends that run.
 
     Yields:
         `Progress` after each round of each run and each failure, then one `RunEnded` for each run,
@@ -68,8 +90,10 @@ def carry_out(runs: Sequence[PreparedRun]) -> Generator[Message, None, None]:
     memories = StartMemories(next((run.folder.path.parent for run in runs if run.folder), None))
     begun: list[_Begun] = []
     try:
-        for run in runs:
+        for position, run in enumerate(runs):
             begun.append(_begin(run, memories))
+            if on_record is not None:
+                begun[-1].live.on_record = partial(on_record, position)
         yield from _driven(begun)
     except BaseException:
         for run_begun in begun:

@@ -17,12 +17,14 @@ from fedgs.data import open_folder
 from fedgs.experiments.channel import Channel
 from fedgs.experiments.crew import Message, Progress
 from fedgs.experiments.lifeline import Lifeline
+from fedgs.experiments.listening import ListenerError
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.this_process import carry_out
 from fedgs.experiments.transfer import register_variants, unpack_runs
+from fedgs.records import Record
 from fedgs.registry import load_plugin
 
-__all__ = ["Log", "Order", "Raised", "Unloadable", "work"]
+__all__ = ["Log", "NewRecord", "Order", "Raised", "Unloadable", "work"]
 
 REPORT_SECONDS = 0.2  # at least, between two messages about progress
 
@@ -38,6 +40,7 @@ class Order:
         plugins: files to load before anything else.
         threads: of torch in this process.
         log_level: of the study's logger "fedgs".
+        tells_records: whether the study wants each record before it is stored.
     """
 
     runs: bytes
@@ -46,6 +49,7 @@ class Order:
     plugins: list[Path]
     threads: int
     log_level: int
+    tells_records: bool
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,21 @@ class Log:
     """What the package logged, for the handlers of the study."""
 
     record: logging.LogRecord
+
+
+@dataclass(frozen=True)
+class NewRecord:
+    """A record before it is stored.
+
+    The study replies None, or the error and the traceback of its `on_record`, which ends the run.
+
+    Attributes:
+        position: of the run in the share.
+        line: the record as JSON, in which many clients take less than as objects.
+    """
+
+    position: int
+    line: str
 
 
 @dataclass(frozen=True)
@@ -79,7 +98,7 @@ def work(channel: Channel, lifeline: Lifeline, file: Path) -> None:
     """Carry out the order in `file`.
 
     Sends `Unloadable`; or the messages of `carry_out`, with less frequent `Progress`, and `Raised`
-    where they end early. `Log` may come at any time.
+    where they end early. `Log` may come at any time, and `NewRecord` where the order wants it.
     """
     try:
         order: Order = pickle.loads(file.read_bytes())
@@ -90,7 +109,15 @@ def work(channel: Channel, lifeline: Lifeline, file: Path) -> None:
         return
     try:
         lifeline.loaded()
-        with contextlib.closing(carry_out(runs)) as messages:
+
+        def tell(position: int, record: Record) -> None:
+            channel.send(NewRecord(position, record.to_json()))
+            reply = lifeline.reply()
+            if isinstance(reply, tuple):
+                raise ListenerError(*reply)
+
+        on_record = tell if order.tells_records else None
+        with contextlib.closing(carry_out(runs, on_record)) as messages:
             for message in _less_frequent(messages):
                 _send(channel, message)
     except KeyboardInterrupt:  # SIGTERM, see `Lifeline`; the runs are saved

@@ -26,10 +26,12 @@ from fedgs.experiments import start_worker
 from fedgs.experiments.channel import Channel
 from fedgs.experiments.crew import Message, Share, ShareRaised
 from fedgs.experiments.lifeline import SAVE_SECONDS
+from fedgs.experiments.listening import Listener, ListenerError
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.transfer import CannotTravelError, pack_runs, pack_variants
-from fedgs.experiments.worker import Log, Order, Raised, Unloadable
+from fedgs.experiments.worker import Log, NewRecord, Order, Raised, Unloadable
 from fedgs.machine import physical_cores
+from fedgs.records import Record
 from fedgs.registry import loaded_plugins
 
 __all__ = ["WorkerProcesses"]
@@ -54,14 +56,21 @@ class WorkerProcesses:
     Args:
         runs: the runs that shares name by their numbers.
         shares: those that will be started.
+        listener: takes the new records in this process, or None.
 
     Raises:
         CannotTravelError: there are no worker processes on this system, or a run cannot be sent to
             another process; nothing was done.
     """
 
-    def __init__(self, runs: Sequence[PreparedRun], shares: Sequence[Share]) -> None:
+    def __init__(
+        self,
+        runs: Sequence[PreparedRun],
+        shares: Sequence[Share],
+        listener: Listener | None = None,
+    ) -> None:
         _check_system()
+        self._listener = listener
         self.size = len(shares)
         self._runs = runs
         self._workers: dict[Share, _Worker] = {}
@@ -88,6 +97,7 @@ class WorkerProcesses:
             plugins=list(loaded_plugins().values()),
             threads=max(1, physical_cores() // self.size),
             log_level=_log.getEffectiveLevel(),
+            tells_records=self._listener is not None,
         )
         name = f"{share.runs[0]}-{share.starts}"
         self._workers[share] = _started(order, Path(self._scratch.name), name)
@@ -103,7 +113,9 @@ class WorkerProcesses:
         for share, worker in working.items():
             if worker.channel.socket in ready:
                 message = _received(worker)
-                if message is not None:
+                if isinstance(message, NewRecord):
+                    self._give(share, worker, message)
+                elif message is not None:
                     yield share, message
 
     def how_it_ended(self, share: Share) -> str | None:
@@ -126,12 +138,23 @@ class WorkerProcesses:
         finally:
             self._scratch.cleanup()
 
+    def _give(self, share: Share, worker: _Worker, new: NewRecord) -> None:
+        """Give a record to the listener, and tell the worker, which waits, what came of it."""
+        assert self._listener is not None
+        reply: tuple[str, str] | None = None
+        try:
+            self._listener.give(share.runs[new.position], Record.from_json(new.line))
+        except ListenerError as error:
+            reply = (error.error, error.traceback)
+        with contextlib.suppress(OSError):  # the worker is gone
+            worker.channel.send(reply)
+
     def _pack(self, share: Share) -> bytes:
         return pack_runs([self._runs[number] for number in share.runs], self._federations)
 
 
-def _received(worker: _Worker) -> Message | None:
-    """One message for the supervision, if the worker sent one."""
+def _received(worker: _Worker) -> Message | NewRecord | None:
+    """One message for the supervision or the listener, if the worker sent one."""
     try:
         message = worker.channel.receive()
     except EOFError:
@@ -150,7 +173,7 @@ def _received(worker: _Worker) -> Message | None:
             error = message.error
             error.add_note(f"raised in a worker process:\n{traceback}")
         return ShareRaised(error)
-    assert isinstance(message, Message)
+    assert isinstance(message, Message | NewRecord)
     return message
 
 
