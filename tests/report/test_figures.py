@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from tests.report import folders
 from tests.report.material import run_of
 
+from fedgs.clients import Clients
 from fedgs.errors import ConfigError, OutputError
 from fedgs.records import Record
 from fedgs.report.figures import (
@@ -350,3 +351,52 @@ def test_a_run_that_has_only_begun_has_no_map() -> None:
 @pytest.mark.parametrize(("labels", "legends"), [(20, 1), (21, 0)])
 def test_partitions_of_more_than_twenty_labels_have_no_legend(labels: int, legends: int) -> None:
     assert len(partition(np.ones((2, labels), int)).legends) == legends
+
+
+def test_active_clients_are_sorted_and_no_place_of_the_grid_is_empty() -> None:
+    rng = np.random.default_rng(0)
+    activity = rng.random((20, 30)) < rng.random((20, 1))
+    for count in (1, 2, 3, 5, 7):
+        figure = active_states([(str(number), activity) for number in range(count)])
+        for axes in figure.axes:
+            shown = axes.get_images()[0].get_array().sum(axis=1)
+            assert (np.diff(shown) <= 0).all()
+            assert sorted(shown) == sorted(activity.sum(axis=1))
+        figure.draw_without_rendering()
+        right = max(axes.get_position().x1 for axes in figure.axes)
+        assert figure.axes[-1].get_position().x1 == pytest.approx(right)
+
+
+def test_axes_of_a_small_panel_have_several_whole_ticks() -> None:
+    figure = active_states([(str(number), np.ones((100, 200), dtype=bool)) for number in range(8)])
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        for axis, most in ((axes.xaxis, 199.5), (axes.yaxis, 99.5)):
+            ticks = [tick for tick in axis.get_ticklocs() if -0.5 <= tick <= most]
+            assert len(ticks) >= 3 and all(tick == int(tick) for tick in ticks)
+
+
+def test_equal_clients_are_not_said_to_be_sorted_by_size() -> None:
+    clients = Clients(("a", "b"), np.array([4, 4]), np.array([[4, 0], [2, 2]]))
+    run = Run({"method": "md"}, [Record(0, available=["a"], cohort=["a"]), Record(1)], clients)
+    assert partition(clients).axes[0].get_ylabel() == "clients"
+    assert participation_map(run).axes[0].get_ylabel() == "clients"
+    assert partition(np.array([[4, 0], [2, 3]])).axes[0].get_ylabel() == "clients, most data on top"
+
+
+def test_the_longest_bar_ends_before_the_edge() -> None:
+    axes = partition(np.array([[3, 0], [1, 7]])).axes[0]
+    assert axes.get_xlim()[0] == 0 and 8 < axes.get_xlim()[1] < 9
+
+
+def test_of_equal_curves_each_is_visible() -> None:
+    def runs(*names: str, loss: float) -> list[Run]:
+        records = [Record(t, cohort=[1], test_loss=loss / (t + 1)) for t in range(4)]
+        return [Run({"method": {"name": name}}, records) for name in names]
+
+    axes = loss_curves([*runs("md", "uniform", "fedprox", loss=1), *runs("fedgs", loss=2)]).axes[0]
+    widths = {line.get_label(): line.get_linewidth() for line in axes.get_lines()}
+    order = [line.get_label() for line in axes.get_lines()]
+    equal = [widths[label] for label in order if label != "fedgs"]
+    assert equal == sorted(equal, reverse=True) and len(set(equal)) == 3
+    assert widths["fedgs"] == min(equal)

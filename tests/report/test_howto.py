@@ -9,6 +9,7 @@ import typer
 from tests.report import folders
 from typer.testing import CliRunner
 
+from fedgs.cli.figures import figures as figures_command
 from fedgs.cli.report import report
 from fedgs.cli.table import table
 from fedgs.report import figures
@@ -53,13 +54,14 @@ def test_the_commands_run(study: Path) -> None:
     app = typer.Typer()
     app.command("table")(table)
     app.command("report")(report)
+    app.command("figures")(figures_command)
     commands = [
         line[2:]
         for text in blocks("console")
         for line in text.splitlines()
         if line.startswith("$ ")
     ]
-    assert len(commands) == 2
+    assert len(commands) == 3
     for command in commands:
         done = CliRunner().invoke(app, shlex.split(command)[1:], catch_exceptions=False)
         assert done.exit_code == 0, command

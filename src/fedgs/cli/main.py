@@ -28,6 +28,7 @@ _COMMANDS = {
     "run": "fedgs.cli.run:run",
     "table": "fedgs.cli.table:table",
     "report": "fedgs.cli.report:report",
+    "figures": "fedgs.cli.figures:figures",
     "export": "fedgs.cli.export:export",
     "graph": "fedgs.cli.graph:graph",
     "reproduce": "fedgs.cli.reproduce:reproduce",

@@ -1,8 +1,8 @@
 """Names of runs in other tools: unique, and without characters that a path cannot have."""
 
-import re
 from collections.abc import Sequence
 
+from fedgs.report.files import file_name
 from fedgs.report.run_view import Run
 
 __all__ = ["titles_of"]
@@ -22,12 +22,8 @@ def titles_of(runs: Sequence[Run]) -> list[str]:
         data, availability = run.group
         identity = str(run.about.get("fingerprint") or run.name)[:8]
         words = [data] * several + [availability, run.label, f"seed{run.seed}", identity]
-        titles.append("-".join(_safe(word) for word in words if word))
+        titles.append("-".join(file_name(word) for word in words if word))
     return [
         f"{title}-{number}" if titles.count(title) > 1 else title
         for number, title in enumerate(titles)
     ]
-
-
-def _safe(text: str) -> str:
-    return re.sub(r"[^\w.=+,-]+", "_", text).strip("_.") or "run"

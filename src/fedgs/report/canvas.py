@@ -8,6 +8,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
+
+from fedgs.arrays import AnyArray
 from fedgs.errors import ConfigError, require_extra
 from fedgs.report.files import write_file
 from fedgs.report.subjects import description
@@ -23,6 +26,7 @@ __all__ = [
     "figure_style",
     "legend_below",
     "legend_patches",
+    "line_widths",
     "panels",
     "save_figure",
     "single_axes",
@@ -151,6 +155,24 @@ def whole_numbers(*axes: "Axis") -> None:
         axis.set_major_locator(
             MaxNLocator(nbins=7, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1)
         )
+
+
+def line_widths(curves: Sequence[Sequence[AnyArray]]) -> list[float]:
+    """The width of each curve in points, such that equal curves stay visible.
+
+    Of equal curves, the first is the widest; each later one, which is drawn on it, is narrower.
+
+    >>> line_widths([(np.ones(2),), (np.zeros(2),), (np.ones(2),)])
+    [2.8, 1.2, 1.2]
+    """
+    later = [
+        sum(
+            len(curve) == len(other) and all(map(np.array_equal, curve, other))
+            for other in curves[position + 1 :]
+        )
+        for position, curve in enumerate(curves)
+    ]
+    return [round(1.2 + 1.6 * count, 1) for count in later]
 
 
 def legend_below(

@@ -19,6 +19,7 @@ from fedgs.report.canvas import (
     figure_style,
     legend_below,
     legend_patches,
+    line_widths,
     panels,
     save_figure,
     single_axes,
@@ -53,7 +54,7 @@ __all__ = [
     "save_figure",
 ]
 
-_SELECTED = "#D55E00"
+_SELECTED, _ACTIVE = "#D55E00", "#2B5C8A"
 _LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 _FIGURES = {
     "test_loss": "test loss",
@@ -73,7 +74,8 @@ def loss_curves(
 
     Each data set and mode has a panel of its own. Failed runs are left out of the mean; a method
     whose runs all failed is drawn up to the failure and marked, if it lies in the range of the
-    others. A method that was never evaluated is not in the legend.
+    others. A method that was never evaluated is not in the legend. Of equal curves, the first has a
+    wide line, on which the others are drawn.
 
     Args:
         runs: finished or not.
@@ -137,9 +139,15 @@ def _draw_curves(
     limits = None
     if is_loss:
         limits = _loss_limits([drawn for drawn, failed in curves.values() if not failed])
-    for label, (drawn, failed) in curves.items():
-        if not failed or limits is None or _is_visible(drawn, limits):
-            _draw_curve(axes, drawn, styles[label], label=_legend_entry(label, failed))
+    visible = {
+        label: (drawn, failed)
+        for label, (drawn, failed) in curves.items()
+        if not failed or limits is None or _is_visible(drawn, limits)
+    }
+    widths = line_widths([(drawn.rounds, drawn.mean) for drawn, _ in visible.values()])
+    for (label, (drawn, failed)), width in zip(visible.items(), widths, strict=True):
+        entry = _legend_entry(label, failed)
+        _draw_curve(axes, drawn, styles[label], label=entry, width=width)
     if limits is not None:
         axes.set_ylim(limits)
     axes.margins(x=0 if any(len(drawn.rounds) > 1 for drawn, _ in curves.values()) else 0.05)
@@ -150,13 +158,13 @@ def _legend_entry(label: str, failed: bool) -> str:
     return f"{label} (failed)" if failed else label
 
 
-def _draw_curve(axes: "Axes", drawn: Curve, look: Look, *, label: str) -> None:
+def _draw_curve(axes: "Axes", drawn: Curve, look: Look, *, label: str, width: float) -> None:
     axes.plot(
         drawn.rounds,
         drawn.mean,
         color=look.colour,
         linestyle=_LINES[look.dash],
-        linewidth=1.2,
+        linewidth=width,
         marker=look.marker if len(drawn.rounds) == 1 else "",  # a line of one point is invisible
         label=label,
     )
@@ -215,11 +223,13 @@ def sampling_counts(
 
 
 def _draw_counts(axes: "Axes", runs: Sequence[Run], styles: Mapping[str, Look]) -> None:
+    ranks: dict[str, tuple[FloatArray, bool]] = {}
     for label in sorted({run.label for run in runs}):
         averaged, all_failed = runs_to_average([run for run in runs if run.label == label])
-        ranked = _mean_ranked(
-            [history.counts for run in averaged if (history := participation(run)) is not None]
-        )
+        counts = [history.counts for run in averaged if (history := participation(run)) is not None]
+        ranks[label] = _mean_ranked(counts), all_failed
+    widths = line_widths([(ranked,) for ranked, _ in ranks.values()])
+    for (label, (ranked, all_failed)), width in zip(ranks.items(), widths, strict=True):
         look = styles[label]
         axes.stairs(
             ranked,
@@ -227,7 +237,7 @@ def _draw_counts(axes: "Axes", runs: Sequence[Run], styles: Mapping[str, Look]) 
             label=_legend_entry(label, all_failed),
             color=look.colour,
             linestyle=_LINES[look.dash],
-            linewidth=1.2,
+            linewidth=width,
             baseline=None,
         )
     axes.set(xlabel="clients, most selected first", ylabel="rounds selected")
@@ -261,9 +271,14 @@ def participation_map(run: Run | Iterable[Run], *, title: str = "") -> "Figure":
     with figure_style():
         drawing, axes = single_axes(2.4)
         _draw_states(axes, states[order], (UNAVAILABLE, AVAILABLE, _SELECTED))
-        axes.set(xlabel="round", ylabel="clients, most data on top", title=title)
+        axes.set(xlabel="round", ylabel=_clients_by_size(clients.data_sizes), title=title)
         legend_patches(drawing, {"available": AVAILABLE, "selected": _SELECTED})
         return drawing
+
+
+def _clients_by_size(sizes: IntArray) -> str:
+    """The name of an axis with the clients by their data sizes."""
+    return "clients" if len(np.unique(sizes)) <= 1 else "clients, most data on top"
 
 
 def _participation(run: Run) -> tuple[Clients, Participation]:
@@ -281,6 +296,9 @@ def active_states(
 ) -> "Figure":
     """Available clients by round, one panel for each mode.
 
+    The clients that are available in the most rounds are on top of each panel. Where the last row
+    has fewer panels than the others, its last panel is wider.
+
     Args:
         subject: runs, of which one of each data set and mode is drawn; or panels (title, (N, T)
             activity).
@@ -295,17 +313,18 @@ def active_states(
         raise ConfigError(f"columns must be an integer of at least 1; got {columns!r}")
     rows = -(-len(shown) // columns)
     with figure_style():
-        drawing = canvas(1.35 * rows + 0.2)
-        grid = drawing.subplots(rows, columns, squeeze=False)
-        for axes, (title, available) in zip(grid.flat, shown, strict=False):
-            _draw_states(axes, available.astype(np.int64), (UNAVAILABLE, "#2B5C8A"))
+        drawing = canvas(1.35 * rows + 0.5)
+        grid = drawing.add_gridspec(rows, columns)
+        for number, (title, available) in enumerate(shown):
+            row, column = divmod(number, columns)
+            is_last = number == len(shown) - 1
+            axes = drawing.add_subplot(grid[row, column:] if is_last else grid[row, column])
+            order = np.argsort(-available.sum(axis=1), kind="stable")
+            _draw_states(axes, available[order].astype(np.int64), (UNAVAILABLE, _ACTIVE))
             axes.set_title(title)
-        for axes in list(grid.flat)[len(shown) :]:
-            axes.set_visible(False)
-        for axes in grid[-1]:
-            axes.set_xlabel("round")
-        for axes in grid[:, 0]:
-            axes.set_ylabel("client")
+            axes.set_xlabel("round" if row == rows - 1 else "")
+        drawing.supylabel("clients, most available on top", fontsize="medium")
+        legend_patches(drawing, {"available": _ACTIVE, "not available": UNAVAILABLE})
         return drawing
 
 
@@ -409,10 +428,9 @@ def partition(
                 linewidth=0,
             )
             left += width
-        axes.set(
-            xlabel="training examples", ylabel="clients, most data on top", title=title, yticks=[]
-        )
-        axes.margins(x=0, y=0)
+        ylabel = _clients_by_size(counts.sum(axis=1))
+        axes.set(xlabel="training examples", ylabel=ylabel, title=title, yticks=[])
+        axes.set(xlim=(0, 1.03 * max(left.max(), 1)), ylim=(-0.5, len(counts) - 0.5))
         if counts.shape[1] <= 20:
             legend_below(drawing, axes, title="label")
         return drawing

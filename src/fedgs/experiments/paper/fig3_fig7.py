@@ -71,12 +71,12 @@ def render_graph(request: ExperimentRequest, records: ExperimentRecords) -> Rend
         from fedgs.report.network import network
 
         return {
-            "" if len(records.computed) == 1 else key: client_graph(
+            "" if len(records.computed) == 1 else str(number): client_graph(
                 network(result.arrays["distance"], result.arrays["adjacency"]),
                 result.arrays["label_counts"],
                 title=result.data_title,
             )
-            for key, result in records.computed.items()
+            for number, result in enumerate(records.computed.values(), 1)
         }
 
     return Rendering(verdict=verdict, draw=draw if records.computed else None)
@@ -124,10 +124,10 @@ def render_partition(request: ExperimentRequest, records: ExperimentRecords) -> 
         from fedgs.report.figures import partition
 
         return {
-            "" if len(records.computed) == 1 else key: partition(
+            "" if len(records.computed) == 1 else str(number): partition(
                 result.arrays["label_counts"], title=result.data_title
             )
-            for key, result in records.computed.items()
+            for number, result in enumerate(records.computed.values(), 1)
         }
 
     verdict = [_partition_sentence(result) for result in records.computed.values()]

@@ -45,7 +45,8 @@ class Panel(NamedTuple):
     """The runs of one panel.
 
     Attributes:
-        suffix: of its file.
+        suffix: of its file, whose name begins with the names of all federations: the number of
+            the federation among several, and the mode.
         title: the federation and the mode.
         runs: those that did not fail.
     """
@@ -77,7 +78,7 @@ def plan_panels(request: ExperimentRequest) -> list[PlannedRun]:
 def panels_of(request: ExperimentRequest, records: ExperimentRecords) -> list[Panel]:
     """The panels that have runs."""
     panels = []
-    for source in request.data:
+    for number, source in enumerate(request.data, 1):
         for mode in _modes(request, source):
             runs = [
                 loaded
@@ -86,7 +87,7 @@ def panels_of(request: ExperimentRequest, records: ExperimentRecords) -> list[Pa
                 and loaded.run.failure is None
             ]
             if runs:
-                suffix = mode.name if len(request.data) == 1 else f"{source.key}-{mode.name}"
+                suffix = mode.name if len(request.data) == 1 else f"{number}-{mode.name}"
                 title = f"{runs[0].run.about.get('data_title', source.title)}, {mode.title}"
                 panels.append(Panel(suffix, title, runs))
     return panels
