@@ -423,7 +423,8 @@ def test_relabelled_clients_with_a_memory_are_selected_as_often(
 ) -> None:
     method = build("method", settings)
     assert isinstance(method, Sampler)
-    sizes, counts, losses = [5, 80, 3, 1, 40], [1, 0, 2, 1, 1], np.array([0.1, 0.4, 0.4, 0.4, 0.2])
+    # Sizes alike, so that the memory decides as well.
+    sizes, counts, losses = [5, 8, 6, 7, 4], [1, 0, 2, 1, 1], np.array([0.1, 0.4, 0.4, 0.4, 0.2])
     clients, order = clients_of(sizes), np.array([4, 2, 0, 3, 1])
     _, memory = played(method, clients, [[0, 2], [1, 2], [2, 4], [0, 3]], limit=2)
     assert clients.label_counts is not None
