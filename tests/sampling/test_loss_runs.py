@@ -20,7 +20,7 @@ from fedgs.experiments.runner import run_all
 from fedgs.local import LoopEngine, StackedEngine
 from fedgs.registry import build
 from fedgs.requests import Engine, Losses, Train
-from fedgs.sampling import ActiveFL, CPowD, PowerOfChoice, RPowD, Sampler
+from fedgs.sampling import ActiveFL, CPowD, PowerOfChoice, RPowD, Sampler, Uniform
 from fedgs.simulation import Plan
 
 SAMPLERS: list[Sampler] = [
@@ -71,6 +71,22 @@ def test_engines_agree(sampler: Sampler, toy_federation: Federation) -> None:
     torch.testing.assert_close(one.final.parameters, other.final.parameters, rtol=1e-4, atol=1e-5)
     for name, array in one.final.memory.items():
         np.testing.assert_allclose(other.final.memory[name], array, rtol=1e-4)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_run_is_the_same_alone_and_beside_others(
+    engine: type[Any], toy_federation: Federation
+) -> None:
+    # Requests with reports and with mini-batches are answered together with plain ones.
+    work = make_plan(toy_federation).work
+    plans = [make_plan(toy_federation, one, work=work) for one in [*SAMPLERS, Uniform()]]
+    together = [Keeping(plan) for plan in plans]
+    drive([run.live for run in together], engine())
+    for plan, run in zip(plans, together, strict=True):
+        alone = run_of(plan, engine())
+        assert run.records == alone.records
+        assert run.final is not None and alone.final is not None
+        assert torch.equal(run.final.parameters, alone.final.parameters)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
