@@ -95,7 +95,11 @@ _TABLE = (
         needs=("losses",),
         cost=_REPORTED,
         secure_aggregation=_LOSSES_IN_THE_CLEAR,
-        differences=(_ALL_CANDIDATES,),
+        differences=(
+            _ALL_CANDIDATES,
+            "With all of them, a client whose last loss was low is rarely selected again; a "
+            "smaller method.candidates draws it more often.",
+        ),
     ),
     Preset(
         "active_fl",
