@@ -233,7 +233,8 @@ def test_log_normal_at_the_largest_beta_stays_in_range() -> None:
         ),
         (
             {"name": "IDL", "beta": 0.5},
-            "availability.beta is not a setting; known are seed, empty_round",
+            "availability.beta is not a setting; known are seed, empty_round; it is a setting of "
+            "'MDF', 'LDF', 'YMF', 'YC', 'LN', 'SLN'",
         ),
         ({"name": "LDF", "beta": "0.5"}, "availability.beta should be a valid number, got '0.5'"),
         (
