@@ -13,6 +13,7 @@ from fedgs.data.images import CIFAR10, FashionMNIST
 from fedgs.data.leaf import Leaf, write_leaf
 from fedgs.data.partition import Assignment, ByColumn, Iid, LabelsPerClient, Partition, Shards
 from fedgs.data.synthetic import Synthetic
+from fedgs.data.synthetic_clustered import SyntheticClustered
 
 __all__ = [
     "CIFAR10",
@@ -36,6 +37,7 @@ __all__ = [
     "Partition",
     "Shards",
     "Synthetic",
+    "SyntheticClustered",
     "describe",
     "expected_weights",
     "export",

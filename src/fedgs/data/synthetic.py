@@ -17,7 +17,7 @@ from fedgs.machine import memory_limit
 from fedgs.registry import register
 from fedgs.rng import stream
 
-__all__ = ["Synthetic"]
+__all__ = ["Synthetic", "check_memory"]
 
 _DIMENSION, _LABELS = 60, 10
 # sd of the i-th input, (i^-1.2)^(1/2); in decimal arithmetic, so that it is the same number on
@@ -73,7 +73,7 @@ class Synthetic(Data):
             DataError: the clients' data would not fit into the memory of the machine or the
                 container.
         """
-        self._check_memory()
+        check_memory(self.clients, _CLIENT_BYTES)
         drawn = [self._client(client) for client in range(self.clients)]
         cuts = [(int(0.75 * len(data.y)), int(0.9 * len(data.y))) for data in drawn]
         train = _part(drawn, [slice(0, end) for end, _ in cuts])
@@ -88,16 +88,6 @@ class Synthetic(Data):
         server = Part(test.x, test.y, np.array([0, len(test)], dtype=np.int64))
         return Federation(self.title, clients, _LABELS, train, validation, server)
 
-    def _check_memory(self) -> None:
-        """Refuse more clients of average size than fit into the memory of this process."""
-        limit = memory_limit()
-        if limit is not None and self.clients > limit // _CLIENT_BYTES:
-            raise DataError(
-                f"data.clients must be at most {limit // _CLIENT_BYTES} for synthetic data, "
-                f"since this process may use {limit / 1e9:.1f} GB "
-                f"and a client takes about {_CLIENT_BYTES / 1e3:.0f} kB, got {self.clients}"
-            )
-
     def _client(self, client: int) -> _ClientData:
         rng = stream(self.seed, "synthetic", client)
         size = int(rng.lognormal(4.0, 2.0)) + 50
@@ -108,6 +98,21 @@ class Synthetic(Data):
         x = centre + _INPUT_SD * rng.standard_normal((size, _DIMENSION))  # (s, 60)
         y = np.argmax(x @ weight.T + bias, axis=1).astype(np.int64)
         return _ClientData(x.astype(np.float32), y, np.concatenate([weight.ravel(), bias]))
+
+
+def check_memory(num_clients: int, client_bytes: int) -> None:
+    """Refuse more generated clients of average size than fit into the memory of this process.
+
+    Raises:
+        DataError: they do not fit.
+    """
+    limit = memory_limit()
+    if limit is not None and num_clients > limit // client_bytes:
+        raise DataError(
+            f"data.clients must be at most {limit // client_bytes} for synthetic data, "
+            f"since this process may use {limit / 1e9:.1f} GB "
+            f"and a client takes about {client_bytes / 1e3:.0f} kB, got {num_clients}"
+        )
 
 
 def _part(drawn: list[_ClientData], rows: list[slice]) -> Part:
