@@ -138,7 +138,7 @@ def records(
                 available=[clients.names[k] for k in available],
                 num_available=len(available),
                 cohort=[clients.names[k] for k in chosen],
-                weights=[round(1 / max(size, 1), 6)] * size,
+                weights=[1 / max(size, 1)] * size,
                 **solved,
                 **figures,
             )

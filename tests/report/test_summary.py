@@ -45,3 +45,36 @@ def test_without_the_clients_there_are_no_counts_but_their_variance() -> None:
     assert sampling_counts(run) is None
     assert count_variance(run) == 0.5
     assert count_variance(Run({}, run.records)) is None
+
+
+def weighted(*weights: list[float], **about: object) -> Run:
+    cohort = ["a", "b", "c"]
+    records = [Record(t, cohort=cohort[: len(w)], weights=w) for t, w in enumerate(weights)]
+    return Run({"run": about}, [*records, Record(len(records))])
+
+
+def test_weights_that_do_not_sum_to_1_have_a_range() -> None:
+    figures = summarize(weighted([0.5, 0.25], [], [2.0, 0.5], [0.25]))
+    assert figures.largest_weight == 2.0
+    assert (figures.lowest_weight_sum, figures.highest_weight_sum) == (0.25, 2.5)
+    zero = summarize(weighted([0.0, 0.0], [1.0]))
+    assert (zero.largest_weight, zero.lowest_weight_sum, zero.highest_weight_sum) == (1, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        weighted([0.1, 0.2, 0.7], [1 / 3] * 3, [], [1.0]),
+        weighted(),
+        weighted([0.0, 0.0], [1.0], engine="flower"),  # an aborted round of a deployment
+    ],
+)
+def test_weights_that_sum_to_1_have_no_range(run: Run) -> None:
+    figures = summarize(run)
+    assert figures.largest_weight is None
+    assert figures.lowest_weight_sum is None and figures.highest_weight_sum is None
+
+
+def test_the_range_of_a_deployment_leaves_out_aborted_rounds() -> None:
+    figures = summarize(weighted([0.0, 0.0], [0.5, 0.0], engine="flower"))
+    assert (figures.lowest_weight_sum, figures.highest_weight_sum) == (0.5, 0.5)

@@ -186,3 +186,22 @@ def test_a_reference_may_be_named_by_the_beginning_of_its_label() -> None:
     runs = [course(2.0, 0.5), course(2.0, 0.4, label="ours large"), course(2.0, 0.3, label="ours")]
     assert "vs ours large [95 %]" in shown(comparison(runs[:2], against="ours"))
     assert "vs ours [95 %]" in shown(comparison(runs, against="ours"))
+
+
+def test_weights_are_shown_where_a_method_has_sums_other_than_1() -> None:
+    def weighted(method: str, seed: int, *weights: list[float]) -> Run:
+        made = run(method, seed, 0.3)
+        records = [Record(t, cohort=["a", "b"], weights=w) for t, w in enumerate(weights)]
+        return Run(made.config, [*records, Record(len(weights), test_loss=0.3)])
+
+    normalised = [weighted("md", 0, [0.5, 0.5])]
+    columns = ["largest weight", "lowest weight sum", "highest weight sum"]
+    assert not set(columns) & set(shown(comparison(normalised, figures=ALL_FIGURES)))
+    others = [weighted("all", 0, [1.5, 0.5], [0.1]), weighted("all", 1, [2.5, 0.5], [0.3])]
+    table = comparison([*normalised, *others], figures=ALL_FIGURES)
+    assert shown(table)[-3:] == columns
+    assert [cell(table, "all", column).text for column in columns] == ["2.000", ".200", "2.500"]
+    assert [cell(table, "md", column).text for column in columns] == ["–", "–", "–"]
+    assert not set(columns) & set(shown(comparison(others)))  # the short table
+    header = table.csv().splitlines()[0].split(",")
+    assert "largest_weight_mean" in header and "lowest_weight_sum_mean" in header

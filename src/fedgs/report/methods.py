@@ -30,6 +30,9 @@ ALL_FIGURES = (
     "best_accuracy",
     "final_accuracy",
     "count_variance",
+    "largest_weight",
+    "lowest_weight_sum",
+    "highest_weight_sum",
 )
 
 

@@ -14,6 +14,8 @@ from fedgs.report.run_view import Run
 
 __all__ = ["Summary", "count_variance", "evaluated", "is_figure", "sampling_counts", "summarize"]
 
+_ROUNDING = 1e-6  # by which weights that sum to 1 may miss it
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -28,6 +30,9 @@ class Summary:
         best_accuracy, final_accuracy: highest and last evaluated test accuracy.
         count_variance: variance over the clients of the sampling counts so far, with N - 1 in the
             denominator.
+        largest_weight: the largest aggregation weight of a client in a round. This and the sums are
+            None where the weights of every round sum to 1.
+        lowest_weight_sum, highest_weight_sum: over the rounds with a cohort.
         rounds_done: the number of completed rounds.
         finished: whether the run is finished.
     """
@@ -40,6 +45,9 @@ class Summary:
     best_accuracy: float | None
     final_accuracy: float | None
     count_variance: float | None
+    largest_weight: float | None
+    lowest_weight_sum: float | None
+    highest_weight_sum: float | None
     rounds_done: int
     finished: bool
 
@@ -60,6 +68,7 @@ def summarize(run: Run) -> Summary:
     """
     losses, valid = evaluated(run, "test_loss"), evaluated(run, "valid_loss")
     accuracies = [accuracy for record in run.records if is_figure(accuracy := record.test_accuracy)]
+    largest_weight, lowest_sum, highest_sum = _weight_range(run)
     return Summary(
         test_loss=_lowest(losses),
         last_test_loss=_last(losses),
@@ -69,6 +78,9 @@ def summarize(run: Run) -> Summary:
         best_accuracy=max(accuracies, default=None),
         final_accuracy=accuracies[-1] if accuracies else None,
         count_variance=count_variance(run),
+        largest_weight=largest_weight,
+        lowest_weight_sum=lowest_sum,
+        highest_weight_sum=highest_sum,
         rounds_done=run.rounds_done,
         finished=run.finished,
     )
@@ -103,6 +115,21 @@ def _at_best_valid(records: Sequence[Record]) -> float | None:
         if is_figure(record.valid_loss) and is_figure(record.test_loss)
     ]
     return min(both)[2] if both else None
+
+
+def _weight_range(run: Run) -> tuple[float, float, float] | tuple[None, None, None]:
+    """The largest weight, and the lowest and the highest sum of a round's weights.
+
+    None each where all sums are 1. Rounds without a cohort have none, and rounds of a deployment
+    that were aborted have weights of 0, which do not count.
+    """
+    rounds = [record.weights for record in run.records if record.weights]
+    if run.is_deployment:
+        rounds = [weights for weights in rounds if any(weights)]
+    sums = [math.fsum(weights) for weights in rounds]
+    if all(abs(total - 1) <= _ROUNDING for total in sums):
+        return None, None, None
+    return max(max(weights) for weights in rounds), min(sums), max(sums)
 
 
 def sampling_counts(run: Run) -> IntArray | None:

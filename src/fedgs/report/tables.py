@@ -74,6 +74,9 @@ _FIGURES = {
     "best_accuracy": _Figure("best accuracy", 3, 1),
     "final_accuracy": _Figure("last accuracy", 3, 1),
     "count_variance": _Figure("count variance", 1, spread=False),
+    "largest_weight": _Figure("largest weight", 3, spread=False),
+    "lowest_weight_sum": _Figure("lowest weight sum", 3, spread=False),
+    "highest_weight_sum": _Figure("highest weight sum", 3, spread=False),
 }
 
 
