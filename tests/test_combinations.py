@@ -60,7 +60,8 @@ def test_a_combination_runs_or_is_refused_with_what_works(
             assert_helpful(str(error), sampler, rule, aggregation, toy_federation)
     runs = [RecordedRun(plan) for plan in plans]
     drive([run.live for run in runs], StackedEngine())
-    assert len(runs) >= len(SAMPLERS)  # at least one weighting with each
+    assert {plan.sampler.name for plan in plans} == set(SAMPLERS) or aggregation != "mean"
+    assert len(runs) > len(SAMPLERS) / 2
     for run in runs:
         assert run.failed is None, (run.live.plan.sampler, run.failed)
         assert run.final is not None and run.final.round == 2
