@@ -1,6 +1,5 @@
 """Aggregations in runs: resume, empty rounds, plug-ins, workers, and settings."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from fedgs.errors import ConfigError
 from fedgs.experiments.grid import build_config
 from fedgs.local import LoopEngine
 from fedgs.models import LogisticRegression
-from fedgs.registry import build, load_plugin
 from fedgs.requests import Work
 
 EQUAL = fedgs.Uniform(weighting="equal")
@@ -120,17 +118,6 @@ def test_the_default_is_no_part_of_a_configuration() -> None:
 def test_wrong_settings_are_one_sentence(aggregation: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         tables_of(aggregation)
-
-
-def test_the_documented_plug_in_runs(toy_federation: Federation, tmp_path: Path) -> None:
-    page = Path(__file__).parents[2] / "docs" / "reference" / "aggregation.md"
-    (tmp_path / "damped.py").write_text(page.read_text().split("```python\n")[1].split("```")[0])
-    load_plugin(tmp_path / "damped.py")
-    damped = build("aggregation", {"name": "damped", "share": 0.5})
-    assert isinstance(damped, Aggregation)
-    recorded = run(toy_federation, damped)
-    assert recorded.failed is None and recorded.final is not None
-    assert recorded.final.vectors["factor"].item() == 0.5**6
 
 
 class Wrong(Aggregation):

@@ -1,4 +1,4 @@
-"""The examples of the pages about availability and samplers run as they are printed."""
+"""The examples of the pages about the parts of a run run as they are printed."""
 
 import subprocess
 import sys
@@ -23,6 +23,8 @@ sys.exit(0 if outcome.failed == 0 and outcome.attempted > 5 else 1)
         "reference/samplers.md",
         "how-to/write-a-sampler.md",
         "how-to/write-a-model.md",
+        "how-to/write-a-weighting.md",
+        "how-to/write-an-aggregation.md",
     ],
 )
 def test_the_examples_of_a_page_run(page: str) -> None:
