@@ -36,6 +36,16 @@ def test_the_records_page_names_every_key() -> None:
         assert f"`{name}`" in page, name
 
 
+def test_no_page_is_wider_than_100_columns() -> None:
+    """Tables and pictures are one line in Markdown."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+    for page in [*pages, *sorted(DOCS.rglob("*.md"))]:
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+            assert len(line) <= 100 or line.lstrip().startswith(("|", "![")), (
+                f"{page.relative_to(ROOT)}, line {number}, has {len(line)} columns"
+            )
+
+
 def public_names() -> dict[str, list[str]]:
     """Module -> the names that the page of the Python interface gives it."""
     page = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")

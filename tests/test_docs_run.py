@@ -26,6 +26,7 @@ NOT_RUN = {
         "installs packages",
         "needs a running deployment",
         "needs a running deployment",
+        "needs a running deployment",
         "starts a node of a deployment",
         "needs a running deployment",
     ],

@@ -37,7 +37,8 @@ class SyntheticClustered(Data):
     Attributes:
         clients: N >= 2.
         dimension: of the inputs, >= 1.
-        train_examples, test_examples: of each client, >= 1.
+        train_examples: of each client, >= 1.
+        test_examples: of each client, >= 1.
         swap: in [0, 1]; 0: one cluster, 1: the second one has the opposite labels.
 
     >>> federation = SyntheticClustered(clients=4).load()

@@ -17,6 +17,7 @@ from fedgs.experiments.paper.frame.facts import facts_of
 from fedgs.experiments.paper.frame.published import MODES
 from fedgs.experiments.paper.frame.request import ExperimentRequest
 from fedgs.experiments.paper.frame.store import Manifest, read_manifests, read_records
+from fedgs.experiments.paper.frame.wrapping import wrapped
 from fedgs.report.files import write_file
 
 __all__ = ["page", "write_page"]
@@ -92,7 +93,8 @@ def page(out: Path) -> tuple[str, list[str]]:
             )
             sections.append(_section(experiment, manifest, records, pictures))
         sections.append(_missing(name, carried_out))
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(sections)).rstrip("\n") + "\n", problems
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(sections)).rstrip("\n") + "\n"
+    return wrapped(text), problems
 
 
 def _overview(manifests: Sequence[Manifest]) -> str:
