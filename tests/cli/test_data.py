@@ -36,7 +36,7 @@ def test_describe_prints_totals_labels_and_fingerprint() -> None:
     assert result.exit_code == 0
     assert result.output.startswith("Synthetic(0.5, 0.5): 4 clients, ")
     assert FINGERPRINT in result.output
-    assert len(result.output.split("client  ")[1].splitlines()) == 1 + 4
+    assert len(result.output.split("client  ")[1].split("\n\n")[0].splitlines()) == 1 + 4
 
 
 def test_describe_as_json_has_every_client_and_nothing_else() -> None:

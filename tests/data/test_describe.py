@@ -76,7 +76,7 @@ def test_lines_tell_sizes_labels_fingerprint_and_clients() -> None:
         == "three: 3 clients, 6 training, 0 validation and 1 test examples (2 float32), 2 labels"
     )
     assert f"fingerprint     {federation.fingerprint}" in lines
-    assert [line.split() for line in lines[-4:]] == [
+    assert [line.split() for line in lines[-7:-3]] == [
         ["client", "train", "valid", "gamma", "bias", "y=0", "y=1"],
         # mean 2: gamma = 1/(1 + (3-2)(n-2)/(2·2·2)) = 1/(1 - 1/8), 1; biases 7/6 and (2/3 +
         # 2/5)/3·3
@@ -84,7 +84,8 @@ def test_lines_tell_sizes_labels_fingerprint_and_clients() -> None:
         ["b", "2", "0", "1.000", "1.067", "1", "1"],
         ["...", "and", "1", "more", "clients"],
     ]
-    assert describe(federation).lines(max_clients=None)[-1].split()[0] == "c"
+    assert lines[-2].startswith("gamma: the paper's factor") and "cohorts of 2; bias:" in lines[-2]
+    assert describe(federation).lines(max_clients=None)[-4].split()[0] == "c"
 
 
 def shared_out(partition: object, clients: int = 5, **settings: object) -> list[str]:

@@ -114,6 +114,11 @@ class Page:
             mobile=width < 600,
         )
 
+    def scheme(self, name: str) -> None:
+        """Ask for a light or a dark page."""
+        feature = {"name": "prefers-color-scheme", "value": name}
+        self.call("Emulation.setEmulatedMedia", features=[feature])
+
     def open(self, path: Path, *, width: int = 1200) -> None:
         """Open a report and wait until everything is drawn."""
         self.resize(width)

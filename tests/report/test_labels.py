@@ -117,3 +117,13 @@ def test_values_are_short_and_a_missing_setting_is_not_shown() -> None:
 def test_labels_of_tables_are_listed_once() -> None:
     tables = [{"method": {"name": name}, "seed": seed} for name in ("md", "own") for seed in (0, 1)]
     assert labels_of(tables) == ["md", "own"]
+
+
+def test_the_title_of_a_mode_names_its_changed_settings() -> None:
+    def title(**settings: object) -> str:
+        (run,) = labelled([Run({"method": "md", "availability": settings}, ())])
+        return run.group[1]
+
+    assert title(name="LDF", beta=0.7, empty_round="redraw", seed=3) == "LDF 0.7"
+    assert title(name="LDF", beta=0.7, empty_round="skip") == "LDF 0.7 empty_round=skip"
+    assert title(name="not-registered", beta=0.5, depth=4) == "not-registered 0.5"

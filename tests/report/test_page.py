@@ -4,6 +4,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from tests.report import folders
 from tests.report.browser import CHROMIUM, Page, browser
 
+import fedgs
 from fedgs.clients import Clients
 from fedgs.errors import MissingExtraError
 from fedgs.records import Record
@@ -51,6 +53,7 @@ def opened(loaded: Page) -> Page:
     """The report as it stands after opening."""
     loaded.complaints.clear()
     loaded.resize(1200)
+    loaded.scheme("light")
     loaded.choose("#group", "0")
     loaded.choose("#seed", "0")
     loaded.choose("#map-method", "fedgs")
@@ -124,7 +127,7 @@ def test_opens_without_complaints_or_network(loaded: Page) -> None:
 
 
 @needs_browser
-@pytest.mark.parametrize("width", [1200, 360])
+@pytest.mark.parametrize("width", [1400, 400, 360])
 def test_nothing_makes_the_page_scroll_sideways(opened: Page, width: int) -> None:
     opened.resize(width)
     for group in ("1", "0"):
@@ -256,11 +259,105 @@ def test_the_table_of_methods_fits_a_wide_window(opened: Page) -> None:
     )
 
 
+def contrast(first: Sequence[float], second: Sequence[float]) -> float:
+    """The contrast of two colours by WCAG 2: from 1 to 21."""
+
+    def luminance(rgb: Sequence[float]) -> float:
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+                  for c in (value / 255 for value in rgb)]  # fmt: skip
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((luminance(first), luminance(second)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def colour(page: Page, expression: str) -> list[int]:
+    """The numbers of red, green and blue of a CSS colour."""
+    text = page.evaluate(
+        "((made) => { made.style.color = " + expression + "; document.body.append(made);"
+        "const text = getComputedStyle(made).color; made.remove(); return text; })"
+        "(document.createElement('i'))"
+    )
+    return [int(value) for value in re.findall(r"\d+", text)[:3]]
+
+
+CHARTS = ("loss-chart", "map-chart", "counts-chart", "partition-chart", "variance-chart")
+
+
+@needs_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_and_lines_have_contrast_in_light_and_dark(opened: Page, scheme: str) -> None:
+    opened.scheme(scheme)
+    for chart in CHARTS:
+        opened.wait(f"byId('{chart}').layout.paper_bgcolor === shade('page')")
+    page = colour(opened, "getComputedStyle(document.body).backgroundColor")
+    assert (sum(page) < 200) is (scheme == "dark")
+    for selector in ("h1", "#summary", ".about", ".legend", "nav a", "td", "select", "#map-note"):
+        text = colour(opened, f"getComputedStyle(document.querySelector('{selector}')).color")
+        assert contrast(page, text) >= 4.5, selector
+    lines = opened.evaluate("byId('variance-chart').data.map((trace) => trace.line.color)")
+    assert len(set(lines)) == len(lines) >= 4
+    for line in lines:
+        least = 3.5 if scheme == "dark" else 2.0
+        assert contrast(page, colour(opened, f"'{line}'")) >= least, line
+    swatches = opened.evaluate(
+        "[...document.querySelectorAll('#methods .swatch')].map((it) => it.style.background)"
+    )
+    assert [colour(opened, f"'{one}'") for one in swatches] == [
+        colour(opened, f"colourOf('{label}')")
+        for label in opened.texts("#methods label")
+        for label in [label.strip()]
+    ]
+    assert opened.complaints == []
+
+
+@needs_browser
+def test_a_table_that_is_cut_off_says_so(opened: Page) -> None:
+    shown = (
+        "[...document.querySelectorAll('.hint')].filter((it) => it.offsetParent !== null).length"
+    )
+    # The solver's table has a long failure; at 400 pixels those of the group and all modes are cut.
+    for width, cut in ((1400, 1), (400, 3), (1400, 1)):
+        opened.resize(width)
+        opened.wait(f"{shown} === {cut}")
+
+
+@needs_browser
+def test_the_count_variance_has_a_logarithmic_axis(opened: Page) -> None:
+    kind = "byId('variance-chart').layout.yaxis.type"
+    assert opened.evaluate(kind) == "linear"
+    opened.choose("#variance-logarithmic", True)
+    assert opened.evaluate(kind) == "log"
+    opened.choose("#variance-logarithmic", False)
+    assert opened.evaluate(kind) == "linear"
+
+
+@needs_browser
+def test_the_means_over_the_modes_are_shown_with_every_mode(opened: Page) -> None:
+    for group in ("0", "1"):
+        opened.choose("#group", group)
+        opened.wait("document.body.dataset.drawn === 'yes'")
+        titles = opened.texts(".result:not([hidden]) h3")
+        assert titles[1:] == ["Synthetic(0.5, 0.5), 30 clients, mean over 2 modes"]
+
+
+def test_the_head_names_folder_dates_and_versions(study: Path) -> None:
+    runs, problems = read_runs(study)
+    at = datetime(2025, 3, 2, 10, 30, tzinfo=UTC)
+    text = render_page(runs, problems, written=at)
+    assert (
+        f"Folder {study.name}; runs started 2024-05-01; runs by fedgs 0.1.0; "
+        f"page written 2025-03-02 10:30 UTC by fedgs {fedgs.__version__}." in text
+    )
+    assert f"Page written by fedgs {fedgs.__version__}." in render_page([Run({"method": "md"}, ())])
+
+
 @needs_browser
 def test_another_mode_shows_its_own_table_and_runs(opened: Page) -> None:
     opened.choose("#group", "1")
     opened.wait("document.body.dataset.drawn === 'yes'")
-    assert opened.texts(".result:not([hidden]) h3") == ["Synthetic(0.5, 0.5), 30 clients, MDF 0.7"]
+    titles = opened.texts(".result:not([hidden]) h3")
+    assert titles[0] == "Synthetic(0.5, 0.5), 30 clients, MDF 0.7"
     assert "17 of 40" in opened.text("#solver-table")
     assert 'name = "MDF"' in opened.text("#config")
 
@@ -319,3 +416,16 @@ def test_small_beginnings_open_too(page: Page, tmp_path: Path) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.text("#round-note") == "Round 0: 1 available (full colour), 1 selected (ring): 0."
     assert page.complaints == []
+
+
+@needs_browser
+def test_of_equal_lines_each_is_visible(page: Page, tmp_path: Path) -> None:
+    def made(method: str) -> Run:
+        records = [Record(t, cohort=[], test_loss=1 / (t + 1)) for t in range(3)]
+        return Run({"method": {"name": method}, "training": {"rounds": 2}}, records)
+
+    path = tmp_path / "report.html"
+    path.write_text(render_page([made(name) for name in ("md", "uniform", "fedgs")]))
+    page.open(path)
+    widths = page.evaluate("byId('loss-chart').data.map((trace) => trace.line.width)")
+    assert widths == sorted(widths, reverse=True) and len(set(widths)) == 3

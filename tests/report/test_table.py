@@ -7,7 +7,7 @@ from tests.report.material import run
 
 from fedgs.report.run_view import Run
 from fedgs.report.table import Block, Cell, Column, Table
-from fedgs.report.tables import comparison
+from fedgs.report.tables import ALL_FIGURES, comparison
 
 
 def test_csv_holds_every_figure_at_full_precision(three_seeds: list[Run]) -> None:
@@ -57,3 +57,27 @@ def test_a_block_without_keys_has_no_title() -> None:
 def test_hyphens_in_words_are_no_minus_signs_in_latex() -> None:
     table = Table("T", (Column("a"),), (Block((), ((Cell("FedGS-2 -3 a_b"),),)),))
     assert r"FedGS-2 $-$3 a\_b \\" in table.latex()
+
+
+def test_a_table_that_is_wider_than_the_terminal_is_written_in_parts(
+    three_seeds: list[Run],
+) -> None:
+    table = comparison(three_seeds, figures=ALL_FIGURES)
+    whole, narrow = table.text(), table.text(60)
+    assert max(map(len, whole.splitlines())) > 100
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert sum(line.startswith("method") for line in narrow.splitlines()) > 1
+    for words in (whole.split(), narrow.split()):
+        assert {"fedgs", ".330", "variance", "interval"} <= set(words)
+    assert table.text(400) == whole
+
+
+def test_columns_with_a_meaning_are_explained_in_every_form() -> None:
+    columns = (
+        Column("method", numeric=False),
+        Column("h", meaning="the height"),
+        Column("w", shown=False, meaning="the width"),
+    )
+    table = Table("T", columns, (Block((), ((Cell("md"), Cell("1"), Cell("2")),)),))
+    for text in (table.text(), table.markdown(), table.latex()):
+        assert text.rstrip().endswith("h: the height.") and "the width" not in text

@@ -205,3 +205,109 @@ def test_weights_are_shown_where_a_method_has_sums_other_than_1() -> None:
     assert not set(columns) & set(shown(comparison(others)))  # the short table
     header = table.csv().splitlines()[0].split(",")
     assert "largest_weight_mean" in header and "lowest_weight_sum_mean" in header
+
+
+def rate(method: str, value: float, loss: float, seed: int = 0, **training: object) -> Run:
+    settings = {"rounds": 1, "learning_rate": value, **training}
+    return course(2.0, loss, method=method, seed=seed, training=settings)
+
+
+def test_in_a_grid_each_method_is_compared_to_the_reference_with_its_own_settings() -> None:
+    losses = {
+        ("uniform", 0.1): 0.5,
+        ("fedgs", 0.1): 0.4,
+        ("uniform", 0.2): 0.9,
+        ("fedgs", 0.2): 0.6,
+    }
+    runs = [rate(method, value, loss) for (method, value), loss in losses.items()]
+    table = comparison([*runs, rate("md", 0.2, 0.7, mu=0.01)])  # fedprox: mu is of the method
+    column = "vs uniform [95 %]"
+    assert cell(table, "fedgs learning_rate=0.1", column).text == "-.100"
+    assert cell(table, "fedgs learning_rate=0.2", column).text == "-.300"
+    assert cell(table, "fedgs learning_rate=0.2", column).values[0] == "uniform learning_rate=0.2"
+    assert cell(table, "fedprox", column).text == "-.200"
+    assert cell(table, "uniform learning_rate=0.2", column).text == "–"
+    assert "nothing to compare" not in " ".join(table.blocks[0].notes)
+
+
+def test_a_reference_of_several_settings_can_be_named_by_its_beginning() -> None:
+    runs = [rate(method, value, value) for method in ("md", "fedgs") for value in (0.1, 0.2)]
+    table = comparison(runs, against="md")
+    assert cell(table, "fedgs learning_rate=0.1", "vs md [95 %]").text == ".000"
+
+
+def test_several_references_under_equal_conditions_are_no_reference() -> None:
+    uniform = [
+        course(2.0, 0.5, config_method={"name": "uniform", "weighting": weighting})
+        for weighting in ("data_size", "equal")
+    ]
+    runs = [Run({**r.config, "method": r.config["config_method"]}, r.records) for r in uniform]
+    assert not [title for title in shown(comparison([*runs, course(2.0, 0.4)])) if "vs" in title]
+
+
+def test_a_reference_that_is_alone_has_no_column_of_dashes() -> None:
+    table = comparison([run("uniform", 0, 0.3), run("uniform", 1, 0.4)])
+    assert shown(table) == ["method", "lowest test loss", "last test loss", "count variance"]
+    assert "difference_mean" not in table.csv()
+
+
+def test_modes_of_one_data_set_have_a_block_of_means_over_the_modes() -> None:
+    losses = {
+        "uniform": {"IDL": (0.4, 0.6), "LDF": (0.8, 0.9)},
+        "fedgs": {"IDL": (0.2, 0.5), "LDF": (0.4, 0.9)},
+    }
+    runs = [
+        run(method, seed, loss, group=mode)
+        for method, by_mode in losses.items()
+        for mode, row in by_mode.items()
+        for seed, loss in enumerate(row)
+    ]
+    table = comparison([*runs, run("md", 0, 0.1, group="IDL")])
+    *_, over = table.blocks
+    assert over.title == "toy, mean over 2 modes"
+    assert [row[0].text for row in over.rows] == ["fedgs", "uniform"]  # md has one mode alone
+    # fedgs: seed 0 (.2 + .4)/2 = .3, seed 1 (.5 + .9)/2 = .7; uniform .6 and .75
+    assert over.rows[0][1].values == pytest.approx((0.5, np.std([0.3, 0.7], ddof=1), 2))
+    assert over.rows[1][1].values[0] == pytest.approx(0.675)
+    gap = over.rows[0][2].values
+    assert gap[:2] == ("uniform", pytest.approx(-0.175)) and gap[4] == 2
+    assert "Each figure is the mean over IDL and LDF." in over.notes
+
+
+def test_a_seed_that_a_mode_lacks_is_not_in_the_mean_over_the_modes() -> None:
+    runs = [run("md", seed, 0.4, group=mode) for mode, seed in (("IDL", 0), ("IDL", 1), ("LDF", 1))]
+    assert comparison(runs).blocks[-1].rows[0][1].values == (pytest.approx(0.4), None, 1)
+
+
+def test_data_sets_are_not_averaged_with_each_other() -> None:
+    one, other = run("md", 0, 0.3), run("md", 0, 0.3)
+    named = Run({**other.config, "run": {**other.about, "data_title": "other"}}, other.records)
+    assert len(comparison([one, named]).blocks) == 2
+
+
+def setting(alpha: float, loss: float, valid: float | None) -> Run:
+    made = run("fedgs", 0, loss, valid=valid)
+    return Run({**made.config, "method": {"name": "fedgs", "alpha": alpha}}, made.records)
+
+
+def test_settings_of_one_method_are_ranked_by_the_validation_loss() -> None:
+    table = comparison([setting(0.5, 0.3, 0.6), setting(2.0, 0.4, 0.5)])
+    assert first_column(table) == ["fedgs alpha=2", "fedgs alpha=0.5"]
+    assert shown(table)[1:4] == ["lowest valid. loss", "at best valid.", "lowest test loss"]
+    assert cell(table, "fedgs alpha=2", "at best valid.").text == ".400"
+    assert table.title.startswith("Methods by lowest validation loss")
+    notes = " ".join(table.blocks[0].notes)
+    assert notes.startswith("fedgs alpha=2 is lowest.")
+    assert "settings of one method: methods are ranked and compared by the validation loss" in notes
+    assert "at best valid.: test loss of the model with the lowest validation loss." in str(table)
+
+
+def test_settings_without_validation_losses_are_ranked_by_the_test_loss() -> None:
+    for valid in (None, 0.5):
+        table = comparison([setting(0.5, 0.3, None), setting(2.0, 0.4, valid)])
+        assert first_column(table) == ["fedgs alpha=0.5", "fedgs alpha=2"]
+
+
+def test_different_methods_are_ranked_by_the_test_loss() -> None:
+    table = comparison([run("md", 0, 0.3, valid=0.6), run("fedgs", 0, 0.4, valid=0.5)])
+    assert first_column(table) == ["md", "fedgs"]

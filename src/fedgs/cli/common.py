@@ -24,6 +24,7 @@ __all__ = [
     "command_again",
     "console",
     "exit_codes",
+    "line_width",
     "one_config",
     "read_grid",
     "terminated_like_interrupted",
@@ -67,6 +68,11 @@ def console(*, stderr: bool = False) -> Console:
     There is no markup and no highlighting, and tables are not wrapped when they are piped.
     """
     return Console(stderr=stderr, highlight=False, markup=False, soft_wrap=True)
+
+
+def line_width(screen: Console) -> int | None:
+    """The characters of a line of a terminal; None where the output is piped or a file."""
+    return screen.width if screen.is_terminal else None
 
 
 def read_grid(

@@ -1,5 +1,6 @@
 """`fedgs report`: a folder of runs as one page that opens offline."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -29,9 +30,9 @@ def report(
 
     runs, problems = read_runs(folder)
     target = Path(out) if out else folder / "report.html"
-    write_file(
-        target, render_page(runs, problems, title=f"fedgs report: {folder.resolve().name}").encode()
-    )
+    title = f"fedgs report: {folder.resolve().name}"
+    page = render_page(runs, problems, title=title, written=datetime.now(UTC))
+    write_file(target, page.encode())
     console().print(f"{target}: {counted(len(runs), 'run')}, {target.stat().st_size / 1e6:.1f} MB")
     for problem in problems:
         console(stderr=True).print(problem)

@@ -14,6 +14,7 @@ from fedgs.cli.common import (
     SetOption,
     command_again,
     console,
+    line_width,
     read_grid,
 )
 from fedgs.cli.progress import progress_display
@@ -47,9 +48,10 @@ def run(
     """
     grid = read_grid(config, set_, plugin)
     from fedgs.experiments.study import prepare_study
+    from fedgs.report.notes import is_named
 
     study = prepare_study(grid.configs, data_dir=data_dir)
-    if against and against not in study.labels:
+    if against and not any(is_named(label, against) for label in study.labels):
         raise ConfigError(f"--against must be one of {', '.join(study.labels)}; got {against!r}")
     screen = console()
     screen.print(study.heading)
@@ -58,7 +60,7 @@ def run(
     if results.reused:
         screen.print(reuse(results.reused, len(results.runs)))
     screen.print()
-    screen.print(results.table(against=against or None).text())
+    screen.print(results.table(against=against or None).text(line_width(screen)))
     failed = [run for run in results.runs if run.failure is not None]
     if failed:
         report_failures(failed)

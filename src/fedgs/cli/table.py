@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fedgs.cli.common import console
+from fedgs.cli.common import console, line_width
 
 __all__ = ["TableFormat", "table"]
 
@@ -42,8 +42,10 @@ def table(
 
     runs, problems = read_runs(folder)
     figures = comparison(runs, against=against or None, figures=ALL_FIGURES)
+    screen = console()
+    width = None if out else line_width(screen)
     forms = {
-        TableFormat.text: figures.text,
+        TableFormat.text: lambda: figures.text(width),
         TableFormat.markdown: figures.markdown,
         TableFormat.csv: figures.csv,
         TableFormat.latex: figures.latex,
@@ -52,6 +54,6 @@ def table(
     if out:
         write_file(Path(out), (content + "\n").encode())
     else:
-        console().print(content)
+        screen.print(content)
     for problem in problems:
         console(stderr=True).print(problem)

@@ -269,4 +269,10 @@ def _client_lines(description: Description, shown: int) -> list[str]:
         for row in [header, *rows]
     ]
     rest = len(description.names) - shown
-    return [*lines, f"... and {rest} more clients"] if rest else lines
+    more = [f"... and {rest} more clients"] if rest else []
+    legend = [
+        "gamma: the paper's factor of a client's weight in the average over uniform cohorts of "
+        f"{description.cohort_size}; bias: the exact factor. 1 is unbiased.",
+        "y=LABEL: training examples with the label.",
+    ]
+    return [*lines, *more, "", *legend]

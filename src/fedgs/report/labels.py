@@ -6,10 +6,11 @@ Both name only the settings in which runs differ, so they depend on the set of r
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from fedgs.registry import preset_names
+from fedgs.errors import ConfigError
+from fedgs.registry import preset_names, variant_class
 from fedgs.report.run_view import Run
 
-__all__ = ["base_name", "flattened", "labelled", "labels_of"]
+__all__ = ["base_name", "conditions", "flattened", "labelled", "labels_of"]
 
 Settings = Mapping[str, object]  # dotted key -> value
 
@@ -85,6 +86,15 @@ def base_name(run: Run) -> str:
     return "fedprox" if name == "md" and run.table("training").get("mu", 0) > 0 else name
 
 
+def conditions(run: Run) -> str:
+    """What a run was given beside its method: equal texts are equal conditions.
+
+    The proximal term is a part of the method, as in FedProx.
+    """
+    settings = _settings(run, ("training", "model", "evaluation", "deployment"))
+    return repr(sorted((key, value) for key, value in settings.items() if key != "training.mu"))
+
+
 def _grouped(runs: list[Run]) -> list[Run]:
     """The runs with their groups.
 
@@ -113,7 +123,24 @@ def _availability_title(run: Run) -> str:
     name = str(table.get("name", "availability"))
     if name == "deployment":  # the title of the data says already that it is one
         return "nodes on line"
-    return name if beta is None else f"{name} {beta:g}"
+    words = [name] if beta is None else [name, f"{beta:g}"]
+    return " ".join([*words, *_changed(name, table)])
+
+
+def _changed(name: str, table: Settings) -> list[str]:
+    """The other settings of a mode that are not its defaults; none of a mode that is not known."""
+    try:
+        fields = variant_class("availability", name).model_fields
+    except ConfigError:
+        return []
+    return [
+        f"{key}={_value(table[key])}"
+        for key, field in fields.items()
+        if key not in ("beta", "seed")
+        and key in table
+        and not field.is_required()
+        and table[key] != field.default
+    ]
 
 
 def _unique_titles(

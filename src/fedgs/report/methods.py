@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
+from fedgs.report.labels import base_name
 from fedgs.report.run_view import Run
 from fedgs.report.summary import Summary, summarize
 
@@ -16,6 +17,8 @@ __all__ = [
     "Difference",
     "Method",
     "headline",
+    "is_sweep",
+    "mean_over",
     "methods_of",
     "paired_difference",
 ]
@@ -115,6 +118,10 @@ def methods_of(runs: Sequence[Run]) -> list[Method]:
         summaries = [(run, summarize(run)) for run in of_label if run.failure is None]
         figures = {figure: _values(summaries, figure) for figure in ALL_FIGURES}
         methods.append(Method(label, tuple(of_label), figures))
+    return _ranked(methods)
+
+
+def _ranked(methods: Sequence[Method]) -> list[Method]:
     figure = headline(methods)
 
     def rank(method: Method) -> tuple[float, str]:
@@ -122,6 +129,30 @@ def methods_of(runs: Sequence[Run]) -> list[Method]:
         return math.inf if mean is None else mean, method.label
 
     return sorted(methods, key=rank)
+
+
+def mean_over(groups: Sequence[Sequence[Method]]) -> list[Method]:
+    """The methods that all groups have, each with the mean of its figures over the groups.
+
+    A replicate counts where it has the figure in all groups.
+
+    Args:
+        groups: the methods of each group.
+    """
+    by_label = [{method.label: method for method in group} for group in groups]
+    common = [label for label in by_label[0] if all(label in group for group in by_label)]
+    methods = []
+    for label in common:
+        parts = [group[label] for group in by_label]
+        figures = {figure: _means(parts, figure) for figure in ALL_FIGURES}
+        methods.append(Method(label, tuple(run for part in parts for run in part.runs), figures))
+    return _ranked(methods)
+
+
+def _means(parts: Sequence[Method], figure: str) -> dict[object, float]:
+    values = [part.figures[figure] for part in parts]
+    shared = [key for key in values[0] if all(key in value for value in values)]
+    return {key: float(np.mean([value[key] for value in values])) for key in shared}
 
 
 def _values(summaries: Sequence[tuple[Run, Summary]], figure: str) -> dict[object, float]:
@@ -136,7 +167,9 @@ def _values(summaries: Sequence[tuple[Run, Summary]], figure: str) -> dict[objec
 def headline(methods: Sequence[Method]) -> str:
     """The figure by which methods of a group are ranked and compared.
 
-    It is the test loss, or the validation loss if no run has a test loss.
+    It is the test loss. It is the validation loss if no run has a test loss, and where settings of
+    one method are compared and every method has a validation loss: choosing among settings by the
+    test loss would use the test set for training.
     """
     have = {
         figure
@@ -144,4 +177,14 @@ def headline(methods: Sequence[Method]) -> str:
         for figure in ("test_loss", "valid_loss")
         if method.figures[figure]
     }
-    return "valid_loss" if have == {"valid_loss"} else "test_loss"
+    chooses = is_sweep(methods) and all(
+        method.figures["valid_loss"] or not method.figures["test_loss"] for method in methods
+    )
+    by_validation = have == {"valid_loss"} or ("valid_loss" in have and chooses)
+    return "valid_loss" if by_validation else "test_loss"
+
+
+def is_sweep(methods: Sequence[Method]) -> bool:
+    """Whether two of the methods are settings of one method."""
+    names = [base_name(method.runs[0]) for method in methods if method.runs]
+    return len(set(names)) < len(names)

@@ -8,7 +8,7 @@ from fedgs.report.methods import Method, headline, paired_difference
 from fedgs.report.numbers import listed
 from fedgs.report.run_view import Run
 
-__all__ = ["notes"]
+__all__ = ["is_named", "notes"]
 
 _MOST_NAMED = 6  # unfinished runs that are named
 _NUMBER_WORDS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
@@ -22,7 +22,7 @@ def notes(methods: Sequence[Method], reference: str | None) -> list[str]:
 
     Args:
         methods: of one group, ranked.
-        reference: the label to which others are compared, or None.
+        reference: the label to which others are compared, or its beginning, or None.
     """
     figure = headline(methods)
     ranked = [method for method in methods if method.mean(figure) is not None]
@@ -30,13 +30,22 @@ def notes(methods: Sequence[Method], reference: str | None) -> list[str]:
     conclusion = (_lowest(ranked, figure), _seeds(ranked, figure))
     sentences = [" ".join(part for part in conclusion if part)]
     if figure == "valid_loss":
-        sentences.append(
-            "No run has a test loss: methods are ranked and compared by the validation loss."
-        )
-    if reference is not None and all(method.label != reference for method in methods):
+        has_test = any(method.figures["test_loss"] for method in methods)
+        why = "These are settings of one method" if has_test else "No run has a test loss"
+        sentences.append(f"{why}: methods are ranked and compared by the validation loss.")
+    if reference is not None and not any(is_named(method.label, reference) for method in methods):
         sentences.append(f"No run of {reference} here: nothing to compare with.")
     sentences += [*concerns(methods, figure), *_unequal(methods, figure), *_incomplete(runs)]
     return [sentence for sentence in sentences if sentence]
+
+
+def is_named(label: str, reference: str) -> bool:
+    """Whether a label is the reference, or the reference with settings.
+
+    >>> is_named("uniform learning_rate=0.1", "uniform"), is_named("uniformly", "uniform")
+    (True, False)
+    """
+    return label == reference or label.startswith(f"{reference} ")
 
 
 def _lowest(ranked: Sequence[Method], figure: str) -> str:

@@ -2,28 +2,35 @@
 
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from importlib.resources import files
 
+import fedgs
 from fedgs.errors import require_extra
 from fedgs.report.labels import labelled
 from fedgs.report.page_data import page_data
 from fedgs.report.run_view import Run
-from fedgs.report.table import Cell, Table
+from fedgs.report.table import Block, Cell, Table
 from fedgs.report.tables import ALL_FIGURES, comparison
 
 __all__ = ["render_page"]
 
 
 def render_page(
-    runs: Sequence[Run], problems: Sequence[str] = (), *, title: str = "fedgs report"
+    runs: Sequence[Run],
+    problems: Sequence[str] = (),
+    *,
+    title: str = "fedgs report",
+    written: datetime | None = None,
 ) -> str:
-    """The whole page. The same runs give the same page.
+    """The whole page. The same arguments give the same page.
 
     Args:
         runs: at least one, finished or not.
         problems: one line each, shown in the overview.
         title: the page's title.
+        written: when the page is written, which it then says.
 
     Raises:
         MissingExtraError: plotly is not installed.
@@ -32,7 +39,9 @@ def render_page(
     table = comparison(runs, figures=ALL_FIGURES)
     parts = {
         "title": html.escape(title),
-        "tables": "\n".join(_block_html(table, number) for number in range(len(table.blocks))),
+        "about": html.escape(_about(runs, written)),
+        "tables": _tables(table, len({run.group for run in runs})),
+        "meanings": "".join(f"<p>{html.escape(meaning)}</p>" for meaning in table.meanings),
         "style": _asset("page.css"),
         "plotly": _plotly(),
         "data": _json(page_data(runs, problems)),
@@ -71,16 +80,41 @@ def _json(data: object) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _block_html(table: Table, number: int) -> str:
-    """One group's table with its notes."""
-    block = table.blocks[number]
+def _about(runs: Sequence[Run], written: datetime | None) -> str:
+    """Where the runs are, when they were started and by which version, and when this is written."""
+    folders = sorted({run.path.resolve().parent.name for run in runs if run.path is not None})
+    started = sorted(str(run.about["started"])[:10] for run in runs if run.about.get("started"))
+    versions = [run.about.get("versions") for run in runs]
+    names = sorted({str(v["fedgs"]) for v in versions if isinstance(v, Mapping) and "fedgs" in v})
+    parts = [f"Folder {', '.join(folders)}"] if folders else []
+    if started:
+        until = "" if started[0] == started[-1] else f" to {started[-1]}"
+        parts.append(f"runs started {started[0]}{until}")
+    parts += [f"runs by fedgs {', '.join(names)}"] if names else []
+    when = "" if written is None else f" {written:%Y-%m-%d %H:%M %Z}".rstrip()
+    parts.append(f"page written{when} by fedgs {fedgs.__version__}")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _tables(table: Table, groups: int) -> str:
+    """The block of each group, and those over several modes, which are shown with every group."""
+    return "\n".join(
+        _block_html(table, block, str(number) if number < groups else "all")
+        for number, block in enumerate(table.blocks)
+    )
+
+
+def _block_html(table: Table, block: Block, group: str) -> str:
+    """One block with its notes."""
     shown = [column for column in table.columns if column.shown]
     head = "".join(f'<th scope="col">{html.escape(column.title)}</th>' for column in shown)
     rows = "".join("<tr>" + _cells(table, row) + "</tr>" for row in block.rows)
     notes = "".join(f"<li>{html.escape(note)}</li>" for note in block.notes)
     title = html.escape(block.title)
     return (
-        f'<section class="result" data-group="{number}"><h3>{title}</h3>'
+        f'<section class="result" data-group="{group}"><h3>{title}</h3>'
+        '<p class="hint" hidden>The table is wider than the window: scroll it sideways.</p>'
         f'<div class="wide" tabindex="0" role="region" aria-label="Table: {title}">'
         f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
         f"<ul>{notes}</ul></section>"

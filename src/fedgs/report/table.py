@@ -6,6 +6,7 @@ Equal tables give equal text.
 import csv
 import io
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -36,12 +37,14 @@ class Column:
         fields: names of its values in CSV; none: the column is not in CSV.
         shown: whether it appears outside CSV.
         numeric: whether it is aligned to the right.
+        meaning: what it shows, for the legend below a table; "" where the title says it.
     """
 
     title: str
     fields: tuple[str, ...] = ()
     shown: bool = True
     numeric: bool = True
+    meaning: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,13 @@ class Table:
         """The rows of all blocks."""
         return tuple(row for block in self.blocks for row in block.rows)
 
-    def text(self) -> str:
-        """Aligned for a terminal; `*` marks the best and `°` the second best."""
+    def text(self, width: int | None = None) -> str:
+        """Aligned for a terminal; `*` marks the best and `°` the second best.
+
+        Args:
+            width: characters of a line. A wider table is written in parts below each other, which
+                all begin with its first column, and notes are wrapped between words. None: any.
+        """
         shown = [column for column in self.columns if column.shown]
         cells = [
             [cell for cell, column in zip(row, self.columns, strict=True) if column.shown]
@@ -111,17 +119,26 @@ class Table:
         ]
         marked = [any(row[i].mark for row in cells) for i in range(len(shown))]
         header = tuple(Cell(column.title) for column in self.columns)
+        taken = [length + mark for length, mark in zip(widths, marked, strict=True)]
+        parts = _parts(taken, width)
         sections = []
         for block in self.blocks:
             title = [block.title] if block.title and len(self.blocks) > 1 else []
             rows = [self._aligned(row, widths, marked) for row in (header, *block.rows)]
-            sections.append("\n".join([*title, *rows, *block.notes]))
+            lines = [
+                "\n".join("  ".join(row[i] for i in part).rstrip() for row in rows)
+                for part in parts
+            ]
+            notes = [_wrapped(note, width) for note in block.notes]
+            sections.append("\n".join([*title, "\n\n".join(lines), *notes]))
         separator = "\n" if len(sections) == 1 else "\n\n"
-        below = [*self.notes, *self._legend("*", "°")]
+        below = [_wrapped(note, width) for note in (*self.notes, *self._legend("*", "°"))]
         return separator.join(["\n\n".join(sections), *(["\n".join(below)] if below else [])])
 
-    def _aligned(self, row: Sequence[Cell], widths: Sequence[int], marked: Sequence[bool]) -> str:
-        """One line of text.
+    def _aligned(
+        self, row: Sequence[Cell], widths: Sequence[int], marked: Sequence[bool]
+    ) -> list[str]:
+        """The cells of one line of text.
 
         Marks stand to the right of a column, so that its digits are aligned.
         """
@@ -133,7 +150,7 @@ class Table:
             text = cell.text.rjust(width) if column.numeric else cell.text.ljust(width)
             mark = {"best": "*", "second": "°"}.get(cell.mark, " ") if with_mark else ""
             parts.append(text + mark)
-        return "  ".join(parts).rstrip()
+        return parts
 
     def markdown(self) -> str:
         """A Markdown table for each block; the best is bold, the second best in italics."""
@@ -191,14 +208,50 @@ class Table:
         return "\n".join(lines) + "\n"
 
     def _legend(self, best: str, second: str) -> list[str]:
-        """What the marks of a form mean, where there are marks."""
+        """What the marks of a form mean, where there are marks, and what the columns show."""
         marks = {cell.mark for row in self.rows for cell in row}
+        lines = []
         if "second" in marks:
-            return [f"{best} best, {second} second best of the {self.ranked}."]
-        return [f"{best} best of the {self.ranked}."] if "best" in marks else []
+            lines = [f"{best} best, {second} second best of the {self.ranked}."]
+        elif "best" in marks:
+            lines = [f"{best} best of the {self.ranked}."]
+        return lines + self.meanings
+
+    @property
+    def meanings(self) -> list[str]:
+        """One sentence for each shown column whose title does not say what it shows."""
+        return [
+            f"{column.title}: {column.meaning}."
+            for column in self.columns
+            if column.shown and column.meaning
+        ]
 
     def _shown(self, row: Sequence[Cell], mark: Callable[[Cell], str]) -> list[str]:
         return [mark(cell) for cell, column in zip(row, self.columns, strict=True) if column.shown]
+
+
+def _parts(widths: Sequence[int], width: int | None) -> list[list[int]]:
+    """The columns of each part of a table; each part begins with the first column.
+
+    >>> _parts([4, 6, 6, 6], 20), _parts([4, 6, 6, 6], None)
+    ([[0, 1, 2], [0, 3]], [[0, 1, 2, 3]])
+    """
+    parts: list[list[int]] = [[0]] if widths else [[]]
+    for column in range(1, len(widths)):
+        used = sum(widths[i] + 2 for i in parts[-1])
+        if width is not None and len(parts[-1]) > 1 and used + widths[column] > width:
+            parts.append([0])
+        parts[-1].append(column)
+    return parts
+
+
+def _wrapped(text: str, width: int | None) -> str:
+    """The text in lines of at most `width` characters, broken between words."""
+    if width is None:
+        return text
+    return "\n".join(
+        textwrap.wrap(text, max(width, 20), break_long_words=False, break_on_hyphens=False)
+    )
 
 
 def _mark_markdown(cell: Cell) -> str:

@@ -1,6 +1,6 @@
 """The comparison of methods: mean and spread over seeds, paired differences, and conclusions."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,18 +8,19 @@ import numpy as np
 
 from fedgs.errors import OutputError
 from fedgs.report.doubles import latest
-from fedgs.report.labels import labelled
+from fedgs.report.labels import conditions, labelled
 from fedgs.report.methods import (
     ALL_FIGURES,
     FIRST_FIGURES,
     Difference,
     Method,
     headline,
+    mean_over,
     methods_of,
     paired_difference,
 )
-from fedgs.report.notes import notes
-from fedgs.report.numbers import number, signed
+from fedgs.report.notes import is_named, notes
+from fedgs.report.numbers import listed, number, signed
 from fedgs.report.run_view import Run
 from fedgs.report.table import Block, Cell, Column, Table
 
@@ -61,6 +62,7 @@ class _Figure:
     decimals: int
     better: int = 0  # -1: lower is better, +1: higher is better, 0: no mark
     spread: bool = True
+    meaning: str = ""
 
 
 _TEST_LOSSES = ("test_loss", "last_test_loss")
@@ -68,13 +70,27 @@ _VALID_LOSSES = ("valid_loss", "last_valid_loss")
 _FIGURES = {
     "test_loss": _Figure("lowest test loss", 3, -1),
     "last_test_loss": _Figure("last test loss", 3, -1),
-    "valid_loss": _Figure("lowest valid. loss", 3, -1),
+    "valid_loss": _Figure(
+        "lowest valid. loss", 3, -1, meaning="lowest loss on the clients' validation parts"
+    ),
     "last_valid_loss": _Figure("last valid. loss", 3, -1),
-    "loss_at_best_valid": _Figure("at best valid.", 3, -1),
+    "loss_at_best_valid": _Figure(
+        "at best valid.", 3, -1, meaning="test loss of the model with the lowest validation loss"
+    ),
     "best_accuracy": _Figure("best accuracy", 3, 1),
     "final_accuracy": _Figure("last accuracy", 3, 1),
-    "count_variance": _Figure("count variance", 1, spread=False),
-    "largest_weight": _Figure("largest weight", 3, spread=False),
+    "count_variance": _Figure(
+        "count variance",
+        1,
+        spread=False,
+        meaning="variance over clients of how often each was selected, 0 where all equally often",
+    ),
+    "largest_weight": _Figure(
+        "largest weight",
+        3,
+        spread=False,
+        meaning="of a client in a round; the sums are those of the weights of a round",
+    ),
     "lowest_weight_sum": _Figure("lowest weight sum", 3, spread=False),
     "highest_weight_sum": _Figure("highest weight sum", 3, spread=False),
 }
@@ -85,16 +101,19 @@ def comparison(
 ) -> Table:
     """A table with a row for each method, sorted by the lowest test loss.
 
-    A figure is the mean ± standard deviation over seeds; the paired difference is to `against`. If
-    no run of a group has a test loss, as in a deployment without a test set, the validation loss
-    takes its place. Failed runs are left out and named, and so are runs with the label and the seed
-    of one that was started later. Runs with different data or availability are in separate blocks.
-    The same records give the same table.
+    A figure is the mean ± standard deviation over seeds; the paired difference is to `against`. The
+    validation loss takes the place of the test loss where no run of a group has one, as in a
+    deployment without a test set, and where settings of one method are compared and all have a
+    validation loss. Failed runs are left out and named, and so are runs with the label and the seed
+    of one that was started later. Runs with different data or availability are in separate blocks;
+    several modes of one data set have a further block with the means over the modes. The same
+    records give the same table.
 
     Args:
         runs: finished or not.
-        against: label of the method to which others are compared; None: "uniform" if it is among
-            them.
+        against: label of the method to which others are compared, or its beginning: of several
+            such labels, a method is compared to the one with its own training, model and
+            evaluation. None: "uniform" if it is among them.
         figures: which figures to show, of `ALL_FIGURES`; CSV holds all of them.
 
     Raises:
@@ -107,18 +126,22 @@ def comparison(
     method  lowest test loss  last test loss  count variance
     md           .800 ± .707     .800 ± .707               –
     Two seeds: read the intervals, not the third digit.
+    count variance: variance over clients of how often each was selected, 0 where all equally often.
     """
     named = labelled(runs)
-    labels = sorted({run.label for run in named})
-    reference = _reference(labels, against)
+    reference, references = _references(named, against)
     groups = [
         _Group(title, *_methods([run for run in named if run.group == title]))
         for title in sorted({run.group for run in named})
     ]
-    columns = _columns(reference, _shown([group.methods for group in groups], figures))
+    groups += _over_modes(groups)
+    by_validation = bool(groups) and all(
+        headline(group.methods) == "valid_loss" for group in groups
+    )
+    shown = _shown([group.methods for group in groups], figures, by_validation)
+    columns = _columns(reference, references, shown, by_validation)
     blocks = tuple(_block(group, reference, columns) for group in groups)
-    only_valid = bool(groups) and all(headline(group.methods) == "valid_loss" for group in groups)
-    title = f"Methods by lowest {'validation' if only_valid else 'test'} loss"
+    title = f"Methods by lowest {'validation' if by_validation else 'test'} loss"
     if len(blocks) == 1:
         title = f"{title}, {blocks[0].title}"
     return Table(title, tuple(column for column, _ in columns), blocks)
@@ -130,24 +153,59 @@ def _methods(runs: Sequence[Run]) -> tuple[list[Method], list[str]]:
     return methods_of(shown), left_out
 
 
-def _reference(labels: Sequence[str], against: str | None) -> str | None:
+def _over_modes(groups: Sequence[_Group]) -> list[_Group]:
+    """For each data set with several modes, the methods that all of them have, with their means."""
+    over = []
+    for data in dict.fromkeys(group.title[0] for group in groups):
+        of_data = [group for group in groups if group.title[0] == data]
+        methods = mean_over([group.methods for group in of_data]) if len(of_data) > 1 else []
+        if methods:
+            modes = listed([group.title[1] for group in of_data])
+            title = (data, f"mean over {len(of_data)} modes")
+            over.append(_Group(title, methods, [f"Each figure is the mean over {modes}."]))
+    return over
+
+
+def _references(runs: Sequence[Run], against: str | None) -> tuple[str | None, Mapping[str, str]]:
+    """The name of the reference, and label -> label of the method that it is compared to.
+
+    None, and no labels, where no method has another one to be compared to.
+    """
     wanted = against or "uniform"
-    if wanted in labels:
-        return wanted
-    starting = [label for label in labels if label.startswith(wanted + " ")]
-    if len(starting) == 1:
-        return starting[0]
-    if against is None:
-        return None
-    raise OutputError(
-        f"against must be one of the methods {', '.join(map(repr, labels))}; got {against!r}"
-    )
+    labels = sorted({run.label for run in runs})
+    named = [label for label in labels if label == wanted] or [
+        label for label in labels if is_named(label, wanted)
+    ]
+    if not named and against is not None:
+        raise OutputError(
+            f"against must be one of the methods {', '.join(map(repr, labels))}; got {against!r}"
+        )
+    references = dict.fromkeys(labels, named[0]) if len(named) == 1 else _alike(runs, named)
+    if all(label == reference for label, reference in references.items()):
+        return None, {}
+    return named[0] if len(named) == 1 else wanted, references
 
 
-def _shown(groups: Sequence[Sequence[Method]], figures: Sequence[str]) -> list[str]:
+def _alike(runs: Sequence[Run], named: Sequence[str]) -> dict[str, str]:
+    """Label -> the one reference that was given the same training, model and evaluation."""
+    given: dict[str, set[str]] = {}
+    for run in runs:
+        given.setdefault(run.label, set()).add(conditions(run))
+    references = {}
+    for label, own in given.items():
+        alike = [label] if label in named else [name for name in named if given[name] == own]
+        if len(alike) == 1:
+            references[label] = alike[0]
+    return references
+
+
+def _shown(
+    groups: Sequence[Sequence[Method]], figures: Sequence[str], by_validation: bool
+) -> list[str]:
     """The figures to show: the requested ones that a run has, and the losses of the ranking.
 
-    Validation losses are shown if a method has them and no test loss.
+    Validation losses are shown if a method has them and no test loss. Where methods are ranked by
+    the validation loss, it comes with the test loss of the model that it chooses.
     """
     methods = [method for group in groups for method in group]
     available = {figure for figure in ALL_FIGURES if any(m.figures[figure] for m in methods)}
@@ -156,27 +214,45 @@ def _shown(groups: Sequence[Sequence[Method]], figures: Sequence[str]) -> list[s
         losses += _TEST_LOSSES
     if any(m.figures["valid_loss"] and not m.figures["test_loss"] for m in methods):
         losses += _VALID_LOSSES
+    elif by_validation:
+        losses += _VALID_LOSSES[:1]
     requested = {figure.replace("valid", "test") for figure in figures}
+    wanted = [*figures, *(["loss_at_best_valid"] if by_validation else [])]
     others = [
         figure
-        for figure in figures
+        for figure in dict.fromkeys(wanted)
         if figure not in (*_TEST_LOSSES, *_VALID_LOSSES)
         and (figure in available or figure == "count_variance")
     ]
     return [loss for loss in losses if loss.replace("valid", "test") in requested] + others
 
 
-def _columns(reference: str | None, shown: Sequence[str]) -> _Columns:
+def _columns(
+    reference: str | None,
+    references: Mapping[str, str],
+    shown: Sequence[str],
+    by_validation: bool,
+) -> _Columns:
     """The columns, each with the function that makes its cell of a method among the others."""
     columns: _Columns = [(Column("method", ("method",), numeric=False), _label_cell)]
-    compared = "valid_loss" if "test_loss" not in shown and "valid_loss" in shown else "test_loss"
-    for figure, look in _FIGURES.items():
+    compared = "valid_loss" if by_validation else "test_loss"
+    first = ("valid_loss", "loss_at_best_valid") if by_validation else ()
+    for figure in dict.fromkeys((*first, *_FIGURES)):
+        look = _FIGURES[figure]
         fields = (f"{figure}_mean", f"{figure}_sd", f"{figure}_seeds")
-        columns.append((Column(look.title, fields, shown=figure in shown), _figure_cell(figure)))
+        column = Column(look.title, fields, shown=figure in shown, meaning=look.meaning)
+        columns.append((column, _figure_cell(figure)))
         if figure == compared and reference is not None:
-            difference = Column(f"vs {reference} [95 %]", _DIFFERENCE_FIELDS)
-            columns.append((difference, _difference_cell(reference)))
+            difference = Column(
+                f"vs {reference} [95 %]", _DIFFERENCE_FIELDS, meaning=_difference_meaning(compared)
+            )
+            columns.append((difference, _difference_cell(references)))
     return columns
+
+
+def _difference_meaning(figure: str) -> str:
+    loss = _FIGURES[figure].title.replace("valid.", "validation")
+    return f"mean difference of the {loss} over common seeds, and its 95 % interval"
 
 
 def _label_cell(method: Method, _: Sequence[Method]) -> Cell:
@@ -211,8 +287,9 @@ def _mark(mean: float, better: int, means: Sequence[float | None]) -> str:
     return "second" if len(ranked) > 2 and mean == -better * ranked[1] else ""
 
 
-def _difference_cell(reference: str) -> _CellOf:
+def _difference_cell(references: Mapping[str, str]) -> _CellOf:
     def cell(method: Method, methods: Sequence[Method]) -> Cell:
+        reference = references.get(method.label)
         nothing = Cell("–", (reference, None, None, None, 0))
         other = next((candidate for candidate in methods if candidate.label == reference), None)
         if other is None or method.label == reference:

@@ -1,11 +1,37 @@
 // The charts that Plotly draws. Each reads the state and redraws itself.
 const OPTIONS = { responsive: true, displayModeBar: false, displaylogo: false };
 
+// Colours of the page, light or dark, as the style sheet has them.
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const shade = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+const channels = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+function luminance(rgb) {
+  const [r, g, b] = rgb.map((value) => (value / 255 <= 0.04045 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+// A colour that is seen on a dark page: mixed with white until its contrast is at least 3.5.
+function tone(colour) {
+  if (!dark.matches) return colour;
+  let rgb = channels(colour);
+  const page = luminance(channels(shade("page")));
+  while ((luminance(rgb) + 0.05) / (page + 0.05) < 3.5) rgb = rgb.map((value) => value + Math.ceil((255 - value) * 0.1));
+  return "#" + rgb.map((value) => Math.min(255, value).toString(16).padStart(2, "0")).join("");
+}
+const colourOf = (label) => tone(DATA.methods[label].colour);
+
+// Widths of lines: of equal ones, the first is the widest, so that those drawn on it do not hide it.
+function lineWidths(curves) {
+  const texts = curves.map((curve) => JSON.stringify(curve));
+  return texts.map((text, i) => 2 + 3 * texts.slice(i + 1).filter((other) => other === text).length);
+}
+
 function layout(extra) {
-  const axis = { automargin: true, gridcolor: "#e6eaee", zeroline: false, linecolor: "#8794a0", fixedrange: false };
+  const axis = { automargin: true, gridcolor: shade("grid"), zeroline: false, linecolor: shade("edge"), fixedrange: false };
   return Object.assign({
-    margin: { l: 48, r: 12, t: 12, b: 44 }, font: { family: "inherit", size: 13, color: "#1d2730" }, showlegend: false,
-    paper_bgcolor: "#fff", plot_bgcolor: "#fff", hovermode: "closest", dragmode: false, hoverlabel: { align: "left" },
+    margin: { l: 48, r: 12, t: 12, b: 44 }, font: { family: "inherit", size: 13, color: shade("ink") }, showlegend: false,
+    paper_bgcolor: shade("page"), plot_bgcolor: shade("page"), hovermode: "closest", dragmode: false, hoverlabel: { align: "left", bgcolor: shade("soft"), bordercolor: shade("edge"), font: { color: shade("ink") } },
   }, extra, { xaxis: Object.assign({}, axis, extra.xaxis), yaxis: Object.assign({}, axis, extra.yaxis) });
 }
 
@@ -17,7 +43,9 @@ function whole(most) {
 }
 
 // Ticks with the clients' names, in the order of the axis; whole numbers where there are too many.
-function named(names) {
+// `room` is the least number of pixels for a name on an axis across the page.
+function named(names, room = 0) {
+  if (names.length * room > document.documentElement.clientWidth) return whole(names.length);
   const short = (name) => (String(name).length > 24 ? `${String(name).slice(0, 23)}…` : String(name));
   return names.length <= NAMED ? { tickmode: "array", tickvals: names.map((_, i) => i), ticktext: names.map((name) => escaped(short(name))) } : whole(names.length);
 }
@@ -29,10 +57,10 @@ function draw(id, traces, extra, words) {
   return Plotly.react(target, traces, layout(extra), OPTIONS);
 }
 
-function line(label, x, y, extra = {}) {
+function line(label, x, y, extra = {}, width = 2) {
   const look = DATA.methods[label];
   return Object.assign({
-    type: "scatter", mode: x.length === 1 ? "markers" : "lines", name: label, x, y, line: { color: look.colour, dash: look.dash, width: 2 },
+    type: "scatter", mode: x.length === 1 ? "markers" : "lines", name: label, x, y, line: { color: tone(look.colour), dash: look.dash, width },
     hovertemplate: `${escaped(label)}<br>round %{x}: %{y:.4g}<extra></extra>`,
   }, extra);
 }
@@ -46,7 +74,7 @@ function band(label, curve) {
   const bottom = curve.mean.map((mean, i) => mean - curve.spread[i]);
   return {
     type: "scatter", mode: "lines", x: curve.rounds.concat([...curve.rounds].reverse()), y: top.concat(bottom.reverse()), fill: "toself",
-    fillcolor: DATA.methods[label].colour + "2e", line: { width: 0 }, hoverinfo: "skip", name: label,
+    fillcolor: colourOf(label) + "2e", line: { width: 0 }, hoverinfo: "skip", name: label,
   };
 }
 
@@ -58,7 +86,8 @@ function drawLoss() {
   const traces = [];
   const shown = (label) => (curves[label].failed ? `${label} (failed)` : label);
   for (const label of labels) if (curves[label].seeds > 1) traces.push(band(label, curves[label]));
-  for (const label of labels) traces.push(line(label, curves[label].rounds, curves[label].mean, { name: shown(label), hovertemplate: `${escaped(shown(label))}<br>round %{x}: %{y:.4g}<extra></extra>` }));
+  const widths = lineWidths(labels.map((label) => [curves[label].rounds, curves[label].mean]));
+  labels.forEach((label, i) => traces.push(line(label, curves[label].rounds, curves[label].mean, { name: shown(label), hovertemplate: `${escaped(shown(label))}<br>round %{x}: %{y:.4g}<extra></extra>` }, widths[i])));
   const log = byId("logarithmic").checked;
   const yaxis = { title: { text: METRIC_NAMES[state.metric] }, type: log ? "log" : "linear" };
   if (!log && !byId("whole").checked && state.metric !== "test_accuracy") yaxis.range = lossRange(labels.map((label) => curves[label]));
@@ -111,11 +140,11 @@ function drawMap() {
   const common = { type: "heatmap", x, y, zmin: 0, showscale: false, customdata: names.map((name) => Array(columns).fill(escaped(name))) };
   const traces = [];
   if (show !== "selected") traces.push(Object.assign({}, common, {
-    name: "available", z: grid((cell) => there[cell] / cells[cell]), zmax: 1, colorscale: [[0, "#ffffff"], [1, show === "both" ? "#b9c5d0" : "#5d7183"]],
+    name: "available", z: grid((cell) => there[cell] / cells[cell]), zmax: 1, colorscale: [[0, shade("page")], [1, shade(show === "both" ? "there" : "unknown")]],
     hovertemplate: "%{customdata}<br>round %{x}: available %{z:.0%}<extra></extra>",
   }));
   if (show !== "available") {
-    const share = (cell) => chosen[cell] / cells[cell], colour = DATA.methods[run.label].colour;
+    const share = (cell) => chosen[cell] / cells[cell], colour = colourOf(run.label);
     let most = 0;
     for (let cell = 0; cell < size; cell++) if (cells[cell]) most = Math.max(most, share(cell));
     traces.push(Object.assign({}, common, {
@@ -123,13 +152,13 @@ function drawMap() {
       hovertemplate: "%{customdata}<br>round %{x}: selected %{z:.0%}, available %{text}<extra></extra>",
     }));
   }
-  const meaning = { both: "white: away, grey: available, colour: selected", available: "grey: available", selected: "colour: selected" }[show];
+  const meaning = { both: "blank: not available, grey: available, colour: selected", available: "grey: available", selected: "colour: selected" }[show];
   note.textContent = `${run.label}, seed ${run.seed}: ${meaning}` + (single ? "." : `; the darker, the larger the share in a cell of up to ${plural(perCell[0], "client")} and ${plural(perCell[1], "round")}.`);
   return draw("map-chart", traces, { xaxis: { title: { text: "round" }, ...whole(map.rounds * map.stride) }, yaxis: { title: { text: "clients", standoff: 10 }, autorange: "reversed", ...(rows === map.clients ? named(order.map((k) => federation.names[k])) : {}) } }, note.textContent);
 }
 
 function transparent(colour) {
-  return `rgba(${[1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16)).join(",")},0)`;
+  return `rgba(${channels(colour).join(",")},0)`;
 }
 
 function drawCounts() {
@@ -148,7 +177,7 @@ function drawCounts() {
     const dots = [...places.values()];
     traces.push({
       type: "scatter", mode: "markers", name: run.label, x: dots.map((dot) => dot.x), y: dots.map((dot) => dot.y), text: dots.map((dot) => plural(dot.names.length, "client") + (dot.names.length <= 6 ? `: ${dot.names.map(escaped).join(", ")}` : "")),
-      marker: { color: DATA.methods[run.label].colour, size: dots.map((dot) => Math.min(22, 5 + 2 * Math.sqrt(dot.names.length))), opacity: 0.65, line: { width: 0 } },
+      marker: { color: colourOf(run.label), size: dots.map((dot) => Math.min(22, 5 + 2 * Math.sqrt(dot.names.length))), opacity: 0.65, line: { width: 0 } },
       hovertemplate: `${escaped(run.label)}: %{text}<br>available in %{x:.0%} of the rounds<br>selected in %{y:.0f}<extra></extra>`,
     });
   }
@@ -172,7 +201,7 @@ function drawPartition() {
   const shares = byId("shares").checked;
   const totals = sums.map((row) => row.reduce((a, b) => a + b, 0));
   const traces = labels[0].map((_, label) => ({
-    type: "bar", name: federation.labels ? `label ${label}` : "examples", x: sums.map((_, bar) => bar), marker: { color: federation.colours[label] || "#5d7183", line: { width: 0 } },
+    type: "bar", name: federation.labels ? `label ${label}` : "examples", x: sums.map((_, bar) => bar), marker: { color: federation.colours[label] ? tone(federation.colours[label]) : shade("unknown"), line: { width: 0 } },
     y: sums.map((row, bar) => shares ? row[label] / Math.max(1, totals[bar]) : row[label] / held[bar]),
     customdata: sums.map((_, bar) => bars === order.length ? escaped(federation.names[order[bar]]) : `clients from place ${Math.round(bar * order.length / bars)}`),
     hovertemplate: `%{customdata}<br>${federation.labels ? `label ${label}` : "examples"}: %{y:${shares ? ".0%" : ",.0f"}}<extra></extra>`,
@@ -180,14 +209,16 @@ function drawPartition() {
   const per = Math.ceil(order.length / bars);
   note.textContent = `${plural(federation.total, "client")}, ${plural(federation.sizes.reduce((a, b) => a + b, 0), "training example")}` +
     (federation.total > order.length ? ` among the ${order.length} shown` : "") + `, ${federation.labels ? plural(labels[0].length, "label") : "labels not known"}` + (per > 1 ? `; a bar is the mean of up to ${per} clients.` : ".");
-  return draw("partition-chart", traces, { barmode: "stack", bargap: 0, xaxis: { title: { text: "clients, most data first" }, ...(bars === order.length ? named(order.map((k) => federation.names[k])) : {}) }, yaxis: { title: { text: shares ? "share" : "training examples" }, tickformat: shares ? ".0%" : "" } }, note.textContent);
+  return draw("partition-chart", traces, { barmode: "stack", bargap: 0, xaxis: { title: { text: "clients, most data first" }, ...(bars === order.length ? named(order.map((k) => federation.names[k]), 20) : {}) }, yaxis: { title: { text: shares ? "share" : "training examples" }, tickformat: shares ? ".0%" : "" } }, note.textContent);
 }
 
 function drawCourse() {
   const runs = shownRuns().filter((run) => run.variance && run.variance.length);
   const rounds = { title: { text: "round" }, ...whole(Math.max(0, ...runs.map((run) => run.done))) };
   const words = (what) => `${what} over rounds, seed ${state.seed}: ${runs.map((run) => run.label).join(", ")}`;
-  draw("variance-chart", runs.map((run) => line(run.label, run.at, run.variance)), { xaxis: rounds, yaxis: { title: { text: "count variance" }, rangemode: "tozero" } }, words("Count variance"));
+  const log = byId("variance-logarithmic").checked, widths = lineWidths(runs.map((run) => [run.at, run.variance]));
+  const variance = { title: { text: "count variance" }, type: log ? "log" : "linear", rangemode: log ? "normal" : "tozero" };
+  draw("variance-chart", runs.map((run, i) => line(run.label, run.at, run.variance, {}, widths[i])), { xaxis: rounds, yaxis: variance }, words("Count variance"));
   const diverse = runs.filter((run) => run.diversity);
   byId("diversity-chart").hidden = !diverse.length;
   byId("diversity-note").textContent = diverse.length ? "" : "No run here kept distances between clients, so cohorts have no diversity to show.";
@@ -213,7 +244,7 @@ function drawSolver() {
   const phases = unique(runs.flatMap((run) => Object.keys(run.seconds)));
   const tones = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#999999"];
   const traces = phases.map((phase, i) => ({
-    type: "bar", orientation: "h", name: phase, y: runs.map((run) => run.label), x: runs.map((run) => run.seconds[phase] || 0), marker: { color: tones[i % tones.length] },
+    type: "bar", orientation: "h", name: phase, y: runs.map((run) => run.label), x: runs.map((run) => run.seconds[phase] || 0), marker: { color: tone(tones[i % tones.length]) },
     hovertemplate: `${escaped(phase)}: %{x:.3g} ms a round<extra></extra>`,
   }));
   byId("time-chart").hidden = !phases.length;

@@ -4,7 +4,7 @@ let drawing = 0;
 
 // Top to bottom, each when the browser has time for it: the page can be read and used meanwhile.
 function drawAll() {
-  const charts = [drawLoss, drawMap, drawCounts, drawNetwork, drawPartition, drawCourse, drawSolver, drawEvents], mine = ++drawing;
+  const charts = [drawLoss, drawMap, drawCounts, drawNetwork, drawPartition, drawCourse, drawSolver, drawEvents, markCutTables], mine = ++drawing;
   const next = () => {
     if (mine !== drawing) return;
     const chart = charts.shift();
@@ -22,7 +22,20 @@ function summarise() {
   problems.hidden = !DATA.problems.length;
   problems.querySelector("summary").textContent = `${plural(DATA.problems.length, "thing")} could not be read`;
   problems.querySelector("ul").replaceChildren(...DATA.problems.map((problem) => element("li", {}, problem)));
-  document.querySelectorAll(".swatch[data-label]").forEach((swatch) => { swatch.style.background = (DATA.methods[swatch.dataset.label] || {}).colour; });
+  paintSwatches();
+}
+
+function paintSwatches() {
+  document.querySelectorAll(".swatch[data-label]").forEach((swatch) => { if (DATA.methods[swatch.dataset.label]) swatch.style.background = colourOf(swatch.dataset.label); });
+}
+
+// Tables that are cut off on the right say so.
+function markCutTables() {
+  document.querySelectorAll(".wide").forEach((part) => {
+    const cut = part.scrollWidth > part.clientWidth + 1;
+    part.classList.toggle("cut", cut);
+    part.previousElementSibling.hidden = !cut;
+  });
 }
 
 function chooseGroup(group) {
@@ -37,15 +50,15 @@ function chooseGroup(group) {
   const metrics = Object.keys(DATA.groups[group].curves);
   if (metrics.length && !metrics.includes(state.metric)) state.metric = metrics[0];
   fillSelect(byId("metric"), metrics.map((metric) => [metric, METRIC_NAMES[metric]]), state.metric);
-  document.querySelectorAll(".result").forEach((part) => { part.hidden = Number(part.dataset.group) !== group; });
+  document.querySelectorAll(".result").forEach((part) => { part.hidden = part.dataset.group !== "all" && Number(part.dataset.group) !== group; });
   const runs = runsOfGroup();
   fillSelect(byId("run"), runs.map((run) => [DATA.runs.indexOf(run), `${run.label}, seed ${run.seed}`]), DATA.runs.indexOf(runs[0]));
   showConfig();
 }
 
 function methodToggle(label) {
-  const entry = element("label"), box = element("input", { type: "checkbox", value: label }), swatch = element("span", { class: "swatch" });
-  swatch.style.background = DATA.methods[label].colour;
+  const entry = element("label"), box = element("input", { type: "checkbox", value: label }), swatch = element("span", { class: "swatch", "data-label": label });
+  swatch.style.background = colourOf(label);
   box.checked = !state.hidden.has(label);
   box.addEventListener("change", () => {
     if (box.checked) state.hidden.delete(label); else state.hidden.add(label);
@@ -75,6 +88,7 @@ function listen() {
   on("metric", "change", (event) => { state.metric = event.target.value; drawLoss(); });
   on("logarithmic", "change", drawLoss);
   on("whole", "change", drawLoss);
+  on("variance-logarithmic", "change", drawCourse);
   on("map-show", "change", drawMap);
   on("map-order", "change", drawMap);
   on("shares", "change", drawPartition);
@@ -83,6 +97,8 @@ function listen() {
   on("play", "click", () => play(playing === null));
   on("client", "change", (event) => lookAtClient(event.target.value === "" ? null : Number(event.target.value)));
   document.querySelectorAll("select.method").forEach((select) => select.addEventListener("change", () => chooseMethod(select.value)));
+  window.addEventListener("resize", markCutTables);
+  dark.addEventListener("change", () => { paintSwatches(); drawAll(); });
   const point = (event) => { const client = event.target.closest && event.target.closest(".client"); if (client) lookAtClient(Number(client.dataset.client)); };
   on("drawing", "pointerover", point);
   on("drawing", "click", point);

@@ -20,7 +20,7 @@ function pie(radius, counts, colours) {
   counts.forEach((count, label) => {
     if (!count) return;
     const to = from + count / total;
-    group.append(count === total ? svg("circle", { r: radius, fill: colours[label] }) : svg("path", { d: slice(radius, from, to), fill: colours[label] }));
+    group.append(count === total ? svg("circle", { r: radius, fill: tone(colours[label]) }) : svg("path", { d: slice(radius, from, to), fill: tone(colours[label]) }));
     from = to;
   });
   return group;
@@ -41,7 +41,7 @@ function rowsBySize(federation) {
 }
 
 function buildNetwork(run) {
-  const key = `${run.federation}/${run.network}`;
+  const key = `${run.federation}/${run.network}/${dark.matches}`;
   if (drawn && drawn.key === key) return;
   const federation = DATA.federations[run.federation], network = DATA.networks[run.network];
   const positions = network ? network.positions : rowsBySize(federation);
@@ -68,7 +68,7 @@ function buildNetwork(run) {
   byId("network-note").textContent = network ? `Near clients have similar data; ${network.caption}.` : "No run here kept distances between clients; they stand in rows, most data first.";
   byId("label-key").replaceChildren(...(federation.labels && federation.colours.length <= 20 ? federation.colours : []).map((colour, label) => {
     const entry = element("span", {}, `label ${label}`), swatch = element("span", { class: "swatch" });
-    swatch.style.background = colour;
+    swatch.style.background = tone(colour);
     entry.prepend(swatch);
     return entry;
   }));
@@ -115,7 +115,7 @@ function showClient(run, map, federation) {
   for (let t = 0; t <= state.round && t < map.rounds; t++) so += map.selected(t, k);
   const held = federation.labels ? federation.labels[k].map((count, label) => [label, count]).filter(([, count]) => count).sort((a, b) => b[1] - a[1]) : [];
   const shares = held.slice(0, 6).map(([label, count]) => `label ${label}: ${percent(count / federation.sizes[k])}`).join(", ");
-  const now = map.selected(state.round, k) ? "selected" : map.available(state.round, k) ? "available, not selected" : "away";
+  const now = map.selected(state.round, k) ? "selected" : map.available(state.round, k) ? "available, not selected" : "not available";
   note.textContent = `Client ${federation.names[k]}: ${plural(federation.sizes[k], "training example")}${shares ? " (" + shares + (held.length > 6 ? ", ..." : "") + ")" : ""}; ` +
     `available in ${percent(run.activity[k])} of the rounds, selected in ${run.counts[k]}` + (map.stride === 1 ? ` (${so} up to this one)` : "") + `; now ${now}.`;
 }
