@@ -56,9 +56,8 @@ def test_a_full_disk_names_the_file(write: str, tmp_path: Path) -> None:
         preexec_fn=full_disk,
     )
     assert process.returncode == 1
-    assert re.search(
-        r"OSError: \[Errno \d+\] .+: '" + str(tmp_path / "x"), process.stderr.splitlines()[-1]
-    )
+    sentence = r"^OSError: \[Errno \d+\] .+: '" + str(tmp_path / "x")
+    assert re.search(sentence, process.stderr, re.MULTILINE)
 
 
 def test_what_is_created_is_read_back(folder: RunFolder) -> None:

@@ -4,14 +4,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from tests.conftest import make_federation
-from tests.local.material import Keep
 
 pytest.importorskip("flwr")
+pytest.importorskip("torch")
 
+import torch
 from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import FedAvg
+from tests.local.material import Keep
 
 from fedgs.errors import ConfigError
 from fedgs.features import feature_fold

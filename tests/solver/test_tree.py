@@ -10,6 +10,11 @@ from fedgs.graph.tree import SpanningForest, forest_distances
 from fedgs.solver import limits
 from fedgs.solver.tree import best_on_forest, linked, plain_best_on_forest, workspace
 
+compiled = pytest.mark.skipif(
+    load_kernels("fedgs.solver.kernels.tree") is None,
+    reason="without numba the value of several trees is that of the linked tree, a bound",
+)
+
 
 def random_forest(count: int, seed: int, *, cut: float) -> SpanningForest:
     rng = np.random.default_rng(seed)
@@ -29,6 +34,7 @@ def best_by_trying(metric: np.ndarray, clients: np.ndarray, gains: np.ndarray, s
     )
 
 
+@compiled
 @given(st.integers(1, 9), st.sampled_from([0.0, 0.3, 1.0]), st.integers(0, 10**6))
 @settings(max_examples=80, deadline=None)
 def test_equals_trying_everything(count: int, cut: float, seed: int) -> None:
@@ -89,6 +95,7 @@ def test_forest_too_dear_is_bounded_by_the_linked_tree(monkeypatch: pytest.Monke
     assert bound >= exact
 
 
+@compiled
 def test_ten_thousand_lone_clients_take_the_largest_gains() -> None:
     count = 10_000
     forest = SpanningForest(np.full(count, -1), np.zeros(count), np.arange(count))

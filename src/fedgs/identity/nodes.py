@@ -229,8 +229,8 @@ def instance_body(walk: "Walk", value: object, where: str) -> bytes:
         given = None
     if isinstance(given, str):
         return joined("object", *parts, joined("given", given))
-    if isinstance(value, BaseModel):
-        fields = {name: vars(value).get(name) for name in type(value).model_fields}
+    if issubclass(cls, BaseModel):  # `isinstance` may look up attributes of the value
+        fields = {name: vars(value).get(name) for name in cls.model_fields}
         more = (getattr(value, f"__pydantic_{kind}__", None) or {} for kind in ("extra", "private"))
         return joined("object", *parts, *(walk.value(held, where) for held in (fields, *more)))
     if is_module(value):
