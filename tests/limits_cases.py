@@ -13,6 +13,7 @@ import numpy as np
 
 import fedgs
 from fedgs.data import ByColumn, Labelled, Normalization, share_out
+from fedgs.registry import build
 from fedgs.sampling import FedGS
 
 CASES: dict[str, Callable[[Path], object]] = {}
@@ -348,3 +349,19 @@ csv("csv-value", "1,0,1\n0.5,1,1\n")
 csv("csv-lengths", "1,0,1\n1,1\n")
 csv("csv-rows", "1,0,1\n")
 csv("csv-columns", "1,0\n0,1\n")
+
+
+def mode(name: str, **settings: object) -> None:
+    """Register a case of the mode `markov` for two clients."""
+
+    def check(folder: Path) -> object:
+        chain = build("availability", {"name": "markov", **settings})
+        return chain.check(fedgs.Clients(("a", "b"), np.array([2, 2])), 3)  # type: ignore[attr-defined]
+
+    case(name)(check)
+
+
+mode("markov-negative", correlation=-0.2)
+mode("markov-values", rate=[0.9, 0.5, 0.1])
+mode("markov-base", base="SLN")
+mode("markov-redraw", empty_round="redraw")

@@ -261,6 +261,7 @@ class Naming(Sampler):
 PARTS = """
 import numpy as np
 from fedgs.aggregation import Aggregation, ServerStep, WeightedMean
+from fedgs.availability import Availability
 from fedgs.registry import register
 from fedgs.weighting import Weighting
 
@@ -281,6 +282,13 @@ class OwnAggregation(Aggregation):
 
     def step(self, round, results):
         return 2.0 * results[0], round.vectors
+
+@register("availability", "own-mode")
+class OwnMode(Availability):
+    steady = True
+
+    def rates(self, round, clients):
+        return np.full(len(clients), 2.0 / 10)
 """
 
 
@@ -293,16 +301,17 @@ class OwnAggregation(Aggregation):
         {"aggregation": {"name": "mean", "server": "own-server"}},
         {"aggregation": {"name": "own-aggregation"}},
         {"aggregation": {"name": "own-aggregation", "server": "own-server"}},
+        {"availability": {"name": "markov", "base": "own-mode"}},
     ],
     ids=str,
 )
-def test_the_code_of_weightings_aggregations_and_server_steps_counts(
+def test_the_code_of_parts_and_of_parts_of_parts_counts(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
     found = []
     for factor in ("2.0", "3.0", "2.0"):
         for variants in registry._variants.values():
-            for name in ("own-weighting", "own-server", "own-aggregation"):
+            for name in ("own-weighting", "own-server", "own-aggregation", "own-mode"):
                 variants.pop(name, None)
         (tmp_path / factor).mkdir(exist_ok=True)
         (tmp_path / factor / "parts.py").write_text(PARTS.replace("2.0", factor))
