@@ -63,14 +63,14 @@ def feature_fold(wish: Wish, work: Work, parameters: torch.Tensor, *, seed: int)
     Args:
         wish: which features.
         work: what the clients train.
-        parameters: (P,) theta^t, from which they train.
+        parameters: (P,) theta^t, from which they train, or (m, P) where each client starts.
         seed: the seed of the noise batch, which is that of the federation.
     """
     names = work.federation.clients.names
     if wish.kind == "update":
         federation = work.federation
         trained = count_parameters(work.model, federation.example_shape, federation.num_labels)
-        return UpdateSketch(parameters[:trained], wish.sketch, names)
+        return UpdateSketch(parameters[..., :trained], wish.sketch, names)
     noise = noise_batch(
         work.federation,
         seed=seed,
@@ -89,7 +89,7 @@ def check_wish(wish: Wish, work: Work) -> None:
 
 @dataclass(frozen=True, eq=False)
 class UpdateSketch:
-    """The fold of flattened updates theta_k - theta^t, exact or as a random projection.
+    """The fold of flattened updates theta_k - start, exact or as a random projection.
 
     Where `parameters` is shorter than the models, the rest of the models is left out. So running
     statistics (such as those of batch norm), which follow the parameters, are not part of an
@@ -102,7 +102,7 @@ class UpdateSketch:
     zeros.
 
     Attributes:
-        parameters: (p,) the parameters of theta^t, p <= P.
+        parameters: (p,) the parameters of theta^t, p <= P, or (m, p) where each client starts.
         size: updates of more than `size` numbers are projected to `size` numbers; 0: never, and
             all updates are held at once (float32).
         names: the clients' keys, for errors.
@@ -119,7 +119,7 @@ class UpdateSketch:
     @property
     def projects(self) -> bool:
         """Whether updates are projected."""
-        return 0 < self.size < self.parameters.numel()
+        return 0 < self.size < self.parameters.shape[-1]
 
     @property
     def cosine_error(self) -> float:
@@ -138,17 +138,21 @@ class UpdateSketch:
         Raises:
             ClientError: an update is not finite.
         """
+        done, starts = len(accumulator), self.parameters
+        if starts.ndim == 1:
+            starts = starts.expand(done + len(clients), -1)
+        starts = starts[done : done + len(clients)]
         return accumulator + [
-            self._feature(client, model)
-            for client, model in zip(clients.tolist(), models, strict=True)
+            self._feature(client, model, start)
+            for client, model, start in zip(clients.tolist(), models, starts, strict=True)
         ]
 
     def finish(self, accumulator: list[FloatArray]) -> FloatMatrix:
         """The (m, d) features, d = p or `size`."""
         return np.stack(accumulator).astype(np.float64)
 
-    def _feature(self, client: int, model: torch.Tensor) -> FloatArray:
-        reference = self.parameters.to(model.device)
+    def _feature(self, client: int, model: torch.Tensor, start: torch.Tensor) -> FloatArray:
+        reference = start.to(model.device)
         update = (model[: len(reference)] - reference).cpu().numpy()  # (p,)
         _refuse_not_finite(update, client, self.names, "update")
         if not self.projects:

@@ -353,7 +353,8 @@ def train_selected(
     wish, features = plan.round_wish, None
     own_folds = len(folds)
     if wish is not None:
-        folds += (feature_fold(wish, plan.work, state.parameters, seed=plan.data_seed),)
+        starts = state.parameters if corrections.starts is None else corrections.starts
+        folds += (feature_fold(wish, plan.work, starts, seed=plan.data_seed),)
     replies = yield Train(
         plan.work,
         state.parameters,

@@ -1,7 +1,8 @@
 """Aggregations in runs: resume, empty rounds, plug-ins, workers, and settings."""
 
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 from tests.conftest import make_federation
@@ -11,11 +12,12 @@ from tests.parts import Absences
 import fedgs
 from fedgs.aggregation import Aggregation, Gossip, Mean, Scaffold, Stale
 from fedgs.availability import Ideal
+from fedgs.clients import Clients
 from fedgs.data import Federation
 from fedgs.driver import drive
 from fedgs.errors import ConfigError
 from fedgs.experiments.grid import build_config
-from fedgs.local import LoopEngine
+from fedgs.local import LoopEngine, StackedEngine
 from fedgs.models import LogisticRegression
 from fedgs.requests import Work
 
@@ -189,3 +191,39 @@ def test_scaffold_with_one_step_and_everybody_is_fedavg(toy_federation: Federati
     fedavg = run(toy_federation, Mean(), sampler=sampler, **settings)
     assert ours.final is not None and fedavg.final is not None
     torch.testing.assert_close(ours.final.parameters, fedavg.final.parameters, rtol=1e-4, atol=1e-5)
+
+
+class Watching(fedgs.Uniform):
+    """Remembers the updates and their norms as clients report them."""
+
+    wanted_reports: ClassVar[Any] = ("update_norm",)
+
+    def wish(self, when: str) -> Any:
+        return fedgs.Wish("update", sketch=0) if when == "round" else None
+
+    def start(self, clients: Clients) -> Any:
+        return {"wrong": np.zeros(1)}
+
+    def start_from(self, clients: Clients, features: Any) -> Any:
+        return self.start(clients)
+
+    def observe(self, memory: Any, view: Any, outcome: Any) -> Any:
+        norms = np.linalg.norm(outcome.features, axis=1)
+        differ = ~np.isclose(norms, outcome.reports["update_norm"], rtol=1e-4)
+        return {"wrong": memory["wrong"] + differ.sum()}
+
+
+@pytest.mark.parametrize("engine", [LoopEngine(), StackedEngine()], ids=lambda one: one.name)
+def test_updates_that_samplers_see_begin_at_the_clients_own_start(
+    engine: Any, toy_federation: Federation
+) -> None:
+    plan = make_plan(
+        toy_federation,
+        Watching(weighting="equal"),
+        aggregation=Gossip(),
+        availability=Absences(seed=1),
+        rounds=9,
+    )
+    recorded = RecordedRun(plan)
+    drive([recorded.live], engine)
+    assert recorded.final is not None and recorded.final.memory["wrong"].tolist() == [0.0]

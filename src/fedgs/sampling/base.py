@@ -123,7 +123,8 @@ class Wish:
     """The feature that a sampler asks for from each local model, one vector per client.
 
     Attributes:
-        kind: "update": the flattened update theta_k - theta^t; "functional": the mean output of
+        kind: "update": the flattened update theta_k - theta^t, from its own start where the
+            aggregation gives it one; "functional": the mean output of
             theta_k on a noise batch.
         sketch: "update" only: longer updates are projected to this many numbers; 0: never, and all
             updates are held in memory at once.
