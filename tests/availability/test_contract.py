@@ -21,6 +21,7 @@ from fedgs.availability import (
 from fedgs.errors import ConfigError
 from fedgs.registry import build, register, table, variant_names
 from fedgs.rng import stream
+from fedgs.traces import Traces, write_traces
 
 ROUNDS = 30
 
@@ -90,6 +91,10 @@ def mode(request: pytest.FixtureRequest, tmp_path: Path) -> Availability:
         matrix = np.random.default_rng(0).random((6, ROUNDS)) < 0.5
         np.save(tmp_path / "who.npy", matrix)
         settings["path"] = str(tmp_path / "who.npy")
+    if request.param == "trace":
+        on = np.arange(8) * 2400
+        traces = Traces(on, on + 3600, range(9), [0] * 8, [86_400] * 8, [*"abcdefgh"])
+        settings["path"] = str(write_traces(traces, tmp_path / "trace.npz"))
     built = build("availability", settings)
     assert isinstance(built, Availability)
     return built
@@ -241,7 +246,7 @@ def test_the_settings_are_frozen(mode: Availability) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [name for name in variant_names("availability") if name not in ("file", *OWN)],
+    [name for name in variant_names("availability") if name not in ("file", "trace", *OWN)],
 )
 @pytest.mark.parametrize("sizes", [[1], [5, 5, 5], [1, 10**15]])
 def test_built_in_modes_serve_one_equal_and_extreme_clients(name: str, sizes: list[int]) -> None:

@@ -24,6 +24,9 @@ from fedgs.availability.recorded import AvailabilityFile
 # isort: split
 from fedgs.availability.markov import Markov
 
+# isort: split
+from fedgs.availability.trace import Trace
+
 __all__ = [
     "AvailabilityDraws",
     "Availability",
@@ -38,6 +41,7 @@ __all__ = [
     "MoreDataFirst",
     "RoundAvailability",
     "SineLogNormal",
+    "Trace",
     "activity",
     "checked_available",
     "checked_rates",
