@@ -130,15 +130,16 @@ def test_after_its_exception_the_run_resumes_at_that_round(
         assert stored(tmp_path / "failed", method) == stored(tmp_path / "plain", method)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 def test_after_an_interrupt_no_record_is_given_twice(
-    toy_federation: Federation, tmp_path: Path
+    toy_federation: Federation, tmp_path: Path, workers: int
 ) -> None:
+    first, again = Seen(KeyboardInterrupt()), Seen()
     with pytest.raises(KeyboardInterrupt):
-        study(toy_federation, on_record=Seen(KeyboardInterrupt()), out=tmp_path)
-    again = Seen()
+        study(toy_federation, on_record=first, out=tmp_path, execution=in_workers(workers))
     study(toy_federation, on_record=again, out=tmp_path)
-    assert again.rounds() == [3, 4, 5]
-    assert again.rounds("uniform")[-1] == ROUNDS
+    assert first.rounds() == [0, 1, 2] and again.rounds() == [3, 4, 5]
+    assert first.rounds("uniform") + again.rounds("uniform") == list(range(ROUNDS + 1))
 
 
 def test_rounds_that_are_played_again_from_a_checkpoint_are_not_new(
