@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +25,9 @@ def round_of(
     return Round(t, CLIENTS, cohort, weights, False, SHARES, theta, vectors, RATE, steps)
 
 
-def descended(aggregation: Aggregation, rounds: int, steps: int, rate: float = 1.0) -> list[Any]:
+def descended(
+    aggregation: Aggregation, rounds: int, steps: int, rate: float = 1.0, mu: float = 0.0
+) -> list[Any]:
     """Parameters and vectors over rounds on F_k = a_k (theta - b_k)^2 / 2, random cohorts."""
     rng, theta = np.random.default_rng(3), torch.zeros(1)
     vectors, states = aggregation.start(theta, CLIENTS), []
@@ -39,13 +42,14 @@ def descended(aggregation: Aggregation, rounds: int, steps: int, rate: float = 1
         models = theta.repeat(len(cohort), 1)
         if corrections.starts is not None:
             models = corrections.starts.clone()
+        first = models
         for _ in range(steps):
             gradients = torch.from_numpy(CURVATURES[cohort]).float()[:, None] * (
                 models - torch.from_numpy(CENTRES[cohort]).float()[:, None]
             )
             if corrections.offsets is not None:
                 gradients = gradients + corrections.offsets
-            models = models - RATE * gradients
+            models = models - RATE * (gradients + mu * (models - first))
         folds = aggregation.folds(round)
         results = tuple(f.finish(f.add(f.start(), cohort, models)) for f in folds)
         theta, vectors = aggregation.step(round, results)
@@ -53,11 +57,12 @@ def descended(aggregation: Aggregation, rounds: int, steps: int, rate: float = 1
     return states
 
 
-def test_scaffold_reaches_the_optimum_that_fedavg_misses() -> None:
+@pytest.mark.parametrize("mu", [0.0, 1.0])
+def test_scaffold_reaches_the_optimum_that_fedavg_misses(mu: float) -> None:
     weights = SHARES * CURVATURES
     optimum = float(weights @ CENTRES / weights.sum())
-    theta, _, _ = descended(Scaffold(), 600, steps=10)[-1]
-    drifted, _, _ = descended(Mean(), 600, steps=10)[-1]
+    theta, _, _ = descended(Scaffold(), 600, steps=10, mu=mu)[-1]
+    drifted, _, _ = descended(Mean(), 600, steps=10, mu=mu)[-1]
     assert abs(float(theta) - optimum) < 1e-4
     assert abs(float(drifted) - optimum) > 0.1
 
