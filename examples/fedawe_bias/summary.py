@@ -3,7 +3,7 @@
 Usage: fedgs run study.toml --plugin quadratics.py --out pairs
        python summary.py pairs [FIGURE]
 
-The 180 runs of 2000 rounds take about four minutes of one core, and this script a few seconds. It
+The 180 runs of 2000 rounds take about two minutes of one core, and this script a few seconds. It
 prints a table over (pi_1, pi_2): the closed form, and each method's long-run mean of theta minus
 the minimiser 1/2, averaged over rounds and seeds, with a 95 % interval over seeds. With FIGURE it
 also draws the closed form and the measured means over pi_1, and writes them to FIGURE.
