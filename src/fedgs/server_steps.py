@@ -1,8 +1,7 @@
 """Server steps: how the aggregated update U moves the parameters of the server.
 
 The built-in steps compute with PyTorch tensors in simulations and with NumPy arrays in deployments,
-which need no PyTorch. On the CPU both give the same bits, except that square roots may differ in
-the last bit.
+which need no PyTorch. On the CPU both give the same bits.
 """
 
 from collections.abc import Mapping
@@ -26,6 +25,19 @@ def _library(vector: Vector) -> Any:
     import torch
 
     return torch
+
+
+def _roots(vector: Vector) -> Vector:
+    """Square roots. On the CPU they are NumPy's.
+
+    Those of PyTorch are not always rounded correctly, and threads that share the work cost more
+    than they save for short vectors.
+    """
+    if isinstance(vector, np.ndarray):
+        return np.sqrt(vector)
+    if vector.device.type == "cpu":
+        return _library(vector).from_numpy(np.sqrt(vector.numpy()))
+    return vector.sqrt()
 
 
 class ServerStep(Variant):
@@ -151,7 +163,7 @@ class _Adaptive(ServerStep):
         """One step along the scaled first moment."""
         first = self.beta1 * moments["first"] + (1 - self.beta1) * update
         second = self.second_moment(moments["second"], update * update)
-        moved = parameters + self.rate * first / (_library(second).sqrt(second) + self.tau)
+        moved = parameters + self.rate * first / (_roots(second) + self.tau)
         return moved, {**moments, "first": first, "second": second}
 
     def second_moment(self, second: Vector, square: Vector) -> Vector:

@@ -64,7 +64,7 @@ def test_weights_that_do_not_sum_to_1_have_a_range() -> None:
 @pytest.mark.parametrize(
     "run",
     [
-        weighted([0.1, 0.2, 0.7], [1 / 3] * 3, [], [1.0]),
+        weighted([0.1, 0.2, 0.7], [1 / 49] * 49, [], [1.0]),
         weighted(),
         weighted([0.0, 0.0], [1.0], engine="flower"),  # an aborted round of a deployment
     ],
