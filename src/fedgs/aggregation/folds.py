@@ -138,8 +138,8 @@ def weighted_rows(weights: FloatArray, rows: torch.Tensor) -> torch.Tensor:
     tensor([7.], dtype=torch.float64)
     """
     total = torch.zeros(rows.shape[1], dtype=torch.float64, device=rows.device)
-    for weight, row in zip(weights.tolist(), rows, strict=True):
-        total.add_(row.double(), alpha=weight)
+    for weight, row in zip(weights.tolist(), rows.double(), strict=True):
+        total.add_(row, alpha=weight)
     return total
 
 

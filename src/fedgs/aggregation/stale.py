@@ -69,14 +69,12 @@ class Stale(Aggregation):
             target = (round.parameters.double() + self.beta * scale * mean).float()
             return self.server_step.step(round.round, round.parameters, target, round.vectors)
         updates = results[0] - round.parameters
-        stored = updates / scale
-        old = table.stacked(round.cohort, like=round.parameters)
-        weights, shares = round.weights, round.shares[round.cohort]
-        correction = weighted_rows(weights, updates)
-        correction -= self.beta * scale * weighted_rows(weights, old)
+        stored = updates / scale if self.unit == "gradient" else updates
+        old = table.stacked(round.cohort, like=mean)
+        correction = weighted_rows(round.weights, updates - self.beta * scale * old)
         target = (round.parameters.double() + self.beta * scale * mean + correction).float()
         table = table.replaced(round.cohort, stored)
-        mean = mean + weighted_rows(shares, stored) - weighted_rows(shares, old)
+        mean = mean + weighted_rows(round.shares[round.cohort], stored - old)
         if (round.round + 1) % RECOMPUTE_EVERY == 0:
             mean = table.weighted_sum(round.shares, like=round.parameters)
         vectors = {**round.vectors, "stale": table, "stale_mean": mean}

@@ -73,12 +73,12 @@ class ClientTable:
             clients: (m,) indices.
             like: (P,) vector with the type and device of the result.
         """
-        result = like.new_zeros(len(clients), len(like))
-        for place, client in enumerate(clients.tolist()):
-            row = self._rows[client]
-            if row is not None:
-                result[place] = row
-        return result
+        rows = [self._rows[client] for client in clients.tolist()]
+        known = next((row for row in rows if row is not None), None)
+        if known is None:
+            return like.new_zeros(len(clients), len(like))
+        nothing = torch.zeros_like(known)
+        return torch.stack([nothing if row is None else row for row in rows]).to(like)
 
     def replaced(
         self, clients: IntArray, vectors: Sequence[torch.Tensor] | torch.Tensor
