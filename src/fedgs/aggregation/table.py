@@ -77,8 +77,9 @@ class ClientTable:
         known = next((row for row in rows if row is not None), None)
         if known is None:
             return like.new_zeros(len(clients), len(like))
-        nothing = torch.zeros_like(known)
-        return torch.stack([nothing if row is None else row for row in rows]).to(like)
+        return torch.stack([torch.zeros_like(known) if row is None else row for row in rows]).to(
+            like
+        )
 
     def replaced(
         self, clients: IntArray, vectors: Sequence[torch.Tensor] | torch.Tensor

@@ -1,13 +1,17 @@
-"""`fedgs bench engine`: how fast rounds are trained here, and how far from the floor."""
+"""`fedgs bench engine`: how fast rounds are trained here, by setting or by method."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, Optional, cast
 
 import typer
 from rich.table import Table
 
 from fedgs.cli.common import console
+from fedgs.errors import ConfigError
 
 __all__ = ["engine"]
+
+_Precision = Literal["float32", "bf16"]
 
 
 def engine(
@@ -25,21 +29,77 @@ def engine(
     repeats: Annotated[
         int, typer.Option("--repeats", min=1, help="How often each is timed; the median counts.")
     ] = 5,
+    methods: Annotated[
+        bool,
+        typer.Option("--methods", help="Time a run-round of each method on Synthetic instead."),
+    ] = False,
 ) -> None:
     """Time a round of each of the paper's settings and a bare PyTorch loop over the same steps."""
+    checked = cast(_Precision, precision)
+    if methods:
+        if (name, device, precision) != ("auto", "cpu", "float32"):
+            raise ConfigError(
+                "--methods goes with --engine auto, --device cpu and --precision float32, "
+                f"got {name}, {device} and {precision}"
+            )
+        _by_method(settings or [], repeats=repeats)
+    else:
+        _by_setting(settings or [], name, device, precision=checked, repeats=repeats)
+
+
+def _table(words: Sequence[str], numbers: Sequence[str]) -> Table:
+    """An empty table with these columns."""
+    table = Table(box=None, pad_edge=False)
+    for column in words:
+        table.add_column(column, no_wrap=True)
+    for column in numbers:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _by_method(settings: Sequence[str], *, repeats: int) -> None:
+    """A row for each method, relative to `uniform`."""
+    from fedgs.bench.engines import machine
+    from fedgs.bench.methods import measure_methods
+
+    if any(setting != "synthetic" for setting in settings):
+        raise ConfigError(
+            f"SETTING must be synthetic with --methods, got {', '.join(map(repr, settings))}"
+        )
+    table = _table(("part", "method"), ("ms", "ratio", "target", "losses"))
+    for row in measure_methods(repeats=repeats):
+        target = row.row.target
+        table.add_row(
+            row.row.kind,
+            row.row.name,
+            f"{row.milliseconds:.3f}",
+            f"{row.ratio:.2f}{'*' if row.misses else ''}",
+            "-" if target is None else f"{target:g}",
+            f"{row.losses:g}",
+        )
+    console().print(table)
+    console().print(
+        f"{machine()}. Processor time of one thread for a run-round of Synthetic, 10 runs "
+        f"together, medians of {repeats}; ratio: to uniform's, timed in turns, * above the target; "
+        "losses: clients whose loss is computed besides."
+    )
+
+
+def _by_setting(
+    settings: Sequence[str], name: str, device: str, *, precision: _Precision, repeats: int
+) -> None:
+    """A row for each setting of the paper."""
     from fedgs.bench.engines import SETTINGS, machine, measure_setting
 
-    table = Table(box=None, pad_edge=False)
-    for column in ("setting", "engine"):
-        table.add_column(column, no_wrap=True)
-    for column in ("round ms", "eval ms", "floor ms", "ratio", "run-rounds/s", "MB"):
-        table.add_column(column, justify="right", no_wrap=True)
+    table = _table(
+        ("setting", "engine"), ("round ms", "eval ms", "floor ms", "ratio", "run-rounds/s", "MB")
+    )
     for setting in settings or SETTINGS:
         row = measure_setting(
             setting,
             engine=name,
             device=device,
-            precision=cast(Literal["float32", "bf16"], precision),
+            precision=precision,
             repeats=repeats,
         )
         seconds = (row.round_seconds, row.evaluation_seconds, row.floor_seconds)
