@@ -75,3 +75,15 @@ def test_many_long_settings_and_figures_that_are_not_finite_are_stored(stored: A
     history = client.get_metric_history(odd.info.run_id, "test_loss")
     values = {metric.step: metric.value for metric in history}
     assert values[0] == sys.float_info.max and math.isnan(values[1])
+
+
+def test_runs_are_added_at_an_address(
+    runs: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where this store puts its artifacts
+    address = f"sqlite:///{tmp_path / 'own.db'}"
+    for _ in range(2):
+        export(runs[:1], to="mlflow", out=address)
+    client = mlflow.MlflowClient(tracking_uri=address)
+    experiment = client.get_experiment_by_name("fedgs")
+    assert len(client.search_runs([experiment.experiment_id])) == 2

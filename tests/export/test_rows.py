@@ -1,11 +1,12 @@
 """Columns of runs: which there are, and what their entries are."""
 
+import sys
 from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from fedgs.errors import ConfigError
+from fedgs.errors import ConfigError, MissingExtraError
 from fedgs.export import to_dataframe
 from fedgs.export.rows import TYPES, columns_of, metrics_of, seconds_of
 from fedgs.export.titles import titles_of
@@ -107,3 +108,12 @@ def test_the_data_is_in_the_titles_where_it_differs() -> None:
 def test_what_is_no_run_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"to_dataframe takes runs, such as .*; got 'r'"):
         to_dataframe("r")  # type: ignore[arg-type]
+
+
+def test_without_pandas_a_data_frame_says_what_to_install(
+    runs: list[Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    message = "^to_dataframe needs 'pandas', which is not installed: pip install pandas$"
+    with pytest.raises(MissingExtraError, match=message):
+        to_dataframe(runs)
