@@ -184,6 +184,15 @@ def test_settings_beside_an_axis_of_variants_apply_to_those_that_have_them() -> 
     ]  # the axis has the word
 
 
+def test_override_of_an_axis_of_settings_beside_an_axis_of_variants_applies() -> None:
+    axes = {"method": ["fedgs", "uniform"], "method.alpha": [1.0, 2.0]}
+    grid = expand({"grid": axes}, [("method.alpha", 3.0)])
+    assert methods(grid) == [("fedgs", 3.0, 0.0), ("uniform", None, 0.0)]
+    modes = {"availability": [{"name": "YMF", "beta": 0.5}], "availability.beta": [0.1, 0.9]}
+    (config,) = expand({"grid": modes}, [("availability.beta", 0.7)]).configs
+    assert config.availability.beta == 0.7
+
+
 def test_a_variant_and_its_setting_can_be_given_in_any_order() -> None:
     (config,) = expand({}, [("availability.beta", 0.25), ("availability", "MDF")]).configs
     assert (config.availability.name, config.availability.beta) == ("MDF", 0.25)

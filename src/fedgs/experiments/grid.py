@@ -271,10 +271,9 @@ def _override(
         if not value:
             raise ConfigError(f"--set {key} must be a list of at least one value, got []")
         axes[key] = value
-    elif key in axes:
-        del axes[key]
-        _put(tables, key, value)
-    elif setting and family in axes:
+        return
+    axes.pop(key, None)
+    if setting and family in axes:
         late.append((key, value))
     else:
         _put(tables, key, value)
