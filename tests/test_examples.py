@@ -1,4 +1,4 @@
-"""The study of inverse participation: its grid runs, and its summary says what the records say."""
+"""Short programs draw their pictures; the study of inverse participation runs and sums up."""
 
 import importlib.util
 from pathlib import Path
@@ -14,6 +14,7 @@ from fedgs.experiments.study import prepare_study
 from fedgs.records import Record
 from fedgs.report.run_view import Run
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
 FOLDER = Path(__file__).parents[1] / "examples" / "inverse_participation"
 
 
@@ -73,3 +74,75 @@ def test_the_study_of_growing_graphs_expands() -> None:
     graphs: list[Any] = [config.method.graph for config in grid.configs]
     assert len(grid.configs) == 7 * 6 * 5
     assert len({(graph.similarity, graph.start) for graph in graphs}) == 6
+
+
+def program(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SHORT = {
+    "partitioned_arrays": {"rounds": 2, "seeds": 2},
+    "csv_by_site": {"rounds": 2, "seeds": 2},
+    "recorded_availability": {"rounds": 30},
+    "records_in_pandas": {"rounds": 6, "seeds": 2},
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_short_program_draws_its_picture(name: str, tmp_path: Path) -> None:
+    if name == "records_in_pandas":
+        pytest.importorskip("pandas")
+    example = program(name)
+    picture = tmp_path / "picture.png"
+    example.draw(example.study(**SHORT[name]), str(picture))
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 60
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_the_page_of_examples_shows_the_programs(name: str) -> None:
+    page = (EXAMPLES.parent / "docs" / "examples.md").read_text(encoding="utf-8")
+    code = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
+    assert f'```python title="examples/{name}.py"\n{code}```\n' in page
+    picture = f"example-{name.replace('_', '-')}.png"
+    assert f"python examples/{name}.py {picture}\n" in page
+    assert f"(figures/{picture})" in page and (EXAMPLES.parent / "docs/figures" / picture).exists()
+
+
+def test_the_hospitals_are_the_clients_and_their_patients_the_examples() -> None:
+    run = program("csv_by_site").study(rounds=1, seeds=1).runs[0]
+    lines = (EXAMPLES / "patients.csv").read_text(encoding="utf-8").splitlines()[1:]
+    assert run.clients.names == tuple(f"hospital {number}" for number in range(1, 13))
+    assert run.clients.data_sizes.sum() == len(lines) - len(lines) // 5
+    assert len(lines) == 731
+
+
+def test_the_recorded_phones_are_available_as_the_file_says(tmp_path: Path) -> None:
+    example = program("recorded_availability")
+    matrix = example.recorded(tmp_path / "charging.csv").matrix
+    for run in example.study(rounds=30).runs:
+        for record in run.records[:-1]:
+            rows = np.flatnonzero(matrix[:, record.round])
+            assert list(record.available) == rows.tolist()
+
+
+def test_participation_of_the_data_frame_is_that_of_the_records() -> None:
+    pandas = pytest.importorskip("pandas")
+    example = program("records_in_pandas")
+    frame = pandas.DataFrame(
+        {
+            "method": ["md", "md", "md"],
+            "seed": [0, 0, 1],
+            "available": [[0, 1], [1], [0, 1]],
+            "cohort": [[0], [1], [0]],
+        }
+    )
+    table = example.participation(frame)
+    # Client 0: available in 1 round of each seed, selected in 1 of each. Client 1: available in 2
+    # and 1 rounds, selected in 1 and 0.
+    assert table.loc[("md", 0)].tolist() == [1.0, 1.0]
+    assert table.loc[("md", 1)].tolist() == [1.5, 0.5]
