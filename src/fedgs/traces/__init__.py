@@ -1,8 +1,9 @@
-"""Traces of the availability of real devices: their array form and its look-up.
+"""Traces of the availability of real devices: their array form, and readers of other forms.
 
 Only NumPy is needed.
 """
 
+from fedgs.traces.convert import convert
 from fedgs.traces.intervals import DAY, Traces, read_traces, write_traces
 
-__all__ = ["DAY", "Traces", "read_traces", "write_traces"]
+__all__ = ["DAY", "Traces", "convert", "read_traces", "write_traces"]

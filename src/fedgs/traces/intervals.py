@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fedgs.arrays import AnyArray, FloatArray, IntArray, frozen, open_npz
 from fedgs.errors import DataError, shown
 
-__all__ = ["DAY", "LATEST", "Traces", "read_traces", "write_traces"]
+__all__ = ["DAY", "LATEST", "Traces", "read_traces", "write_plain", "write_traces"]
 
 DAY = 86_400
 LATEST = 2**31 - 1
@@ -209,16 +210,26 @@ def write_traces(traces: Traces, path: str | os.PathLike[str]) -> Path:
     partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as file:
-            np.savez_compressed(
-                file,
-                **{name: getattr(traces, name) for name in _INTEGERS},
-                names=np.array(traces.names, dtype=np.str_),
-                origin=np.array(json.dumps(dict(traces.origin))),
-            )
+            np.savez_compressed(file, **_stored(traces))
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
     return target
+
+
+def write_plain(traces: Traces, path: Path) -> None:
+    """Write traces as an .npz that is not compressed, for a process that reads it at once."""
+    with path.open("wb") as file:
+        np.savez(file, **_stored(traces))
+
+
+def _stored(traces: Traces) -> dict[str, Any]:
+    """Name -> array, as `numpy.savez` takes them."""
+    return {
+        **{name: getattr(traces, name) for name in _INTEGERS},
+        "names": np.array(traces.names, dtype=np.str_),
+        "origin": np.array(json.dumps(dict(traces.origin))),
+    }
 
 
 def _integers(name: str, given: object) -> AnyArray:
