@@ -1,11 +1,13 @@
 """Exit codes, signals and the next command."""
 
 import errno
+import io
 import signal
 
 import pytest
+from rich.console import Console
 
-from fedgs.cli.common import Terminated, exit_codes, terminated_like_interrupted
+from fedgs.cli.common import Terminated, exit_codes, line_width, terminated_like_interrupted
 from fedgs.errors import ConfigError, WorkerError
 
 
@@ -71,3 +73,8 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
             assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_tables_fit_a_terminal_and_are_whole_elsewhere() -> None:
+    assert line_width(Console(file=io.StringIO(), force_terminal=True, width=80)) == 80
+    assert line_width(Console(file=io.StringIO(), width=80)) is None

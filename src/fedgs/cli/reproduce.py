@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from fedgs.cli.common import DataDirOption, console
+from fedgs.cli.common import DataDirOption, console, line_width
 from fedgs.cli.progress import progress_display
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _print(outcome: "Reproduction", out: Path) -> None:
 
         screen.print(reuse(outcome.reused, outcome.total).partition(";")[0])
     for table in outcome.rendering.tables.values():
-        screen.print(f"\n{table.title}\n\n{table.text()}")
+        screen.print(f"\n{table.title}\n\n{table.text(line_width(screen))}")
     screen.print("\n" + "\n".join(outcome.rendering.verdict))
     for problem in outcome.problems:
         console(stderr=True).print(problem)
