@@ -28,7 +28,15 @@ from fedgs.arrays import AnyArray, BoolArray, open_npz
 from fedgs.clients import Clients
 from fedgs.errors import OutputError
 
-__all__ = ["Members", "Record", "RunFolder", "StoredRecords", "first_rounds", "write_atomically"]
+__all__ = [
+    "Members",
+    "Record",
+    "RunFolder",
+    "StoredRecords",
+    "errors_named",
+    "first_rounds",
+    "write_atomically",
+]
 
 
 T = TypeVar("T")
@@ -352,7 +360,7 @@ class RunFolder:
     def append(self, name: str, lines: Sequence[str]) -> None:
         """Append lines to `rounds.jsonl` or `timings.jsonl`."""
         with (
-            _errors_named(self.path / name),
+            errors_named(self.path / name),
             (self.path / name).open("a", encoding="utf-8") as file,
         ):
             file.write("".join(line + "\n" for line in lines))
@@ -430,7 +438,7 @@ def save_arrays(path: Path, arrays: Mapping[str, npt.ArrayLike]) -> None:
     """Write an uncompressed .npz atomically."""
     temporary = path.with_name(path.name + ".part")
     keywords: dict[str, Any] = dict(arrays)  # `savez` has options of its own among its keywords
-    with _errors_named(path), temporary.open("wb") as file:
+    with errors_named(path), temporary.open("wb") as file:
         np.savez(file, **keywords)
         file.flush()
         os.fsync(file.fileno())
@@ -440,7 +448,7 @@ def save_arrays(path: Path, arrays: Mapping[str, npt.ArrayLike]) -> None:
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a whole file or nothing: to a temporary name, to the disk, then renamed."""
     temporary = path.with_name(path.name + ".part")
-    with _errors_named(path), temporary.open("wb") as file:
+    with errors_named(path), temporary.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -448,7 +456,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def _errors_named(path: Path) -> Iterator[None]:
+def errors_named(path: Path) -> Iterator[None]:
     """Raise errors of the file system, such as a full disk, with the name of the file."""
     try:
         yield

@@ -1,6 +1,7 @@
 """Rows in a memory-mapped file: what is overwritten, and what a checkpoint finds again."""
 
 import gc
+import resource
 import shutil
 from pathlib import Path
 
@@ -169,6 +170,20 @@ def test_a_missing_or_short_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "rows.bin").unlink()
     with pytest.raises(OutputError, match="got 0; remove the run's folder"):
         ClientTable.from_arrays(arrays, tmp_path)
+
+
+def test_a_file_that_cannot_grow_is_named_and_its_rows_stay(tmp_path: Path) -> None:
+    file = RowFile(tmp_path / "rows.bin", COUNT)  # a row is a segment of 12 bytes
+    row = file.store(torch.ones(3))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"rows\.bin"):
+            file.store(torch.zeros(3))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert row.tolist() == [1, 1, 1]
+    assert file.store(torch.full((3,), 2.0)).tolist() == [2, 2, 2]
 
 
 @pytest.mark.parametrize("other", [torch.ones(4), torch.ones(3, dtype=torch.float64)])

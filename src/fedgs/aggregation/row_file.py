@@ -14,6 +14,7 @@ import torch
 
 from fedgs.arrays import AnyArray, IntArray
 from fedgs.errors import OutputError, UpdateError
+from fedgs.records import errors_named
 
 __all__ = ["RowFile"]
 
@@ -159,7 +160,7 @@ class RowFile:
         """Map the next segment, and write zeros where the file is too short for it."""
         begin, count = self._capacity, self._rows_per_segment
         wanted = (begin + count) * self._row_bytes
-        with self.path.open("ab") as file:
+        with errors_named(self.path), self.path.open("ab") as file:
             while (missing := wanted - file.tell()) > 0:
                 file.write(bytes(min(missing, _ZEROS)))
         self._segments.append(
