@@ -158,7 +158,7 @@ def test_a_changed_helper_makes_other_runs_and_leaves_the_old_ones(tmp_path: Pat
     )
     command = ["run", "--plugin", "plugs/plug.py", "--set", "method=helped", *SMALL, "--out"]
     first, again = fedgs(tmp_path, *command, "old"), fedgs(tmp_path, *command, "old")
-    assert "finished before" in again.stdout and again.stderr == "", again.stderr
+    assert "already complete" in again.stdout and again.stderr == "", again.stderr
     helper.write_text("def pick(view):\n    return view.available[-view.cohort_limit :]\n")
     changed, new = fedgs(tmp_path, *command, "old"), fedgs(tmp_path, *command, "new")
     lines = [
@@ -167,7 +167,7 @@ def test_a_changed_helper_makes_other_runs_and_leaves_the_old_ones(tmp_path: Pat
     ]
     assert lines[0] == lines[1] != lines[2] == lines[3], first.stderr
     assert (
-        "1 run starts anew beside an earlier one of the same configuration, which stays in old"
+        "1 run starts afresh next to an earlier one of the same configuration, which stays in old"
         in changed.stderr
     )
     assert "the code of method 'helped' changed" in changed.stderr and new.stderr == ""

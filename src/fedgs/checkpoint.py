@@ -154,9 +154,7 @@ def load_checkpoint(folder: RunFolder, start_memory: Memory) -> Checkpoint | Non
         )
         return Checkpoint(state, header["engine"], header["records_bytes"], header["timings_bytes"])
     except KeyError as error:
-        raise OutputError(
-            f"{path} lacks {error}; remove the run's folder to start it anew"
-        ) from None
+        raise OutputError(f"{path} lacks {error}; remove the run's folder to restart it") from None
 
 
 def _named(arrays: Memory, prefix: str) -> dict[str, AnyArray]:

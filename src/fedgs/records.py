@@ -247,7 +247,7 @@ class RunFolder:
         if shared is not None and not shared.is_file():
             raise OutputError(
                 f"{shared} is missing, which {self.path} begins with; "
-                "remove the run's folder to start it anew"
+                "remove the run's folder to restart it"
             )
         return read_arrays(path) if path.is_file() else {}
 
@@ -264,7 +264,7 @@ class RunFolder:
             return self.path / str(json.loads(pointer.read_text(encoding="utf-8"))["file"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise OutputError(
-                f"{pointer} is damaged ({error}); remove the run's folder to start it anew"
+                f"{pointer} is damaged ({error}); remove the run's folder to restart it"
             ) from None
 
     def share(self, name: str, file: Path) -> None:
@@ -430,7 +430,7 @@ def read_arrays(path: Path) -> dict[str, AnyArray]:
             return {key: stored[key] for key in stored.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise OutputError(
-            f"{path} is damaged ({error}); remove the run's folder to start it anew"
+            f"{path} is damaged ({error}); remove the run's folder to restart it"
         ) from None
 
 

@@ -48,7 +48,7 @@ def test_a_table_is_printed_written_and_not_trained_twice(toy_file: Path, tmp_pa
     assert "Table 2: lowest test loss, toy" in done.output and "LDF 0.7: fedgs 1 is " in done.output
     assert "4 runs  3/3" in done.output
     again = fedgs(*command)
-    assert "finished before" in again.output and "all" in again.output
+    assert "already complete" in again.output and "all" in again.output
     page = fedgs("document", "--out", tmp_path / "paper")
     assert page.exit_code == 0
     text = (tmp_path / "paper" / "reproduction.md").read_text()

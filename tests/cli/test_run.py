@@ -41,7 +41,7 @@ def test_run_trains_prints_a_table_and_leaves_records(tmp_path: Path) -> None:
     assert "Records: fedgs-runs/" in done.stdout
     assert len(list((tmp_path / "fedgs-runs").glob("*/rounds.jsonl"))) == 15
     again = fedgs(tmp_path, "run", *SMALL)
-    assert "all runs were finished before; nothing was done" in again.stdout
+    assert "all runs were already complete and were reused" in again.stdout
     table = fedgs(tmp_path, "table", "fedgs-runs")
     assert table.returncode == 0 and "power_of_choice" in table.stdout
 
@@ -108,10 +108,7 @@ def test_one_is_singular(tmp_path: Path) -> None:
     done = fedgs(tmp_path, "run", *one)
     assert done.stdout.splitlines()[0].endswith("2 clients, LDF 0.7: 1 method x 1 seed x 1 round")
     assert "\n1 run  1/1 " in done.stdout
-    assert (
-        "the run was finished before; nothing was done for it"
-        in fedgs(tmp_path, "run", *one).stdout
-    )
+    assert "the run was already complete and was reused" in fedgs(tmp_path, "run", *one).stdout
 
 
 def test_a_plugin_can_be_named_and_its_failure_shows_its_own_code(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_samplers_of_one_name_do_not_get_each_others_figures(
     assert len(folders(tmp_path)) == 2
     (sentence,) = said(caplog)
     assert sentence == (
-        "1 run starts anew beside an earlier one of the same configuration, "
+        "1 run starts afresh next to an earlier one of the same configuration, "
         f"which stays in {tmp_path}: the code of method 'earlier-test' changed"
     )
 
@@ -127,7 +127,7 @@ def test_runs_of_another_numerics_version_start_anew(
     assert len(after) == 4 and before.items() <= after.items()
     (sentence,) = said(caplog)
     assert sentence.startswith(
-        "2 runs start anew beside earlier ones of the same configuration, which stay in"
+        "2 runs start afresh next to earlier ones of the same configuration, which stay in"
     )
     assert f"{words} {part.NUMERICS - 1}" in sentence and f"{words} {part.NUMERICS}" in sentence
     runs, _ = read_runs(tmp_path)
@@ -178,7 +178,7 @@ def test_runs_of_an_earlier_version_are_read_and_new_ones_start_beside_them(
     study(toy_federation, tmp_path, seeds=(0, 1, 2))
     assert len(folders(tmp_path)) == 6 and before.items() <= folders(tmp_path).items()
     assert said(caplog) == [
-        "3 runs start anew beside earlier ones of the same configuration, "
+        "3 runs start afresh next to earlier ones of the same configuration, "
         f"which stay in {tmp_path}: made by an earlier version of fedgs"
     ]
     study(toy_federation, tmp_path, seeds=(0, 1, 2))

@@ -77,7 +77,7 @@ class RowFile:
         if size < wanted:
             raise OutputError(
                 f"{path} must hold at least {wanted} bytes, which the checkpoint beside it refers "
-                f"to, got {size}; remove the run's folder to start it anew"
+                f"to, got {size}; remove the run's folder to restart it"
             )
         while file._capacity * file._row_bytes < size:
             file._map_segment()

@@ -84,19 +84,19 @@ def reuse(reused: int, total: int) -> str:
     """The sentence about runs that were reused.
 
     >>> reuse(15, 15)
-    'all runs were finished before; nothing was done for them'
+    'all runs were already complete and were reused'
     >>> reuse(1, 15)
-    '1 of 15 runs was finished before; nothing was done for it'
+    '1 of 15 runs was already complete and was reused'
     >>> reuse(1, 1)
-    'the run was finished before; nothing was done for it'
+    'the run was already complete and was reused'
     """
     what = (
         ("the run" if total == 1 else "all runs")
         if reused == total
         else f"{reused} of {counted(total, 'run')}"
     )
-    were, them = noun(reused, "was", "were"), noun(reused, "it", "them")
-    return f"{what} {were} finished before; nothing was done for {them}"
+    were = noun(reused, "was", "were")
+    return f"{what} {were} already complete and {were} reused"
 
 
 def report_failures(failed: "Sequence[Run]") -> None:

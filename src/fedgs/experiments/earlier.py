@@ -98,7 +98,7 @@ def _report(prepared: Sequence[PreparedRun], out: Path) -> None:
             reasons |= dict.fromkeys(fewest)
     if count:
         _log.warning(
-            "%s anew beside %s of the same configuration, %s in %s: %s",
+            "%s afresh next to %s of the same configuration, %s in %s: %s",
             "1 run starts" if count == 1 else f"{count} runs start",
             "an earlier one" if count == 1 else "earlier ones",
             "which stays" if count == 1 else "which stay",

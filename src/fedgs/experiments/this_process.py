@@ -219,7 +219,7 @@ def _earlier_start(run: PreparedRun, memories: StartMemories) -> _EarlierStart:
     if checkpoint.state.parameters.shape != initial_state(plan, {}).parameters.shape:
         raise OutputError(
             f"{folder.path / 'checkpoint.npz'} holds another model; "
-            "remove the run's folder to start it anew"
+            "remove the run's folder to restart it"
         )
     folder.truncate("rounds.jsonl", checkpoint.records_bytes)
     folder.truncate("timings.jsonl", checkpoint.timings_bytes)

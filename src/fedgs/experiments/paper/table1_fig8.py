@@ -126,7 +126,7 @@ def render_table1(request: ExperimentRequest, records: ExperimentRecords) -> Ren
             verdict.append(_activity_sentence(result.data_title, figures))
     notes = (
         "lowest, highest: of the clients' rates averaged over rounds; measured: share of "
-        "(client, round) pairs in which the client was there.",
+        "(client, round) pairs in which the client was available.",
     )
     table = Table("Table 1: availability modes", columns, tuple(blocks), notes)
     return Rendering({"": table}, verdict=verdict) if blocks else Rendering(verdict=verdict)
@@ -190,8 +190,8 @@ def render_fig8(request: ExperimentRequest, records: ExperimentRecords) -> Rende
                 panels.append((f"{name}, {mode.title}", available))
                 verdict.append(
                     f"{result.data_title}, {mode.title}: {100 * available.mean():.0f} % of the "
-                    f"clients are there on average, {int(sizes.min())} to {int(sizes.max())} in a "
-                    "round."
+                    f"clients are available on average, {int(sizes.min())} to "
+                    f"{int(sizes.max())} in a round."
                 )
 
     def draw() -> "dict[str, Figure]":
@@ -208,8 +208,8 @@ EXPERIMENTS = {
         name="table1",
         title="Table 1: availability modes, their rates and the measured activity",
         claim=(
-            "Seven modes that depend on time, on data size, on labels or on none of them say how "
-            "probable it is that a client is there."
+            "Seven modes that depend on time, on data size, on labels or on none of them give the "
+            "probability that a client is available."
         ),
         takes=_TAKES,
         data=(Source("synthetic"),),
@@ -221,8 +221,8 @@ EXPERIMENTS = {
         name="fig8",
         title="Figure 8: active states of the clients in each round",
         claim=(
-            "The modes differ visibly in who is there and when; the active states are the same for "
-            "every method."
+            "The modes differ visibly in which clients are available and when; the active states "
+            "are equal for all methods."
         ),
         takes=_TAKES,
         data=(Source("synthetic"), Source("cifar10"), Source("fashion_mnist")),

@@ -90,9 +90,7 @@ def _loss_table(losses: Sequence[TableLosses]) -> Table:
             for row in block.rows
         ]
         blocks.append(Block((("data", block.title),), tuple(rows)))
-    note = (
-        "Mean ± standard deviation over seeds; in brackets the paper's figure, where there is one."
-    )
+    note = "Mean ± standard deviation over seeds; in brackets the paper's figure, if there is one."
     return _titled("Table 2: lowest test loss", columns, blocks, note)
 
 

@@ -58,7 +58,7 @@ def test_the_page_names_records_that_cannot_be_read(table2: CarriedOut, tmp_path
     assert sorted(problem.split(":")[0] for problem in problems) == sorted(
         [first.name, second.name, "notes.json"]
     )
-    assert "2 of 48 runs not there" in text
+    assert "2 of 48 runs missing" in text
     assert len(read_manifests(copy)[0]) == 1
 
 

@@ -13,7 +13,7 @@ def test_sentences_are_true_of_their_figures() -> None:
     }
     assert order_sentence("LN", ours, paper=paper, labels=labels) == (
         "LN: 1 of 3 pairs of methods are in the paper's order; reversed with a 95 % interval that "
-        "leaves out 0: fedgs below poc, uniform below poc."
+        "excludes 0: fedgs below poc, uniform below poc."
     )
     assert standing_sentence("LN", "g", ["u", "p"], ours=ours, paper=paper, labels=labels) == (
         "LN: fedgs is below uniform and poc; in the paper it is below uniform, above poc."

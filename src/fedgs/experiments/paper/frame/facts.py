@@ -128,7 +128,7 @@ def _left_out(manifest: Manifest, records: ExperimentRecords) -> str:
     )
     missing = len(manifest.runs) - len(records.runs)
     counts = (
-        (missing, "not there"),
+        (missing, "missing"),
         (failed, "failed"),
         (unfinished, "unfinished: their figures are those so far"),
     )

@@ -22,21 +22,17 @@ from fedgs.report.files import write_file
 
 __all__ = ["page", "write_page"]
 
-_HEAD = """# What was reproduced
+_HEAD = """# Reproduction of the paper
 
-Every table and figure of the paper (Wang et al., *FedGS: Federated Graph-based Sampling with \
-Arbitrary Client Availability*,
-AAAI 2023), each from one command: `fedgs reproduce NAME`. The page is made from the stored \
-records by `fedgs reproduce document`.
-Figures in brackets are the paper's. How to make a part yourself: \
-[reproduce](how-to/reproduce.md). Figures 1, 2 and 6 of the
-paper are illustrations.
+This page has every table and figure of the paper (Wang et al., *FedGS: Federated Graph-based \
+Sampling with Arbitrary Client Availability*, AAAI 2023). Each is made by one command: \
+`fedgs reproduce NAME`. The page is made from the stored records by `fedgs reproduce document`. \
+Figures in brackets are the paper's. [Reproduce the paper](how-to/reproduce.md) describes the \
+commands. Figures 1, 2 and 6 of the paper are illustrations.
 
-Where FedGS does not win by the paper's own figures: on Synthetic under IDL, where everybody is \
-always there (uniform .302, FedGS
-.306 to .328), and under MDF, where power of choice is lowest (.301 against .310). Where it does \
-not win here, the verdict of
-Table 2 says.
+In the paper's own figures, FedGS is not best in two cases on Synthetic: under IDL, where all \
+clients are always available (uniform .302, FedGS .306 to .328), and under MDF, where power of \
+choice is lowest (.301 against .310). The verdict of Table 2 states where it is not best here.
 """
 # Name -> the federations of the paper; none if no data is needed.
 _PARTS: Mapping[str, tuple[str, ...]] = {

@@ -32,7 +32,7 @@ class _Pair:
     first: str  # lower than `second` in the paper
     second: str
     same_order: bool
-    distinguished: bool  # the 95 % interval of the paired difference leaves out 0
+    distinguished: bool  # the 95 % interval of the paired difference excludes 0
 
 
 def order_sentence(
@@ -67,9 +67,9 @@ def order_sentence(
         if not pair.same_order and pair.distinguished
     ]
     if not clear:
-        return text + "; of the others, none is reversed with a 95 % interval that leaves out 0."
+        return text + "; of the others, none is reversed with a 95 % interval that excludes 0."
     more = f" and {len(clear) - 6} more" if len(clear) > 6 else ""
-    return f"{text}; reversed with a 95 % interval that leaves out 0: {', '.join(clear[:6])}{more}."
+    return f"{text}; reversed with a 95 % interval that excludes 0: {', '.join(clear[:6])}{more}."
 
 
 def _pair(a: str, b: str, ours: Figures, paper: Mapping[str, float]) -> _Pair:

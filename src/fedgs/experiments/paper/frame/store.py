@@ -155,7 +155,7 @@ def _read_run(path: Path, problems: list[str]) -> Run | None:
         runs, lines = read_runs(path)
     except OutputError as error:
         problems.append(
-            f"{path.name}: left out, {error}" if path.is_dir() else f"{path.name}: not there"
+            f"{path.name}: left out, {error}" if path.is_dir() else f"{path.name}: missing"
         )
         return None
     problems.extend(lines)
@@ -188,5 +188,5 @@ def read_computed(path: Path) -> Computed:
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise OutputError(
             f"{path.name}: computed figures that cannot be read ({error}); remove the file to "
-            "compute anew"
+            "compute them again"
         ) from None
