@@ -28,6 +28,7 @@ NOT_RUN = {
         "needs a running deployment",
         "starts a node of a deployment",
     },
+    "how-to/use-a-trace.md": {"downloads files"},
     "tutorial/first-study.md": {"installs packages"},
 }
 # Page -> the test that runs it with runs of its own.

@@ -1,7 +1,10 @@
 """Tiny image files in the real layouts, read by the same code as the real ones."""
 
+import functools
 import gzip
-from collections.abc import Callable
+import http.server
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -64,3 +67,23 @@ def cifar_folder(tmp_path: Path, cifar_writer: Callable[[Path], Path]) -> Path:
     """A folder that holds `cifar-10-batches-bin`."""
     cifar_writer(tmp_path / "cifar" / "cifar-10-batches-bin")
     return tmp_path / "cifar"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A folder and the address at which this machine serves it."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args: object) -> None:
+            pass
+
+    folder = tmp_path / "served"
+    folder.mkdir()
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))
+    ) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()

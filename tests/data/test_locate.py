@@ -1,14 +1,11 @@
 """Where files are searched, and downloads into the cache."""
 
-import functools
 import gzip
 import hashlib
-import http.server
 import io
 import sys
 import tarfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,26 +36,6 @@ def test_missing_files_name_the_places_and_the_remedy(tmp_path: Path) -> None:
         match=r"train-images-idx3-ubyte.gz is not in .*nowhere.*put the files into a folder",
     ):
         FashionMNIST().load(tmp_path / "nowhere")
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """A folder and the address at which this machine serves it."""
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *args: object) -> None:
-            pass
-
-    folder = tmp_path / "served"
-    folder.mkdir()
-    with http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))
-    ) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield folder, f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-        thread.join()
 
 
 def md5(path: Path) -> str:

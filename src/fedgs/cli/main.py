@@ -45,6 +45,14 @@ _GROUPS: dict[str, tuple[str, dict[str, str]]] = {
             "verify": "fedgs.cli.data:verify",
         },
     ),
+    "trace": (
+        "Convert, describe and fetch traces of devices.",
+        {
+            "convert": "fedgs.cli.trace:convert",
+            "stats": "fedgs.cli.trace:stats",
+            "fetch": "fedgs.cli.trace:fetch",
+        },
+    ),
     "bench": (
         "Measure speed on this machine.",
         {"engine": "fedgs.cli.bench_engine:engine", "solver": "fedgs.cli.bench_solver:solver"},

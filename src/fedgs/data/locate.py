@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedgs.errors import DataError, require_extra
 
-__all__ = ["cache_folder", "fetch", "find_folder", "search_folders", "unpack"]
+__all__ = ["cache_folder", "fetch", "find_folder", "reason_of", "search_folders", "unpack"]
 
 _REMEDY = "put the files into a folder and name it with --data-dir or FEDGS_DATA"
 
@@ -80,12 +80,16 @@ def fetch(
                 f"{base_url}{name} has the wrong hash, so it was not kept: {error}"
             ) from None
         except OSError as error:
-            reason = str(error).split("(Caused by")[0].strip() or type(error).__name__
             raise DataError(
                 f"{name} is not in {places}, and {base_url}{name} could not be downloaded "
-                f"({reason}); {_REMEDY}"
+                f"({reason_of(error)}); {_REMEDY}"
             ) from None
     return folder
+
+
+def reason_of(error: OSError) -> str:
+    """Why a download failed, without the chain of causes in the library's text."""
+    return str(error).split("(Caused by")[0].strip() or type(error).__name__
 
 
 def unpack(archive: Path, members: Sequence[str], folder: Path) -> Path:

@@ -17,7 +17,7 @@ import numpy as np
 from fedgs.arrays import AnyArray, FloatArray, IntArray, frozen, open_npz
 from fedgs.errors import DataError, shown
 
-__all__ = ["DAY", "LATEST", "Traces", "read_traces", "write_plain", "write_traces"]
+__all__ = ["DAY", "LATEST", "Traces", "check_target", "read_traces", "write_plain", "write_traces"]
 
 DAY = 86_400
 LATEST = 2**31 - 1
@@ -202,11 +202,10 @@ def write_traces(traces: Traces, path: str | os.PathLike[str]) -> Path:
     """Write traces as a compressed .npz, completely or not at all; returns its path.
 
     Raises:
-        DataError: the path does not end in .npz.
+        DataError: see `check_target`.
     """
     target = Path(path)
-    if target.suffix != ".npz":
-        raise DataError(f"the file of traces must end in .npz, got {str(path)!r}")
+    check_target(target)
     partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as file:
@@ -215,6 +214,18 @@ def write_traces(traces: Traces, path: str | os.PathLike[str]) -> Path:
     finally:
         partial.unlink(missing_ok=True)
     return target
+
+
+def check_target(path: Path) -> None:
+    """Refuse a path that traces cannot be written to.
+
+    Raises:
+        DataError: it does not end in .npz, or its folder does not exist.
+    """
+    if path.suffix != ".npz":
+        raise DataError(f"the file of traces must end in .npz, got {str(path)!r}")
+    if not path.absolute().parent.is_dir():
+        raise DataError(f"the folder of {str(path)!r} does not exist")
 
 
 def write_plain(traces: Traces, path: Path) -> None:
