@@ -27,7 +27,7 @@ def engine(
     device: Annotated[str, typer.Option("--device", help="cpu, cuda or cuda:<number>.")] = "cpu",
     precision: Annotated[str, typer.Option("--precision", help="float32 or bf16.")] = "float32",
     repeats: Annotated[
-        int, typer.Option("--repeats", min=1, help="How often each is timed; the median counts.")
+        int, typer.Option("--repeats", min=1, help="Repetitions of each; the median is printed.")
     ] = 5,
     methods: Annotated[
         bool,

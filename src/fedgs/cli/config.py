@@ -29,13 +29,11 @@ def config(
     set_: SetOption = None,
     plugin: PluginOption = None,
     data_dir: DataDirOption = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Defaults too, not only what was set.")
-    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Include defaults.")] = False,
 ) -> None:
-    """Print the resolved configuration as TOML, with where each value came from.
+    """Print the resolved configuration as TOML, with the source of each value.
 
-    What is printed is itself a configuration: `fedgs config --full > my.toml; fedgs run my.toml`.
+    The output is itself a configuration: `fedgs config --full > my.toml; fedgs run my.toml`.
     """
     console().print(resolved_toml(read_grid(config, set_, plugin), full=full), end="")
 

@@ -38,17 +38,17 @@ def describe(
     plugin: PluginOption = None,
     data_dir: DataDirOption = None,
     every_client: Annotated[
-        bool, typer.Option("--all", help="Every client, not only the first 20.")
+        bool, typer.Option("--all", help="All clients, not only the first 20.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="As JSON: all clients, all measures.")
+        bool, typer.Option("--json", help="Print JSON with all clients and measures.")
     ] = False,
     plot: Annotated[
         Optional[Path],  # noqa: UP045 (typer reads the annotation)
         typer.Option(
             "--plot",
             metavar="FILE",
-            help="Write a picture, a bar a client and a colour a label.",
+            help="Write a picture: a bar for each client, a colour for each label.",
             show_default=False,
         ),
     ] = None,
@@ -89,7 +89,7 @@ def export_(
 ) -> None:
     """Write a federation so that it loads back identically.
 
-    It is read with `--set data=file --set data.path=OUT` (or `data=leaf`).
+    Read it with `--set data=file --set data.path=OUT` (or `data=leaf`).
     """
     federation = _load(one_config(config, set_, plugin).data, data_dir)
     written = write_leaf(federation, out) if format_ is Format.leaf else export(federation, out)

@@ -53,12 +53,12 @@ def graph(
     ] = None,
     table: Annotated[
         bool,
-        typer.Option("--table", help="Also F1, precision and recall for a grid of epsilon."),
+        typer.Option("--table", help="Print F1, precision and recall for a grid of epsilon."),
     ] = False,
 ) -> None:
-    """Describe the client graph: who is joined, whether it can change cohorts, and what it cost.
+    """Describe the client graph: its edges, its effect on cohorts, and its cost.
 
-    What is written can be used by runs: `--set method.graph.path=G.npz`.
+    Runs can use the written file: `--set method.graph.path=G.npz`.
     """
     chosen, method = _chosen(config, set_, plugin, similarity)
     if out is not None and (out.suffix != ".npz" or not out.parent.is_dir()):

@@ -32,7 +32,7 @@ def list_(
     ] = "",
     plugin: PluginOption = None,
 ) -> None:
-    """List availability modes, data sets, models, partitions and all else that has a name.
+    """List availability modes, data sets, models, partitions and all other variants.
 
     With a family, each of its variants is described with its settings and their defaults.
     """

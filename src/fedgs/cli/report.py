@@ -16,7 +16,7 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of fedgs run.")],
     out: Annotated[
         str,
-        typer.Option("--out", metavar="FILE", help="Where the page goes; else DIR/report.html."),
+        typer.Option("--out", metavar="FILE", help="The file to write; default: DIR/report.html."),
     ] = "",
 ) -> None:
     """Write one HTML file about the runs in DIR.

@@ -18,9 +18,9 @@ _NAMES = (
     "table1 to table4, fig3, fig4, fig5, fig7, fig8, tuning, gamma, theorem1; "
     "or document: the page of all that is in --out"
 )
-_DATA = "synthetic, cifar10, fashion_mnist or FILE.npz; several by commas."
+_DATA = "synthetic, cifar10, fashion_mnist or FILE.npz, separated by commas."
 _METHODS = "Rows, such as uniform,fedgs-1; fedgs: all of its rows."
-_SCALE = "Of the FedGS rows: cohort, the paper's tables, or paper."
+_SCALE = "Scale of the FedGS rows: cohort (the paper's tables) or paper."
 _OURS = "Add FedGS and uniform with inverse participation."
 Words = Optional[list[str]]  # noqa: UP045 (typer reads the annotation)
 Number = Optional[int]  # noqa: UP045
@@ -31,10 +31,12 @@ def reproduce(
     name: Annotated[str, typer.Argument(metavar="NAME", help=_NAMES)],
     data: Annotated[Words, typer.Option("--data", help=_DATA)] = None,
     modes: Annotated[
-        Words, typer.Option("--modes", help="Such as IDL,LDF or LN0.3; else the paper's.")
+        Words, typer.Option("--modes", help="Such as IDL,LDF or LN0.3; default: the paper's.")
     ] = None,
     methods: Annotated[Words, typer.Option("--methods", help=_METHODS)] = None,
-    rounds: Annotated[Number, typer.Option("--rounds", min=1, help="T; else the paper's.")] = None,
+    rounds: Annotated[
+        Number, typer.Option("--rounds", min=1, help="Number of rounds T; default: the paper's.")
+    ] = None,
     seeds: Annotated[str, typer.Option("--seeds", help="How many (3), or which (0,1,2).")] = "",
     scale: Annotated[str, typer.Option("--scale", help=_SCALE)] = "",
     ours: Annotated[bool, typer.Option("--ours", help=_OURS)] = False,

@@ -42,7 +42,7 @@ def run(
         str, typer.Option("--against", help="The method that others are compared to.")
     ] = "",
 ) -> None:
-    """Train methods side by side and print who won by how much.
+    """Train methods and print a table that compares them.
 
     Finished runs are reused, and interrupted ones are resumed.
     """

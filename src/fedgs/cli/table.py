@@ -23,10 +23,11 @@ class TableFormat(StrEnum):
 def table(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of fedgs run.")],
     against: Annotated[
-        str, typer.Option("--against", help="The method that others are compared to; else uniform.")
+        str,
+        typer.Option("--against", help="The method that others are compared to; default: uniform."),
     ] = "",
     format: Annotated[
-        TableFormat, typer.Option("--format", help="How the table is written.")
+        TableFormat, typer.Option("--format", help="Format of the table.")
     ] = TableFormat.text,
     out: Annotated[
         str, typer.Option("--out", metavar="FILE", help="Write the table to a file instead.")
@@ -34,7 +35,7 @@ def table(
 ) -> None:
     """Print mean and spread over seeds, and paired differences, for the runs in DIR.
 
-    Runs that are not finished count too.
+    Unfinished runs are included.
     """
     from fedgs.report.files import write_file
     from fedgs.report.reading import read_runs
