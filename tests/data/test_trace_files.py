@@ -1,7 +1,9 @@
 """The public traces of phones, from a server on this machine."""
 
+import gc
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +15,18 @@ from fedgs.errors import DataError, MissingExtraError
 from fedgs.traces import Traces
 from fedgs.traces.flame import KEY
 
-# pooch leaves the response of a failed download to the garbage collection
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+# pooch leaves the response of a failed download to the garbage collection.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.usefixtures("collected"),
+]
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """What a test leaves is collected while its warnings are ignored."""
+    yield
+    gc.collect()
 
 
 def write_trainers(folder: Path) -> None:
