@@ -2,6 +2,10 @@
 
 Every mode is a pure function of (settings, seed, clients, round): rounds can be computed in any
 order. Rates lie in [0, 1].
+
+References:
+    Z. Wang, X. Fan, J. Qi, H. Jin, P. Yang, S. Shen, C. Wang (2023): FedGS: Federated Graph-Based
+    Sampling with Arbitrary Client Availability. AAAI 37.
 """
 
 import math

@@ -68,6 +68,9 @@ def shortest_paths(adjacency: FloatMatrix) -> FloatMatrix:
 def floyd_warshall(lengths: FloatMatrix) -> FloatMatrix:
     """Plain O(N³) all-pairs shortest paths in place, the reference for the compiled routines.
 
+    References:
+        R. W. Floyd (1962): Algorithm 97: Shortest Path. Communications of the ACM 5.
+
     >>> floyd_warshall(np.array([[0.0, 1.0, np.inf], [1.0, 0.0, 2.0], [np.inf, 2.0, 0.0]]))[0]
     array([0., 1., 3.])
     """

@@ -207,6 +207,10 @@ def epsilon_of_histogram(similarity: FloatMatrix) -> float:
     Raises:
         GraphError: fewer than two clients.
 
+    References:
+        N. Otsu (1979): A Threshold Selection Method from Gray-Level Histograms. IEEE Transactions
+        on Systems, Man, and Cybernetics 9.
+
     >>> epsilon_of_histogram(np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.2], [0.1, 0.2, 1.0]]))
     0.9
     """

@@ -111,6 +111,10 @@ class Graph(Variant):
             features, all scaled to length 1 ("update" and "functional" that start with "seen"); at
             0 the first feature stays.
 
+    References:
+        Z. Wang, X. Fan, J. Qi, H. Jin, P. Yang, S. Shen, C. Wang (2023): FedGS: Federated
+        Graph-Based Sampling with Arbitrary Client Availability. AAAI 37.
+
     >>> Graph(preset="authors", epsilon=0.5).sigma_squared
     0.1
     """

@@ -66,6 +66,10 @@ class InverseParticipation(Weighting):
         normalise: whether the weights are divided by their sum.
         cutoff: w_k is at most `cutoff` p_k; None: no limit. Without normalisation only.
 
+    References:
+        D. G. Horvitz, D. J. Thompson (1952): A Generalization of Sampling Without Replacement from
+        a Finite Universe. Journal of the American Statistical Association 47.
+
     >>> InverseParticipation(normalise=False, cutoff=50).is_normalised
     False
     """
