@@ -351,17 +351,21 @@ csv("csv-rows", "1,0,1\n")
 csv("csv-columns", "1,0\n0,1\n")
 
 
-def mode(name: str, **settings: object) -> None:
-    """Register a case of the mode `markov` for two clients."""
+def mode(case_name: str, name: str = "markov", **settings: object) -> None:
+    """Register a case of an availability mode for two clients without labels."""
 
     def check(folder: Path) -> object:
-        chain = build("availability", {"name": "markov", **settings})
+        chain = build("availability", {"name": name, **settings})
         return chain.check(fedgs.Clients(("a", "b"), np.array([2, 2])), 3)  # type: ignore[attr-defined]
 
-    case(name)(check)
+    case(case_name)(check)
 
 
 mode("markov-negative", correlation=-0.2)
 mode("markov-values", rate=[0.9, 0.5, 0.1])
 mode("markov-base", base="SLN")
 mode("markov-redraw", empty_round="redraw")
+mode("base-labels", "sine")
+mode("base-memory", "staircase", base="markov")
+mode("groups-period", "groups", groups=5, period=4)
+mode("diurnal-ratio", "diurnal", ratio=4, correlation=0.99)

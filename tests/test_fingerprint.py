@@ -302,6 +302,9 @@ class OwnMode(Availability):
         {"aggregation": {"name": "own-aggregation"}},
         {"aggregation": {"name": "own-aggregation", "server": "own-server"}},
         {"availability": {"name": "markov", "base": "own-mode"}},
+        {"availability": {"name": "staircase", "base": "own-mode"}},
+        {"availability": {"name": "cyclic", "base": "own-mode"}},
+        {"availability": {"name": "diurnal", "base": "own-mode"}},
     ],
     ids=str,
 )

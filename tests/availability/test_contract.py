@@ -258,7 +258,13 @@ def test_built_in_modes_serve_one_equal_and_extreme_clients(name: str, sizes: li
     assert matrix.any(axis=0).all() or not mode.is_independent()
 
 
-@pytest.mark.parametrize("name", ["IDL", "MDF", "LDF", "YMF", "YC"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("IDL", "MDF", "LDF", "YMF", "YC", "label_dirichlet", "label_uniform"),
+        *("staircase", "sine", "interleaved", "cyclic"),
+    ],
+)
 def test_rates_move_with_relabelled_clients(name: str, clients: Clients) -> None:
     mode, order = build("availability", name), np.array([3, 0, 5, 1, 4, 2])
     assert isinstance(mode, Availability)

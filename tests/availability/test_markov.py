@@ -16,7 +16,7 @@ from fedgs.availability import (
     Markov,
     activity,
     draw_available,
-    markov,
+    renewals,
 )
 from fedgs.clients import Selection, View
 from fedgs.data import Federation
@@ -102,7 +102,7 @@ def test_a_cold_look_up_goes_back_to_the_last_renewal_of_all_clients(
         drawn.append(keys[0])
         return stream(seed, purpose, *keys)
 
-    monkeypatch.setattr(markov, "stream", counted)
+    monkeypatch.setattr(renewals, "stream", counted)
     for t in range(5_000, 5_000 + 101 * 150, 150):
         drawn.clear()
         mode.available(t, clients)
@@ -120,7 +120,7 @@ def test_going_forward_draws_once_a_round(monkeypatch: pytest.MonkeyPatch) -> No
         drawn.append(keys[0])
         return stream(seed, purpose, *keys)
 
-    monkeypatch.setattr(markov, "stream", counted)
+    monkeypatch.setattr(renewals, "stream", counted)
     draws = AvailabilityDraws(Markov(correlation=0.9), clients_of(50))
     for t in range(40):
         draws.at(t), draws.at(t)

@@ -25,22 +25,43 @@ from fedgs.availability.recorded import AvailabilityFile
 from fedgs.availability.markov import Markov
 
 # isort: split
+from fedgs.availability.drawn_rates import Bernoulli, LabelDirichlet, LabelUniform
+
+# isort: split
+from fedgs.availability.multipliers import Interleaved, Sine, Staircase
+
+# isort: split
+from fedgs.availability.cycles import Cyclic, Groups
+
+# isort: split
+from fedgs.availability.diurnal import Diurnal
+
+# isort: split
 from fedgs.availability.trace import Trace
 
 __all__ = [
-    "AvailabilityDraws",
     "Availability",
+    "AvailabilityDraws",
     "AvailabilityFile",
+    "Bernoulli",
+    "Cyclic",
+    "Diurnal",
     "EmptyRound",
+    "Groups",
     "Ideal",
+    "Interleaved",
     "LabelCycle",
+    "LabelDirichlet",
+    "LabelUniform",
     "LargeLabelsFirst",
     "LessDataFirst",
     "LogNormal",
     "Markov",
     "MoreDataFirst",
     "RoundAvailability",
+    "Sine",
     "SineLogNormal",
+    "Staircase",
     "Trace",
     "activity",
     "checked_available",

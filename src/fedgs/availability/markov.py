@@ -4,36 +4,19 @@ from collections.abc import Mapping
 from typing import Annotated
 
 import numpy as np
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import Field
 
 from fedgs.arrays import BoolArray, FloatArray
-from fedgs.availability.base import Availability, checked_rates
+from fedgs.availability.base import Availability
+from fedgs.availability.bases import SteadyBase, base_rates
+from fedgs.availability.renewals import Renewals
 from fedgs.clients import Clients
-from fedgs.errors import ConfigError
 from fedgs.per_client import PerClient, check_length, in_turn, within
-from fedgs.registry import build, register, table
-from fedgs.rng import stream
+from fedgs.registry import register
 
 __all__ = ["Markov"]
 
 _RATE, _CORRELATION = 0.5, 0.9
-
-
-def _base(value: object) -> object:
-    """The mode that `base` names."""
-    if value is None:
-        return None
-    try:
-        mode = build("availability", value)
-    except ConfigError as error:
-        raise ValueError(str(error).replace("availability", "availability.base", 1)) from None
-    assert isinstance(mode, Availability)
-    if not (mode.steady and mode.has_rates()):
-        raise ValueError(
-            "availability.base must be a mode whose rates are the same in every round, as MDF, "
-            f"LDF, YMF and LN, got {mode.name or type(mode).__name__!r}"
-        )
-    return mode
 
 
 @register("availability", "markov")
@@ -76,7 +59,7 @@ class Markov(Availability):
 
     steady = True
     rate: Annotated[PerClient, within("availability.rate", 0, 1)] = _RATE
-    base: Annotated[Availability | None, BeforeValidator(_base), PlainSerializer(table)] = None
+    base: SteadyBase | None = None
     correlation: Annotated[PerClient, within("availability.correlation", 0, 1, open_high=True)] = (
         _CORRELATION
     )
@@ -104,9 +87,7 @@ class Markov(Availability):
         """(N,) pi_k, the same in every round."""
         if self.base is None:
             return in_turn(self.rate, len(clients))
-        seeded = self.base.seed is not None or self.seed is None
-        base = self.base if seeded else self.base.model_copy(update={"seed": self.seed})
-        return checked_rates(base, clients, round)
+        return base_rates(self.base, self.seed, round, clients)
 
     def correlations(self, clients: Clients) -> FloatArray:
         """(N,) lambda_k in [0, 1)."""
@@ -119,28 +100,12 @@ class Markov(Availability):
 
     def available(self, round: int, clients: Clients) -> BoolArray:
         """(N,) the draws of the last renewals up to round t."""
-        rates, correlations = self.rates(round, clients), self.correlations(clients)
-        available = np.zeros(len(clients), dtype=np.bool_)
-        waiting = np.arange(len(clients))  # clients whose last renewal is earlier
-        for t in range(round, -1, -1):
-            renewed, drawn = self._renewals(t, rates, correlations)
-            found = waiting[renewed[waiting]]
-            available[found] = drawn[found]
-            waiting = waiting[~renewed[waiting]]
-            if len(waiting) == 0:
-                break
-        return available
+        return self._renewals(clients).state(round)
 
     def next_available(self, round: int, clients: Clients, before: BoolArray) -> BoolArray:
         """(N,) one step of the chain."""
-        renewed, drawn = self._renewals(
-            round, self.rates(round, clients), self.correlations(clients)
-        )
-        return np.where(renewed, drawn, before)
+        return self._renewals(clients).step(round, before)
 
-    def _renewals(
-        self, round: int, rates: FloatArray, correlations: FloatArray
-    ) -> tuple[BoolArray, BoolArray]:
-        """(N,) whether each state is drawn anew in a round, all in round 0; and (N,) the draws."""
-        keep, draw = stream(self.seed or 0, "markov", round).random((len(rates), 2)).T
-        return (keep >= correlations) | (round == 0), draw < rates
+    def _renewals(self, clients: Clients) -> Renewals:
+        rates = self.rates(0, clients)
+        return Renewals("markov", self.seed or 0, self.correlations(clients), lambda t: rates)

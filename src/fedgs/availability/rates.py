@@ -12,15 +12,14 @@ import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from fedgs.arrays import BoolArray, FloatArray
+from fedgs.arrays import FloatArray
 from fedgs.availability.base import Availability
+from fedgs.availability.labels import labels_held
 from fedgs.clients import Clients
-from fedgs.errors import ConfigError
 from fedgs.registry import register
 from fedgs.rng import stream
 
@@ -132,6 +131,12 @@ class LargeLabelsFirst(Availability):
     parts. The largest is the largest that some client holds, or C - 1 if the number of classes C
     was given; if it is 0, so is the quotient.
 
+    With beta = 1 - p_min it is the availability of MIFA: p_min + (1 - p_min)·min(labels of k)/9.
+
+    References:
+        X. Gu, K. Huang, J. Zhang, L. Huang (2021): Fast Federated Learning in the Presence of
+        Arbitrary Device Unavailability. NeurIPS.
+
     Attributes:
         beta: in [0, 1]; 1: clients that hold label 0 are never available.
 
@@ -150,7 +155,7 @@ class LargeLabelsFirst(Availability):
         Raises:
             ConfigError: the clients have no labels, or one client holds none.
         """
-        held = _labels_held(self, clients)  # (N, C)
+        held = labels_held(self, clients)  # (N, C)
         smallest = held.argmax(axis=1)  # (N, C) -> (N,)
         largest = (
             int(np.flatnonzero(held.any(axis=0))[-1])
@@ -190,7 +195,7 @@ class LabelCycle(Availability):
         Raises:
             ConfigError: the clients have no labels, or one client holds none.
         """
-        held = _labels_held(self, clients)  # (N, C)
+        held = labels_held(self, clients)  # (N, C)
         labels = held.shape[1]
         period = 10 * labels if self.period is None else self.period
         # y·T_p < (1 + t mod T_p)·C <= (y+1)·T_p, solved for the whole number y
@@ -254,27 +259,3 @@ def _log_normal_rates(seed: int, beta: float, count: int) -> FloatArray:
     rates: FloatArray = np.exp(logarithms - logarithms.max())  # c_k / max c, safe at any beta
     rates.setflags(write=False)
     return rates
-
-
-# The labels that a client holds are the same in every round, and computing them costs O(N·C).
-# `Clients` compares by identity, and entries disappear with their key.
-_held: WeakKeyDictionary[Clients, BoolArray] = WeakKeyDictionary()
-
-
-def _labels_held(availability: Availability, clients: Clients) -> BoolArray:
-    """(N, C): whether client k holds label y."""
-    if clients.label_counts is None:
-        raise ConfigError(
-            f"availability {availability.name!r} needs the clients' labels, and this federation "
-            "has none"
-        )
-    if clients not in _held:
-        held: BoolArray = clients.label_counts > 0
-        without = np.flatnonzero(~held.any(axis=1))
-        if len(without):
-            raise ConfigError(
-                f"availability {availability.name!r} needs at least one label a client; client "
-                f"{clients.names[int(without[0])]!r} has none"
-            )
-        _held[clients] = held
-    return _held[clients]

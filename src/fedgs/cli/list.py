@@ -65,9 +65,9 @@ def names_of(family: Family) -> list[str]:
 def overview(family: Family) -> str:
     """Two lines: how a family's variants are chosen, and their names.
 
-    >>> print(overview(FAMILIES["availability"]))
+    >>> print(overview(FAMILIES["availability"]))  # doctest: +ELLIPSIS
     availability modes    --set availability=NAME
-      IDL, MDF, LDF, YMF, YC, LN, SLN, file
+      IDL, MDF, LDF, YMF, YC, LN, SLN, file, ...
     """
     try:
         names = ", ".join(names_of(family))
