@@ -12,9 +12,11 @@ from unittest.mock import patch
 import numpy as np
 
 import fedgs
+from fedgs.availability import Trace
 from fedgs.data import ByColumn, Labelled, Normalization, share_out
 from fedgs.registry import build
 from fedgs.sampling import FedGS
+from fedgs.traces import convert, write_traces
 
 CASES: dict[str, Callable[[Path], object]] = {}
 X, Y, OWNER = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1]), np.array(["a", "b", "a", "b"])
@@ -369,3 +371,30 @@ mode("base-labels", "sine")
 mode("base-memory", "staircase", base="markov")
 mode("groups-period", "groups", groups=5, period=4)
 mode("diurnal-ratio", "diurnal", ratio=4, correlation=0.99)
+
+
+def trace(name: str, text: str, *, rounds: int = 1, clients: int = 2, **settings: object) -> None:
+    """Register a case of a trace that is read from csv."""
+
+    def check(folder: Path) -> object:
+        (folder / "phones.csv").write_text(f"device,on,off\n{text}", encoding="utf-8")
+        path = write_traces(convert(folder / "phones.csv"), folder / "phones.npz")
+        names = ("a", *range(1, clients))
+        sizes = np.ones(clients, dtype=np.int64)
+        return Trace(path=path, **settings).check(fedgs.Clients(names, sizes), rounds)
+
+    case(name)(check)
+
+
+trace("trace-clients", "a,0,60\na,86400,86400\n", clients=25)
+trace("trace-rounds", "a,0,86400\n", rounds=200, wrap="refuse")
+trace("trace-days", "a,0,43200\n")
+trace("trace-name", "a,0,86400\n", assign="name")
+trace("trace-backwards", "a,60,0\n")
+
+
+@case("trace-pickle")
+def trace_pickle(folder: Path) -> object:
+    """A call of a function."""
+    (folder / "phones.pkl").write_bytes(b"cos\nsystem\n(S'ls'\ntR.")
+    return convert(folder / "phones.pkl")

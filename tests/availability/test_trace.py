@@ -77,7 +77,7 @@ def test_shifted_copies_serve_more_clients_than_devices(path: Path) -> None:
     mode.check(clients, 1)
     matrix = activity(mode, clients, 2 * DAY // 60)
     assert len({row.tobytes() for row in matrix}) == len(clients)
-    with pytest.raises(ConfigError, match="at most 1920 clients, 24 copies of each of 40 devices"):
+    with pytest.raises(ConfigError, match="at most 1920 clients, 24 copies of each of its dev"):
         mode.check(clients_of(1921), 1)
 
 
@@ -96,6 +96,24 @@ def test_what_is_remembered_of_clients_is_by_content_and_settings(path: Path) ->
     assert Trace(path=path, seed=1).rates(0, clients).tolist() != before
     write_traces(Traces([0], [HOUR], [0, 1], [0], [DAY], ["a"]), path)
     assert Trace(path=path, assign="order").rates(0, clients).tolist() == [1 / 24] * 20
+
+
+def test_clients_have_the_devices_of_their_names(tmp_path: Path) -> None:
+    on = [0, HOUR, 2 * HOUR]
+    traces = Traces(
+        on, [s + HOUR for s in on], range(4), [0] * 3, [DAY, DAY, DAY - 1], ["a", "7", "s"]
+    )
+    path = write_traces(traces, tmp_path / "named.npz")
+    mode = Trace(path=path, assign="name", round_seconds=HOUR)
+    clients = Clients((7, "a"), np.array([1, 1]))
+    assert [mode.available(t, clients).tolist() for t in range(3)] == [
+        [False, True], [True, False], [False, False],
+    ]  # fmt: skip
+    for name, reason in (("b", "there is none"), ("s", "it was observed for less than 1 days")):
+        with pytest.raises(
+            ConfigError, match=rf"assign = 'name' needs .* client '{name}': {reason}$"
+        ):
+            mode.check(Clients(("a", name), np.array([1, 1])), 1)
 
 
 @pytest.mark.parametrize("coupling", [1, -1])
@@ -186,6 +204,10 @@ def test_lines_tell_the_coupling(path: Path) -> None:
         (
             {"path": "x.npz", "min_days": 0.5},
             r"availability\.min_days must be at least 1 for availability\.unobserved = 'replay'",
+        ),
+        (
+            {"path": "x.npz", "assign": "name", "couple": "label"},
+            r"availability\.couple has no effect beside availability\.assign = 'name'",
         ),
         ({"path": "x.npz", "spread_hours": 25}, r"spread_hours should be less than or equal to 24"),
     ],

@@ -17,7 +17,6 @@ from fedgs.errors import ConfigError
 from fedgs.plurals import counted
 from fedgs.registry import register
 from fedgs.traces.assignment import (
-    Assign,
     Slots,
     coupled_order,
     peak_hours,
@@ -28,8 +27,9 @@ from fedgs.traces.assignment import (
 from fedgs.traces.intervals import DAY, Traces, read_traces
 from fedgs.traces.timeline import Timeline, Unobserved, Wrap
 
-__all__ = ["Couple", "Trace"]
+__all__ = ["Assign", "Couple", "Trace"]
 
+Assign = Literal["random", "order", "name"]
 Couple = Literal["none", "data_size", "label"]
 
 
@@ -71,7 +71,7 @@ class Trace(Availability):
             "replay".
         assign: "random": clients have devices in a random order of the seed. "order": client k has
             device k. Where there are more clients than devices, a device is used again, shifted by
-            whole days and then by hours.
+            whole days and then by hours. "name": each client has the device of its name.
         spread_hours: standard deviation of the clients' time zones in hours, in [0, 24]; 24:
             uniform over the day.
         couple: "data_size": the devices' shares of available time are coupled with n_k. "label":
@@ -115,12 +115,17 @@ class Trace(Availability):
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
-        """`coupling` without `couple`, and `unobserved` beside `wrap = "device"`."""
+        """`coupling` without `couple`, and what other settings decide already."""
         refused = {}
         if settings.get("couple", "none") == "none" and settings.get("coupling", 0) != 0:
             refused["availability.coupling"] = (
                 "availability.coupling has no effect without availability.couple, which must be "
                 "'data_size' or 'label'"
+            )
+        if settings.get("couple", "none") != "none" and settings.get("assign") == "name":
+            refused["availability.couple"] = (
+                "availability.couple has no effect beside availability.assign = 'name', under "
+                "which each client has the device of its name; leave one out"
             )
         if settings.get("wrap") == "device" and settings.get("unobserved", "replay") != "replay":
             refused["availability.unobserved"] = (
@@ -230,7 +235,11 @@ class Trace(Availability):
                 f"observed for at most {self.traces.spans.max() / DAY:.2f} days, got "
                 f"{self.min_days:g}"
             )
-        chosen = slots(self.timeline, devices, count, assign=self.assign, seed=seed)
+        chosen = (
+            Slots(self._named(clients), np.zeros(count, dtype=np.int64))
+            if self.assign == "name"
+            else slots(self.timeline, devices, count, assign=self.assign, seed=seed)
+        )
         zones = zone_shifts(count, spread_hours=self.spread_hours, seed=seed)
         chosen = Slots(chosen.devices, chosen.shifts + zones)
         if self.couple != "none":
@@ -238,6 +247,23 @@ class Trace(Availability):
             chosen = chosen.taken(coupled_order(values, scores, coupling=self.coupling, seed=seed))
         order = np.argsort(chosen.devices, kind="stable")
         return _Assigned(chosen, order, chosen.devices[order], chosen.shifts[order])
+
+    def _named(self, clients: Clients) -> IntArray:
+        """(N,) the devices of the clients' names."""
+        places = {name: d for d, name in enumerate(self.traces.names)}
+        usable = set(self._devices.tolist())
+        for name in map(str, clients.names):
+            if places.get(name) not in usable:
+                reason = (
+                    "there is none"
+                    if name not in places
+                    else f"it was observed for less than {self.min_days:g} days"
+                )
+                raise ConfigError(
+                    f"availability.assign = 'name' needs a device of each client's name in "
+                    f"availability.path {self.path!r}, got client {name!r}: {reason}"
+                )
+        return np.array([places[str(name)] for name in clients.names], dtype=np.int64)
 
     def _values(self, clients: Clients) -> FloatArray:
         """(N,) what the devices are coupled with."""

@@ -72,8 +72,8 @@ def slots(
     capacity = int(24 * days.sum())
     if num_clients > capacity:
         raise ConfigError(
-            f"availability 'trace' serves at most {capacity} clients, 24 copies of each of "
-            f"{len(order)} devices for each of its days, got {num_clients} clients"
+            f"availability 'trace' serves at most {capacity} clients, 24 copies of each of its "
+            f"devices for each observed day, got {num_clients} clients"
         )
     chosen, shifts, copy, left = [], [], 0, num_clients
     while left > 0:
