@@ -166,8 +166,8 @@ def test_tables_name_the_presets_and_their_differing_settings() -> None:
     methods.append({"name": "fedau", "weighting": {"cutoff": 7}})
     study = prepare_study([config(method, data=small) for method in methods])
     assert study.labels == [
-        "fedau method.weighting=fedau", "fedavg_all", "fedprox", "md",
-        "fedau cutoff=7 method.weighting.name=fedau",
+        "fedau", "fedavg_all", "fedprox", "md",
+        "fedau cutoff=7",
     ]  # fmt: skip
 
 

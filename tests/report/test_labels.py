@@ -114,6 +114,51 @@ def test_values_are_short_and_a_missing_setting_is_not_shown() -> None:
     ) == ["md exact=true", "md sizes=1,2"]
 
 
+def test_runs_with_other_aggregations_and_server_steps_have_labels_of_their_own() -> None:
+    sgd, adam = {"name": "sgd", "rate": 1.0}, {"name": "adam", "rate": 0.1, "tau": 0.001}
+    stale = {"name": "stale", "beta": 1.0, "unit": "update", "move_when_empty": True}
+    tables: list[dict[str, object]] = [
+        {"method": "uniform"},
+        {"method": "uniform", "aggregation": {"name": "mean", "server": adam}},
+        {"method": "uniform", "aggregation": {**stale, "server": sgd}},
+        {"method": "uniform", "aggregation": {"name": "scaffold", "server": sgd}},
+    ]
+    assert labels(*tables) == [
+        "uniform",
+        "uniform server=adam rate=0.1",
+        "uniform aggregation=stale",
+        "uniform aggregation=scaffold",
+    ]
+    half = {"method": "uniform", "aggregation": {**stale, "beta": 0.5, "server": sgd}}
+    assert labels(tables[2], half) == ["uniform beta=1", "uniform beta=0.5"]
+    assert labels(tables[3], half) == [
+        "uniform aggregation=scaffold",
+        "uniform aggregation=stale beta=0.5",
+    ]
+    rates = [{"name": "mean", "server": {**sgd, "rate": rate}} for rate in (0.5, 2.0)]
+    assert labels(*({"method": "uniform", "aggregation": mean} for mean in rates)) == [
+        "uniform rate=0.5",
+        "uniform rate=2",
+    ]
+
+
+def test_a_weighting_by_name_and_one_with_settings_differ_in_the_settings_alone() -> None:
+    def config(weighting: object) -> dict[str, object]:
+        return {"method": {"name": "uniform", "weighting": weighting}}
+
+    fedau, short = config("fedau"), config({"name": "fedau", "cutoff": 3})
+    assert labels(fedau, short) == ["uniform", "uniform cutoff=3"]
+    assert labels(config("equal"), short, config({"name": "fedau", "cutoff": 50})) == [
+        "uniform weighting=equal",
+        "uniform weighting=fedau cutoff=3",
+        "uniform weighting=fedau cutoff=50",
+    ]
+    assert labels(config("equal"), config({"name": "fedau", "cutoff": 50})) == [
+        "uniform weighting=equal",
+        "uniform weighting=fedau",
+    ]
+
+
 def test_labels_of_tables_are_listed_once() -> None:
     tables = [{"method": {"name": name}, "seed": seed} for name in ("md", "own") for seed in (0, 1)]
     assert labels_of(tables) == ["md", "own"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fedgs.errors import ConfigError
-from fedgs.registry import preset_names, variant_class
+from fedgs.registry import Variant, preset_names, variant_class
 from fedgs.report.run_view import Run
 
 __all__ = ["base_name", "conditions", "flattened", "labelled", "labels_of"]
@@ -23,25 +23,34 @@ def labelled(runs: Iterable[Run]) -> list[Run]:
 
     A label is the configuration's own `label`, else the method's name ("fedprox" for `md` with a
     proximal term), followed by the settings in which runs of that name differ within some group.
+    Settings that only some variants have are left out where they are defaults.
 
     >>> alphas = [Run({"method": {"name": "fedgs", "alpha": alpha}}, ()) for alpha in (0.5, 2.0)]
     >>> [run.label for run in labelled(alphas)]
     ['fedgs alpha=0.5', 'fedgs alpha=2']
     """
     grouped = _grouped(list(runs))
-    parts = ("method", "training", "model", "evaluation", "deployment")
+    parts = ("method", "aggregation", "training", "model", "evaluation", "deployment")
     settings = [_settings(run, parts) for run in grouped]
     by_name_and_group: dict[tuple[str, tuple[str, str]], list[Settings]] = {}
     for run, run_settings in zip(grouped, settings, strict=True):
         by_name_and_group.setdefault((_name(run), run.group), []).append(run_settings)
     differing: dict[str, set[str]] = {}
+    disputed: dict[str, set[tuple[str, ...]]] = {}
     for (name, _), alike in by_name_and_group.items():
         differing.setdefault(name, set()).update(_differences(alike))
+        disputed.setdefault(name, set()).update(_disputed(alike))
+    labels = []
+    for run, run_settings in zip(grouped, settings, strict=True):
+        name = _name(run)
+        shown = {
+            key: value
+            for key, value in run_settings.items()
+            if _place(key, run_settings) in disputed[name] or not _is_default(key, run_settings)
+        }
+        labels.append(_words(name, shown, differing[name]))
     return _with_run_ids(
-        [
-            replace(run, label=_words(_name(run), run_settings, differing[_name(run)]))
-            for run, run_settings in zip(grouped, settings, strict=True)
-        ]
+        [replace(run, label=label) for run, label in zip(grouped, labels, strict=True)]
     )
 
 
@@ -163,11 +172,15 @@ def _unique_titles(
 def _settings(run: Run, parts: Sequence[str]) -> dict[str, object]:
     """Dotted settings of the parts; for the training, M replaces the settings that decide it.
 
-    In a deployment they stay, since M follows from the connected clients.
+    In a deployment they stay, since M follows from the connected clients. The name of a variant
+    has the key of its table, as where the name alone is given.
     """
     flat: dict[str, object] = {}
     for part in parts:
-        flat.update(flattened(run.table(part), f"{part}."))
+        table = flattened(run.table(part), f"{part}.")
+        flat.update({key.removesuffix(".name"): value for key, value in table.items()})
+    if flat.get("aggregation") == "mean":  # as where no aggregation is given
+        del flat["aggregation"]
     flat = {key: value for key, value in flat.items() if key not in _NO_DIFFERENCE}
     if "training" in parts and "cohort_limit" in run.about and not run.is_deployment:
         flat = {key: value for key, value in flat.items() if key not in _COHORT}
@@ -203,10 +216,46 @@ def _differences(runs: Sequence[Settings]) -> set[str]:
     return differing
 
 
+def _disputed(runs: Sequence[Settings]) -> set[tuple[str, ...]]:
+    """The places, see `_place`, of settings whose values differ between the runs that have them."""
+    values: dict[tuple[str, ...], set[str]] = {}
+    for key in sorted({key for settings in runs for key in settings}):
+        for settings in runs:
+            values.setdefault(_place(key, settings), set()).add(repr(settings.get(key)))
+    return {place for place, different in values.items() if len(different) > 1}
+
+
+def _place(key: str, settings: Settings) -> tuple[str, ...]:
+    """The key of a setting and the variants that it is in.
+
+    >>> _place("aggregation.beta", {"aggregation": "stale", "aggregation.beta": 0.5})
+    ('aggregation.beta', "'stale'")
+    """
+    parts = key.split(".")
+    tables = (".".join(parts[:end]) for end in range(1, len(parts)))
+    return (key, *(repr(settings.get(table)) for table in tables))
+
+
+def _is_default(key: str, settings: Settings) -> bool:
+    """Whether a setting has the default of the variant that it belongs to."""
+    owner, _, name = key.rpartition(".")
+    variant = settings.get(owner, "mean" if owner == "aggregation" else None)
+    if not isinstance(variant, str):
+        return False
+    try:
+        field = variant_class(owner.rpartition(".")[2], variant).model_fields.get(name)
+    except ConfigError:  # no family, or a variant that is not known here
+        return False
+    if field is None or field.is_required():
+        return False
+    default = field.default.name if isinstance(field.default, Variant) else field.default
+    return bool(settings[key] == default)
+
+
 def _words(name: str, settings: Settings, differing: set[str]) -> str:
     """The name and the differing settings, each by the last part of its key if that is unique."""
     keys = sorted(differing)
-    last_parts = [key.removesuffix(".name").rpartition(".")[2] for key in keys]
+    last_parts = [key.rpartition(".")[2] for key in keys]
     words = [name]
     for key, last_part in zip(keys, last_parts, strict=True):
         if key in settings:
