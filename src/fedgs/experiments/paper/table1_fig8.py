@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedgs.arrays import AnyArray, FloatArray
+from fedgs.arrays import AnyArray, BoolArray, FloatArray
 from fedgs.availability import activity
 from fedgs.availability.base import Availability, checked_rates
 from fedgs.config import Training, cohort_limit
@@ -39,6 +39,16 @@ _RATES = {
     "YC": "beta [label of k has its turn] + 1 - beta",
     "LN": "c_k / max c, c lognormal(0, ln(1/(1-beta)))",
     "SLN": "LN's rate (0.4 sin(2 pi (1 + t mod T_p)/T_p) + 0.5)",
+    "markov": "pi, a chain with correlation lambda",
+    "bernoulli": "p_k uniform on [lowest, 1]",
+    "label_dirichlet": "max(lowest, mean C <label shares of k, q>), q Dirichlet",
+    "label_uniform": "<label shares of k, phi>, phi uniform",
+    "staircase": "p_k, reduced in the second half of a period",
+    "sine": "p_k (gamma sin(2 pi t/T_p) + 1 - gamma)",
+    "interleaved": "that of sine, 0 below a threshold",
+    "cyclic": "max(1, round(T_p p_k))/T_p, one block in a period",
+    "groups": "1/G, groups in turn",
+    "diurnal": "b_k (1 + a cos(2 pi (h - peak)/24)), a chain",
 }
 _FIG8 = {
     "synthetic": ("IDL", "LDF", "MDF"),
@@ -67,7 +77,8 @@ def compute_availability(
         )
         arrays[f"{mode.title}/active"] = activity(availability, federation.clients, rounds)
         arrays[f"{mode.title}/rates"] = rates
-        arrays[f"{mode.title}/expected"] = given_any_available(rates)
+        redrawn = availability.empty_round == "redraw"
+        arrays[f"{mode.title}/expected"] = given_any_available(rates) if redrawn else rates
     return arrays
 
 
@@ -101,9 +112,31 @@ def given_any_available(rates: FloatArray) -> FloatArray:
     )
 
 
+def autocorrelation(active: BoolArray, distance: int = 1) -> float:
+    """The correlation of a client's states at a distance in rounds.
+
+    It is the mean over clients of the sample autocorrelation, without clients whose state never
+    changes; NaN without any other client.
+
+    Args:
+        active: (N, T) whether client k is available in round t, T > distance.
+        distance: in rounds.
+
+    >>> autocorrelation(np.tile([True, False], (1, 50)))
+    -0.99
+    """
+    states = active[active.any(axis=1) & ~active.all(axis=1)]
+    if len(states) == 0:
+        return float("nan")
+    centred = states - states.mean(axis=1, keepdims=True)
+    products = (centred[:, :-distance] * centred[:, distance:]).sum(axis=1)
+    return float((products / (centred**2).sum(axis=1)).mean())
+
+
 def render_table1(request: ExperimentRequest, records: ExperimentRecords) -> Rendering:
-    """Rates and measured activity, mode by mode."""
-    columns = (
+    """Rates and measured activity, mode by mode; autocorrelation beside modes of others."""
+    is_extended = any(mode.name not in PAPER_BETA for mode in request.modes)
+    columns: tuple[Column, ...] = (
         Column("mode", ("mode",), numeric=False),
         Column("rate of client k in round t", ("rate",), numeric=False),
         Column("lowest", ("rate_lowest",)),
@@ -113,6 +146,8 @@ def render_table1(request: ExperimentRequest, records: ExperimentRecords) -> Ren
         Column("mean |A_t|", ("available_mean",)),
         Column("rounds below M", ("rounds_below_limit", "rounds")),
     )
+    if is_extended:
+        columns = (*columns, Column("autocorrelation", ("autocorrelation",)))
     blocks, verdict = [], []
     for source in request.data:
         result = records.computed.get(source.key)
@@ -120,8 +155,11 @@ def render_table1(request: ExperimentRequest, records: ExperimentRecords) -> Ren
             modes = [
                 mode for mode in _modes(request, source) if f"{mode.title}/rates" in result.arrays
             ]
-            figures = {mode.title: _figures(result, mode.title) for mode in modes}
-            rows = tuple(_row(mode, figures[mode.title]) for mode in modes)
+            figures = {mode.title: _figures(result, mode) for mode in modes}
+            rows = tuple(
+                (*_row(mode, figures[mode.title]), *_memory(result, mode)[: int(is_extended)])
+                for mode in modes
+            )
             blocks.append(Block((("data", result.data_title),), rows))
             verdict.append(_activity_sentence(result.data_title, figures))
     notes = (
@@ -132,46 +170,61 @@ def render_table1(request: ExperimentRequest, records: ExperimentRecords) -> Ren
     return Rendering({"": table}, verdict=verdict) if blocks else Rendering(verdict=verdict)
 
 
-def _figures(result: Computed, title: str) -> dict[str, float]:
+def _figures(result: Computed, mode: Mode) -> dict[str, float]:
     available, rates, expected = (
-        result.arrays[f"{title}/{part}"] for part in ("active", "rates", "expected")
+        result.arrays[f"{mode.title}/{part}"] for part in ("active", "rates", "expected")
     )
     by_client = rates.mean(axis=1)
     spread = float(np.sqrt((expected * (1 - expected)).sum()))
     gap = float(available.sum() - expected.sum())
     sizes = available.sum(axis=0)
+    errors = 0.0 if abs(gap) < 1e-6 else gap / spread if spread > 0 else float("inf")
     return {
         "lowest": float(by_client.min()),
         "mean": float(by_client.mean()),
         "highest": float(by_client.max()),
         "measured": float(available.mean()),
-        "errors": 0.0 if abs(gap) < 1e-6 else gap / spread if spread > 0 else float("inf"),
+        # The spread is that of rounds that do not depend on each other.
+        "errors": errors if mode.is_independent else float("nan"),
         "available": float(sizes.mean()),
         "below": int((sizes < int(result.arrays["cohort_limit"])).sum()),
         "rounds": available.shape[1],
     }
 
 
+def _memory(result: Computed, mode: Mode) -> tuple[Cell, ...]:
+    measured = autocorrelation(result.arrays[f"{mode.title}/active"])
+    is_known = not np.isnan(measured)
+    return (Cell(number(measured, 3) if is_known else "", (measured if is_known else None,)),)
+
+
 def _row(mode: Mode, figures: Mapping[str, float]) -> tuple[Cell, ...]:
     below, rounds = int(figures["below"]), int(figures["rounds"])
+    rate = _RATES.get(mode.name, "")  # modes of users have no words here
+    errors = None if np.isnan(figures["errors"]) else figures["errors"]
     return (
         Cell(mode.title, (mode.title,)),
-        Cell(_RATES[mode.name], (_RATES[mode.name],)),
+        Cell(rate, (rate,)),
         *(Cell(number(figures[key], 3), (figures[key],)) for key in ("lowest", "mean", "highest")),
-        Cell(number(figures["measured"], 3), (figures["measured"], figures["errors"])),
+        Cell(number(figures["measured"], 3), (figures["measured"], errors)),
         Cell(number(figures["available"], 1), (figures["available"],)),
         Cell(f"{below} of {rounds}", (below, rounds)),
     )
 
 
 def _activity_sentence(title: str, figures: Mapping[str, Mapping[str, float]]) -> str:
+    all_modes = len(figures)
+    figures = {mode: row for mode, row in figures.items() if not np.isnan(row["errors"])}
+    if not figures:
+        return f"{title}: no standard errors, since rounds of these modes depend on each other."
+    memory = "" if len(figures) == all_modes else " without memory"
     worst = max(figures, key=lambda mode: abs(figures[mode]["errors"]))
     far = [mode for mode, figure in figures.items() if abs(figure["errors"]) > 3]
     if far:
         return f"{title}: more than 3 standard errors from what the rates give: {', '.join(far)}."
     return (
         f"{title}: the measured activity lies within {abs(figures[worst]['errors']):.1f} standard "
-        f"errors of what the rates give in all {len(figures)} modes."
+        f"errors of what the rates give in all {len(figures)} modes{memory}."
     )
 
 
@@ -191,7 +244,7 @@ def render_fig8(request: ExperimentRequest, records: ExperimentRecords) -> Rende
                 verdict.append(
                     f"{result.data_title}, {mode.title}: {100 * available.mean():.0f} % of the "
                     f"clients are available on average, {int(sizes.min())} to "
-                    f"{int(sizes.max())} in a round."
+                    f"{int(sizes.max())} in a round{_memory_words(available, mode)}."
                 )
 
     def draw() -> "dict[str, Figure]":
@@ -200,6 +253,14 @@ def render_fig8(request: ExperimentRequest, records: ExperimentRecords) -> Rende
         return {"": active_states(panels)}
 
     return Rendering(verdict=verdict, draw=draw if panels else None)
+
+
+def _memory_words(active: BoolArray, mode: Mode) -> str:
+    """The autocorrelation of a mode that is not the paper's."""
+    measured = autocorrelation(active)
+    if mode.name in PAPER_BETA or np.isnan(measured):
+        return ""
+    return f", with an autocorrelation of {number(measured, 2)}"
 
 
 _TAKES = frozenset({"data", "modes", "rounds", "seeds", "set"})
@@ -216,6 +277,7 @@ EXPERIMENTS = {
         compute=compute_availability,
         render=render_table1,
         one_seed=True,
+        other_modes=True,
     ),
     "fig8": Experiment(
         name="fig8",
@@ -229,6 +291,7 @@ EXPERIMENTS = {
         compute=compute_availability,
         render=render_fig8,
         one_seed=True,
+        other_modes=True,
         draws=True,
     ),
 }

@@ -7,6 +7,8 @@ import pytest
 
 from fedgs.errors import ConfigError
 from fedgs.experiments.paper.frame.conditions import Source, parse_data, parse_modes
+from fedgs.experiments.paper.frame.request import Options
+from fedgs.experiments.paper.frame.run import requested
 
 
 @pytest.mark.parametrize(
@@ -17,6 +19,15 @@ from fedgs.experiments.paper.frame.conditions import Source, parse_data, parse_m
             r"--modes must be of IDL, .*; got 'LFD'; did you mean 'LDF'\?",
         ),
         (lambda: parse_modes(["IDL0.5"]), "IDL has no beta"),
+        (
+            lambda: parse_modes(["markow"]),
+            r"--modes must be of IDL, .*; got 'markow'; did you mean 'markov'\?",
+        ),
+        (lambda: parse_modes(["file"]), "--modes must be of IDL, .*; got 'file'"),
+        (
+            lambda: requested("table2", Options(modes=["LDF,sine"])),
+            "--modes must be of IDL, .* for table2, whose figures are the paper's; got 'sine'",
+        ),
         (
             lambda: parse_data(["cifar"]),
             r"--data must be .*; got 'cifar'; did you mean 'cifar10'\?",

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedgs.availability import Availability
 from fedgs.errors import ConfigError
 from fedgs.experiments.paper.frame.published import MODES, PAPER_BETA
+from fedgs.registry import variant_class, variant_names
 from fedgs.suggestions import nearest
 
-__all__ = ["Mode", "Source", "parse_data", "parse_modes", "words_of"]
+__all__ = ["Mode", "Source", "other_modes", "parse_data", "parse_modes", "words_of"]
 
 _BUILT_IN = {
     "synthetic": "Synthetic(0.5, 0.5)",
@@ -63,8 +65,12 @@ class Source:
 class Mode:
     """An availability mode with its beta (None: the mode's default, which is the paper's).
 
+    Modes that are not the paper's have no beta here; their settings are the defaults.
+
     >>> Mode("LDF").title, Mode("LN", 0.3).title, Mode("LN", 0.3).published
     ('LDF 0.7', 'LN 0.3', False)
+    >>> Mode("groups").title, Mode("groups").published
+    ('groups', False)
     """
 
     name: str
@@ -73,7 +79,7 @@ class Mode:
     @property
     def title(self) -> str:
         """Its name in tables."""
-        beta = PAPER_BETA[self.name] if self.beta is None else self.beta
+        beta = PAPER_BETA.get(self.name) if self.beta is None else self.beta
         return self.name if beta is None else f"{self.name} {beta:g}"
 
     @property
@@ -83,8 +89,13 @@ class Mode:
 
     @property
     def published(self) -> bool:
-        """Whether this is the mode at the paper's beta."""
-        return self.beta is None or self.beta == PAPER_BETA[self.name]
+        """Whether this is a mode of the paper at the paper's beta."""
+        return self.name in PAPER_BETA and self.beta in (None, PAPER_BETA[self.name])
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether its clients are available independently, with their rates."""
+        return _mode_class(self.name).is_independent()
 
 
 def parse_data(texts: Sequence[str], data_dir: Path | None = None) -> tuple[Source, ...]:
@@ -127,28 +138,53 @@ def _file(word: str, data_dir: Path | None) -> Source:
 
 
 def parse_modes(texts: Sequence[str]) -> tuple[Mode, ...]:
-    """Parse `--modes`: names, each with a beta unless it is the paper's.
+    """Parse `--modes`: names, those of the paper's modes each with a beta unless it is the paper's.
 
     Raises:
         ConfigError: an unknown mode, or a beta for IDL.
 
-    >>> parse_modes(["LN,LDF0.3"])
-    (Mode(name='LN', beta=None), Mode(name='LDF', beta=0.3))
+    >>> parse_modes(["LN,LDF0.3,markov"])
+    (Mode(name='LN', beta=None), Mode(name='LDF', beta=0.3), Mode(name='markov', beta=None))
     """
     modes: list[Mode] = []
     for word in words_of(texts):
+        if word in other_modes():
+            modes.append(Mode(word))
+            continue
         match = re.fullmatch(r"([A-Za-z]+)[ :=]?(\d*\.?\d+)?", word)
         name, beta = (match[1].upper(), match[2]) if match else (word, None)
         if name not in PAPER_BETA:
             known = list(PAPER_BETA)
+            meant = nearest(name, known) or nearest(word, other_modes())
             raise ConfigError(
                 f"--modes must be of {', '.join(known)}, each with or without a beta; got {word!r}"
-                f"{nearest(name, known)}"
+                f"{meant}"
             )
         if beta is not None and PAPER_BETA[name] is None:
             raise ConfigError(f"--modes: {name} has no beta; got {word!r}")
         modes.append(Mode(name, None if beta is None else float(beta)))
     return tuple(dict.fromkeys(modes))
+
+
+def other_modes() -> list[str]:
+    """The availability modes beyond the paper's that have rates and need no settings.
+
+    >>> {"markov", "diurnal"} <= set(other_modes()), "file" in other_modes()
+    (True, False)
+    """
+    names = (name for name in variant_names("availability") if name not in PAPER_BETA)
+    return [
+        name
+        for name in names
+        if _mode_class(name).has_rates()
+        and not any(field.is_required() for field in _mode_class(name).model_fields.values())
+    ]
+
+
+def _mode_class(name: str) -> type[Availability]:
+    mode = variant_class("availability", name)
+    assert issubclass(mode, Availability)
+    return mode
 
 
 def words_of(texts: Sequence[str]) -> list[str]:

@@ -164,6 +164,7 @@ class Experiment:
         render: tables, verdict and figures, from stored records alone.
         draws: whether it needs matplotlib.
         one_seed: whether it uses one seed only.
+        other_modes: whether it takes availability modes beyond the paper's.
     """
 
     name: str
@@ -177,3 +178,4 @@ class Experiment:
     computations: Callable[[ExperimentRequest], list[Computation]] | None = None
     draws: bool = False
     one_seed: bool = False
+    other_modes: bool = False

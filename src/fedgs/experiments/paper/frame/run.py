@@ -13,6 +13,7 @@ from fedgs.experiments.paper.frame.computing import compute_missing
 from fedgs.experiments.paper.frame.experiment import ExperimentRecords, Rendering
 from fedgs.experiments.paper.frame.job import ExperimentJob, ProgressDisplay
 from fedgs.experiments.paper.frame.planning import computations_of
+from fedgs.experiments.paper.frame.published import PAPER_BETA
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Options
 from fedgs.experiments.paper.frame.store import read_records
 from fedgs.experiments.paper.frame.training import train_missing
@@ -81,6 +82,12 @@ def checked(request: ExperimentRequest, given: Sequence[str] = ()) -> Experiment
                 ", ".join(f"--{name}" for name in sorted(experiment.takes)) or "no further options"
             )
             raise ConfigError(f"--{option} means nothing for {request.name}; it takes {known}")
+    others = [mode.name for mode in request.modes if mode.name not in PAPER_BETA]
+    if others and not experiment.other_modes:
+        raise ConfigError(
+            f"--modes must be of {', '.join(PAPER_BETA)} for {request.name}, whose figures are "
+            f"the paper's; got {others[0]!r}"
+        )
     if request.scale not in ("cohort", "paper"):
         raise ConfigError(f"--scale must be cohort or paper; got {request.scale!r}")
     seeds = request.seeds
