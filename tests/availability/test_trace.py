@@ -142,6 +142,16 @@ def test_labels_are_coupled_with_the_hour(tmp_path: Path) -> None:
         mode.check(clients_of(4, labels=False), 1)
 
 
+def test_the_hour_of_a_shifted_copy_is_that_of_the_run(tmp_path: Path) -> None:
+    noon = Traces([12 * HOUR], [13 * HOUR], [0, 1], [0], [DAY], ["a"])
+    path = write_traces(noon, tmp_path / "noon.npz")
+    clients = Clients(tuple(range(24)), np.ones(24, int), label_counts=np.eye(24, dtype=int))
+    mode = Trace(path=path, couple="label", coupling=1, round_seconds=HOUR)
+    assert [np.flatnonzero(mode.available(t, clients)).tolist() for t in range(24)] == [
+        [t] for t in range(24)
+    ]
+
+
 def test_zones_move_the_clients_time(path: Path) -> None:
     clients = clients_of(40)
     alone = activity(Trace(path=path), clients, 200)

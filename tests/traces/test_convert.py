@@ -152,6 +152,12 @@ def test_operations_that_make_objects_are_named(content: bytes, operation: str) 
         read_fedscale(content)
 
 
+@pytest.mark.parametrize("content", [b"]r\xff\xff\xff\xff.", b"]p99999\n.", b"]p-1\n."])
+def test_places_beyond_the_length_of_the_file_are_refused(content: bytes) -> None:
+    with pytest.raises(DataError, match=r"its pickle has the memo index -?\d+ at byte 1"):
+        read_fedscale(content)
+
+
 def test_every_operation_that_python_has_is_allowed_or_refused_by_name() -> None:
     """A new version of Python may have new ones."""
     contents = {operation.name: alone(operation) for operation in pickletools.opcodes}
