@@ -275,6 +275,21 @@ def check_registered(family: str, name: object, *, setting: str, also: Sequence[
         )
 
 
+def refined(model: type[Variant], setting: str, value: object) -> object:
+    """What a setting gets: a table without a name gets the name of the setting's default.
+
+    >>> class Part(Variant):
+    ...     rule: object = "fedau"
+    >>> refined(Part, "rule", {"cutoff": 3})
+    {'name': 'fedau', 'cutoff': 3}
+    """
+    if not isinstance(value, Mapping) or "name" in value:
+        return value
+    default = model.model_fields[setting].default
+    name = default.name if isinstance(default, Variant) else default
+    return {"name": name, **value} if isinstance(name, str) and name else value
+
+
 def build(family: str, value: object) -> Variant:
     """A variant from what a user may write.
 

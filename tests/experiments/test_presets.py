@@ -235,6 +235,42 @@ def test_the_aggregation_of_a_preset_can_be_refined_and_replaced() -> None:
     assert 'unit = "gradient"  # preset of the method' in lines
 
 
+def test_settings_without_a_name_refine_the_default_part() -> None:
+    for name, aggregation in (("fedau", "mean"), ("mifa", "stale"), ("fedawe", "gossip")):
+        (late,) = expand({**BASE, "method": name}, [("aggregation.server.rate", 0.5)]).configs
+        assert late.label == name
+        table = late.tables()["aggregation"]
+        assert table["name"] == aggregation and table["server"] == {"name": "sgd", "rate": 0.5}
+    rates = [("method", ["fedau", "mifa"]), ("aggregation.server.rate", [0.5, 1.0])]
+    grid = expand({**BASE}, rates)
+    assert len(grid.configs) == 4
+    assert sum("aggregation" not in config.tables() for config in grid.configs) == 1  # the default
+    (adam,) = expand({**BASE}, [("aggregation.server", {"name": "adam", "rate": 0.1})]).configs
+    assert adam.tables()["aggregation"]["name"] == "mean"
+    (f3ast,) = expand({**BASE, "method": "f3ast"}, [("method.weighting.normalise", True)]).configs
+    assert f3ast.tables()["method"]["weighting"] == {
+        "name": "f3ast",
+        "normalise": True,
+        "beta": 0.001,
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("aggregation.server.beta", "aggregation.server.beta is not a setting; known are rate; it"),
+        (
+            "aggregation.beta",
+            "aggregation.beta is not a setting; known are server; it is a setting",
+        ),
+        ("method.weighting.cutoff", "method.weighting.cutoff is not a setting; known are none"),
+    ],
+)
+def test_a_setting_that_the_default_part_does_not_have_is_refused(key: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        expand({**BASE, "method": "uniform"}, [(key, 0.5)])
+
+
 WITHOUT_AGGREGATION = [preset for preset in PRESETS.values() if not preset.aggregation]
 
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, TypeAlias
 
 import torch
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, PlainSerializer, field_validator
 
 from fedgs.aggregation.table import ClientTable
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.clients import Clients
 from fedgs.errors import ConfigError, UpdateError, shown
-from fedgs.registry import Variant, build, table
+from fedgs.registry import Variant, build, refined, table
 from fedgs.requests import AnyFold
 from fedgs.server_steps import ServerStep, Sgd
 from fedgs.weighting import Weighting
@@ -96,6 +96,11 @@ class Aggregation(Variant):
     """Whether `step` is called in rounds without a cohort; `results` is empty then."""
 
     server: Server = Sgd()
+
+    @field_validator("server", mode="before")
+    @classmethod
+    def _refined_server(cls, value: object) -> object:
+        return refined(cls, "server", value)
 
     def model_post_init(self, context: object) -> None:
         """Refuse what is not a server step."""

@@ -406,13 +406,18 @@ def _has_effect(combination: Tables, key: str, value: object) -> bool:
 def build_config(tables: Mapping[str, Any]) -> Config:
     """One configuration from tables or objects.
 
-    A preset such as "fedprox" becomes the settings that it stands for.
+    A preset such as "fedprox" becomes the settings that it stands for. An aggregation without a
+    name is `mean`.
 
     >>> build_config({"data": "synthetic", "availability": "IDL", "method": "fedprox"}).training.mu
     0.01
     """
     preset = preset_of(tables)
-    return Config(**(tables if preset is None else preset.laid_under(tables)))
+    laid = dict(tables) if preset is None else preset.laid_under(tables)
+    aggregation = laid.get("aggregation")
+    if isinstance(aggregation, Mapping) and "name" not in aggregation:
+        laid["aggregation"] = {"name": "mean", **aggregation}
+    return Config(**laid)
 
 
 def _variant(tables: Tables, family: str) -> type[Variant]:
@@ -420,8 +425,12 @@ def _variant(tables: Tables, family: str) -> type[Variant]:
     name = value.get("name") if isinstance(value, Mapping) else value
     if isinstance(value, Variant):
         return type(value)
-    preset = preset_of(tables) if family == "method" else None
-    return variant_class(family, str(name) if preset is None else preset.sampler)
+    preset = preset_of(tables)
+    if family == "method" and preset is not None:
+        name = preset.sampler
+    elif family == "aggregation" and name is None:
+        name = (preset.aggregation if preset is not None else {}).get("name", "mean")
+    return variant_class(family, str(name))
 
 
 def _has(tables: Tables, key: str) -> bool:

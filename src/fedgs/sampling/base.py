@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from pydantic import create_model
+from pydantic import create_model, field_validator
 
 from fedgs.arrays import FloatMatrix, IntArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
-from fedgs.registry import Variant, check_name, register, stand_for
+from fedgs.registry import Variant, check_name, refined, register, stand_for
 from fedgs.requests import ReportName
 from fedgs.sampling.signature import setting_fields
 from fedgs.weighting import WeightingSetting
@@ -47,6 +47,11 @@ class Sampler(Variant):
 
     family: ClassVar[str] = "method"
     weighting: WeightingSetting = "data_size"
+
+    @field_validator("weighting", mode="before")
+    @classmethod
+    def _refined_weighting(cls, value: object) -> object:
+        return refined(cls, "weighting", value)
 
     def check(self, clients: Clients, cohort_limit: int) -> None:
         """Raise `ConfigError` if the sampler cannot serve these clients.
