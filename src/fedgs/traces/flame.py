@@ -108,7 +108,8 @@ def _add(name: str, events: list[tuple[int, bool]], collected: Collected) -> Non
     if events[:2] == _INJECTED:
         events = [(second - 300, state) for second, state in events[2:]]
         collected.repairs["injected"] += 1
-    if not events or min(second for second, _ in events) < 0:
+    if not events:
         collected.repairs["devices_without_events"] += 1
+        collected.add(name, [], [], (0, 0))
         return
     collected.add(name, *intervals_of_events(events, collected.repairs))
