@@ -40,7 +40,8 @@ def test_the_first_compilation_is_announced_in_one_line(tmp_path: Path) -> None:
     first = run(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
     assert first.stdout == "8 10 12\n"
     assert (
-        first.stderr == "compiling kern, and what else is needed, with numba: some seconds, once\n"
+        first.stderr
+        == "compiling kern and other kernels with numba: only on first use, 5 to 60 s\n"
     )
     assert run(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache")).stderr == ""
 

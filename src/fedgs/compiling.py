@@ -137,7 +137,9 @@ def load_kernels(name: str) -> ModuleType | None:
         return None
     if not _in_cache(kernels) and not _announced:
         _announced.append(True)
-        _log.warning("compiling %s, and what else is needed, with numba: some seconds, once", name)
+        _log.warning(
+            "compiling %s and other kernels with numba: only on first use, 5 to 60 s", name
+        )
     return kernels
 
 

@@ -120,7 +120,7 @@ def about_time(
     return [line for line in lines(output) if line.startswith("The runs")]
 
 
-def test_long_runs_say_after_the_first_round_how_long_they_will_take(clock: Clock) -> None:
+def test_long_runs_say_after_two_rounds_how_long_they_will_take(clock: Clock) -> None:
     # 500 rounds of 63 s are 525 min; 4 rounds of 63 s fit into five minutes.
     assert about_time(clock, 63, 63, rounds=500) == [
         "The runs will take about 8 h 45 min, and 4 rounds of them about 4 min: --set "
@@ -131,6 +131,8 @@ def test_long_runs_say_after_the_first_round_how_long_they_will_take(clock: Cloc
 def test_the_time_of_compiling_is_not_multiplied(clock: Clock) -> None:
     # 30 s of compiling and 500 rounds of 1 s: under ten minutes.
     assert about_time(clock, 31, 1, rounds=500) == []
+    # On a busy machine compiling takes 90 s: with 1000 rounds of .1 s, 190 s in all.
+    assert about_time(clock, 90.1, 0.1, rounds=1000) == []
     # 30 s of compiling and 1000 rounds of 2 s are 34 min.
     (said,) = about_time(clock, 32, 2, rounds=1000)
     assert said.startswith("The runs will take about 34 min, and 150 rounds of them about 5 min: ")

@@ -28,7 +28,7 @@ def progress_display(
 ) -> "Iterator[Callable[[Progress], None]]":
     """A callback for `run_all`: rounds, speed and the time left.
 
-    Where the runs will take long, one line after the first rounds says how long, and how many
+    Where the runs will take long, one line after two rounds says how long, and how many
     rounds take a few minutes. After the last round the models are evaluated: then the line says so,
     and at the end of the block how long everything took. Nothing is shown for a start in which no
     round was left to do.
@@ -123,16 +123,20 @@ def _with_expected_time(
 ) -> "Callable[[Progress], None]":
     """The callback, which also prints once how long the runs will take, see `expected_time`."""
     started = time.monotonic()
-    first: list[float] = []  # seconds of the first round
+    first: list[tuple[float, float]] = []  # seconds and rounds when the first round was done
     said: list[str | None] = []
 
     def show(progress: "Progress") -> None:
         seconds, done = time.monotonic() - started, rounds * progress.rounds / (progress.total or 1)
         if not first and done >= 1:
-            first.append(seconds)
-        # The time of the first round includes compiling, unless it is long.
-        if not said and (done >= 2 or (first and first[0] >= _NO_COMPILING)):
-            a_round = (seconds - first[0]) / (done - 1) if done >= 2 else seconds / done
+            first.append((seconds, done))
+        if not first or said:
+            on_progress(progress)
+            return
+        before, at = first[0]
+        # The time of the first round includes compiling, unless it is longer than any compiling.
+        if done >= at + 1 or before >= _NO_COMPILING:
+            a_round = (seconds - before) / (done - at) if done > at else seconds / done
             expected = seconds + a_round * (rounds - done)
             all_are_new = progress.total == runs * rounds
             said.append(expected_time(expected, a_round=a_round if all_are_new else None))
@@ -143,7 +147,7 @@ def _with_expected_time(
     return show
 
 
-_NO_COMPILING = 60.0
+_NO_COMPILING = 600.0  # seconds, since compiling can take over a minute on a busy machine
 
 
 def expected_time(seconds: float, *, a_round: float | None) -> str | None:
