@@ -1,5 +1,6 @@
 from collections.abc import Mapping
 
+from fedgs.registry import build, table
 from fedgs.report.labels import labelled, labels_of
 from fedgs.report.run_view import Run
 
@@ -172,3 +173,20 @@ def test_the_title_of_a_mode_names_its_changed_settings() -> None:
     assert title(name="LDF", beta=0.7, empty_round="redraw", seed=3) == "LDF 0.7"
     assert title(name="LDF", beta=0.7, empty_round="skip") == "LDF 0.7 empty_round=skip"
     assert title(name="not-registered", beta=0.5, depth=4) == "not-registered 0.5"
+
+
+def test_a_mode_with_a_base_is_titled_by_it_unless_all_is_default() -> None:
+    def title(**settings: object) -> str:
+        tables = {"method": "md", "availability": table(build("availability", settings))}
+        (run,) = labelled([Run(tables, ())])
+        return run.group[1]
+
+    assert [title(name=name) for name in ("sine", "cyclic", "diurnal", "markov", "groups")] == [
+        *("sine", "cyclic", "diurnal", "markov", "groups")
+    ]
+    assert title(name="sine", base="IDL", amplitude=0.2) == "sine base=IDL amplitude=0.2"
+    base = {"name": "LN", "beta": 0.3, "seed": 4}
+    assert title(name="markov", base=base, arrival=0.05) == "markov base=(LN 0.3) arrival=0.05"
+    assert title(name="staircase", empty_round="skip") == "staircase empty_round=skip"
+    bernoulli = {"name": "bernoulli", "lowest": 0.3}
+    assert title(name="diurnal", base=bernoulli) == "diurnal base=(bernoulli lowest=0.3)"

@@ -6,6 +6,7 @@ Both name only the settings in which runs differ, so they depend on the set of r
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from fedgs.availability import Availability
 from fedgs.errors import ConfigError
 from fedgs.registry import Variant, preset_names, variant_class
 from fedgs.report.run_view import Run
@@ -127,7 +128,10 @@ def _grouped(runs: list[Run]) -> list[Run]:
 
 
 def _availability_title(run: Run) -> str:
-    table = run.table("availability")
+    return _mode_title(run.table("availability"))
+
+
+def _mode_title(table: Settings) -> str:
     beta = table.get("beta")
     name = str(table.get("name", "availability"))
     if name == "deployment":  # the title of the data says already that it is one
@@ -139,17 +143,25 @@ def _availability_title(run: Run) -> str:
 def _changed(name: str, table: Settings) -> list[str]:
     """The other settings of a mode that are not its defaults; none of a mode that is not known."""
     try:
-        fields = variant_class("availability", name).model_fields
+        mode = variant_class("availability", name)
     except ConfigError:
         return []
+    defaults = mode.model_construct().model_dump(mode="json")  # without those that must be given
+    if issubclass(mode, Availability) and not mode.is_independent():
+        defaults["empty_round"] = "skip"
     return [
-        f"{key}={_value(table[key])}"
-        for key, field in fields.items()
-        if key not in ("beta", "seed")
-        and key in table
-        and not field.is_required()
-        and table[key] != field.default
+        f"{key}={_setting(table[key])}"
+        for key, default in defaults.items()
+        if key not in ("beta", "seed") and key in table and table[key] != default
     ]
+
+
+def _setting(value: object) -> str:
+    """A value of a mode's setting; a base is its title."""
+    if isinstance(value, Mapping) and "name" in value:
+        title = _mode_title(value)
+        return f"({title})" if " " in title else title
+    return _value(value)
 
 
 def _unique_titles(
