@@ -291,14 +291,16 @@ def test_trainers_leave_out_the_injected_start() -> None:
         ("1", trainer(f"[{INJECTED}, (1053, 'AVL_TRAIN'), (7162, 'UN_AVL'), (9000, 'AVL_TRAIN')]")),
         ("2", trainer("[(5, 'UN_AVL'), (7, 'AVL_TRAIN'), (9, 'UN_AVL'), (9, 'AVL_TRAIN')]")),
         ("3", trainer(f"[{INJECTED}]")),
+        ("4", trainer("[(0, 'AVL_TRAIN'), (300, 'AVL_TRAIN'), (400, 'UN_AVL')]")),
     ]
     collected = read_trainers(files)
     assert table(collected.traces({})) == {
         "1": ([(753, 6862)], (753, 8700)),
         "2": ([(7, 9)], (5, 9)),
         "3": ([], (0, 0)),
+        "4": ([], (100, 100)),
     }
-    assert collected.repairs == {"injected": 2, "same_second": 1, "devices_without_events": 1}
+    assert collected.repairs == {"injected": 3, "same_second": 1, "devices_without_events": 1}
 
 
 @pytest.mark.parametrize(

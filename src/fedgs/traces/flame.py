@@ -15,16 +15,15 @@ KEY = "avl_events_mobiperf_2st"
 _YAML_KEY = "states_2st"
 _EVENT = re.compile(r"\(\s{0,8}(\d{1,10})\s{0,8},\s{0,8}['\"](\w{1,20})['\"]\s{0,8}\)\s{0,8},?")
 _STATES = {"AVL_TRAIN": True, "UN_AVL": False}
-# Injected before the events of every device: available in the first 300 s.
-_INJECTED = [(0, True), (300, False)]
+_INJECTED = 300
 
 
 def read_trainers(files: Iterable[tuple[str, bytes]]) -> Collected:
     """The devices of trainers' configurations.
 
     `hyperparameters.avl_events_mobiperf_2st` is a text, [(second, 'AVL_TRAIN' or 'UN_AVL'), ...].
-    Where it begins with (0, 'AVL_TRAIN'), (300, 'UN_AVL'), which is no observation, these two are
-    left out and second 300 is second 0.
+    Where it begins with (0, 'AVL_TRAIN') and any state at 300, which are no observations, these two
+    are left out and second 300 is second 0.
 
     Args:
         files: name of a device, and content of its file.
@@ -105,8 +104,9 @@ def _events(text: str) -> list[tuple[int, bool]]:
 
 
 def _add(name: str, events: list[tuple[int, bool]], collected: Collected) -> None:
-    if events[:2] == _INJECTED:
-        events = [(second - 300, state) for second, state in events[2:]]
+    # Injected before the events of every device: available from 0, and a state at 300 s.
+    if events[:1] == [(0, True)] and [second for second, _ in events[1:2]] == [_INJECTED]:
+        events = [(second - _INJECTED, state) for second, state in events[2:]]
         collected.repairs["injected"] += 1
     if not events:
         collected.repairs["devices_without_events"] += 1
