@@ -69,6 +69,8 @@ def _family(family: Family) -> list[str]:
         lines += ["", f"Every variant of `{place}` has:", "", *_table(place, base)]
     for name in variant_names(family.key):
         model = variant_class(family.key, name)
+        if not model.__module__.startswith("fedgs."):  # of a plug-in
+            continue
         lines += ["", f'### `{place} = "{name}"`', "", _summary(model)]
         if own := [setting for setting in model.model_fields if not _as_in(base, model, setting)]:
             lines += ["", *_table(place, model, own)]

@@ -1,10 +1,10 @@
 """Rows of methods: which there are, what is counted, and what a pair of timings gives."""
 
 import pytest
+from tests.parts import built_in
 
 from fedgs.bench import methods
 from fedgs.bench.methods import REFERENCE, ROWS, MeasuredMethod, Row, measure_methods
-from fedgs.registry import variant_names
 
 BY_NAME = {(row.kind, row.name): row for row in ROWS}
 
@@ -20,7 +20,7 @@ BY_NAME = {(row.kind, row.name): row for row in ROWS}
 )
 def test_every_built_in_part_has_a_row(family: str, kind: str, left_out: set[str]) -> None:
     named = {row.name for row in ROWS if row.kind == kind}
-    assert named == set(variant_names(family)) - left_out
+    assert named == set(built_in(family)) - left_out
 
 
 def test_methods_without_more_work_have_the_targets() -> None:

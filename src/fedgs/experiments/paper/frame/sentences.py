@@ -45,8 +45,8 @@ def order_sentence(
     >>> ours = {"a": {0: 0.3, 1: 0.31}, "b": {0: 0.4, 1: 0.41}, "c": {0: 0.2, 1: 0.21}}
     >>> paper, labels = {"a": 0.1, "b": 0.2, "c": 0.3}, {"a": "A", "b": "B", "c": "C"}
     >>> print(order_sentence("LN", ours, paper=paper, labels=labels))
-    LN: 1 of 3 pairs of methods are in the paper's order; reversed with a 95 % interval that leaves
-    out 0: C below A, C below B.
+    LN: 1 of 3 pairs of methods are in the paper's order; reversed with a 95 % interval that
+    excludes 0: C below A, C below B.
     """
     rows = [row for row in paper if ours.get(row)]
     pairs = [_pair(a, b, ours, paper) for a, b in combinations(rows, 2) if paper[a] != paper[b]]
