@@ -1,10 +1,14 @@
 """Server steps by their equations."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from fedgs.aggregation import Adagrad, Adam, Amplified, Momentum, ServerStep, Sgd, Yogi
+from fedgs.errors import ConfigError
+from fedgs.registry import build
 
 THETA = torch.tensor([1.0, -2.0, 0.5])
 UPDATES = [
@@ -127,3 +131,29 @@ def test_arrays_of_numpy_give_the_bits_of_tensors(step: ServerStep) -> None:
         assert moved.numpy().tobytes() == theta.tobytes()
         for key, moment in moments.items():
             assert moment.tobytes() == tensors[key].numpy().tobytes()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"name": "sgd", "rate": 1e39}, "rate must be within float32's range.* got 1e"),
+        ({"name": "adam", "rate": 1e39}, "rate must be within float32's range"),
+        ({"name": "adam", "rate": 0.1, "tau": 1e20}, r"tau must be in \[1e-19, 1e19\].* got 1e"),
+        ({"name": "yogi", "rate": 0.1, "tau": 1e-20}, r"tau must be in \[1e-19, 1e19\]"),
+        ({"name": "amplified", "period": 2, "factor": 1e39}, "factor must be within float32's"),
+    ],
+)
+def test_settings_outside_of_the_range_of_float32_are_refused(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^server.{message}"):
+        build("server", settings)
+
+
+@pytest.mark.parametrize("tau", [1e-19, 1e19])
+def test_steps_are_finite_at_both_ends_of_tau(tau: float) -> None:
+    zeros = torch.zeros(2)
+    steps: list[ServerStep] = [kind(rate=0.1, tau=tau) for kind in (Adagrad, Adam, Yogi)]
+    for step in steps:
+        moved, _ = step.step(0, zeros, torch.tensor([0.0, 1.0]), step.start(zeros))
+        assert torch.isfinite(moved).all() and moved[0] == 0

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from fedgs.registry import Variant, register
 
@@ -16,6 +16,8 @@ __all__ = ["Adagrad", "Adam", "Amplified", "Momentum", "ServerStep", "Sgd", "Yog
 
 Vector: TypeAlias = Any  # a tensor of PyTorch or an array of NumPy, (P,)
 Moments: TypeAlias = Mapping[str, Any]  # an aggregation's vectors: the step replaces its own
+
+_FLOAT32_MAX = 3.4e38  # parameters are float32
 
 
 def _library(vector: Vector) -> Any:
@@ -47,11 +49,21 @@ class ServerStep(Variant):
     in a deployment.
 
     Attributes:
-        rate: eta_g, the server's learning rate, > 0.
+        rate: eta_g, the server's learning rate, > 0 and within float32's range.
     """
 
     family: ClassVar[str] = "server"
     rate: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+
+    @field_validator("rate", "factor", check_fields=False)
+    @classmethod
+    def _in_float32(cls, value: float, info: ValidationInfo) -> float:
+        if value > _FLOAT32_MAX:
+            raise ValueError(
+                f"server.{info.field_name} must be within float32's range, at most 3.4e38, "
+                f"got {value:g}"
+            )
+        return value
 
     def start(self, parameters: Vector) -> Moments:
         """The moments before round 0, named vectors of (P,) numbers."""
@@ -145,12 +157,23 @@ class _Adaptive(ServerStep):
     Attributes:
         rate: eta_g; there is no safe default.
         beta1: in [0, 1).
-        tau: > 0, the degree of adaptivity; v_0 = tau^2.
+        tau: the degree of adaptivity, in [1e-19, 1e19], where v_0 = tau^2 is within float32's
+            range.
     """
 
     rate: float = Field(gt=0, allow_inf_nan=False)
     beta1: float = Field(default=0.9, ge=0, lt=1)
     tau: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+
+    @field_validator("tau")
+    @classmethod
+    def _square_in_float32(cls, value: float) -> float:
+        if not 1e-19 <= value <= 1e19:
+            raise ValueError(
+                "server.tau must be in [1e-19, 1e19], where its square is within float32's range, "
+                f"got {value:g}"
+            )
+        return value
 
     def start(self, parameters: Vector) -> Moments:
         """M = 0 and v = tau^2."""
@@ -231,7 +254,7 @@ class Amplified(ServerStep):
 
     Attributes:
         period: P >= 1, in rounds.
-        factor: gamma > 0.
+        factor: gamma > 0, within float32's range.
 
     >>> import torch
     >>> step = Amplified(period=1, factor=3.0)
