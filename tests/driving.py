@@ -23,8 +23,9 @@ from fedgs.simulation import Plan
 
 
 def make_plan(federation: Federation, sampler: Sampler | None = None, **settings: Any) -> Plan:
+    objective = getattr(settings.get("aggregation"), "objective", None) or "data_size"
     work = settings.pop("work", None) or Work(
-        federation, settings.pop("model", LogisticRegression()), 0.0, 2, 4
+        federation, settings.pop("model", LogisticRegression()), 0.0, 2, 4, objective=objective
     )
     values: dict[str, Any] = {
         "rounds": 6,

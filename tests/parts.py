@@ -138,6 +138,10 @@ def configurations(**execution: Any) -> list[Config]:
             else {"method": sampler_of(settings), "aggregation": settings}
         )
         training = {"rounds": 9, "cohort_limit": 3, "local_steps": 2}
+        if family == "aggregation":
+            combined = build(family, settings)
+            assert isinstance(combined, Aggregation)
+            training |= {"objective": combined.objective or "data_size"}
         data = {"name": "synthetic", "clients": 6}
         tables |= {"data": data, "availability": Absences(), "training": training}
         tables |= {

@@ -34,7 +34,8 @@ def planned(
     method = build("method", {"name": sampler, "weighting": weighting})
     combined = build("aggregation", aggregation)
     assert isinstance(method, Sampler) and isinstance(combined, Aggregation)
-    work = Work(federation, LogisticRegression(), mu, 1, 2)
+    objective = combined.objective or "data_size"
+    work = Work(federation, LogisticRegression(), mu, 1, 2, objective=objective)
     return make_plan(federation, method, aggregation=combined, rounds=2, work=work)
 
 

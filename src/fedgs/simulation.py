@@ -125,6 +125,12 @@ class Plan:
                 f"weighting {_name(self.weighting)!r} needs the rates of availability, which "
                 f"{_name(mode)!r} does not define (weighting 'fedau' estimates them)"
             )
+        if self.aggregation.objective not in (None, self.work.objective):
+            raise ConfigError(
+                f"aggregation {_name(self.aggregation)!r} needs training.objective = "
+                f"{self.aggregation.objective!r}, which alone it minimises; "
+                f"got {self.work.objective!r} (aggregation 'mean' follows both)"
+            )
         with user_code(f"check of aggregation {_name(self.aggregation)!r}"):
             self.aggregation.check(self.federation.clients, self.cohort_limit, self.weighting)
         for wish in self.wishes:

@@ -1,5 +1,6 @@
 """Aggregations in runs: resume, empty rounds, plug-ins, workers, and settings."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -164,6 +165,14 @@ def test_combinations_without_meaning_are_refused(
     sampler = EQUAL if "server" in message else fedgs.Uniform()
     with pytest.raises(ConfigError, match=message):
         make_plan(toy_federation, sampler, aggregation=aggregation)
+
+
+def test_gossip_for_another_objective_is_refused(toy_federation: Federation) -> None:
+    work = Work(toy_federation, LogisticRegression(), 0.0, 1, 4)
+    message = "^aggregation 'gossip' needs training.objective = 'equal'.* got 'data_size'"
+    with pytest.raises(ConfigError, match=message):
+        make_plan(toy_federation, EQUAL, aggregation=Gossip(), work=work)
+    make_plan(toy_federation, EQUAL, aggregation=Gossip(), work=replace(work, objective="equal"))
 
 
 @pytest.mark.parametrize("aggregation", [Scaffold(), Gossip()], ids=repr)

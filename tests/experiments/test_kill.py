@@ -185,6 +185,7 @@ def test_a_killed_run_with_a_table_in_a_file_goes_on_to_the_same_records(
     phase: str, aggregation: str, tmp_path: Path
 ) -> None:
     more = ["--set", f"aggregation={aggregation}", "--set", "method.weighting=equal"]
+    more += ["--set", "training.objective=equal"]
     for name in ("memory", "broken"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "killer.py").write_text(KILLER)

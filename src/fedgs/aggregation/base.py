@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, PlainSerializer, field_validator
 
 from fedgs.aggregation.table import ClientTable
 from fedgs.arrays import FloatArray, IntArray
-from fedgs.clients import Clients
+from fedgs.clients import Clients, Objective
 from fedgs.errors import ConfigError, UpdateError, shown
 from fedgs.registry import Variant, build, refined, table
 from fedgs.requests import AnyFold
@@ -94,6 +94,8 @@ class Aggregation(Variant):
     family: ClassVar[str] = "aggregation"
     moves_when_empty: ClassVar[bool] = False
     """Whether `step` is called in rounds without a cohort; `results` is empty then."""
+    objective: ClassVar[Objective | None] = None
+    """The only objective that the aggregation has a meaning for; None: any."""
 
     server: Server = Sgd()
 

@@ -7,7 +7,7 @@ import torch
 from fedgs.aggregation.base import Aggregation, Corrections, Round, Vectors
 from fedgs.aggregation.folds import Rows
 from fedgs.aggregation.table import ClientTable
-from fedgs.clients import Clients
+from fedgs.clients import Clients, Objective
 from fedgs.errors import ConfigError
 from fedgs.registry import register
 from fedgs.requests import AnyFold
@@ -26,7 +26,7 @@ class Gossip(Aggregation):
     x_k <- theta^{t+1}, tau_k <- t for k in S. A round without a cohort changes nothing.
 
     The mixing matrix is doubly stochastic for equal weights alone, so the objective is the mean
-    over clients with p_k = 1/N.
+    over clients with p_k = 1/N: `training.objective = "equal"`.
 
     Reference: Xiang et al., "Efficient Federated Learning against Heterogeneous and Non-stationary
     Client Unavailability", 2024, NeurIPS.
@@ -40,6 +40,7 @@ class Gossip(Aggregation):
     """
 
     moves_when_empty: ClassVar[bool] = False
+    objective: ClassVar[Objective | None] = "equal"
 
     echo: bool = True
 

@@ -160,7 +160,7 @@ def _plans(row: Row, runs: int) -> list[Plan]:
         "data": "synthetic",
         "availability": {"name": "IDL"},
         "method": dict(row.method),
-        "training": {"rounds": _NEVER},
+        "training": {"rounds": _NEVER, "objective": "equal"},  # the one that all methods have
         "evaluation": {"every": _NEVER},
     }
     if row.aggregation is not None:
