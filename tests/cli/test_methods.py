@@ -33,6 +33,22 @@ class Told(fedgs.Sampler):
     @property
     def wanted_reports(self):
         return ("mean_loss",)
+
+@register("method", "normed")
+class Normed(fedgs.Sampler):
+    "The norms of the last updates."
+    wanted: str
+    @property
+    def wanted_reports(self):
+        return (self.wanted,)
+
+@register("method", "long")
+class Long(fedgs.Sampler):
+    "The norms of the last updates, by default."
+    wanted: str = "update_norm"
+    @property
+    def wanted_reports(self):
+        return (self.wanted,)
 """
 
 
@@ -68,7 +84,9 @@ def test_samplers_of_a_plugin_are_listed_with_what_they_ask_for(tmp_path: Path) 
     rows = {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
     assert rows["mine"].split()[1:4] == ["plug-in", "mine.py", "-"]
     assert "losses" in rows["lossy"] and "losses" not in rows["mine"]
-    assert "losses" in rows["told"]
+    assert "losses" in rows["told"] and "norms" not in rows["told"]
+    assert "norms of updates" in rows["long"] and "losses" not in rows["long"]
+    assert "losses, norms of updates" in rows["normed"]  # its settings have no default
     one = fedgs(tmp_path, "methods", "lossy", "--plugin", "mine.py")
     assert "sampler    lossy: The losses, otherwise used." in one.stdout
 

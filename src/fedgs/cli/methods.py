@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Iterable, Sequence
-from typing import Annotated, cast
+from typing import Annotated, cast, get_args
 
 import tomli_w
 import typer
@@ -19,6 +19,7 @@ from fedgs.registry import (
     variant_class,
     variant_names,
 )
+from fedgs.requests import ReportName
 from fedgs.sampling.base import AsksLosses, AsksReports, LearnsFromModels, Sampler
 from fedgs.suggestions import nearest
 from fedgs.weighting import as_weighting
@@ -76,10 +77,13 @@ def known_methods() -> dict[str, Preset]:
 def _of_sampler(name: str) -> Preset:
     """What the class of a sampler says about it."""
     sampler = variant_class("method", name)
-    protocols = {"losses": (AsksLosses, AsksReports), "updates": (LearnsFromModels,)}
-    needs = [
-        need for need, any_of in protocols.items() if any(_has(sampler, one) for one in any_of)
-    ]
+    needs = []
+    if _has(sampler, AsksLosses) or _reports(sampler) & {"mean_loss", "rms_loss"}:
+        needs.append("losses")
+    if _has(sampler, LearnsFromModels):
+        needs.append("updates")
+    if "update_norm" in _reports(sampler):
+        needs.append("norms of updates")
     file = inspect.getmodule(sampler)
     is_plugin = file is not None and file.__name__ in loaded_plugins()
     source = f"plug-in {loaded_plugins()[file.__name__].name}" if is_plugin and file else "fedgs"
@@ -92,6 +96,17 @@ def _of_sampler(name: str) -> Preset:
         flower=_UNKNOWN,
         secure_aggregation="no" if "updates" in needs else _UNKNOWN,
     )
+
+
+def _reports(sampler: type[Variant]) -> set[str]:
+    """The reports that a sampler asks for by default; all of them where that is not known."""
+    if not _has(sampler, AsksReports):
+        return set()
+    try:
+        reports: set[str] = set(cast(AsksReports, sampler()).wanted_reports)
+    except Exception:  # a setting without a default, or an error of the plug-in
+        return set(get_args(ReportName))
+    return reports
 
 
 def _has(sampler: type[Variant], protocol: type) -> bool:

@@ -46,8 +46,8 @@ class Preset:
         training: settings of the training.
         aggregation: the table of the aggregation; empty: the default.
         needs: what the server learns besides data sizes and updates: "losses" (computed for it, or
-            reported with updates), "updates" (single ones), "labels" (or features), "rates" (which
-            no deployment knows).
+            reported with updates), "updates" (single ones), "norms of updates", "labels" (or
+            features), "rates" (which no deployment knows).
         cost: traffic and memory.
         flower: "yes", or why it does not work in `fedgs.flower.SampledStrategy`.
         secure_aggregation: "yes", where the server needs no more than the weighted sum of updates.
