@@ -86,6 +86,17 @@ def test_speed_is_never_shown_as_zero(rounds: int, seconds: float, speed: str) -
     assert progress_text(Progress(rounds, 100, 0), 100, seconds).split("   ")[1] == speed
 
 
+def test_resumed_runs_are_shown_at_their_round_and_timed_by_this_start() -> None:
+    # 1200 of 4000 run-rounds are done, 100 of them in the 2 s of this start: 2800 / 50 = 56 s
+    assert (
+        progress_text(Progress(100, 2900, 0, earlier=1100), 400, 2.0)
+        == "120/400   50 run-rounds/s   0:00:56 left"
+    )
+    # before the first round of this start
+    text = progress_text(Progress(1, 2900, 0, earlier=1100), 400, 2.0)
+    assert text == "110/400   the first round"
+
+
 def test_runs_that_all_failed_are_not_shown_as_done() -> None:
     text = progress_text(Progress(0, 0, 2), 200, 1.0, ended=True)
     assert text == "0/200   0:00:01 in all   2 failed"

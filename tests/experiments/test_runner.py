@@ -110,7 +110,8 @@ def test_more_rounds_extend_a_study_to_what_it_would_have_been(
     study(toy_federation, tmp_path / "a")
     seen: list[Progress] = []
     study(toy_federation, tmp_path / "a", training=longer, on_progress=seen.append)
-    assert seen[-1] == Progress(rounds=20, total=20, failed=0)  # 4 runs, rounds 6 to 10
+    # 4 runs: rounds 0 to 5 in the first start, 6 to 10 in the second
+    assert seen[-1] == Progress(rounds=20, total=20, failed=0, earlier=24)
     study(toy_federation, tmp_path / "b", training=longer)
     assert files(tmp_path / "a") == files(tmp_path / "b")
 

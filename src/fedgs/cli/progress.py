@@ -42,8 +42,8 @@ def progress_display(
             def show(progress: "Progress", text: str) -> None:
                 bar.update(
                     task,
-                    completed=progress.rounds,
-                    total=progress.total,
+                    completed=progress.earlier + progress.rounds,
+                    total=progress.earlier + progress.total,
                     description=text,
                     refresh=True,
                 )
@@ -203,20 +203,23 @@ def progress_text(progress: "Progress", rounds: int, seconds: float, *, ended: b
     '30/40   4.0 s a run-round   0:00:40 left   1 failed'
     >>> progress_text(Progress(rounds=1, total=3000, failed=0), 200, 9.0)
     '0/200   the first round'
+    >>> progress_text(Progress(rounds=600, total=2000, failed=0, earlier=1000), 300, 2.0)
+    '160/300   300 run-rounds/s   0:00:05 left'
     >>> progress_text(Progress(rounds=3000, total=3000, failed=0), 200, 4.0)
     '200/200   evaluating the last models'
     >>> progress_text(Progress(rounds=3000, total=3000, failed=0), 200, 4.0, ended=True)
     '200/200   750 run-rounds/s   0:00:04 in all'
     """
-    shown = round(rounds * progress.rounds / progress.total) if progress.total else 0
+    done, total = progress.earlier + progress.rounds, progress.earlier + progress.total
+    shown = round(rounds * done / total) if total else 0
     failed = f"   {progress.failed} failed" if progress.failed else ""
     if ended:
         speed = _speed(progress.rounds, seconds)
         return f"{shown}/{rounds}   {speed}{_clock(seconds)} in all{failed}"
     if progress.rounds >= progress.total:
         return f"{shown}/{rounds}   evaluating the last models{failed}"
-    if shown == 0:
-        return f"0/{rounds}   the first round{failed}"
+    if round(rounds * progress.rounds / progress.total) == 0:
+        return f"{shown}/{rounds}   the first round{failed}"
     left = seconds * (progress.total - progress.rounds) / progress.rounds
     return f"{shown}/{rounds}   {_speed(progress.rounds, seconds)}{_clock(left)} left{failed}"
 

@@ -21,15 +21,20 @@ class Progress:
         rounds: rounds done in this start.
         total: rounds to do in this start.
         failed: runs that ended early.
+        earlier: rounds of the resumed runs that earlier starts did.
     """
 
     rounds: int
     total: int
     failed: int
+    earlier: int = 0
 
     def __add__(self, other: "Progress") -> "Progress":
         return Progress(
-            self.rounds + other.rounds, self.total + other.total, self.failed + other.failed
+            self.rounds + other.rounds,
+            self.total + other.total,
+            self.failed + other.failed,
+            self.earlier + other.earlier,
         )
 
 

@@ -128,7 +128,7 @@ class _Begun:
 
 def _driven(begun: Sequence[_Begun]) -> Iterable[Progress]:
     rounds, failed = 0, 0
-    total = sum(run.rounds_left for run in begun)
+    total, earlier = sum(run.rounds_left for run in begun), sum(run.live.round for run in begun)
     engines: dict[tuple[str, str], Engine] = {}
     groups: dict[tuple[str, str, int], dict[LiveRun, _Begun]] = {}
     for run in begun:
@@ -142,7 +142,7 @@ def _driven(begun: Sequence[_Begun]) -> Iterable[Progress]:
                     rounds += 1
                 else:
                     failed, total = failed + 1, total - group[live].rounds_left
-                yield Progress(rounds, total, failed)
+                yield Progress(rounds, total, failed, earlier)
 
 
 def _begin(run: PreparedRun, memories: StartMemories) -> _Begun:
