@@ -26,6 +26,7 @@ __all__ = [
 _ROOT = Path(__file__).resolve().parents[1]
 _API = "reference/api.md"
 _OUTSIDE = re.compile(r"\[([^\]\n]+)\]\(((?:\.\./)+[^)\s]+)\)")
+_DOCTEST = re.compile(r"^```python(?=\n>>> )", re.MULTILINE)
 _ROW = re.compile(r"^\| `([\w.]+)` \| (\S.*) \|$", re.MULTILINE)
 
 
@@ -65,7 +66,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Link names to their docstrings, and unlink files that are not part of the site."""
+    """Link names to their docstrings, and unlink files that are not part of the site.
+
+    Doctests are highlighted as sessions, so that their prompts and output are not copied.
+    """
+    markdown = _DOCTEST.sub("```pycon", markdown)
     if page.file.src_uri != _API:
         return _OUTSIDE.sub(partial(_unlinked, page=page.file.src_uri), markdown)
     heading, *sections = markdown.split("\n## ")

@@ -131,6 +131,15 @@ def test_doctests_become_blocks_and_other_text_stays() -> None:
     )
 
 
+def test_prompts_and_output_of_sessions_are_not_copied(site: Path) -> None:
+    page = (site / "how-to" / "write-a-sampler.html").read_text(encoding="utf-8")
+    assert '<span class="gp">&gt;&gt;&gt; </span><span class="c1"># fewest.py</span>' in page
+    assert not re.search(r'<span class="o">&gt;&gt;', page)
+    style = (site / "site" / "extra.css").read_text(encoding="utf-8")
+    for part in ("gp", "go"):
+        assert f".highlight code[data-md-copying] .{part}" in style
+
+
 def test_a_variant_has_its_settings_as_signature(site: Path) -> None:
     page = (site / "reference" / "api" / "fedgs.html").read_text(encoding="utf-8")
     text = re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", page)))
