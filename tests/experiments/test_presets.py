@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import fedgs
+from fedgs.aggregation import Stale
 from fedgs.cli.config import resolved_toml
 from fedgs.config import Config, Training, cohort_limit
 from fedgs.data.federation import Federation
@@ -233,6 +234,28 @@ def test_the_aggregation_of_a_preset_can_be_refined_and_replaced() -> None:
     assert late.tables()["aggregation"]["unit"] == "gradient"
     lines = resolved_toml(expand({**BASE, "method": "mifa"}), full=False).splitlines()
     assert 'unit = "gradient"  # preset of the method' in lines
+
+
+def test_an_aggregation_by_name_refines_the_presets_own_as_a_table_does() -> None:
+    by_name, by_table = (config("mifa", aggregation=one) for one in ("stale", {"name": "stale"}))
+    assert by_name == by_table == config("mifa")
+    assert PRESETS["mifa"].settings({"method": "mifa", "aggregation": "stale"}) == PRESETS[
+        "mifa"
+    ].settings({"method": "mifa", "aggregation": {"name": "stale"}})
+
+
+@pytest.mark.parametrize("aggregation", ["stale", {"name": "scaffold"}, Stale()])
+def test_a_preset_with_an_aggregation_that_it_does_not_have_loses_its_label(
+    aggregation: Any,
+) -> None:
+    for name in ("fedau", "fedavg"):
+        assert config(name, aggregation=aggregation).label is None
+        assert config(name, aggregation="mean").label == name
+        assert config(name, aggregation={"server": {"rate": 0.5}}).label == name
+    assert PRESETS["fedau"].settings({"method": "fedau", "aggregation": "stale"}) == [
+        "method.weighting",
+        "training.proportion",
+    ]
 
 
 def test_settings_without_a_name_refine_the_default_part() -> None:

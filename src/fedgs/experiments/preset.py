@@ -118,7 +118,10 @@ class Preset:
         given |= {path.removesuffix(".name") for path in given}
         paths = [*_paths("method", own), *_paths("training", self._training(training))]
         aggregation = tables.get("aggregation")
-        if not isinstance(aggregation, str | Variant):
+        if isinstance(aggregation, str):
+            aggregation = {"name": aggregation}
+        is_replaced = _name(aggregation or self.aggregation) not in (None, _name(self.aggregation))
+        if not isinstance(aggregation, Variant) and not is_replaced:
             given |= set(_paths("aggregation", aggregation or {}))
             paths += _paths("aggregation", self.aggregation) if self.aggregation else []
         label = ["label"] if self._has_label(tables, _laid(self.method, method)) else []
@@ -127,6 +130,8 @@ class Preset:
     def _aggregation(self, tables: Mapping[str, Any]) -> object:
         """The preset's aggregation, refined or replaced by the given one."""
         given = tables.get("aggregation")
+        if isinstance(given, str):  # as a table that gives no more than the name
+            given = {"name": given}
         if isinstance(given, Mapping):
             own = {"aggregation": self.aggregation}
             return _laid(own, {"aggregation": given})["aggregation"]
@@ -142,8 +147,8 @@ class Preset:
     def _has_label(self, tables: Mapping[str, object], laid: Mapping[str, object]) -> bool:
         """Whether the label is the preset's name: its parts have not been replaced by others."""
         is_whole = all(_name(laid[key]) == _name(value) for key, value in self.method.items())
-        if self.aggregation:
-            is_whole &= _named(self._aggregation(tables)) == _named(self.aggregation)
+        own = _name(self.aggregation) or "mean"
+        is_whole &= (_name(self._aggregation(tables)) or "mean") == own
         return self.labels and not self.is_sampler and is_whole and tables.get("label") is None
 
 
@@ -161,11 +166,6 @@ def _name(value: object) -> object:
     if isinstance(value, Mapping):
         return value.get("name")
     return value.name if isinstance(value, Variant) else value
-
-
-def _named(part: object) -> object:
-    """The name of a part that may be given as its bare name."""
-    return part if isinstance(part, str) else _name(part)
 
 
 def _laid(lower: Mapping[str, object], upper: Mapping[str, object]) -> Tables:
