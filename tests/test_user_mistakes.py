@@ -9,6 +9,7 @@ import pytest
 
 import fedgs
 from fedgs import Selection
+from fedgs.aggregation import Aggregation
 from fedgs.availability import Availability
 from fedgs.data import Data, Federation
 from fedgs.errors import ConfigError, UserError
@@ -16,6 +17,7 @@ from fedgs.experiments.compare import compare
 from fedgs.experiments.grid import expand, read_config
 from fedgs.registry import build, load_plugin, register
 from fedgs.sampling import Sampler
+from fedgs.weighting import Weighting
 
 QUICK = {"rounds": 2, "proportion": 0.5}
 
@@ -38,6 +40,19 @@ class Unchecked(Sampler):
 
 class Undefined(Sampler):
     pass
+
+
+class NoWeights(Weighting):
+    pass
+
+
+class NoFolds(Aggregation):
+    pass
+
+
+class NoStep(Aggregation):
+    def folds(self, round: Any) -> Any:
+        return ()
 
 
 class Texts(Availability):
@@ -67,7 +82,13 @@ class Burning(Data):
             {"methods": [Unchecked()]},
             "check of method 'Unchecked' raised ValueError: no such thing",
         ),
-        ({"methods": [Undefined()]}, "must define select"),
+        ({"methods": [Undefined()]}, "method 'Undefined' must define select"),
+        (
+            {"methods": [fedgs.Uniform(weighting=NoWeights())]},
+            r"^weighting 'NoWeights' must define weights\(view, selection, memory\)$",
+        ),
+        ({"aggregation": NoFolds()}, r"^aggregation 'NoFolds' must define folds\(round\)$"),
+        ({"aggregation": NoStep()}, r"^aggregation 'NoStep' must define step\(round, results\)$"),
         ({"seeds": None}, "seeds must be a collection of integers, .*; got None"),
         ({"seeds": 3}, "seeds must be a collection of integers, .*; got 3"),
         ({"seeds": "0"}, "seeds must be a collection of integers"),

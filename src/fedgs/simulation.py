@@ -112,10 +112,10 @@ class Plan:
         mode, sampler = self.availability.mode, self.sampler
         with user_code(f"availability {mode.name or type(mode).__name__!r}"):
             mode.check(self.federation.clients, self.rounds)
-        if type(sampler).select is Sampler.select:
-            raise ConfigError(
-                f"method {sampler.name or type(sampler).__name__!r} must define select(view, rng)"
-            )
+        _check_defined(sampler, Sampler, "select(view, rng)")
+        _check_defined(self.weighting, Weighting, "weights(view, selection, memory)")
+        _check_defined(self.aggregation, Aggregation, "folds(round)")
+        _check_defined(self.aggregation, Aggregation, "step(round, results)")
         with user_code(f"check of method {sampler.name or type(sampler).__name__!r}"):
             sampler.check(self.federation.clients, self.cohort_limit)
         with user_code(f"check of weighting {_name(self.weighting)!r}"):
@@ -216,6 +216,13 @@ class Plan:
     def wish(self, when: Literal["start", "round"]) -> Wish | None:
         """The features of local models that the sampler wishes for, if any."""
         return self.sampler.wish(when) if isinstance(self.sampler, LearnsFromModels) else None
+
+
+def _check_defined(variant: Variant, base: type[Variant], method: str) -> None:
+    """Raise `ConfigError` unless the class of a variant defines a method of its base class."""
+    name = method.partition("(")[0]
+    if getattr(type(variant), name) is getattr(base, name):
+        raise ConfigError(f"{base.family} {_name(variant)!r} must define {method}")
 
 
 def _name(variant: Variant) -> str:
