@@ -192,6 +192,25 @@ def test_gossip_with_everybody_available_is_fedavg(rate: float, toy_federation: 
     assert_same_move(ours, fedavg, 1e-6)
 
 
+@pytest.mark.parametrize("kind", [Mean, Stale, Scaffold])
+def test_a_period_that_ends_in_an_empty_round_is_amplified(
+    kind: type[Aggregation], toy_federation: Federation
+) -> None:
+    # Nobody is available in round 4, with which the only period ends.
+    settings: dict[str, Any] = {"rounds": 5, "availability": Absences(seed=1), "sampler": EQUAL}
+    plain = run(toy_federation, kind(), **settings)
+    server = {"name": "amplified", "period": 5, "factor": 3.0}
+    amplified = run(toy_federation, kind(server=server), **settings)
+    assert plain.records[4].num_available == 0 and plain.final and amplified.final
+    start = plain.starts[0].parameters
+    torch.testing.assert_close(
+        amplified.final.parameters - start,
+        3.0 * (plain.final.parameters - start),
+        rtol=1e-4,
+        atol=1e-6,
+    )
+
+
 def test_scaffold_with_one_step_and_everybody_is_fedavg(toy_federation: Federation) -> None:
     work = Work(toy_federation, LogisticRegression(), 0.0, 1, 4)
     sampler = fedgs.Uniform(weighting="all")

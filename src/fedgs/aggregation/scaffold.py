@@ -1,5 +1,7 @@
 """SCAFFOLD: control variates that correct the drift of local training."""
 
+from typing import ClassVar
+
 import torch
 
 from fedgs.aggregation.base import Aggregation, Corrections, Round, Vectors
@@ -29,6 +31,8 @@ class Scaffold(Aggregation):
     1.0
     """
 
+    moves_when_empty: ClassVar[bool] = True
+
     def start(self, parameters: torch.Tensor, clients: Clients) -> Vectors:
         """Control variates of zero."""
         return {
@@ -48,7 +52,12 @@ class Scaffold(Aggregation):
         return (Rows(),)
 
     def step(self, round: Round, results: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, Vectors]:
-        """Move by the weighted updates, and replace the control variates of the cohort."""
+        """Move by the weighted updates, and replace the control variates of the cohort.
+
+        A round without a cohort is the server step's alone.
+        """
+        if not results:
+            return self.server_step.step(round.round, round.parameters, None, round.vectors)
         control, controls = _controls(round)
         own = controls.stacked(round.cohort, like=control)
         updates = results[0].double() - round.parameters.double()
