@@ -186,6 +186,7 @@ def test_more_clients_to_wait_for_than_there_are_is_refused(images: str) -> None
         runs_of("mifa_logistic/waiting.toml", "waiting.py", images, "seed=0")
 
 
+@pytest.mark.long
 def test_the_studies_of_mifa_run_and_the_summary_pairs_the_seeds(images: str) -> None:
     script = summary("mifa_logistic")
     small = (images, "training.rounds=3", "training.batch_size=4", "seed=[0, 1]")
@@ -216,6 +217,7 @@ def test_the_summary_of_mifa_averages_the_last_50_rounds() -> None:
 # Clustered sampling's shards
 
 
+@pytest.mark.long
 def test_the_study_of_shards_runs_and_the_summary_counts_labels(images: str) -> None:
     script = summary("clustered_shards")
     runs = runs_of(

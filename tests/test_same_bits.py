@@ -192,6 +192,7 @@ fedgs.compare(
 """
 
 
+@pytest.mark.long
 def test_records_of_the_process_that_compiles_are_those_of_one_that_loads(tmp_path: Path) -> None:
     records = []
     for name, threads in (("compiled", "1"), ("cached", "2")):

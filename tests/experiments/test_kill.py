@@ -145,11 +145,12 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 LONG = [
-    pytest.param(phase, marks=pytest.mark.long) for phase in ("selection", "aggregation", "record")
+    pytest.param(phase, marks=pytest.mark.long)
+    for phase in ("selection", "training", "aggregation", "record")
 ]
 
 
-@pytest.mark.parametrize("phase", ["training", "checkpoint", *LONG])
+@pytest.mark.parametrize("phase", ["checkpoint", *LONG])
 def test_a_killed_run_goes_on_to_the_same_records(
     phase: str, unbroken: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -161,6 +162,7 @@ def test_a_killed_run_goes_on_to_the_same_records(
     assert records(tmp_path) == unbroken
 
 
+@pytest.mark.long
 def test_a_killed_study_of_several_stacked_runs_goes_on_too(tmp_path: Path) -> None:
     for name in ("unbroken", "broken"):
         (tmp_path / name).mkdir()

@@ -94,7 +94,7 @@ def test_it_is_called_as_training_proceeds_before_a_record_is_stored(
     assert events == [*expected, ("record", ROUNDS)]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_its_exception_ends_that_run_alone_at_that_round(
     toy_federation: Federation, tmp_path: Path, workers: int
 ) -> None:
@@ -244,7 +244,7 @@ def command(monkeypatch: pytest.MonkeyPatch, plugin: Path, out: Path, workers: i
     return int(ended.value.code or 0)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_the_command_calls_the_functions_of_plugins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registered: None, workers: int
 ) -> None:

@@ -29,6 +29,7 @@ def test_two_workers_give_the_records_of_this_process(
     assert carried_out(None, workers=2) == whole[0]
 
 
+@pytest.mark.long
 def test_killed_in_an_absence_the_runs_go_on_to_the_same_records(
     whole: tuple[dict[str, list[Any]], Path], tmp_path: Path
 ) -> None:

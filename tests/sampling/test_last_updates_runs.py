@@ -95,7 +95,10 @@ class Few(DivFL):
     "methods",
     [
         ["clustered", {"name": "divfl", "first_updates": "everyone", "weighting": "coverage"}],
-        ["clustered-test", {"name": "divfl-test", "first_updates": "first_contact"}],
+        pytest.param(
+            ["clustered-test", {"name": "divfl-test", "first_updates": "first_contact"}],
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["built in", "plug-ins"],
 )

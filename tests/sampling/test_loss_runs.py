@@ -161,6 +161,7 @@ def test_a_batch_that_is_no_number_of_examples_is_refused_by_the_plan(
         make_plan(toy_federation, Own(loss_batch=batch))
 
 
+@pytest.mark.long
 def test_workers_and_later_starts_give_the_same_records(tmp_path: Path) -> None:
     def records(rounds: int, workers: int, out: Path | None = None) -> list[list[Any]]:
         settings = {
