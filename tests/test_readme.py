@@ -121,6 +121,16 @@ def test_the_main_job_prints_the_table_of_the_first_screen(main_job: tuple[Path,
         assert printed[name][1] == pytest.approx(variance, rel=0.02)
 
 
+def test_the_lines_below_the_table_are_those_that_the_main_job_prints(
+    main_job: tuple[Path, str],
+) -> None:
+    printed, shown = (
+        text.strip().split("power_of_choice ")[1].splitlines()[1:]
+        for text in (main_job[1], blocks("text")[0])
+    )
+    assert printed == shown and len(shown) == 5
+
+
 def test_the_tutorial_shows_the_same_table() -> None:
     tutorial = (ROOT / "docs" / "tutorial" / "first-study.md").read_text(encoding="utf-8")
     assert f"$ {MAIN}\n{blocks('text')[0]}" in tutorial
