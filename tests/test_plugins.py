@@ -145,6 +145,7 @@ def test_a_plugin_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     assert sys.path == before and "fedgs_plugin_plug" not in sys.modules
 
 
+@pytest.mark.long
 def test_a_changed_helper_makes_other_runs_and_leaves_the_old_ones(tmp_path: Path) -> None:
     """Three starts: the second finds everything done, the third sees another helper."""
     (tmp_path / "plugs").mkdir()

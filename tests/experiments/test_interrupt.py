@@ -191,6 +191,7 @@ def has_written(folder: Path) -> bool:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs POSIX signals")
+@pytest.mark.long
 def test_workers_save_their_runs_however_the_study_ends_and_the_next_start_says_that_they_resume(
     leaves_nothing: Path,
 ) -> None:

@@ -176,12 +176,13 @@ def test_a_killed_study_of_several_stacked_runs_goes_on_too(tmp_path: Path) -> N
 
 TABLES = [
     ("row", "stale"),
-    pytest.param("rows-synced", "gossip", marks=pytest.mark.long),
-    pytest.param("checkpoint", "scaffold", marks=pytest.mark.long),
-    pytest.param("checkpoint-written", "scaffold", marks=pytest.mark.long),
+    ("rows-synced", "gossip"),
+    ("checkpoint", "scaffold"),
+    ("checkpoint-written", "scaffold"),
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("phase", "aggregation"), TABLES)
 def test_a_killed_run_with_a_table_in_a_file_goes_on_to_the_same_records(
     phase: str, aggregation: str, tmp_path: Path

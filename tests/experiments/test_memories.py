@@ -57,7 +57,7 @@ def records(out: Path) -> dict[str, bytes]:
     return {path.parent.name: path.read_bytes() for path in out.rglob("rounds.jsonl")}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_six_runs_share_one_file(toy_federation: Federation, tmp_path: Path, workers: int) -> None:
     results = study(toy_federation, tmp_path / "out", workers=workers)
     (file,) = (tmp_path / "out" / "graphs").glob("*.npz")

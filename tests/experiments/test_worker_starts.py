@@ -184,6 +184,7 @@ def python(folder: Path, *arguments: str, stdin: str | None = None) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_every_kind_of_part_of_a_script_without_a_guard_works_in_workers(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     (tmp_path / "neighbour.py").write_text(NEIGHBOUR)

@@ -103,6 +103,7 @@ def test_a_crashed_workers_runs_start_again_and_the_rest_goes_on(
     assert [list(a.records) for a in results.runs] == [list(b.records) for b in unbroken.runs]
 
 
+@pytest.mark.long
 def test_a_worker_that_always_crashes_is_an_error_and_what_the_others_gave_is_kept(
     toy_federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,13 +95,11 @@ class Few(DivFL):
     "methods",
     [
         ["clustered", {"name": "divfl", "first_updates": "everyone", "weighting": "coverage"}],
-        pytest.param(
-            ["clustered-test", {"name": "divfl-test", "first_updates": "first_contact"}],
-            marks=pytest.mark.long,
-        ),
+        ["clustered-test", {"name": "divfl-test", "first_updates": "first_contact"}],
     ],
     ids=["built in", "plug-ins"],
 )
+@pytest.mark.long
 def test_workers_and_later_starts_give_the_same_records(methods: list[Any], tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(PLUGIN)
     load_plugin(tmp_path / "mine.py")
