@@ -30,6 +30,11 @@ def test_one_seed_has_no_spread_no_interval_and_says_so() -> None:
     assert table.blocks[0].notes == ("fedgs is lowest. One seed: no spread and no interval.",)
 
 
+def test_a_single_method_has_no_intervals_to_read(three_seeds: list[Run]) -> None:
+    notes = comparison(three_seeds[3:6]).blocks[0].notes
+    assert notes[0] == "Three seeds: ± is the standard deviation over them."
+
+
 def test_a_method_with_fewer_seeds_is_named(three_seeds: list[Run]) -> None:
     notes = comparison(three_seeds[:-1]).blocks[0].notes
     assert "Fewer than 3 seeds: md (2)." in notes

@@ -18,7 +18,7 @@ def engine(
     settings: Annotated[
         Optional[list[str]],  # noqa: UP045 (typer reads the annotation)
         typer.Argument(
-            metavar="[SETTING]...",
+            metavar="SETTING...",
             help="synthetic, fashion_mnist, cifar10; all without one.",
             show_default=False,
         ),

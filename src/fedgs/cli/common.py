@@ -33,7 +33,7 @@ __all__ = [
 ConfigArgument = Annotated[
     Optional[Path],  # noqa: UP045 (typer reads the annotation)
     typer.Argument(
-        metavar="[CONFIG]",
+        metavar="CONFIG",
         help="A TOML file; without one, the standard comparison.",
         show_default=False,
     ),

@@ -26,9 +26,7 @@ __all__ = ["described", "list_", "names_of", "overview", "settings_of"]
 def list_(
     family: Annotated[
         str,
-        typer.Argument(
-            metavar="[FAMILY]", help=f"One of {', '.join(FAMILIES)}.", show_default=False
-        ),
+        typer.Argument(metavar="FAMILY", help=f"One of {', '.join(FAMILIES)}.", show_default=False),
     ] = "",
     plugin: PluginOption = None,
 ) -> None:

@@ -46,7 +46,7 @@ _LEGEND = (
 
 def methods(
     name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="A method to describe.", show_default=False)
+        str, typer.Argument(metavar="NAME", help="A method to describe.", show_default=False)
     ] = "",
     plugin: PluginOption = None,
 ) -> None:

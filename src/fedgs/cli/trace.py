@@ -87,7 +87,7 @@ def fetch(
         Public, typer.Argument(metavar="NAME", help="flame: 300 phones.", show_default=False)
     ],
     out: Annotated[
-        Path, typer.Argument(metavar="[OUT]", help="The .npz to write.", show_default=False)
+        Path, typer.Argument(metavar="OUT", help="The .npz to write.", show_default=False)
     ] = Path("flame.npz"),
 ) -> None:
     """Download a public trace, check its hash and convert it."""

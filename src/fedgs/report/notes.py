@@ -78,6 +78,8 @@ def _seeds(ranked: Sequence[Method], figure: str) -> str:
     if seeds == 1:
         return "One seed: no spread and no interval."
     if 1 < seeds < len(_NUMBER_WORDS):
+        if len(ranked) == 1:  # no other method, so no interval
+            return f"{_NUMBER_WORDS[seeds]} seeds: ± is the standard deviation over them."
         return f"{_NUMBER_WORDS[seeds]} seeds: read the intervals, not the third digit."
     return ""
 
