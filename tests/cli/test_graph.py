@@ -51,7 +51,9 @@ def test_a_graph_is_described_and_written_so_that_it_can_be_used(
         # Off-diagonal rescaling and epsilon .1 are the settings: these are the oracle's edges.
         (row,) = [line for line in lines if line.startswith("0.1 ")]
         assert "1.000 (1.000, 1.000)" in row
-        assert lines[3].startswith("  oracle: 100 % of its edges are found, 100 % of these edges ")
+        assert lines[3].startswith(
+            "  oracle: 100 % of its edges are in the graph, 100 % of the graph's in it: "
+        )
     graph(set_=["data.clients=6", f"method.graph.path={tmp_path / 'g.npz'}"])
     described = capsys.readouterr().out
     assert f"graph of {tmp_path / 'g.npz'}\n{lines[1].rpartition(';')[0]}" in described

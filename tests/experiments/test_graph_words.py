@@ -72,7 +72,7 @@ def test_the_edges_are_compared_with_the_oracles_and_with_all_pairs() -> None:
     said = nearness_in_words(graph_of(path_of_four(), (0, 1), (1, 2)), clients)
     # One of two is found, one of two is right. All pairs: precision 1/3, recall 1, F1 1/2.
     assert said == (
-        "50 % of its edges are found, 50 % of these edges are its: "
+        "50 % of its edges are in the graph, 50 % of the graph's in it: "
         "F1 0.500, and 0.500 for all pairs joined"
     )
 

@@ -80,7 +80,9 @@ def nearness_in_words(graph: ClientGraph, clients: Clients) -> str:
     oracle = oracle_edges(products, "off_diagonal", epsilon=Graph().epsilon)
     own = edge_recovery(np.isfinite(graph.adjacency), oracle)
     all_pairs = edge_recovery(np.ones_like(oracle), oracle)
-    found = f"{own.recall:.0%} of its edges are found, {own.precision:.0%} of these edges are its"
+    found = (
+        f"{own.recall:.0%} of its edges are in the graph, {own.precision:.0%} of the graph's in it"
+    )
     return f"{found}: F1 {own.f1:.3f}, and {all_pairs.f1:.3f} for all pairs joined".replace(
         "%", " %"
     )
