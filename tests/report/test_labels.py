@@ -1,8 +1,15 @@
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
 
 from fedgs.registry import build, table
 from fedgs.report.labels import labelled, labels_of
 from fedgs.report.run_view import Run
+
+ROOT = Path(__file__).parents[2]
 
 
 def labels(*configs: Mapping[str, object]) -> list[str]:
@@ -132,10 +139,6 @@ def test_runs_with_other_aggregations_and_server_steps_have_labels_of_their_own(
     ]
     half = {"method": "uniform", "aggregation": {**stale, "beta": 0.5, "server": sgd}}
     assert labels(tables[2], half) == ["uniform beta=1", "uniform beta=0.5"]
-    assert labels(tables[3], half) == [
-        "uniform aggregation=scaffold",
-        "uniform aggregation=stale beta=0.5",
-    ]
     rates = [{"name": "mean", "server": {**sgd, "rate": rate}} for rate in (0.5, 2.0)]
     assert labels(*({"method": "uniform", "aggregation": mean} for mean in rates)) == [
         "uniform rate=0.5",
@@ -190,3 +193,22 @@ def test_a_mode_with_a_base_is_titled_by_it_unless_all_is_default() -> None:
     assert title(name="staircase", empty_round="skip") == "staircase empty_round=skip"
     bernoulli = {"name": "bernoulli", "lowest": 0.3}
     assert title(name="diurnal", base=bernoulli) == "diurnal base=(bernoulli lowest=0.3)"
+
+
+def test_a_setting_of_one_aggregation_is_shown_where_it_is_not_the_default() -> None:
+    pytest.importorskip("torch", reason="the defaults of aggregations are in modules that need it")
+    half = {"name": "stale", "beta": 0.5, "unit": "update", "move_when_empty": True}
+    assert labels(
+        {"method": "uniform", "aggregation": {"name": "scaffold"}},
+        {"method": "uniform", "aggregation": half},
+    ) == ["uniform aggregation=scaffold", "uniform aggregation=stale beta=0.5"]
+
+
+def test_aggregations_have_labels_without_torch() -> None:
+    name = test_runs_with_other_aggregations_and_server_steps_have_labels_of_their_own.__name__
+    code = (
+        "import sys; sys.modules['torch'] = None; "
+        f"from tests.report.test_labels import {name} as test; test()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

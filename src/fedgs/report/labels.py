@@ -258,6 +258,8 @@ def _is_default(key: str, settings: Settings) -> bool:
         field = variant_class(owner.rpartition(".")[2], variant).model_fields.get(name)
     except ConfigError:  # no family, or a variant that is not known here
         return False
+    except ModuleNotFoundError:  # aggregations and models need PyTorch, tables of records do not
+        return True  # what does not differ is left out
     if field is None or field.is_required():
         return False
     default = field.default.name if isinstance(field.default, Variant) else field.default

@@ -125,7 +125,7 @@ def comparison(
     >>> print(comparison([first, second]))
     method  lowest test loss  last test loss  count variance
     md           .800 ± .707     .800 ± .707               –
-    Two seeds: read the intervals, not the third digit.
+    Two seeds: ± is the standard deviation over them.
     count variance: variance over clients of how often each was selected, 0 where all equally often.
     """
     named = labelled(runs)
