@@ -73,7 +73,7 @@ def test_the_sdist_and_the_wheel_work_in_an_empty_environment(tmp_path: Path) ->
     assert selected == "[1 5]\n"  # the available clients that were never selected
     assert run(str(programs / "fedgs"), "--version", cwd=tmp_path) == f"fedgs {fedgs.__version__}\n"
     assert "Usage: fedgs" in run(str(programs / "fedgs"), "--help", cwd=tmp_path)
-    assert run(str(programs / "python"), "-m", "pip", "check", cwd=tmp_path)
+    run(str(programs / "python"), "-m", "pip", "check", cwd=tmp_path)
 
 
 def declared() -> dict[str, Version]:
