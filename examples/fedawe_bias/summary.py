@@ -10,7 +10,7 @@ also draws the closed form and the measured means over pi_1, and writes them to 
 
 With theta' = theta + sum of w_k eta (b_k - theta) over the available clients and weights 1/|A_t|,
 the mean of theta tends to sum of E[w_k] b_k, where E[w_2] is the probability that client 2 is alone
-plus half the probability that both are there, given that anybody is (Xiang et al., 2024, NeurIPS,
+plus half the probability that both are, given that at least one is (Xiang et al., 2024, NeurIPS,
 Example 1). Client 1 has b = 0 and client 2 has b = 1, so the bias is E[w_2] - 1/2.
 """
 

@@ -41,7 +41,7 @@ class Waiting(fedgs.Sampler):
             )
 
     def start(self, clients):
-        """No draw is finished, and nobody has answered."""
+        """No draw is finished, and no client has replied."""
         return {"draw": np.array(0), "answered": np.zeros(len(clients), dtype=bool)}
 
     def drawn(self, memory, clients):

@@ -7,7 +7,7 @@ lines, since every draw is keyed by seed and round.
 A large table of clients' vectors has a file of its own beside the checkpoint, memory-mapped, and
 the checkpoint holds the places of its rows. Rows of the last checkpoint are never overwritten, so
 only the rows that changed are written, and a process that is killed at any point leaves a
-checkpoint whose rows are there (`fedgs.aggregation.row_file`).
+checkpoint whose rows are intact (`fedgs.aggregation.row_file`).
 """
 
 import json

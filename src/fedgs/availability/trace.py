@@ -50,7 +50,7 @@ _assigned: WeakKeyDictionary[Clients, dict[str, _Assigned]] = WeakKeyDictionary(
 
 @register("availability", "trace")
 class Trace(Availability):
-    r"""Clients are available when the devices of a trace were: A_t is who is there at a second.
+    r"""Clients are available when the devices of a trace were: A_t is read at one second.
 
     Round t is at second `t * round_seconds + 3600 * start_hour`. Seconds count from the last
     multiple of 86,400 s before the first observation of the file, which is second 0 of most files.

@@ -47,7 +47,7 @@ class CAFedWeighting(Weighting):
         Networking.
 
     Attributes:
-        bias: weight of the second term, >= 0. Towards infinity nobody is dropped.
+        bias: weight of the second term, >= 0. Towards infinity no client is dropped.
         tolerance: by how much J must fall, >= 0. At 0 a client whose removal leaves J as it is is
             dropped.
         smoothing: weight of the earlier estimate of F_k, in [0, 1).
@@ -199,7 +199,7 @@ def kept_clients(
 
     Args:
         shares: (N,) p_k > 0, sum 1.
-        gaps: (N,) g_k = F_k - F*_k; with a NaN nobody is dropped.
+        gaps: (N,) g_k = F_k - F*_k; with a NaN no client is dropped.
         orders: permutations of the clients, one a pass.
         bias: weight of the second term.
         tolerance: by how much J must fall.
