@@ -26,6 +26,7 @@ LAYERS = [
         "suggestions",
         "registry",
         "listeners",
+        "targets",
     ],
     ["client_names", "per_client", "clients", "requests", "records", "config", "fingerprint"],
     ["graph", "solver", "secure", "traces", "availability"],

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from fedgs.cli.report import report
 from fedgs.cli.table import table
-from fedgs.errors import OutputError
+from fedgs.errors import ConfigError, OutputError
 
 app = typer.Typer()
 app.command("table")(table)
@@ -70,3 +70,12 @@ def test_table_against_another_method(study: Path) -> None:
         OutputError, match="against must be one of the methods 'fedgs', 'uniform'; got 'fedavg'"
     ):
         invoke("table", study, "--against", "fedavg")
+
+
+def test_table_has_the_rounds_to_a_target(study: Path) -> None:
+    assert "rounds to test loss 9.000" in invoke("table", study, "--target-loss", 9).stdout
+    printed = invoke("table", study, "--target-accuracy", "0", "--format", "csv").stdout
+    rows = list(csv.DictReader(printed.splitlines()))
+    assert [(row["rounds_to_target_median"], row["reached"]) for row in rows] == [("0.0", "2")] * 2
+    with pytest.raises(ConfigError, match="--target-loss and --target-accuracy exclude each other"):
+        invoke("table", study, "--target-loss", 1, "--target-accuracy", 0.5)

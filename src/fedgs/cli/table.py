@@ -2,11 +2,15 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from fedgs.cli.common import console, line_width
+from fedgs.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedgs.report.targets import Target
 
 __all__ = ["TableFormat", "table"]
 
@@ -26,6 +30,16 @@ def table(
         str,
         typer.Option("--against", help="The method that others are compared to; default: uniform."),
     ] = "",
+    target_loss: Annotated[
+        Optional[float],  # noqa: UP045 (typer reads the annotation)
+        typer.Option("--target-loss", help="Add the rounds to this test loss.", show_default=False),
+    ] = None,
+    target_accuracy: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(
+            "--target-accuracy", help="Add the rounds to this test accuracy.", show_default=False
+        ),
+    ] = None,
     format: Annotated[
         TableFormat, typer.Option("--format", help="Format of the table.")
     ] = TableFormat.text,
@@ -42,7 +56,12 @@ def table(
     from fedgs.report.tables import ALL_FIGURES, comparison
 
     runs, problems = read_runs(folder)
-    figures = comparison(runs, against=against or None, figures=ALL_FIGURES)
+    figures = comparison(
+        runs,
+        against=against or None,
+        figures=ALL_FIGURES,
+        target=_target(target_loss, target_accuracy),
+    )
     screen = console()
     width = None if out else line_width(screen)
     forms = {
@@ -58,3 +77,14 @@ def table(
         screen.print(content)
     for problem in problems:
         console(stderr=True).print(problem)
+
+
+def _target(loss: float | None, accuracy: float | None) -> "Target | None":
+    """The target that the options name."""
+    from fedgs.report.targets import Target
+
+    if loss is not None and accuracy is not None:
+        raise ConfigError("--target-loss and --target-accuracy exclude each other; give one")
+    if accuracy is not None:
+        return Target(accuracy, "test_accuracy")
+    return None if loss is None else Target(loss)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from fedgs.report.notes import is_named, notes
 from fedgs.report.numbers import listed, number, signed
 from fedgs.report.run_view import Run
 from fedgs.report.table import Block, Cell, Column, Table
+from fedgs.report.targets import Target, target_cell, target_column
 
 __all__ = [
     "ALL_FIGURES",
@@ -97,7 +99,11 @@ _FIGURES = {
 
 
 def comparison(
-    runs: Iterable[Run], against: str | None = None, *, figures: Sequence[str] = FIRST_FIGURES
+    runs: Iterable[Run],
+    against: str | None = None,
+    *,
+    figures: Sequence[str] = FIRST_FIGURES,
+    target: Target | None = None,
 ) -> Table:
     """A table with a row for each method, sorted by the lowest test loss.
 
@@ -115,6 +121,7 @@ def comparison(
             such labels, a method is compared to the one with its own training, model and
             evaluation. None: "uniform" if it is among them.
         figures: which figures to show, of `ALL_FIGURES`; CSV holds all of them.
+        target: adds a column with the rounds to this target; None: no such column.
 
     Raises:
         OutputError: no method has the label `against`.
@@ -140,6 +147,8 @@ def comparison(
     )
     shown = _shown([group.methods for group in groups], figures, by_validation)
     columns = _columns(reference, references, shown, by_validation)
+    if target is not None:
+        columns.append((target_column(target), partial(target_cell, target)))
     blocks = tuple(_block(group, reference, columns) for group in groups)
     title = f"Methods by lowest {'validation' if by_validation else 'test'} loss"
     if len(blocks) == 1:
