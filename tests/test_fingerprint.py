@@ -281,6 +281,8 @@ class OwnAggregation(Aggregation):
         return (WeightedMean(round.weights),)
 
     def step(self, round, results):
+        if not results:
+            return round.parameters, round.vectors
         return 2.0 * results[0], round.vectors
 
 @register("availability", "own-mode")

@@ -8,9 +8,21 @@ from fedgs.suggestions import nearest
 def test_unknown_name_lists_the_known_ones_and_the_nearest() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"availability.name must be one of .*IDL.*; got 'LFD'; did you mean 'LDF'\?",
+        match=r"server.name must be one of sgd, .*yogi.*; got 'sdg'; did you mean 'sgd'\?",
+    ):
+        build("server", "sdg")
+
+
+def test_many_known_names_are_named_by_the_command_that_lists_them() -> None:
+    with pytest.raises(
+        ConfigError,
+        match=r"one of the \d+ names that `fedgs list availability` lists; got 'LFD'; did you mean",
     ):
         build("availability", "LFD")
+    with pytest.raises(
+        ConfigError, match=r"the \d+ names that `fedgs methods` lists; got 'unifrm'"
+    ):
+        build("method", "unifrm")
 
 
 def test_unknown_setting_names_the_known_ones() -> None:

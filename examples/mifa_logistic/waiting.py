@@ -103,6 +103,8 @@ class Collected(Aggregation):
 
     def step(self, round, results):
         """Add the updates, and move if they are complete."""
+        if not results:
+            return round.parameters, round.vectors
         collected = round.vectors["collected"] + (results[0].double() - round.parameters.double())
         weight = round.vectors["weight"] + float(round.weights.sum())
         if float(weight) < 1 - 1e-9:

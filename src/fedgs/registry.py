@@ -48,6 +48,8 @@ _variants: dict[str, dict[str, type["Variant"]]] = {}
 _entry_points_loaded: list[bool] = []
 _plugins: dict[str, Path] = {}
 
+MOST_NAMES = 12  # that a sentence lists
+
 
 class Variant(BaseModel):
     """Base of all variants: frozen, strictly typed, unknown keys refused with a sentence.
@@ -221,16 +223,15 @@ def variant_class(family: str, name: str) -> type[Variant]:
     """The class registered under `family` and `name`.
 
     Raises:
-        ConfigError: no such name; the message lists the known ones, presets included, and the
-            nearest. Or a preset's name: only a configuration can have what it stands for.
+        ConfigError: no such name; the message lists the known ones, presets included, or the
+            command that lists them, and the nearest. Or a preset's name: only a configuration can
+            have what it stands for.
 
     >>> variant_class("availability", "LDF").__name__
     'LessDataFirst'
     """
     if not isinstance(name, str):
-        raise ConfigError(
-            f"{family}.name must be one of {', '.join(_all_names(family))}; got {shown(name)}"
-        )
+        raise ConfigError(f"{family}.name must be one of {_listed(family)}; got {shown(name)}")
     if name not in variant_names(family):
         _load_entry_points()
     if name not in _variants.get(family, {}):
@@ -242,7 +243,7 @@ def variant_class(family: str, name: str) -> type[Variant]:
             )
         known = _all_names(family)
         raise ConfigError(
-            f"{family}.name must be one of {', '.join(known)}; got {name!r}{nearest(name, known)}"
+            f"{family}.name must be one of {_listed(family)}; got {name!r}{nearest(name, known)}"
         )
     return _variants[family][name]
 
@@ -314,9 +315,7 @@ def build(family: str, value: object) -> Variant:
         return variant_class(family, value)()
     if isinstance(value, Mapping):
         if "name" not in value:
-            raise ConfigError(
-                f"{family}.name is missing; it must be one of {', '.join(_all_names(family))}"
-            )
+            raise ConfigError(f"{family}.name is missing; it must be one of {_listed(family)}")
         settings = {key: item for key, item in value.items() if key != "name"}
         return variant_class(family, value["name"])(**text_keys(settings, family))
     hint = (
@@ -415,6 +414,15 @@ def _owners(key: str, model: type[BaseModel] | None) -> str:
 def _all_names(family: str) -> list[str]:
     """The names that a configuration can give: variants and presets."""
     return [*variant_names(family), *preset_names(family)]
+
+
+def _listed(family: str) -> str:
+    """What follows "must be one of": the names, or the command that lists them if they are many."""
+    names = _all_names(family)
+    if len(names) <= MOST_NAMES:
+        return ", ".join(names)
+    command = "fedgs methods" if family == "method" else f"fedgs list {family}"
+    return f"the {len(names)} names that `{command}` lists"
 
 
 def _source_file(cls: type) -> str | None:

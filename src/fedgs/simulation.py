@@ -241,7 +241,10 @@ def initial_state(plan: Plan, memory: Memory) -> State:
     with user_code(f"start of aggregation {_name(plan.aggregation)!r}"):
         vectors = checked_vectors(plan.aggregation, plan.aggregation.start(parameters, clients))
     counts = np.zeros(len(clients), dtype=np.int64)
-    return State(0, parameters, counts, memory, weighting, vectors)
+    state = State(0, parameters, counts, memory, weighting, vectors)
+    # A step that cannot do without a cohort is found here and not in the first such round.
+    _empty_round(plan, state, plan.view(state, np.empty(0, dtype=np.int64)))
+    return state
 
 
 def start_run(plan: Plan, shared: Shared | None = None) -> Generator[Request, Reply, State]:
@@ -443,11 +446,10 @@ def advance(
 
 def _empty_round(plan: Plan, state: State, view: View) -> tuple[torch.Tensor, Vectors]:
     """Parameters and vectors after a round without a cohort."""
-    if not plan.aggregation.moves_when_empty:
-        return state.parameters, state.vectors
     nobody = (np.empty(0, dtype=np.int64), np.empty(0))
     round = aggregation_round(plan, state, view, selected=nobody, weighting=plan.weighting)
-    return checked_step(plan.aggregation, round, ())
+    with user_code(f"step of aggregation {_name(plan.aggregation)!r} in a round without a cohort"):
+        return checked_step(plan.aggregation, round, ())
 
 
 def round_record(

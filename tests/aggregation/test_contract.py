@@ -109,9 +109,8 @@ class Followed:
     def step(self, members: list[int]) -> torch.Tensor:
         """Theta after the next round."""
         round = self.told(members)
-        if len(round.cohort) or self.aggregation.moves_when_empty:
-            results = self.results(round)
-            self.theta, self.vectors = checked_step(self.aggregation, round, results)
+        results = self.results(round)
+        self.theta, self.vectors = checked_step(self.aggregation, round, results)
         self.round += 1
         return self.theta
 
@@ -169,8 +168,7 @@ def test_nothing_that_came_in_is_written_to(aggregation: Aggregation) -> None:
         results = followed.results(round)
         given = (round.parameters, dict(round.vectors), results, round.cohort, round.weights)
         before = contents(*given)
-        if len(round.cohort) or aggregation.moves_when_empty:
-            aggregation.step(round, results)
+        aggregation.step(round, results)
         for old, new in zip(before, contents(*given), strict=True):
             assert torch.equal(old.nan_to_num(), new.nan_to_num())
         followed.step(members)

@@ -68,7 +68,7 @@ class Loop:
         if len(cohort):
             weights = checked_weights(self.weighting, view, Selection(cohort), self.memory)
             applied[cohort], outcome = weights, Outcome(cohort, weights)
-        if trains and (len(cohort) or self.aggregation.moves_when_empty):
+        if trains:
             round = Round(
                 self.round, CLIENTS, cohort, weights, self.weighting.is_normalised,
                 view.shares, self.theta, self.vectors, self.rate, 1,

@@ -255,3 +255,44 @@ def test_updates_that_samplers_see_begin_at_the_clients_own_start(
     recorded = RecordedRun(plan)
     drive([recorded.live], engine)
     assert recorded.final is not None and recorded.final.memory["wrong"].tolist() == [0.0]
+
+
+class WithoutEmpty(Aggregation):
+    """Does not expect a round without a cohort."""
+
+    def folds(self, round: Any) -> Any:
+        return Mean().folds(round)
+
+    def step(self, round: Any, results: Any) -> Any:
+        return results[0], round.vectors
+
+
+def test_a_step_that_cannot_do_without_a_cohort_is_refused_before_round_0(
+    toy_federation: Federation,
+) -> None:
+    failed = run(toy_federation, WithoutEmpty()).failed
+    assert failed is not None and failed.round == 0
+    message = "step of aggregation 'WithoutEmpty' in a round without a cohort raised IndexError"
+    assert message in str(failed.exception)
+
+
+class Counted(Aggregation):
+    """Counts the calls of `step`, with and without a cohort."""
+
+    def start(self, parameters: Any, clients: Any) -> Any:
+        return {"calls": torch.zeros(2, dtype=torch.int64)}
+
+    def folds(self, round: Any) -> Any:
+        return Mean().folds(round)
+
+    def step(self, round: Any, results: Any) -> Any:
+        calls = round.vectors["calls"].clone()
+        calls[0 if results else 1] += 1
+        return round.parameters, {"calls": calls}
+
+
+def test_step_is_called_in_every_round(toy_federation: Federation) -> None:
+    ran = run(toy_federation, Counted(), availability=Absences(seed=0), rounds=6)
+    assert ran.final is not None
+    assert [record.num_available > 0 for record in ran.records[:6]].count(False) == 1
+    assert ran.final.vectors["calls"].tolist() == [5, 1]

@@ -95,6 +95,8 @@ class Fading(Aggregation):
         return (WeightedSum(round.weights, round.parameters),)
 
     def step(self, round, results):
+        if not results:
+            return self.server_step.step(round.round, round.parameters, None, round.vectors)
         target = results[0] + self.share * round.vectors["before"]
         vectors = {**round.vectors, "before": results[0] - round.parameters}
         return self.server_step.step(round.round, round.parameters, target, vectors)

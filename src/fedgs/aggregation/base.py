@@ -88,12 +88,12 @@ class Aggregation(Variant):
     ...     def folds(self, round):
     ...         return (WeightedMean(round.weights),)
     ...     def step(self, round, results):
+    ...         if not results:  # a round without a cohort
+    ...             return round.parameters, round.vectors
     ...         return round.parameters + 0.5 * (results[0] - round.parameters), round.vectors
     """
 
     family: ClassVar[str] = "aggregation"
-    moves_when_empty: ClassVar[bool] = False
-    """Whether `step` is called in rounds without a cohort; `results` is empty then."""
     objective: ClassVar[Objective | None] = None
     """The only objective that the aggregation has a meaning for; None: any."""
 
@@ -146,6 +146,8 @@ class Aggregation(Variant):
 
     def step(self, round: Round, results: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, Vectors]:
         """The next parameters and vectors; tensors of the round must not be written to.
+
+        It is called in every round, and once before round 0 as in a round without a cohort.
 
         Args:
             round: what is known before the local training.

@@ -39,7 +39,6 @@ class Gossip(Aggregation):
     True
     """
 
-    moves_when_empty: ClassVar[bool] = False
     objective: ClassVar[Objective | None] = "equal"
 
     echo: bool = True
@@ -82,6 +81,8 @@ class Gossip(Aggregation):
 
     def step(self, round: Round, results: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, Vectors]:
         """The mean of the echoed models, which the cohort receives."""
+        if not results:
+            return round.parameters, round.vectors
         held, last = round.vectors["held"], round.vectors["last"]
         assert isinstance(held, ClientTable) and isinstance(last, torch.Tensor)
         cohort = torch.from_numpy(round.cohort)

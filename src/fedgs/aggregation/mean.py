@@ -1,7 +1,5 @@
 """The default aggregation: the weighted mean of the local models, or the sum of the updates."""
 
-from typing import ClassVar
-
 import torch
 
 from fedgs.aggregation.base import Aggregation, Round, Vectors
@@ -22,8 +20,6 @@ class Mean(Aggregation):
     >>> Mean(server={"name": "momentum", "rate": 0.5}).server_step.rate
     0.5
     """
-
-    moves_when_empty: ClassVar[bool] = True
 
     def folds(self, round: Round) -> tuple[AnyFold, ...]:
         """The mean of the local models, or theta^t plus the weighted updates."""

@@ -1,7 +1,5 @@
 """SCAFFOLD: control variates that correct the drift of local training."""
 
-from typing import ClassVar
-
 import torch
 
 from fedgs.aggregation.base import Aggregation, Corrections, Round, Vectors
@@ -30,8 +28,6 @@ class Scaffold(Aggregation):
     >>> Scaffold().server_step.rate
     1.0
     """
-
-    moves_when_empty: ClassVar[bool] = True
 
     def start(self, parameters: torch.Tensor, clients: Clients) -> Vectors:
         """Control variates of zero."""
