@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Clients",
+    "Counted",
     "Memory",
     "Objective",
     "Outcome",
@@ -37,6 +38,8 @@ __all__ = [
 Memory = Mapping[str, AnyArray]  # a sampler's memory: named arrays, saved with the state
 
 Objective = Literal["data_size", "equal"]
+Counted = Literal["selected", "answered"]
+"""What a count of a client counts: rounds that selected it, or updates of it that entered."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +149,11 @@ def _numbers(value: object, name: str) -> AnyArray:
     return array
 
 
+_ARRAYS_OF_VIEW = (
+    "available", "counts", "losses", "rates", "reported_sizes", "answers", "failures",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, eq=False)
 class View:
     """What a sampler sees in round t.
@@ -166,6 +174,10 @@ class View:
         rates: (N,) P(k in A_t) by the availability mode, for weightings that read them; else None.
         reported_sizes: (N,) n_k as a deployment's clients report them; None: those of `clients`.
         weighting_memory: the memory of the sampler's weighting, for samplers that follow it.
+        answers: (N,) in how many rounds before t an update of each client entered the model. If
+            none is given, every selected client answered, and these are the counts.
+        failures: (N,) how many of the last selections of each client had no answer, since its last
+            one; None: no client failed.
 
     >>> clients = Clients(("a", "b", "c"), np.array([3, 5, 4]))
     >>> counts = np.zeros(3, dtype=np.int64)
@@ -185,9 +197,13 @@ class View:
     rates: FloatArray | None = None
     reported_sizes: FloatArray | None = None
     weighting_memory: Memory = field(default_factory=dict)
+    answers: IntArray = None  # type: ignore[assignment]  # the counts, see below
+    failures: IntArray | None = None
 
     def __post_init__(self) -> None:
-        for name in ("available", "counts", "losses", "rates", "reported_sizes"):
+        if self.answers is None:
+            object.__setattr__(self, "answers", self.counts)
+        for name in _ARRAYS_OF_VIEW:
             array = getattr(self, name)
             if isinstance(array, np.ndarray):
                 object.__setattr__(self, name, read_only(array))

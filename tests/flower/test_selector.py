@@ -154,6 +154,18 @@ def test_weights_are_those_of_the_simulator() -> None:
         assert ours == pytest.approx(expected)
 
 
+def test_balanced_answers_are_refused_and_weights_can_count_answers() -> None:
+    with pytest.raises(ConfigError, match="balance must be 'selected' in a deployment"):
+        Selector(FedGS(balance="answered"))
+    counting = {"name": "inverse_participation", "normalise": False, "counts": "answered"}
+    selector = Selector(Uniform(weighting=counting), clients=FEDERATION)
+    selector.roster.counts[:], selector.roster.answers[:] = 7, range(len(FEDERATION))
+    view = selector.view(np.arange(len(FEDERATION)), 2)
+    assert view.counts.tolist() == [7] * len(FEDERATION)
+    weights = selector.weights(view, Selection(np.array([0, 1])), {0: 5.0, 1: 5.0})
+    assert weights[0] == 2 * weights[1] > 0  # one answer halves the weight
+
+
 def test_candidates_that_are_no_available_clients_are_refused() -> None:
     class Asking(Sampler):
         loss_on: str = "train"

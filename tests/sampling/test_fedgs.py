@@ -1,5 +1,6 @@
 """FedGS as a sampler: the problem it poses, what it remembers, what it refuses."""
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -111,6 +112,33 @@ def test_zero_diversity_weight_selects_the_smallest_counts() -> None:
             .clients
         )
         assert sorted(counts[k] for k in chosen) == [0, 0, 1]
+
+
+def test_balanced_answers_count_the_updates_and_the_failures_since_the_last_one() -> None:
+    # answers + failures = [1, 1, 3, 0]: the two smallest are of client 3 and of client 0 or 1.
+    view = replace(
+        view_of(points(4), [0, 5, 3, 9], limit=2),
+        answers=np.array([1, 1, 0, 0]),
+        failures=np.array([0, 0, 3, 0]),
+    )
+    chosen = [
+        set(FedGS(alpha=0.0, balance="answered").select(view, stream(s, "select", 0)).clients)
+        for s in range(20)
+    ]
+    assert {0, 3} in chosen and {1, 3} in chosen and all(3 in c and 2 not in c for c in chosen)
+    assert FedGS(alpha=0.0).select(view, stream(0, "select", 0)).clients.tolist() == [0, 2]
+
+
+def test_without_failures_both_balances_select_the_same_and_the_default_is_not_stored() -> None:
+    view = view_of(points(7), [3, 0, 2, 0, 1, 4, 1], limit=3)
+    for seed in range(5):
+        pair = [
+            FedGS(balance=balance).select(view, stream(seed, "select", 0)).clients.tolist()
+            for balance in ("selected", "answered")
+        ]
+        assert pair[0] == pair[1]
+    assert "balance" not in table(FedGS())
+    assert table(FedGS(balance="answered"))["balance"] == "answered"
 
 
 def test_zero_diversity_weight_breaks_ties_with_the_generator() -> None:

@@ -60,6 +60,11 @@ def test_each_normalised_rule_gives_its_value_on_parameters_0_and_4(
             {"counts": [0, 2, 5], "round": 5},
             [4 / 8, 6 / 8],
         ),
+        (
+            {"name": "inverse_participation", "normalise": False, "counts": "answered"},
+            {"counts": [9, 9, 9], "answers": np.array([0, 2, 5]), "round": 5},
+            [6 / 8, 6 / 8],
+        ),
         ("known", {"rates": np.array([0.5, 0.25, 1.0])}, [1 / 4, 3 / 2]),
     ],
 )

@@ -140,6 +140,7 @@ class Selector:
             losses=None,
             memory=self.state.memory,
             weighting_memory=self.state.weighting,
+            answers=self.roster.answers.copy(),
         )
 
     def loss_candidates(self, view: View) -> IntArray | None:

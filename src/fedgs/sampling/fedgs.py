@@ -5,14 +5,14 @@ import hashlib
 import importlib.util
 import json
 import math
-from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_serializer
 
 from fedgs import __version__, solver
-from fedgs.arrays import FloatMatrix
+from fedgs.arrays import FloatMatrix, IntArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
 from fedgs.errors import ConfigError, GraphError, SelectionError, require_extra
 from fedgs.graph import ClientGraph, Graph, checked_once, client_features
@@ -24,7 +24,9 @@ from fedgs.sampling.graph_source import graph_before_round_0, graph_of_features,
 from fedgs.sampling.growing import grown_by_features, grown_by_products, nobody_seen
 from fedgs.solver import Effort, Scale, SelectionProblem, balance_penalty, pair_weight, solve
 
-__all__ = ["FedGS", "Solver"]
+__all__ = ["Balance", "FedGS", "Solver"]
+
+Balance = Literal["selected", "answered"]
 
 
 class Solver(Variant):
@@ -66,6 +68,9 @@ class FedGS(Sampler):
             distance, and z_k is divided by N-1.
         graph: how the client graph is made, see `fedgs.graph.Graph`.
         solver: effort and time limit.
+        balance: what v_k counts. "selected": the rounds before t that selected client k.
+            "answered": its updates that entered the model, plus its selections without an answer
+            since the last one. Both are equal where every selected client answers.
 
     References:
         Z. Wang, X. Fan, J. Qi, H. Jin, P. Yang, S. Shen, C. Wang (2023): FedGS: Federated
@@ -87,6 +92,15 @@ class FedGS(Sampler):
     scale: Scale = "paper"
     graph: Graph = Graph()
     solver: Solver = Solver()
+    balance: Balance = "selected"
+
+    @model_serializer(mode="wrap")
+    def _without_default_balance(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
+        """Leave out the balance of earlier versions, whose runs stay the same runs."""
+        settings = serialize(self)
+        if self.balance == "selected":
+            settings.pop("balance", None)
+        return settings
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
@@ -203,7 +217,7 @@ class FedGS(Sampler):
             # Checked once, since the matrix is the same in every round.
             distance=checked_once(view.memory["distance"]),
             balance_penalty=balance_penalty(
-                view.counts, view.cohort_limit, view.available, self.scale
+                self._counts(view), view.cohort_limit, view.available, self.scale
             ),
             cohort_size=view.cohort_size,
             pair_weight=pair_weight(self.alpha, self.scale, len(view.clients), view.cohort_size),
@@ -218,6 +232,12 @@ class FedGS(Sampler):
             objective=solution.objective,
             upper_bound=solution.upper_bound,
         )
+
+    def _counts(self, view: View) -> IntArray:
+        """(N,) v_k as `balance` counts them."""
+        if self.balance == "selected":
+            return view.counts
+        return view.answers if view.failures is None else view.answers + view.failures
 
 
 # Number of (N, N) float64 matrices that exist at once while a graph is made.

@@ -1,10 +1,13 @@
 """Rules that need no memory: data sizes, draws, equal shares, inverse participation."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_serializer
 
 from fedgs.arrays import FloatArray
-from fedgs.clients import Memory, Selection, View
+from fedgs.clients import Counted, Memory, Selection, View
 from fedgs.errors import ConfigError
 from fedgs.registry import register
 from fedgs.weighting.base import Weighting
@@ -65,6 +68,8 @@ class InverseParticipation(Weighting):
     Attributes:
         normalise: whether the weights are divided by their sum.
         cutoff: w_k is at most `cutoff` p_k; None: no limit. Without normalisation only.
+        counts: what v_k counts. "selected": the rounds before t that selected client k. "answered":
+            its updates that entered the model. Both are equal where every selected client answers.
 
     References:
         D. G. Horvitz, D. J. Thompson (1952): A Generalization of Sampling Without Replacement from
@@ -76,6 +81,15 @@ class InverseParticipation(Weighting):
 
     normalise: bool = True
     cutoff: int | None = Field(default=None, ge=1)
+    counts: Counted = "selected"
+
+    @model_serializer(mode="wrap")
+    def _without_default_counts(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
+        """Leave out the counts of earlier versions, whose runs stay the same runs."""
+        settings = serialize(self)
+        if self.counts == "selected":
+            settings.pop("counts", None)
+        return settings
 
     def model_post_init(self, context: object) -> None:
         """Refuse a cutoff beside normalised weights."""
@@ -90,7 +104,8 @@ class InverseParticipation(Weighting):
     def weights(self, view: View, selection: Selection, memory: Memory) -> FloatArray:
         """(m,) weights."""
         cohort = selection.clients
-        taken = view.counts[cohort].astype(np.float64) + 1.0
+        counts = view.counts if self.counts == "selected" else view.answers
+        taken = counts[cohort].astype(np.float64) + 1.0
         if self.normalise:
             return view.data_sizes[cohort].astype(np.float64) / taken
         limit = np.inf if self.cutoff is None else float(self.cutoff)
