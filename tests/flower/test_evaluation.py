@@ -2,6 +2,7 @@
 
 import json
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,18 @@ def test_a_reply_to_another_request_is_no_evaluation(world: Any, tmp_path: Path)
     metrics = chosen.aggregate_evaluate(1, [*stray, *replies])
     assert metrics is not None
     assert metrics["eval_loss"] == pytest.approx(80 / 60)  # losses 0, 1, 2 of 10, 20, 30 examples
+
+
+def test_the_mean_of_evaluations_follows_the_objective(world: Any, tmp_path: Path) -> None:
+    losses = {}
+    for objective in ("data_size", "equal"):
+        chosen = strategy(tmp_path / objective, objective=objective)
+        result = chosen.start(world(SITES), world.model(), num_rounds=1)
+        losses[objective] = result.evaluate_metrics_clientapp[1]["eval_loss"]
+        config = tomllib.loads((tmp_path / objective / "config.toml").read_text())
+        assert config["training"].get("objective", "data_size") == objective
+    # Losses 0, 1, 2 of 10, 20, 30 examples.
+    assert losses == {"data_size": pytest.approx(80 / 60), "equal": pytest.approx(1.0)}
 
 
 def test_a_client_that_fails_to_tell_its_loss_says_why(world: Any, tmp_path: Path) -> None:

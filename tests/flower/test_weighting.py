@@ -97,6 +97,13 @@ def test_weights_that_do_not_sum_to_1_apply_to_the_updates(
     assert result.arrays["w"].numpy().dtype == np.float32
 
 
+def test_weights_follow_the_objective(world: Any) -> None:
+    chosen = strategy(First(weighting="all"), objective="equal")
+    result = chosen.start(grid_of(world, chosen), world.model(3.0, 1.0), num_rounds=1)
+    # Clients 0 and 1 move by 1 and 2, and p_k = 1/5.
+    assert result.arrays["w"].numpy() == pytest.approx([3.0 + 3 / 5, 1.0], rel=1e-6)
+
+
 @pytest.mark.parametrize(("value", "expected"), [(0.0, 3.0), (0.25, 3.75), (10.0, 33.0)])
 def test_a_sum_may_be_0_below_1_or_above(world: Any, value: float, expected: float) -> None:
     chosen = strategy(First(weighting=Log(value=value)))

@@ -88,7 +88,9 @@ class ClientEvaluation:
     def aggregate(self, replies: Iterable[Message]) -> MetricRecord | None:
         """The inner strategy's answer for the valid replies, or None if there is none.
 
-        Each other reply is an event, and so is a loss over fewer clients than were asked.
+        The inner strategy weights the replies by their numbers of examples; for the objective
+        "equal" these are replaced by 1. Each other reply is an event, and so is a loss over fewer
+        clients than were asked.
         """
         flight, record = self._flight, self._selector.state.round
         key = self._inner.strategy.weighted_by_key
@@ -110,6 +112,10 @@ class ClientEvaluation:
                 missing.append(keys[row])
                 kind, detail = problem
                 self._journal.event(record, kind, keys[row], detail, request="evaluate")
+        if self._selector.objective == "equal":  # each client counts once in the mean
+            for reply in checked.values():
+                if reply.refused is None:
+                    reply.metrics[key] = 1
         good = [checked[row].message for row in sorted(checked) if checked[row].refused is None]
         counts = (len(good), len(flight.messages))
         if missing:

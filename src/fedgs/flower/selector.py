@@ -11,6 +11,7 @@ from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.clients import (
     Clients,
     Memory,
+    Objective,
     Outcome,
     Selection,
     View,
@@ -52,6 +53,7 @@ class Selector:
         sampler: selects the cohorts.
         seed: of the selection.
         newcomer: the count that a newcomer starts with.
+        objective: the weights p_k of the clients in the objective.
         clients: a federation that is known in advance, in the order of its rows. None: rows in the
             order of appearance.
         responses: a model's mean response, for functional similarities.
@@ -65,11 +67,13 @@ class Selector:
         *,
         seed: int = 0,
         newcomer: Newcomer = "mean",
+        objective: Objective = "data_size",
         clients: Clients | None = None,
         responses: Responses | None = None,
         parameters: Parameters | None = None,
     ) -> None:
         self.sampler = sampler
+        self.objective: Objective = objective
         self.weighting = as_weighting(sampler.weighting, setting="method.weighting")
         refuse_rates(self.weighting)
         refuse_features(sampler)
@@ -139,6 +143,7 @@ class Selector:
             cohort_limit=cohort_limit,
             losses=None,
             memory=self.state.memory,
+            objective=self.objective,
             weighting_memory=self.state.weighting,
             answers=self.roster.answers.copy(),
         )
@@ -242,7 +247,15 @@ class Selector:
         clients, state = self.clients(), self.state
         if view is None:
             counts = self.roster.counts.copy()
-            view = View(state.round, clients, available, counts, cohort_limit, memory=state.memory)
+            view = View(
+                state.round,
+                clients,
+                available,
+                counts,
+                cohort_limit,
+                memory=state.memory,
+                objective=self.objective,
+            )
         self._refresh_weighting(clients, cohort_limit)
         state.weighting = observed(self.weighting, state.weighting, view, outcome)
 

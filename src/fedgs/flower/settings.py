@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from fedgs.clients import Objective
 from fedgs.registry import Variant
 
 __all__ = ["Settings"]
@@ -40,6 +41,8 @@ class Settings(Variant):
             "zero".
         seed: of the selection, >= 0: the same seed and the same availability give the same cohorts
             as the simulator.
+        objective: the weights p_k of the clients in the objective: "data_size", n_k / n; "equal",
+            1/N. Weightings follow it, and so does the mean of the clients' evaluations.
         records: folder for records that `fedgs table` and `fedgs report` read, or None. It must be
             new or empty, or hold the records of the deployment that `load_state` continues.
         state: file that the state is saved to after every round, or None. It must be new, or hold
@@ -61,15 +64,20 @@ class Settings(Variant):
     max_idle_rounds: int | None = Field(default=10, ge=1)
     newcomer_count: Literal["mean", "zero"] = "mean"
     seed: int = Field(default=0, ge=0)
+    objective: Objective = "data_size"
     records: str | Path | None = None
     state: str | Path | None = None
 
     def limits(self) -> dict[str, object]:
         """The settings that the records of the deployment name: all but M, the seed and the files.
 
+        The default objective is not named, as in the simulator.
+
         >>> "reply_timeout" in Settings().limits(), "state" in Settings().limits()
         (True, False)
         """
         excluded = {"cohort_limit", "seed", "records", "state"}
+        if self.objective == "data_size":
+            excluded.add("objective")
         settings = self.model_dump(exclude=excluded)
         return {name: value for name, value in settings.items() if value is not None}

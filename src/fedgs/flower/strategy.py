@@ -95,6 +95,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             built,
             seed=checked.seed,
             newcomer=checked.newcomer_count,
+            objective=checked.objective,
             clients=clients,
             responses=responses,
             parameters=parameters,
