@@ -13,7 +13,7 @@ import numpy as np
 
 import fedgs
 from fedgs.availability import Trace
-from fedgs.data import ByColumn, Labelled, Normalization, share_out
+from fedgs.data import ByColumn, Labelled, Normalization, Quantiles, Shards, share_out
 from fedgs.registry import build
 from fedgs.sampling import FedGS
 from fedgs.traces import convert, write_traces
@@ -166,6 +166,43 @@ from_arrays("classes-type", classes=2.5)
 from_arrays("classes-memory", classes=10**9)
 npz("npz-classes", settings={"classes": 1})
 
+
+# --- targets of other tasks
+# --------------------------------------------------------------------------------------------------
+
+NUMBERS = {"y": Y / 2, "test": (X, Y / 2), "task": "regression"}
+TOKENS = np.array([[0, 1, 2]] * 4)
+SEQUENCES = {"x": TOKENS, "y": TOKENS, "test": (TOKENS, TOKENS), "task": "sequence"}
+
+from_arrays("task-unknown", task="ranking")
+from_arrays("target-nan", **{**NUMBERS, "y": np.array([0, np.nan, 0, 0])})
+from_arrays("target-shape", **{**NUMBERS, "y": np.zeros((4, 1, 1))})
+from_arrays("target-classes", **NUMBERS, classes=3)
+from_arrays("target-columns", **{**NUMBERS, "test": (X, np.zeros((4, 2)))})
+from_arrays("multilabel-entry", y=np.full((4, 2), 0.5), task="multilabel")
+from_arrays("sequence-label", **{**SEQUENCES, "y": TOKENS - 2})
+from_arrays("sequence-shape", **{**SEQUENCES, "y": TOKENS[:, :2], "test": (TOKENS, TOKENS[:, :2])})
+from_arrays("sequence-masked", **{**SEQUENCES, "y": np.where(np.eye(4, 1, -2) > 0, -1, TOKENS)})
+from_arrays("groups-classes", groups=OWNER)
+from_arrays("groups-length", **NUMBERS, groups=OWNER[:3])
+from_arrays("groups-quantiles", **NUMBERS, groups={"quantiles": 1})
+from_arrays(
+    "groups-vector",
+    y=np.zeros((4, 2)),
+    test=(X, np.zeros((4, 2))),
+    task="regression",
+    groups=Quantiles(4),
+)
+
+
+@case("groups-missing")
+def groups_missing(folder: Path) -> object:
+    """A partition by label of the targets of a regression."""
+    source = Labelled("mine", X, Y / 2, (X, Y / 2), num_labels=1, task="regression")
+    return share_out(source, Shards(per_client=1), 2)
+
+
+npz("groups-column", {"task": "regression", "groups": "ward"}, y=Y / 2)
 
 # --- examples
 # --------------------------------------------------------------------------------------------------

@@ -272,7 +272,7 @@ def test_modes_of_labels_need_labels(mode: Availability) -> None:
     unlabelled = Clients(("a", "b"), np.array([1, 2]))
     with pytest.raises(
         ConfigError,
-        match=rf"^availability '{mode.name}' needs the clients' labels, and .* has none$",
+        match=rf"^availability '{mode.name}' needs the clients' labels, .* has none; data.groups",
     ):
         mode.check(unlabelled, 10)
 

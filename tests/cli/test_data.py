@@ -155,7 +155,7 @@ def test_a_partition_of_own_data_can_be_set_from_the_command_line(tmp_path: Path
         (
             {"y": np.array([0, 1, np.inf, 1])},
             (),
-            "since only classification is supported, got inf in row 2",
+            "as task 'classes' needs, got inf in row 2",
         ),
         ({"client": np.array([0, np.nan, 0, -1])}, (), "got nan in row 1"),
         (

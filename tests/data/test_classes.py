@@ -137,7 +137,7 @@ def test_an_export_keeps_its_classes(tmp_path: Path) -> None:
 )
 def test_targets_of_a_regression_are_refused_until_they_are_confirmed(labels: np.ndarray) -> None:
     classes = int(labels.max()) + 1
-    message = f"only classification is supported, .* confirm it with data.classes = {classes}$"
+    message = f"task = .regression., .* confirm it with data.classes = {classes}$"
     with pytest.raises(DataError, match=message):
         class_count([labels], None, clients=1, setting="data.classes")
     if classes < 10**6:

@@ -270,7 +270,7 @@ def test_booleans_are_two_classes(value: object) -> None:
         (np.array([0, "dog"], dtype=object), "got the text 'dog' in row 1; encode classes"),
         ([b"cat"], "got the bytes b'cat' in row 0; encode classes"),
         (["0", "1"], "got the text '0' in row 0; encode classes"),
-        ([0, 0.5], "got 0.5 in row 1; put the targets of a regression into classes first"),
+        ([0, 0.5], "got 0.5 in row 1; for the targets of a regression give task = 'regression'"),
         ([0, 1e300], r"got 1e\+300 in row 1"),
         ([0, np.nan], "got nan in row 1$"),
         ([0, np.inf], "got inf in row 1$"),
@@ -283,12 +283,9 @@ def test_booleans_are_two_classes(value: object) -> None:
         (np.array(["2024"], dtype="datetime64[Y]"), "got a date in row 0"),
     ],
 )
-def test_what_is_no_label_says_that_only_classification_is_there(
-    value: object, message: str
-) -> None:
+def test_what_is_no_label_is_refused_by_its_row(value: object, message: str) -> None:
     with pytest.raises(
-        DataError,
-        match=f"^y: labels must be integers >= 0, .* classification is supported, {message}",
+        DataError, match=f"^y: labels must be integers >= 0, as task 'classes' needs, {message}"
     ):
         as_labels(value, "y")
 

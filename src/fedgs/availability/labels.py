@@ -27,7 +27,7 @@ def labels_held(availability: Availability, clients: Clients) -> BoolArray:
     if clients.label_counts is None:
         raise ConfigError(
             f"availability {availability.name!r} needs the clients' labels, and this federation "
-            "has none"
+            "has none; data.groups gives groups instead"
         )
     if clients not in _held:
         held: BoolArray = clients.label_counts > 0

@@ -271,7 +271,8 @@ class Trace(Availability):
             return clients.data_sizes.astype(np.float64)
         if clients.label_counts is None:
             raise ConfigError(
-                "availability.couple = 'label' needs clients with labels, got clients without"
+                "availability.couple = 'label' needs clients with labels, got clients without; "
+                "data.groups gives groups instead"
             )
         labels: FloatArray = clients.label_counts.argmax(axis=1).astype(np.float64)
         return labels

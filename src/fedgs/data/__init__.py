@@ -9,6 +9,7 @@ from fedgs.data.dirichlet import DirichletOverClasses, DirichletOverClients, Log
 from fedgs.data.federation import Federation, Normalization, Part
 from fedgs.data.files import File
 from fedgs.data.gamma import expected_weights, gamma
+from fedgs.data.groups import Quantiles
 from fedgs.data.images import CIFAR10, FashionMNIST
 from fedgs.data.leaf import Leaf, write_leaf
 from fedgs.data.partition import Assignment, ByColumn, Iid, LabelsPerClient, Partition, Shards
@@ -35,6 +36,7 @@ __all__ = [
     "Normalization",
     "Part",
     "Partition",
+    "Quantiles",
     "Shards",
     "Synthetic",
     "SyntheticClustered",

@@ -17,9 +17,11 @@ import numpy as np
 
 from fedgs.arrays import AnyArray, IntArray, frozen
 from fedgs.clients import Clients
-from fedgs.data.classes import class_count, given_classes
+from fedgs.data.classes import given_classes
 from fedgs.data.federation import Federation, Normalization, Part
 from fedgs.data.normalization import as_normalization, chosen_normalization
+from fedgs.data.part import counted_labels
+from fedgs.data.targets import Task, checked_task, output_count
 from fedgs.errors import DataError, OutputError
 
 __all__ = ["META", "export", "from_archive", "open_folder", "to_folder"]
@@ -40,6 +42,7 @@ class _Meta(TypedDict):
     has_validation: bool
     facts: dict[str, object]
     classes_given: NotRequired[bool]  # only where the number of classes was given
+    task: NotRequired[Task]  # only where it is not "classes"
 
 
 def export(federation: Federation, path: str | Path) -> Path:
@@ -66,6 +69,8 @@ def export(federation: Federation, path: str | Path) -> Path:
         columns["index"] = [_index(part) for _, part in parts]
     if federation.clients.features is not None:
         columns["client_features"] = [federation.clients.features]
+    if federation.groups is not None:
+        columns["groups"] = [federation.groups]
     columns[META] = [np.array(json.dumps(_meta(federation)))]
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
@@ -88,6 +93,7 @@ def from_archive(
     *,
     normalization: Normalization | None = None,
     classes: int | None = None,
+    task: Task | None = None,
 ) -> Federation:
     """The federation that `export` wrote, from the file's arrays; its parts are views of them.
 
@@ -96,10 +102,11 @@ def from_archive(
         where: what messages call the file.
         normalization: for a file without one; None: the file's own.
         classes: C; None: the file's own.
+        task: None: the file's own.
 
     Raises:
-        DataError: arrays that are missing or do not fit each other, another normalization than the
-            file's own, too few classes.
+        DataError: arrays that are missing or do not fit each other, another normalization or task
+            than the file's own, too few classes.
     """
     try:
         meta: _Meta = json.loads(str(arrays[META]))
@@ -122,15 +129,25 @@ def from_archive(
             index = arrays["index"][rows] if "index" in arrays and code < 2 else None
             parts[name] = Part(x[rows], y[rows], offsets, index)
         scaling = chosen_normalization(normalization, meta["normalization"], where)
-        meta["num_labels"] = class_count(
-            [arrays["y"]],
-            meta["num_labels"] if classes is None else classes,
-            clients=len(meta["names"]),
-            setting="data.classes",
-        )
-        if classes is not None:
+        stored = checked_task(meta.get("task", "classes"))
+        if task not in (None, stored):
+            raise DataError(
+                f"data.task must be left out or equal to the one stored in {where}, {stored!r}, "
+                f"got {task!r}"
+            )
+        task = stored
+        if task in ("classes", "sequence"):
+            meta["num_labels"] = output_count(
+                task,
+                [arrays["y"]],
+                [arrays["x"]],
+                meta["num_labels"] if classes is None else classes,
+                clients=len(meta["names"]),
+                setting="data.classes",
+            )
+        if classes is not None and task == "classes":
             meta["classes_given"] = given_classes([arrays["y"]], classes) is not None
-        return _assembled(meta, parts, arrays.get("client_features"), scaling)
+        return _assembled(meta, parts, arrays.get("client_features"), scaling, arrays.get("groups"))
     except (KeyError, ValueError, TypeError, IndexError) as error:
         if isinstance(error, DataError):
             raise
@@ -148,8 +165,9 @@ def to_folder(federation: Federation, folder: Path) -> Path:
             array = None if part is None else getattr(part, key)
             if array is not None:
                 np.save(folder / f"{name}-{key}.npy", array)
-    if federation.clients.features is not None:
-        np.save(folder / "features.npy", federation.clients.features)
+    for name, rows in (("features", federation.clients.features), ("groups", federation.groups)):
+        if rows is not None:
+            np.save(folder / f"{name}.npy", rows)
     (folder / "meta.json").write_text(json.dumps(_meta(federation)), encoding="utf-8")
     return folder
 
@@ -165,6 +183,7 @@ def open_folder(folder: Path) -> Federation:
         {name: _stored_part(folder, name) for name in _PARTS},
         _stored_array(folder / "features.npy"),
         as_normalization(meta["normalization"]),
+        _stored_array(folder / "groups.npy"),
     )
 
 
@@ -205,6 +224,8 @@ def _meta(federation: Federation) -> _Meta:
     }
     if federation.clients.classes is not None:
         meta["classes_given"] = True
+    if federation.task != "classes":
+        meta["task"] = federation.task
     return meta
 
 
@@ -213,15 +234,16 @@ def _assembled(
     parts: Mapping[str, Part | None],
     features: AnyArray | None,
     scaling: Normalization | None,
+    groups: IntArray | None = None,
 ) -> Federation:
     train, test = parts["train"], parts["test"]
     assert train is not None
     assert test is not None
-    num_labels = meta["num_labels"]
+    num_labels, task = meta["num_labels"], checked_task(meta.get("task", "classes"))
     clients = Clients(
         names=tuple(meta["names"]),
         data_sizes=np.diff(train.offsets),
-        label_counts=train.label_counts(num_labels),
+        label_counts=counted_labels(train, task, num_labels, groups),
         features=features,
         classes=num_labels if meta.get("classes_given") else None,
     )
@@ -234,6 +256,8 @@ def _assembled(
         test=test,
         normalization=scaling,
         facts=meta["facts"],
+        task=task,
+        groups=groups,
     )
 
 

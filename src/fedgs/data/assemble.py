@@ -7,11 +7,13 @@ import numpy as np
 
 from fedgs.arrays import AnyArray, IntArray, frozen, read_only
 from fedgs.clients import Clients
-from fedgs.data.classes import class_count
 from fedgs.data.federation import Federation, Normalization, Part
+from fedgs.data.groups import as_groups
 from fedgs.data.normalization import as_normalization
-from fedgs.data.numeric import as_labels, as_numbers, of_one_type
+from fedgs.data.numeric import as_numbers, of_one_type
+from fedgs.data.part import counted_labels
 from fedgs.data.partition import NO_COLUMNS, Assignment, Partition
+from fedgs.data.targets import Task, as_targets, checked_task, output_count
 from fedgs.errors import DataError
 from fedgs.registry import table
 from fedgs.rng import stream
@@ -25,10 +27,14 @@ class Labelled:
 
     Attributes:
         name: for headings and tables.
-        x, y: (n, ...) training examples and (n,) labels 0..C-1, which are held as int64.
+        x, y: (n, ...) training examples and (n,) labels 0..C-1, which are held as int64; for the
+            targets of another task see `task`.
         test: (x, y) of the server's test set.
-        num_labels: C.
+        num_labels: C; for targets that are numbers, their number q.
         normalization: how stored examples become inputs; None: as they are.
+        task: see `Federation.task`.
+        groups: (n,) integers or texts that stand for labels where targets are not classes, or
+            {"quantiles": k} for k bins of the targets; partitions read them.
 
     Raises:
         DataError: the same refusals as those of `Federation.from_arrays`.
@@ -36,28 +42,65 @@ class Labelled:
 
     name: str
     x: AnyArray
-    y: IntArray
-    test: tuple[AnyArray, IntArray]
+    y: AnyArray
+    test: tuple[AnyArray, AnyArray]
     num_labels: int
     normalization: Normalization | None = None
+    task: Task = "classes"
+    groups: AnyArray | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.test, tuple | list) or len(self.test) != 2:
             raise DataError(f"test must be a tuple (x, y), got {type(self.test).__name__}")
-        x, y = as_numbers(self.x, "x"), as_labels(self.y, "y")
-        test_x, test_y = as_numbers(self.test[0], "test x"), as_labels(self.test[1], "test y")
+        task = checked_task(self.task)
+        x, y = as_numbers(self.x, "x"), as_targets(self.y, "y", task)
+        test_x = as_numbers(self.test[0], "test x")
+        test_y = as_targets(self.test[1], "test y", task)
         for where, examples, labels in (("", x, y), ("test: ", test_x, test_y)):
             if len(examples) != len(labels):
                 raise DataError(
                     f"{where}x and y must have one length, got {len(examples)} and {len(labels)}"
                 )
         x, test_x = of_one_type([x, test_x])
-        num_labels = class_count([y, test_y], self.num_labels, clients=1, setting="num_labels")
-        checked = (x, y, (test_x, test_y), num_labels, as_normalization(self.normalization))
-        for name, value in zip(
-            ("x", "y", "test", "num_labels", "normalization"), checked, strict=True
-        ):
+        checked = {
+            "x": x,
+            "y": y,
+            "test": (test_x, test_y),
+            "num_labels": self._outputs([y, test_y], [x, test_x]),
+            "normalization": as_normalization(self.normalization),
+            "groups": as_groups(self.groups, y, task),
+        }
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
+
+    def _outputs(self, ys: list[AnyArray], xs: list[AnyArray]) -> int:
+        if self.task in ("classes", "sequence"):
+            return output_count(self.task, ys, xs, self.num_labels, clients=1, setting="num_labels")
+        count = output_count(self.task, ys, xs, None, clients=1)
+        if self.num_labels != count:
+            raise DataError(
+                f"num_labels must be {count}, the number of targets of an example, "
+                f"got {self.num_labels!r}"
+            )
+        return count
+
+    def labels_for(self, partition: Partition) -> IntArray:
+        """(n,) what stands for labels in a partition: classes or groups, or zeros without both.
+
+        Raises:
+            DataError: the partition reads labels, and there are neither classes nor groups.
+        """
+        if self.groups is not None:
+            return self.groups
+        if self.task == "classes":
+            return self.y
+        if partition.reads_labels:
+            raise DataError(
+                f"partition {partition.name!r} needs labels or groups, and the targets of task "
+                f"{self.task!r} are no classes; data.groups names a column of groups or takes "
+                "{quantiles = 10} of the targets"
+            )
+        return np.zeros(len(self.y), dtype=np.int64)
 
 
 def share_out(
@@ -101,7 +144,7 @@ def share_out(
         for name, column in columns.items()
     }
     assignment = partition.assign(
-        read_only(source.y),
+        read_only(source.labels_for(partition)),
         clients,
         stream(seed, "partition"),
         columns={name: read_only(array) for name, array in arrays.items()},
@@ -156,10 +199,11 @@ def federate(
     ]
     train = _part(source, [train for train, _ in splits])
     validation = _part(source, [validation for _, validation in splits])
+    groups = None if source.groups is None or train.index is None else source.groups[train.index]
     clients = Clients(
         names=tuple(assignment.names[k] for k in nonempty.tolist()),
         data_sizes=np.diff(train.offsets),
-        label_counts=train.label_counts(source.num_labels),
+        label_counts=counted_labels(train, source.task, source.num_labels, groups),
     )
     facts = dict(assignment.facts)
     if len(nonempty) < len(assignment):
@@ -177,10 +221,12 @@ def federate(
         test,
         source.normalization,
         facts,
+        source.task,
+        groups,
     )
 
 
-def server_part(x: AnyArray, y: IntArray) -> Part:
+def server_part(x: AnyArray, y: AnyArray) -> Part:
     """The server's test set."""
     return Part(x, y, np.array([0, len(y)], dtype=np.int64))
 

@@ -81,8 +81,8 @@ def _refuse_regression(labels: Sequence[IntArray], count: int, setting: str) -> 
     distinct = len(np.unique(np.concatenate(list(labels))))
     if total <= count or (count > _MANY_CLASSES and 2 * distinct < count):
         raise DataError(
-            "labels must be classes 0..C-1, since only classification is supported, "
-            f"got {distinct} different labels between 0 and {count - 1} in {total} examples, "
-            "as the targets of a regression have; if they are classes, "
+            f"labels must be classes 0..C-1, got {distinct} different labels between 0 and "
+            f"{count - 1} in {total} examples, as the targets of a regression have; "
+            "for these give task = 'regression', and if they are classes, "
             f"confirm it with {setting} = {count}"
         )

@@ -9,6 +9,7 @@ import numpy as np
 from fedgs.arrays import FloatArray, FloatMatrix, IntArray
 from fedgs.data.federation import Federation
 from fedgs.data.gamma import expected_weights, gamma
+from fedgs.data.targets import Task
 from fedgs.plurals import counted
 
 __all__ = ["Description", "Skew", "describe", "gini", "skew"]
@@ -50,12 +51,15 @@ class Description:
         data_sizes: (N,) training examples by client.
         validation_sizes: (N,) validation examples by client.
         test_size: examples of the server's test set.
-        label_counts: (N, C) training examples by client and label.
-        skew: how unlike the clients are.
+        label_counts: (N, C) training examples by client and label, or by group; None where targets
+            are no classes and there are no groups.
+        skew: how unlike the clients are in labels or groups; None where there are neither.
         cohort_size: M, the cohorts that `gamma` and `bias` are for.
         gamma: (N,) bias factors (see `data.gamma`).
         bias: (N,) expected weight over n_k/n (see `data.expected_weights`).
         facts: how the federation was made: partition, concentration, shift, clients left out.
+        task: what is predicted, see `Federation.task`.
+        num_targets: C, or q for targets that are numbers.
     """
 
     name: str
@@ -66,30 +70,36 @@ class Description:
     data_sizes: IntArray
     validation_sizes: IntArray
     test_size: int
-    label_counts: IntArray
-    skew: Skew
+    label_counts: IntArray | None
+    skew: Skew | None
     cohort_size: int
     gamma: FloatArray
     bias: FloatArray
     facts: Mapping[str, object] = field(default_factory=dict)
+    task: Task = "classes"
+    num_targets: int = 1
 
     def table(self) -> dict[str, object]:
         """A JSON-ready table of all of it."""
+        skewed = {"size_gini": gini(self.data_sizes)} if self.skew is None else vars(self.skew)
+        counts = self.label_counts
+        key = "labels" if self.task == "classes" else "groups"
         return {
             "name": self.name,
             "fingerprint": self.fingerprint,
             "example_shape": list(self.example_shape),
             "example_type": self.example_type,
             "test_size": self.test_size,
-            "skew": dict(vars(self.skew)),
+            "skew": dict(skewed),
             "cohort_size": self.cohort_size,
             "facts": dict(self.facts),
+            **({} if self.task == "classes" else {"task": self.task, "targets": self.num_targets}),
             "clients": [
                 {
                     "name": name,
                     "train": int(self.data_sizes[k]),
                     "validation": int(self.validation_sizes[k]),
-                    "labels": self.label_counts[k].tolist(),
+                    **({} if counts is None else {key: counts[k].tolist()}),
                     "gamma": float(self.gamma[k]),
                     "bias": float(self.bias[k]),
                 }
@@ -103,19 +113,16 @@ class Description:
         Args:
             max_clients: the most clients in the table; None: all.
         """
-        sizes, measures = self.data_sizes, self.skew
+        sizes = self.data_sizes
         shown = len(self.names) if max_clients is None else min(max_clients, len(self.names))
         shape = "x".join(str(side) for side in self.example_shape)
         lines = [
             f"{self.name}: {counted(len(self.names), 'client')}, {sizes.sum()} training, "
             f"{self.validation_sizes.sum()} validation and {self.test_size} test examples "
-            f"({shape} {self.example_type}), {counted(self.label_counts.shape[1], 'label')}",
+            f"({shape} {self.example_type}), {_targets(self)}",
             f"sizes           {sizes.min()} to {sizes.max()}, median {np.median(sizes):g}, "
-            f"Gini {measures.size_gini:.3f}",
-            f"labels          {measures.labels_per_client:.1f} a client, "
-            f"mean entropy {measures.label_entropy:.3f} of {measures.global_entropy:.3f} nats",
-            f"label distance  mean {measures.label_distance:.3f}, "
-            f"largest {measures.max_label_distance:.3f} (total variation to the global labels)",
+            f"Gini {gini(sizes):.3f}",
+            *_skew_lines(self),
             f"weight bias     {self.bias.min():.3f} to {self.bias.max():.3f} times n_k/n "
             f"in uniform cohorts of {self.cohort_size} "
             f"(gamma {self.gamma.min():.3f} to {self.gamma.max():.3f})",
@@ -142,7 +149,7 @@ def describe(federation: Federation, *, cohort_size: int | None = None) -> Descr
     """
     clients = federation.clients
     size = max(1, len(clients) // 5) if cohort_size is None else cohort_size
-    counts = federation.train.label_counts(federation.num_labels)
+    counts = federation.label_counts
     validation = federation.validation
     total = int(clients.data_sizes.sum())
     return Description(
@@ -157,11 +164,13 @@ def describe(federation: Federation, *, cohort_size: int | None = None) -> Descr
         else np.diff(validation.offsets),
         test_size=len(federation.test),
         label_counts=counts,
-        skew=skew(counts),
+        skew=None if counts is None else skew(counts),
         cohort_size=size,
         gamma=gamma(clients.data_sizes, size),
         bias=expected_weights(clients.data_sizes, size) * total / clients.data_sizes,
         facts=federation.facts,
+        task=federation.task,
+        num_targets=federation.num_labels,
     )
 
 
@@ -200,6 +209,31 @@ def gini(sizes: IntArray) -> float:
 def _entropy(shares: FloatMatrix) -> FloatArray:
     logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
     return np.asarray(-(shares * logs).sum(axis=1))
+
+
+def _targets(description: Description) -> str:
+    """What is predicted, in words."""
+    if description.task == "classes":
+        return counted(description.num_targets, "label")
+    unit = "token" if description.task == "sequence" else "target"
+    words = f"task {description.task} with {counted(description.num_targets, unit)}"
+    counts = description.label_counts
+    return words if counts is None else f"{words}, {counted(counts.shape[1], 'group')}"
+
+
+def _skew_lines(description: Description) -> list[str]:
+    measures = description.skew
+    if measures is None:
+        return [
+            "labels          none, since targets are no classes; data.groups gives groups instead"
+        ]
+    word = "label" if description.task == "classes" else "group"
+    return [
+        f"{word}s          {measures.labels_per_client:.1f} a client, "
+        f"mean entropy {measures.label_entropy:.3f} of {measures.global_entropy:.3f} nats",
+        f"{word} distance  mean {measures.label_distance:.3f}, "
+        f"largest {measures.max_label_distance:.3f} (total variation to the global {word}s)",
+    ]
 
 
 def _fact_lines(facts: Mapping[str, Any]) -> list[str]:
@@ -250,7 +284,11 @@ def _listed(names: Sequence[str | int], most: int = 10) -> str:
 
 
 def _client_lines(description: Description, shown: int) -> list[str]:
-    labels = [f"y={label}" for label in range(description.label_counts.shape[1])]
+    counts = description.label_counts
+    if counts is None:
+        counts = np.zeros((len(description.names), 0), dtype=np.int64)
+    letter = "y" if description.task == "classes" else "g"
+    labels = [f"{letter}={label}" for label in range(counts.shape[1])]
     header = ["client", "train", "valid", "gamma", "bias", *labels]
     rows = [
         [
@@ -259,7 +297,7 @@ def _client_lines(description: Description, shown: int) -> list[str]:
             str(description.validation_sizes[k]),
             f"{description.gamma[k]:.3f}",
             f"{description.bias[k]:.3f}",
-            *(str(count) if count else "." for count in description.label_counts[k].tolist()),
+            *(str(count) if count else "." for count in counts[k].tolist()),
         ]
         for k in range(shown)
     ]
@@ -273,6 +311,11 @@ def _client_lines(description: Description, shown: int) -> list[str]:
     legend = [
         "gamma: the paper's factor of a client's weight in the average over uniform cohorts of "
         f"{description.cohort_size}; bias: the exact factor. 1 is unbiased.",
-        "y=LABEL: training examples with the label.",
     ]
+    if counts.shape[1]:
+        legend.append(
+            "y=LABEL: training examples with the label."
+            if letter == "y"
+            else "g=GROUP: training examples of the group."
+        )
     return [*lines, *more, "", *legend]

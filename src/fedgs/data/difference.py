@@ -33,6 +33,8 @@ def _differences(federation: Federation, expected: Federation) -> Iterator[str]:
     for position, (name, other) in enumerate(zip(names, expected_clients.names, strict=True)):
         if name != other:
             yield f"client {position} is named {name!r}, expected {other!r}"
+    if federation.task != expected.task:
+        yield f"the task is {federation.task!r}, expected {expected.task!r}"
     if federation.num_labels != expected.num_labels:
         yield f"there are {federation.num_labels} labels, expected {expected.num_labels}"
     elif clients.classes != expected_clients.classes:
@@ -47,10 +49,16 @@ def _differences(federation: Federation, expected: Federation) -> Iterator[str]:
     type_, expected_type = federation.train.x.dtype.str, expected.train.x.dtype.str
     if type_ != expected_type:
         yield f"examples have type {type_}, expected {expected_type}"
+    if federation.train.y.shape[1:] != expected.train.y.shape[1:]:
+        yield (
+            f"targets have shape {federation.train.y.shape[1:]}, "
+            f"expected {expected.train.y.shape[1:]}"
+        )
     yield from _part_differences("training", federation.train, expected.train, names)
     yield from _part_differences("validation", federation.validation, expected.validation, names)
     yield from _part_differences("test", federation.test, expected.test, names)
     yield from _feature_differences(clients.features, expected_clients.features, names)
+    yield from _group_differences(federation, expected)
 
 
 def _part_differences(
@@ -67,7 +75,7 @@ def _part_differences(
             f"{_owner(label, client, names)} has {sizes[client]} {label} examples, "
             f"expected {expected_sizes[client]}"
         )
-    if (row := _first(part.y != expected.y)) is not None:
+    if (row := _first(_any_entry(part.y != expected.y))) is not None:
         client = int(np.searchsorted(part.offsets, row, side="right")) - 1
         yield (
             f"{_owner(label, client, names)}, {label} example {row - int(part.offsets[client])}: "
@@ -75,7 +83,7 @@ def _part_differences(
         )
     for client in range(len(sizes)):
         rows = part.rows(client)
-        differs = (part.x[rows] != expected.x[rows]).any(axis=tuple(range(1, part.x.ndim)))
+        differs = _any_entry(part.x[rows] != expected.x[rows])
         if (row := _first(differs)) is not None:
             yield (
                 f"{_owner(label, client, names)}, {label} example {row} "
@@ -96,8 +104,23 @@ def _feature_differences(
         yield f"client {names[client]!r} has other features than expected"
 
 
+def _group_differences(federation: Federation, expected: Federation) -> Iterator[str]:
+    groups, others = federation.groups, expected.groups
+    if groups is None or others is None:
+        if groups is not others:
+            has, should = ("no", "some") if groups is None else ("some", "none")
+            yield f"there are {has} groups, expected {should}"
+    elif (row := _first(groups != others)) is not None:
+        yield f"training example {row} has group {groups[row]}, expected {others[row]}"
+
+
 def _owner(label: str, client: int, names: tuple[str | int, ...]) -> str:
     return "the server" if label == "test" else f"client {names[client]!r}"
+
+
+def _any_entry(differs: AnyArray) -> AnyArray:
+    """(n,) whether any entry of each row differs."""
+    return np.asarray(differs.any(axis=tuple(range(1, differs.ndim))))
 
 
 def _first(differs: AnyArray) -> int | None:

@@ -1,78 +1,27 @@
 """A federation: the clients' examples in one contiguous array, with an index range per client."""
 
 import hashlib
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fedgs.arrays import AnyArray, FloatMatrix, IntArray, frozen, private
+from fedgs.arrays import IntArray, frozen, private
 from fedgs.client_names import warn_of_text_order
 from fedgs.clients import Clients
-from fedgs.data.classes import check_counts, class_count, given_classes
+from fedgs.data.classes import given_classes
+from fedgs.data.given import client_features_of, examples_of, held_out, refuse_lengths, test_set
+from fedgs.data.groups import as_groups, check_groups
 from fedgs.data.normalization import Normalization, as_normalization, check_bytes, warn_of_pixels
-from fedgs.data.numeric import as_examples, as_features, as_labels, check_examples, of_one_type
+from fedgs.data.numeric import as_features, check_examples, of_one_type
 from fedgs.data.owners import as_owners, in_order
+from fedgs.data.part import Part, counted_labels, counts_by_client, grouped
+from fedgs.data.targets import Task, as_targets, check_targets, checked_task, output_count
 from fedgs.errors import DataError
 
 __all__ = ["Federation", "Normalization", "Part"]
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Examples of one split, grouped by client.
-
-    The arrays are read-only, since all runs of a federation share them. Arrays that can be written
-    to are copied.
-
-    Attributes:
-        x: (n, ...) examples in the type in which they were given (float32 vectors, uint8 images);
-            may be memory-mapped.
-        y: (n,) int64 labels 0..C-1.
-        offsets: (N+1,) ascending; client k holds rows offsets[k]:offsets[k+1]. The server's test
-            set has offsets (0, n).
-        index: (n,) row of each example in the set that was partitioned, or None where there was no
-            such set.
-    """
-
-    x: AnyArray
-    y: IntArray
-    offsets: IntArray
-    index: IntArray | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("x", "y", "offsets", "index"):
-            array = getattr(self, name)
-            if array is not None:
-                plain = array if isinstance(array, np.ndarray) else np.asarray(array)
-                object.__setattr__(self, name, private(plain))
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        """Restore a deep copy or a pickle, whose arrays could be written to."""
-        for name, value in state.items():
-            self.__dict__[name] = frozen(value) if isinstance(value, np.ndarray) else value
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    def rows(self, client: int) -> slice:
-        """The rows of one client."""
-        return slice(int(self.offsets[client]), int(self.offsets[client + 1]))
-
-    def label_counts(self, num_labels: int) -> IntArray:
-        """(N, C) examples by client and label.
-
-        Raises:
-            DataError: N · C counts would not fit into memory.
-        """
-        count = len(self.offsets) - 1
-        check_counts(count, num_labels, "num_labels")
-        owner = np.repeat(np.arange(count), np.diff(self.offsets))
-        flat = np.bincount(owner * num_labels + self.y, minlength=count * num_labels)
-        return flat.reshape(count, num_labels).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +31,8 @@ class Federation:
     Attributes:
         name: for headings and tables, such as "Synthetic(0.5, 0.5)"; not empty.
         clients: names, training sizes, label counts and features.
-        num_labels: C, the number of classes.
+        num_labels: C, the number of classes or tokens, or q, the targets of an example: as many as
+            the model has outputs.
         train: the clients' training parts.
         validation: the clients' validation parts; None where there are none, also where a part
             without examples was given.
@@ -90,6 +40,11 @@ class Federation:
         normalization: how stored examples become inputs; None: as they are.
         facts: how the federation was made (partition, clients left out, ...), JSON-like; not in the
             fingerprint.
+        task: what is predicted. "classes": labels (n,); "regression": float32 targets (n,) or
+            (n, q); "multilabel": targets (n, q), each 0 or 1, as float32 or booleans; "sequence":
+            tokens (n, L) as examples and labels (n, L), -1 where a position does not count.
+        groups: (n,) int64 groups 0..G-1 of the training examples, which stand for labels where
+            targets are not classes; `clients.label_counts` is then (N, G). None: there are none.
 
     Raises:
         DataError: an empty name, parts that do not fit the clients, labels out of range, examples
@@ -109,6 +64,8 @@ class Federation:
     test: Part
     normalization: Normalization | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
+    task: Task = "classes"
+    groups: IntArray | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -133,8 +90,10 @@ class Federation:
             raise DataError(
                 f"normalization must be a Normalization or None, got {self.normalization!r}"
             )
+        checked_task(self.task)
         for label, part in self._parts():
             self._check_part(label, part)
+        self._check_groups()
         if self.validation is not None and len(self.validation) == 0:
             object.__setattr__(self, "validation", None)
         if self.clients.features is not None:
@@ -173,17 +132,25 @@ class Federation:
                 f"{label} examples are {part.x.dtype}, training examples {self.train.x.dtype}; "
                 "convert both to one type"
             )
-        if part.y.ndim != 1 or part.y.dtype.kind not in "iu":
-            raise DataError(
-                f"{label} labels must be a 1-d array of integers, got {part.y.dtype} of shape "
-                f"{part.y.shape}"
-            )
-        if len(part.y) and not (int(part.y.min()) >= 0 and int(part.y.max()) < self.num_labels):
-            raise DataError(
-                f"{label} labels must be in 0..{self.num_labels - 1}, "
-                f"got {int(part.y.min())}..{int(part.y.max())}"
-            )
+        check_targets(part.y, part.x, label, task=self.task, num_labels=int(self.num_labels))
         check_examples(part.x, f"{label} examples", lambda row: self._owner_of(label, part, row))
+
+    def _check_groups(self) -> None:
+        if self.groups is None:
+            if self.task != "classes" and self.clients.label_counts is not None:
+                raise DataError(
+                    f"clients must not have label_counts without groups where task is {self.task!r}"
+                )
+            return
+        if self.task == "classes":
+            raise DataError("groups must be None where task is 'classes', whose labels are groups")
+        object.__setattr__(self, "groups", private(np.asarray(self.groups)))
+        check_groups(self.groups, len(self.train))
+        counts = self.clients.label_counts
+        if counts is None or not np.array_equal(
+            counts, counts_by_client(self.groups, self.train.offsets, counts.shape[1])
+        ):
+            raise DataError("clients.label_counts must count the groups of each client")
 
     def _owner_of(self, label: str, part: Part, row: int) -> str:
         """One row of a part in words."""
@@ -200,6 +167,13 @@ class Federation:
     def example_shape(self) -> tuple[int, ...]:
         """Shape of one example: (d,) or (channels, height, width)."""
         return self.train.x.shape[1:]
+
+    @property
+    def label_counts(self) -> IntArray | None:
+        """(N, C) training examples by client and label, or by group; None without both."""
+        if self.task == "classes":
+            return self.train.label_counts(self.num_labels)
+        return self.clients.label_counts
 
     @cached_property
     def fingerprint(self) -> str:
@@ -219,6 +193,10 @@ class Federation:
             digest.update(np.ascontiguousarray(self.clients.features).data)
         if self.clients.classes is not None:
             digest.update(b"classes given")
+        if self.task != "classes":
+            digest.update(f"task {self.task}".encode())
+        if self.groups is not None:
+            digest.update(np.ascontiguousarray(self.groups).data)
         return digest.hexdigest()
 
     def _parts(self) -> list[tuple[str, Part]]:
@@ -238,6 +216,8 @@ class Federation:
         classes: int | None = None,
         client_order: str | Sequence[str | int] = "sorted",
         name: str = "arrays",
+        task: Task = "classes",
+        groups: npt.ArrayLike | Mapping[str, int] | None = None,
     ) -> "Federation":
         """A federation from your own arrays, which are copied.
 
@@ -248,7 +228,8 @@ class Federation:
                 Floats are held as float32, other types as they are, and tables of objects are
                 converted to float32. Where the parts have different types of integers or booleans,
                 all are held in the one that has room for them.
-            y: (n,) labels 0..C-1: integers, booleans or floats that are whole numbers.
+            y: (n,) labels 0..C-1: integers, booleans or floats that are whole numbers; for other
+                tasks see `task`.
             client: (n,) the owner of each example, integers or texts; owners become the clients'
                 names. Floats that are whole numbers become integers.
             test: (x, y) of the server's test set.
@@ -263,6 +244,11 @@ class Federation:
                 "c10"), or all names in order. It is the order of every matrix with a row for each
                 client.
             name: for tables; not empty.
+            task: "classes"; "regression": y is (n,) or (n, q) finite numbers; "multilabel": y is
+                (n, q) with entries 0 or 1; "sequence": x is (n, L) tokens 0..C-1 and y (n, L)
+                labels, -1 where a position does not count.
+            groups: (n,) integers or texts that stand for labels where targets are not classes, in
+                `YMF`, `YC` and the oracle graph, or {"quantiles": k} for k bins of the targets.
 
         Raises:
             DataError: what cannot be trained on: lengths that differ, labels that are no classes,
@@ -276,20 +262,23 @@ class Federation:
         >>> federation.clients.names, federation.clients.data_sizes.tolist()
         (('a', 'b'), [2, 2])
         """
-        train_x, train_y = as_examples(x, "x"), as_labels(y, "y")
+        checked_task(task)
+        train_x, train_y = examples_of(x, "x", task), as_targets(y, "y", task)
         names, owner = in_order(as_owners(client, "client"), client_order)
-        _refuse_lengths("", x=train_x, y=train_y, client=owner)
+        refuse_lengths("", x=train_x, y=train_y, client=owner)
         if len(train_y) == 0:
             raise DataError("a federation needs at least one training example, got none")
-        test_x, test_y = _test_set(test)
-        held_out = None if validation is None else _held_out(validation, names)
-        labels = [train_y, test_y] if held_out is None else [train_y, test_y, held_out.y]
-        num_labels = class_count(labels, classes, clients=len(names))
-        examples = of_one_type(
-            [train_x, test_x] if held_out is None else [train_x, test_x, held_out.x]
-        )
-        train = _grouped(examples[0], train_y, owner, len(names))
-        features = _features(client_features, len(names))
+        test_x, test_y = test_set(test, task)
+        validated = None if validation is None else held_out(validation, names, task)
+        held = [] if validated is None else [validated]
+        labels = [train_y, test_y, *(part.y for part in held)]
+        examples = of_one_type([train_x, test_x, *(part.x for part in held)])
+        num_labels = output_count(task, labels, examples, classes, clients=len(names))
+        train = grouped(examples[0], train_y, owner, len(names))
+        train_groups = as_groups(groups, train_y, task)
+        if train_groups is not None:
+            train_groups = train_groups[np.argsort(owner, kind="stable")]
+        features = client_features_of(client_features, len(names))
         if features is not None and isinstance(client_order, str) and client_order == "sorted":
             warn_of_text_order(names, "client_features")
         scaling = as_normalization(normalization)
@@ -301,88 +290,17 @@ class Federation:
             Clients(
                 names=names,
                 data_sizes=np.diff(train.offsets),
-                label_counts=train.label_counts(num_labels),
+                label_counts=counted_labels(train, task, num_labels, train_groups),
                 features=features,
-                classes=given_classes(labels, classes),
+                classes=given_classes(labels, classes) if task == "classes" else None,
             ),
             num_labels,
             train,
             None
-            if held_out is None
-            else _grouped(examples[2], held_out.y, held_out.owner, len(names)),
+            if validated is None
+            else grouped(examples[2], validated.y, validated.owner, len(names)),
             Part(frozen(examples[1]), test_y, np.array([0, len(test_y)], dtype=np.int64)),
             scaling,
+            task=task,
+            groups=train_groups,
         )
-
-
-def _entries(setting: str, value: object, *names: str) -> tuple[object, ...]:
-    if not isinstance(value, tuple | list) or len(value) != len(names):
-        count = f" with {len(value)} entries" if hasattr(value, "__len__") else ""
-        raise DataError(
-            f"{setting} must be a tuple ({', '.join(names)}), got {type(value).__name__}{count}"
-        )
-    return tuple(value)
-
-
-def _test_set(test: object) -> tuple[AnyArray, IntArray]:
-    """Examples, as an array of their own, and labels of the test set."""
-    given_x, given_y = _entries("test", test, "x", "y")
-    x, y = as_examples(given_x, "test x", copy=True), as_labels(given_y, "test y")
-    _refuse_lengths("test: ", x=x, y=y)
-    return x, y
-
-
-class _HeldOut(NamedTuple):
-    """The validation parts of all clients."""
-
-    x: AnyArray
-    y: IntArray
-    owner: IntArray  # indices into the clients' names
-
-
-def _held_out(validation: object, names: tuple[str | int, ...]) -> _HeldOut | None:
-    """The validation parts; None where they are empty."""
-    given_x, given_y, given_client = _entries("validation", validation, "x", "y", "client")
-    if all(map(_is_empty, (given_x, given_y, given_client))):
-        return None
-    x, y = as_examples(given_x, "validation x"), as_labels(given_y, "validation y")
-    owner_names, owner = as_owners(given_client, "validation client")
-    _refuse_lengths("validation: ", x=x, y=y, client=owner)
-    place = {name: k for k, name in enumerate(names)}
-    strangers = [name for name in owner_names if name not in place]
-    if strangers:
-        raise DataError(f"client {strangers[0]!r} has validation examples but no training example")
-    return _HeldOut(x, y, np.array([place[name] for name in owner_names], dtype=np.int64)[owner])
-
-
-def _is_empty(value: object) -> bool:
-    try:
-        return isinstance(value, Sized) and len(value) == 0
-    except TypeError:  # such as an array without dimensions: the checks of the entries report it
-        return False
-
-
-def _features(client_features: object, count: int) -> FloatMatrix | None:
-    """The clients' features, one row for each of `count` clients."""
-    if client_features is None:
-        return None
-    features = as_features(client_features, "client_features")
-    if len(features) != count:
-        raise DataError(
-            f"client_features must have {count} rows, one for each client, got {len(features)}"
-        )
-    return features
-
-
-def _refuse_lengths(where: str, **columns: AnyArray) -> None:
-    names, lengths = list(columns), [str(len(column)) for column in columns.values()]
-    if len(set(lengths)) > 1:
-        listed, got = (f"{', '.join(words[:-1])} and {words[-1]}" for words in (names, lengths))
-        raise DataError(f"{where}{listed} must have one length, got {got}")
-
-
-def _grouped(x: AnyArray, y: IntArray, owner: IntArray, count: int) -> Part:
-    """The examples sorted by owner, the order within an owner kept."""
-    order = np.argsort(owner, kind="stable")
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=count))]).astype(np.int64)
-    return Part(frozen(x[order]), y[order], offsets)

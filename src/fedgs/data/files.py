@@ -15,11 +15,15 @@ from fedgs.clients import Clients
 from fedgs.data.archive import META, from_archive
 from fedgs.data.assemble import Labelled, nonempty_clients, server_part, share_out
 from fedgs.data.base import SYNTHETIC_TRAINING, Data, Defaults
-from fedgs.data.classes import class_count, given_classes
+from fedgs.data.classes import given_classes
 from fedgs.data.federation import Federation, Part
+from fedgs.data.given import examples_of
+from fedgs.data.groups import GroupsSetting, Quantiles, as_groups
 from fedgs.data.normalization import NormalizationSetting, check_bytes, warn_of_pixels
-from fedgs.data.numeric import as_examples, as_features, as_labels
+from fedgs.data.numeric import as_features
+from fedgs.data.part import counted_labels
 from fedgs.data.partition import Partition, PartitionSetting
+from fedgs.data.targets import Task, as_targets, output_count
 from fedgs.errors import DataError
 from fedgs.registry import register
 
@@ -30,7 +34,7 @@ class _Columns(NamedTuple):
     """The columns that every file has, in its order of rows."""
 
     x: AnyArray  # (n, ...) examples
-    y: IntArray  # (n,) labels
+    y: AnyArray  # (n,) labels, or the targets of another task
     client: IntArray  # (n,) ids, -1 for the server's test set
     split: IntArray  # (n,) 0 train, 1 validation, 2 test
 
@@ -60,6 +64,13 @@ class File(Data):
         clients: N >= 1, for `partition`.
         validation_fraction: share of each client's examples that is its validation part, in [0, 1),
             for `partition`.
+        task: what is predicted. "classes": `y` has labels; "regression": (n,) or (n, q) numbers;
+            "multilabel": (n, q) entries 0 or 1; "sequence": `x` has (n, L) tokens and `y` (n, L)
+            labels, -1 where a position does not count. None: that of a file that `fedgs data
+            export` wrote, else "classes".
+        groups: what stands for labels where targets are not classes, in partitions, `YMF`, `YC` and
+            the oracle graph: the name of an array of length n, or {quantiles = k} for k bins of the
+            targets; None: there are no groups.
 
     >>> import tempfile
     >>> x, y = np.eye(4, dtype=np.float32), np.arange(4) % 2
@@ -77,6 +88,8 @@ class File(Data):
     partition: PartitionSetting | None = None
     clients: int = Field(default=30, ge=1)
     validation_fraction: float = Field(default=0.2, ge=0, lt=1)
+    task: Task | None = None
+    groups: GroupsSetting = None
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
@@ -121,8 +134,14 @@ class File(Data):
                     f"{where} holds a federation already: leave data.partition out, "
                     "or partition the data it is from"
                 )
+            if self.groups is not None:
+                raise DataError(f"{where} holds a federation already: leave data.groups out")
             return from_archive(
-                arrays, where, normalization=self.normalization, classes=self.classes
+                arrays,
+                where,
+                normalization=self.normalization,
+                classes=self.classes,
+                task=self.task,
             )
         if self.partition is not None:
             return self._shared_out(arrays, where, self.partition)
@@ -142,13 +161,17 @@ class File(Data):
         names = ids[nonempty]
         train, validation = (_grouped(columns, code, names) for code in (0, 1))
         test_rows = np.flatnonzero(split == 2)
-        num_labels = class_count([y], self.classes, clients=len(names), setting="data.classes")
+        num_labels = self._outputs(x, y, len(names))
+        groups = None
+        if self.groups is not None:
+            rows = _rows_of(columns, 0, names)
+            groups = as_groups(self._column_of_groups(arrays, rows, where), train.y, self._task)
         clients = Clients(
             names=tuple(names.tolist()),
             data_sizes=np.diff(train.offsets),
-            label_counts=train.label_counts(num_labels),
+            label_counts=counted_labels(train, self._task, num_labels, groups),
             features=None if features is None else features[nonempty],
-            classes=given_classes([y], self.classes),
+            classes=self._given_classes(y),
         )
         return Federation(
             name=self.title,
@@ -159,13 +182,16 @@ class File(Data):
             test=server_part(x[test_rows], y[test_rows]),
             normalization=self.normalization,
             facts={"left_out": np.setdiff1d(ids, names).tolist()} if len(names) < len(ids) else {},
+            task=self._task,
+            groups=groups,
         )
 
     def _shared_out(
         self, arrays: Mapping[str, AnyArray], where: str, partition: Partition
     ) -> Federation:
         x, y, _, split = self._columns(
-            {"client": np.zeros(np.size(arrays.get("y", ())), dtype=np.int64), **arrays}, where
+            {"client": np.zeros(len(np.atleast_1d(arrays.get("y", ()))), dtype=np.int64), **arrays},
+            where,
         )
         if np.any(split == 1):
             raise DataError(
@@ -183,10 +209,16 @@ class File(Data):
             for key, column in arrays.items()
             if column.ndim == 1 and len(column) == len(y)
         }
-        num_labels = class_count([y], self.classes, clients=self.clients, setting="data.classes")
         federation = share_out(
             Labelled(
-                self.title, x[pool], y[pool], (x[test], y[test]), num_labels, self.normalization
+                self.title,
+                x[pool],
+                y[pool],
+                (x[test], y[test]),
+                self._outputs(x, y, self.clients),
+                self.normalization,
+                self._task,
+                self._column_of_groups(arrays, pool, where),  # type: ignore[arg-type]
             ),
             partition,
             self.clients,
@@ -195,10 +227,43 @@ class File(Data):
             drop_empty=self.drop_empty,
             columns={key: column for key, column in columns.items() if key not in ("y", "split")},
         )
-        classes = given_classes([y], self.classes)
+        classes = self._given_classes(y)
         if classes is None:
             return federation
         return replace(federation, clients=replace(federation.clients, classes=classes))
+
+    @property
+    def _task(self) -> Task:
+        return "classes" if self.task is None else self.task
+
+    def _outputs(self, x: AnyArray, y: AnyArray, clients: int) -> int:
+        """C or q, see `output_count`."""
+        return output_count(
+            self._task, [y], [x], self.classes, clients=clients, setting="data.classes"
+        )
+
+    def _given_classes(self, y: AnyArray) -> int | None:
+        return given_classes([y], self.classes) if self._task == "classes" else None
+
+    def _column_of_groups(
+        self, arrays: Mapping[str, AnyArray], rows: IntArray, where: str
+    ) -> AnyArray | Quantiles | None:
+        """The groups of some rows, or how to make them from the targets."""
+        if not isinstance(self.groups, str):
+            return self.groups
+        known = [key for key, column in arrays.items() if column.ndim == 1]
+        if self.groups not in known:
+            raise DataError(
+                f"data.groups = {self.groups!r} is not among the one-dimensional arrays of {where} "
+                f"({', '.join(known) or 'none'})"
+            )
+        column = arrays[self.groups]
+        if len(column) != len(arrays["x"]):
+            raise DataError(
+                f"{where}: {self.groups} must have an entry for each of the {len(arrays['x'])} "
+                f"examples of x, got {len(column)}"
+            )
+        return column[rows]
 
     def _columns(self, arrays: Mapping[str, AnyArray], where: str) -> _Columns:
         """The columns of the file, checked: one length, numbers in range."""
@@ -208,11 +273,11 @@ class File(Data):
                 f"{where} needs the arrays x, y and client; {missing[0]} is missing (it has "
                 f"{', '.join(arrays) or 'none'})"
             )
-        x = as_examples(arrays["x"], f"{where}: x")
+        x = examples_of(arrays["x"], f"{where}: x", self._task)
         if self.normalization is None:
             check_bytes(x, f"{where}: x")
             warn_of_pixels(x, self.title)
-        y = as_labels(arrays["y"], f"{where}: y")
+        y = as_targets(arrays["y"], f"{where}: y", self._task)
         client = _integers(arrays["client"], f"{where}: client", low=-1, high=None)
         split = np.where(client == -1, 2, 0)
         if "split" in arrays:
@@ -315,10 +380,15 @@ def _client_ids(client: IntArray, num_features: int | None, where: str) -> IntAr
 
 def _grouped(columns: _Columns, code: int, names: IntArray) -> Part:
     """The examples of one split of the clients in `names`, grouped by client in their order."""
-    x, y, client, split = columns
-    rows = np.flatnonzero((split == code) & np.isin(client, names))
-    rows = rows[np.argsort(client[rows], kind="stable")]
+    x, y, client, _ = columns
+    rows = _rows_of(columns, code, names)
     counts = np.bincount(np.searchsorted(names, client[rows]), minlength=len(names))
     return Part(
         frozen(x[rows]), frozen(y[rows]), np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     )
+
+
+def _rows_of(columns: _Columns, code: int, names: IntArray) -> IntArray:
+    """The rows of one split of the clients in `names`, grouped by client in their order."""
+    rows = np.flatnonzero((columns.split == code) & np.isin(columns.client, names))
+    return rows[np.argsort(columns.client[rows], kind="stable")]

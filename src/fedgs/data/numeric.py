@@ -189,7 +189,10 @@ def as_labels(value: object, where: str) -> IntArray:
         if array.ndim == 2 and array.shape[1] == 1:
             hint = "; use .ravel()"
         elif array.ndim == 2:
-            hint = "; turn one-hot rows into labels with .argmax(axis=1)"
+            hint = (
+                "; turn one-hot rows into labels with .argmax(axis=1), "
+                "or give task = 'multilabel' where an example has several labels"
+            )
         raise DataError(f"{where}: labels must be a 1-d array, got shape {array.shape}{hint}")
     if array.dtype.kind == "O":
         entries = array.tolist()
@@ -415,9 +418,9 @@ def _no_label(entry: object, row: int, where: str) -> DataError:
     if isinstance(entry, str | bytes):
         hint = "; encode classes with np.unique(labels, return_inverse=True)[1]"
     elif isinstance(entry, float) and np.isfinite(entry) and entry >= 0:
-        hint = "; put the targets of a regression into classes first"
+        hint = "; for the targets of a regression give task = 'regression'"
     what = repr(entry) if isinstance(entry, numbers.Real) else _named(entry)
     return DataError(
-        f"{where}: labels must be integers >= 0, since only classification is supported, "
+        f"{where}: labels must be integers >= 0, as task 'classes' needs, "
         f"got {what} in row {row}{hint}"
     )

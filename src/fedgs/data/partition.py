@@ -73,9 +73,15 @@ class Assignment:
 
 
 class Partition(Variant):
-    """Base of all partitions."""
+    """Base of all partitions.
+
+    Attributes:
+        reads_labels: whether the assignment depends on labels. If not, the partition is possible
+            also where targets are no classes and there are no groups; its labels are then 0.
+    """
 
     family: ClassVar[str] = "partition"
+    reads_labels: ClassVar[bool] = True
 
     def assign(
         self,
@@ -88,7 +94,7 @@ class Partition(Variant):
         """Give every example to one client.
 
         Args:
-            labels: (n,) labels >= 0, n >= 1.
+            labels: (n,) labels >= 0, or groups where targets are no classes; n >= 1.
             clients: N >= 1.
             rng: the generator of the partition.
             columns: further (n,) arrays that describe each example.
@@ -118,6 +124,8 @@ class Iid(Partition):
     >>> np.diff(Iid().assign(np.zeros(7, dtype=np.int64), 3, np.random.default_rng(0)).offsets)
     array([3, 2, 2])
     """
+
+    reads_labels = False
 
     def assign(
         self,
@@ -186,6 +194,7 @@ class ByColumn(Partition):
     ('a', 'b')
     """
 
+    reads_labels = False
     column: str
 
     def assign(

@@ -23,12 +23,16 @@ def plot_labels(description: Description, path: Path) -> Path:
         from matplotlib.figure import Figure
     except ImportError:
         raise require_extra("matplotlib", "report") from None
-    count, labels = description.label_counts.shape
+    counts = description.label_counts
+    word = "label" if description.task == "classes" else "group"
+    if counts is None:  # one bar of all examples for each client
+        counts = description.data_sizes[:, None]
+    count, labels = counts.shape
     figure = Figure(figsize=(min(max(6.0, 0.16 * count), 24.0), 4.0), layout="constrained")
     axes = figure.add_subplot()
     bottom = np.zeros(count)
     for label, colour in enumerate(label_colours(labels)):
-        heights = description.label_counts[:, label]
+        heights = counts[:, label]
         axes.bar(
             np.arange(count), heights, bottom=bottom, width=0.9, color=colour, label=str(label)
         )
@@ -40,9 +44,9 @@ def plot_labels(description: Description, path: Path) -> Path:
     if count <= 40:
         names = [str(name) for name in description.names]
         axes.set_xticks(np.arange(count), names, rotation=90 if count > 15 else 0)
-    if labels <= 30:
+    if labels <= 30 and description.label_counts is not None:
         axes.legend(
-            title="label",
+            title=word,
             loc="center left",
             bbox_to_anchor=(1.0, 0.5),
             reverse=True,

@@ -48,7 +48,7 @@ def client_features(clients: Clients) -> FloatMatrix:
     else:
         raise GraphError(
             "the graph of similarity 'oracle' needs client features or labels, and these clients "
-            "have neither"
+            "have neither; data.groups gives groups instead of labels"
         )
     bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
     if len(bad):
