@@ -31,9 +31,10 @@ def test_public_names_are_these() -> None:
         "Availability", "AvailabilityFile", "CIFAR10", "CifarCNN", "Clients", "Data", "Evaluation",
         "Execution", "FashionCNN", "FashionMNIST", "FedGS", "Federation", "File", "Graph", "Ideal",
         "LabelCycle", "LargeLabelsFirst", "Leaf", "LessDataFirst", "LogNormal",
-        "LogisticRegression", "MD", "Memory", "Model", "MoreDataFirst", "Normalization", "Outcome",
-        "PowerOfChoice", "Results", "Sampler", "Selection", "SineLogNormal", "Solver", "Synthetic",
-        "Training", "Uniform", "View", "Wish", "__version__", "compare", "errors", "model",
+        "LogisticRegression", "MD", "MLP", "Memory", "Model", "MoreDataFirst", "Normalization",
+        "Outcome", "PowerOfChoice", "ResNet8", "Results", "Sampler", "Selection", "SineLogNormal",
+        "Solver", "Synthetic", "Training", "Uniform", "View", "Wish", "__version__", "compare",
+        "errors", "model",
         "on_record", "register", "sampler", "select",
     ]  # fmt: skip
 

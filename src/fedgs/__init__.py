@@ -36,7 +36,15 @@ if TYPE_CHECKING:
     from fedgs.experiments.study import Results
     from fedgs.graph import Graph
     from fedgs.listeners import on_record
-    from fedgs.models import CifarCNN, FashionCNN, LogisticRegression, Model, model
+    from fedgs.models import (
+        MLP,
+        CifarCNN,
+        FashionCNN,
+        LogisticRegression,
+        Model,
+        ResNet8,
+        model,
+    )
     from fedgs.registry import register
     from fedgs.sampling import MD, FedGS, PowerOfChoice, Sampler, Solver, Uniform, Wish, sampler
     from fedgs.solver import select
@@ -67,12 +75,14 @@ __all__ = [
     "LogNormal",
     "LogisticRegression",
     "MD",
+    "MLP",
     "Memory",
     "Model",
     "MoreDataFirst",
     "Normalization",
     "Outcome",
     "PowerOfChoice",
+    "ResNet8",
     "Results",
     "Sampler",
     "Selection",
@@ -117,12 +127,14 @@ _PUBLIC = {
     "LogNormal": "fedgs.availability",
     "LogisticRegression": "fedgs.models",
     "MD": "fedgs.sampling",
+    "MLP": "fedgs.models",
     "Memory": "fedgs.clients",
     "Model": "fedgs.models",
     "MoreDataFirst": "fedgs.availability",
     "Normalization": "fedgs.data",
     "Outcome": "fedgs.clients",
     "PowerOfChoice": "fedgs.sampling",
+    "ResNet8": "fedgs.models",
     "Results": "fedgs.experiments.study",
     "Sampler": "fedgs.sampling",
     "Selection": "fedgs.clients",

@@ -15,6 +15,7 @@ nn = torch.nn
 
 def test_every_built_in_model_passes_the_check_on_a_federation_that_fits() -> None:
     fits = {"logistic": (6,), "cifar_cnn": (3, 16, 16), "fashion_cnn": (1, 8, 8)}
+    fits |= {"resnet8": (3, 8, 8), "mlp": (6,)}
     assert set(fits) <= set(variant_names("model"))
     for name, shape in fits.items():
         check_model(as_model(name), federation(shape))

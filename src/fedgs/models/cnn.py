@@ -9,10 +9,23 @@ from fedgs.registry import register
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["CifarCNN", "FashionCNN"]
+__all__ = ["CifarCNN", "FashionCNN", "image_side"]
 
 
-def _image_side(model: str, example_shape: tuple[int, ...], smallest: int) -> tuple[int, int, int]:
+def image_side(model: str, example_shape: tuple[int, ...], smallest: int) -> tuple[int, int, int]:
+    """Channels, height and width of images that are large enough for a model.
+
+    Args:
+        model: its name, for the message.
+        example_shape: of one example.
+        smallest: the least height and width.
+
+    Raises:
+        ConfigError: examples of another shape, or smaller ones.
+
+    >>> image_side("resnet8", (3, 32, 32), smallest=8)
+    (3, 32, 32)
+    """
     if len(example_shape) != 3 or min(example_shape[1:]) < smallest:
         raise ConfigError(
             f"model {model!r} takes images (channels, height, width) of at least "
@@ -42,7 +55,7 @@ class CifarCNN(Model):
         need_torch()
         from torch import nn
 
-        channels, height, width = _image_side("cifar_cnn", example_shape, smallest=16)
+        channels, height, width = image_side("cifar_cnn", example_shape, smallest=16)
         after = [((side - 4) // 2 - 4) // 2 for side in (height, width)]
         return nn.Sequential(
             nn.Conv2d(channels, 64, 5), nn.MaxPool2d(2), nn.ReLU(),
@@ -73,7 +86,7 @@ class FashionCNN(Model):
         need_torch()
         from torch import nn
 
-        channels, height, width = _image_side("fashion_cnn", example_shape, smallest=4)
+        channels, height, width = image_side("fashion_cnn", example_shape, smallest=4)
         return nn.Sequential(
             nn.Conv2d(channels, 32, 5, padding=2), nn.MaxPool2d(2), nn.ReLU(),
             nn.Conv2d(32, 64, 5, padding=2), nn.MaxPool2d(2), nn.ReLU(),
