@@ -18,12 +18,14 @@ from fedgs.families import FAMILIES, Family
 from fedgs.graph import Graph
 from fedgs.registry import Variant, variant_class, variant_names
 from fedgs.sampling import Solver
+from fedgs.stopping import Stopping
 
 __all__ = ["meanings", "on_files", "settings_page", "values_of"]
 
 _PARTS: dict[str, type[Variant]] = {
     "training": Training,
     "evaluation": Evaluation,
+    "stopping": Stopping,
     "execution": Execution,
     "method.graph": Graph,
     "method.solver": Solver,

@@ -51,6 +51,8 @@ class State:
         memory: the sampler's arrays.
         weighting: the weighting's arrays.
         vectors: the aggregation's tensors and tables.
+        watched: the figures of the evaluations so far that decide when the run stops, see
+            `fedgs.stopping`; empty where it does not stop early.
     """
 
     round: int
@@ -59,11 +61,13 @@ class State:
     memory: Memory
     weighting: Memory = field(default_factory=dict)
     vectors: Vectors = field(default_factory=dict)
+    watched: Memory = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", frozen(self.counts))
         object.__setattr__(self, "memory", kept_memory(self.memory))
         object.__setattr__(self, "weighting", kept_memory(self.weighting))
+        object.__setattr__(self, "watched", kept_memory(self.watched))
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,7 @@ def save_checkpoint(folder: RunFolder, state: State, *, engine: str, start_memor
         if key not in unchanged:
             arrays[f"memory.{key}"] = value
     arrays |= {f"weighting.{key}": value for key, value in state.weighting.items()}
+    arrays |= {f"watched.{key}": value for key, value in state.watched.items()}
     tables = []
     for key, vector in state.vectors.items():
         if isinstance(vector, ClientTable):
@@ -151,6 +156,7 @@ def load_checkpoint(folder: RunFolder, start_memory: Memory) -> Checkpoint | Non
             memory,
             _named(arrays, "weighting."),
             _vectors(arrays, folder.path),
+            _named(arrays, "watched."),
         )
         return Checkpoint(state, header["engine"], header["records_bytes"], header["timings_bytes"])
     except KeyError as error:

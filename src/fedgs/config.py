@@ -15,6 +15,7 @@ from fedgs.clients import Objective
 from fedgs.errors import ConfigError
 from fedgs.families import TABLES
 from fedgs.registry import Seeded, Variant, build, check_registered, table, text_keys
+from fedgs.stopping import Stopping
 
 __all__ = ["Config", "Evaluation", "Execution", "HasDefaults", "Training", "cohort_limit"]
 
@@ -179,6 +180,7 @@ class Config(Variant):
     model: Variant | None = None
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
+    stopping: Stopping = Stopping()
     execution: Execution = Execution()
     seed: int = Field(default=0, ge=0)
     label: str | None = None
@@ -188,7 +190,7 @@ class Config(Variant):
     def _variant(cls, value: object, info: ValidationInfo) -> object:
         return None if value is None else build(str(info.field_name), value)
 
-    @field_validator("training", "evaluation", "execution", mode="before")
+    @field_validator("training", "evaluation", "stopping", "execution", mode="before")
     @classmethod
     def _settings(cls, value: object, info: ValidationInfo) -> object:
         name = str(info.field_name)
@@ -225,7 +227,10 @@ class Config(Variant):
         >>> Config(data="synthetic", availability="IDL", method="md").tables()["method"]["name"]
         'md'
         """
-        return self.model_dump(mode="json", exclude_none=True)
+        tables = self.model_dump(mode="json", exclude_none=True)
+        if not self.stopping.is_on:
+            del tables["stopping"]
+        return tables
 
 
 def cohort_limit(training: Training, num_clients: int) -> int:

@@ -65,6 +65,7 @@ class LiveRun:
         requesting: the current round, or the start.
         request: the request that waits for a reply; None: the run has ended.
         seconds: of the current round, by phase.
+        stopped: whether the run has ended before its last round.
     """
 
     plan: Plan
@@ -75,6 +76,7 @@ class LiveRun:
     requesting: Requesting | None = None
     request: Request | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    stopped: bool = False
 
     @property
     def round(self) -> int:
@@ -94,7 +96,9 @@ def drive(runs: Sequence[LiveRun], engine: Engine) -> None:
 
 
 def steps(runs: Sequence[LiveRun], engine: Engine) -> Iterator[LiveRun]:
-    """Drive all runs to their end; yields a run after each of its rounds, and when it has failed.
+    """Drive all runs to their end.
+
+    Yields a run after each of its rounds, when it has failed, and when it has stopped early.
 
     Each call of the engine holds the requests of every run that waits for the same kind.
     Evaluations and losses are answered before any training, so that the training requests of all
@@ -178,6 +182,9 @@ def _finish(
         if not (yield from _announce(run, result)):
             return False
         run.sink.on_end(run.state, result, run.seconds)
+        run.stopped = result.round < run.plan.rounds
+        if run.stopped:
+            yield run
         return False
     if isinstance(result, State):
         run.state = run.sink.on_start(result)

@@ -99,6 +99,8 @@ def identity_of(
         "data_seed": noise_seed,
         **{family: _settings(variant) for family, variant in variants.items()},
     }
+    if config.stopping.is_on:
+        settings["stopping"] = config.stopping.model_dump(mode="json", exclude_none=True)
     parts = {
         "format": str(FORMAT),
         "data": data_fingerprint[:16],

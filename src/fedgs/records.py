@@ -112,6 +112,8 @@ class Record:
             where the sampler selected none of the available ones; None where no solver ran.
         selection_objective, selection_upper_bound: the solver's figures.
         test_loss, test_accuracy, valid_loss: of theta^t, or None where the round was not evaluated.
+        stopped: in the last record of a run that ended before round T: "target" or "patience", see
+            `fedgs.stopping`. It is left out of `rounds.jsonl` where it is None.
     """
 
     round: int
@@ -126,6 +128,7 @@ class Record:
     test_loss: float | None = None
     test_accuracy: float | None = None
     valid_loss: float | None = None
+    stopped: str | None = None
 
     def to_json(self) -> str:
         """One line without the newline.
@@ -133,7 +136,10 @@ class Record:
         >>> Record.from_json(Record(round=3, cohort=["a"]).to_json()).cohort
         ['a']
         """
-        return _encode(self.__dict__)
+        fields = self.__dict__
+        if self.stopped is None:
+            fields = {name: value for name, value in fields.items() if name != "stopped"}
+        return _encode(fields)
 
     @staticmethod
     def from_json(line: str) -> "Record":

@@ -56,6 +56,7 @@ from fedgs.sampling.base import (
     SharesMemory,
     Wish,
 )
+from fedgs.stopping import Stopping
 from fedgs.weighting import Weighting, as_weighting, checked_weights, weighting_of_selection
 
 __all__ = [
@@ -93,6 +94,7 @@ class Plan:
         seed: of theta^0, local batches and sampling.
         data_seed: of the federation, and of the noise batch of functional similarities.
         aggregation: makes the next parameters of the cohort's updates.
+        stopping: when the run ends before round T.
     """
 
     federation: Federation
@@ -107,6 +109,7 @@ class Plan:
     seed: int
     data_seed: int = 0
     aggregation: Aggregation = field(default_factory=Mean)
+    stopping: Stopping = field(default_factory=Stopping)
 
     def __post_init__(self) -> None:
         mode, sampler = self.availability.mode, self.sampler
@@ -133,6 +136,10 @@ class Plan:
             )
         with user_code(f"check of aggregation {_name(self.aggregation)!r}"):
             self.aggregation.check(self.federation.clients, self.cohort_limit, self.weighting)
+        self.stopping.check(
+            has_validation=self.federation.validation is not None,
+            has_accuracy=self.federation.task != "regression",
+        )
         for wish in self.wishes:
             check_wish(wish, self.work)
         check_reports(self.reports)
@@ -298,11 +305,20 @@ def _first_memory(plan: Plan, shared: Shared | None) -> Memory:
     return make() if shared is None or key is None else shared(key, make)
 
 
-def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State, Record]]:
-    """One round (Algorithm 1): availability, evaluation, selection, local training, aggregation."""
+def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State, Record] | Record]:
+    """One round (Algorithm 1): availability, evaluation, selection, local training, aggregation.
+
+    Returns:
+        The state after the round and its record; the last record where the run stops here.
+    """
     # A_t, and the metrics of theta^t before the update.
     available = plan.availability.at(state.round)
     metrics = yield from evaluate(plan, state)
+    if metrics is not None and plan.stopping.is_on:
+        state = replace(state, watched=plan.stopping.extended(state.watched, _figures(metrics)))
+        reason = plan.stopping.reason(state.watched)
+        if reason is not None:
+            return Record(round=state.round, stopped=reason, **_figures(metrics))
     view = plan.view(state, available.clients)
     if not available.names:
         return advance(plan, state, view), round_record(plan, state, available, metrics)
@@ -441,7 +457,7 @@ def advance(
     if trained is None:
         trained = _empty_round(plan, state, view)
     parameters, vectors = trained
-    return State(state.round + 1, parameters, counts, memory, weighting, vectors)
+    return State(state.round + 1, parameters, counts, memory, weighting, vectors, state.watched)
 
 
 def _empty_round(plan: Plan, state: State, view: View) -> tuple[torch.Tensor, Vectors]:

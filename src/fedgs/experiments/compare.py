@@ -20,6 +20,7 @@ from fedgs.models import Model, as_model
 from fedgs.plurals import counted
 from fedgs.registry import Variant
 from fedgs.sampling.base import Sampler
+from fedgs.stopping import Stopping
 
 __all__ = ["compare"]
 
@@ -50,6 +51,7 @@ def compare(
     model: _Model | None = None,
     training: Training | Mapping[str, object] | None = None,
     evaluation: Evaluation | Mapping[str, object] | None = None,
+    stopping: Stopping | Mapping[str, object] | None = None,
     execution: Execution | Mapping[str, object] | None = None,
     seeds: Iterable[int] = (0,),
     out: str | Path | None = None,
@@ -70,6 +72,7 @@ def compare(
             set's default.
         training: settings; what is not given defaults to the data set's row of the paper.
         evaluation: settings; what is not given has its default.
+        stopping: when runs end before their last round; None: they do not.
         execution: settings; what is not given has its default.
         seeds: one run a method and seed.
         out: a folder for the records; None: nothing is written.
@@ -114,6 +117,7 @@ def compare(
         "model": None if model is None else as_model(model),
         "training": Training() if training is None else training,
         "evaluation": Evaluation() if evaluation is None else evaluation,
+        "stopping": Stopping() if stopping is None else stopping,
         "execution": Execution() if execution is None else execution,
     }
     if aggregation is not None:

@@ -68,13 +68,17 @@ class PreparedRun:
     def is_finished(self) -> bool:
         """Whether record T is stored: the last one, or that of a run with more rounds.
 
+        A run that stopped early is finished, too.
+
         Raises:
             OutputError: the last record is damaged.
         """
         if self.folder is None or not self.folder.exists():
             return False
         last = self.folder.last_record()
-        return last is not None and last.round >= self.plan.rounds
+        if last is None:
+            return False
+        return last.round >= self.plan.rounds or last.stopped is not None
 
     def tables(self, engine: str = "", reason: str = "") -> dict[str, Any]:
         """What `config.toml` holds: the resolved configuration, and how the run is carried out.
@@ -138,6 +142,7 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
         seed=config.seed,
         data_seed=seed_of(config.data) or 0,
         aggregation=_checked("aggregation", aggregation, Aggregation, "fedgs.Aggregation"),
+        stopping=config.stopping,
     )
 
 

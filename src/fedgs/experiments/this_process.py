@@ -138,10 +138,12 @@ def _driven(begun: Sequence[_Begun]) -> Iterable[Progress]:
             engines[name, device] = new_engine(name, device)
         with threads_of(threads):
             for live in steps(list(group), engines[name, device]):
-                if group[live].sink.failure is None:
-                    rounds += 1
-                else:
+                if group[live].sink.failure is not None:
                     failed, total = failed + 1, total - group[live].rounds_left
+                elif live.stopped:
+                    total -= group[live].rounds_left
+                else:
+                    rounds += 1
                 yield Progress(rounds, total, failed, earlier)
 
 

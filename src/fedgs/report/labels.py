@@ -31,7 +31,7 @@ def labelled(runs: Iterable[Run]) -> list[Run]:
     ['fedgs alpha=0.5', 'fedgs alpha=2']
     """
     grouped = _grouped(list(runs))
-    parts = ("method", "aggregation", "training", "model", "evaluation", "deployment")
+    parts = ("method", "aggregation", "training", "model", "evaluation", "stopping", "deployment")
     settings = [_settings(run, parts) for run in grouped]
     by_name_and_group: dict[tuple[str, tuple[str, str]], list[Settings]] = {}
     for run, run_settings in zip(grouped, settings, strict=True):
@@ -101,7 +101,7 @@ def conditions(run: Run) -> str:
 
     The proximal term is a part of the method, as in FedProx.
     """
-    settings = _settings(run, ("training", "model", "evaluation", "deployment"))
+    settings = _settings(run, ("training", "model", "evaluation", "stopping", "deployment"))
     return repr(sorted((key, value) for key, value in settings.items() if key != "training.mu"))
 
 

@@ -35,7 +35,8 @@ def notes(methods: Sequence[Method], reference: str | None) -> list[str]:
         sentences.append(f"{why}: methods are ranked and compared by the validation loss.")
     if reference is not None and not any(is_named(method.label, reference) for method in methods):
         sentences.append(f"No run of {reference} here: nothing to compare with.")
-    sentences += [*concerns(methods, figure), *_unequal(methods, figure), *_incomplete(runs)]
+    sentences += [*concerns(methods, figure), *_unequal(methods, figure)]
+    sentences += [*_stopped(runs), *_incomplete(runs)]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -102,6 +103,19 @@ def _unequal(methods: Sequence[Method], figure: str) -> list[str]:
             "their figures are not comparable."
         )
     return sentences
+
+
+def _stopped(runs: Sequence[Run]) -> list[str]:
+    """A sentence on runs that stopped early."""
+    stopped = [run for run in runs if run.failure is None and run.stopped is not None]
+    if not stopped:
+        return []
+    first = ", ".join(
+        f"{run.label} seed {run.seed} (round {run.rounds_done}, {run.stopped})"
+        for run in stopped[:_MOST_NAMED]
+    )
+    rest = len(stopped) - _MOST_NAMED
+    return [f"Stopped early: {first}{f' and {rest} more' if rest > 0 else ''}."]
 
 
 def _incomplete(runs: Sequence[Run]) -> list[str]:

@@ -116,7 +116,14 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether the last record, that of the final model, was written."""
-        return self.failure is None and bool(self.records) and self.records[-1].round == self.rounds
+        if self.failure is not None or not self.records:
+            return False
+        return self.records[-1].round == self.rounds or self.stopped is not None
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the run ended before its last round, see `fedgs.stopping`; None: it did not."""
+        return self.records[-1].stopped if self.records else None
 
     @property
     def num_clients(self) -> int | None:

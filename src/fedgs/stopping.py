@@ -1,0 +1,138 @@
+"""When a run ends before its last round: at a target, or when a figure no longer improves."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field, model_serializer
+
+from fedgs.arrays import AnyArray, FloatArray
+from fedgs.clients import Memory
+from fedgs.errors import ConfigError
+from fedgs.registry import Variant
+from fedgs.targets import first_reached
+
+__all__ = ["Stopping"]
+
+Reason = Literal["target", "patience"]
+
+
+class Stopping(Variant):
+    """When a run ends before its last round; without a setting it does not.
+
+    A run stops at an evaluation, before the round's training. The record of that round is the last
+    one, and the model of that round the last model.
+
+    Attributes:
+        target_loss: stop where the test loss is at most this in two evaluations in a row.
+        target_accuracy: stop where the test accuracy is at least this in two evaluations in a row.
+        patience: stop after so many evaluations without a better value of `figure`.
+        figure: that `patience` looks at: "valid_loss", "test_loss" or "test_accuracy".
+
+    >>> stopping = Stopping(target_loss=0.5, patience=2, figure="test_loss")
+    >>> stopping.reason({"test_loss": np.array([0.9, 0.4, 0.5])})
+    'target'
+    >>> stopping.reason({"test_loss": np.array([0.9, 0.7, 0.8, 0.7])})
+    'patience'
+    """
+
+    family = "stopping"
+    target_loss: float | None = Field(default=None, allow_inf_nan=False)
+    target_accuracy: float | None = Field(default=None, gt=0, le=1)
+    patience: int | None = Field(default=None, ge=1)
+    figure: Literal["valid_loss", "test_loss", "test_accuracy"] = "valid_loss"
+
+    @classmethod
+    def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
+        """`figure` changes nothing without `patience`."""
+        figure = settings.get("figure", "valid_loss")
+        if settings.get("patience") is not None or figure == "valid_loss":
+            return {}
+        why = f"stopping.figure = {figure!r} has no effect without stopping.patience"
+        return {"figure": why}
+
+    @property
+    def is_on(self) -> bool:
+        """Whether a run can end early."""
+        return bool(self.figures)
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """The figures of a record that are looked at."""
+        watched = {
+            "test_loss": self.target_loss is not None,
+            "test_accuracy": self.target_accuracy is not None,
+        }
+        if self.patience is not None:
+            watched[self.figure] = True
+        return tuple(figure for figure, is_watched in watched.items() if is_watched)
+
+    def check(self, *, has_validation: bool, has_accuracy: bool) -> None:
+        """Refuse what a federation cannot give.
+
+        Raises:
+            ConfigError: no validation parts for the validation loss, or no accuracy.
+        """
+        if "valid_loss" in self.figures and not has_validation:
+            raise ConfigError(
+                "stopping.patience looks at the validation loss, and this federation has no "
+                "validation parts; set stopping.figure = 'test_loss'"
+            )
+        if "test_accuracy" in self.figures and not has_accuracy:
+            raise ConfigError(
+                "stopping cannot look at the test accuracy, since this federation's targets are "
+                "no classes; set stopping.target_loss or stopping.figure = 'test_loss'"
+            )
+
+    def extended(self, history: Memory, figures: Mapping[str, Any]) -> dict[str, AnyArray]:
+        """The figures of all evaluations, with those of one more.
+
+        Args:
+            history: figure -> (E,) its values so far; empty before the first evaluation.
+            figures: figure -> its value now; None counts as NaN.
+        """
+        none = np.empty(0)
+        return {
+            name: np.append(history.get(name, none), _number(figures.get(name)))
+            for name in self.figures
+        }
+
+    def reason(self, history: Memory) -> Reason | None:
+        """Why a run ends after these evaluations, or None.
+
+        Args:
+            history: figure -> (E,) its values, with the last evaluation.
+        """
+        targets = (
+            ("test_loss", self.target_loss, False),
+            ("test_accuracy", self.target_accuracy, True),
+        )
+        for name, target, higher in targets:
+            if target is None:
+                continue
+            if first_reached(history[name].tolist(), target, higher=higher) is not None:
+                return "target"
+        if self.patience is not None:
+            values = history[self.figure]
+            losses = -values if self.figure == "test_accuracy" else values
+            if len(losses) - 1 - _best(losses) >= self.patience:
+                return "patience"
+        return None
+
+    @model_serializer(mode="wrap")
+    def _without_figure(self, serialize: Any) -> Any:
+        """Leave the figure out where there is no patience."""
+        settings = serialize(self)
+        if self.patience is None:
+            settings.pop("figure", None)
+        return settings
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _best(losses: FloatArray) -> int:
+    """The position of the lowest loss, the first of equal ones; 0 where all are NaN."""
+    return 0 if np.isnan(losses).all() else int(np.nanargmin(losses))

@@ -1,0 +1,166 @@
+"""Runs that end before their last round."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.driving import Keeping, RecordedRun, driven, make_plan
+
+from fedgs.checkpoint import load_checkpoint, save_checkpoint
+from fedgs.config import Config
+from fedgs.data import Federation
+from fedgs.driver import drive
+from fedgs.errors import ConfigError
+from fedgs.experiments.compare import compare
+from fedgs.experiments.grid import build_config
+from fedgs.experiments.preparing import prepare
+from fedgs.local import LoopEngine
+from fedgs.records import Record, RunFolder
+from fedgs.stopping import Stopping
+
+DEFAULTS: dict[str, Any] = {"availability": "LDF", "training": {"rounds": 12, "proportion": 0.4}}
+
+
+def reason(values: list[float], **settings: Any) -> str | None:
+    stopping = Stopping(**settings)
+    return stopping.reason({name: np.array(values) for name in stopping.figures})
+
+
+def test_a_target_needs_two_evaluations_in_a_row() -> None:
+    assert reason([0.4], target_loss=0.5) is None
+    assert reason([0.4, 0.6, 0.4], target_loss=0.5) is None
+    assert reason([0.4, 0.5], target_loss=0.5) == "target"
+    assert reason([0.5, 0.4], target_accuracy=0.5) is None
+    assert reason([0.4, 0.5, 0.9], target_accuracy=0.5) == "target"
+
+
+@given(
+    st.lists(st.sampled_from([0.1, 0.2, 0.3, math.nan]), min_size=1, max_size=7), st.integers(1, 4)
+)
+def test_patience_counts_evaluations_since_the_best(values: list[float], patience: int) -> None:
+    """The plain version: walk through the values and count those that are not better."""
+    best, since = math.inf, -1
+    for value in values:
+        since = 0 if value < best else since + 1
+        best = value if value < best else best
+    expected = "patience" if max(since, 0) >= patience else None
+    assert reason(values, patience=patience) == expected
+    falling = [-value for value in values]
+    assert reason(falling, patience=patience, figure="test_accuracy") == expected
+
+
+def stopping_plan(federation: Federation, **settings: Any) -> Any:
+    return make_plan(federation, rounds=30, evaluate_every=1, stopping=Stopping(**settings))
+
+
+def test_a_stopped_run_has_the_records_of_the_whole_one_up_to_its_end(
+    toy_federation: Federation,
+) -> None:
+    whole = make_plan(toy_federation, rounds=30, evaluate_every=1)
+    losses = [record.test_loss for record in driven(whole)[0].records]
+    assert losses[0] is not None
+    target = float(np.quantile(np.array(losses, dtype=float), 0.5))
+    end = next(t for t in range(1, 31) if max(losses[t - 1 : t + 1]) <= target)  # type: ignore[type-var]
+    assert 1 < end < 30
+    plan = stopping_plan(toy_federation, target_loss=target)
+    alone, other = driven(plan, whole)  # a batch of two runs, of which the other goes on
+    assert len(other.records) == 31 and not other.live.stopped
+    assert alone.records[:-1] == other.records[:end]
+    last = alone.records[-1]
+    assert last == Record(
+        end,
+        test_loss=losses[end],
+        test_accuracy=other.records[end].test_accuracy,
+        valid_loss=other.records[end].valid_loss,
+        stopped="target",
+    )
+    assert alone.live.stopped and alone.final is not None and alone.final.round == end
+
+
+@pytest.mark.parametrize(
+    "settings", [{"target_loss": 0.9}, {"patience": 1, "figure": "test_accuracy"}]
+)
+def test_a_resumed_run_stops_at_the_same_round(
+    toy_federation: Federation, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    plan = stopping_plan(toy_federation, **settings)
+    whole = Keeping(plan)
+    drive([whole.live], LoopEngine())
+    assert whole.records[-1].stopped is not None and len(whole.states) >= 1
+    folder = RunFolder(tmp_path)
+    folder.create({"seed": 0}, toy_federation.clients, {})
+    for state in whole.states:
+        save_checkpoint(folder, state, engine="loop", start_memory={})
+        checkpoint = load_checkpoint(folder, {})
+        assert checkpoint is not None
+        rest = RecordedRun(plan, checkpoint.state)
+        drive([rest.live], LoopEngine())
+        assert rest.records == whole.records[state.round :]
+
+
+def test_a_stopped_run_is_finished_and_is_reused_with_more_rounds(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
+    def study(rounds: int, **settings: Any) -> Any:
+        training = {"rounds": rounds, "proportion": 0.4}
+        settings = {"evaluation": {"every": 1}, "seeds": (0, 1), "out": tmp_path, **settings}
+        return compare(toy_federation, methods=["uniform"], training=training, **settings)
+
+    progress: list[Any] = []
+    first = study(12, stopping={"target_loss": 5.0}, on_progress=progress.append)
+    assert [run.stopped for run in first.runs] == ["target", "target"]
+    assert [run.rounds_done for run in first.runs] == [1, 1]
+    assert progress[-1].rounds == progress[-1].total == 2
+    again = study(20, stopping={"target_loss": 5.0})
+    assert again.reused == 2 and all(run.finished for run in again.runs)
+    assert "Stopped early: uniform seed 0 (round 1, target), uniform seed 1" in str(again.table())
+    assert study(3).reused == 0  # without stopping it is another run
+
+
+def test_stopping_is_part_of_the_identity_only_where_it_is_on(toy_federation: Federation) -> None:
+    def config(**stopping: Any) -> Config:
+        tables = {"data": "synthetic", "method": "uniform", "stopping": stopping, **DEFAULTS}
+        return build_config(tables)
+
+    plain, target, patient = (
+        prepare([config(**one)])[0].fingerprint
+        for one in ({}, {"target_loss": 0.5}, {"patience": 3})
+    )
+    assert len({plain, target, patient}) == 3
+    assert "stopping" not in config().tables()
+    assert config(patience=3).tables()["stopping"] == {"patience": 3, "figure": "valid_loss"}
+    assert config(target_loss=0.5).tables()["stopping"] == {"target_loss": 0.5}
+    without = build_config({"data": "synthetic", "method": "uniform", **DEFAULTS})
+    assert prepare([without])[0].fingerprint == plain
+    assert "stopped" not in Record(3, test_loss=0.5).to_json()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"patience": 0}, "stopping.patience should be greater than or equal to 1, got 0"),
+        ({"target_accuracy": 1.5}, "stopping.target_accuracy should be less than or equal to 1"),
+        ({"target_loss": math.inf}, "stopping.target_loss should be a finite number"),
+        ({"figure": "test_loss"}, "stopping.figure = 'test_loss' has no effect without"),
+        ({"patience": 2, "figure": "loss"}, "stopping.figure should be 'valid_loss'"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Stopping(**settings)
+
+
+def test_figures_that_a_federation_does_not_have_are_refused(toy_federation: Federation) -> None:
+    stopping = Stopping(patience=2)
+    with pytest.raises(ConfigError, match="no validation parts; set stopping.figure = 'test_loss'"):
+        stopping.check(has_validation=False, has_accuracy=True)
+    with pytest.raises(ConfigError, match="stopping cannot look at the test accuracy"):
+        Stopping(target_accuracy=0.5).check(has_validation=True, has_accuracy=False)
+    x, y = np.eye(4, dtype=np.float32), np.arange(4) % 2
+    bare = Federation.from_arrays(x, y, client=y, test=(x, y))
+    with pytest.raises(ConfigError, match="stopping.patience looks at the validation loss"):
+        compare(bare, methods=["uniform"], stopping={"patience": 2})
