@@ -107,6 +107,8 @@ def test_channels_elsewhere_are_refused_with_the_axis_to_move(
 ) -> None:
     x = np.zeros(shape, dtype=np.uint8)
     hint = "" if axis is None else rf"; channels come first, so use np.moveaxis\(x, {axis}, 1\)"
+    if axis == len(shape) - 1:
+        hint += " or channels = 'last'"
     with pytest.raises(
         DataError,
         match=rf"one for each of the {shape[1]} channels of examples of shape .*, got 3{hint}$",

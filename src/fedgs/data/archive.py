@@ -60,11 +60,13 @@ def export(federation: Federation, path: str | Path) -> Path:
         "x": [part.x for _, part in parts],
         "y": [part.y for _, part in parts],
         "client": [
-            np.full(len(part), -1, dtype=np.int64) if name == "test" else _owners(part)
+            np.full(len(part), -1, dtype=np.int64) if name == "test" else _owners(part.offsets)
             for name, part in parts
         ],
         "split": [np.full(len(part), _PARTS.index(name), dtype=np.int8) for name, part in parts],
     }
+    if federation.test_offsets is not None:
+        columns["client"][-1] = _owners(federation.test_offsets)
     if federation.train.index is not None:
         columns["index"] = [_index(part) for _, part in parts]
     if federation.clients.features is not None:
@@ -147,7 +149,14 @@ def from_archive(
             )
         if classes is not None and task == "classes":
             meta["classes_given"] = given_classes([arrays["y"]], classes) is not None
-        return _assembled(meta, parts, arrays.get("client_features"), scaling, arrays.get("groups"))
+        return _assembled(
+            meta,
+            parts,
+            scaling,
+            features=arrays.get("client_features"),
+            groups=arrays.get("groups"),
+            test_offsets=_test_offsets(client[int(ends[2]) : int(ends[3])], len(meta["names"])),
+        )
     except (KeyError, ValueError, TypeError, IndexError) as error:
         if isinstance(error, DataError):
             raise
@@ -165,7 +174,11 @@ def to_folder(federation: Federation, folder: Path) -> Path:
             array = None if part is None else getattr(part, key)
             if array is not None:
                 np.save(folder / f"{name}-{key}.npy", array)
-    for name, rows in (("features", federation.clients.features), ("groups", federation.groups)):
+    for name, rows in (
+        ("features", federation.clients.features),
+        ("groups", federation.groups),
+        ("test_offsets", federation.test_offsets),
+    ):
         if rows is not None:
             np.save(folder / f"{name}.npy", rows)
     (folder / "meta.json").write_text(json.dumps(_meta(federation)), encoding="utf-8")
@@ -181,9 +194,11 @@ def open_folder(folder: Path) -> Federation:
     return _assembled(
         meta,
         {name: _stored_part(folder, name) for name in _PARTS},
-        _stored_array(folder / "features.npy"),
         as_normalization(meta["normalization"]),
-        _stored_array(folder / "groups.npy"),
+        **{
+            name: _stored_array(folder / f"{name}.npy")
+            for name in ("features", "groups", "test_offsets")
+        },
     )
 
 
@@ -232,9 +247,11 @@ def _meta(federation: Federation) -> _Meta:
 def _assembled(
     meta: _Meta,
     parts: Mapping[str, Part | None],
-    features: AnyArray | None,
     scaling: Normalization | None,
-    groups: IntArray | None = None,
+    *,
+    features: AnyArray | None,
+    groups: IntArray | None,
+    test_offsets: IntArray | None,
 ) -> Federation:
     train, test = parts["train"], parts["test"]
     assert train is not None
@@ -258,11 +275,20 @@ def _assembled(
         facts=meta["facts"],
         task=task,
         groups=groups,
+        test_offsets=test_offsets,
     )
 
 
-def _owners(part: Part) -> IntArray:
-    return np.repeat(np.arange(len(part.offsets) - 1), np.diff(part.offsets))
+def _owners(offsets: IntArray) -> IntArray:
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+
+def _test_offsets(owners: IntArray, count: int) -> IntArray | None:
+    """(N+1,) offsets of the clients' test examples; None where these have no owners."""
+    if len(owners) == 0 or int(owners.min()) < 0:
+        return None
+    counts = np.bincount(owners, minlength=count)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def _index(part: Part) -> IntArray:

@@ -9,6 +9,7 @@ from fedgs.arrays import AnyArray, IntArray, frozen, read_only
 from fedgs.clients import Clients
 from fedgs.data.federation import Federation, Normalization, Part
 from fedgs.data.groups import as_groups
+from fedgs.data.labels import named_labels, numbered
 from fedgs.data.normalization import as_normalization
 from fedgs.data.numeric import as_numbers, of_one_type
 from fedgs.data.part import counted_labels
@@ -35,6 +36,7 @@ class Labelled:
         task: see `Federation.task`.
         groups: (n,) integers or texts that stand for labels where targets are not classes, or
             {"quantiles": k} for k bins of the targets; partitions read them.
+        label_names: names of the classes 0..C-1; where `y` is given as texts, they become these.
 
     Raises:
         DataError: the same refusals as those of `Federation.from_arrays`.
@@ -48,14 +50,19 @@ class Labelled:
     normalization: Normalization | None = None
     task: Task = "classes"
     groups: AnyArray | None = None
+    label_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.test, tuple | list) or len(self.test) != 2:
             raise DataError(f"test must be a tuple (x, y), got {type(self.test).__name__}")
         task = checked_task(self.task)
-        x, y = as_numbers(self.x, "x"), as_targets(self.y, "y", task)
-        test_x = as_numbers(self.test[0], "test x")
-        test_y = as_targets(self.test[1], "test y", task)
+        x, test_x = as_numbers(self.x, "x"), as_numbers(self.test[0], "test x")
+        ys: dict[str, object] = {"y": self.y, "test y": self.test[1]}
+        label_names = self.label_names
+        if task == "classes":
+            ys, names = numbered(ys)
+            label_names = label_names if names is None else names
+        y, test_y = (as_targets(given, where, task) for where, given in ys.items())
         for where, examples, labels in (("", x, y), ("test: ", test_x, test_y)):
             if len(examples) != len(labels):
                 raise DataError(
@@ -69,6 +76,7 @@ class Labelled:
             "num_labels": self._outputs([y, test_y], [x, test_x]),
             "normalization": as_normalization(self.normalization),
             "groups": as_groups(self.groups, y, task),
+            "label_names": label_names,
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -205,7 +213,7 @@ def federate(
         data_sizes=np.diff(train.offsets),
         label_counts=counted_labels(train, source.task, source.num_labels, groups),
     )
-    facts = dict(assignment.facts)
+    facts = {**named_labels(source.label_names), **assignment.facts}
     if len(nonempty) < len(assignment):
         facts["left_out"] = [name for k, name in enumerate(assignment.names) if sizes[k] == 0]
         shift = facts.get("shift")

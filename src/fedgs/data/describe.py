@@ -283,12 +283,19 @@ def _listed(names: Sequence[str | int], most: int = 10) -> str:
     return f"{counted(len(names), 'client')} ({text}{', ...' if len(names) > most else ''})"
 
 
+def _label_names(description: Description, count: int) -> list[str]:
+    """Names of the classes, where labels were texts, else their numbers."""
+    names = description.facts.get("label_names")
+    known = [str(name) for name in names] if isinstance(names, Sequence) else []
+    return [*known, *(str(label) for label in range(len(known), count))]
+
+
 def _client_lines(description: Description, shown: int) -> list[str]:
     counts = description.label_counts
     if counts is None:
         counts = np.zeros((len(description.names), 0), dtype=np.int64)
     letter = "y" if description.task == "classes" else "g"
-    labels = [f"{letter}={label}" for label in range(counts.shape[1])]
+    labels = [f"{letter}={name}" for name in _label_names(description, counts.shape[1])]
     header = ["client", "train", "valid", "gamma", "bias", *labels]
     rows = [
         [

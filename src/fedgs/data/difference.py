@@ -57,6 +57,7 @@ def _differences(federation: Federation, expected: Federation) -> Iterator[str]:
     yield from _part_differences("training", federation.train, expected.train, names)
     yield from _part_differences("validation", federation.validation, expected.validation, names)
     yield from _part_differences("test", federation.test, expected.test, names)
+    yield from _owner_differences(federation.test_offsets, expected.test_offsets, names)
     yield from _feature_differences(clients.features, expected_clients.features, names)
     yield from _group_differences(federation, expected)
 
@@ -102,6 +103,21 @@ def _feature_differences(
         yield f"client features have shape {features.shape}, expected {expected.shape}"
     elif (client := _first((features != expected).any(axis=1))) is not None:
         yield f"client {names[client]!r} has other features than expected"
+
+
+def _owner_differences(
+    offsets: AnyArray | None, expected: AnyArray | None, names: tuple[str | int, ...]
+) -> Iterator[str]:
+    if offsets is None or expected is None:
+        if offsets is not expected:
+            has, should = ("no", "some") if offsets is None else ("some", "none")
+            yield f"there are {has} owners of test examples, expected {should}"
+        return
+    sizes, others = np.diff(offsets), np.diff(expected)
+    if (client := _first(sizes != others)) is not None:
+        yield (
+            f"client {names[client]!r} has {sizes[client]} test examples, expected {others[client]}"
+        )
 
 
 def _group_differences(federation: Federation, expected: Federation) -> Iterator[str]:

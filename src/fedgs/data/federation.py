@@ -11,14 +11,15 @@ import numpy.typing as npt
 from fedgs.arrays import IntArray, frozen, private
 from fedgs.client_names import warn_of_text_order
 from fedgs.clients import Clients
+from fedgs.data.checks import check_groups, check_part, check_test_offsets
 from fedgs.data.classes import given_classes
-from fedgs.data.given import client_features_of, examples_of, held_out, refuse_lengths, test_set
-from fedgs.data.groups import as_groups, check_groups
+from fedgs.data.given import Channels, Layout, Rows, client_features_of, read_parts
+from fedgs.data.groups import as_groups
+from fedgs.data.labels import named_labels
 from fedgs.data.normalization import Normalization, as_normalization, check_bytes, warn_of_pixels
-from fedgs.data.numeric import as_features, check_examples, of_one_type
-from fedgs.data.owners import as_owners, in_order
-from fedgs.data.part import Part, counted_labels, counts_by_client, grouped
-from fedgs.data.targets import Task, as_targets, check_targets, checked_task, output_count
+from fedgs.data.numeric import as_features
+from fedgs.data.part import Part, counted_labels, grouped
+from fedgs.data.targets import Task, checked_task, output_count
 from fedgs.errors import DataError
 
 __all__ = ["Federation", "Normalization", "Part"]
@@ -45,6 +46,8 @@ class Federation:
             tokens (n, L) as examples and labels (n, L), -1 where a position does not count.
         groups: (n,) int64 groups 0..G-1 of the training examples, which stand for labels where
             targets are not classes; `clients.label_counts` is then (N, G). None: there are none.
+        test_offsets: (N+1,) ascending; client k owns the rows test_offsets[k]:test_offsets[k+1] of
+            the server's test set, see `client_test`. None: test examples have no owners.
 
     Raises:
         DataError: an empty name, parts that do not fit the clients, labels out of range, examples
@@ -66,6 +69,7 @@ class Federation:
     facts: Mapping[str, object] = field(default_factory=dict)
     task: Task = "classes"
     groups: IntArray | None = None
+    test_offsets: IntArray | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -92,8 +96,13 @@ class Federation:
             )
         checked_task(self.task)
         for label, part in self._parts():
-            self._check_part(label, part)
-        self._check_groups()
+            check_part(self, label, part)
+        for name in ("groups", "test_offsets"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, private(np.asarray(getattr(self, name))))
+        check_groups(self)
+        if self.test_offsets is not None:
+            check_test_offsets(self.test_offsets, clients=count, examples=len(self.test))
         if self.validation is not None and len(self.validation) == 0:
             object.__setattr__(self, "validation", None)
         if self.clients.features is not None:
@@ -104,60 +113,6 @@ class Federation:
             self.normalization.check(self.example_shape)
             for label, part in self._parts():
                 self.normalization.check_range(part.x, f"{label} examples")
-
-    def _check_part(self, label: str, part: Part) -> None:
-        if part.offsets.ndim != 1 or part.offsets.dtype.kind not in "iu" or len(part.offsets) < 2:
-            given = f"{part.offsets.dtype} of shape {part.offsets.shape}"
-            raise DataError(
-                f"the {label} part's offsets must be a 1-d array of at least two integers, "
-                f"got {given}"
-            )
-        if int(part.offsets[0]) != 0 or not (part.offsets[1:] >= part.offsets[:-1]).all():
-            raise DataError(
-                f"the {label} part's offsets must begin with 0 and never fall, "
-                f"got {part.offsets.tolist()[:8]}"
-            )
-        if len(part.x) != len(part.y) or int(part.offsets[-1]) != len(part.y):
-            raise DataError(
-                f"the {label} part has {len(part.x)} examples, {len(part.y)} labels, "
-                f"{part.offsets[-1]} rows"
-            )
-        if part.x.shape[1:] != self.example_shape:
-            raise DataError(
-                f"{label} examples have shape {part.x.shape[1:]}, training examples "
-                f"{self.example_shape}"
-            )
-        if part.x.dtype != self.train.x.dtype:
-            raise DataError(
-                f"{label} examples are {part.x.dtype}, training examples {self.train.x.dtype}; "
-                "convert both to one type"
-            )
-        check_targets(part.y, part.x, label, task=self.task, num_labels=int(self.num_labels))
-        check_examples(part.x, f"{label} examples", lambda row: self._owner_of(label, part, row))
-
-    def _check_groups(self) -> None:
-        if self.groups is None:
-            if self.task != "classes" and self.clients.label_counts is not None:
-                raise DataError(
-                    f"clients must not have label_counts without groups where task is {self.task!r}"
-                )
-            return
-        if self.task == "classes":
-            raise DataError("groups must be None where task is 'classes', whose labels are groups")
-        object.__setattr__(self, "groups", private(np.asarray(self.groups)))
-        check_groups(self.groups, len(self.train))
-        counts = self.clients.label_counts
-        if counts is None or not np.array_equal(
-            counts, counts_by_client(self.groups, self.train.offsets, counts.shape[1])
-        ):
-            raise DataError("clients.label_counts must count the groups of each client")
-
-    def _owner_of(self, label: str, part: Part, row: int) -> str:
-        """One row of a part in words."""
-        if label == "test":
-            return f"example {row} of the test set"
-        owner = int(np.searchsorted(part.offsets, row, side="right")) - 1
-        return f"example {row - int(part.offsets[owner])} of client {self.clients.names[owner]!r}"
 
     def __len__(self) -> int:
         """N, the number of clients."""
@@ -174,6 +129,16 @@ class Federation:
         if self.task == "classes":
             return self.train.label_counts(self.num_labels)
         return self.clients.label_counts
+
+    @cached_property
+    def client_test(self) -> Part | None:
+        """The server's test set as the clients' own test parts; None where it has no owners.
+
+        A client may have no test example.
+        """
+        if self.test_offsets is None:
+            return None
+        return Part(self.test.x, self.test.y, self.test_offsets)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -197,6 +162,8 @@ class Federation:
             digest.update(f"task {self.task}".encode())
         if self.groups is not None:
             digest.update(np.ascontiguousarray(self.groups).data)
+        if self.test_offsets is not None:
+            digest.update(b"test offsets" + np.ascontiguousarray(self.test_offsets).tobytes())
         return digest.hexdigest()
 
     def _parts(self) -> list[tuple[str, Part]]:
@@ -209,7 +176,8 @@ class Federation:
         y: npt.ArrayLike,
         *,
         client: npt.ArrayLike,
-        test: tuple[npt.ArrayLike, npt.ArrayLike],
+        test: tuple[npt.ArrayLike, npt.ArrayLike]
+        | tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike],
         validation: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None,
         client_features: npt.ArrayLike | None = None,
         normalization: Normalization | None = None,
@@ -218,6 +186,8 @@ class Federation:
         name: str = "arrays",
         task: Task = "classes",
         groups: npt.ArrayLike | Mapping[str, int] | None = None,
+        channels: Channels = "first",
+        mask: bool = False,
     ) -> "Federation":
         """A federation from your own arrays, which are copied.
 
@@ -228,11 +198,13 @@ class Federation:
                 Floats are held as float32, other types as they are, and tables of objects are
                 converted to float32. Where the parts have different types of integers or booleans,
                 all are held in the one that has room for them.
-            y: (n,) labels 0..C-1: integers, booleans or floats that are whole numbers; for other
-                tasks see `task`.
+            y: (n,) labels 0..C-1: integers, booleans or floats that are whole numbers; or texts and
+                other hashable labels, whose sorted values become the classes 0..C-1 with their
+                names in `facts["label_names"]`. For other tasks see `task`.
             client: (n,) the owner of each example, integers or texts; owners become the clients'
                 names. Floats that are whole numbers become integers.
-            test: (x, y) of the server's test set.
+            test: (x, y) of the server's test set; (x, y, client) gives each client its own test
+                part, see `client_test`, and the server's test set is all of them.
             validation: (x, y, client) of the clients' validation parts; None or empty arrays: there
                 are none.
             client_features: (N, d) finite vectors u_k for the graph, in the order of the clients.
@@ -249,6 +221,11 @@ class Federation:
                 labels, -1 where a position does not count.
             groups: (n,) integers or texts that stand for labels where targets are not classes, in
                 `YMF`, `YC` and the oracle graph, or {"quantiles": k} for k bins of the targets.
+            channels: "last": images are (n, height, width, channels) and become (n, channels,
+                height, width).
+            mask: examples (L, d) or (L,) of unequal lengths L are padded with zeros to the longest,
+                and a last feature is 1 where an example has an entry and 0 where it is padded; x is
+                then (n, L, d + 1). Sequences are padded without it, with labels -1.
 
         Raises:
             DataError: what cannot be trained on: lengths that differ, labels that are no classes,
@@ -262,29 +239,28 @@ class Federation:
         >>> federation.clients.names, federation.clients.data_sizes.tolist()
         (('a', 'b'), [2, 2])
         """
-        checked_task(task)
-        train_x, train_y = examples_of(x, "x", task), as_targets(y, "y", task)
-        names, owner = in_order(as_owners(client, "client"), client_order)
-        refuse_lengths("", x=train_x, y=train_y, client=owner)
-        if len(train_y) == 0:
-            raise DataError("a federation needs at least one training example, got none")
-        test_x, test_y = test_set(test, task)
-        validated = None if validation is None else held_out(validation, names, task)
-        held = [] if validated is None else [validated]
-        labels = [train_y, test_y, *(part.y for part in held)]
-        examples = of_one_type([train_x, test_x, *(part.x for part in held)])
-        num_labels = output_count(task, labels, examples, classes, clients=len(names))
-        train = grouped(examples[0], train_y, owner, len(names))
-        train_groups = as_groups(groups, train_y, task)
-        if train_groups is not None:
-            train_groups = train_groups[np.argsort(owner, kind="stable")]
+        layout = Layout(task, channels, mask)
+        given = read_parts(
+            (x, y, client), test, validation, client_order=client_order, layout=layout
+        )
+        scaling = as_normalization(normalization)
+        if scaling is None:
+            check_bytes(given.train.x, "x")
+            warn_of_pixels(given.train.x, name)
+        given = given.of_one_type()
+        names, targets = given.names, [part.y for part in given.parts]
+        num_labels = output_count(
+            task, targets, [part.x for part in given.parts], classes, clients=len(names)
+        )
+        train = _by_client(given.train, len(names))
+        train_groups = as_groups(groups, given.train.y, task)
+        if train_groups is not None and given.train.owner is not None:
+            train_groups = train_groups[np.argsort(given.train.owner, kind="stable")]
+        own_test = None if given.test.owner is None else _by_client(given.test, len(names))
+        rows = given.test if own_test is None else own_test
         features = client_features_of(client_features, len(names))
         if features is not None and isinstance(client_order, str) and client_order == "sorted":
             warn_of_text_order(names, "client_features")
-        scaling = as_normalization(normalization)
-        if scaling is None:
-            check_bytes(train_x, "x")
-            warn_of_pixels(train_x, name)
         return Federation(
             name,
             Clients(
@@ -292,15 +268,20 @@ class Federation:
                 data_sizes=np.diff(train.offsets),
                 label_counts=counted_labels(train, task, num_labels, train_groups),
                 features=features,
-                classes=given_classes(labels, classes) if task == "classes" else None,
+                classes=given_classes(targets, classes) if task == "classes" else None,
             ),
             num_labels,
             train,
-            None
-            if validated is None
-            else grouped(examples[2], validated.y, validated.owner, len(names)),
-            Part(frozen(examples[1]), test_y, np.array([0, len(test_y)], dtype=np.int64)),
+            None if given.validation is None else _by_client(given.validation, len(names)),
+            Part(frozen(rows.x), rows.y, np.array([0, len(rows.y)])),
             scaling,
+            named_labels(given.label_names),
             task=task,
             groups=train_groups,
+            test_offsets=None if own_test is None else own_test.offsets,
         )
+
+
+def _by_client(rows: Rows, count: int) -> Part:
+    assert rows.owner is not None
+    return grouped(rows.x, rows.y, rows.owner, count)

@@ -1,7 +1,5 @@
 """The data set `file`: a federation from one .npz file."""
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,16 +8,18 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
-from fedgs.arrays import AnyArray, IntArray, frozen, open_npz
+from fedgs.arrays import AnyArray, IntArray, frozen
 from fedgs.clients import Clients
 from fedgs.data.archive import META, from_archive
 from fedgs.data.assemble import Labelled, nonempty_clients, server_part, share_out
 from fedgs.data.base import SYNTHETIC_TRAINING, Data, Defaults
 from fedgs.data.classes import given_classes
 from fedgs.data.federation import Federation, Part
-from fedgs.data.given import examples_of
+from fedgs.data.given import Channels, Layout, examples_of
 from fedgs.data.groups import GroupsSetting, Quantiles, as_groups
+from fedgs.data.labels import named_labels, numbered
 from fedgs.data.normalization import NormalizationSetting, check_bytes, warn_of_pixels
+from fedgs.data.npz import integers, read_npz
 from fedgs.data.numeric import as_features
 from fedgs.data.part import counted_labels
 from fedgs.data.partition import Partition, PartitionSetting
@@ -71,6 +71,10 @@ class File(Data):
         groups: what stands for labels where targets are not classes, in partitions, `YMF`, `YC` and
             the oracle graph: the name of an array of length n, or {quantiles = k} for k bins of the
             targets; None: there are no groups.
+        channels: "last": images are (n, height, width, channels) and become (n, channels, height,
+            width); None: channels are first.
+        client_test: whether test rows (split 2) belong to the clients that `client` names, as their
+            own test parts; the server's test set is all of them. None: no.
 
     >>> import tempfile
     >>> x, y = np.eye(4, dtype=np.float32), np.arange(4) % 2
@@ -90,6 +94,8 @@ class File(Data):
     validation_fraction: float = Field(default=0.2, ge=0, lt=1)
     task: Task | None = None
     groups: GroupsSetting = None
+    channels: Channels | None = None
+    client_test: bool | None = None
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
@@ -134,8 +140,9 @@ class File(Data):
                     f"{where} holds a federation already: leave data.partition out, "
                     "or partition the data it is from"
                 )
-            if self.groups is not None:
-                raise DataError(f"{where} holds a federation already: leave data.groups out")
+            for key in ("groups", "channels", "client_test"):
+                if getattr(self, key) is not None:
+                    raise DataError(f"{where} holds a federation already: leave data.{key} out")
             return from_archive(
                 arrays,
                 where,
@@ -160,8 +167,13 @@ class File(Data):
         nonempty = nonempty_clients(sizes, tuple(ids.tolist()), drop_empty=self.drop_empty)
         names = ids[nonempty]
         train, validation = (_grouped(columns, code, names) for code in (0, 1))
-        test_rows = np.flatnonzero(split == 2)
+        test_rows, test_offsets = np.flatnonzero(split == 2), None
+        if self.client_test:
+            test_rows, test_offsets = _owned_tests(columns, names, where)
         num_labels = self._outputs(x, y, len(names))
+        facts: dict[str, object] = named_labels(self._labels_of(arrays, where)[1])
+        if len(names) < len(ids):
+            facts["left_out"] = np.setdiff1d(ids, names).tolist()
         groups = None
         if self.groups is not None:
             rows = _rows_of(columns, 0, names)
@@ -181,9 +193,10 @@ class File(Data):
             validation=validation if len(validation) else None,
             test=server_part(x[test_rows], y[test_rows]),
             normalization=self.normalization,
-            facts={"left_out": np.setdiff1d(ids, names).tolist()} if len(names) < len(ids) else {},
+            facts=facts,
             task=self._task,
             groups=groups,
+            test_offsets=test_offsets,
         )
 
     def _shared_out(
@@ -193,6 +206,8 @@ class File(Data):
             {"client": np.zeros(len(np.atleast_1d(arrays.get("y", ()))), dtype=np.int64), **arrays},
             where,
         )
+        if self.client_test:
+            raise DataError("data.client_test must be left out where data.partition is given")
         if np.any(split == 1):
             raise DataError(
                 f"{where}: rows with split 1 belong to clients already; with data.partition, "
@@ -227,6 +242,8 @@ class File(Data):
             drop_empty=self.drop_empty,
             columns={key: column for key, column in columns.items() if key not in ("y", "split")},
         )
+        facts = {**federation.facts, **named_labels(self._labels_of(arrays, where)[1])}
+        federation = replace(federation, facts=facts)
         classes = self._given_classes(y)
         if classes is None:
             return federation
@@ -235,6 +252,15 @@ class File(Data):
     @property
     def _task(self) -> Task:
         return "classes" if self.task is None else self.task
+
+    def _labels_of(
+        self, arrays: Mapping[str, AnyArray], where: str
+    ) -> tuple[object, tuple[str, ...] | None]:
+        """The targets, texts as numbers of classes, and the names of these classes."""
+        if self._task != "classes":
+            return arrays["y"], None
+        numbers, names = numbered({f"{where}: y": arrays["y"]})
+        return numbers[f"{where}: y"], names
 
     def _outputs(self, x: AnyArray, y: AnyArray, clients: int) -> int:
         """C or q, see `output_count`."""
@@ -273,15 +299,16 @@ class File(Data):
                 f"{where} needs the arrays x, y and client; {missing[0]} is missing (it has "
                 f"{', '.join(arrays) or 'none'})"
             )
-        x = examples_of(arrays["x"], f"{where}: x", self._task)
+        layout = Layout(self._task, self.channels or "first")
+        x = examples_of(arrays["x"], f"{where}: x", layout)
         if self.normalization is None:
             check_bytes(x, f"{where}: x")
             warn_of_pixels(x, self.title)
-        y = as_targets(arrays["y"], f"{where}: y", self._task)
-        client = _integers(arrays["client"], f"{where}: client", low=-1, high=None)
+        y = as_targets(self._labels_of(arrays, where)[0], f"{where}: y", self._task)
+        client = integers(arrays["client"], f"{where}: client", low=-1, high=None)
         split = np.where(client == -1, 2, 0)
         if "split" in arrays:
-            split = _integers(arrays["split"], f"{where}: split", low=0, high=2)
+            split = integers(arrays["split"], f"{where}: split", low=0, high=2)
         for key, column in (("y", y), ("client", client), ("split", split)):
             if len(column) != len(x):
                 raise DataError(
@@ -293,74 +320,6 @@ class File(Data):
                 f"{where}: client -1 marks the server's test set, so its rows must have split 2"
             )
         return _Columns(x, y, client, split)
-
-
-def read_npz(path: Path) -> dict[str, AnyArray]:
-    """All arrays of an .npz file; members of other types are ignored.
-
-    Raises:
-        DataError: no such file, one that is truncated or not an .npz file, or an array of objects,
-            which is named, since it is a pickle.
-    """
-    if not path.is_file():
-        raise DataError(f"data.path: no file {str(path)!r}")
-    try:
-        with open_npz(path) as archive:
-            members = {key: _read_array(archive, key, path) for key in archive.files}
-            # NumPy returns the bytes of a member of the archive that is no .npy file
-            return {key: array for key, array in members.items() if isinstance(array, np.ndarray)}
-    except DataError:
-        raise
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-    ) as error:
-        raise DataError(
-            f"{path} is truncated or is not an .npz file of plain arrays: {error}"
-        ) from None
-
-
-def _read_array(archive: Mapping[str, AnyArray], key: str, path: Path) -> AnyArray:
-    try:
-        return archive[key]
-    except ValueError as error:
-        # NumPy's words for an array of objects: it is a pickle, which is never loaded
-        if "Object arrays" not in str(error):
-            raise
-    raise DataError(
-        f"{path}: {key} must be an array of numbers or texts, got an array of objects; "
-        f"save texts with {key}.astype(str) and numbers with {key}.astype(float)"
-    )
-
-
-def _integers(value: AnyArray, where: str, *, low: int, high: int | None) -> IntArray:
-    """(n,) int64 from integers or floats that are whole numbers."""
-    allowed = f"integers >= {low}" if high is None else f"integers in {low}..{high}"
-    if value.ndim != 1:
-        raise DataError(
-            f"{where} must have shape (n,), one for each example of x, got {value.shape}"
-        )
-    if value.dtype.kind not in "iuf":
-        hint = ""
-        if value.dtype.kind in "USMb":
-            hint = "; number them with np.unique(ids, return_inverse=True)[1]"
-        raise DataError(f"{where} must hold {allowed}, got {value.dtype}{hint}")
-    with np.errstate(invalid="ignore"):
-        fine = (value >= low) & (value < 2**63 if high is None else value <= high)
-        if value.dtype.kind == "f":
-            fine &= value == np.floor(value)
-    wrong = np.flatnonzero(~fine)
-    if len(wrong):
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise DataError(
-            f"{where} must hold {allowed}, got {value[wrong[0]].item()} in row {wrong[0]}{more}"
-        )
-    return value.astype(np.int64)
 
 
 def _client_ids(client: IntArray, num_features: int | None, where: str) -> IntArray:
@@ -392,3 +351,16 @@ def _rows_of(columns: _Columns, code: int, names: IntArray) -> IntArray:
     """The rows of one split of the clients in `names`, grouped by client in their order."""
     rows = np.flatnonzero((columns.split == code) & np.isin(columns.client, names))
     return rows[np.argsort(columns.client[rows], kind="stable")]
+
+
+def _owned_tests(columns: _Columns, names: IntArray, where: str) -> tuple[IntArray, IntArray]:
+    """The test rows of the clients in `names`, grouped by client, and their offsets."""
+    strangers = np.flatnonzero(columns.client < 0)
+    if len(strangers):
+        raise DataError(
+            f"{where}: with data.client_test each test example must belong to a client, "
+            f"got client -1 in row {int(strangers[0])}"
+        )
+    rows = _rows_of(columns, 2, names)
+    counts = np.bincount(np.searchsorted(names, columns.client[rows]), minlength=len(names))
+    return rows, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -12,7 +12,7 @@ from fedgs.data.owners import as_owners
 from fedgs.data.targets import Task
 from fedgs.errors import DataError
 
-__all__ = ["GroupsSetting", "Quantiles", "as_groups", "check_groups"]
+__all__ = ["GroupsSetting", "Quantiles", "as_groups", "check_group_numbers"]
 
 _MOST = 10_000
 
@@ -74,7 +74,7 @@ def as_groups(value: object, targets: AnyArray, task: Task) -> IntArray | None:
     return groups
 
 
-def check_groups(groups: AnyArray, count: int) -> None:
+def check_group_numbers(groups: AnyArray, count: int) -> None:
     """Refuse groups of a federation's training part that are not (count,) integers >= 0."""
     if groups.shape != (count,) or groups.dtype.kind not in "iu" or int(groups.min(initial=0)) < 0:
         raise DataError(

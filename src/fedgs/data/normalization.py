@@ -86,6 +86,8 @@ class Normalization:
         if given in shape:
             axis = len(shape) - 1 - shape[::-1].index(given)
             hint = f"; channels come first, so use np.moveaxis(x, {axis + 1}, 1)"
+            if axis == len(shape) - 1 >= 1:
+                hint += " or channels = 'last'"
         raise DataError(
             f"normalization must have one mean and sd or one for each of the {shape[0]} channels "
             f"of examples of shape {shape}, got {given}{hint}"

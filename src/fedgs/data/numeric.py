@@ -19,6 +19,8 @@ __all__ = [
     "as_labels",
     "as_numbers",
     "check_examples",
+    "is_missing",
+    "is_number_type",
     "of_one_type",
     "plain_array",
     "position",
@@ -196,7 +198,7 @@ def as_labels(value: object, where: str) -> IntArray:
         raise DataError(f"{where}: labels must be a 1-d array, got shape {array.shape}{hint}")
     if array.dtype.kind == "O":
         entries = array.tolist()
-        wrong = _first_of(entries, lambda kind: not _is_number(kind))
+        wrong = _first_of(entries, lambda kind: not is_number_type(kind))
         if wrong is not None:
             raise _no_label(entries[wrong], wrong, where)
         array = _as_floats(array, where)
@@ -310,7 +312,7 @@ def _numbers(array: AnyArray, where: str) -> AnyArray:
     entries = array.ravel().tolist()
     if array.ndim == 1 and entries and all(_is_row(entry) for entry in entries):
         return _stacked(entries, where)
-    wrong = _first_of(entries, lambda kind: not _is_number(kind))
+    wrong = _first_of(entries, lambda kind: not is_number_type(kind))
     if wrong is not None:
         raise DataError(
             f"{where} must hold numbers or booleans, got {_named(entries[wrong])} in "
@@ -377,10 +379,24 @@ def _first_of(entries: list[object], is_wrong: Callable[[type], bool]) -> int | 
     return next(place for place, entry in enumerate(entries) if type(entry) in wrong)
 
 
-def _is_number(kind: type) -> bool:
+def is_number_type(kind: type) -> bool:
+    """Whether values of a type are real numbers or booleans."""
     return issubclass(kind, numbers.Real | np.bool_ | decimal.Decimal) and not issubclass(
         kind, np.timedelta64
     )
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value says that there is none: None, NaN, pandas' NA and NaT, an empty text.
+
+    >>> [is_missing(value) for value in (None, float("nan"), "", 0)]
+    [True, True, True, False]
+    """
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    if isinstance(value, float | np.floating):
+        return bool(np.isnan(value))
+    return isinstance(value, str | bytes) and not value
 
 
 def _is_row(entry: object) -> bool:
