@@ -24,8 +24,9 @@ from fedgs.simulation import Plan
 
 def make_plan(federation: Federation, sampler: Sampler | None = None, **settings: Any) -> Plan:
     objective = getattr(settings.get("aggregation"), "objective", None) or "data_size"
+    mu = getattr(settings.get("aggregation"), "proximal", None) or 0.0
     work = settings.pop("work", None) or Work(
-        federation, settings.pop("model", LogisticRegression()), 0.0, 2, 4, objective=objective
+        federation, settings.pop("model", LogisticRegression()), mu, 2, 4, objective=objective
     )
     values: dict[str, Any] = {
         "rounds": 6,

@@ -142,6 +142,7 @@ def configurations(**execution: Any) -> list[Config]:
             combined = build(family, settings)
             assert isinstance(combined, Aggregation)
             training |= {"objective": combined.objective or "data_size"}
+            training |= {"mu": combined.proximal or 0.0}
         data = {"name": "synthetic", "clients": 6}
         tables |= {"data": data, "availability": Absences(), "training": training}
         tables |= {

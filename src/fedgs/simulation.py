@@ -134,6 +134,12 @@ class Plan:
                 f"{self.aggregation.objective!r}, which alone it minimises; "
                 f"got {self.work.objective!r} (aggregation 'mean' follows both)"
             )
+        proximal = self.aggregation.proximal
+        if proximal not in (None, self.work.mu):
+            raise ConfigError(
+                f"aggregation {_name(self.aggregation)!r} needs training.mu = {proximal:g}, the "
+                f"weight of its quadratic term; got {self.work.mu:g}"
+            )
         with user_code(f"check of aggregation {_name(self.aggregation)!r}"):
             self.aggregation.check(self.federation.clients, self.cohort_limit, self.weighting)
         self.stopping.check(

@@ -11,7 +11,7 @@ import pytest
 import torch
 from tests.parts import sampler_for, sampler_of, settings_of, title
 
-from fedgs.aggregation import Aggregation, Gossip, Mean, Round, Scaffold, Stale
+from fedgs.aggregation import Aggregation, FedDyn, Gossip, Mean, Round, Scaffold, Stale
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
 from fedgs.registry import build, table
@@ -216,4 +216,5 @@ def test_with_everybody_the_optimum_is_at_rest(settings: Any) -> None:
         folds = built.folds(round)
         results = tuple(f.finish(f.add(f.start(), np.arange(2), models)) for f in folds)
         theta, vectors = built.step(round, results)
-        assert float(theta) == 1.0
+        # FedDyn divides sums of float32 updates by alpha, which is no power of two.
+        assert abs(float(theta) - 1.0) <= (1e-6 if isinstance(built, FedDyn) else 0.0)

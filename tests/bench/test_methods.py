@@ -29,6 +29,7 @@ def test_methods_without_more_work_have_the_targets() -> None:
             assert row.target == 1.3
     assert BY_NAME["aggregation", "stale"].target == 2.0
     assert BY_NAME["aggregation", "scaffold"].target == 2.0
+    assert BY_NAME["aggregation", "feddyn"].target == 2.0
     assert BY_NAME["sampler", "power_of_choice"].target is None
 
 

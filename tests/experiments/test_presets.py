@@ -208,9 +208,9 @@ def test_a_printed_grid_of_presets_asks_for_the_same_runs(methods: list[str], fu
 
 
 def test_a_mistyped_method_is_told_the_presets() -> None:
-    with pytest.raises(ConfigError, match=r"one of .*fedgs, .*fedprox.*; did you mean 'fedprox'"):
+    with pytest.raises(ConfigError, match=r"names that `fedgs methods` lists; .* mean 'fedprox'"):
         config("fedprx")
-    with pytest.raises(ConfigError, match=r"must be one of .*fedau.*; got 3"):
+    with pytest.raises(ConfigError, match=r"must be one of .*; got 3"):
         build("method", {"name": 3})
     with pytest.raises(ConfigError, match="'fedau' is a preset, which sets several parts"):
         build("method", "fedau")

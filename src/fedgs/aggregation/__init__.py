@@ -13,6 +13,7 @@ from fedgs.aggregation.base import (
     checked_step,
     checked_vectors,
 )
+from fedgs.aggregation.feddyn import FedDyn
 from fedgs.aggregation.folds import Rows, WeightedMean, WeightedSum, all_finite, is_finite
 from fedgs.aggregation.gossip import Gossip
 from fedgs.aggregation.mean import Mean
@@ -28,6 +29,7 @@ __all__ = [
     "Amplified",
     "ClientTable",
     "Corrections",
+    "FedDyn",
     "Gossip",
     "Mean",
     "Momentum",

@@ -113,6 +113,11 @@ class Aggregation(Variant):
             )
 
     @property
+    def proximal(self) -> float | None:
+        """The `training.mu` that the aggregation has a meaning for; None: any."""
+        return None
+
+    @property
     def server_step(self) -> ServerStep:
         """The setting `server`."""
         assert isinstance(self.server, ServerStep)

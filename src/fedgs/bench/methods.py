@@ -4,7 +4,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedgs.checkpoint import State
 from fedgs.driver import Failed, LiveRun, steps
@@ -33,6 +33,7 @@ class Row:
         method: the table of the method.
         aggregation: the table of the aggregation.
         target: the largest ratio to the reference that is aimed at; None: it does more work.
+        training: settings of the training that the method needs.
     """
 
     kind: str
@@ -40,6 +41,7 @@ class Row:
     method: Mapping[str, object]
     aggregation: Mapping[str, object] | None = None
     target: float | None = 1.3
+    training: Mapping[str, object] = field(default_factory=dict)
 
 
 def _weighting(name: str, sampler: str = "uniform") -> Row:
@@ -55,7 +57,7 @@ REFERENCE = Row("sampler", "uniform", {"name": "uniform"})
 ROWS = (
     *(
         Row("sampler", name, {"name": name})
-        for name in ("md", "least_recent", "f3ast", "clustered_sizes", "fedgs")
+        for name in ("md", "least_recent", "permutation", "f3ast", "clustered_sizes", "fedgs")
     ),
     *map(_weighting, ("draws", "equal", "inverse_participation", "all", "known", "fedau")),
     _weighting("f3ast", "f3ast"),
@@ -67,6 +69,14 @@ ROWS = (
     _server("amplified", period=5, factor=1.5),
     Row("aggregation", "stale", {"name": "uniform"}, {"name": "stale"}, target=2.0),
     Row("aggregation", "scaffold", {"name": "uniform"}, {"name": "scaffold"}, target=2.0),
+    Row(
+        "aggregation",
+        "feddyn",
+        {"name": "uniform"},
+        {"name": "feddyn"},
+        target=2.0,
+        training={"mu": 0.1},
+    ),
     Row(
         "aggregation",
         "gossip",
@@ -160,7 +170,8 @@ def _plans(row: Row, runs: int) -> list[Plan]:
         "data": "synthetic",
         "availability": {"name": "IDL"},
         "method": dict(row.method),
-        "training": {"rounds": _NEVER, "objective": "equal"},  # the one that all methods have
+        # The objective is the one that all methods have.
+        "training": {"rounds": _NEVER, "objective": "equal", **row.training},
         "evaluation": {"every": _NEVER},
     }
     if row.aggregation is not None:

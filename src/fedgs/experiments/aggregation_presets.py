@@ -95,6 +95,21 @@ AGGREGATION_PRESETS = (
         ),
     ),
     Preset(
+        "feddyn",
+        "Acar et al., 2021, ICLR",
+        {"name": "uniform", "weighting": "equal"},
+        {"mu": 0.1},
+        {"name": "feddyn"},
+        cost=Cost("2P", "2mP", "P", "P + N"),
+        flower=_SIMULATED,
+        differences=(
+            "Clients are drawn from the available ones; the publication draws from all.",
+            "alpha is not divided by data sizes, gradients are not clipped, and there is no weight "
+            "decay, unlike in the published code.",
+            _EQUAL_OBJECTIVE,
+        ),
+    ),
+    Preset(
         "fedavgm",
         "Hsu et al., 2019",
         {"name": "uniform"},

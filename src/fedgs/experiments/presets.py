@@ -197,6 +197,16 @@ _TABLE = (
         differences=("The sampler of `fedlaavg` without its aggregation.",),
     ),
     Preset(
+        "permutation",
+        "Malinovsky et al., 2023",
+        {"name": "permutation"},
+        differences=(
+            "A client that is not available makes up its turns when it returns; the publication "
+            "has all clients available.",
+            "Where M does not divide N, the cohort at the end of a pass is filled from the next.",
+        ),
+    ),
+    Preset(
         "ca_fed",
         "Rodio et al., 2023, INFOCOM",
         {"name": "ca_fed"},

@@ -23,6 +23,7 @@ from fedgs.sampling.active_fl import ActiveFL
 from fedgs.sampling.ca_fed import CAFed
 from fedgs.sampling.clustered import Clustered, ClusteredSizes
 from fedgs.sampling.divfl import DivFL
+from fedgs.sampling.permutation import Permutation
 from fedgs.sampling.power_of_choice_variants import CPowD, RPowD
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "FedGS",
     "LearnsFromModels",
     "LeastRecent",
+    "Permutation",
     "PowerOfChoice",
     "RPowD",
     "Remembers",
