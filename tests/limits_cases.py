@@ -299,6 +299,38 @@ def _leaf_two_files(folder: Path) -> object:
     return fedgs.Leaf(path=str(folder)).load()
 
 
+# --- partitions
+# --------------------------------------------------------------------------------------------------
+
+
+def partition(case_name: str, chosen: object, clients: int, *, copies: int = 1) -> None:
+    """Register a case of a partition of the four examples, repeated."""
+
+    def shared_out(folder: Path) -> object:
+        x, y = np.tile(X, (copies, 1)), np.tile(Y, copies)
+        source = Labelled("mine", x, y, (X, Y), num_labels=2)
+        return share_out(source, build("partition", chosen), clients)  # type: ignore[arg-type]
+
+    case(case_name)(shared_out)
+
+
+def lists(**settings: object) -> dict[str, object]:
+    """The table of the partition `index_lists`."""
+    return {"name": "index_lists", **settings}
+
+
+partition("capped-minimum", "dirichlet_capped", 4, copies=5)
+partition(
+    "capped-draws",
+    {"name": "quantity_skew", "minimum": 5, "max_draws": 3, "concentration": 0.001},
+    4,
+    copies=5,
+)
+partition("lists-twice", lists(lists={"ann": [0, 1], "ben": [1, 2]}), 2)
+partition("lists-range", lists(lists=[[0, 1], [2, 4]]), 2)
+partition("lists-rest", lists(lists=[[0], [3]]), 2)
+partition("lists-numbers", lists(lists=[[0.5, 1.0], [3]]), 2)
+
 # --- sizes
 # --------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,9 @@ from fedgs.data.files import File
 from fedgs.data.gamma import expected_weights, gamma
 from fedgs.data.groups import Quantiles
 from fedgs.data.images import CIFAR10, FashionMNIST
+from fedgs.data.index_lists import IndexLists
 from fedgs.data.leaf import Leaf, write_leaf
+from fedgs.data.niid_bench import DirichletCapped, QuantitySkew
 from fedgs.data.partition import Assignment, ByColumn, Iid, LabelsPerClient, Partition, Shards
 from fedgs.data.synthetic import Synthetic
 from fedgs.data.synthetic_clustered import SyntheticClustered
@@ -23,12 +25,14 @@ __all__ = [
     "Data",
     "Defaults",
     "Description",
+    "DirichletCapped",
     "DirichletOverClasses",
     "DirichletOverClients",
     "FashionMNIST",
     "Federation",
     "File",
     "Iid",
+    "IndexLists",
     "Labelled",
     "LabelsPerClient",
     "Leaf",
@@ -37,6 +41,7 @@ __all__ = [
     "Part",
     "Partition",
     "Quantiles",
+    "QuantitySkew",
     "Shards",
     "Synthetic",
     "SyntheticClustered",

@@ -157,16 +157,7 @@ def share_out(
         stream(seed, "partition"),
         columns={name: read_only(array) for name, array in arrays.items()},
     )
-    given_out = np.bincount(assignment.order, minlength=len(source.y))
-    if (
-        len(given_out) != len(source.y)
-        or np.any(given_out != 1)
-        or int(assignment.offsets[-1]) != len(source.y)
-    ):
-        raise DataError(
-            f"partition {partition.name!r} must give each of the {len(source.y)} examples out "
-            "exactly once"
-        )
+    _check_assignment(assignment, partition, len(source.y))
     facts = {"partition": table(partition), **assignment.facts}
     return federate(
         source,
@@ -175,6 +166,20 @@ def share_out(
         seed=seed,
         drop_empty=drop_empty,
     )
+
+
+def _check_assignment(assignment: Assignment, partition: Partition, count: int) -> None:
+    given_out = np.bincount(assignment.order, minlength=count)
+    if (
+        len(given_out) != count
+        or np.any(given_out > 1)
+        or (not partition.leaves_out and np.any(given_out == 0))
+        or int(assignment.offsets[-1]) != len(assignment.order)
+    ):
+        raise DataError(
+            f"partition {partition.name!r} must give each of the {count} examples out "
+            f"{'at most' if partition.leaves_out else 'exactly'} once"
+        )
 
 
 def federate(

@@ -257,6 +257,12 @@ def _fact_lines(facts: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"moved           {facts['moved']} examples, so that every client has the minimum"
         )
+    if "sizes" in facts:
+        lines.append(
+            f"sizes           Dirichlet({facts['sizes']['concentration']:.4g}, ...) over clients"
+        )
+    if facts.get("unassigned"):
+        lines.append(f"unassigned      {facts['unassigned']} examples belong to no client")
     if "left_out" in facts:
         lines.append(f"left out        {_listed(facts['left_out'])}: no training example")
     return lines

@@ -83,6 +83,11 @@ class Partition(Variant):
     family: ClassVar[str] = "partition"
     reads_labels: ClassVar[bool] = True
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether examples may belong to no client; otherwise each is assigned exactly once."""
+        return False
+
     def assign(
         self,
         labels: IntArray,
