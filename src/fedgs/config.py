@@ -6,10 +6,18 @@ files, `--set` and grids become configurations: `experiments.grid`.
 """
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Protocol, Self, runtime_checkable
 
-from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_serializer
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+    model_serializer,
+)
 
 from fedgs.clients import Objective
 from fedgs.errors import ConfigError
@@ -20,6 +28,50 @@ from fedgs.stopping import Stopping
 __all__ = ["Config", "Evaluation", "Execution", "HasDefaults", "Training", "cohort_limit"]
 
 _FLOAT32_MAX = 3.4e38  # clients train in float32
+
+
+def _part_of(family: str, setting: str) -> Callable[[object], object]:
+    """What makes a setting's value the variant of a family that it names."""
+
+    def built(value: object) -> object:
+        if value is None:
+            return None
+        try:
+            return build(family, value)
+        except ConfigError as error:
+            text = str(error)
+            named = text.startswith((f"{family}.", f"{family} "))
+            raise ValueError(setting + text.removeprefix(family) if named else text) from None
+
+    return built
+
+
+def _as_metrics(value: object) -> object:
+    """Metrics from a list of names, tables, objects or functions, or from one text with commas."""
+    given = value.replace(" ", "").split(",") if isinstance(value, str) else value
+    if not isinstance(given, Sequence):
+        raise ValueError(f"evaluation.metrics must be a list of metrics, got {given!r}")
+    return tuple(map(_part_of("metric", "evaluation.metrics"), given))
+
+
+def _named(variant: Variant | None) -> object:
+    """The table of a variant, or its name alone where it has the default settings."""
+    if variant is None:
+        return None
+    settings = table(variant)
+    return settings["name"] if set(settings) == {"name"} else settings
+
+
+def _listed(variants: tuple[Variant, ...]) -> list[object]:
+    return [_named(variant) for variant in variants]
+
+
+Loss = Annotated[
+    Variant | None,
+    BeforeValidator(_part_of("loss", "training.loss")),
+    PlainSerializer(_named),
+]
+Metrics = Annotated[tuple[Variant, ...], BeforeValidator(_as_metrics), PlainSerializer(_listed)]
 
 
 class Training(Variant):
@@ -39,6 +91,8 @@ class Training(Variant):
         precision: arithmetic of forward and backward passes.
         objective: the weights p_k of the clients in the objective sum_k p_k F_k: "data_size":
             n_k / n; "equal": 1/N. Weightings and the validation loss follow it.
+        loss: what clients minimise and what is recorded as the loss of a model; none: the default
+            of the federation's task, cross-entropy for classes.
 
     >>> Training(rounds=5).local_steps
     10
@@ -55,6 +109,7 @@ class Training(Variant):
     mu: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     precision: Literal["float32", "bf16"] = "float32"
     objective: Objective = "data_size"
+    loss: Loss = None
 
     @field_validator("learning_rate", "mu")
     @classmethod
@@ -67,11 +122,14 @@ class Training(Variant):
         return value
 
     @model_serializer(mode="wrap")
-    def _without_default_objective(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
-        """Leave out the objective of earlier versions, whose runs stay the same runs."""
+    def _without_later_defaults(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
+        """Leave out what earlier versions did not have, whose runs stay the same runs."""
         settings = serialize(self)
         if self.objective == "data_size":
             settings.pop("objective", None)
+        for name in ("loss",):
+            if getattr(self, name) is None:
+                settings.pop(name, None)
         return settings
 
     def with_defaults(self, defaults: Mapping[str, object]) -> Self:
@@ -88,13 +146,24 @@ class Evaluation(Variant):
 
     Attributes:
         every: rounds divisible by it, and the last model, are evaluated.
+        metrics: of the test set that are recorded beside loss and accuracy; a list, or names with
+            commas between them.
 
-    >>> Evaluation(every=10).every
-    10
+    >>> Evaluation(every=10, metrics="macro_f1, auc").metrics
+    (MacroF1(), AUC())
     """
 
     family = "evaluation"
     every: int = Field(default=5, ge=1)
+    metrics: Metrics = ()
+
+    @model_serializer(mode="wrap")
+    def _without_no_metrics(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
+        """Leave out what earlier versions did not have, whose runs stay the same runs."""
+        settings = serialize(self)
+        if not self.metrics:
+            settings.pop("metrics", None)
+        return settings
 
 
 class Execution(Variant):

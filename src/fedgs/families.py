@@ -25,6 +25,8 @@ class Family:
             identified by their content, engines by the versions of their numerics.
         presets: the module whose `RESERVED` holds names that stand for other variants with
             settings; imported when names are looked up.
+        wrapper: the class of `home` that stands for a user's plain function, which its field
+            `function` holds; None: a function is refused where a variant is wanted.
     """
 
     key: str
@@ -35,6 +37,7 @@ class Family:
     is_table: bool = False
     code_in_identity: bool = False
     presets: str | None = None
+    wrapper: str | None = None
 
 
 FAMILIES = {
@@ -93,6 +96,22 @@ FAMILIES = {
             "fedgs.aggregation.ServerStep",
         ),
         Family("partition", "partitions", "data.partition", "fedgs.data", "fedgs.data.Partition"),
+        Family(
+            "loss",
+            "losses",
+            "training.loss",
+            "fedgs.losses",
+            "fedgs.losses.Loss",
+            wrapper="FunctionLoss",
+        ),
+        Family(
+            "metric",
+            "metrics",
+            "evaluation.metrics",
+            "fedgs.metrics",
+            "fedgs.metrics.Metric",
+            wrapper="FunctionMetric",
+        ),
         Family(
             "engine",
             "engines",

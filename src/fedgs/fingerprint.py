@@ -108,7 +108,7 @@ def identity_of(
     }
     unknown: list[str] = []
     versions = dict(numerics or {})
-    for family, variant in variants.items():
+    for family, variant in {**variants, **_parts_of(config)}.items():
         content = _content(family, variant)
         code, missing = _code(variant, digester)
         if family == "model" and start is not None:
@@ -129,6 +129,14 @@ def identity_of(
     if unknown:
         parts["unique"] = secrets.token_hex(8)
     return Identity(parts, tuple(unknown))
+
+
+def _parts_of(config: Config) -> dict[str, Variant]:
+    """Dotted key -> variant, for those that are settings of the training and the evaluation."""
+    parts = {} if config.training.loss is None else {"training.loss": config.training.loss}
+    for place, metric in enumerate(config.evaluation.metrics):
+        parts[f"evaluation.metrics.{place}"] = metric
+    return parts
 
 
 def _settings(variant: Variant) -> dict[str, object]:

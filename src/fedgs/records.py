@@ -41,6 +41,8 @@ __all__ = [
 
 T = TypeVar("T")
 
+_LEFT_OUT = ("stopped", "test_metrics")  # fields that are written only where they have a value
+_FIGURES = ("test_loss", "test_accuracy", "valid_loss")
 _TAIL = 1 << 16  # bytes read at a time from the end of a file of records
 
 
@@ -112,8 +114,11 @@ class Record:
             where the sampler selected none of the available ones; None where no solver ran.
         selection_objective, selection_upper_bound: the solver's figures.
         test_loss, test_accuracy, valid_loss: of theta^t, or None where the round was not evaluated.
+            The accuracy is also None where no answer is right or wrong, as in regression.
         stopped: in the last record of a run that ended before round T: "target" or "patience", see
             `fedgs.stopping`. It is left out of `rounds.jsonl` where it is None.
+        test_metrics: name -> value of the metrics of `evaluation.metrics`; the field is left out
+            of `rounds.jsonl` where it is None.
     """
 
     round: int
@@ -129,6 +134,21 @@ class Record:
     test_accuracy: float | None = None
     valid_loss: float | None = None
     stopped: str | None = None
+    test_metrics: Mapping[str, float] | None = None
+
+    def value(self, figure: str) -> float | None:
+        """A figure of the model by its name; None where the record does not have it.
+
+        Args:
+            figure: "test_loss", "test_accuracy", "valid_loss", or "test_" and the name of a metric.
+
+        >>> Record(0, test_loss=0.5, test_metrics={"auc": 0.9}).value("test_auc")
+        0.9
+        """
+        if figure in _FIGURES:
+            own: float | None = getattr(self, figure)
+            return own
+        return (self.test_metrics or {}).get(figure.removeprefix("test_"))
 
     def to_json(self) -> str:
         """One line without the newline.
@@ -137,8 +157,9 @@ class Record:
         ['a']
         """
         fields = self.__dict__
-        if self.stopped is None:
-            fields = {name: value for name, value in fields.items() if name != "stopped"}
+        if self.stopped is None or self.test_metrics is None:
+            absent = {name for name in _LEFT_OUT if fields[name] is None}
+            fields = {name: value for name, value in fields.items() if name not in absent}
         return _encode(fields)
 
     @staticmethod
@@ -174,6 +195,7 @@ def first_rounds(records: Sequence[Record], rounds: int) -> list[Record]:
         test_loss=last.test_loss,
         test_accuracy=last.test_accuracy,
         valid_loss=last.valid_loss,
+        test_metrics=last.test_metrics,
     )
     return [*records[:rounds], final]
 

@@ -294,7 +294,8 @@ def refined(model: type[Variant], setting: str, value: object) -> object:
 def build(family: str, value: object) -> Variant:
     """A variant from what a user may write.
 
-    That is its name, a table with `name`, a class, or the object itself.
+    That is its name, a table with `name`, a class, or the object itself; for some families also a
+    plain function.
 
     Raises:
         ConfigError: not one of these, an unknown name, or settings that do not fit.
@@ -318,6 +319,10 @@ def build(family: str, value: object) -> Variant:
             raise ConfigError(f"{family}.name is missing; it must be one of {_listed(family)}")
         settings = {key: item for key, item in value.items() if key != "name"}
         return variant_class(family, value["name"])(**text_keys(settings, family))
+    wrapper = FAMILIES[family].wrapper if family in FAMILIES else None
+    if wrapper is not None and callable(value) and not isinstance(value, type):
+        stands: type[Variant] = getattr(importlib.import_module(FAMILIES[family].home), wrapper)
+        return stands(function=value)
     hint = (
         '; decorate a function with @fedgs.sampler("my-own")'
         if family == "method" and callable(value)

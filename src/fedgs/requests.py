@@ -5,7 +5,7 @@ depend on how they are answered: by a loop over clients, a stacked tensor progra
 many runs, or a pool of processes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import (
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import torch
 
     from fedgs.data.federation import Federation
+    from fedgs.losses import Loss
+    from fedgs.metrics import Metric
     from fedgs.models import Model
 
 __all__ = [
@@ -74,6 +76,7 @@ class Work:
         precision: arithmetic of the forward and backward pass.
         objective: the weights of the clients in the objective, by which validation parts are
             averaged: "data_size": n_k / n; "equal": 1/N.
+        loss: what a batch's loss is; None: the default of the federation's task.
     """
 
     federation: "Federation"
@@ -83,6 +86,7 @@ class Work:
     batch_size: int
     precision: Precision = "float32"
     objective: Objective = "data_size"
+    loss: "Loss | None" = None
 
 
 class Fold(Protocol[Accumulator, Result]):
@@ -223,13 +227,15 @@ class Evaluate:
     """Compute loss and accuracy on the server's test set, or over the clients' validation parts.
 
     Validation parts are weighted by the work's objective. The reply is `Metrics`. `key` is (seed,
-    round), for models that draw random numbers.
+    round), for models that draw random numbers. `metrics` are computed from the outputs for all
+    examples of the part, in the order of its rows.
     """
 
     work: Work
     parameters: "torch.Tensor"
     split: Split
     key: tuple[int, int] = (0, 0)
+    metrics: "tuple[Metric, ...]" = ()
 
 
 Request = Train | Losses | Evaluate
@@ -237,10 +243,17 @@ Request = Train | Losses | Evaluate
 
 @dataclass(frozen=True)
 class Metrics:
-    """Mean cross-entropy (nats), and the accuracy in [0, 1]."""
+    """Figures of a model.
+
+    Attributes:
+        loss: mean loss.
+        accuracy: share of right answers; None where no answer is right or wrong, as in regression.
+        others: name -> value of further metrics; None: none were asked for.
+    """
 
     loss: float
-    accuracy: float
+    accuracy: float | None
+    others: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ of many runs together. A round is a transaction: it takes a state and returns (s
 fails, the run keeps the state from before the round.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypedDict
@@ -32,6 +32,8 @@ from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, user_code
 from fedgs.features import check_wish, feature_fold, feature_request
 from fedgs.local.parameters import initial_parameters
+from fedgs.losses import loss_of
+from fedgs.metrics import Metric
 from fedgs.records import Record
 from fedgs.registry import Variant
 from fedgs.requests import (
@@ -95,6 +97,7 @@ class Plan:
         data_seed: of the federation, and of the noise batch of functional similarities.
         aggregation: makes the next parameters of the cohort's updates.
         stopping: when the run ends before round T.
+        metrics: of the test set that are recorded beside loss and accuracy.
     """
 
     federation: Federation
@@ -110,9 +113,11 @@ class Plan:
     data_seed: int = 0
     aggregation: Aggregation = field(default_factory=Mean)
     stopping: Stopping = field(default_factory=Stopping)
+    metrics: tuple[Metric, ...] = ()
 
     def __post_init__(self) -> None:
         mode, sampler = self.availability.mode, self.sampler
+        loss_of(self.work).check(self.federation)
         with user_code(f"availability {mode.name or type(mode).__name__!r}"):
             mode.check(self.federation.clients, self.rounds)
         _check_defined(sampler, Sampler, "select(view, rng)")
@@ -351,7 +356,7 @@ def evaluate(plan: Plan, state: State) -> Generator[Request, Reply, TestAndValid
     if not plan.evaluates(state.round):
         return None
     key = (plan.seed, state.round)
-    test: Metrics = yield Evaluate(plan.work, state.parameters, "test", key)
+    test: Metrics = yield Evaluate(plan.work, state.parameters, "test", key, plan.metrics)
     if plan.federation.validation is None:
         return test, None
     valid: Metrics = yield Evaluate(plan.work, state.parameters, "validation", key)
@@ -511,8 +516,9 @@ class _Figures(TypedDict, total=False):
     """The fields of a record that hold metrics."""
 
     test_loss: float
-    test_accuracy: float
+    test_accuracy: float | None
     valid_loss: float | None
+    test_metrics: Mapping[str, float] | None
 
 
 def _figures(metrics: TestAndValidation | None) -> _Figures:
@@ -523,4 +529,5 @@ def _figures(metrics: TestAndValidation | None) -> _Figures:
         "test_loss": test.loss,
         "test_accuracy": test.accuracy,
         "valid_loss": None if valid is None else valid.loss,
+        "test_metrics": test.others,
     }

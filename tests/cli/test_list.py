@@ -10,11 +10,21 @@ from tests.cli.test_run import fedgs
 
 from fedgs.availability import LessDataFirst
 from fedgs.cli.list import described, list_, names_of, settings_of
+from fedgs.config import Config
 from fedgs.errors import ConfigError
 from fedgs.experiments.grid import build_config
 from fedgs.families import FAMILIES
 from fedgs.registry import variant_class, variant_names
 
+FUNCTION = """
+from fedgs.losses import loss
+
+
+@loss("mine-of-a-list")
+def mine(outputs, targets):
+    \"\"\"What I minimise.\"\"\"
+    return (outputs - targets).abs().mean()
+"""
 PLUGIN = """
 from fedgs import Availability, register
 
@@ -44,7 +54,8 @@ def test_a_family_is_described_with_the_settings_of_its_variants(key: str) -> No
     text = described(FAMILIES[key])
     for name in variant_names(key):
         settings = settings_of(variant_class(key, name))
-        for field in variant_class(key, name).model_fields:
+        fields = variant_class(key, name).model_fields
+        for field in [field for field, about in fields.items() if not about.exclude]:
             assert re.search(rf"(^|, ){field}( |\.)", settings), field
         assert f"\n  {name}\n    " in text and (not settings or f"Settings: {settings}" in text)
 
@@ -55,8 +66,16 @@ def test_the_names_and_keys_that_are_listed_make_configurations() -> None:
         assert build_config({**base, "method": name}).method is not None
     for key, family in FAMILIES.items():
         path = family.setting.split(".")
-        assert path[-1] == key and (len(path) == 1 or path[0] in ("method", "aggregation", "data",
-                                                                 "execution"))  # fmt: skip
+        assert path[-1] in (key, f"{key}s")  # one, or a list of them
+        assert len(path) == 1 or path[0] in Config.model_fields
+
+
+def test_a_function_of_a_plugin_is_listed_without_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").write_text(FUNCTION)
+    list_("loss", plugin=[tmp_path / "mine.py"])
+    assert capsys.readouterr().out.endswith("  mine-of-a-list\n    What I minimise.\n")
 
 
 def test_a_variant_of_a_plugin_is_listed(

@@ -1,6 +1,10 @@
 import pytest
 from tests.report.material import course, notes_of
 
+from fedgs.records import Record
+from fedgs.report.concerns import is_by_chance
+from fedgs.report.run_view import Run
+
 
 def test_a_lowest_loss_of_the_untrained_model_is_said() -> None:
     untrained, trained = course(2.3, 1e9, 1e9), course(2.3, 1.0, 0.9, method="uniform")
@@ -48,3 +52,17 @@ def test_a_model_that_guesses_is_said(
 
 def test_where_the_number_of_labels_is_not_known_no_guess_is_said() -> None:
     assert "guess" not in notes_of(course(9.0, 8.0))
+
+
+def test_other_losses_than_cross_entropy_have_no_guess() -> None:
+    about = {"run": {"num_labels": 2}}
+    records = [Record(0, cohort=[1], test_loss=9.0), Record(1, test_loss=8.0)]
+    for loss, by_chance in (
+        (None, True),
+        ("cross_entropy", True),
+        ({"name": "cross_entropy", "label_smoothing": 0.1}, True),
+        ("mean_squared_error", False),
+        ({"name": "huber", "delta": 2.0}, False),
+    ):
+        training = {} if loss is None else {"training": {"loss": loss}}
+        assert is_by_chance(Run({**about, **training}, records)) is by_chance

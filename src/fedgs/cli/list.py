@@ -82,8 +82,8 @@ def described(family: Family) -> str:
     for name in variant_names(family.key):
         variant = variant_class(family.key, name)
         lines += ["", f"  {name}", f"    {_summary(variant)}"]
-        if variant.model_fields:
-            lines += [f"    Settings: {settings_of(variant)}"]
+        if settings := settings_of(variant):
+            lines += [f"    Settings: {settings}"]
     if presets := preset_names(family.key):
         lines += ["", f"  Presets: {', '.join(presets)}"]
         lines += ["    A preset sets several parts of a run; see fedgs methods NAME."]
@@ -100,6 +100,8 @@ def settings_of(variant: type[Variant]) -> str:
     """
     settings = []
     for name, field in variant.model_fields.items():
+        if field.exclude:  # a user's function, which the name of its variant stands for
+            continue
         default = None if field.is_required() else field.get_default(call_default_factory=True)
         if default is None:
             settings += [f"{name} ({'required' if field.is_required() else 'optional'})"]

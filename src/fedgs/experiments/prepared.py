@@ -17,9 +17,11 @@ from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, shown
 from fedgs.fingerprint import Identity
 from fedgs.local.engines import EngineChoice
+from fedgs.losses import Loss
+from fedgs.metrics import checked_metrics, directions
 from fedgs.models import Model
 from fedgs.records import RunFolder
-from fedgs.registry import V, seed_of
+from fedgs.registry import V, Variant, seed_of
 from fedgs.requests import Work
 from fedgs.sampling.base import Sampler
 from fedgs.simulation import Plan
@@ -88,6 +90,7 @@ class PreparedRun:
             reason: one sentence that says which engine and why.
         """
         federation = self.plan.federation
+        metrics = {"metrics": directions(self.plan.metrics)} if self.plan.metrics else {}
         return {
             **self.config.tables(),
             "run": {
@@ -100,6 +103,7 @@ class PreparedRun:
                 "data_fingerprint": federation.fingerprint,
                 "engine": engine,
                 "engine_reason": reason,
+                **metrics,
                 "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
                 "versions": {
                     "fedgs": fedgs.__version__,
@@ -128,6 +132,7 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
         training.batch_size,
         training.precision,
         training.objective,
+        _checked_loss(training.loss),
     )
     return Plan(
         federation=federation,
@@ -143,7 +148,12 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
         data_seed=seed_of(config.data) or 0,
         aggregation=_checked("aggregation", aggregation, Aggregation, "fedgs.Aggregation"),
         stopping=config.stopping,
+        metrics=checked_metrics(config.evaluation.metrics, federation),
     )
+
+
+def _checked_loss(loss: Variant | None) -> Loss | None:
+    return None if loss is None else _checked("training.loss", loss, Loss, "fedgs.losses.Loss")
 
 
 def _checked(family: str, value: object, base: type[V], title: str) -> V:

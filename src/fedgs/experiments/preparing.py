@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedgs.config import Config
+from fedgs.config import Config, Training
 from fedgs.data.base import Data
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, DataError, shown, user_code
@@ -12,13 +12,14 @@ from fedgs.experiments.prepared import PreparedRun, SharedDraws, make_plan
 from fedgs.fingerprint import identity_of
 from fedgs.identity import Digest, Digester
 from fedgs.identity.sources import origin_of
-from fedgs.local import check_training
+from fedgs.local.check import check_metrics, check_training
 from fedgs.local.engines import choose_engine, numerics_by_rule, program_of
 from fedgs.local.memory import check_batch_memory
 from fedgs.local.model_facts import forget_models
 from fedgs.local.parameters import build_module
+from fedgs.losses import default_loss
 from fedgs.models import Model, as_model, check_model
-from fedgs.registry import Variant, seed_of
+from fedgs.registry import Variant, build, seed_of
 
 __all__ = ["Known", "load_federation", "prepare", "prepare_one"]
 
@@ -77,10 +78,19 @@ def _prepared(configs: Sequence[Config], data_dir: Path | None) -> list[Prepared
         if shape_key not in checked:
             checked.add(shape_key)
             check_model(work.model, loaded[key])
-        work_key = (*shape_key, work.local_steps, work.batch_size, work.precision)
+        loss = run.identity.parts.get("training.loss")
+        work_key = (
+            *shape_key,
+            work.local_steps,
+            work.batch_size,
+            work.precision,
+            repr(work.loss),
+            loss,
+        )
         if work_key not in trained:
             trained.add(work_key)
             check_training(work)
+        check_metrics(work, run.plan.metrics)
         prepared.append(run)
     return prepared
 
@@ -129,7 +139,9 @@ def prepare_one(
         if config.model is not None
         else _default_model(config.data, federation)
     )
-    config = config.model_copy(update={"model": model})
+    config = config.model_copy(
+        update={"model": model, "training": _with_loss(config.training, federation)}
+    )
     plan = make_plan(config, federation, shared)
     execution = config.execution
     # Refuses what this machine cannot do.
@@ -150,6 +162,14 @@ def prepare_one(
         digester=known.digester,
     )
     return PreparedRun(config, plan, identity, engine)
+
+
+def _with_loss(training: Training, federation: Federation) -> Training:
+    """The training settings; the loss is named where it is not that of a classifier."""
+    name = default_loss(federation.task)
+    if training.loss is not None or name == default_loss("classes"):
+        return training
+    return training.model_copy(update={"loss": build("loss", name)})
 
 
 def _start_of(model: Model, federation: Federation, known: Known) -> Digest | None:

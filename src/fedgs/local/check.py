@@ -1,7 +1,8 @@
 """Whether a model can be trained on the batches that will occur, checked before round 0."""
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,15 +13,17 @@ from fedgs.arrays import IntArray
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError
 from fedgs.local.batches import batch_extremes
+from fedgs.local.evaluation import measure
 from fedgs.local.memory import filled_batch_size
-from fedgs.local.objective import cross_entropy
 from fedgs.local.threads import one_thread_if
 from fedgs.local.workbench import Workbench
-from fedgs.models.check import model_title
-from fedgs.requests import Work
+from fedgs.losses import Loss, loss_of, named_loss
+from fedgs.metrics import FunctionMetric, Metric, metric_key
+from fedgs.models.check import model_title, output_shape
+from fedgs.requests import Evaluate, Metrics, Work
 from fedgs.rng import kept_generators, seed_generators
 
-__all__ = ["check_training"]
+__all__ = ["check_metrics", "check_training"]
 
 _SECONDS = 2.0  # for sizes between the smallest and the largest
 
@@ -38,7 +41,8 @@ def check_training(work: Work) -> None:
     Raises:
         ConfigError: the model cannot be trained at all, or not on batches of some size; the message
             names the clients that would meet it. Its output for one batch differs when it is
-            computed again from the same state.
+            computed again from the same state. The loss of a user is no scalar, or not the mean
+            over the examples of a batch.
 
     >>> from fedgs.data import Synthetic
     >>> from fedgs.models import LogisticRegression
@@ -68,6 +72,39 @@ def check_training(work: Work) -> None:
             f"{failure}, which {owners} would have with training.batch_size = {work.batch_size}: "
             f"{trial.faults[worst]}; {_advice(trial, work)}"
         )
+
+
+def check_metrics(work: Work, metrics: Sequence[Metric]) -> None:
+    """Compute a user's metrics once, of the initial model on the test set.
+
+    Raises:
+        ConfigError: a metric raises, returns no number or a number that is not finite.
+    """
+    own = tuple(one for one in metrics if not type(one).__module__.startswith("fedgs.metrics."))
+    own += tuple(one for one in metrics if isinstance(one, FunctionMetric) and one not in own)
+    if not own:
+        return
+    workbench = Workbench(replace(work, precision="float32"), torch.device("cpu"))
+    start = workbench.flat.vector.clone()
+    name = work.federation.name
+    with kept_generators():
+        for one in own:
+            title = f"evaluation.metrics {metric_key(one)!r}"
+            try:
+                reply = measure(workbench, Evaluate(work, start, "test", metrics=(one,)))
+            except Exception as error:
+                message = str(error).strip().splitlines() or ["no message"]
+                raise ConfigError(
+                    f"{title} cannot be computed on the test set of {name!r}: "
+                    f"{type(error).__name__}: {message[0]}"
+                ) from error
+            value = (
+                (reply.others or {}).get(metric_key(one)) if isinstance(reply, Metrics) else None
+            )
+            if value is None or not math.isfinite(value):
+                raise ConfigError(
+                    f"{title} must be a finite number on the test set of {name!r}, got {value}"
+                )
 
 
 class _Trial:
@@ -114,12 +151,16 @@ def _fault(workbench: Workbench, start: torch.Tensor, rows: IntArray) -> str | N
     """What is wrong with a training step on these rows of the training part; None: it works."""
     try:
         logits = _logits(workbench, start, rows)
-        expected = (len(rows), workbench.work.federation.num_labels)
+        expected = output_shape(workbench.work.federation, len(rows))
         if not isinstance(logits, torch.Tensor) or tuple(logits.shape) != expected:
             is_tensor = isinstance(logits, torch.Tensor)
             answer = tuple(logits.shape) if is_tensor else type(logits).__name__
             return f"in training mode it must return logits of shape {expected}, got {answer}"
-        loss = cross_entropy(logits, workbench.examples("train").y[torch.from_numpy(rows)])
+        loss = _checked_loss(
+            loss_of(workbench.work),
+            logits.float(),
+            workbench.examples("train").y[torch.from_numpy(rows)],
+        )
         if not loss.requires_grad:
             return "its loss does not depend on any parameter that is trained"
         gradients = torch.autograd.grad(loss, workbench.flat.trained, allow_unused=True)
@@ -129,6 +170,8 @@ def _fault(workbench: Workbench, start: torch.Tensor, rows: IntArray) -> str | N
         if not all(bool(torch.isfinite(value).all()) for value in (loss, *known)):
             return "the loss or its gradient is not finite (NaN or inf)"
         again = _logits(workbench, start, rows)
+    except ConfigError:  # of the loss, whatever the model
+        raise
     except Exception as error:
         message = str(error).strip().splitlines() or ["no message"]
         return f"{type(error).__name__}: {message[0]}"
@@ -139,6 +182,47 @@ def _fault(workbench: Workbench, start: torch.Tensor, rows: IntArray) -> str | N
             "of PyTorch, NumPy or `random`, which are seeded, and keep what changes in buffers"
         )
     return None
+
+
+def _checked_loss(loss: Loss, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """The loss of a batch.
+
+    Raises:
+        ConfigError: a user's loss is no scalar, does not give a number for each example, or is not
+            the mean over the examples.
+    """
+    title = f"training.loss {named_loss(loss)}"
+    try:
+        value: object = loss.mean(outputs, targets)
+        if not isinstance(value, torch.Tensor) or value.ndim != 0:
+            shape = tuple(value.shape) if isinstance(value, torch.Tensor) else None
+            got = type(value).__name__ if shape is None else f"shape {shape}"
+            raise ConfigError(
+                f"{title} must return a scalar tensor, the mean over the batch, got {got}"
+            )
+        sums, weights = loss.terms(outputs, targets)
+    except ConfigError:
+        raise
+    except Exception as error:
+        message = str(error).strip().splitlines() or ["no message"]
+        raise ConfigError(
+            f"{title} cannot be computed from outputs of shape {tuple(outputs.shape)} and targets "
+            f"of shape {tuple(targets.shape)}: {type(error).__name__}: {message[0]}"
+        ) from error
+    for name, entries in (("sums", sums), ("weights", weights)):
+        if entries is not None and tuple(entries.shape) != (len(outputs),):
+            raise ConfigError(
+                f"{title} must give a number for each of {len(outputs)} examples, "
+                f"got {name} of shape {tuple(entries.shape)}"
+            )
+    total = sums.mean() if weights is None else sums.sum() / weights.sum()
+    if not torch.allclose(value, total, rtol=1e-3, atol=1e-5, equal_nan=True):
+        raise ConfigError(
+            f"{title} must be the mean over the examples of a batch: for {len(outputs)} examples "
+            f"it is {float(value):.6g}, the mean of its values for single examples "
+            f"{float(total):.6g}"
+        )
+    return value
 
 
 def _logits(workbench: Workbench, start: torch.Tensor, rows: IntArray) -> torch.Tensor:

@@ -1,17 +1,19 @@
 """Losses of clients and metrics of a model: forward passes over blocks, summed by client."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.local.batches import client_keys, local_batches
-from fedgs.local.objective import example_losses
+from fedgs.local.objective import example_figures
 from fedgs.local.threads import SMALL_STEP, one_thread_if
 from fedgs.local.workbench import Workbench, part_of
-from fedgs.metrics import mean_losses, weighted_metrics
+from fedgs.losses import loss_of
+from fedgs.metrics import mean_losses, metric_key, metric_value, weighted_metrics
 from fedgs.requests import Evaluate, Losses, Metrics
 from fedgs.rng import seeded
 
@@ -77,11 +79,11 @@ class RequestedRows:
         rows: IntArray = np.arange(int(sizes.sum())) + np.repeat(self.begin - shift, sizes)
         return rows
 
-    def reply(self, loss_sums: FloatArray, correct: FloatArray) -> FloatArray | Metrics:
-        """The reply to the request from (s,) sums over its ranges."""
+    def reply(self, sums: Mapping[str, FloatArray]) -> FloatArray | Metrics:
+        """The reply to the request from (s,) sums over its ranges, see `weighted_metrics`."""
         if self.weights is None:
-            return mean_losses(loss_sums, self.sizes)
-        return weighted_metrics(loss_sums, correct, self.sizes, self.weights)
+            return mean_losses(sums["losses"], sums.get("weights", self.sizes))
+        return weighted_metrics(sums, self.sizes, self.weights)
 
 
 def _mini_batches(request: Losses, begin: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
@@ -108,6 +110,8 @@ def measure(workbench: Workbench, request: Losses | Evaluate) -> FloatArray | Me
     """The reply to a request for losses or metrics."""
     requested = RequestedRows.of(request)
     examples, module = workbench.examples(request.split), workbench.flat.module
+    loss, task = loss_of(request.work), request.work.federation.task
+    metrics = request.metrics if isinstance(request, Evaluate) else ()
     workbench.flat.load(request.parameters)
     module.eval()
     step = block_rows(tuple(examples.x.shape[1:]))
@@ -116,14 +120,27 @@ def measure(workbench: Workbench, request: Losses | Evaluate) -> FloatArray | Me
         if workbench.convolutional
         else workbench.flat.layout.size * step < SMALL_STEP
     )
-    pieces = []
+    pieces, collected = [], []
     seed, round_index = request.key
     with seeded(seed, "evaluate", round_index), torch.no_grad(), one_thread_if(small):
         for rows in torch.split(torch.from_numpy(requested.rows).to(workbench.device), step):
             x, y = examples.gather(rows)
-            pieces.append(example_losses(workbench.forward(x), y))
-    losses, correct = (torch.cat(list(piece)).cpu().numpy() for piece in zip(*pieces, strict=True))
-    return requested.reply(*segment_sums(losses, correct, requested.sizes))
+            outputs = workbench.forward(x)
+            pieces.append(example_figures(loss, task, outputs, y))
+            if metrics:
+                collected.append(outputs.float().cpu())
+    figures = {
+        name: torch.cat([piece[name] for piece in pieces]).cpu().numpy() for name in pieces[0]
+    }
+    reply = requested.reply(segment_sums(figures, requested.sizes))
+    if not metrics or not isinstance(reply, Metrics):
+        return reply
+    answers, targets = torch.cat(collected).numpy(), examples.y.cpu().numpy()[requested.rows]
+    if task == "sequence":
+        counted = targets >= 0
+        answers, targets = answers[counted], targets[counted]
+    others = {metric_key(one): metric_value(one, answers, targets) for one in metrics}
+    return replace(reply, others=others)
 
 
 def block_rows(example_shape: tuple[int, ...]) -> int:
@@ -137,15 +154,15 @@ def block_rows(example_shape: tuple[int, ...]) -> int:
     return max(1, min(2048, _BLOCK_NUMBERS // max(1, math.prod(example_shape))))
 
 
-def segment_sums(
-    values: FloatArray, correct: AnyArray, sizes: IntArray
-) -> tuple[FloatArray, FloatArray]:
+def segment_sums(figures: Mapping[str, AnyArray], sizes: IntArray) -> dict[str, FloatArray]:
     """Sums over consecutive segments of the given sizes; 0 for an empty segment.
 
-    >>> segment_sums(np.array([1.0, 2.0, 4.0]), np.array([True, False, True]), np.array([2, 0, 1]))
-    (array([3., 0., 4.]), array([1., 0., 1.]))
+    >>> figures = {"losses": np.array([1.0, 2.0, 4.0]), "correct": np.array([True, False, True])}
+    >>> segment_sums(figures, np.array([2, 0, 1]))
+    {'losses': array([3., 0., 4.]), 'correct': array([1., 0., 1.])}
     """
-    owner = np.repeat(np.arange(len(sizes)), sizes)
-    count = len(sizes)
-    sums = np.bincount(owner, values, count).astype(np.float64)
-    return sums, np.bincount(owner, correct, count).astype(np.float64)
+    owner, count = np.repeat(np.arange(len(sizes)), sizes), len(sizes)
+    return {
+        name: np.bincount(owner, values, count).astype(np.float64)
+        for name, values in figures.items()
+    }

@@ -15,6 +15,7 @@ from fedgs.local.examples import tensor_of
 from fedgs.local.terms import PLAIN, Terms, Trained
 from fedgs.local.threads import in_threads
 from fedgs.local.workbench import part_of
+from fedgs.losses import CrossEntropy, loss_of
 from fedgs.requests import Split, Work
 
 __all__ = ["NUMERICS", "LinearProgram", "is_linear", "suits_kernels", "takes_kernels"]
@@ -51,16 +52,22 @@ def is_linear(module: nn.Module) -> bool:
 def suits_kernels(work: Work, module: nn.Module) -> bool:
     """Whether the compiled kernels can do this work.
 
-    They train logistic regression in float32 on float32 examples that are not normalised.
+    They train logistic regression in float32 on float32 examples that are not normalised, with
+    cross-entropy that weighs all classes alike.
     """
     return takes_kernels(work) and is_linear(module)
 
 
 def takes_kernels(work: Work) -> bool:
-    """Whether the compiled kernels take these examples in this precision, for a linear model."""
+    """Whether the compiled kernels take these examples, loss and precision, for a linear model."""
     federation = work.federation
     plain = federation.normalization is None and federation.train.x.dtype == np.float32
-    return plain and work.precision == "float32"
+    return (
+        plain
+        and work.precision == "float32"
+        and federation.task == "classes"
+        and loss_of(work) == CrossEntropy()
+    )
 
 
 class LinearProgram:

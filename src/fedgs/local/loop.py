@@ -12,10 +12,11 @@ from fedgs.local.batches import client_keys, local_batches
 from fedgs.local.bounds import training_sizes
 from fedgs.local.evaluation import measure
 from fedgs.local.memory import filled_batch_size
-from fedgs.local.objective import cross_entropy, example_losses, proximal_step
+from fedgs.local.objective import proximal_step, scaled_losses
 from fedgs.local.terms import Trained, joined_reports, reports_of, wants_losses
 from fedgs.local.threads import one_thread_if
 from fedgs.local.workbench import Workbench, workbench_key
+from fedgs.losses import loss_of
 from fedgs.requests import Failure, Request, Train, Work
 from fedgs.rng import kept_generators, seed_generators
 
@@ -170,15 +171,16 @@ def _descend(workbench: Workbench, request: Train, steps: _Steps) -> AnyArray | 
     if request.offsets is not None:
         offset = flat.trained_part(request.offsets[place].to(workbench.device))
     losses = torch.zeros(1, *rows.shape, device=start.device) if wants_losses(request) else None
+    objective = loss_of(request.work)
     flat.module.train()
     flat.load(start)
     batches = torch.from_numpy(rows).to(workbench.device)
     for step, size in enumerate(sizes.tolist()):
         x, y = examples.gather(batches[step, :size])
-        logits = workbench.forward(x)
-        loss = cross_entropy(logits, y)
+        outputs = workbench.forward(x)
+        loss = objective.mean(outputs.float(), y)
         if losses is not None:
-            losses[0, step, :size] = example_losses(logits.detach(), y)[0].float()
+            losses[0, step, :size] = scaled_losses(objective, outputs.detach(), y)
         gradients = torch.autograd.grad(
             loss, flat.trained, allow_unused=True, materialize_grads=True
         )

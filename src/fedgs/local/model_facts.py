@@ -29,17 +29,24 @@ class ModelFacts(NamedTuple):
 
 def model_facts(work: Work) -> ModelFacts:
     """The facts about the model of some work; each model is built and examined once."""
-    shape, labels = work.federation.example_shape, work.federation.num_labels
+    federation = work.federation
+    shape, labels, reads_tokens = (
+        federation.example_shape,
+        federation.num_labels,
+        federation.task == "sequence",
+    )
     try:
-        return _examined(work.model, shape, labels)
+        return _examined(work.model, shape, labels, reads_tokens)
     except TypeError:  # a model that cannot be hashed
-        return _examined.__wrapped__(work.model, shape, labels)
+        return _examined.__wrapped__(work.model, shape, labels, reads_tokens)
 
 
 @lru_cache(maxsize=64)
-def _examined(model: Model, example_shape: tuple[int, ...], num_labels: int) -> ModelFacts:
+def _examined(
+    model: Model, example_shape: tuple[int, ...], num_labels: int, reads_tokens: bool
+) -> ModelFacts:
     module = module_for(model, example_shape, num_labels)
-    obstacle = why_not_stackable(module, example_shape)
+    obstacle = why_not_stackable(module, example_shape, tokens=num_labels if reads_tokens else None)
     return ModelFacts(obstacle, is_convolutional(module), is_linear(module))
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -151,9 +152,12 @@ class StackedEngine:
         try:
             program = self.program(requests[0].work)
             rows = [RequestedRows.of(request) for request in requests]
+            metrics = any(isinstance(one, Evaluate) and one.metrics for one in requests)
             if isinstance(program, LinearProgram):
-                replies = _measure_linear(program, requests, rows)
-            elif self.device.type == "cpu":
+                figures = _measure_linear(program, requests, rows)
+                pairs = zip(requests, figures, strict=True)
+                replies = [self._with_metrics(one, reply) for one, reply in pairs]
+            elif self.device.type == "cpu" or metrics:
                 # Large blocks of one model at a time are as fast, and have the same bits alone.
                 replies = [self.loop.reply(request) for request in requests]
             else:
@@ -161,6 +165,13 @@ class StackedEngine:
         except Exception as error:
             replies = self._by_loop(requests, error)
         yield from enumerate(replies)
+
+    def _with_metrics(self, request: Losses | Evaluate, reply: FloatArray | Metrics) -> object:
+        """The reply with the metrics that are computed from outputs, by the loop engine."""
+        if not (isinstance(request, Evaluate) and request.metrics and isinstance(reply, Metrics)):
+            return reply
+        whole = self.loop.reply(request)
+        return replace(reply, others=whole.others) if isinstance(whole, Metrics) else whole
 
     def _by_loop(self, requests: Sequence[Request], error: Exception) -> list[object]:
         """Replies of the loop engine after a stack raised.
@@ -181,7 +192,9 @@ def _kind(request: Request) -> Hashable:
     """Equal for requests of one kind of work that one stack can answer."""
     if isinstance(request, Train):
         return kind_of(request)
-    return request.split, isinstance(request, Losses) and request.batch is not None
+    if isinstance(request, Evaluate):
+        return request.split, bool(request.metrics)
+    return request.split, request.batch is not None
 
 
 def _measure_linear(
@@ -202,7 +215,10 @@ def _measure_linear(
     )
     cuts = np.cumsum(lengths)[:-1]
     figures = zip(rows, np.split(sums, cuts), np.split(correct, cuts), strict=True)
-    return [of_request.reply(losses, right) for of_request, losses, right in figures]
+    return [
+        of_request.reply({"losses": losses, "correct": right})
+        for of_request, losses, right in figures
+    ]
 
 
 def _measure_stacked(
@@ -212,11 +228,13 @@ def _measure_stacked(
     device = program.workbench.device
     union = np.unique(np.concatenate([of_request.rows for of_request in rows]))
     vectors = torch.stack([request.parameters.to(device) for request in requests])
-    figures = program.example_losses(vectors, requests[0].split, torch.from_numpy(union).to(device))
-    losses, correct = (values.cpu().numpy() for values in figures)  # (R, n)
+    of_models = program.example_figures(
+        vectors, requests[0].split, torch.from_numpy(union).to(device)
+    )
+    figures = {name: values.cpu().numpy() for name, values in of_models.items()}  # (R, n)
     replies = []
     for index, of_request in enumerate(rows):
         places = np.searchsorted(union, of_request.rows)
-        sums = segment_sums(losses[index, places], correct[index, places], of_request.sizes)
-        replies.append(of_request.reply(*sums))
+        of_model = {name: values[index, places] for name, values in figures.items()}
+        replies.append(of_request.reply(segment_sums(of_model, of_request.sizes)))
     return replies

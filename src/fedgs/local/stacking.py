@@ -7,15 +7,15 @@ import numpy as np
 import torch
 from torch import nn
 from torch.func import functional_call, vmap
-from torch.nn import functional
 
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.local.evaluation import block_rows
-from fedgs.local.objective import example_losses, proximal_step
+from fedgs.local.objective import example_figures, proximal_step
 from fedgs.local.parameters import layout_of, pack
 from fedgs.local.terms import PLAIN, Terms, Trained
 from fedgs.local.threads import in_threads, one_thread_if
 from fedgs.local.workbench import Workbench
+from fedgs.losses import loss_of
 from fedgs.requests import Split, Work
 from fedgs.rng import generator_states, seeded
 
@@ -48,6 +48,7 @@ class StackedProgram:
     def __init__(self, workbench: Workbench, work: Work) -> None:
         self.workbench = workbench
         self.work = work
+        self.loss = loss_of(work)
         self.layout = workbench.flat.layout
         self._trained = {
             name for name, p in workbench.flat.module.named_parameters() if p.requires_grad
@@ -149,14 +150,18 @@ class StackedProgram:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The sum of the clients' weighted losses on their (r, B) rows, and (r, B) the losses."""
         x, y = self.workbench.examples("train").gather(rows.reshape(-1))
-        x, y = x.view(*rows.shape, *x.shape[1:]), y.view(rows.shape)  # (r·B, ...) -> (r, B, ...)
+        # (r·B, ...) -> (r, B, ...)
+        x, y = x.view(*rows.shape, *x.shape[1:]), y.view(*rows.shape, *y.shape[1:])
 
         def loss(
             tensors: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, w: torch.Tensor
         ) -> tuple[torch.Tensor, torch.Tensor]:
-            logits = functional_call(module, tensors, (x,))
-            of_examples = functional.cross_entropy(logits.float(), y, reduction="none")
-            return (of_examples * w).sum(), of_examples
+            outputs = functional_call(module, tensors, (x,))
+            sums, counts = self.loss.terms(outputs.float(), y)
+            if counts is not None:  # so that the mean over the batch is the batch's loss
+                total = (counts * w).sum()
+                sums = sums / total.where(total > 0, 1.0)
+            return (sums * w).sum(), sums
 
         with torch.autocast(
             self.workbench.device.type, dtype=torch.bfloat16, enabled=self.work.precision == "bf16"
@@ -164,10 +169,10 @@ class StackedProgram:
             totals, of_examples = vmap(loss)(views, x, y, weights)
             return totals.sum(), of_examples
 
-    def example_losses(
+    def example_figures(
         self, vectors: torch.Tensor, split: Split, rows: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Losses of n examples under R models, and whether they are classified correctly.
+    ) -> dict[str, torch.Tensor]:
+        """What is recorded of n examples under R models, see `fedgs.local.objective`.
 
         Args:
             vectors: (R, P) the models.
@@ -175,31 +180,34 @@ class StackedProgram:
             rows: (n,) the examples.
 
         Returns:
-            (R, n) float64 and (R, n) bool, on the device.
+            (R, n) each, on the device.
         """
         module, examples = self.workbench.flat.module, self.workbench.examples(split)
         module.eval()
         step = block_rows(tuple(examples.x.shape[1:]))
-        pieces = []
+        pieces: list[dict[str, torch.Tensor]] = []
         with torch.no_grad():
             for models in torch.split(vectors.to(self.workbench.device), _EVALUATED_RUNS):
                 views = self.layout.views(models, self.layout.parameters + self.layout.buffers)
                 blocks = []
                 for block in torch.split(rows, step):
                     x, y = examples.gather(block)
-                    blocks.append(vmap(self._example_losses, in_dims=(0, None, None))(views, x, y))
-                pieces.append([torch.cat(block, dim=1) for block in zip(*blocks, strict=True)])
-        losses, correct = (torch.cat(piece) for piece in zip(*pieces, strict=True))
-        return losses, correct
+                    blocks.append(vmap(self._example_figures, in_dims=(0, None, None))(views, x, y))
+                pieces.append(_joined(blocks, dim=1))
+        return _joined(pieces, dim=0)
 
-    def _example_losses(
+    def _example_figures(
         self, tensors: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> dict[str, torch.Tensor]:
         with torch.autocast(
             self.workbench.device.type, dtype=torch.bfloat16, enabled=self.work.precision == "bf16"
         ):
-            logits = functional_call(self.workbench.flat.module, tensors, (x,))
-        return example_losses(logits, y)
+            outputs = functional_call(self.workbench.flat.module, tensors, (x,))
+        return example_figures(self.loss, self.work.federation.task, outputs, y)
+
+
+def _joined(pieces: list[dict[str, torch.Tensor]], dim: int) -> dict[str, torch.Tensor]:
+    return {name: torch.cat([piece[name] for piece in pieces], dim=dim) for name in pieces[0]}
 
 
 class _Stack(NamedTuple):
@@ -256,21 +264,33 @@ def _padded(run: IntArray) -> tuple[IntArray, IntArray]:
 _DRAWS = "it draws random numbers, such as dropout"
 
 
-def why_not_stackable(module: nn.Module, example_shape: tuple[int, ...]) -> str | None:
+def why_not_stackable(
+    module: nn.Module, example_shape: tuple[int, ...], *, tokens: int | None = None
+) -> str | None:
     """Why a model cannot be trained in a stack with padded batches, or None if it can.
 
     The module is tried on a few examples. torch.func must accept it. It must draw no random numbers
     from PyTorch, NumPy or `random`, in training or evaluation. One example must not change
     another's output (batch norm), and a forward pass must leave the buffers as they are.
 
+    Args:
+        module: the model.
+        example_shape: of one example.
+        tokens: how many tokens there are, where examples are sequences of tokens; None: examples
+            are numbers.
+
     >>> why_not_stackable(nn.Sequential(nn.Linear(3, 2), nn.Dropout()), (3,))
     'it draws random numbers, such as dropout'
     """
-    x = torch.randn(4, *example_shape, generator=torch.Generator().manual_seed(0))
+    draws = torch.Generator().manual_seed(0)
+    if tokens is None:
+        x = torch.randn(4, *example_shape, generator=draws)
+    else:
+        x = torch.randint(tokens, (4, *example_shape), generator=draws).float()
     with seeded(0, "check"), torch.no_grad(), one_thread_if(True):
         try:
             before = generator_states()
-            obstacle = _why_not_stackable(module.train(), x)
+            obstacle = _why_not_stackable(module.train(), x, tokens)
             if obstacle is None:
                 module.eval()(x.clone())
             return obstacle if generator_states() == before else _DRAWS
@@ -282,7 +302,7 @@ def why_not_stackable(module: nn.Module, example_shape: tuple[int, ...]) -> str 
             return f"its forward pass raised {type(error).__name__}: {error}"
 
 
-def _why_not_stackable(module: nn.Module, x: torch.Tensor) -> str | None:
+def _why_not_stackable(module: nn.Module, x: torch.Tensor, tokens: int | None) -> str | None:
     layout, vector = layout_of(module), pack(module)
     entries = layout.parameters + layout.buffers
     stack = torch.stack([vector, vector])  # (2, P)
@@ -295,6 +315,8 @@ def _why_not_stackable(module: nn.Module, x: torch.Tensor) -> str | None:
     tensors = layout.views(vector.clone(), entries)
     changed = x.clone()
     changed[-1] += 1.0
+    if tokens is not None:
+        changed %= tokens
     first, second = (functional_call(module, tensors, (inputs.clone(),)) for inputs in (x, changed))
     if not torch.allclose(first[:-1], second[:-1], rtol=1e-4, atol=1e-5):
         return "one example changes the output of another, such as batch norm"

@@ -46,7 +46,12 @@ def workbench_key(work: Work) -> tuple[Hashable, ...]:
 
 def work_key(work: Work) -> tuple[Hashable, ...]:
     """Equal for kinds of work that can share a tensor program."""
-    return (*workbench_key(work), work.mu, work.local_steps, work.batch_size)
+    loss: Hashable = work.loss
+    try:
+        hash(loss)
+    except TypeError:  # a variant with a list among its settings
+        loss = id(loss)
+    return (*workbench_key(work), work.mu, work.local_steps, work.batch_size, loss)
 
 
 def is_convolutional(module: nn.Module) -> bool:
@@ -134,9 +139,9 @@ class Workbench:
         return self.multiplications * batch_size < SMALL_MODEL
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(b, ...) inputs -> (b, C) logits, in the work's precision."""
+        """(b, ...) inputs -> (b, ...) outputs of the module, in the work's precision."""
         with torch.autocast(
             self.device.type, dtype=torch.bfloat16, enabled=self.work.precision == "bf16"
         ):
-            logits: torch.Tensor = self.flat.module(x)
-        return logits
+            outputs: torch.Tensor = self.flat.module(x)
+        return outputs

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from fedgs.data.federation import Federation
 
-__all__ = ["check_model", "model_title"]
+__all__ = ["check_model", "model_title", "output_shape"]
 
 
 def check_model(model: Model, federation: "Federation") -> None:
@@ -29,8 +29,8 @@ def check_model(model: Model, federation: "Federation") -> None:
     Raises:
         ConfigError: it is not an `nn.Module`, has nothing to train, has different initial
             parameters when it is built again, or cannot take the examples; or its output is not
-            (b, C) finite floating-point logits (the message has the shapes), or differs between two
-            evaluations.
+            (b, C) finite floating-point logits, (b, L, C) for sequences (the message has the
+            shapes), or differs between two evaluations.
         MissingExtraError: PyTorch is not installed.
 
     >>> from fedgs.data import Synthetic
@@ -60,7 +60,7 @@ def check_model(model: Model, federation: "Federation") -> None:
                 f"{title} cannot take examples of shape {federation.example_shape} "
                 f"(a batch is {tuple(x.shape)} float32): {_first_line(error)}"
             ) from error
-    _check_logits(title, x, logits, federation.num_labels)
+    _check_logits(title, x, logits, federation)
     if not torch.allclose(logits, again, rtol=1e-3, atol=1e-4):
         raise ConfigError(
             f"{title} must return the same logits when it is evaluated twice with the same seeds; "
@@ -69,11 +69,22 @@ def check_model(model: Model, federation: "Federation") -> None:
         )
 
 
-def _check_logits(title: str, x: "Tensor", logits: object, num_labels: int) -> None:
-    """Refuse an output that is not (b, C) finite floating-point logits."""
+def output_shape(federation: "Federation", count: int) -> tuple[int, ...]:
+    """The shape of a model's outputs for `count` examples.
+
+    >>> from fedgs.data import Synthetic
+    >>> output_shape(Synthetic(clients=2).load(), 8)
+    (8, 10)
+    """
+    places = federation.example_shape[:1] if federation.task == "sequence" else ()
+    return (count, *places, federation.num_labels)
+
+
+def _check_logits(title: str, x: "Tensor", logits: object, federation: "Federation") -> None:
+    """Refuse an output that is not finite floating-point logits of the expected shape."""
     import torch
 
-    expected = (len(x), num_labels)
+    num_labels, expected = federation.num_labels, output_shape(federation, len(x))
     if not isinstance(logits, torch.Tensor):
         raise ConfigError(
             f"{title} must return a tensor of shape {expected}, got {type(logits).__name__}"

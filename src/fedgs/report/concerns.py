@@ -5,7 +5,7 @@ better than a guess. The rules read one run's records and need at least two eval
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fedgs.report.methods import Method
 from fedgs.report.numbers import number
@@ -61,7 +61,8 @@ def has_risen(run: Run, figure: str = "test_loss") -> bool:
 def is_by_chance(run: Run, figure: str = "test_loss") -> bool:
     """Whether the model is no better than a guess among the C labels.
 
-    It is if no loss is more than 1 % below ln C, or if no accuracy is above 1/C.
+    It is if no loss is more than 1 % below ln C, or if no accuracy is above 1/C. Losses other than
+    cross-entropy have no such bound.
 
     >>> from fedgs.records import Record
     >>> guesses = [Record(0, cohort=[1], test_loss=2.4), Record(1, test_loss=2.3)]
@@ -72,7 +73,7 @@ def is_by_chance(run: Run, figure: str = "test_loss") -> bool:
     """
     labels = num_labels(run)
     losses = [loss for _, loss in evaluated(run, figure)]
-    if labels is None or labels < 2 or len(losses) < 2:
+    if labels is None or labels < 2 or len(losses) < 2 or not _is_cross_entropy(run):
         return False
     finite = [loss for loss in losses if is_figure(loss)]
     if not finite or min(finite) >= _NEAR_CHANCE * math.log(labels):
@@ -81,6 +82,11 @@ def is_by_chance(run: Run, figure: str = "test_loss") -> bool:
         accuracy for _, accuracy in evaluated(run, "test_accuracy") if is_figure(accuracy)
     ]
     return figure == "test_loss" and len(accuracies) > 1 and max(accuracies) <= 1 / labels
+
+
+def _is_cross_entropy(run: Run) -> bool:
+    chosen = run.table("training").get("loss", "cross_entropy")
+    return (chosen.get("name") if isinstance(chosen, Mapping) else chosen) == "cross_entropy"
 
 
 def num_labels(run: Run) -> int | None:

@@ -1,0 +1,56 @@
+"""Loss and accuracy from sums over examples. NumPy only."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedgs.arrays import AnyArray, FloatArray, IntArray
+from fedgs.requests import Metrics
+
+__all__ = ["mean_losses", "weighted_metrics"]
+
+
+def mean_losses(loss_sums: FloatArray, sizes: AnyArray) -> FloatArray:
+    """(m,) mean losses from sums and numbers of examples; NaN where there is no example.
+
+    >>> mean_losses(np.array([3.0, 0.0]), np.array([2, 0]))
+    array([1.5, nan])
+    """
+    means = np.full(len(sizes), np.nan)
+    np.divide(loss_sums, sizes, out=means, where=sizes > 0)
+    return means
+
+
+def weighted_metrics(sums: Mapping[str, FloatArray], sizes: IntArray, weights: AnyArray) -> Metrics:
+    """The weighted mean of per-client means; clients without examples are left out.
+
+    Args:
+        sums: sums over each client's examples, (m,) each. "losses": of the losses; "weights": of
+            what these count, by default the number of examples; "correct": right answers, which
+            are missing where accuracy has no meaning; "answers": of all answers, by default the
+            number of examples.
+        sizes: (m,) number of examples of each.
+        weights: (m,) >= 0, such as the training sizes n_k; not normalised.
+
+    Returns:
+        Loss and accuracy; NaN when no client has an example.
+
+    >>> sizes, weights = np.array([2, 3, 0]), np.array([1, 3, 50])
+    >>> sums = {"losses": np.array([2.0, 9.0, 0.0]), "correct": np.array([1, 3, 0])}
+    >>> metrics = weighted_metrics(sums, sizes, weights)
+    >>> metrics.loss, metrics.accuracy
+    (2.5, 0.875)
+    """
+    loss = _weighted_mean(sums["losses"], sums.get("weights", sizes), weights)
+    correct = sums.get("correct")
+    if correct is None:
+        return Metrics(loss, None)
+    return Metrics(loss, _weighted_mean(correct, sums.get("answers", sizes), weights))
+
+
+def _weighted_mean(sums: AnyArray, counts: AnyArray, weights: AnyArray) -> float:
+    nonempty = counts > 0
+    if not nonempty.any():
+        return float("nan")
+    share = weights[nonempty] / np.sum(weights[nonempty], dtype=np.float64)
+    return float(np.sum(share * (sums[nonempty] / counts[nonempty])))

@@ -1,0 +1,135 @@
+"""Losses: their settings, what they refuse, and their terms by hand."""
+
+import numpy as np
+import pytest
+import torch
+from tests.local.material import make_federation
+from tests.local.problems import federation
+from tests.parts import built_in
+from torch import nn
+
+from fedgs.config import Training
+from fedgs.errors import ConfigError
+from fedgs.losses import (
+    BinaryCrossEntropy,
+    CrossEntropy,
+    FunctionLoss,
+    Loss,
+    MeanSquaredError,
+    loss,
+    loss_of,
+)
+from fedgs.models import LogisticRegression
+from fedgs.registry import build, table
+from fedgs.requests import Work
+
+
+def test_the_losses_of_the_package() -> None:
+    names = ["cross_entropy", "binary_cross_entropy", "mean_squared_error", "huber"]
+    assert sorted(built_in("loss")) == sorted(names)
+    assert all(isinstance(build("loss", name), Loss) for name in names)
+
+
+def test_masked_places_count_neither_as_loss_nor_as_weight() -> None:
+    # p is 1/2 everywhere, so each of the three places that count has loss log 2.
+    logits = torch.zeros(2, 2, 2)
+    sums, weights = CrossEntropy().terms(logits, torch.tensor([[0, -1], [1, 0]]))
+    assert weights is not None
+    assert weights.tolist() == [1.0, 2.0]
+    np.testing.assert_allclose(sums, np.log(2) * np.array([1, 2]), rtol=1e-6)
+
+
+def test_a_batch_without_a_place_that_counts_has_loss_zero() -> None:
+    logits = torch.zeros(1, 2, 3, requires_grad=True)
+    value = CrossEntropy().mean(logits, torch.full((1, 2), -1))
+    value.backward()
+    assert value.item() == 0 and logits.grad is not None and not logits.grad.any()
+
+
+def test_a_model_with_one_output_answers_a_vector_of_targets() -> None:
+    """(b, 1) outputs and (b,) targets are not spread over (b, b) pairs."""
+    outputs, targets = torch.tensor([[1.0], [2.0]]), torch.tensor([1.0, 0.0])
+    assert float(MeanSquaredError().mean(outputs, targets)) == 2.0  # (0 + 4) / 2
+
+
+def test_class_weights_come_from_lists_and_arrays() -> None:
+    assert CrossEntropy(class_weights=[1, 2]) == CrossEntropy(class_weights=np.array([1.0, 2.0]))
+    training = Training(loss={"name": "cross_entropy", "class_weights": [1, 2]})
+    assert training.model_dump(mode="json")["loss"] == {
+        "name": "cross_entropy",
+        "class_weights": [1.0, 2.0],
+        "label_smoothing": 0.0,
+    }
+
+
+@pytest.mark.parametrize("given", [[], [0, 0], [-1, 2], [float("nan"), 1], "1", [True, 1], 3])
+def test_other_class_weights_are_refused(given: object) -> None:
+    with pytest.raises(ConfigError, match=r"class_weights must be a list of finite numbers >= 0"):
+        CrossEntropy(class_weights=given)
+
+
+def test_class_weights_of_another_number_than_the_classes_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"class_weights must have 3 entries.* got 2"):
+        CrossEntropy(class_weights=[1, 2]).check(make_federation((4, 5)))
+
+
+def test_training_names_a_loss_and_leaves_out_none() -> None:
+    assert "loss" not in Training().model_dump(mode="json")
+    assert Training(loss="huber").model_dump(mode="json")["loss"] == {"name": "huber", "delta": 1.0}
+    with pytest.raises(
+        ConfigError, match=r"training\.loss\.name must be one of .*did you mean 'hub"
+    ):
+        Training(loss="hubr")
+    with pytest.raises(ConfigError, match=r"training\.loss\.delta should be greater than 0, got 0"):
+        Training(loss={"name": "huber", "delta": 0.0})
+    with pytest.raises(ConfigError, match="training.loss must be a name, a table"):
+        Training(loss=3)
+
+
+def test_a_function_and_a_module_are_losses_without_a_name() -> None:
+    for given in (torch.nn.functional.l1_loss, nn.SmoothL1Loss()):
+        chosen = Training(loss=given).loss
+        assert isinstance(chosen, FunctionLoss)
+        assert float(chosen.mean(torch.tensor([3.0]), torch.zeros(1))) >= 2.5
+    assert "l1_loss" in str(table(FunctionLoss(function=torch.nn.functional.l1_loss)))
+
+
+def test_a_loss_of_another_task_is_refused_with_the_default_of_the_task() -> None:
+    with pytest.raises(
+        ConfigError,
+        match=r"training\.loss 'huber' needs a federation of task 'regression', got 'arrays' of "
+        r"task 'classes'; its default is 'cross_entropy'",
+    ):
+        build("loss", "huber").check(make_federation((4, 5)))  # type: ignore[attr-defined]
+
+
+def test_the_default_loss_follows_the_task() -> None:
+    names = [
+        loss_of(Work(federation(task), LogisticRegression(), 0.0, 1, 1)).name
+        for task in ("classes", "regression", "multilabel", "sequence")
+    ]
+    assert names == [
+        "cross_entropy",
+        "mean_squared_error",
+        "binary_cross_entropy",
+        "cross_entropy",
+    ]
+
+
+def test_binary_cross_entropy_refuses_targets_outside_of_0_and_1() -> None:
+    with pytest.raises(ConfigError, match=r"needs targets in \[0, 1\], got -?\d"):
+        BinaryCrossEntropy().check(federation("regression"))
+
+
+def test_a_registered_function_has_a_name_and_no_settings() -> None:
+    @loss("absolute-of-a-test")
+    def absolute(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return (outputs - targets).abs().mean()
+
+    assert table(build("loss", "absolute-of-a-test")) == {"name": "absolute-of-a-test"}
+    assert table(build("loss", absolute)) == {"name": "absolute-of-a-test"}
+    for wrong in (None, ""):
+        with pytest.raises(ConfigError, match=r"fedgs\.losses\.loss needs a name"):
+            loss(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"takes a function \(outputs, targets\) .* got"):
+        loss("not-a-function-of-a-test")(nn.Linear)  # type: ignore[type-var]
