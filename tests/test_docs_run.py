@@ -29,6 +29,7 @@ NOT_RUN = {
         "starts a node of a deployment",
     },
     "how-to/use-a-trace.md": {"downloads files"},
+    "reference/models.md": {"needs a file of weights", "needs stored runs"},
     "tutorial/first-study.md": {"installs packages"},
 }
 # Page -> the test that runs it with runs of its own.

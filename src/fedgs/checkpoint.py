@@ -12,6 +12,7 @@ checkpoint whose rows are intact (`fedgs.aggregation.row_file`).
 
 import json
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -80,11 +81,26 @@ class Checkpoint:
     timings_bytes: int
 
 
-def save_checkpoint(folder: RunFolder, state: State, *, engine: str, start_memory: Memory) -> None:
+def save_checkpoint(
+    folder: RunFolder,
+    state: State,
+    *,
+    engine: str,
+    start_memory: Memory,
+    tensors: Sequence[tuple[str, tuple[int, ...]]] = (),
+) -> None:
     """Write the state atomically.
 
     Arrays of the memory that are still those of the start are not written again, nor are rows of
     tables in files.
+
+    Args:
+        folder: of the run.
+        state: what is stored.
+        engine: by which the run is carried out.
+        start_memory: the sampler's memory before round 0.
+        tensors: names and shapes of the tensors in the parameters, in their order, for readers that
+            do not build the model.
     """
     unchanged = [key for key, value in state.memory.items() if value is start_memory.get(key)]
     header = {
@@ -94,6 +110,7 @@ def save_checkpoint(folder: RunFolder, state: State, *, engine: str, start_memor
         "records_bytes": folder.size("rounds.jsonl"),
         "timings_bytes": folder.size("timings.jsonl"),
         "unchanged_memory": unchanged,
+        "tensors": tensors,
     }
     arrays: dict[str, npt.ArrayLike] = {"header": json.dumps(header), "counts": state.counts}
     arrays["parameters"] = state.parameters.detach().cpu().numpy()

@@ -21,6 +21,7 @@ from pathlib import Path
 _PACKAGE = str(Path(__file__).resolve().parent)
 _EXTRAS = {
     "torch": "sim",
+    "safetensors": "sim",
     "pooch": "sim",
     "cloudpickle": "sim",
     "matplotlib": "report",

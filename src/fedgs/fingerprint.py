@@ -106,6 +106,9 @@ def identity_of(
         "data": data_fingerprint[:16],
         "settings": _short(json.dumps(settings, sort_keys=True)),
     }
+    weights = _weights(config.model, digester)
+    if weights is not None:
+        parts["model.weights"] = weights[:16]
     unknown: list[str] = []
     versions = dict(numerics or {})
     for family, variant in {**variants, **_parts_of(config)}.items():
@@ -142,6 +145,7 @@ def _parts_of(config: Config) -> dict[str, Variant]:
 def _settings(variant: Variant) -> dict[str, object]:
     """The settings that a table can hold; other objects, such as arrays, go by their content."""
     opaque = {key for key in type(variant).model_fields if not _is_plain(getattr(variant, key))}
+    opaque |= _elsewhere(variant)
     return {
         "name": variant.name,
         **variant.model_dump(mode="json", exclude_none=True, exclude=opaque),
@@ -205,7 +209,27 @@ def _own_parts(variant: Variant) -> Iterator[Variant]:
 
 
 def _fields(variant: Variant) -> dict[str, object]:
-    return {key: getattr(variant, key) for key in type(variant).model_fields}
+    left_out = _elsewhere(variant)
+    return {key: getattr(variant, key) for key in type(variant).model_fields if key not in left_out}
+
+
+def _elsewhere(variant: Variant) -> set[str]:
+    """Settings that have a part of the identity of their own: the weights that a model starts from.
+
+    The place of the file does not count, its content does.
+    """
+    return {"start"} if variant.family == "model" else set()
+
+
+def _weights(model: Variant | None, digester: Digester) -> str | None:
+    """The hash of the file that a model starts from; None: there is none."""
+    start = getattr(model, "start", None)
+    if not isinstance(start, str):
+        return None
+    path = Path(start).expanduser()
+    if not path.is_file():
+        raise ConfigError(f"model.start must be a safetensors file, got {start!r}, which is none")
+    return digester.file(path)
 
 
 def _content(family: str, variant: Variant) -> str | None:

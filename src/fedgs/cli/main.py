@@ -27,6 +27,7 @@ app = typer.Typer(
 _COMMANDS = {
     "run": "fedgs.cli.run:run",
     "table": "fedgs.cli.table:table",
+    "model": "fedgs.cli.model:model",
     "report": "fedgs.cli.report:report",
     "figures": "fedgs.cli.figures:figures",
     "export": "fedgs.cli.export:export",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from fedgs.experiments.snapshots import Snapshot
 from fedgs.records import Record
 
 __all__ = ["Crew", "Message", "Progress", "RunEnded", "Share", "ShareEnded", "ShareRaised"]
@@ -47,12 +48,14 @@ class RunEnded:
         tables: the resolved configuration and how the run was carried out, as in `config.toml`.
         failure: why it ended early, or None.
         records: its records; None: they are in the run's folder.
+        snapshots: its best and its last model, "best" and "last"; None: they are in the folder.
     """
 
     position: int
     tables: Mapping[str, Any]
     failure: Mapping[str, object] | None
     records: list[Record] | None
+    snapshots: Mapping[str, Snapshot] | None = None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ _PARTS = {
     "data": "the content of the data",
     "settings": "what the settings stand for",
     "model.start": "the module that the model builds",
+    "model.weights": "the content of model.start",
     "format": "the way in which fedgs tells runs apart",
 }
 

@@ -4,10 +4,12 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fedgs.errors import OutputError, WorkerError
 from fedgs.experiments.crew import Crew, Message, Progress, RunEnded, Share, ShareRaised
+from fedgs.experiments.kept_models import KeptModels
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.plurals import counted
 from fedgs.records import Record, StoredRecords, first_rounds
@@ -144,9 +146,14 @@ def _no_progress(runs: Sequence[PreparedRun], numbers: Sequence[int]) -> Progres
 
 
 def _ended_run(prepared: PreparedRun, ended: RunEnded) -> Run:
-    return _as_run(
+    run = _as_run(
         prepared, ended.tables, failure=ended.failure, records=ended.records, reused=False
     )
+    return run if ended.snapshots is None else replace(run, models=_models(prepared, ended))
+
+
+def _models(prepared: PreparedRun, ended: RunEnded) -> KeptModels:
+    return KeptModels(prepared.plan.work, snapshots=ended.snapshots)
 
 
 def _as_run(
@@ -166,7 +173,8 @@ def _as_run(
     tables = {**tables, "training": {**tables.get("training", {}), "rounds": rounds}}
     clients = prepared.plan.federation.clients
     path = None if folder is None else folder.path
-    return Run(tables, records, clients, failure, path, reused=reused)
+    models = None if folder is None else KeptModels(prepared.plan.work, folder, rounds)
+    return Run(tables, records, clients, failure, path, reused=reused, models=models)
 
 
 def _is_finished(run: PreparedRun) -> bool:

@@ -73,8 +73,9 @@ def _prepared(configs: Sequence[Config], data_dir: Path | None) -> list[Prepared
             loaded[key] = load_federation(config, data_dir)
         run = prepare_one(config, loaded[key], shared, known)
         work, model = run.plan.work, run.config.model
-        code, start = (run.identity.parts.get(part) for part in ("model", "model.start"))
-        shape_key = (id(loaded[key]), type(model), repr(model), code, start)
+        of_model = ("model", "model.start", "model.weights")
+        parts = tuple(run.identity.parts.get(part) for part in of_model)
+        shape_key = (id(loaded[key]), type(model), repr(model), parts)
         if shape_key not in checked:
             checked.add(shape_key)
             check_model(work.model, loaded[key])

@@ -11,6 +11,7 @@ from fedgs.clients import Clients, Memory
 from fedgs.driver import Failed, Sink
 from fedgs.errors import own_traceback
 from fedgs.experiments.listening import ListenerError
+from fedgs.experiments.snapshots import BestModel, Snapshot, Tensors, save_best
 from fedgs.records import Record, RunFolder, save_arrays
 
 __all__ = ["FolderSink", "MemorySink", "RunSink"]
@@ -30,29 +31,52 @@ class RunSink(Sink, Protocol):
     def records(self) -> list[Record] | None:
         """All records; None: they are in the run's folder."""
 
+    @property
+    def snapshots(self) -> Mapping[str, Snapshot] | None:
+        """The best and the last model; None: they are in the run's folder."""
+
     def interrupt(self) -> None:
         """Save the last whole round."""
 
 
 @dataclass(eq=False)
 class MemorySink:
-    """Keeps records in memory: nothing is written."""
+    """Keeps records, the best and the last model in memory: nothing is written."""
 
     clients: Clients
+    best: BestModel = field(default_factory=BestModel)
+    tensors: Tensors = ()
     records: list[Record] = field(default_factory=list)
     failure: dict[str, object] | None = None
+    _last: State | None = None
+
+    @property
+    def snapshots(self) -> dict[str, Snapshot]:
+        """The models "best" and "last", as far as there are any."""
+        kept = {} if self.best.snapshot is None else {"best": self.best.snapshot}
+        if self._last is not None:
+            kept["last"] = Snapshot.of(self._last, self.tensors)
+        return kept
 
     def on_start(self, state: State) -> State:
-        """Nothing to keep."""
+        """Keep the first model."""
+        self._last = state
         return state
 
     def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
-        """Keep the record."""
-        self.records.append(record)
+        """Keep the record and the models."""
+        self._see(record)
+        self._last = state
 
     def on_end(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
-        """Keep the last record."""
+        """Keep the last record and the models."""
+        self._last = state
+        self._see(record)
+
+    def _see(self, record: Record) -> None:
         self.records.append(record)
+        if self._last is not None:
+            self.best.see(self._last, record, self.tensors)
 
     def on_failure(self, failed: Failed) -> None:
         """Keep the reason."""
@@ -95,17 +119,23 @@ class FolderSink:
     start_memory: Memory
     checkpoint_every: int | None
     shared: Path | None = None  # the file of the memory at the start, if other runs share it
+    best: BestModel = field(default_factory=BestModel)
+    tensors: Tensors = ()
+    begins: State | None = None  # where an earlier start stopped
     failure: dict[str, object] | None = None
     records: None = None  # in the folder
+    snapshots: None = None  # in the folder
     _batch: "_Batch" = field(init=False)
     _flushed: float = field(default_factory=time.monotonic)
     _saved: float = field(default_factory=time.monotonic)
-    _state: State | None = None  # the last one seen
+    _state: State | None = None  # after the last whole round
+    _model: State | None = None  # with the model that the next record evaluates
     _checkpointed: State | None = None  # the last one in a checkpoint
 
     def __post_init__(self) -> None:
         """The files are those of an earlier start, cut to its checkpoint."""
         self._batch = _Batch.behind(self.folder)
+        self._model = self.begins
 
     def on_start(self, state: State) -> State:
         """Write the memory at the start, from which a resumed run continues; make table files."""
@@ -114,12 +144,15 @@ class FolderSink:
             self.folder.share("memory", self.shared)
         elif state.memory:
             save_arrays(self.folder.path / "memory.npz", state.memory)
-        return with_table_files(self.folder, state)
+        self._model = with_table_files(self.folder, state)
+        return self._model
 
     def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
         """Keep the lines; write them with the next checkpoint, or after two seconds."""
         self._keep(record, seconds)
-        self._state = state
+        if self._model is not None:
+            self.best.see(self._model, record, self.tensors)
+        self._state = self._model = state
         now = time.monotonic()
         if (
             now - self._saved > CHECKPOINT_SECONDS
@@ -178,7 +211,14 @@ class FolderSink:
 
     def _checkpoint(self, state: State) -> None:
         self._flush()
-        save_checkpoint(self.folder, state, engine=self.engine, start_memory=self.start_memory)
+        save_best(self.folder, self.best)
+        save_checkpoint(
+            self.folder,
+            state,
+            engine=self.engine,
+            start_memory=self.start_memory,
+            tensors=self.tensors,
+        )
         self._saved, self._checkpointed = time.monotonic(), state
 
 

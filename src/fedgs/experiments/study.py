@@ -11,18 +11,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedgs.config import Config
+from fedgs.errors import ConfigError, shown
 from fedgs.experiments.crew import Progress
 from fedgs.experiments.listening import OnRecord
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.preparing import prepare
 from fedgs.experiments.remarks import alpha_remarks
 from fedgs.experiments.runner import run_all
+from fedgs.experiments.snapshots import Which
 from fedgs.plurals import counted
 from fedgs.registry import Variant
 from fedgs.report.labels import labelled, labels_of
-from fedgs.report.run_view import Run
+from fedgs.report.run_view import Models, Run
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from fedgs.report.tables import Table
 
 __all__ = ["Results", "Study", "prepare_study"]
@@ -66,6 +70,52 @@ class Results:
         from fedgs.export.dataframe import to_dataframe
 
         return to_dataframe(self.runs)
+
+    def model(self, run: Run, which: Which = "best") -> "nn.Module":
+        """The best or the last model of a run, as a PyTorch module.
+
+        The best model is the one with the lowest validation loss among the evaluated ones, or with
+        the lowest test loss where the federation has no validation parts; the first of equal ones.
+        Without an output folder, the models are in the memory of this process.
+
+        Args:
+            run: one of `runs`.
+            which: "best" or "last".
+
+        Raises:
+            ConfigError: another `run`, or another word.
+            OutputError: the folder does not hold that model.
+
+        >>> import fedgs
+        >>> training = {"rounds": 1, "local_steps": 1}
+        >>> results = fedgs.compare("synthetic", methods=["uniform"], training=training)
+        >>> results.model(results.runs[0], "last")
+        Linear(in_features=60, out_features=10, bias=True)
+        """
+        return self._models(run).module(which)
+
+    def save_model(self, run: Run, path: str | Path, which: Which = "best") -> None:
+        """Write the best or the last model of a run as a safetensors file.
+
+        `model.start` can name the file.
+
+        Args:
+            run: one of `runs`.
+            path: of the file, which is replaced.
+            which: "best" or "last", see `model`.
+
+        Raises:
+            ConfigError: another `run`, or another word.
+            OutputError: the folder does not hold that model.
+            MissingExtraError: safetensors is not installed.
+        """
+        self._models(run).save(which, Path(path))
+
+    @staticmethod
+    def _models(run: Run) -> Models:
+        if not isinstance(run, Run) or run.models is None:
+            raise ConfigError(f"run must be one of the runs of these results, got {shown(run)}")
+        return run.models
 
     def __str__(self) -> str:
         return str(self.table())

@@ -17,6 +17,7 @@ from fedgs.experiments.listening import Listener
 from fedgs.experiments.memories import StartMemories
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.sinks import FolderSink, MemorySink, RunSink
+from fedgs.experiments.snapshots import BestModel, best_figure, load_best, tensors_of
 from fedgs.local.engines import choose_engine, new_engine, numerics_with
 from fedgs.local.threads import threads_of, usable_threads
 from fedgs.records import Record
@@ -101,7 +102,7 @@ def carry_out(
         raise
     for position, run_begun in enumerate(begun):
         sink = run_begun.sink
-        yield RunEnded(position, run_begun.tables, sink.failure, sink.records)
+        yield RunEnded(position, run_begun.tables, sink.failure, sink.records, sink.snapshots)
     yield ShareEnded()
 
 
@@ -157,9 +158,9 @@ def _begin(run: PreparedRun, memories: StartMemories) -> _Begun:
     numerics = numerics_with(name, device=execution.device, work=plan.work)
     tables = run.tables(name, reason)
     tables["run"] |= {"threads": threads, "numerics": numerics, **earlier.about}
-    clients = plan.federation.clients
+    clients, figure, tensors = plan.federation.clients, best_figure(plan), tensors_of(plan.work)
     if run.folder is None:
-        sink: RunSink = MemorySink(clients)
+        sink: RunSink = MemorySink(clients, BestModel(figure), tensors)
     else:
         if earlier.engine:
             run.folder.write_config(tables)
@@ -174,6 +175,9 @@ def _begin(run: PreparedRun, memories: StartMemories) -> _Begun:
             start_memory=earlier.memory,
             checkpoint_every=execution.checkpoint_every,
             shared=None if key is None else memories.file(key),
+            best=load_best(run.folder, figure, earlier.state),
+            tensors=tensors,
+            begins=earlier.state,
         )
     live = LiveRun(plan, earlier.state, sink, memories.start)
     return _Begun(live, sink, tables, (name, execution.device, threads))

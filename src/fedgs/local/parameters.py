@@ -22,6 +22,7 @@ __all__ = [
     "count_parameters",
     "forget_counts",
     "initial_parameters",
+    "layout_for",
     "layout_of",
     "module_for",
     "pack",
@@ -136,20 +137,25 @@ def count_parameters(model: "Model", example_shape: tuple[int, ...], num_labels:
     >>> count_parameters(LogisticRegression(), (3,), 2)
     8
     """
+    return layout_for(model, example_shape, num_labels).num_parameters
+
+
+def layout_for(model: "Model", example_shape: tuple[int, ...], num_labels: int) -> Layout:
+    """The flat layout of a model; each model is built once."""
     try:
-        return _counted(model, example_shape, num_labels)
+        return _laid_out(model, example_shape, num_labels)
     except TypeError:  # a model that cannot be hashed
-        return _counted.__wrapped__(model, example_shape, num_labels)
+        return _laid_out.__wrapped__(model, example_shape, num_labels)
 
 
 @lru_cache(maxsize=64)
-def _counted(model: "Model", example_shape: tuple[int, ...], num_labels: int) -> int:
-    return layout_of(module_for(model, example_shape, num_labels)).num_parameters
+def _laid_out(model: "Model", example_shape: tuple[int, ...], num_labels: int) -> Layout:
+    return layout_of(module_for(model, example_shape, num_labels))
 
 
 def forget_counts() -> None:
-    """Count the parameters of every model again when it is next asked for."""
-    _counted.cache_clear()
+    """Build every model again when its layout or its parameters are next asked for."""
+    _laid_out.cache_clear()
 
 
 def build_module(model: "Model", federation: Federation, seed: int = 0) -> nn.Module:

@@ -4,9 +4,10 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
-from pydantic import Field, field_serializer
+from pydantic import Field, field_serializer, field_validator
 
 from fedgs.errors import ConfigError, require_extra, shown
 from fedgs.registry import Variant, build, check_name, register, stand_for
@@ -24,6 +25,9 @@ ModuleFunction = Callable[[], object]
 class Model(Variant):
     """Base of all models; torch is imported in `build`, not before.
 
+    Attributes:
+        start: a safetensors file with the weights of the first model; none: `build` draws them.
+
     >>> class OneLayer(Model):
     ...     def build(self, example_shape: tuple[int, ...], num_labels: int) -> "nn.Module":
     ...         from torch import nn
@@ -33,6 +37,12 @@ class Model(Variant):
     """
 
     family: ClassVar[str] = "model"
+    start: str | None = None
+
+    @field_validator("start", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> object:
+        return str(value) if isinstance(value, Path) else value
 
     def build(self, example_shape: tuple[int, ...], num_labels: int) -> "nn.Module":
         """A fresh module that maps (b, *example_shape) float32 to (b, num_labels) logits.

@@ -2,10 +2,12 @@
 
 import contextlib
 import copy
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedgs.errors import ConfigError, user_code
 from fedgs.models.base import Model, model_title, need_torch
+from fedgs.models.weights import load_weights
 from fedgs.rng import cuda_is_started, seeded
 
 if TYPE_CHECKING:
@@ -20,7 +22,8 @@ def fresh_module(
     """What the model builds under seeded global generators of PyTorch, NumPy and `random`.
 
     The state of these generators is restored. The module is copied if it can be, so that a function
-    that always returns the same module does not see it trained.
+    that always returns the same module does not see it trained. With `model.start`, its weights are
+    those of the file.
 
     Args:
         model: any variant, a user's function included.
@@ -29,8 +32,8 @@ def fresh_module(
         seed: the experiment's, >= 0.
 
     Raises:
-        ConfigError: the model cannot be built, or layers that take their sizes from the first
-            examples, such as `nn.LazyLinear`, do not fit the examples.
+        ConfigError: the model cannot be built, `model.start` does not fit it, or layers that take
+            their sizes from the first examples, such as `nn.LazyLinear`, do not fit the examples.
     """
     need_torch()
     import torch
@@ -45,7 +48,9 @@ def fresh_module(
     if isinstance(built, torch.nn.Module):
         _refuse_meta(built, model)
         with contextlib.suppress(Exception):  # some tensors cannot be copied
-            return copy.deepcopy(built)
+            built = copy.deepcopy(built)
+        if isinstance(built, torch.nn.Module) and isinstance(model.start, str):
+            load_weights(built, Path(model.start).expanduser(), model_title(model))
     return built
 
 

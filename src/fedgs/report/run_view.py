@@ -4,14 +4,17 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fedgs.arrays import AnyArray
 from fedgs.clients import Clients
 from fedgs.errors import FedgsError
 from fedgs.records import Record, RunFolder
 
-__all__ = ["UNREADABLE", "Run", "without_none"]
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["UNREADABLE", "Models", "Run", "without_none"]
 
 # What reading a damaged file of a run can raise.
 UNREADABLE = (
@@ -24,6 +27,16 @@ UNREADABLE = (
     EOFError,
     zipfile.BadZipFile,
 )
+
+
+class Models(Protocol):
+    """The models of a run that were kept."""
+
+    def module(self, which: str) -> "nn.Module":
+        """The "best" or the "last" model."""
+
+    def save(self, which: str, path: Path) -> None:
+        """Write the "best" or the "last" model as a safetensors file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +55,7 @@ class Run:
         timings: seconds by phase, one entry a round; may be shorter than the records.
         events: what went wrong in a deployment, as `events.jsonl` has it.
         reused: an earlier start had finished the run, and nothing was done for it.
+        models: the best and the last model; None for runs that were read from a folder.
 
     >>> Run({"method": {"name": "md"}}, (Record(0, cohort=[1]), Record(1))).rounds_done
     1
@@ -57,6 +71,7 @@ class Run:
     timings: Sequence[Mapping[str, float]] = field(default=(), repr=False)
     events: Sequence[Mapping[str, object]] = field(default=(), repr=False)
     reused: bool = False
+    models: Models | None = field(default=None, repr=False)
 
     def table(self, name: str) -> Mapping[str, Any]:
         """One table of the configuration; empty if there is none.
