@@ -13,7 +13,7 @@ from mkdocs.structure.files import File, Files
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from fedgs.config import Evaluation, Execution, Training
+from fedgs.config import Evaluation, Execution, System, Training
 from fedgs.families import FAMILIES, Family
 from fedgs.graph import Graph
 from fedgs.registry import Variant, variant_class, variant_names
@@ -27,6 +27,7 @@ _PARTS: dict[str, type[Variant]] = {
     "evaluation": Evaluation,
     "stopping": Stopping,
     "execution": Execution,
+    "system": System,
     "method.graph": Graph,
     "method.solver": Solver,
 }

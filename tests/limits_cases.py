@@ -16,6 +16,8 @@ from fedgs.availability import Trace
 from fedgs.data import ByColumn, Labelled, Normalization, Quantiles, Shards, share_out
 from fedgs.registry import build
 from fedgs.sampling import FedGS
+from fedgs.system import devices_of
+from fedgs.system_settings import System
 from fedgs.traces import convert, write_traces
 
 CASES: dict[str, Callable[[Path], object]] = {}
@@ -471,6 +473,22 @@ trace("trace-rounds", "a,0,86400\n", rounds=200, wrap="refuse")
 trace("trace-days", "a,0,43200\n")
 trace("trace-name", "a,0,86400\n", assign="name")
 trace("trace-backwards", "a,60,0\n")
+
+
+def profile(name: str, text: str, **settings: object) -> None:
+    """Register a case of a profile of devices."""
+
+    def check(folder: Path) -> object:
+        (folder / "phones.csv").write_text(text, encoding="utf-8")
+        settings_of_run = System(profile=str(folder / "phones.csv"), **settings)
+        return devices_of(settings_of_run, fedgs.Clients(("a", "b"), np.array([3, 5])))
+
+    case(name)(check)
+
+
+profile("profile-number", "device,example_seconds,down,up\na,1,fast,1\n")
+profile("profile-header", "device,ms\na,1\n")
+profile("profile-name", "device,example_seconds,down,up\na,1,1,1\n", assign="name")
 
 
 @case("trace-pickle")

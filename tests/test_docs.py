@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fedgs
-from fedgs.config import Config, Evaluation, Execution, Training
+from fedgs.config import Config, Evaluation, Execution, System, Training
 from fedgs.records import Record
 
 ROOT = Path(__file__).parents[1]
@@ -25,6 +25,7 @@ def test_the_configuration_page_names_every_setting() -> None:
         ("training.", Training),
         ("evaluation.", Evaluation),
         ("execution.", Execution),
+        ("system.", System),
     ):
         for name in settings.model_fields:
             assert f"`{prefix}{name}" in page, f"{prefix}{name}"

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from fedgs.registry import register
     from fedgs.sampling import MD, FedGS, PowerOfChoice, Sampler, Solver, Uniform, Wish, sampler
     from fedgs.solver import select
+    from fedgs.system_settings import System
 
 __version__ = "0.1.0"
 
@@ -89,6 +90,7 @@ __all__ = [
     "SineLogNormal",
     "Solver",
     "Synthetic",
+    "System",
     "Training",
     "Uniform",
     "View",
@@ -140,6 +142,7 @@ _PUBLIC = {
     "Selection": "fedgs.clients",
     "SineLogNormal": "fedgs.availability",
     "Solver": "fedgs.sampling",
+    "System": "fedgs.system_settings",
     "Synthetic": "fedgs.data",
     "Training": "fedgs.config",
     "Uniform": "fedgs.sampling",

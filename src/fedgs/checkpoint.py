@@ -25,6 +25,7 @@ from fedgs.arrays import AnyArray, IntArray, frozen, open_npz
 from fedgs.clients import Memory, kept_memory
 from fedgs.errors import OutputError
 from fedgs.records import RunFolder, save_arrays
+from fedgs.system import TimeState
 
 __all__ = [
     "Checkpoint",
@@ -54,6 +55,7 @@ class State:
         vectors: the aggregation's tensors and tables.
         watched: the figures of the evaluations so far that decide when the run stops, see
             `fedgs.stopping`; empty where it does not stop early.
+        time: the clock and what belongs to it; None: the run has no clock.
     """
 
     round: int
@@ -63,6 +65,7 @@ class State:
     weighting: Memory = field(default_factory=dict)
     vectors: Vectors = field(default_factory=dict)
     watched: Memory = field(default_factory=dict)
+    time: TimeState | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", frozen(self.counts))
@@ -119,6 +122,8 @@ def save_checkpoint(
             arrays[f"memory.{key}"] = value
     arrays |= {f"weighting.{key}": value for key, value in state.weighting.items()}
     arrays |= {f"watched.{key}": value for key, value in state.watched.items()}
+    if state.time is not None:
+        arrays |= {f"time.{key}": value for key, value in vars(state.time).items()}
     tables = []
     for key, vector in state.vectors.items():
         if isinstance(vector, ClientTable):
@@ -174,6 +179,7 @@ def load_checkpoint(folder: RunFolder, start_memory: Memory) -> Checkpoint | Non
             _named(arrays, "weighting."),
             _vectors(arrays, folder.path),
             _named(arrays, "watched."),
+            _time(_named(arrays, "time.")),
         )
         return Checkpoint(state, header["engine"], header["records_bytes"], header["timings_bytes"])
     except KeyError as error:
@@ -185,6 +191,14 @@ def _named(arrays: Memory, prefix: str) -> dict[str, AnyArray]:
     return {
         key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)
     }
+
+
+def _time(arrays: Memory) -> TimeState | None:
+    """The clock and what belongs to it, or None where the run has none."""
+    if not arrays:
+        return None
+    parts = {key: arrays[key] for key in ("answers", "failures", "seconds")}
+    return TimeState(float(arrays["clock"]), **parts)
 
 
 def _vectors(arrays: Memory, folder: Path) -> Vectors:

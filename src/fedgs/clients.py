@@ -151,6 +151,7 @@ def _numbers(value: object, name: str) -> AnyArray:
 
 _ARRAYS_OF_VIEW = (
     "available", "counts", "losses", "rates", "reported_sizes", "answers", "failures",
+    "seconds",
 )  # fmt: skip
 
 
@@ -178,6 +179,9 @@ class View:
             none is given, every selected client answered, and these are the counts.
         failures: (N,) how many of the last selections of each client had no answer, since its last
             one; None: no client failed.
+        seconds: (N,) how long the last answered work of each client took, NaN before the first;
+            None: the run has no clock.
+        clock: seconds of the run at the beginning of the round; None likewise.
 
     >>> clients = Clients(("a", "b", "c"), np.array([3, 5, 4]))
     >>> counts = np.zeros(3, dtype=np.int64)
@@ -199,6 +203,8 @@ class View:
     weighting_memory: Memory = field(default_factory=dict)
     answers: IntArray = None  # type: ignore[assignment]  # the counts, see below
     failures: IntArray | None = None
+    seconds: FloatArray | None = None
+    clock: float | None = None
 
     def __post_init__(self) -> None:
         if self.answers is None:

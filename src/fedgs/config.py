@@ -24,8 +24,9 @@ from fedgs.errors import ConfigError
 from fedgs.families import TABLES
 from fedgs.registry import Seeded, Variant, build, check_registered, table, text_keys
 from fedgs.stopping import Stopping
+from fedgs.system_settings import System
 
-__all__ = ["Config", "Evaluation", "Execution", "HasDefaults", "Training", "cohort_limit"]
+__all__ = ["Config", "Evaluation", "Execution", "HasDefaults", "System", "Training", "cohort_limit"]
 
 _FLOAT32_MAX = 3.4e38  # clients train in float32
 
@@ -235,6 +236,8 @@ class Config(Variant):
         data, availability, method, aggregation, model: variants; a name, a table with `name` or
             the object itself. aggregation None: `mean`, which is also what its default settings
             become.
+        system: how long clients take and which of them answer; None: rounds take no time, and every
+            selected client answers.
         label: what tables call the method; None: derived from the settings.
         seed: of theta^0, local batches and sampling.
 
@@ -251,6 +254,7 @@ class Config(Variant):
     evaluation: Evaluation = Evaluation()
     stopping: Stopping = Stopping()
     execution: Execution = Execution()
+    system: System | None = None
     seed: int = Field(default=0, ge=0)
     label: str | None = None
 
@@ -270,6 +274,11 @@ class Config(Variant):
             else value
         )
 
+    @field_validator("system", mode="before")
+    @classmethod
+    def _system(cls, value: object) -> object:
+        return System(**text_keys(value, "system")) if isinstance(value, Mapping) else value
+
     @field_serializer(*TABLES)
     def _as_table(self, value: Variant | None) -> dict[str, object] | None:
         return None if value is None else table(value)
@@ -278,6 +287,8 @@ class Config(Variant):
         """Fill in the availability's seed, and the data set's training settings and model."""
         if isinstance(self.availability, Seeded) and self.availability.seed is None:
             self._fill(availability=self.availability.model_copy(update={"seed": self.seed}))
+        if self.system is not None and self.system.seed is None:
+            self._fill(system=self.system.model_copy(update={"seed": self.seed}))
         aggregation = self.aggregation
         if aggregation is not None and table(aggregation) == table(build("aggregation", "mean")):
             self._fill(aggregation=None)

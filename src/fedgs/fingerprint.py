@@ -72,6 +72,7 @@ def identity_of(
     numerics: Mapping[str, int] | None = None,
     start: Digest | None = None,
     digester: Digester | None = None,
+    system_content: str | None = None,
 ) -> Identity:
     """A run's identity: what changes its numbers, not how it is executed nor for how many rounds.
 
@@ -84,6 +85,7 @@ def identity_of(
         numerics: program -> version, of the program that `numerics_by_rule` names for such a run.
         start: digest of the module that a user's model builds for seed 0; None: not computed.
         digester: the study's, which caches digests of objects.
+        system_content: digest of the files that `[system]` names; None: there is none.
     """
     digester = Digester() if digester is None else digester
     training = config.training.model_dump(
@@ -101,6 +103,8 @@ def identity_of(
     }
     if config.stopping.is_on:
         settings["stopping"] = config.stopping.model_dump(mode="json", exclude_none=True)
+    if config.system is not None:
+        settings["system"] = config.system.model_dump(mode="json", exclude_none=True)
     parts = {
         "format": str(FORMAT),
         "data": data_fingerprint[:16],
@@ -109,6 +113,8 @@ def identity_of(
     weights = _weights(config.model, digester)
     if weights is not None:
         parts["model.weights"] = weights[:16]
+    if system_content is not None:
+        parts["system.content"] = _short(system_content)
     unknown: list[str] = []
     versions = dict(numerics or {})
     for family, variant in {**variants, **_parts_of(config)}.items():

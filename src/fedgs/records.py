@@ -99,6 +99,9 @@ def _as_list(value: object) -> list[str | int]:
 _encode = json.JSONEncoder(separators=(",", ":"), default=_as_list).encode
 
 
+_OF_TIME = frozenset(("clock", "seconds", "fates", "worked", "traffic", "ended"))
+
+
 @dataclass(frozen=True)
 class Record:
     """Round t: the available clients, the cohort, and the metrics of theta^t before the update.
@@ -119,6 +122,15 @@ class Record:
             `fedgs.stopping`. It is left out of `rounds.jsonl` where it is None.
         test_metrics: name -> value of the metrics of `evaluation.metrics`; the field is left out
             of `rounds.jsonl` where it is None.
+        clock: seconds of the run at the beginning of the round. It and the following are None, and
+            left out of files, where a run has no clock (no table `[system]`).
+        seconds: from the beginning of the round to its end.
+        fates: what became of each client of the cohort: "answered", "late", "gone" or "failed".
+            Clients that did not answer have weight 0.
+        worked: seconds that each client of the cohort worked in the round.
+        traffic: bytes of the models sent to the cohort and of the answers.
+        ended: what ended the round: "target" (enough answers), "deadline" or "nobody" (no client
+            was working any more); None in a round without a cohort.
     """
 
     round: int
@@ -135,6 +147,12 @@ class Record:
     valid_loss: float | None = None
     stopped: str | None = None
     test_metrics: Mapping[str, float] | None = None
+    clock: float | None = None
+    seconds: float | None = None
+    fates: Sequence[str] | None = None
+    worked: Sequence[float] | None = None
+    traffic: int | None = None
+    ended: str | None = None
 
     def value(self, figure: str) -> float | None:
         """A figure of the model by its name; None where the record does not have it.
@@ -160,6 +178,8 @@ class Record:
         if self.stopped is None or self.test_metrics is None:
             absent = {name for name in _LEFT_OUT if fields[name] is None}
             fields = {name: value for name, value in fields.items() if name not in absent}
+        if self.clock is None:
+            fields = {name: value for name, value in fields.items() if name not in _OF_TIME}
         return _encode(fields)
 
     @staticmethod
@@ -196,6 +216,7 @@ def first_rounds(records: Sequence[Record], rounds: int) -> list[Record]:
         test_accuracy=last.test_accuracy,
         valid_loss=last.valid_loss,
         test_metrics=last.test_metrics,
+        clock=last.clock,
     )
     return [*records[:rounds], final]
 

@@ -59,6 +59,7 @@ from fedgs.sampling.base import (
     Wish,
 )
 from fedgs.stopping import Stopping
+from fedgs.system import Played, SystemTime, TimeState
 from fedgs.weighting import Weighting, as_weighting, checked_weights, weighting_of_selection
 
 __all__ = [
@@ -98,6 +99,7 @@ class Plan:
         aggregation: makes the next parameters of the cohort's updates.
         stopping: when the run ends before round T.
         metrics: of the test set that are recorded beside loss and accuracy.
+        time: how rounds take time; None: the run has no clock, and every selected client answers.
     """
 
     federation: Federation
@@ -114,6 +116,7 @@ class Plan:
     aggregation: Aggregation = field(default_factory=Mean)
     stopping: Stopping = field(default_factory=Stopping)
     metrics: tuple[Metric, ...] = ()
+    time: SystemTime | None = None
 
     def __post_init__(self) -> None:
         mode, sampler = self.availability.mode, self.sampler
@@ -125,13 +128,18 @@ class Plan:
         _check_defined(self.aggregation, Aggregation, "folds(round)")
         _check_defined(self.aggregation, Aggregation, "step(round, results)")
         with user_code(f"check of method {sampler.name or type(sampler).__name__!r}"):
-            sampler.check(self.federation.clients, self.cohort_limit)
+            sampler.check(self.federation.clients, self.selected)
         with user_code(f"check of weighting {_name(self.weighting)!r}"):
             self.weighting.check(self.federation.clients, self.cohort_limit, sampler)
         if self.weighting.reads_rates and not mode.has_rates():
             raise ConfigError(
                 f"weighting {_name(self.weighting)!r} needs the rates of availability, which "
                 f"{_name(mode)!r} does not define (weighting 'fedau' estimates them)"
+            )
+        if self.weighting.reads_rates and self.time is not None:
+            raise ConfigError(
+                f"weighting {_name(self.weighting)!r} needs clients that always answer, got a "
+                "table [system] (weighting 'fedau' estimates how often updates enter)"
             )
         if self.aggregation.objective not in (None, self.work.objective):
             raise ConfigError(
@@ -212,20 +220,32 @@ class Plan:
         """The features of each round's local models that the sampler wishes for, if any."""
         return self.wish("round")
 
+    @property
+    def selected(self) -> int:
+        """The largest cohort: M, or more where some clients are expected not to answer."""
+        return self.cohort_limit if self.time is None else self.time.selected
+
+    def available(self, state: State) -> RoundAvailability:
+        """A_t, by the round or by the clock."""
+        if self.time is None or state.time is None or not self.time.is_simulated:
+            return self.availability.at(state.round)
+        return self.availability.of(self.time.available(state.time.clock))
+
     def view(self, state: State, available: IntArray) -> View:
         """What the sampler and the weighting see of a round, without losses."""
         rates = self.availability.rates(state.round) if self.weighting.reads_rates else None
-        return View(
+        view = View(
             state.round,
             self.federation.clients,
             available,
             state.counts,
-            self.cohort_limit,
+            self.selected,
             memory=state.memory,
             objective=self.work.objective,
             rates=rates,
             weighting_memory=state.weighting,
         )
+        return view if state.time is None else replace(view, **state.time.seen())
 
     def evaluates(self, round: int) -> bool:
         """Whether theta^t of this round is evaluated."""
@@ -259,7 +279,8 @@ def initial_state(plan: Plan, memory: Memory) -> State:
     with user_code(f"start of aggregation {_name(plan.aggregation)!r}"):
         vectors = checked_vectors(plan.aggregation, plan.aggregation.start(parameters, clients))
     counts = np.zeros(len(clients), dtype=np.int64)
-    state = State(0, parameters, counts, memory, weighting, vectors)
+    time = None if plan.time is None else TimeState.before_round_0(len(clients))
+    state = State(0, parameters, counts, memory, weighting, vectors, time=time)
     # A step that cannot do without a cohort is found here and not in the first such round.
     _empty_round(plan, state, plan.view(state, np.empty(0, dtype=np.int64)))
     return state
@@ -319,17 +340,22 @@ def _first_memory(plan: Plan, shared: Shared | None) -> Memory:
 def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State, Record] | Record]:
     """One round (Algorithm 1): availability, evaluation, selection, local training, aggregation.
 
+    With a clock, the answers of the cohort are known before any client trains, and those that do
+    not arrive in time are not computed.
+
     Returns:
         The state after the round and its record; the last record where the run stops here.
     """
-    # A_t, and the metrics of theta^t before the update.
-    available = plan.availability.at(state.round)
+    # The metrics of theta^t before the update, and A_t.
     metrics = yield from evaluate(plan, state)
     if metrics is not None and plan.stopping.is_on:
         state = replace(state, watched=plan.stopping.extended(state.watched, _figures(metrics)))
         reason = plan.stopping.reason(state.watched)
         if reason is not None:
-            return Record(round=state.round, stopped=reason, **_figures(metrics))
+            return Record(round=state.round, stopped=reason, **_figures(metrics), **_clock(state))
+    if plan.time is not None and state.time is not None:
+        state = replace(state, time=plan.time.begun(state.time))
+    available = plan.available(state)
     view = plan.view(state, available.clients)
     if not available.names:
         return advance(plan, state, view), round_record(plan, state, available, metrics)
@@ -343,12 +369,28 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State
         return advance(plan, state, view), record
 
     # theta^{t+1} = theta^t + sum_k w_k (theta_k - theta^t), and v_k += 1 for k in S_t.
-    trained, outcome = yield from train_selected(plan, state, view=view, selection=selection)
-    after = advance(plan, state, view, trained=trained, outcome=outcome)
+    cohort, trained, outcome = selection.clients, None, None
+    played = _played(plan, state, cohort)
+    entering = selection if played is None else played.entering(selection)
+    if len(entering.clients):
+        trained, outcome = yield from train_selected(plan, state, view=view, selection=entering)
+    after = advance(
+        plan, state, view, trained=trained, outcome=outcome, cohort=cohort, played=played
+    )
+    weights = np.zeros(len(cohort))
+    if outcome is not None:
+        weights[np.isin(cohort, outcome.clients)] = outcome.weights
     record = round_record(
-        plan, state, available, metrics, selection=selection, weights=outcome.weights
+        plan, state, available, metrics, selection=selection, weights=weights, played=played
     )
     return after, record
+
+
+def _played(plan: Plan, state: State, cohort: IntArray) -> Played | None:
+    """What becomes of the cohort in time; None in a run without a clock."""
+    if plan.time is None or state.time is None:
+        return None
+    return plan.time.play(state.round, state.time.clock, cohort, len(state.parameters))
 
 
 def evaluate(plan: Plan, state: State) -> Generator[Request, Reply, TestAndValidation | None]:
@@ -447,6 +489,8 @@ def advance(
     *,
     trained: tuple[torch.Tensor, Vectors] | None = None,
     outcome: Outcome | None = None,
+    cohort: IntArray | None = None,
+    played: Played | None = None,
 ) -> State:
     """The state of the next round.
 
@@ -456,19 +500,24 @@ def advance(
         view: what the sampler saw.
         trained: theta^{t+1} and the vectors of the aggregation; None: no client trained.
         outcome: of the local training; None: no client trained.
+        cohort: (m,) the selected clients; None: none was selected.
+        played: the round in time; None: without a clock, or without a cohort.
     """
-    counts, memory, weighting = state.counts, state.memory, state.weighting
-    if outcome is not None:
+    counts, memory, weighting, time = state.counts, state.memory, state.weighting, state.time
+    if cohort is not None:
         counts = counts.copy()
-        counts[outcome.clients] += 1
-        if plan.remembers:
-            memory = checked_memory(plan.remembers.observe(memory, view, outcome), "observe")
+        counts[cohort] += 1
+        if time is not None and played is not None:
+            time = time.after(cohort, played)
+    if outcome is not None and plan.remembers:
+        memory = checked_memory(plan.remembers.observe(memory, view, outcome), "observe")
     if plan.weighting_observes:
         weighting = checked_memory(plan.weighting.observe(weighting, view, outcome), "observe")
     if trained is None:
         trained = _empty_round(plan, state, view)
     parameters, vectors = trained
-    return State(state.round + 1, parameters, counts, memory, weighting, vectors, state.watched)
+    arrays = (memory, weighting, vectors, state.watched, time)
+    return State(state.round + 1, parameters, counts, *arrays)
 
 
 def _empty_round(plan: Plan, state: State, view: View) -> tuple[torch.Tensor, Vectors]:
@@ -487,6 +536,7 @@ def round_record(
     *,
     selection: Selection | None = None,
     weights: FloatArray | None = None,
+    played: Played | None = None,
 ) -> Record:
     """The record of a round; clients appear under their own keys."""
     names = plan.federation.clients.names
@@ -504,12 +554,14 @@ def round_record(
         selection_objective=selection.objective,
         selection_upper_bound=selection.upper_bound,
         **_figures(metrics),
+        **_time(state, played),
     )
 
 
 def final_record(plan: Plan, state: State) -> Generator[Request, Reply, Record]:
     """Record T: the metrics of the final model."""
-    return Record(round=state.round, **_figures((yield from evaluate(plan, state))))
+    figures = _figures((yield from evaluate(plan, state)))
+    return Record(round=state.round, **figures, **_clock(state))
 
 
 class _Figures(TypedDict, total=False):
@@ -530,4 +582,37 @@ def _figures(metrics: TestAndValidation | None) -> _Figures:
         "test_accuracy": test.accuracy,
         "valid_loss": None if valid is None else valid.loss,
         "test_metrics": test.others,
+    }
+
+
+class _Time(TypedDict, total=False):
+    """The fields of a record that hold its time."""
+
+    clock: float
+    seconds: float
+    fates: list[str]
+    worked: list[float]
+    traffic: int
+    ended: str | None
+
+
+def _clock(state: State) -> _Time:
+    """The clock alone, for a record of a model without a round."""
+    return {} if state.time is None else {"clock": state.time.clock}
+
+
+def _time(state: State, played: Played | None) -> _Time:
+    """The time of a round; empty without a clock. A round without a cohort takes no time."""
+    if state.time is None:
+        return {}
+    clock = state.time.clock
+    if played is None:
+        return _Time(clock=clock, seconds=0.0, fates=[], worked=[], traffic=0, ended=None)
+    return {
+        "clock": clock,
+        "seconds": played.seconds,
+        "fates": played.fates.tolist(),
+        "worked": played.worked.tolist(),
+        "traffic": played.traffic,
+        "ended": played.ended,
     }

@@ -4,12 +4,13 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles.traces import is_available
 from tests.traces.material import intervals_of, traces_of_days
 
 from fedgs.traces import DAY, Traces
+from fedgs.traces.intervals import NEVER
 from fedgs.traces.timeline import Timeline
 
 RULES: list[tuple[Literal["days", "device", "refuse"], Literal["replay", "away"]]] = [
@@ -118,3 +119,36 @@ def test_three_devices_by_hour() -> None:
         "............x...........",
         "xxxxxxxxxxxxxxxxxxxxxxxx",
     ]
+
+
+@pytest.mark.parametrize(("wrap", "unobserved"), RULES)
+@given(
+    traces=traces_of_days(min_span=100),
+    seconds=st.lists(st.integers(-2 * DAY, 9 * DAY), min_size=1, max_size=4),
+)
+@settings(max_examples=30)
+def test_the_state_changes_at_the_next_change_and_not_before(
+    wrap: Literal["days", "device", "refuse"],
+    unobserved: Literal["replay", "away"],
+    traces: Traces,
+    seconds: list[int],
+) -> None:
+    timeline = Timeline(traces, wrap, unobserved)
+    for d, second in enumerate(seconds):
+        device = np.array([d % len(traces)])
+        change = int(timeline.next_change(device, np.array([second]))[0])
+        state = bool(timeline.is_on(device, np.array([second]))[0])
+        is_never = change == NEVER
+        end = second + 2 * 7 * DAY if is_never else change
+        between = np.arange(second, end, 100)  # all changes are 100 s apart or more
+        between = np.append(between[:20_000], end - 1)
+        assert (timeline.is_on(np.repeat(device, len(between)), between) == state).all()
+        assert is_never or bool(timeline.is_on(device, np.array([change]))[0]) != state
+
+
+def test_intervals_without_a_gap_are_left_at_their_common_end() -> None:
+    timeline = Timeline(Traces([0, 10, 30], [10, 20, 40], [0, 3], [0], [DAY], ["a"]))
+    changes = timeline.next_change(np.zeros(5, dtype=np.int64), np.array([0, 15, 20, 35, 40]))
+    assert changes.tolist() == [20, 20, 30, 40, DAY]
+    always = Timeline(Traces([0], [DAY], [0, 1], [0], [DAY], ["a"]))
+    assert always.next_change(np.array([0]), np.array([5])).tolist() == [NEVER]

@@ -10,6 +10,7 @@ from fedgs.availability.base import (
     checked_rates,
 )
 from fedgs.availability.draw import AvailabilityDraws, RoundAvailability, activity, draw_available
+from fedgs.availability.in_seconds import InSeconds
 from fedgs.availability.rates import (
     Ideal,
     LabelCycle,
@@ -49,6 +50,7 @@ __all__ = [
     "EmptyRound",
     "Groups",
     "Ideal",
+    "InSeconds",
     "Interleaved",
     "LabelCycle",
     "LabelDirichlet",

@@ -99,16 +99,19 @@ class AvailabilityDraws:
         """A_t, see `draw_available`. The last round is kept, since several runs ask for it."""
         if self._last is None or self._last[0] != round:
             is_available = self._present(round)
-            available = frozen(np.flatnonzero(is_available))
-            all_names = self.clients.names
-            names = (
-                Members(all_names, is_available)
-                if len(all_names) > _MANY
-                else [all_names[k] for k in available.tolist()]
-            )
-            status: Literal["skipped"] | None = None if len(available) else "skipped"
-            self._last = round, RoundAvailability(available, names, status), is_available
+            self._last = round, self.of(is_available), is_available
         return self._last[1]
+
+    def of(self, is_available: BoolArray) -> RoundAvailability:
+        """The available clients as a round has them, from (N,) booleans."""
+        available = frozen(np.flatnonzero(is_available))
+        all_names = self.clients.names
+        names = (
+            Members(all_names, is_available)
+            if len(all_names) > _MANY
+            else [all_names[k] for k in available.tolist()]
+        )
+        return RoundAvailability(available, names, None if len(available) else "skipped")
 
     def rates(self, round: int) -> FloatArray:
         """(N,) P(k in A_t): the mode's rates, given that a round that is redrawn is not empty.

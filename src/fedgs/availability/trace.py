@@ -24,7 +24,7 @@ from fedgs.traces.assignment import (
     slots,
     zone_shifts,
 )
-from fedgs.traces.intervals import DAY, Traces, read_traces
+from fedgs.traces.intervals import DAY, NEVER, Traces, read_traces
 from fedgs.traces.timeline import Timeline, Unobserved, Wrap
 
 __all__ = ["Assign", "Couple", "Trace"]
@@ -163,10 +163,28 @@ class Trace(Availability):
     def available(self, round: int, clients: Clients) -> BoolArray:
         """(N,) who is available at the second of the round."""
         assigned = self._slots(clients)
-        second = int(round * self.round_seconds + self.start_hour * 3600)
+        second = int(self.second_of(round))
         available = np.empty(len(clients), dtype=np.bool_)
         available[assigned.order] = self.timeline.is_on(assigned.devices, second + assigned.shifts)
         return available
+
+    def second_of(self, round: int) -> float:
+        """The second of round `round`."""
+        return round * self.round_seconds + self.start_hour * 3600
+
+    def is_available(self, seconds: FloatArray, clients: Clients, chosen: IntArray) -> BoolArray:
+        """(m,) whether each chosen client is available at a second of its own."""
+        taken = self._slots(clients).slots.taken(chosen)
+        whole = np.floor(seconds).astype(np.int64)
+        return self.timeline.is_on(taken.devices, whole + taken.shifts)
+
+    def next_change(self, seconds: FloatArray, clients: Clients, chosen: IntArray) -> FloatArray:
+        """(m,) the second at which each chosen client next arrives or leaves, inf for never."""
+        taken = self._slots(clients).slots.taken(chosen)
+        whole = np.floor(seconds).astype(np.int64)
+        changes = self.timeline.next_change(taken.devices, whole + taken.shifts)
+        ahead: FloatArray = np.where(changes == NEVER, np.inf, changes - taken.shifts)
+        return ahead
 
     def correlation(self, clients: Clients) -> float | None:
         """The rank correlation that the coupling gave; None for `couple = "none"`.

@@ -53,8 +53,8 @@ def resolved_toml(grid: Grid, *, full: bool) -> str:
     for key, value in tables.items():
         if isinstance(value, dict) and key not in axes:
             inner = _section(key, value, grid, full)
-            # A table without a value would replace the default.
-            if all(line.startswith("# ") for line in inner):
+            # A table without a value would replace the default; `[system]` is one by its presence.
+            if key != "system" and all(line.startswith("# ") for line in inner):
                 lines += [f"# {key}.{line[2:]}" for line in inner]
             else:
                 lines += ["", f"[{key}]", *inner]
@@ -119,7 +119,7 @@ def _source(dotted: str, grid: Grid) -> str:
         return grid.sources[family]
     if dotted in grid.sources:
         return grid.sources[dotted]
-    if dotted == "availability.seed":
+    if dotted in ("availability.seed", "system.seed"):
         return "seed"
     if dotted in grid.from_presets or dotted.removesuffix(".name") in grid.from_presets:
         return _PRESET

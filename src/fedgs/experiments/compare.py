@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from fedgs.availability import Availability
-from fedgs.config import Evaluation, Execution, Training
+from fedgs.config import Evaluation, Execution, System, Training
 from fedgs.data.base import Data
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, shown
@@ -53,6 +53,7 @@ def compare(
     evaluation: Evaluation | Mapping[str, object] | None = None,
     stopping: Stopping | Mapping[str, object] | None = None,
     execution: Execution | Mapping[str, object] | None = None,
+    system: System | Mapping[str, object] | None = None,
     seeds: Iterable[int] = (0,),
     out: str | Path | None = None,
     data_dir: str | Path | None = None,
@@ -74,6 +75,8 @@ def compare(
         evaluation: settings; what is not given has its default.
         stopping: when runs end before their last round; None: they do not.
         execution: settings; what is not given has its default.
+        system: how long clients take and which of them answer; None: rounds take no time, and every
+            selected client answers.
         seeds: one run a method and seed.
         out: a folder for the records; None: nothing is written.
         data_dir: where files are searched first.
@@ -122,6 +125,8 @@ def compare(
     }
     if aggregation is not None:
         common["aggregation"] = aggregation
+    if system is not None:
+        common["system"] = system
     configs = [
         build_config({"method": method, "seed": seed, "label": label, **common})
         for label, method in labelled_methods

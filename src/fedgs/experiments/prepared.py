@@ -25,6 +25,7 @@ from fedgs.registry import V, Variant, seed_of
 from fedgs.requests import Work
 from fedgs.sampling.base import Sampler
 from fedgs.simulation import Plan
+from fedgs.system import SystemTime, examples_of_round
 
 __all__ = ["SharedDraws", "PreparedRun", "make_plan"]
 
@@ -134,13 +135,15 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
         training.objective,
         _checked_loss(training.loss),
     )
+    limit = cohort_limit(training, len(federation))
+    examples = examples_of_round(training, federation.clients)
     return Plan(
         federation=federation,
         availability=_availability(mode, federation, shared),
         sampler=sampler,
         work=work,
         rounds=training.rounds,
-        cohort_limit=cohort_limit(training, len(federation)),
+        cohort_limit=limit,
         learning_rate=training.learning_rate,
         decay=training.decay,
         evaluate_every=config.evaluation.every,
@@ -149,6 +152,9 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
         aggregation=_checked("aggregation", aggregation, Aggregation, "fedgs.Aggregation"),
         stopping=config.stopping,
         metrics=checked_metrics(config.evaluation.metrics, federation),
+        time=None
+        if config.system is None
+        else SystemTime(config.system, federation.clients, mode, limit, examples),
     )
 
 

@@ -20,6 +20,7 @@ from fedgs.local.parameters import build_module
 from fedgs.losses import default_loss
 from fedgs.models import Model, as_model, check_model
 from fedgs.registry import Variant, build, seed_of
+from fedgs.system import NUMERICS
 
 __all__ = ["Known", "load_federation", "prepare", "prepare_one"]
 
@@ -151,6 +152,9 @@ def prepare_one(
     check_batch_memory(
         plan.work, program=program, device=execution.device, cohort_limit=plan.cohort_limit
     )
+    numerics = dict(numerics_by_rule(plan.work))
+    if plan.time is not None:
+        numerics["system"] = NUMERICS
     identity = identity_of(
         config,
         data_fingerprint=federation.fingerprint,
@@ -158,9 +162,10 @@ def prepare_one(
         noise_seed=(
             seed_of(config.data) if any(wish.kind == "functional" for wish in plan.wishes) else None
         ),
-        numerics=numerics_by_rule(plan.work),
+        numerics=numerics,
         start=_start_of(model, federation, known),
         digester=known.digester,
+        system_content=None if plan.time is None else plan.time.content_digest,
     )
     return PreparedRun(config, plan, identity, engine)
 

@@ -115,9 +115,10 @@ def _grouped(runs: list[Run]) -> list[Run]:
         settings=[_settings(run, ("data",)) for run in runs],
         identities=[str(run.about.get("data_fingerprint", "")) for run in runs],
     )
-    modes = [_settings(run, ("availability",)) for run in runs]
+    modes = [_settings(run, ("availability", "system")) for run in runs]
     for mode in modes:
         mode.pop("availability.seed", None)
+        mode.pop("system.seed", None)
     availability = _unique_titles(
         [_availability_title(run) for run in runs],
         settings=modes,

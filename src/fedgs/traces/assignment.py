@@ -120,7 +120,12 @@ def peak_hours(traces: Traces) -> FloatArray:
 
 
 def coupled_order(
-    values: FloatArray, scores: FloatArray, *, coupling: float, seed: int
+    values: FloatArray,
+    scores: FloatArray,
+    *,
+    coupling: float,
+    seed: int,
+    purpose: str = "trace coupling",
 ) -> IntArray:
     """(N,) index of the slot of each client, so that the ranks of both are correlated.
 
@@ -133,6 +138,7 @@ def coupled_order(
         scores: (N,) of the slots.
         coupling: rho in [-1, 1].
         seed: of all draws.
+        purpose: of the draws, see `fedgs.rng.stream`.
 
     >>> sizes, shares = np.array([30.0, 10.0, 20.0]), np.array([0.5, 0.9, 0.1])
     >>> shares[coupled_order(sizes, shares, coupling=1.0, seed=0)].tolist()
@@ -140,7 +146,7 @@ def coupled_order(
     """
     from scipy.special import ndtri
 
-    rng = stream(seed, "trace coupling")
+    rng = stream(seed, purpose)
     count = len(values)
     normal_scores = ndtri((_ranks(values, rng) + 0.5) / count)
     noise = rng.standard_normal(count)

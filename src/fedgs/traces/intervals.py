@@ -14,14 +14,26 @@ from typing import Any
 
 import numpy as np
 
-from fedgs.arrays import AnyArray, FloatArray, IntArray, frozen, open_npz
+from fedgs.arrays import AnyArray, BoolArray, FloatArray, IntArray, frozen, open_npz
 from fedgs.errors import DataError, shown
 
-__all__ = ["DAY", "LATEST", "Traces", "check_target", "read_traces", "write_plain", "write_traces"]
+__all__ = [
+    "DAY",
+    "LATEST",
+    "NEVER",
+    "Traces",
+    "check_target",
+    "read_traces",
+    "write_plain",
+    "write_traces",
+]
 
 DAY = 86_400
 LATEST = 2**31 - 1
 """The last second that a trace can name, the largest int32."""
+
+NEVER = 2**60
+"""The second of what does not happen."""
 
 _INTEGERS = ("on", "off", "offsets", "seen_from", "seen_to", "zone_seconds")
 
@@ -105,6 +117,28 @@ class Traces:
         inside: AnyArray = (found >= self.offsets[devices]) & (seconds < self._off_or_0[found])
         return inside
 
+    def next_state(self, devices: IntArray, seconds: IntArray, wanted: BoolArray) -> IntArray:
+        """(n,) the first second, not before the given one, at which each device is in a state.
+
+        A device is away outside of its intervals. O(n log E).
+
+        Args:
+            devices: (n,) indices.
+            seconds: (n,) 0 to `LATEST`.
+            wanted: (n,) True: available; False: away.
+
+        Returns:
+            (n,) seconds of the file, `NEVER` where there is none.
+        """
+        found = self._index(devices, seconds)
+        is_in = (found >= self.offsets[devices]) & (seconds < self._off_or_0[found])
+        following = found + 1
+        has_next = following < self.offsets[1:][devices]
+        arrival = np.where(has_next, self._on_or_0[np.where(has_next, following, -1)], NEVER)
+        later = np.where(wanted, arrival, self._leaving[found])
+        states: IntArray = np.where(is_in == wanted, seconds, later)
+        return states
+
     def on_time(self, devices: IntArray, seconds: IntArray) -> IntArray:
         """(n,) available seconds of each device before a second, 0 to `LATEST`; O(n log E)."""
         found = self._index(devices, seconds)
@@ -145,6 +179,16 @@ class Traces:
     def _off_or_0(self) -> IntArray:
         """(E+1,) `off`, and a 0 at index -1, for no interval."""
         return np.append(self.off, 0).astype(np.int64)
+
+    @cached_property
+    def _leaving(self) -> IntArray:
+        """(E+1,) the end of the intervals without a gap that each interval belongs to."""
+        owners = np.repeat(np.arange(len(self)), np.diff(self.offsets))
+        apart = (owners[1:] != owners[:-1]) | (self.on[1:] != self.off[:-1])
+        last = np.append(np.flatnonzero(apart), len(owners) - 1)  # of each chain of intervals
+        chain = np.concatenate(([0], np.cumsum(apart)))[: len(owners)]
+        ends = self.off[last[chain]] if len(owners) else self.off
+        return np.append(ends, 0).astype(np.int64)
 
     @cached_property
     def _on_or_0(self) -> IntArray:

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from fedgs.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from fedgs.traces.intervals import DAY, Traces
+from fedgs.traces.intervals import DAY, NEVER, Traces
 
 __all__ = ["Timeline", "Unobserved", "Wrap"]
 
@@ -58,16 +58,67 @@ class Timeline:
 
     def is_on(self, devices: IntArray, seconds: IntArray) -> BoolArray:
         """(n,) whether each device is available at a second, O(n log E)."""
-        traces = self.traces
-        first = traces.seen_from[devices].astype(np.int64)
-        last = traces.seen_to[devices].astype(np.int64)
+        inside = self._inside(devices, seconds)
+        return np.asarray(self.traces.is_on(devices, inside), dtype=np.bool_)
+
+    def next_change(self, devices: IntArray, seconds: IntArray) -> IntArray:
+        """(n,) the first second after the given one at which each device is in the other state.
+
+        `NEVER` where its state never changes. Costs O(n log E) for each repetition of the file that
+        has to be passed, of which there are at most two periods.
+        """
+        now = np.array(seconds, dtype=np.int64)
+        wanted = ~self.is_on(devices, now)
+        changes = np.full(len(devices), NEVER, dtype=np.int64)
+        last = now + 2 * self._periods(devices)
+        left = np.arange(len(devices))
+        while len(left):
+            few = devices[left]
+            inside = self._inside(few, now[left])
+            room = self._room(few, now[left], inside)
+            ahead = self.traces.next_state(few, inside, wanted[left]) - inside
+            found = ahead < room
+            changes[left[found]] = now[left[found]] + ahead[found]
+            now[left] += room
+            left = left[~found & (now[left] <= last[left])]
+        return changes
+
+    def _inside(self, devices: IntArray, seconds: IntArray) -> IntArray:
+        """(n,) the second of the file that each device repeats."""
+        first, last = self._observed(devices)
         if self.wrap == "device":
-            inside = first + _cycle(self.begin + seconds - first, last - first)
-        else:
-            inside = self.begin + seconds % (self.days * DAY)
-            if self.unobserved == "replay":
-                _replay(inside, first, last)
-        return np.asarray(traces.is_on(devices, inside), dtype=np.bool_)
+            cycled: IntArray = first + _cycle(self.begin + seconds - first, last - first)
+            return cycled
+        inside = self.begin + seconds % (self.days * DAY)
+        if self.unobserved == "replay":
+            _replay(inside, first, last)
+        return inside
+
+    def _room(self, devices: IntArray, seconds: IntArray, inside: IntArray) -> IntArray:
+        """(n,) seconds for which the seconds of the file follow one another, from `inside` on."""
+        first, last = self._observed(devices)
+        if self.wrap == "device":
+            return np.asarray(first + np.maximum(last - first, 1) - inside)
+        shown = self.begin + seconds % (self.days * DAY)  # `inside` where nothing is replayed
+        end = self.begin + self.days * DAY
+        border = np.where(shown < first, first, np.where(shown < last, last, end))
+        room: IntArray = border - shown
+        if self.unobserved == "replay":
+            period = (last - first) // DAY * DAY
+            is_replayed = ((shown < first) | (shown >= last)) & (period > 0)
+            room = np.where(is_replayed, np.minimum(room, first + period - inside), room)
+        return room
+
+    def _observed(self, devices: IntArray) -> tuple[IntArray, IntArray]:
+        """(n,) the first observed second, and the end of the observed time."""
+        traces = self.traces
+        return traces.seen_from[devices].astype(np.int64), traces.seen_to[devices].astype(np.int64)
+
+    def _periods(self, devices: IntArray) -> IntArray:
+        """(n,) seconds after which each device repeats."""
+        if self.wrap == "device":
+            return np.maximum(self.traces.spans[devices], 1)
+        return np.full(len(devices), self.days * DAY, dtype=np.int64)
 
     @cached_property
     def shares(self) -> FloatArray:

@@ -1,0 +1,23 @@
+"""System time: how long clients take, which of them answer, and when a round ends.
+
+Everything here is a pure function of seed, round, clients and clock. No torch.
+"""
+
+from fedgs.system.devices import Devices, devices_of
+from fedgs.system.play import Played, Tasks, play
+from fedgs.system.tasks import drop_outs, tasks_of
+from fedgs.system.time import NUMERICS, SystemTime, TimeState, examples_of_round
+
+__all__ = [
+    "NUMERICS",
+    "Devices",
+    "Played",
+    "SystemTime",
+    "Tasks",
+    "TimeState",
+    "devices_of",
+    "drop_outs",
+    "examples_of_round",
+    "play",
+    "tasks_of",
+]

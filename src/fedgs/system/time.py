@@ -1,0 +1,260 @@
+"""The clock of a run: what it carries from round to round, and how a round takes time."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fedgs.arrays import BoolArray, FloatArray, IntArray, frozen
+from fedgs.availability import Availability, InSeconds
+from fedgs.clients import Clients
+from fedgs.config import Training
+from fedgs.errors import ConfigError, RunError
+from fedgs.rng import stream
+from fedgs.system.devices import Devices, devices_of
+from fedgs.system.play import Played, Tasks, play
+from fedgs.system.profile import read_profile
+from fedgs.system.tasks import YEAR, drop_outs, tasks_of
+from fedgs.system_settings import System
+
+__all__ = ["NUMERICS", "SystemTime", "TimeState", "examples_of_round"]
+
+NUMERICS = 1
+"""The version of the durations and of the rule that ends a round."""
+
+
+@dataclass(frozen=True, eq=False)
+class TimeState:
+    """What a run with a clock carries from round to round; the arrays are read-only.
+
+    Attributes:
+        clock: seconds since the beginning of the run, at the beginning of the round to come.
+        answers: (N,) in how many rounds an update of each client entered the model.
+        failures: (N,) how many of each client's last selections had no answer.
+        seconds: (N,) duration of each client's last answered work, NaN before the first.
+
+    >>> TimeState.before_round_0(2).seconds
+    array([nan, nan])
+    """
+
+    clock: float
+    answers: IntArray
+    failures: IntArray
+    seconds: FloatArray
+
+    def __post_init__(self) -> None:
+        for name in ("answers", "failures", "seconds"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+
+    @staticmethod
+    def before_round_0(num_clients: int) -> "TimeState":
+        """The state at second 0, without answers."""
+        zeros = np.zeros(num_clients, dtype=np.int64)
+        return TimeState(0.0, zeros, zeros.copy(), np.full(num_clients, np.nan))
+
+    def seen(self) -> dict[str, Any]:
+        """The fields of a `View` that hold these."""
+        return {
+            "answers": self.answers,
+            "failures": self.failures,
+            "seconds": self.seconds,
+            "clock": self.clock,
+        }
+
+    def after(self, cohort: IntArray, played: Played) -> "TimeState":
+        """The state after a round; answers of a round with too few of them do not enter.
+
+        Args:
+            cohort: (m,) indices of the selected clients.
+            played: the round.
+        """
+        answers, failures = self.answers.copy(), self.failures.copy()
+        seconds, answered = self.seconds.copy(), played.answered
+        failures[cohort] += 1
+        failures[cohort[answered]] = 0
+        seconds[cohort[answered]] = played.durations[answered]
+        if played.entered:
+            answers[cohort[answered]] += 1
+        return TimeState(self.clock + played.seconds, answers, failures, seconds)
+
+
+@dataclass(frozen=True, eq=False)
+class SystemTime:
+    """How rounds take time, for one federation.
+
+    Attributes:
+        settings: the table `[system]`.
+        clients: all N clients.
+        mode: the availability mode.
+        cohort_limit: M, the answers to wait for.
+        examples: (N,) examples that each client trains on in a round, E·min(B, n_k).
+
+    Raises:
+        ConfigError: a clock or a number of answers that cannot be.
+
+    >>> from fedgs.availability import Ideal
+    >>> clients = Clients(("a", "b", "c"), np.array([9, 9, 9]))
+    >>> time = SystemTime(System(), clients, Ideal(), 2, np.full(3, 90.0))
+    >>> time.selected
+    3
+    """
+
+    settings: System
+    clients: Clients
+    mode: Availability
+    cohort_limit: int
+    examples: FloatArray = field(repr=False)
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        if settings.least > self.cohort_limit:
+            raise ConfigError(
+                f"system.least must be at most {self.cohort_limit}, the answers that the server "
+                f"waits for (M), got {settings.least}"
+            )
+        if settings.clock == "simulated" and self.in_seconds is None:
+            raise ConfigError(
+                f"system.clock must be 'rounds' for availability {self.mode.name!r}, whose clients "
+                "are available by round; 'simulated' needs a mode in seconds such as 'trace'"
+            )
+        if settings.clock == "simulated" and getattr(self.mode, "wrap", None) == "refuse":
+            raise ConfigError(
+                "availability.wrap must be 'days' or 'device' with system.clock = 'simulated', "
+                "whose last second is not known, got 'refuse'"
+            )
+        if self.in_seconds is None and settings.away != "lost":
+            raise ConfigError(
+                f"system.away has no effect with availability {self.mode.name!r}, whose clients "
+                "leave between rounds alone; leave it out"
+            )
+        _ = self.devices  # refuses a profile that cannot be used
+
+    @cached_property
+    def in_seconds(self) -> InSeconds | None:
+        """The mode, if its clients are available by the second."""
+        return self.mode if isinstance(self.mode, InSeconds) else None
+
+    @property
+    def content_digest(self) -> str | None:
+        """A hash of the profile, for a run's identity; None without a profile."""
+        return None if self.settings.profile is None else read_profile(self.settings.profile).digest
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether A_t is that of the run's own clock."""
+        return self.settings.clock == "simulated"
+
+    @cached_property
+    def devices(self) -> Devices:
+        """The speeds of the clients."""
+        return devices_of(self.settings, self.clients)
+
+    @cached_property
+    def selected(self) -> int:
+        """How many clients the sampler may select, min(N, ceil(over_selection·M))."""
+        limit = int(np.ceil(self.settings.over_selection * self.cohort_limit - 1e-9))
+        return min(len(self.clients), limit)
+
+    def phases(
+        self, round: int, chosen: IntArray, num_parameters: int
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(m,) seconds of download, training and upload in a round; independent of the cohort."""
+        settings = self.settings
+        phases = self.devices.phases(
+            chosen,
+            settings.work * self.examples[chosen],
+            update_bytes=self.update_bytes(num_parameters),
+        )
+        if settings.noise == 0:
+            return phases
+        normal = stream(settings.seed or 0, "duration", round).standard_normal(len(self.clients))
+        factor = np.exp(settings.noise * normal[chosen] - settings.noise**2 / 2)
+        return phases[0] * factor, phases[1] * factor, phases[2] * factor
+
+    def update_bytes(self, num_parameters: int) -> int:
+        """Bytes of a model in either direction."""
+        given = self.settings.update_bytes
+        return 4 * num_parameters if given is None else given
+
+    def begun(self, state: TimeState) -> TimeState:
+        """The state at the beginning of the round: the clock waits until a client is available.
+
+        Raises:
+            RunError: none becomes available within `max_wait_hours`.
+        """
+        if not self.is_simulated or self.available(state.clock).any():
+            return state
+        everyone, mode = np.arange(len(self.clients)), self.in_seconds
+        assert mode is not None
+        second = mode.second_of(0) + state.clock
+        seconds = np.full(len(everyone), second)
+        first = float(mode.next_change(seconds, self.clients, everyone).min())
+        if first - second > self.settings.max_wait_hours * 3600:
+            raise RunError(
+                f"no client is available from hour {state.clock / 3600:.2f} of the run on for "
+                f"{self.settings.max_wait_hours:g} hours (system.max_wait_hours)"
+            )
+        return replace(state, clock=first - mode.second_of(0))
+
+    def available(self, clock: float) -> BoolArray:
+        """(N,) the clients that are available at a second of the run's own clock."""
+        mode, everyone = self.in_seconds, np.arange(len(self.clients))
+        assert mode is not None
+        seconds = np.full(len(everyone), mode.second_of(0) + clock)
+        return mode.is_available(seconds, self.clients, everyone)
+
+    def play(self, round: int, clock: float, cohort: IntArray, num_parameters: int) -> Played:
+        """A round in time; depends on seed, round, clock and cohort alone.
+
+        Args:
+            round: t.
+            clock: of the run at the beginning of the round, in seconds.
+            cohort: (m,) ascending indices of the selected clients, m >= 1.
+            num_parameters: P of the model.
+        """
+        settings = self.settings
+        tasks = drop_outs(
+            self._tasks(round, clock, cohort, num_parameters),
+            probability=settings.drop_out,
+            seed=settings.seed or 0,
+            round=round,
+            chosen=cohort,
+            num_clients=len(self.clients),
+        )
+        played = play(tasks, wanted=self.cohort_limit, deadline=settings.deadline)
+        answers = int(played.answered.sum())
+        transfers = len(cohort) + answers
+        return replace(
+            played,
+            traffic=transfers * self.update_bytes(num_parameters),
+            entered=answers >= settings.least,
+        )
+
+    def _tasks(self, round: int, clock: float, cohort: IntArray, num_parameters: int) -> Tasks:
+        """What the cohort would do if the server waited for all of them."""
+        phases = self.phases(round, cohort, num_parameters)
+        settings, mode, clients = self.settings, self.in_seconds, self.clients
+        if mode is None:
+            return tasks_of(phases, away="lost")
+        start = mode.second_of(0) + clock if self.is_simulated else mode.second_of(round)
+        deadline = YEAR if settings.deadline is None else settings.deadline
+        return tasks_of(
+            phases,
+            away=settings.away,
+            start=start,
+            longest=min(deadline, YEAR),
+            is_available=lambda few, at: mode.is_available(at, clients, cohort[few]),
+            next_change=lambda few, at: mode.next_change(at, clients, cohort[few]),
+        )
+
+
+def examples_of_round(training: Training, clients: Clients) -> FloatArray:
+    """(N,) examples that each client trains on in a round, E·min(B, n_k).
+
+    >>> clients = Clients(("a", "b"), np.array([3, 50]))
+    >>> examples_of_round(Training(local_steps=2, batch_size=10), clients).tolist()
+    [6.0, 20.0]
+    """
+    batches: FloatArray = np.minimum(training.batch_size, clients.data_sizes).astype(np.float64)
+    return training.local_steps * batches
