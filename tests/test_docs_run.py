@@ -28,6 +28,7 @@ NOT_RUN = {
         "needs a running deployment",
         "starts a node of a deployment",
     },
+    "how-to/scale-out.md": {"needs a cluster", "takes longer than a minute"},
     "how-to/use-a-trace.md": {"downloads files"},
     "reference/models.md": {"needs a file of weights", "needs stored runs"},
     "tutorial/first-study.md": {"installs packages"},

@@ -46,6 +46,34 @@ def test_run_trains_prints_a_table_and_leaves_records(tmp_path: Path) -> None:
     assert table.returncode == 0 and "power_of_choice" in table.stdout
 
 
+def test_parts_give_the_records_of_the_whole(tmp_path: Path) -> None:
+    few = [*SMALL, "--set", "seed=[0, 1]", "--set", "method=['md', 'uniform']"]
+    parts = [fedgs(tmp_path, "run", *few, "--part", f"{i}/3", "--out", "parts") for i in (3, 1, 2)]
+    assert [done.returncode for done in parts] == [0, 0, 0], parts[0].stderr
+    assert "part 1 of 3: 2 of 4 runs" in parts[1].stdout
+    assert "Next: fedgs table parts, after the other parts" in parts[1].stdout
+    assert "paired" not in parts[1].stdout
+    assert fedgs(tmp_path, "run", *few, "--out", "whole").returncode == 0
+    stored = [
+        {path.parent.name: path.read_bytes() for path in (tmp_path / out).glob("*/rounds.jsonl")}
+        for out in ("parts", "whole")
+    ]
+    assert len(stored[0]) == 4 and stored[0] == stored[1]
+    again = fedgs(tmp_path, "run", *few, "--out", "parts")
+    assert "all runs were already complete and were reused" in again.stdout
+    empty = fedgs(tmp_path, "run", *few, "--part", "9/9", "--out", "parts")
+    assert empty.returncode == 0 and "part 9 of 9: 0 of 4 runs" in empty.stdout
+
+
+@pytest.mark.parametrize("part", ["0/4", "5/4", "1", "a/b", "1/0", "-1/2", "1/2/3"])
+def test_what_is_no_part_is_refused(part: str, tmp_path: Path) -> None:
+    done = fedgs(tmp_path, "run", *SMALL, f"--part={part}")
+    assert done.returncode == 2 and list(tmp_path.iterdir()) == []
+    assert done.stderr == (
+        f"fedgs: --part must be I/N with whole numbers 1 <= I <= N, such as 3/16; got {part!r}\n"
+    )
+
+
 PLUGIN = (
     "import fedgs\n"
     "@fedgs.sampler('mine')\n"

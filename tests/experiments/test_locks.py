@@ -123,7 +123,8 @@ def stored(**about: Any) -> str:
     ("content", "age", "free"),
     [
         (stored(), 0, True),  # the number of this process, given to another one before
-        (stored(host="another"), 10**6, False),
+        (stored(host="another"), 600, False),
+        (stored(host="another"), 1000, True),  # a live process touches its lock file
         (stored(pid=2**40), 0, True),  # no process has such a number
         (stored(started=None), 0, False),
         ("", 0, False),
@@ -135,6 +136,7 @@ def stored(**about: Any) -> str:
     ids=[
         "number given again",
         "another host",
+        "another host, not touched",
         "no such process",
         "alive",
         "empty, new",

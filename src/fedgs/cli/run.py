@@ -1,5 +1,6 @@
 """`fedgs run`: train what a configuration asks for, and say who won by how much."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,12 +42,23 @@ def run(
     against: Annotated[
         str, typer.Option("--against", help="The method that others are compared to.")
     ] = "",
+    part: Annotated[
+        str,
+        typer.Option(
+            "--part",
+            metavar="I/N",
+            help="Carry out every N-th run alone, beginning with the I-th; other processes may "
+            "carry out the other parts with the same --out.",
+        ),
+    ] = "",
 ) -> None:
     """Train methods and print a table that compares them.
 
     Finished runs are reused, and interrupted ones are resumed.
     """
+    which = _part(part) if part else None
     grid = read_grid(config, set_, plugin)
+    from fedgs.experiments.runner import part_of
     from fedgs.experiments.study import prepare_study
     from fedgs.report.notes import is_named
 
@@ -55,18 +67,37 @@ def run(
         raise ConfigError(f"--against must be one of {', '.join(study.labels)}; got {against!r}")
     screen = console()
     screen.print(study.heading)
-    with progress_display(screen, runs=len(study.runs), rounds=study.rounds) as on_progress:
-        results = study.run(out=out, on_progress=on_progress, on_record=_listeners())
+    count = len(study.runs)
+    if which is not None:
+        count = len(part_of(study.runs, which))
+        screen.print(f"part {which[0]} of {which[1]}: {count} of {counted(len(study.runs), 'run')}")
+    with progress_display(screen, runs=count, rounds=study.rounds) as on_progress:
+        results = study.run(out=out, on_progress=on_progress, on_record=_listeners(), part=which)
     if results.reused:
         screen.print(reuse(results.reused, len(results.runs)))
-    screen.print()
-    screen.print(results.table(against=against or None).text(line_width(screen)))
+    if which is None:
+        screen.print()
+        screen.print(results.table(against=against or None).text(line_width(screen)))
     failed = [run for run in results.runs if run.failure is not None]
     if failed:
         report_failures(failed)
         raise SystemExit(1)
-    following = next_step(config, set_, plugins=plugin, data_dir=data_dir, out=out)
+    if which is not None:
+        following = f"fedgs table {shlex.quote(str(out))}, after the other parts"
+    else:
+        following = next_step(config, set_, plugins=plugin, data_dir=data_dir, out=out)
     screen.print(f"Records: {out}/    Next: {following}")
+
+
+def _part(text: str) -> tuple[int, int]:
+    """(i, n) of "i/n"."""
+    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text.strip())
+    number, parts = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= number <= parts:
+        raise ConfigError(
+            f"--part must be I/N with whole numbers 1 <= I <= N, such as 3/16; got {text!r}"
+        )
+    return number, parts
 
 
 def _listeners() -> "OnRecord | None":

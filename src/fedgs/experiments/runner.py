@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from fedgs.checkpoint import stored_round
 from fedgs.errors import ConfigError
@@ -26,8 +27,9 @@ from fedgs.records import RunFolder
 from fedgs.report.labels import labelled
 from fedgs.report.run_view import Run
 
-__all__ = ["run_all", "worker_count"]
+__all__ = ["part_of", "run_all", "worker_count"]
 
+T = TypeVar("T")
 _log = logging.getLogger("fedgs")
 _resumed = logging.getLogger("fedgs.runs")  # at level INFO: what the command line prints
 SMALL_GRID = 20_000  # run-rounds below which stacked runs share one tensor program
@@ -39,6 +41,7 @@ def run_all(
     out: Path | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_record: OnRecord | None = None,
+    part: tuple[int, int] | None = None,
 ) -> list[Run]:
     """Drive all runs to their end; finished runs of the output folder are reused, others resume.
 
@@ -54,6 +57,8 @@ def run_all(
         on_record: called in this process with a run (without its records) and each of its new
             records, in the order of its rounds, before the record is stored. Its exception ends the
             run, which then resumes at that round.
+        part: (i, n), 1 <= i <= n: the i-th of n parts of the runs alone, see `part_of`. Other
+            processes may write the other parts to the same folder meanwhile.
 
     Returns:
         One `Run` for each distinct run, in their order, failed ones included.
@@ -64,7 +69,11 @@ def run_all(
         WorkerError: a worker process crashed again and again.
     """
     prepared = _distinct(prepared)
-    with contextlib.nullcontext() if out is None else claim(out):
+    names = None
+    if part is not None:
+        prepared = part_of(prepared, part)
+        names = [run.folder_name for run in prepared]
+    with contextlib.nullcontext() if out is None else claim(out, names):
         if out is not None:
             prepared = [
                 replace(run, folder=RunFolder(out / run.folder_name))
@@ -76,6 +85,16 @@ def run_all(
         listener = None if on_record is None else _listener(on_record, prepared, numbers)
         runs |= _carried_out(prepared, numbers, on_progress, listener)
     return [runs[number] for number in range(len(prepared))]
+
+
+def part_of(runs: Sequence[T], part: tuple[int, int]) -> list[T]:
+    """The i-th of n parts: every n-th run, beginning with the i-th.
+
+    >>> part_of(["a", "b", "c", "d", "e"], (2, 3))
+    ['b', 'e']
+    """
+    number, parts = part
+    return list(runs[number - 1 :: parts])
 
 
 def _finished(prepared: Sequence[PreparedRun]) -> dict[int, Run]:

@@ -165,6 +165,7 @@ class Study:
         out: Path | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         on_record: OnRecord | None = None,
+        part: tuple[int, int] | None = None,
     ) -> Results:
         """Carry out all runs, see `fedgs.experiments.runner.run_all`.
 
@@ -172,13 +173,17 @@ class Study:
             out: a folder for the records; None: nothing is written.
             on_progress: called after every round of every run.
             on_record: called with a run and each of its new records.
+            part: (i, n): the i-th of n parts of the runs; other processes may carry out the other
+                parts meanwhile, with the same `out`.
 
         Raises:
             UserError: the folder cannot be used, or one run has two labels.
             WorkerError: a worker process crashed three times.
         """
         return Results(
-            labelled(run_all(self.runs, out=out, on_progress=on_progress, on_record=on_record))
+            labelled(
+                run_all(self.runs, out=out, on_progress=on_progress, on_record=on_record, part=part)
+            )
         )
 
 
