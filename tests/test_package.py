@@ -30,7 +30,7 @@ def test_public_names_are_these() -> None:
     assert sorted(fedgs.__all__) == [
         "Availability", "AvailabilityFile", "CIFAR10", "CifarCNN", "Clients", "Data", "Evaluation",
         "Execution", "FashionCNN", "FashionMNIST", "FedGS", "Federation", "File", "Graph", "Ideal",
-        "LabelCycle", "LargeLabelsFirst", "Leaf", "LessDataFirst", "LogNormal",
+        "LSTM", "LabelCycle", "LargeLabelsFirst", "Leaf", "LessDataFirst", "LogNormal",
         "LogisticRegression", "MD", "MLP", "Memory", "Model", "MoreDataFirst", "Normalization",
         "Outcome", "PowerOfChoice", "ResNet8", "Results", "Sampler", "Selection", "SineLogNormal",
         "Solver", "Synthetic", "Training", "Uniform", "View", "Wish", "__version__", "compare",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fedgs.graph import Graph
     from fedgs.listeners import on_record
     from fedgs.models import (
+        LSTM,
         MLP,
         CifarCNN,
         FashionCNN,
@@ -69,6 +70,7 @@ __all__ = [
     "File",
     "Graph",
     "Ideal",
+    "LSTM",
     "LabelCycle",
     "LargeLabelsFirst",
     "Leaf",
@@ -122,6 +124,7 @@ _PUBLIC = {
     "File": "fedgs.data",
     "Graph": "fedgs.graph",
     "Ideal": "fedgs.availability",
+    "LSTM": "fedgs.models",
     "LabelCycle": "fedgs.availability",
     "LargeLabelsFirst": "fedgs.availability",
     "Leaf": "fedgs.data",
