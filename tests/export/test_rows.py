@@ -8,7 +8,7 @@ import pytest
 
 from fedgs.errors import ConfigError, MissingExtraError
 from fedgs.export import to_dataframe
-from fedgs.export.rows import TYPES, columns_of, metrics_of, seconds_of
+from fedgs.export.rows import KINDS, TYPES, columns_of, metrics_of, seconds_of
 from fedgs.export.titles import titles_of
 from fedgs.records import Record
 from fedgs.report.run_view import Run
@@ -20,7 +20,19 @@ def run(records: list[Record] | None = None, seed: int = 0, **tables: Any) -> Ru
 
 
 def test_every_field_of_a_record_is_a_column() -> None:
-    assert {field.name for field in fields(Record)} <= set(TYPES)
+    own = {"test_metrics"}  # a column for each metric
+    assert {field.name for field in fields(Record)} <= {*KINDS, *own}
+
+
+def test_fields_that_some_records_have_are_columns_where_they_are() -> None:
+    timed = run([Record(0, cohort=["a"], clock=0.0, fates=["late"]), Record(1, stopped="target")])
+    columns = columns_of([run(), timed])
+    assert list(columns)[len(TYPES) :] == ["stopped", "clock", "fates"]
+    assert columns["stopped"] == [None, None, None, "target"]
+    assert columns["fates"] == [None, None, ["late"], None]
+    scored = run([Record(0, cohort=["a"], test_loss=0.5, test_metrics={"auc": 0.9}), Record(1)])
+    assert columns_of([scored])["test_auc"] == [0.9, None]
+    assert metrics_of(scored.records[0])["test_auc"] == 0.9
 
 
 def test_each_record_of_each_run_is_one_entry(runs: list[Run]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fedgs.export.library import library
-from fedgs.export.rows import TYPES, columns_of
+from fedgs.export.rows import KINDS, columns_of
 from fedgs.report.run_view import Run
 from fedgs.report.subjects import as_run_list
 
@@ -32,7 +32,7 @@ def to_dataframe(runs: Run | Iterable[Run]) -> Any:
     pandas = library("pandas", "to_dataframe")
     return pandas.DataFrame(
         {
-            name: pandas.Series(values, dtype=_dtype(TYPES.get(name), values))
+            name: pandas.Series(values, dtype=_dtype(KINDS.get(name), values))
             for name, values in columns.items()
         }
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fedgs.export.library import library
-from fedgs.export.rows import TYPES, columns_of
+from fedgs.export.rows import KINDS, columns_of
 from fedgs.report.run_view import Run
 
 __all__ = ["as_csv", "as_parquet"]
@@ -61,11 +61,11 @@ def as_parquet(runs: Sequence[Run]) -> bytes:
 def _array(arrow: Any, name: str, values: Sequence[object]) -> Any:
     """A column with its type; lists hold the clients' keys, numbers of draws or weights."""
     types = {int: arrow.int64(), float: arrow.float64(), str: arrow.string(), bool: arrow.bool_()}
-    kind = TYPES.get(name) or _common([value for value in values if value is not None])
+    kind = KINDS.get(name) or _common([value for value in values if value is not None])
     if kind is not list:
         return arrow.array(_converted(kind, values), types[kind])
     lists = [value if isinstance(value, list) else None for value in values]
-    inside = {"draws": int, "weights": float}.get(name) or _common(
+    inside = {"draws": int, "weights": float, "worked": float, "fates": str}.get(name) or _common(
         [entry for value in lists for entry in value or ()]
     )
     converted = [None if value is None else _converted(inside, value) for value in lists]

@@ -1,7 +1,6 @@
 """Runs as columns: one entry for each run and record, the same for every tool."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from datetime import datetime
 from itertools import accumulate
 
@@ -9,7 +8,17 @@ from fedgs.records import Record
 from fedgs.report.labels import flattened
 from fedgs.report.run_view import Run
 
-__all__ = ["LISTS", "METRICS", "TYPES", "columns_of", "metrics_of", "seconds_of", "settings_of"]
+__all__ = [
+    "KINDS",
+    "LISTS",
+    "METRICS",
+    "OPTIONAL",
+    "TYPES",
+    "columns_of",
+    "metrics_of",
+    "seconds_of",
+    "settings_of",
+]
 
 # Columns before those of the settings, and what an entry is; a list has one entry a client.
 TYPES: dict[str, type] = {
@@ -32,7 +41,18 @@ TYPES: dict[str, type] = {
     "test_accuracy": float,
     "valid_loss": float,
 }
-LISTS = tuple(name for name, kind in TYPES.items() if kind is list)
+# Columns that are there where a record has the field; `test_NAME` stands for further metrics.
+OPTIONAL: dict[str, type] = {
+    "stopped": str,
+    "clock": float,
+    "seconds": float,
+    "fates": list,
+    "worked": list,
+    "traffic": int,
+    "ended": str,
+}
+KINDS = TYPES | OPTIONAL
+LISTS = tuple(name for name, kind in KINDS.items() if kind is list)
 METRICS = (
     "num_available",
     "selection_objective",
@@ -40,16 +60,21 @@ METRICS = (
     "test_loss",
     "test_accuracy",
     "valid_loss",
+    "clock",
+    "seconds",
+    "traffic",
 )
 _NOT_SETTINGS = ("run", "execution", "label", "seed")
-_RECORD = tuple(field.name for field in fields(Record))
+_ABOUT = ("run", "data", "availability", "method", "seed", "state")
+_RECORD = tuple(name for name in TYPES if name not in _ABOUT)
 
 
 def columns_of(runs: Sequence[Run]) -> dict[str, list[object]]:
     """Column -> values, one entry for each run and record, in the order of the runs.
 
-    The columns of `TYPES` come first. The settings in which the runs differ follow, by their dotted
-    keys; a run whose variant has no such setting has None there.
+    The columns of `TYPES` come first, then the fields of `OPTIONAL` and the further metrics that a
+    record has. The settings in which the runs differ follow, by their dotted keys; a run whose
+    variant has no such setting has None there.
 
     Args:
         runs: labelled.
@@ -64,13 +89,18 @@ def columns_of(runs: Sequence[Run]) -> dict[str, list[object]]:
     """
     settings = [settings_of(run) for run in runs]
     differing = _differing(runs, settings)
-    columns: dict[str, list[object]] = {name: [] for name in (*TYPES, *differing)}
+    records = [record for run in runs for record in run.records]
+    given = [name for name in OPTIONAL if any(getattr(r, name) is not None for r in records)]
+    further = dict.fromkeys(f"test_{name}" for r in records for name in r.test_metrics or {})
+    columns: dict[str, list[object]] = {name: [] for name in (*TYPES, *given, *further, *differing)}
     for run, own in zip(runs, settings, strict=True):
         about = {**_about(run), **{key: own.get(key) for key in differing}}
         for record in run.records:
             for name, value in about.items():
                 columns[name].append(value)
-            for name in _RECORD:
+            for name in further:
+                columns[name].append(record.value(name))
+            for name in (*_RECORD, *given):
                 value = getattr(record, name)
                 listed = value is not None and name in LISTS
                 columns[name].append(list(value) if listed else value)
@@ -94,6 +124,7 @@ def metrics_of(record: Record) -> dict[str, float]:
     """
     size = {} if record.cohort is None else {"cohort_size": float(len(record.cohort))}
     values = {name: getattr(record, name) for name in METRICS}
+    values |= {f"test_{name}": value for name, value in (record.test_metrics or {}).items()}
     return size | {name: float(value) for name, value in values.items() if value is not None}
 
 
