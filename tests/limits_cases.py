@@ -301,6 +301,33 @@ def _leaf_two_files(folder: Path) -> object:
     return fedgs.Leaf(path=str(folder)).load()
 
 
+# --- tables
+# --------------------------------------------------------------------------------------------------
+
+
+def csv_table(
+    name: str, text: str = "30,a,0\n40,b,1\n", head: str = "age,ward,ill", **settings: object
+) -> None:
+    """Register a case of `data = table`."""
+
+    def load(folder: Path) -> object:
+        (folder / "mine.csv").write_text(f"{head}\n{text}", encoding="utf-8")
+        given = {"label": "ill", "client": "ward", **settings}
+        return fedgs.data.TableFile(path=str(folder / "mine.csv"), **given).load()  # type: ignore[arg-type]
+
+    case(name)(load)
+
+
+csv_table("table-column", client="wards")
+csv_table("table-missing", "30,a,0\n,b,1\n")
+csv_table("table-nan", "30,a,0\nnan,b,1\n")
+csv_table("table-text", features=["ward"])
+csv_table("table-split", split="ward")
+csv_table("table-owners", client=None)
+csv_table("table-cells", "30,a,0\n40,b,1\n40,b\n")
+csv_table("table-names", head="age,age,ill")
+case("table-frame")(lambda folder: fedgs.Federation.from_dataframe([[30, "a"]], "ill"))
+
 # --- partitions
 # --------------------------------------------------------------------------------------------------
 

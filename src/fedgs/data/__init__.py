@@ -17,6 +17,7 @@ from fedgs.data.niid_bench import DirichletCapped, QuantitySkew
 from fedgs.data.partition import Assignment, ByColumn, Iid, LabelsPerClient, Partition, Shards
 from fedgs.data.synthetic import Synthetic
 from fedgs.data.synthetic_clustered import SyntheticClustered
+from fedgs.data.table import TableFile
 
 __all__ = [
     "CIFAR10",
@@ -45,6 +46,7 @@ __all__ = [
     "Shards",
     "Synthetic",
     "SyntheticClustered",
+    "TableFile",
     "describe",
     "expected_weights",
     "export",

@@ -171,6 +171,37 @@ class Federation:
         return [(label, part) for label, part in parts if part is not None]
 
     @staticmethod
+    def from_dataframe(
+        frame: object, label: str | Sequence[str], *, name: str = "frame", **settings: object
+    ) -> "Federation":
+        """A federation from a data frame of pandas or polars, or a table of pyarrow.
+
+        Args:
+            frame: rows are examples. Anything with `columns` or `column_names` whose `frame[name]`
+                is an array.
+            label: the column of labels or targets; several columns for a vector of targets.
+            name: for tables; not empty.
+            settings: those of the data set `table` (`fedgs.data.TableFile`), such as `client` or
+                `partition`, `split`, `features`, `one_hot`, `task`, `groups`, `standardize`,
+                `test_fraction` and `seed`.
+
+        Raises:
+            DataError: not a data frame, unknown columns, missing cells, texts without `one_hot`,
+                numbers that are not finite; the message has column and row.
+            ConfigError: a setting that `table` does not have.
+
+        >>> class Frame(dict):
+        ...     columns = ("age", "ward", "outcome")
+        >>> frame = Frame(age=[20, 30] * 9, ward=["a", "b"] * 9, outcome=["ill", "well"] * 9)
+        >>> federation = Federation.from_dataframe(frame, "outcome", client="ward")
+        >>> federation.clients.names, federation.facts["label_names"]
+        (('a', 'b'), ['ill', 'well'])
+        """
+        from fedgs.data.frames import from_dataframe
+
+        return from_dataframe(frame, label, name=name, **settings)
+
+    @staticmethod
     def from_arrays(
         x: npt.ArrayLike,
         y: npt.ArrayLike,
