@@ -147,6 +147,12 @@ class Plan:
                 f"{self.aggregation.objective!r}, which alone it minimises; "
                 f"got {self.work.objective!r} (aggregation 'mean' follows both)"
             )
+        if self.aggregation.trains_everyone and (self.round_wish or self.reports):
+            raise ConfigError(
+                f"aggregation {_name(self.aggregation)!r} trains clients outside of the cohort, "
+                f"and method {_name(sampler)!r} reads what the cohort's training gives; "
+                "use a method such as 'uniform' or 'fedgs'"
+            )
         proximal = self.aggregation.proximal
         if proximal not in (None, self.work.mu):
             raise ConfigError(
@@ -358,22 +364,27 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State
     available = plan.available(state)
     view = plan.view(state, available.clients)
     if not available.names:
-        return advance(plan, state, view), round_record(plan, state, available, metrics)
+        trained = yield from train_without_cohort(plan, state, view)
+        record = round_record(plan, state, available, metrics)
+        return advance(plan, state, view, trained=trained), record
 
     # S_t. If it is empty, the model, the counts and the sampler's memory stay unchanged.
     view = yield from with_losses(plan, state, view)
     generator = rng.stream(plan.seed, "select", state.round)
     selection = checked_selection(plan.sampler.select(view, generator), view)
     if len(selection.clients) == 0:
+        trained = yield from train_without_cohort(plan, state, view)
         record = round_record(plan, state, available, metrics, selection=selection)
-        return advance(plan, state, view), record
+        return advance(plan, state, view, trained=trained), record
 
     # theta^{t+1} = theta^t + sum_k w_k (theta_k - theta^t), and v_k += 1 for k in S_t.
-    cohort, trained, outcome = selection.clients, None, None
+    cohort, outcome = selection.clients, None
     played = _played(plan, state, cohort)
     entering = selection if played is None else played.entering(selection)
     if len(entering.clients):
         trained, outcome = yield from train_selected(plan, state, view=view, selection=entering)
+    else:
+        trained = yield from train_without_cohort(plan, state, view)
     after = advance(
         plan, state, view, trained=trained, outcome=outcome, cohort=cohort, played=played
     )
@@ -435,7 +446,7 @@ def train_selected(
     weights = checked_weights(weighting, view, selection, memory)
     round = aggregation_round(plan, state, view, selected=(cohort, weights), weighting=weighting)
     corrections, folds = aggregation.corrections(round), aggregation.folds(round)
-    wish, features = plan.round_wish, None
+    wish, features = plan.round_wish, None  # there is none where everyone trains
     own_folds = len(folds)
     if wish is not None:
         starts = state.parameters if corrections.starts is None else corrections.starts
@@ -443,7 +454,7 @@ def train_selected(
     replies = yield Train(
         plan.work,
         state.parameters,
-        cohort,
+        round.trainees,
         round.learning_rate,
         (plan.seed, state.round),
         folds,
@@ -456,6 +467,33 @@ def train_selected(
     reports = {} if not plan.reports else {n: frozen(v) for n, v in replies[-1].items()}
     outcome = Outcome(frozen(cohort), frozen(weights), features, reports)
     return checked_step(aggregation, round, replies[:own_folds]), outcome
+
+
+def train_without_cohort(
+    plan: Plan, state: State, view: View
+) -> Generator[Request, Reply, tuple[torch.Tensor, Vectors] | None]:
+    """The training of all clients in a round without a cohort, where the aggregation has it.
+
+    Returns:
+        theta^{t+1} with the vectors of the aggregation; None where no client trains.
+    """
+    aggregation = plan.aggregation
+    if not aggregation.trains_everyone:
+        return None
+    nobody = (np.empty(0, dtype=np.int64), np.empty(0))
+    round = aggregation_round(plan, state, view, selected=nobody, weighting=plan.weighting)
+    corrections = aggregation.corrections(round)
+    replies = yield Train(
+        plan.work,
+        state.parameters,
+        round.trainees,
+        round.learning_rate,
+        (plan.seed, state.round),
+        aggregation.folds(round),
+        starts=corrections.starts,
+        offsets=corrections.offsets,
+    )
+    return checked_step(aggregation, round, replies)
 
 
 def aggregation_round(
@@ -479,6 +517,7 @@ def aggregation_round(
         state.vectors,
         plan.learning_rate * plan.decay**state.round,
         plan.work.local_steps,
+        plan.aggregation.trains_everyone,
     )
 
 

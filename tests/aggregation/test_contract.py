@@ -89,22 +89,24 @@ class Followed:
         return Round(
             self.round, self.clients, cohort, weights, self.weighting.is_normalised,
             view.shares, self.theta, self.vectors, 0.1 * 0.9**self.round, 1,
+            self.aggregation.trains_everyone,
         )  # fmt: skip
 
     def results(self, round: Round) -> tuple[torch.Tensor, ...]:
         """What the folds make of the local models."""
-        if not len(round.cohort):
+        trainees = round.trainees
+        if not len(trainees):
             return ()
         corrections = self.aggregation.corrections(round)
-        models = round.parameters.repeat(len(round.cohort), 1)
+        models = round.parameters.repeat(len(trainees), 1)
         if corrections.starts is not None:
             models = corrections.starts
-        gradients = self.curvatures[round.cohort] * (models - self.centres[round.cohort])
+        gradients = self.curvatures[trainees] * (models - self.centres[trainees])
         if corrections.offsets is not None:
             gradients = gradients + corrections.offsets
         models = models - round.learning_rate * gradients
         folds = self.aggregation.folds(round)
-        return tuple(f.finish(f.add(f.start(), round.cohort, models)) for f in folds)
+        return tuple(f.finish(f.add(f.start(), trainees, models)) for f in folds)
 
     def step(self, members: list[int]) -> torch.Tensor:
         """Theta after the next round."""

@@ -72,6 +72,7 @@ class Loop:
             round = Round(
                 self.round, CLIENTS, cohort, weights, self.weighting.is_normalised,
                 view.shares, self.theta, self.vectors, self.rate, 1,
+                self.aggregation.trains_everyone,
             )  # fmt: skip
             self.theta, self.vectors = self.aggregation.step(round, self.results(round))
         self.counts = self.counts.copy()
@@ -81,19 +82,20 @@ class Loop:
         return applied
 
     def results(self, round: Round) -> tuple[torch.Tensor, ...]:
-        if not len(round.cohort):
+        trainees = round.trainees
+        if not len(trainees):
             return ()
         corrections = self.aggregation.corrections(round)
-        models = round.parameters.repeat(len(round.cohort), 1)
+        models = round.parameters.repeat(len(trainees), 1)
         models = models if corrections.starts is None else corrections.starts
         curvatures, centres = (
-            torch.from_numpy(of[round.cohort, None]).float() for of in (CURVATURES, CENTRES)
+            torch.from_numpy(of[trainees, None]).float() for of in (CURVATURES, CENTRES)
         )
         gradients = curvatures * (models - centres)
         gradients = gradients if corrections.offsets is None else gradients + corrections.offsets
         models = models - round.learning_rate * gradients
         folds = self.aggregation.folds(round)
-        return tuple(f.finish(f.add(f.start(), round.cohort, models)) for f in folds)
+        return tuple(f.finish(f.add(f.start(), trainees, models)) for f in folds)
 
 
 def weights_at_rest(weighting: Weighting, cycles: int = 400) -> tuple[Loop, FloatArray]:

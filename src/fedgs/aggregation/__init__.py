@@ -17,6 +17,7 @@ from fedgs.aggregation.feddyn import FedDyn
 from fedgs.aggregation.folds import Rows, WeightedMean, WeightedSum, all_finite, is_finite
 from fedgs.aggregation.gossip import Gossip
 from fedgs.aggregation.mean import Mean
+from fedgs.aggregation.postponed import Postponed
 from fedgs.aggregation.scaffold import Scaffold
 from fedgs.aggregation.stale import Stale
 from fedgs.aggregation.table import ClientTable
@@ -33,6 +34,7 @@ __all__ = [
     "Gossip",
     "Mean",
     "Momentum",
+    "Postponed",
     "Round",
     "Rows",
     "Scaffold",

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, TypeAlias
 
+import numpy as np
 import torch
 from pydantic import BeforeValidator, PlainSerializer, field_validator
 
@@ -30,7 +31,8 @@ class Round:
     Attributes:
         round: t.
         clients: all N clients.
-        cohort: (m,) ascending indices of the clients that train; m is 0 in an empty round.
+        cohort: (m,) ascending indices of the clients whose updates arrive; m is 0 in an empty
+            round.
         weights: (m,) w_k.
         is_normalised: whether the weights are normalised to sum 1.
         shares: (N,) weights p_k of the clients in the objective.
@@ -38,6 +40,7 @@ class Round:
         vectors: the aggregation's.
         learning_rate: eta_t of the clients.
         local_steps: E.
+        trains_everyone: whether all clients train, and not the cohort alone.
     """
 
     round: int
@@ -50,6 +53,12 @@ class Round:
     vectors: Vectors
     learning_rate: float
     local_steps: int
+    trains_everyone: bool = False
+
+    @property
+    def trainees(self) -> IntArray:
+        """Ascending indices of the clients that train."""
+        return np.arange(len(self.clients)) if self.trains_everyone else self.cohort
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +105,10 @@ class Aggregation(Variant):
     family: ClassVar[str] = "aggregation"
     objective: ClassVar[Objective | None] = None
     """The only objective that the aggregation has a meaning for; None: any."""
+
+    trains_everyone: ClassVar[bool] = False
+    """Whether all N clients train in every round, also those that are not in the cohort. The folds
+    then get all of them, in rounds without a cohort too."""
 
     server: Server = Sgd()
 

@@ -13,7 +13,7 @@ from fedgs.registry import register
 from fedgs.requests import AnyFold
 from fedgs.weighting import Weighting
 
-__all__ = ["Gossip"]
+__all__ = ["Gossip", "refuse_all_but_equal"]
 
 
 @register("aggregation", "gossip")
@@ -49,17 +49,7 @@ class Gossip(Aggregation):
         Raises:
             ConfigError: another weighting or server step.
         """
-        if weighting.name != "equal":
-            raise ConfigError(
-                "aggregation 'gossip' needs method.weighting = 'equal', since its averages are "
-                "unbiased for equal weights alone; got "
-                f"{weighting.name or type(weighting).__name__!r}"
-            )
-        if self.server.name != "sgd":
-            raise ConfigError(
-                "aggregation 'gossip' needs the server step 'sgd', whose rate is eta_g; "
-                f"got {self.server.name or type(self.server).__name__!r}"
-            )
+        refuse_all_but_equal(self, weighting)
 
     def start(self, parameters: torch.Tensor, clients: Clients) -> Vectors:
         """All clients hold theta^0, and none has taken part."""
@@ -97,3 +87,23 @@ class Gossip(Aggregation):
         last[cohort] = round.round
         held = held.replaced(round.cohort, [parameters] * len(echoes))
         return parameters, {**round.vectors, "held": held, "last": last}
+
+
+def refuse_all_but_equal(aggregation: Aggregation, weighting: Weighting) -> None:
+    """Accept equal weights and the server step `sgd` for clients that continue from own models.
+
+    Raises:
+        ConfigError: another weighting or server step.
+    """
+    if weighting.name != "equal":
+        raise ConfigError(
+            f"aggregation {aggregation.name!r} needs method.weighting = 'equal', since its "
+            "averages are unbiased for equal weights alone; got "
+            f"{weighting.name or type(weighting).__name__!r}"
+        )
+    server = aggregation.server
+    if server.name != "sgd":
+        raise ConfigError(
+            f"aggregation {aggregation.name!r} needs the server step 'sgd', whose rate is eta_g; "
+            f"got {server.name or type(server).__name__!r}"
+        )

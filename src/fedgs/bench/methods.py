@@ -84,6 +84,13 @@ ROWS = (
         {"name": "gossip"},
         target=None,
     ),
+    Row(
+        "aggregation",
+        "postponed",
+        {"name": "uniform", "weighting": "equal"},
+        {"name": "postponed"},
+        target=None,
+    ),
     *(
         Row("sampler", name, {"name": name}, target=None)
         for name in ("clustered", "divfl", "active_fl", "power_of_choice", "cpow_d", "rpow_d")

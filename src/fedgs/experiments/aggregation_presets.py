@@ -110,6 +110,16 @@ AGGREGATION_PRESETS = (
         ),
     ),
     Preset(
+        "fedpbc",
+        "Xiang et al., 2023, CDC",
+        {"name": "uniform", "weighting": "equal"},
+        {**_ALL_AVAILABLE, "objective": "equal"},
+        {"name": "postponed"},
+        cost=Cost(client_memory="P"),
+        flower=_SIMULATED,
+        differences=("All N clients train in every round, also in rounds without a cohort.",),
+    ),
+    Preset(
         "fedavgm",
         "Hsu et al., 2019",
         {"name": "uniform"},

@@ -47,6 +47,7 @@ _METHODS = {
     "fedavgm": "#96C35A",
     "permutation": "#C3B45A",
     "feddyn": "#5A5AE1",
+    "fedpbc": "#0FC30F",
 }
 # Of methods that are not published, such as those of plug-ins.
 _OTHERS = ("#CC79A7", "#E69F00", "#7A4A2B", "#332288", "#999933")
