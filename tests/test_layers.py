@@ -43,6 +43,7 @@ LAYERS = [
     ["data", "models"],
     [
         "losses",
+        "optimizers",
         "metrics",
         "weighting",
         "server_steps",
@@ -69,6 +70,7 @@ WITHOUT_TORCH = [
     "system",
     "sampling",
     "losses",
+    "optimizers",
     "metrics",
     "weighting",
     "server_steps",

@@ -58,9 +58,11 @@ def linear():
         offsets = rng.normal(size=(6, starts.shape[1])).astype(np.float32)
         losses = np.zeros(rows.shape, np.float32)
         fixed = (x, y, np.arange(6), rows, sizes, starts, run, rates, mu)
-        kernels.train_linear(*fixed, offsets, models, losses)
-        store(f"linear with terms {n}", models, losses)
-        kernels.train_linear(*fixed, offsets[:0], models, losses[:0])
+        none = np.float32(0), np.float32(0), False
+        for steps in (none, (np.float32(0.1), np.float32(0.9), True)):
+            kernels.train_linear(*fixed, *steps, offsets, models, losses)
+            store(f"linear with terms {n} {steps}", models, losses)
+        kernels.train_linear(*fixed, *none, offsets[:0], models, losses[:0])
         begins, ends = np.array([0, 3]), np.array([n, n - 4])
         kernels.linear_losses(x, y, starts, np.arange(2), begins, ends, sums, correct)
         averages, fine, begin = np.empty_like(starts), np.empty(2, bool), np.array([0, 2])

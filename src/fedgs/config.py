@@ -31,14 +31,19 @@ __all__ = ["Config", "Evaluation", "Execution", "HasDefaults", "System", "Traini
 _FLOAT32_MAX = 3.4e38  # clients train in float32
 
 
-def _part_of(family: str, setting: str) -> Callable[[object], object]:
-    """What makes a setting's value the variant of a family that it names."""
+def _part_of(family: str, setting: str, default: str | None = None) -> Callable[[object], object]:
+    """What makes a setting's value the variant of a family that it names.
+
+    The variant `default` with its own settings becomes None, as where nothing is given.
+    """
 
     def built(value: object) -> object:
         if value is None:
             return None
         try:
-            return build(family, value)
+            variant = build(family, value)
+            is_default = default is not None and table(variant) == table(build(family, default))
+            return None if is_default else variant
         except ConfigError as error:
             text = str(error)
             named = text.startswith((f"{family}.", f"{family} "))
@@ -72,6 +77,11 @@ Loss = Annotated[
     BeforeValidator(_part_of("loss", "training.loss")),
     PlainSerializer(_named),
 ]
+Optimizer = Annotated[
+    Variant | None,
+    BeforeValidator(_part_of("optimizer", "training.optimizer", default="sgd")),
+    PlainSerializer(_named),
+]
 Metrics = Annotated[tuple[Variant, ...], BeforeValidator(_as_metrics), PlainSerializer(_listed)]
 
 
@@ -94,6 +104,9 @@ class Training(Variant):
             n_k / n; "equal": 1/N. Weightings and the validation loss follow it.
         loss: what clients minimise and what is recorded as the loss of a model; none: the default
             of the federation's task, cross-entropy for classes.
+        optimizer: the direction of a local step; none: `sgd`, the gradient. Its state begins anew
+            with every client and round.
+        clip: gradients of larger norm are scaled to this norm, > 0; none: any norm.
 
     >>> Training(rounds=5).local_steps
     10
@@ -111,6 +124,8 @@ class Training(Variant):
     precision: Literal["float32", "bf16"] = "float32"
     objective: Objective = "data_size"
     loss: Loss = None
+    optimizer: Optimizer = None
+    clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
     @field_validator("learning_rate", "mu")
     @classmethod
@@ -128,7 +143,7 @@ class Training(Variant):
         settings = serialize(self)
         if self.objective == "data_size":
             settings.pop("objective", None)
-        for name in ("loss",):
+        for name in ("loss", "optimizer", "clip"):
             if getattr(self, name) is None:
                 settings.pop(name, None)
         return settings

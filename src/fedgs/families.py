@@ -105,6 +105,13 @@ FAMILIES = {
             wrapper="FunctionLoss",
         ),
         Family(
+            "optimizer",
+            "optimisers",
+            "training.optimizer",
+            "fedgs.optimizers",
+            "fedgs.optimizers.Optimizer",
+        ),
+        Family(
             "metric",
             "metrics",
             "evaluation.metrics",

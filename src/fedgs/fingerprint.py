@@ -142,7 +142,9 @@ def identity_of(
 
 def _parts_of(config: Config) -> dict[str, Variant]:
     """Dotted key -> variant, for those that are settings of the training and the evaluation."""
-    parts = {} if config.training.loss is None else {"training.loss": config.training.loss}
+    training = config.training
+    given = {"training.loss": training.loss, "training.optimizer": training.optimizer}
+    parts = {key: variant for key, variant in given.items() if variant is not None}
     for place, metric in enumerate(config.evaluation.metrics):
         parts[f"evaluation.metrics.{place}"] = metric
     return parts

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fedgs.losses import Loss
     from fedgs.metrics import Metric
     from fedgs.models import Model
+    from fedgs.optimizers import Optimizer
 
 __all__ = [
     "AnyFold",
@@ -77,6 +78,8 @@ class Work:
         objective: the weights of the clients in the objective, by which validation parts are
             averaged: "data_size": n_k / n; "equal": 1/N.
         loss: what a batch's loss is; None: the default of the federation's task.
+        optimizer: the direction of a step; None: the gradient, as by plain SGD.
+        clip: the largest norm of the gradient of a step, > 0; None: any.
     """
 
     federation: "Federation"
@@ -87,6 +90,8 @@ class Work:
     precision: Precision = "float32"
     objective: Objective = "data_size"
     loss: "Loss | None" = None
+    optimizer: "Optimizer | None" = None
+    clip: float | None = None
 
 
 class Fold(Protocol[Accumulator, Result]):

@@ -31,6 +31,7 @@ from fedgs.clients import (
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, user_code
 from fedgs.features import check_wish, feature_fold, feature_request
+from fedgs.local.descent import not_plain
 from fedgs.local.parameters import initial_parameters
 from fedgs.losses import loss_of
 from fedgs.metrics import Metric
@@ -158,6 +159,11 @@ class Plan:
             raise ConfigError(
                 f"aggregation {_name(self.aggregation)!r} needs training.mu = {proximal:g}, the "
                 f"weight of its quadratic term; got {self.work.mu:g}"
+            )
+        if self.aggregation.needs_plain_steps and (reason := not_plain(self.work)) is not None:
+            raise ConfigError(
+                f"aggregation {_name(self.aggregation)!r} needs plain SGD steps, whose gradients "
+                f"it reads off the updates; got {reason}"
             )
         with user_code(f"check of aggregation {_name(self.aggregation)!r}"):
             self.aggregation.check(self.federation.clients, self.cohort_limit, self.weighting)

@@ -85,6 +85,13 @@ def _drawn(task: str, rng: np.random.Generator, count: int) -> tuple[np.ndarray,
     return rng.integers(TOKENS, size=(count, PLACES)), labels
 
 
+def examples(problem: Problem, client: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The training examples of a client as a model receives them."""
+    part = federation(problem.task).train
+    rows = part.rows(client)
+    return torch.from_numpy(part.x[rows].astype(np.float32)), torch.from_numpy(part.y[rows].copy())
+
+
 class Reader(nn.Module):
     """Logits for each place of a sequence from its token and the one before."""
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from tests.local.material import replies, train_request
-from tests.local.problems import PROBLEMS, Problem, federation
+from tests.local.problems import PROBLEMS, Problem, examples, federation
 from tests.oracles import local_sgd
 from tests.oracles.local_training import trained
 
@@ -18,12 +18,6 @@ from fedgs.models import LogisticRegression
 from fedgs.requests import Evaluate, Losses, Train, Work
 
 ALL = pytest.mark.parametrize("problem", PROBLEMS, ids=str)
-
-
-def examples(problem: Problem, client: int) -> tuple[torch.Tensor, torch.Tensor]:
-    part = federation(problem.task).train
-    rows = part.rows(client)
-    return torch.from_numpy(part.x[rows].astype(np.float32)), torch.from_numpy(part.y[rows].copy())
 
 
 @ALL

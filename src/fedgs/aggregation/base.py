@@ -105,6 +105,8 @@ class Aggregation(Variant):
     family: ClassVar[str] = "aggregation"
     objective: ClassVar[Objective | None] = None
     """The only objective that the aggregation has a meaning for; None: any."""
+    needs_plain_steps: ClassVar[bool] = False
+    """Whether `step` reads gradients off the updates, as E steps of plain SGD give them."""
 
     trains_everyone: ClassVar[bool] = False
     """Whether all N clients train in every round, also those that are not in the cohort. The folds

@@ -1,5 +1,7 @@
 """SCAFFOLD: control variates that correct the drift of local training."""
 
+from typing import ClassVar
+
 import torch
 
 from fedgs.aggregation.base import Aggregation, Corrections, Round, Vectors
@@ -20,6 +22,10 @@ class Scaffold(Aggregation):
     paper), theta^{t+1} = theta^t + eta_g U with U = sum over S of w_k Delta_k, and
     c <- c + sum over S of p_k (c_k new - c_k old). All are zero at the start.
 
+    The update divided by E eta is the mean gradient of E steps of plain SGD alone, so optimisers
+    with a memory, gradient clipping and local epochs are refused. Weight decay is part of the
+    gradient.
+
     A client keeps P numbers and receives and sends twice as many as in FedAvg.
 
     Reference: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated
@@ -28,6 +34,8 @@ class Scaffold(Aggregation):
     >>> Scaffold().server_step.rate
     1.0
     """
+
+    needs_plain_steps: ClassVar[bool] = True
 
     def start(self, parameters: torch.Tensor, clients: Clients) -> Vectors:
         """Control variates of zero."""

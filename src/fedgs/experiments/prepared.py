@@ -20,6 +20,7 @@ from fedgs.local.engines import EngineChoice
 from fedgs.losses import Loss
 from fedgs.metrics import checked_metrics, directions
 from fedgs.models import Model
+from fedgs.optimizers import Optimizer
 from fedgs.records import RunFolder
 from fedgs.registry import V, Variant, seed_of
 from fedgs.requests import Work
@@ -133,7 +134,11 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
         training.batch_size,
         training.precision,
         training.objective,
-        _checked_loss(training.loss),
+        _optional("training.loss", training.loss, Loss, "fedgs.losses.Loss"),
+        _optional(
+            "training.optimizer", training.optimizer, Optimizer, "fedgs.optimizers.Optimizer"
+        ),
+        training.clip,
     )
     limit = cohort_limit(training, len(federation))
     examples = examples_of_round(training, federation.clients)
@@ -158,8 +163,8 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
     )
 
 
-def _checked_loss(loss: Variant | None) -> Loss | None:
-    return None if loss is None else _checked("training.loss", loss, Loss, "fedgs.losses.Loss")
+def _optional(setting: str, value: Variant | None, base: type[V], title: str) -> V | None:
+    return None if value is None else _checked(setting, value, base, title)
 
 
 def _checked(family: str, value: object, base: type[V], title: str) -> V:

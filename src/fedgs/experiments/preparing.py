@@ -172,10 +172,11 @@ def prepare_one(
 
 def _with_loss(training: Training, federation: Federation) -> Training:
     """The training settings; the loss is named where it is not that of a classifier."""
-    name = default_loss(federation.task)
-    if training.loss is not None or name == default_loss("classes"):
+    default = build("loss", default_loss(federation.task))
+    if training.loss is not None and training.loss != default:
         return training
-    return training.model_copy(update={"loss": build("loss", name)})
+    is_classifier = default.name == default_loss("classes")
+    return training.model_copy(update={"loss": None if is_classifier else default})
 
 
 def _start_of(model: Model, federation: Federation, known: Known) -> Digest | None:

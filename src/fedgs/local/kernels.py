@@ -192,6 +192,84 @@ def _descend(table: Any, first_input: int, slopes: Any, num_classes: int, bias: 
                 table[c, j] = fma(-q, table[i + 1, j], table[c, j]) + fma(-p, table[i, j], -late)
 
 
+def _pulls(
+    weights: Any, bias: Any, start: Any, d: int, rate: Any, mu: Any, offset: Any, pulls: Any
+) -> None:
+    """Compute pulls = rate·(mu·(theta - start) + offset), (classes, d + 1) with the bias last.
+
+    An `offset` of no entries is 0.
+    """
+    num_classes = len(pulls)
+    for c in range(num_classes):
+        pulls[c, -1] = (rate * mu) * (bias[c] - start[num_classes * d + c])
+        for j in range(d):
+            pulls[c, j] = (rate * mu) * (weights[c, j] - start[c * d + j])
+        if len(offset) > 0:
+            pulls[c, -1] = fma(rate, offset[num_classes * d + c], pulls[c, -1])
+            for j in range(d):
+                pulls[c, j] = fma(rate, offset[c * d + j], pulls[c, j])
+
+
+def _descend_by_velocity(
+    table: Any,
+    first_input: int,
+    slopes: Any,
+    bias: Any,
+    decay: Any,
+    momentum: Any,
+    nesterov: bool,
+    pulls: Any,
+    velocity: Any,
+) -> None:
+    """Move weights and biases by u <- momentum·u + g.
+
+    g = slopesᵀ·inputs + decay·theta + pulls. The move is u, and g + momentum·u in Nesterov's form.
+    The gradients of one class are summed in the last row of `velocity`, and the last four examples
+    are added where the weights move.
+
+    Args:
+        table: as of `_descend`.
+        first_input: as of `_descend`.
+        slopes: (B, classes), learning rate included.
+        bias: (classes,), changed like the weights.
+        decay: learning rate times weight decay.
+        momentum: in [0, 1).
+        nesterov: whether the move is Nesterov's.
+        pulls: (classes, d + 1) further gradients, learning rate included; (0, d + 1): none.
+        velocity: (classes + 1, d + 1) u of the weights and, last, of the bias.
+    """
+    width, last = table.shape[1], slopes.shape[0] - 4
+    g, i = velocity[-1], first_input + last
+    for c in range(len(velocity) - 1):
+        u, w = velocity[c], table[c]
+        g[:] = 0
+        if len(pulls) > 0:
+            for j in range(pulls.shape[1] - 1):
+                g[j] = pulls[c, j]
+            g[-1] = pulls[c, -1]
+        for b in range(0, last, 4):
+            p, q, r, s = slopes[b, c], slopes[b + 1, c], slopes[b + 2, c], slopes[b + 3, c]
+            g[-1] += (p + q) + (r + s)
+            k = first_input + b
+            for j in range(width):
+                late = fma(r, table[k + 2, j], s * table[k + 3, j])
+                g[j] = fma(q, table[k + 1, j], g[j]) + fma(p, table[k, j], late)
+        p, q = slopes[last, c], slopes[last + 1, c]
+        r, s = slopes[last + 2, c], slopes[last + 3, c]
+        of_bias = fma(decay, bias[c], g[-1] + ((p + q) + (r + s)))
+        u[-1] = fma(momentum, u[-1], of_bias)
+        bias[c] -= fma(momentum, u[-1], of_bias) if nesterov else u[-1]
+        for j in range(width):
+            late = fma(r, table[i + 2, j], s * table[i + 3, j])
+            total = fma(q, table[i + 1, j], g[j]) + fma(p, table[i, j], late)
+            of_weight = fma(decay, w[j], total)
+            u[j] = fma(momentum, u[j], of_weight)
+            if nesterov:
+                w[j] -= fma(momentum, u[j], of_weight)
+            else:
+                w[j] -= u[j]
+
+
 def _train_linear(
     x: Any,
     y: Any,
@@ -202,6 +280,9 @@ def _train_linear(
     run: Any,
     rates: Any,
     mu: Any,
+    decay: Any,
+    momentum: Any,
+    nesterov: bool,
     offsets: Any,
     models: Any,
     losses: Any,
@@ -219,6 +300,9 @@ def _train_linear(
         run: (r,) the row of `starts` for each client.
         rates: (r,) learning rates.
         mu: the proximal weight.
+        decay: the weight decay.
+        momentum: in [0, 1).
+        nesterov: whether the momentum is Nesterov's.
         offsets: (r, P) float32, added to the gradient of every step; (0, P): nothing is added.
         models: (r, P), filled with the local models.
         losses: (r, E, B) float32, filled with the losses of the examples that are used; (0, E, B):
@@ -236,8 +320,14 @@ def _train_linear(
     bits = np.zeros(padded_batch * padded_classes, dtype=np.int32)
     labels = np.zeros(batch_size, dtype=np.int64)
     copy = np.zeros_like(z)
+    plain = momentum == 0 and decay == 0
+    velocity = np.zeros((0 if plain else num_classes + 1, padded_d + 1), dtype=np.float32)
+    pulled = not plain and (mu > 0 or len(offsets) > 0)
+    pulls = np.zeros((num_classes if pulled else 0, d + 1), dtype=np.float32)
+    no_offset = np.zeros(0, dtype=np.float32)
     for i in order:
         start = starts[run[i]]
+        velocity[:] = 0
         _load_weights_of(start, num_classes, d, weights, bias)
         for step in range(local_steps):
             size = sizes[i, step]
@@ -252,6 +342,22 @@ def _train_linear(
                 _losses_of(copy, labels[:size], num_classes, bits, losses[i, step])
             # Rows that an earlier batch left in `inputs` have no label, so their slope is 0.
             _slopes_of(z, labels[:size], num_classes, rates[i] / np.float32(size), bits)
+            if not plain:
+                if pulled:
+                    offset = offsets[i] if len(offsets) > 0 else no_offset
+                    _pulls_of(weights, bias, start, d, rates[i], mu, offset, pulls)
+                _descend_by_velocity_by(
+                    table,
+                    padded_classes,
+                    z,
+                    bias,
+                    rates[i] * decay,
+                    momentum,
+                    nesterov,
+                    pulls,
+                    velocity,
+                )
+                continue
             if mu > 0:
                 pull = rates[i] * mu
                 for c in range(num_classes):
@@ -368,6 +474,8 @@ _relative_to_largest = compiled(_relative)
 _slopes_of = compiled(_slopes)
 _losses_of = compiled(_cross_entropies)
 _descend_by = compiled(_descend)
+_pulls_of = compiled(_pulls)
+_descend_by_velocity_by = compiled(_descend_by_velocity)
 _sum_of = compiled(_sum)
 averages = compiled(_averages)
 fill_batches = compiled(_fill_batches)

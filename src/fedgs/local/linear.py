@@ -11,6 +11,7 @@ from fedgs.data.federation import Federation
 from fedgs.errors import DataError, require_extra
 from fedgs.local.batches import compiled_kernels
 from fedgs.local.bounds import as_indices, check_shape, checked_ranges
+from fedgs.local.descent import sgd_of
 from fedgs.local.examples import tensor_of
 from fedgs.local.terms import PLAIN, Terms, Trained
 from fedgs.local.threads import in_threads
@@ -59,7 +60,10 @@ def suits_kernels(work: Work, module: nn.Module) -> bool:
 
 
 def takes_kernels(work: Work) -> bool:
-    """Whether the compiled kernels take these examples, loss and precision, for a linear model."""
+    """Whether the compiled kernels take these examples, loss, steps and precision.
+
+    That is for a linear model.
+    """
     federation = work.federation
     plain = federation.normalization is None and federation.train.x.dtype == np.float32
     return (
@@ -67,6 +71,7 @@ def takes_kernels(work: Work) -> bool:
         and work.precision == "float32"
         and federation.task == "classes"
         and loss_of(work) == CrossEntropy()
+        and sgd_of(work) is not None
     )
 
 
@@ -131,13 +136,17 @@ class LinearProgram:
         models = np.empty((len(run), vectors.shape[1]), dtype=np.float32)
         losses = np.zeros(((len(run) if terms.losses else 0), *rows.shape[1:]), dtype=np.float32)
         slow, mu = np.ascontiguousarray(rates, dtype=np.float32), np.float32(self.work.mu)
+        sgd = sgd_of(self.work)
+        assert sgd is not None  # see `takes_kernels`
+        steps = (mu, np.float32(sgd.weight_decay), np.float32(sgd.momentum), sgd.nesterov)
         # The same client's examples one run after another.
         order = np.argsort(rows[:, 0, 0]) if rows.size else np.arange(len(run))
 
         def chunk(thread: int, a: int, b: int) -> None:
             chosen = order[a:b]
             kernel(
-                part.x, part.y, chosen, rows, sizes, vectors, run, slow, mu, offsets, models, losses
+                *(part.x, part.y, chosen, rows, sizes, vectors, run, slow),
+                *(*steps, offsets, models, losses),
             )
 
         in_threads(chunk, len(run), 2 * vectors.shape[1] * rows.shape[1] * rows.shape[2])

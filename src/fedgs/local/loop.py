@@ -10,6 +10,7 @@ from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.errors import ClientError, UpdateError
 from fedgs.local.batches import client_keys, local_batches
 from fedgs.local.bounds import training_sizes
+from fedgs.local.descent import Descent, is_plain
 from fedgs.local.evaluation import measure
 from fedgs.local.memory import filled_batch_size
 from fedgs.local.objective import proximal_step, scaled_losses
@@ -153,7 +154,10 @@ class _Steps(NamedTuple):
 
 
 def _descend(workbench: Workbench, request: Train, steps: _Steps) -> AnyArray | None:
-    """E steps theta -= eta·(gradient + offset + mu·(theta - start)) on one client's batches.
+    """E steps theta -= eta·d on one client's batches.
+
+    The direction d is that of the optimiser for gradient + offset + mu·(theta - start), which it is
+    itself for plain SGD.
 
     Args:
         workbench: its module holds theta afterwards.
@@ -175,6 +179,9 @@ def _descend(workbench: Workbench, request: Train, steps: _Steps) -> AnyArray | 
     flat.module.train()
     flat.load(start)
     batches = torch.from_numpy(rows).to(workbench.device)
+    descent = None
+    if not is_plain(request.work):
+        descent = Descent(request.work, flat.trained, stacked=False)
     for step, size in enumerate(sizes.tolist()):
         x, y = examples.gather(batches[step, :size])
         outputs = workbench.forward(x)
@@ -186,6 +193,12 @@ def _descend(workbench: Workbench, request: Train, steps: _Steps) -> AnyArray | 
         )
         with torch.no_grad():
             pull = proximal_step(flat.parameters, start[: len(flat.parameters)], mu) if mu else None
+            if descent is not None:
+                for term in (pull, offset):
+                    if term is not None:
+                        gradients = torch._foreach_add(gradients, flat.trained_views(term))
+                torch._foreach_add_(flat.trained, descent.directions(gradients), alpha=-rate)
+                continue
             torch._foreach_add_(flat.trained, gradients, alpha=-rate)
             if pull is not None:
                 flat.parameters.add_(pull, alpha=-rate)

@@ -235,6 +235,16 @@ class FlatModule:
                 part[..., entry.start : entry.stop] = 0
         return part
 
+    def trained_views(self, vector: torch.Tensor) -> list[torch.Tensor]:
+        """The views of a vector without buffers that belong to `trained`, in its order."""
+        return [
+            vector[entry.start : entry.stop].view(entry.shape)
+            for entry, parameter in zip(
+                self.layout.parameters, self.module.parameters(), strict=True
+            )
+            if parameter.requires_grad
+        ]
+
     def load(self, parameters: torch.Tensor) -> None:
         """Set the module's state to a (P,) vector.
 

@@ -9,6 +9,7 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from fedgs.arrays import FloatArray, IntArray
+from fedgs.local.descent import Descent, is_plain
 from fedgs.local.evaluation import block_rows
 from fedgs.local.objective import example_figures, proximal_step
 from fedgs.local.parameters import layout_of, pack
@@ -117,8 +118,9 @@ class StackedProgram:
         shift = None
         if terms.offsets is not None:
             offsets = self.workbench.flat.trained_part(terms.offsets.to(device))
-            shift = offsets * eta[:, None]
+            shift = offsets * eta[:, None] if is_plain(self.work) else offsets
         losses = torch.zeros(rows.shape, device=device) if terms.losses else None
+        descent = None if is_plain(self.work) else Descent(self.work, trained, stacked=True)
         module.train()
         for step in range(rows.shape[1]):
             weight = weights[:, step]
@@ -132,13 +134,27 @@ class StackedProgram:
                 parameters, pull = theta[:, : self.layout.num_parameters], None
                 if first is not None:
                     start = first[:, : parameters.shape[1]]
-                    pull = proximal_step(parameters, start, self.work.mu) * eta[:, None]
+                    pull = proximal_step(parameters, start, self.work.mu)
+                if descent is not None:
+                    for term in (pull, shift):
+                        if term is not None:
+                            gradients = torch._foreach_add(gradients, self._trained_views(term))
+                    directions = descent.directions(gradients)
+                    torch._foreach_addcmul_(trained, directions, scaled, value=-1.0)
+                    continue
+                if pull is not None:
+                    pull *= eta[:, None]
                 torch._foreach_sub_(trained, torch._foreach_mul(gradients, scaled))
                 if pull is not None:
                     parameters.sub_(pull)
                 if shift is not None:
                     parameters.sub_(shift)
         return theta[:, : starts.shape[1]], losses
+
+    def _trained_views(self, vectors: torch.Tensor) -> list[torch.Tensor]:
+        """The views of (r, p) vectors without buffers, of the tensors that are trained."""
+        views = self.layout.views(vectors, self.layout.parameters)
+        return [view for name, view in views.items() if name in self._trained]
 
     def _loss(
         self,

@@ -46,12 +46,17 @@ def workbench_key(work: Work) -> tuple[Hashable, ...]:
 
 def work_key(work: Work) -> tuple[Hashable, ...]:
     """Equal for kinds of work that can share a tensor program."""
-    loss: Hashable = work.loss
+    parts = (_hashable(work.loss), _hashable(work.optimizer), work.clip)
+    return (*workbench_key(work), work.mu, work.local_steps, work.batch_size, *parts)
+
+
+def _hashable(variant: object) -> Hashable:
+    """The variant, or its id if it has a list among its settings."""
     try:
-        hash(loss)
-    except TypeError:  # a variant with a list among its settings
-        loss = id(loss)
-    return (*workbench_key(work), work.mu, work.local_steps, work.batch_size, loss)
+        hash(variant)
+    except TypeError:
+        return id(variant)
+    return variant
 
 
 def is_convolutional(module: nn.Module) -> bool:

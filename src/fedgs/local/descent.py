@@ -1,0 +1,82 @@
+"""Local steps that are not plain SGD: gradient clipping, and the optimiser's direction."""
+
+from collections.abc import Sequence
+
+import torch
+
+from fedgs.optimizers import SGD, Optimizer
+from fedgs.requests import Work
+
+__all__ = ["Descent", "is_plain", "not_plain", "sgd_of"]
+
+_SMALL = 1e-6  # added to a norm, as by `torch.nn.utils.clip_grad_norm_`
+
+
+def is_plain(work: Work) -> bool:
+    """Whether every step follows the gradient of the local objective itself.
+
+    >>> from fedgs.data import Synthetic
+    >>> from fedgs.models import LogisticRegression
+    >>> work = Work(Synthetic(clients=2).load(), LogisticRegression(), 0.0, 5, 10)
+    >>> is_plain(work)
+    True
+    """
+    return work.clip is None and work.optimizer in (None, SGD())
+
+
+def sgd_of(work: Work) -> SGD | None:
+    """The settings of SGD, if every step is one of SGD without clipping."""
+    optimizer = SGD() if work.optimizer is None else work.optimizer
+    return optimizer if type(optimizer) is SGD and work.clip is None else None
+
+
+def not_plain(work: Work) -> str | None:
+    """The setting by which a local update is not the sum of E gradients, weight decay included.
+
+    None: it is this sum.
+    """
+    optimizer = work.optimizer
+    if optimizer is not None and not (type(optimizer) is SGD and optimizer.momentum == 0):
+        momentum = f" with momentum = {optimizer.momentum:g}" if type(optimizer) is SGD else ""
+        return f"training.optimizer = {optimizer.name!r}{momentum}"
+    return None if work.clip is None else f"training.clip = {work.clip:g}"
+
+
+class Descent:
+    """The steps of one client, or of a stack of clients, in one round.
+
+    Args:
+        work: the optimiser and the largest norm of a gradient.
+        parameters: the tensors that are trained; (r, *shape) each for a stack of r clients.
+        stacked: whether they are those of a stack.
+    """
+
+    def __init__(self, work: Work, parameters: Sequence[torch.Tensor], *, stacked: bool) -> None:
+        self._optimizer: Optimizer = SGD() if work.optimizer is None else work.optimizer
+        self._clip, self._stacked = work.clip, stacked
+        self._parameters = list(parameters)
+        self._state: dict[str, list[torch.Tensor]] = {}
+        self._step = 0
+
+    def directions(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The directions of the next step.
+
+        Args:
+            gradients: of the local objective, proximal term and offsets included.
+        """
+        own = list(gradients)
+        if self._clip is not None:
+            own = self._scaled(own, self._clip)
+        directions = self._optimizer.directions(self._step, own, self._parameters, self._state)
+        self._step += 1
+        return directions
+
+    def _scaled(self, gradients: list[torch.Tensor], largest: float) -> list[torch.Tensor]:
+        """The gradients; those of a client whose norm is above `largest` are scaled to it."""
+        lead = 1 if self._stacked else 0
+        squares = [torch.square(gradient.double()).flatten(lead).sum(-1) for gradient in gradients]
+        norms = torch.stack(squares).sum(0).sqrt().float()
+        factors = (largest / (norms + _SMALL)).clamp(max=1.0)
+        if not lead:
+            return [gradient * factors for gradient in gradients]
+        return [gradient * factors.view(-1, *[1] * (gradient.ndim - 1)) for gradient in gradients]

@@ -1,0 +1,193 @@
+"""Optimisers of local training: the direction of a step from its gradient.
+
+Every step is theta <- theta - eta_t·d with the learning rate eta_t of the round and a direction d.
+The state of an optimiser begins anew with every client and round. The steps are those of
+`torch.optim`. PyTorch is imported when a direction is computed, not before.
+"""
+
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+from pydantic import Field
+
+from fedgs.errors import ConfigError
+from fedgs.registry import Variant, register
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Tensors: TypeAlias = list[Tensor]
+    State: TypeAlias = dict[str, Tensors]
+
+__all__ = ["Adam", "AdamW", "Optimizer", "SGD"]
+
+
+class Optimizer(Variant):
+    """Base of all optimisers.
+
+    `directions` gets the tensors that are trained as lists. The stacked engine trains r clients in
+    one list of tensors (r, *shape), so a direction may depend on numbers entry by entry only.
+
+    Attributes:
+        weight_decay: lambda >= 0; how it enters is said in each class.
+    """
+
+    family: ClassVar[str] = "optimizer"
+    weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+
+    def directions(
+        self, step: int, gradients: "Tensors", parameters: "Tensors", state: "State"
+    ) -> "Tensors":
+        """The directions of a step.
+
+        Args:
+            step: 0 for the first step of a client in a round.
+            gradients: of the local objective. Two of them may share memory, so neither they nor
+                the parameters may be written to.
+            parameters: before the step.
+            state: empty at the first step; what is stored in it is there at the next.
+        """
+        raise TypeError(
+            f"{type(self).__name__} must define directions(step, gradients, parameters, state)"
+        )
+
+
+@register("optimizer", "sgd")
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum b: v <- b v + g + lambda theta, d = v.
+
+    v is g + lambda theta at the first step. With Nesterov's form d = g + lambda theta + b v.
+
+    Reference: Sutskever et al. (2013): On the Importance of Initialization and Momentum in Deep
+    Learning. ICML.
+
+    Attributes:
+        momentum: b, in [0, 1).
+        nesterov: whether d is Nesterov's, which needs a momentum.
+
+    >>> import torch
+    >>> sgd, state = SGD(momentum=0.5), {}
+    >>> theta = [torch.zeros(1)]
+    >>> [sgd.directions(step, [torch.ones(1)], theta, state)[0].item() for step in (0, 1)]
+    [1.0, 1.5]
+    """
+
+    momentum: float = Field(default=0.0, ge=0, lt=1)
+    nesterov: bool = False
+
+    def model_post_init(self, context: object) -> None:
+        """Refuse Nesterov's form without momentum."""
+        if self.nesterov and self.momentum == 0:
+            raise ConfigError("training.optimizer.nesterov needs a momentum > 0; got momentum = 0")
+
+    def directions(
+        self, step: int, gradients: "Tensors", parameters: "Tensors", state: "State"
+    ) -> "Tensors":
+        """See the class."""
+        if self.weight_decay:
+            gradients = _decayed(gradients, parameters, self.weight_decay)
+        if not self.momentum:
+            return gradients
+        velocity = gradients
+        if step > 0:
+            velocity = _sum(gradients, state["velocity"], self.momentum)
+        state["velocity"] = velocity
+        return _sum(gradients, velocity, self.momentum) if self.nesterov else velocity
+
+
+class _Adaptive(Optimizer):
+    """Adam's moments and direction.
+
+    Attributes:
+        beta1: b1, of the mean of gradients, in [0, 1).
+        beta2: b2, of the mean of squared gradients, in [0, 1).
+        epsilon: e, > 0.
+    """
+
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    beta2: float = Field(default=0.999, ge=0, lt=1)
+    epsilon: float = Field(default=1e-8, gt=0, allow_inf_nan=False)
+
+    def _moved(self, step: int, gradients: "Tensors", state: "State") -> "Tensors":
+        """m^ / (sqrt(v^) + e), with m^ and v^ the means corrected for their start at 0."""
+        import torch
+
+        if step == 0:
+            state["mean"] = [torch.zeros_like(gradient) for gradient in gradients]
+            state["square"] = [torch.zeros_like(gradient) for gradient in gradients]
+        mean, square = state["mean"], state["square"]
+        torch._foreach_lerp_(mean, gradients, 1 - self.beta1)
+        torch._foreach_mul_(square, self.beta2)
+        torch._foreach_addcmul_(square, gradients, gradients, 1 - self.beta2)
+        roots = torch._foreach_sqrt(square)
+        torch._foreach_div_(roots, (1 - self.beta2 ** (step + 1)) ** 0.5)
+        torch._foreach_add_(roots, self.epsilon)
+        directions = torch._foreach_div(mean, roots)
+        torch._foreach_div_(directions, 1 - self.beta1 ** (step + 1))
+        return list(directions)
+
+
+@register("optimizer", "adam")
+class Adam(_Adaptive):
+    """Adam: d = m^ / (sqrt(v^) + e), whose gradients contain lambda theta.
+
+    m <- b1 m + (1 - b1) g and v <- b2 v + (1 - b2) g² start at 0; m^ = m / (1 - b1^s) and
+    v^ = v / (1 - b2^s) in step s = 1, 2, ...
+
+    Reference: Kingma and Ba (2015): Adam: A Method for Stochastic Optimization. ICLR.
+
+    >>> import torch
+    >>> direction, = Adam().directions(0, [torch.tensor([4.0])], [torch.zeros(1)], {})
+    >>> direction  # the sign of the gradient at the first step
+    tensor([1.])
+    """
+
+    def directions(
+        self, step: int, gradients: "Tensors", parameters: "Tensors", state: "State"
+    ) -> "Tensors":
+        """See the class."""
+        if self.weight_decay:
+            gradients = _decayed(gradients, parameters, self.weight_decay)
+        return self._moved(step, gradients, state)
+
+
+@register("optimizer", "adamw")
+class AdamW(_Adaptive):
+    """Adam with decoupled weight decay: d = m^ / (sqrt(v^) + e) + lambda theta.
+
+    Reference: Loshchilov and Hutter (2019): Decoupled Weight Decay Regularization. ICLR.
+
+    Attributes:
+        weight_decay: lambda >= 0.
+
+    >>> import torch
+    >>> AdamW(weight_decay=0.5).directions(0, [torch.ones(1)], [torch.tensor([2.0])], {})[0]
+    tensor([2.])
+    """
+
+    weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
+
+    def directions(
+        self, step: int, gradients: "Tensors", parameters: "Tensors", state: "State"
+    ) -> "Tensors":
+        """See the class."""
+        directions = self._moved(step, gradients, state)
+        return _sum(directions, parameters, self.weight_decay) if self.weight_decay else directions
+
+
+def _decayed(gradients: "Tensors", parameters: "Tensors", decay: float) -> "Tensors":
+    """New tensors g + lambda theta, in the memory order of the parameters.
+
+    Gradients of a stack can have another order, and each operation on both is then slow.
+    """
+    import torch
+
+    sums = torch._foreach_mul(parameters, decay)
+    torch._foreach_add_(sums, gradients)
+    return list(sums)
+
+
+def _sum(tensors: "Tensors", others: "Tensors", factor: float) -> "Tensors":
+    """New tensors: each one plus factor times the other."""
+    import torch
+
+    return list(torch._foreach_add(tensors, others, alpha=factor))
