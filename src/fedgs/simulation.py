@@ -246,7 +246,7 @@ class Plan:
     def view(self, state: State, available: IntArray) -> View:
         """What the sampler and the weighting see of a round, without losses."""
         rates = self.availability.rates(state.round) if self.weighting.reads_rates else None
-        view = View(
+        return View(
             state.round,
             self.federation.clients,
             available,
@@ -256,8 +256,8 @@ class Plan:
             objective=self.work.objective,
             rates=rates,
             weighting_memory=state.weighting,
+            **({} if state.time is None else vars(state.time)),
         )
-        return view if state.time is None else replace(view, **state.time.seen())
 
     def evaluates(self, round: int) -> bool:
         """Whether theta^t of this round is evaluated."""
@@ -365,7 +365,7 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State
         reason = plan.stopping.reason(state.watched)
         if reason is not None:
             return Record(round=state.round, stopped=reason, **_figures(metrics), **_clock(state))
-    if plan.time is not None and state.time is not None:
+    if plan.time is not None and plan.time.is_simulated and state.time is not None:
         state = replace(state, time=plan.time.begun(state.time))
     available = plan.available(state)
     view = plan.view(state, available.clients)
@@ -396,7 +396,7 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State
     )
     weights = np.zeros(len(cohort))
     if outcome is not None:
-        weights[np.isin(cohort, outcome.clients)] = outcome.weights
+        weights[slice(None) if played is None else played.answered] = outcome.weights
     record = round_record(
         plan, state, available, metrics, selection=selection, weights=weights, played=played
     )
@@ -656,7 +656,7 @@ def _time(state: State, played: Played | None) -> _Time:
     return {
         "clock": clock,
         "seconds": played.seconds,
-        "fates": played.fates.tolist(),
+        "fates": played.words,
         "worked": played.worked.tolist(),
         "traffic": played.traffic,
         "ended": played.ended,

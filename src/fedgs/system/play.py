@@ -1,6 +1,7 @@
 """The end of a round: which of the clients' answers the server still takes."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -8,9 +9,12 @@ import numpy as np
 from fedgs.arrays import AnyArray, BoolArray, FloatArray
 from fedgs.clients import Selection
 
-__all__ = ["Ended", "Played", "Tasks", "play"]
+__all__ = ["ANSWERED", "FAILED", "FATES", "GONE", "LATE", "Ended", "Played", "Tasks", "play"]
 
 Ended = Literal["target", "deadline", "nobody"]
+
+FATES = ("answered", "gone", "failed", "late")
+ANSWERED, GONE, FAILED, LATE = range(4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,9 +24,9 @@ class Tasks:
     Attributes:
         durations: (m,) seconds of work of the whole task, > 0.
         ends: (m,) seconds after the beginning of the round at which each client stops.
-        fates: (m,) "answered", "gone" (it left before its answer) or "failed".
+        fates: (m,) int8 positions in `FATES`: answered, gone (it left before its answer) or failed.
 
-    >>> Tasks(np.array([2.0]), np.array([2.0]), np.array(["gone"])).fates.tolist()
+    >>> Tasks(np.array([2.0]), np.array([2.0]), np.array([GONE])).words
     ['gone']
     """
 
@@ -30,13 +34,18 @@ class Tasks:
     ends: FloatArray
     fates: AnyArray
 
+    @property
+    def words(self) -> list[str]:
+        """The fates as words."""
+        return [FATES[fate] for fate in self.fates.tolist()]
+
 
 @dataclass(frozen=True, eq=False)
 class Played:
     """A round in time.
 
     Attributes:
-        fates: (m,) "answered", "late" (still working at the end), "gone" or "failed".
+        fates: (m,) int8 positions in `FATES`, of which late is still working at the end.
         seconds: from the beginning of the round to its end.
         ended: "target": with the last answer that was waited for; "deadline"; "nobody": when no
             client was working any more.
@@ -46,7 +55,7 @@ class Played:
         entered: whether the answers enter the model; not where there are too few.
 
     >>> one = np.array([1.0])
-    >>> Played(np.array(["late"]), 1.0, "deadline", one, durations=2 * one).answered.tolist()
+    >>> Played(np.array([LATE]), 1.0, "deadline", one, durations=2 * one).answered.tolist()
     [False]
     """
 
@@ -58,19 +67,29 @@ class Played:
     traffic: int = 0
     entered: bool = True
 
-    @property
+    @cached_property
     def answered(self) -> BoolArray:
         """(m,) which clients answered in time."""
-        return np.asarray(self.fates == "answered", dtype=np.bool_)
+        answered: BoolArray = self.fates == ANSWERED
+        return answered
+
+    @property
+    def words(self) -> list[str]:
+        """The fates as words."""
+        return [FATES[fate] for fate in self.fates.tolist()]
 
     def entering(self, selection: Selection) -> Selection:
         """The clients of the selection, in ascending order, whose updates enter the model."""
         kept = self.answered if self.entered else np.zeros(len(self.fates), dtype=np.bool_)
+        if kept.all():
+            return selection
         draws = None if selection.draws is None else selection.draws[kept]
         return replace(selection, clients=selection.clients[kept], draws=draws)
 
 
-def play(tasks: Tasks, *, wanted: int, deadline: float | None) -> Played:
+def play(
+    tasks: Tasks, *, wanted: int, deadline: float | None, least: int = 1, update_bytes: int = 0
+) -> Played:
     """End a round with the first `wanted` answers, at the deadline, or when no client works.
 
     Of answers at the same second, those of clients in front are first. Fewer clients than `wanted`
@@ -80,25 +99,30 @@ def play(tasks: Tasks, *, wanted: int, deadline: float | None) -> Played:
         tasks: of the m >= 1 selected clients.
         wanted: answers to wait for, M >= 1.
         deadline: seconds >= 0; None: no deadline.
+        least: answers that have to arrive, so that they enter the model.
+        update_bytes: of a model in either direction.
 
     >>> tasks = Tasks(np.array([3.0, 5.0, 4.0]), np.array([3.0, 5.0, 1.0]),
-    ...               np.array(["answered", "answered", "gone"]))
+    ...               np.array([ANSWERED, ANSWERED, GONE]))
     >>> played = play(tasks, wanted=1, deadline=None)
-    >>> played.fates.tolist(), played.seconds, played.ended, played.worked.tolist()
+    >>> played.words, played.seconds, played.ended, played.worked.tolist()
     (['answered', 'late', 'gone'], 3.0, 'target', [3.0, 3.0, 1.0])
-    >>> play(tasks, wanted=2, deadline=4.0).fates.tolist()
+    >>> play(tasks, wanted=2, deadline=4.0).words
     ['answered', 'late', 'gone']
     """
     count = len(tasks.ends)
     target = min(wanted, count)
-    answers = np.flatnonzero(tasks.fates == "answered")
-    in_order = answers[np.argsort(tasks.ends[answers], kind="stable")][:target]
+    answers = (tasks.fates == ANSWERED).nonzero()[0]
+    in_order = answers[tasks.ends[answers].argsort(kind="stable")[:target]]
     ended: Ended = "target" if len(in_order) == target else "nobody"
     seconds = float(tasks.ends[in_order[-1]] if ended == "target" else tasks.ends.max())
     if deadline is not None and deadline < seconds:
         seconds, ended = float(deadline), "deadline"
-    fates = np.where(tasks.ends <= seconds, tasks.fates, "late").astype("<U8")
-    fates[fates == "answered"] = "late"  # one of too many at the same second
-    fates[in_order[tasks.ends[in_order] <= seconds]] = "answered"
-    worked = np.minimum(tasks.durations, np.minimum(tasks.ends, seconds))
-    return Played(fates, seconds, ended, worked, tasks.durations)
+        in_order = in_order[tasks.ends[in_order] <= seconds]
+    fates = tasks.fates.copy()
+    fates[answers] = LATE
+    fates[tasks.ends > seconds] = LATE
+    fates[in_order] = ANSWERED
+    worked = np.minimum(np.minimum(tasks.durations, tasks.ends), seconds)
+    traffic, entered = (count + len(in_order)) * update_bytes, len(in_order) >= least
+    return Played(fates, seconds, ended, worked, tasks.durations, traffic, entered)

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedgs.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from fedgs.arrays import BoolArray, FloatArray, IntArray
 from fedgs.rng import stream
-from fedgs.system.play import Tasks
+from fedgs.system.play import FAILED, GONE, Tasks
 from fedgs.system_settings import Away
 
 __all__ = ["YEAR", "IsAvailable", "NextChange", "drop_outs", "tasks_of"]
@@ -41,16 +41,15 @@ def tasks_of(
     >>> phases = np.array([1.0, 1.0]), np.array([4.0, 9.0]), np.array([1.0, 1.0])
     >>> leaving = lambda chosen, seconds: np.full(len(chosen), 8.0)
     >>> tasks = tasks_of(phases, away="lost", is_available=None, next_change=leaving)
-    >>> tasks.ends.tolist(), tasks.fates.tolist()
+    >>> tasks.ends.tolist(), tasks.words
     ([6.0, 8.0], ['answered', 'gone'])
     """
     durations: FloatArray = phases[0] + phases[1] + phases[2]
-    ends = durations.copy()
-    is_gone = np.zeros(len(durations), dtype=np.bool_)
-    everyone = np.arange(len(durations))
+    fates = np.zeros(len(durations), dtype=np.int8)
     if next_change is None:
-        pass
-    elif away == "at_end":
+        return Tasks(durations, durations, fates)
+    ends, everyone = durations.copy(), np.arange(len(durations))
+    if away == "at_end":
         assert is_available is not None
         is_gone = ~is_available(everyone, start + durations)
     elif away == "lost":
@@ -59,7 +58,8 @@ def tasks_of(
         ends[is_gone] = leaves[is_gone]
     else:
         ends, is_gone = _paused(phases, start, longest, next_change)
-    return Tasks(durations, ends, np.where(is_gone, "gone", "answered"))
+    fates[is_gone] = GONE
+    return Tasks(durations, ends, fates)
 
 
 def _paused(
@@ -119,11 +119,11 @@ def drop_outs(
         chosen: (m,) indices of the clients.
         num_clients: N.
 
-    >>> tasks = Tasks(np.array([2.0]), np.array([2.0]), np.array(["answered"]))
+    >>> tasks = Tasks(np.array([2.0]), np.array([2.0]), np.array([0]))  # answered
     >>> failed = drop_outs(
     ...     tasks, probability=1.0, seed=0, round=3, chosen=np.array([1]), num_clients=2
     ... )
-    >>> failed.fates.tolist(), bool(failed.ends[0] < 2)
+    >>> failed.words, bool(failed.ends[0] < 2)
     (['failed'], True)
     """
     if probability == 0:
@@ -132,5 +132,6 @@ def drop_outs(
     failing = moments * np.maximum(tasks.durations, tasks.ends)
     fails = (coins < probability) & (failing < tasks.ends)  # else it has left before
     ends: FloatArray = np.where(fails, failing, tasks.ends)
-    fates: AnyArray = np.where(fails, "failed", tasks.fates)
+    fates = tasks.fates.copy()
+    fates[fails] = FAILED
     return Tasks(tasks.durations, ends, fates)

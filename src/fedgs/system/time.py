@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -53,15 +52,6 @@ class TimeState:
         zeros = np.zeros(num_clients, dtype=np.int64)
         return TimeState(0.0, zeros, zeros.copy(), np.full(num_clients, np.nan))
 
-    def seen(self) -> dict[str, Any]:
-        """The fields of a `View` that hold these."""
-        return {
-            "answers": self.answers,
-            "failures": self.failures,
-            "seconds": self.seconds,
-            "clock": self.clock,
-        }
-
     def after(self, cohort: IntArray, played: Played) -> "TimeState":
         """The state after a round; answers of a round with too few of them do not enter.
 
@@ -69,13 +59,17 @@ class TimeState:
             cohort: (m,) indices of the selected clients.
             played: the round.
         """
-        answers, failures = self.answers.copy(), self.failures.copy()
-        seconds, answered = self.seconds.copy(), played.answered
-        failures[cohort] += 1
-        failures[cohort[answered]] = 0
-        seconds[cohort[answered]] = played.durations[answered]
+        answers, failures, answered = self.answers, self.failures, played.answered
+        good = cohort[answered]
+        if len(good) < len(cohort) or failures[good].any():
+            failures = failures.copy()
+            failures[cohort] += 1
+            failures[good] = 0
+        seconds = self.seconds.copy()
+        seconds[good] = played.durations[answered]
         if played.entered:
-            answers[cohort[answered]] += 1
+            answers = answers.copy()
+            answers[good] += 1
         return TimeState(self.clock + played.seconds, answers, failures, seconds)
 
 
@@ -161,16 +155,26 @@ class SystemTime:
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """(m,) seconds of download, training and upload in a round; independent of the cohort."""
         settings = self.settings
-        phases = self.devices.phases(
-            chosen,
-            settings.work * self.examples[chosen],
-            update_bytes=self.update_bytes(num_parameters),
-        )
+        every = self._phases(self.update_bytes(num_parameters))
+        phases = every[0][chosen], every[1][chosen], every[2][chosen]
         if settings.noise == 0:
             return phases
         normal = stream(settings.seed or 0, "duration", round).standard_normal(len(self.clients))
         factor = np.exp(settings.noise * normal[chosen] - settings.noise**2 / 2)
         return phases[0] * factor, phases[1] * factor, phases[2] * factor
+
+    def _phases(self, update_bytes: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(N,) seconds of download, training and upload without noise, the same in all rounds."""
+        known = self._known_phases.get(update_bytes)
+        if known is None:
+            everyone, examples = np.arange(len(self.clients)), self.settings.work * self.examples
+            known = self.devices.phases(everyone, examples, update_bytes=update_bytes)
+            self._known_phases[update_bytes] = known
+        return known
+
+    @cached_property
+    def _known_phases(self) -> dict[int, tuple[FloatArray, FloatArray, FloatArray]]:
+        return {}
 
     def update_bytes(self, num_parameters: int) -> int:
         """Bytes of a model in either direction."""
@@ -222,13 +226,12 @@ class SystemTime:
             chosen=cohort,
             num_clients=len(self.clients),
         )
-        played = play(tasks, wanted=self.cohort_limit, deadline=settings.deadline)
-        answers = int(played.answered.sum())
-        transfers = len(cohort) + answers
-        return replace(
-            played,
-            traffic=transfers * self.update_bytes(num_parameters),
-            entered=answers >= settings.least,
+        return play(
+            tasks,
+            wanted=self.cohort_limit,
+            deadline=settings.deadline,
+            least=settings.least,
+            update_bytes=self.update_bytes(num_parameters),
         )
 
     def _tasks(self, round: int, clock: float, cohort: IntArray, num_parameters: int) -> Tasks:
