@@ -50,6 +50,7 @@ def weighting(config: Config) -> str:
         ("cpow_d", "cpow_d", "equal", 0.2, 0.0),
         ("rpow_d", "rpow_d", "equal", 0.2, 0.0),
         ("active_fl", "active_fl", "data_size", 0.2, 0.0),
+        ("oort", "oort", "data_size", 0.2, 0.0),
         ("f3ast", "f3ast", "f3ast", 0.2, 0.0),
         ("ca_fed", "ca_fed", "ca_fed", 0.2, 0.0),
         ("clustered", "clustered", "draws", 0.2, 0.0),

@@ -62,6 +62,7 @@ SETTINGS = [
     {"name": "power_of_choice", "candidates": 12},
     {"name": "rpow_d", "candidates": 12},
     {"name": "f3ast", "beta": 0.5},
+    {"name": "oort", "exploration": 0.0, "exploration_least": 0.0, "cut_off": 0.5},
     {"name": "active_fl", "excluded_share": 0.25, "inverse_temperature": 1.0, "uniform_share": 0.5},
 ]
 

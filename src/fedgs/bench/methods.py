@@ -27,13 +27,14 @@ class Row:
     """A method whose rounds are timed.
 
     Attributes:
-        kind: the part in which it differs from the reference: "sampler", "weighting", "server step"
-            or "aggregation".
+        kind: the part in which it differs from the reference: "sampler", "weighting", "server
+            step", "aggregation" or "system".
         name: of this part.
         method: the table of the method.
         aggregation: the table of the aggregation.
         target: the largest ratio to the reference that is aimed at; None: it does more work.
         training: settings of the training that the method needs.
+        system: the table `[system]`; None: no clock.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Row:
     aggregation: Mapping[str, object] | None = None
     target: float | None = 1.3
     training: Mapping[str, object] = field(default_factory=dict)
+    system: Mapping[str, object] | None = None
 
 
 def _weighting(name: str, sampler: str = "uniform") -> Row:
@@ -93,10 +95,26 @@ ROWS = (
     ),
     *(
         Row("sampler", name, {"name": name}, target=None)
-        for name in ("clustered", "divfl", "active_fl", "power_of_choice", "cpow_d", "rpow_d")
+        for name in (
+            "clustered",
+            "divfl",
+            "active_fl",
+            "oort",
+            "power_of_choice",
+            "cpow_d",
+            "rpow_d",
+        )
     ),
     Row("weighting", "coverage", {"name": "divfl", "weighting": "coverage"}, target=None),
     Row("sampler", "ca_fed", {"name": "ca_fed"}, target=None),
+    # The same clients train as in the reference.
+    Row(
+        "system",
+        "clock",
+        {"name": "uniform"},
+        target=1.2,
+        system={"over_selection": 1.0},
+    ),
 )
 
 
@@ -183,6 +201,8 @@ def _plans(row: Row, runs: int) -> list[Plan]:
     }
     if row.aggregation is not None:
         tables["aggregation"] = dict(row.aggregation)
+    if row.system is not None:
+        tables["system"] = dict(row.system)
     configs = [build_config({**tables, "seed": seed}) for seed in range(runs)]
     return [prepared.plan for prepared in prepare(configs)]
 

@@ -116,6 +116,27 @@ _TABLE = (
         ),
     ),
     Preset(
+        "oort",
+        "Lai et al., 2021, OSDI",
+        {"name": "oort"},
+        needs=("losses",),
+        cost=Cost("2P + 1", "2mP + m", "0", "4N"),
+        secure_aggregation=_LOSSES_IN_THE_CLEAR,
+        differences=(
+            "The losses are those of the mini-batches of local training, at no extra pass, and n_k "
+            "is the factor.",
+            "Clients that were never selected are drawn in proportion to n_k; the publication "
+            "draws them by their speed, which a server without a profile of them does not know.",
+            "The preferred duration is a percentile of the known durations, as in the authors' "
+            "code; the publication has seconds. It needs a table [system].",
+            "The publication leaves out clients that were selected many times, and can add noise "
+            "to the utilities and trade them for fairness.",
+            "The authors' code has other values: method.cut_off 0.7 (0.05 in FedScale), "
+            'method.clip 0.98, method.exploration_least 0.3 and method.pacer = "code". It scales '
+            "the utilities to [0, 1] before the uncertainty is added.",
+        ),
+    ),
+    Preset(
         "fedgs",
         "Wang et al., 2023, AAAI",
         {"name": "fedgs"},

@@ -23,6 +23,7 @@ from fedgs.sampling.active_fl import ActiveFL
 from fedgs.sampling.ca_fed import CAFed
 from fedgs.sampling.clustered import Clustered, ClusteredSizes
 from fedgs.sampling.divfl import DivFL
+from fedgs.sampling.oort import Oort
 from fedgs.sampling.permutation import Permutation
 from fedgs.sampling.power_of_choice_variants import CPowD, RPowD
 
@@ -41,6 +42,7 @@ __all__ = [
     "FedGS",
     "LearnsFromModels",
     "LeastRecent",
+    "Oort",
     "Permutation",
     "PowerOfChoice",
     "RPowD",
