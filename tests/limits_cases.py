@@ -301,6 +301,24 @@ def _leaf_two_files(folder: Path) -> object:
     return fedgs.Leaf(path=str(folder)).load()
 
 
+# --- datasets
+# --------------------------------------------------------------------------------------------------
+
+ITEMS = list(zip(X, Y, strict=True))
+
+
+def dataset(name: str, items: object, **settings: object) -> None:
+    """Register a case of `from_dataset`."""
+    given = {"client": [0, 1, 0, 1], **settings}
+    case(name)(lambda folder: fedgs.Federation.from_dataset(items, **given))  # type: ignore[arg-type]
+
+
+dataset("dataset-stream", iter(ITEMS))
+dataset("dataset-name", [{"image": x, "label": y} for x, y in ITEMS], x="pixels", y="label")
+dataset("dataset-place", ITEMS, y=2)
+dataset("dataset-owners", ITEMS, client=[0, 1])
+dataset("dataset-share", ITEMS, test=2)
+
 # --- tables
 # --------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from fedgs.data.groups import Quantiles
 from fedgs.data.images import CIFAR10, FashionMNIST
 from fedgs.data.index_lists import IndexLists
 from fedgs.data.leaf import Leaf, write_leaf
+from fedgs.data.map_style import MapStyle
 from fedgs.data.niid_bench import DirichletCapped, QuantitySkew
 from fedgs.data.partition import Assignment, ByColumn, Iid, LabelsPerClient, Partition, Shards
 from fedgs.data.synthetic import Synthetic
@@ -38,6 +39,7 @@ __all__ = [
     "LabelsPerClient",
     "Leaf",
     "LogNormalDirichlet",
+    "MapStyle",
     "Normalization",
     "Part",
     "Partition",

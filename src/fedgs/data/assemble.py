@@ -1,5 +1,6 @@
 """From arrays and an assignment of examples to clients to a federation."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,7 +20,15 @@ from fedgs.errors import DataError
 from fedgs.registry import table
 from fedgs.rng import stream
 
-__all__ = ["Labelled", "federate", "hold_out", "nonempty_clients", "server_part", "share_out"]
+__all__ = [
+    "Labelled",
+    "federate",
+    "hold_out",
+    "nonempty_clients",
+    "server_part",
+    "share_out",
+    "split_of_clients",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,6 +268,30 @@ def hold_out(
     chosen = np.zeros(len(examples), dtype=bool)
     chosen[rng.permutation(len(examples))[:size]] = True
     return examples[~chosen], examples[chosen]
+
+
+def split_of_clients(
+    owner: IntArray, test_fraction: float, validation_fraction: float, *, seed: int
+) -> IntArray:
+    """(n,) 0 train, 1 validation, 2 test, drawn for each client.
+
+    Args:
+        owner: (n,) clients 0..N-1.
+        test_fraction: share of each client's examples for test, in [0, 1); see `hold_out`.
+        validation_fraction: share of its other examples for validation, in [0, 1).
+        seed: of the draws.
+
+    >>> split_of_clients(np.zeros(10, dtype=np.int64), 0.2, 0.5, seed=0).tolist().count(0)
+    4
+    """
+    split = np.zeros(len(owner), dtype=np.int64)
+    order = np.argsort(owner, kind="stable")
+    bounds = np.searchsorted(owner[order], np.arange(int(owner.max(initial=-1)) + 2))
+    for k, (start, end) in enumerate(itertools.pairwise(bounds.tolist())):
+        kept, test = hold_out(order[start:end], test_fraction, stream(seed, "test", k))
+        held = hold_out(kept, validation_fraction, stream(seed, "hold_out", k))[1]
+        split[test], split[held] = 2, 1
+    return split
 
 
 def nonempty_clients(

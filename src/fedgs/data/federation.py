@@ -1,9 +1,10 @@
 """A federation: the clients' examples in one contiguous array, with an index range per client."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,14 @@ from fedgs.data.part import Part, counted_labels, grouped
 from fedgs.data.targets import Task, checked_task, output_count
 from fedgs.errors import DataError
 
-__all__ = ["Federation", "Normalization", "Part"]
+if TYPE_CHECKING:
+    from fedgs.data.map_style import MapStyle
+
+__all__ = ["WAYS", "Federation", "Normalization", "Part"]
+
+# Functions behind the static methods of `Federation` whose modules are above this one: they share
+# examples out or read tables. The modules enter them when `fedgs.data` is imported.
+WAYS: dict[str, Callable[..., "Federation"]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,9 +205,68 @@ class Federation:
         >>> federation.clients.names, federation.facts["label_names"]
         (('a', 'b'), ['ill', 'well'])
         """
-        from fedgs.data.frames import from_dataframe
+        return WAYS["from_dataframe"](frame, label, name=name, **settings)
 
-        return from_dataframe(frame, label, name=name, **settings)
+    @staticmethod
+    def from_dataset(
+        dataset: "MapStyle",
+        *,
+        x: str | int = 0,
+        y: str | int = 1,
+        client: object = None,
+        partition: object = None,
+        clients: int = 30,
+        test: "MapStyle | float" = 0.2,
+        validation_fraction: float = 0.2,
+        client_test: bool = False,
+        groups: object = None,
+        seed: int = 0,
+        **settings: Any,
+    ) -> "Federation":
+        """A federation from a map-style dataset of torch, or one of Hugging Face `datasets`.
+
+        All items are read once, after the dataset's own transforms, and held in memory.
+
+        Args:
+            dataset: has `len(dataset)` and `dataset[i]`, a tuple or a mapping. Images of PIL get
+                their channels first.
+            x: place or name of the examples in an item: arrays, tensors, images or numbers.
+            y: place or name of the labels or targets.
+            client: name (a text) of the owners in an item, or (n,) owners.
+            partition: by name, as a table or as an object, instead of `client`.
+            clients: N >= 1, for `partition`.
+            test: a dataset, or the share of the examples that becomes the test set: of each client,
+                or of all examples where `partition` is given.
+            validation_fraction: share of each client's other examples for validation, in [0, 1).
+            client_test: whether test examples are their clients' own test parts, see `client_test`.
+            groups: see `from_arrays`; a column has an entry for each example of the dataset.
+            seed: of the partition and of the splits.
+            settings: `name`, `task`, `classes`, `normalization`, `channels`, `mask` and
+                `client_order` of `from_arrays`.
+
+        Raises:
+            DataError: not a map-style dataset, items without the named entries, and all that
+                `from_arrays` refuses.
+
+        >>> items = [{"x": [k / 9, 0.5], "digit": k % 3, "writer": "ab"[k % 2]} for k in range(20)]
+        >>> federation = Federation.from_dataset(items, x="x", y="digit", client="writer")
+        >>> federation.clients.names, federation.clients.data_sizes.tolist(), len(federation.test)
+        (('a', 'b'), [7, 7], 4)
+        """
+        return WAYS["from_dataset"](
+            dataset,
+            x=x,
+            y=y,
+            client=client,
+            partition=partition,
+            clients=clients,
+            test=test,
+            validation_fraction=validation_fraction,
+            seed=seed,
+            groups=groups,
+            client_test=client_test,
+            **{"name": "dataset", **settings},
+        )
 
     @staticmethod
     def from_arrays(

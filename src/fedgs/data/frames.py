@@ -1,31 +1,12 @@
-"""Federations from data frames: columns that any library holds become those of the data set."""
-
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+"""Columns of data frames, as pandas, polars and pyarrow hold them."""
 
 import numpy as np
 
 from fedgs.arrays import AnyArray
-from fedgs.data.cells import Table
 from fedgs.data.numeric import plain_array
 from fedgs.errors import DataError
-from fedgs.registry import variant_class
 
-if TYPE_CHECKING:
-    from fedgs.data.federation import Federation
-
-__all__ = ["columns_of", "from_dataframe"]
-
-
-def from_dataframe(
-    frame: object, label: str | Sequence[str], *, name: str, **settings: object
-) -> "Federation":
-    """See `Federation.from_dataframe`; the data set `table` does the work, found by its name."""
-    columns = columns_of(frame, "frame")
-    given: dict[str, Any] = {"path": name, "label": label, **settings}
-    chosen: Any = variant_class("data", "table")(**given)
-    made: Federation = chosen.federation(Table(columns, "the data frame"), name)
-    return made
+__all__ = ["columns_of"]
 
 
 def columns_of(frame: object, where: str) -> dict[str, AnyArray]:

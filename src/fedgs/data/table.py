@@ -1,18 +1,19 @@
 """The data set `table`: a federation from a CSV or Parquet file, or from a data frame."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 
 from fedgs.arrays import AnyArray, IntArray
-from fedgs.data.assemble import Labelled, hold_out, share_out
+from fedgs.data.assemble import Labelled, hold_out, share_out, split_of_clients
 from fedgs.data.base import Data
 from fedgs.data.cells import Table, read_table
-from fedgs.data.federation import Federation
+from fedgs.data.federation import WAYS, Federation
+from fedgs.data.frames import columns_of
 from fedgs.data.groups import GroupsSetting, Quantiles
 from fedgs.data.labels import named_labels, numbered
 from fedgs.data.normalization import Normalization, NormalizationSetting
@@ -23,7 +24,7 @@ from fedgs.errors import DataError
 from fedgs.registry import register
 from fedgs.rng import stream
 
-__all__ = ["TableFile"]
+__all__ = ["TableFile", "from_dataframe"]
 
 _SPLITS = {
     **dict.fromkeys(("0", "train", "training"), 0),
@@ -295,7 +296,10 @@ class TableFile(Data):
         if self.split is not None:
             split = self._named_split(table)
         elif owner is not None:
-            split = self._split_of_each_client(owner)
+            place = as_owners(owner, f"client = {self.client!r}")[1]
+            split = split_of_clients(
+                place, self.test_fraction, self.validation_fraction, seed=self.seed
+            )
         else:
             split = np.zeros(len(table), dtype=np.int64)
             test = hold_out(np.arange(len(table)), self.test_fraction, stream(self.seed, "test"))[1]
@@ -324,16 +328,6 @@ class TableFile(Data):
                 )
         return np.array([_SPLITS[word] for word in words], dtype=np.int64)
 
-    def _split_of_each_client(self, owner: AnyArray) -> IntArray:
-        names, place = as_owners(owner, f"client = {self.client!r}")
-        split = np.zeros(len(owner), dtype=np.int64)
-        for k in range(len(names)):
-            rows = np.flatnonzero(place == k)
-            kept, test = hold_out(rows, self.test_fraction, stream(self.seed, "test", k))
-            held = hold_out(kept, self.validation_fraction, stream(self.seed, "hold_out", k))[1]
-            split[test], split[held] = 2, 1
-        return split
-
     def _groups(self, table: Table, rows: IntArray) -> AnyArray | Quantiles | None:
         if not isinstance(self.groups, str):
             return self.groups
@@ -349,3 +343,16 @@ class TableFile(Data):
         plain = np.array([name.split("=")[0] in self.one_hot for name in features])
         mean, sd = np.where(plain, 0.0, mean), np.where(plain | (sd == 0), 1.0, sd)
         return Normalization(1.0, tuple(mean.tolist()), tuple(sd.tolist()))
+
+
+def from_dataframe(
+    frame: object, label: str | Sequence[str], *, name: str, **settings: object
+) -> Federation:
+    """See `Federation.from_dataframe`."""
+    columns = columns_of(frame, "frame")
+    given: dict[str, Any] = {"path": name, "label": label, **settings}
+    chosen = TableFile(**given)
+    return chosen.federation(Table(columns, "the data frame"), name)
+
+
+WAYS["from_dataframe"] = from_dataframe
