@@ -92,12 +92,10 @@ def table(runs: Sequence[Run]) -> str:
         "|---:|---:|---:|---:|---:|---:|",
     ]
     for first, second in dict.fromkeys(key[:2] for key in means):
-        cells = [means.get((first, second, name), (np.nan, np.nan)) for name in METHODS]
-        lines.append(
-            f"| {first:g} | {second:g} | {closed_form(first, second):+.3f} | "
-            + " | ".join(f"{mean:+.3f} ± {half:.3f}" for mean, half in cells)
-            + " |"
-        )
+        cells = [means.get((first, second, name)) for name in METHODS]
+        shown = ["" if cell is None else f"{cell[0]:+.3f} ± {cell[1]:.3f}" for cell in cells]
+        start = f"| {first:g} | {second:g} | {closed_form(first, second):+.3f} |"
+        lines.append(f"{start} {' | '.join(shown)} |")
     return "\n".join(lines)
 
 
