@@ -4,17 +4,15 @@ import numpy as np
 from pydantic import Field
 
 from fedgs.arrays import FloatArray
-from fedgs.clients import Clients, Memory, Outcome, Selection, View
+from fedgs.clients import Selection, View
 from fedgs.registry import register
-from fedgs.requests import ReportName
-from fedgs.sampling.base import Sampler
-from fedgs.sampling.losses import needed_losses, no_losses, with_reported_losses
+from fedgs.sampling.reported_losses import ReportsLosses
 
 __all__ = ["ActiveFL"]
 
 
 @register("method", "active_fl")
-class ActiveFL(Sampler):
+class ActiveFL(ReportsLosses):
     """A cohort drawn by softmax of each client's value, with a share of it drawn uniformly.
 
     The value of client k is
@@ -38,6 +36,7 @@ class ActiveFL(Sampler):
         J. Goetz, K. Malik, D. Bui, S. Moon, H. Liu, A. Kumar (2019): Active Federated Learning.
         arXiv:1909.12641.
 
+    >>> from fedgs import Clients
     >>> clients, counts = Clients(tuple("abcd"), np.array([4, 1, 9, 1])), np.array([1, 0, 2, 1])
     >>> memory = {"losses": np.array([0.3, np.inf, 90.0, 0.4])}
     >>> view = View(4, clients, np.arange(4), counts, cohort_limit=2, memory=memory)
@@ -49,30 +48,13 @@ class ActiveFL(Sampler):
     inverse_temperature: float = Field(default=0.01, ge=0, allow_inf_nan=False)
     uniform_share: float = Field(default=0.1, ge=0, le=1)
 
-    @property
-    def wanted_reports(self) -> tuple[ReportName, ...]:
-        """The mean loss of local training."""
-        return ("mean_loss",)
-
-    def start(self, clients: Clients) -> Memory:
-        """Losses of inf."""
-        return no_losses(len(clients))
-
-    def observe(self, memory: Memory, view: View, outcome: Outcome) -> Memory:
-        """The memory with the losses that the cohort reported.
-
-        Raises:
-            SelectionError: the outcome has no mean losses.
-        """
-        return with_reported_losses(self.name, memory, outcome)
-
     def values(self, view: View) -> FloatArray:
         """(|A_t|,) u_k of the available clients: inf before the first report, -inf if it was NaN.
 
         Raises:
             SelectionError: the view has no memory.
         """
-        losses = needed_losses(self.name, view)[view.available]
+        losses = self.last_losses(view)[view.available]
         sizes = view.clients.data_sizes[view.available]
         with np.errstate(over="ignore"):  # to inf
             values: FloatArray = np.sqrt(sizes) * losses

@@ -3,16 +3,13 @@
 import numpy as np
 
 from fedgs.arrays import FloatArray, IntArray
-from fedgs.clients import Memory, Outcome, View
-from fedgs.errors import ConfigError, SelectionError
+from fedgs.clients import View
+from fedgs.errors import ConfigError
 
 __all__ = [
     "check_candidates",
     "drawn_candidates",
     "highest_losses",
-    "needed_losses",
-    "no_losses",
-    "with_reported_losses",
 ]
 
 
@@ -73,42 +70,3 @@ def highest_losses(
     # `lexsort` sorts by its last key first: known losses, the highest first, ties at random.
     order = np.lexsort((rng.random(len(losses)), -np.where(known, losses, 0.0), ~known))
     return np.sort(clients[order[:count]])
-
-
-def no_losses(count: int) -> Memory:
-    """The memory before any report: inf, so that clients never selected are explored first.
-
-    >>> no_losses(2)["losses"]
-    array([inf, inf])
-    """
-    return {"losses": np.full(count, np.inf)}
-
-
-def with_reported_losses(method: str, memory: Memory, outcome: Outcome) -> Memory:
-    """The memory with the mean losses that came with the cohort's updates.
-
-    Raises:
-        SelectionError: the outcome has no mean losses.
-    """
-    reported = outcome.reports.get("mean_loss")
-    if reported is None:
-        raise SelectionError(
-            f"{method!r} needs the mean losses of local training in outcome.reports, got none"
-        )
-    losses = memory["losses"].copy()
-    losses[outcome.clients] = reported
-    return {"losses": losses}
-
-
-def needed_losses(method: str, view: View) -> FloatArray:
-    """(N,) each client's mean loss when it last took part; inf: it never did.
-
-    Raises:
-        SelectionError: the view has no memory.
-    """
-    losses = view.memory.get("losses")
-    if losses is None:
-        raise SelectionError(
-            f"{method!r} needs its memory in view.memory, as start(clients) gives it, got none"
-        )
-    return losses

@@ -5,19 +5,11 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from fedgs.clients import Clients, Memory, Outcome, Selection, View
+from fedgs.clients import Clients, Selection, View
 from fedgs.registry import register
-from fedgs.requests import ReportName
-from fedgs.sampling.base import Sampler
-from fedgs.sampling.losses import (
-    check_candidates,
-    drawn_candidates,
-    highest_losses,
-    needed_losses,
-    no_losses,
-    with_reported_losses,
-)
+from fedgs.sampling.losses import check_candidates, drawn_candidates, highest_losses
 from fedgs.sampling.power_of_choice import HighestLosses
+from fedgs.sampling.reported_losses import ReportsLosses
 from fedgs.weighting import WeightingSetting
 
 __all__ = ["CPowD", "RPowD"]
@@ -52,7 +44,7 @@ class CPowD(HighestLosses):
 
 
 @register("method", "rpow_d")
-class RPowD(Sampler):
+class RPowD(ReportsLosses):
     """The m candidates with the highest loss of their last local training; weights 1/m.
 
     Clients report the mean loss over the mini-batches of their local training with their update, so
@@ -82,30 +74,13 @@ class RPowD(Sampler):
         """Refuse fewer candidates than the cohort limit."""
         check_candidates(self.name, self.candidates, cohort_limit)
 
-    @property
-    def wanted_reports(self) -> tuple[ReportName, ...]:
-        """The mean loss of local training."""
-        return ("mean_loss",)
-
-    def start(self, clients: Clients) -> Memory:
-        """Losses of inf."""
-        return no_losses(len(clients))
-
-    def observe(self, memory: Memory, view: View, outcome: Outcome) -> Memory:
-        """The memory with the losses that the cohort reported.
-
-        Raises:
-            SelectionError: the outcome has no mean losses.
-        """
-        return with_reported_losses(self.name, memory, outcome)
-
     def select(self, view: View, rng: np.random.Generator) -> Selection:
         """The m candidates with the highest losses in the memory.
 
         Raises:
             SelectionError: the view has no memory.
         """
-        losses = needed_losses(self.name, view)
+        losses = self.last_losses(view)
         candidates = drawn_candidates(view, self.candidates, rng)
         chosen = highest_losses(candidates, losses[candidates], view.cohort_size, rng)
         return Selection(chosen)
