@@ -33,6 +33,8 @@ from fedgs.weighting import Weighting
 # Settings beside the defaults that every variant has in the tests of its family.
 FURTHER: dict[str, list[dict[str, Any]]] = {
     "weighting": [
+        {"name": "deficit", "correction": "full", "horizon": 8},
+        {"name": "deficit", "correction": "full", "normalise": False},
         {"name": "fedau", "cutoff": 0},
         {"name": "fedau", "cutoff": 2},
         {"name": "f3ast", "beta": 0.25, "normalise": True},

@@ -44,6 +44,7 @@ def weighting(config: Config) -> str:
         ("power_of_choice", "power_of_choice", "equal", 0.2, 0.0),
         ("fedgs", "fedgs", "data_size", 0.2, 0.0),
         ("inverse_participation", "fedgs", "inverse_participation", 0.2, 0.0),
+        ("balanced_shares", "fedgs", "deficit", 0.2, 0.0),
         ("fedavg_all", "uniform", "all", 1.0, 0.0),
         ("fedau", "uniform", "fedau", 1.0, 0.0),
         ("known_rates", "uniform", "known", 1.0, 0.0),

@@ -26,6 +26,7 @@ SIZES = [10, 20, 30, 40, 50]
 FEDERATION = Clients(SITES, np.array(SIZES))
 OURS = {"name": "inverse_participation", "normalise": False}
 UNNORMALISED: list[Any] = ["all", "fedau", "f3ast", OURS]
+SHARES = {"name": "fedgs", "weighting": "deficit", "balance": "share"}
 
 
 class First(Sampler):
@@ -134,7 +135,7 @@ def test_whole_numbers_and_running_statistics_are_averaged(world: Any) -> None:
     assert moved == {"w": [33.0, 1.0], "bn.running_var": [9.0], "bn.num_batches_tracked": [11.0]}
 
 
-@pytest.mark.parametrize("weighting", [*UNNORMALISED, "inverse_participation"], ids=str)
+@pytest.mark.parametrize("weighting", [*UNNORMALISED, "inverse_participation", "deficit"], ids=str)
 def test_a_restart_between_participations_goes_on_exactly(
     world: Any, tmp_path: Path, weighting: Any
 ) -> None:
@@ -162,9 +163,11 @@ def test_a_restart_between_participations_goes_on_exactly(
     assert all(halves[2][name].tobytes() == whole[2][name].tobytes() for name in whole[2])
 
 
-@pytest.mark.parametrize("weighting", UNNORMALISED, ids=str)
+@pytest.mark.parametrize(
+    "method", [*({"name": "f3ast", "weighting": rule} for rule in UNNORMALISED), SHARES], ids=str
+)
 def test_simulator_and_deployment_have_the_same_weights(
-    world: Any, tmp_path: Path, weighting: Any
+    world: Any, tmp_path: Path, method: dict[str, Any]
 ) -> None:
     pytest.importorskip("torch")
     from fedgs.availability import AvailabilityFile
@@ -178,7 +181,6 @@ def test_simulator_and_deployment_have_the_same_weights(
     available = stream(1, "script").random((8, rounds)) < 0.4
     available[:, [0, 6, 7, 11]] = False
     np.save(tmp_path / "available.npy", available)
-    method = {"name": "f3ast", "weighting": weighting}
     config = Config(
         data=data,
         availability=AvailabilityFile(path=str(tmp_path / "available.npy")),

@@ -59,6 +59,7 @@ SETTINGS = [
     *({"name": name} for name in [*BUILT_IN, "fewest-first", "remembering"]),
     {"name": "fedgs", "alpha": 0.0},
     {"name": "fedgs", "scale": "cohort", "graph": {"preset": "authors"}},
+    {"name": "fedgs", "balance": "share", "weighting": "deficit"},
     {"name": "power_of_choice", "candidates": 12},
     {"name": "rpow_d", "candidates": 12},
     {"name": "f3ast", "beta": 0.5},

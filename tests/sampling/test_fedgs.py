@@ -18,6 +18,8 @@ from fedgs.graph.files import save_graph
 from fedgs.registry import build, table
 from fedgs.rng import stream
 from fedgs.sampling import FedGS, LearnsFromModels, Remembers, Solver, Wish
+from fedgs.sampling.shares import turns_ahead
+from fedgs.solver import Scale
 
 
 def points(count: int, seed: int = 0) -> FloatMatrix:
@@ -452,3 +454,58 @@ def test_more_clients_than_the_memory_limit_allows_are_refused(
         ConfigError, match=r"this process may use .* \(up to 2 clients\); use fewer"
     ):
         FedGS().check(LABELS, 1)
+
+
+def with_deficit(view: View, deficit: list[float]) -> View:
+    """The same view with p_k = 1/N and a memory of the weighting "deficit"."""
+    return replace(view, weighting_memory={"deficit": np.array(deficit)}, objective="equal")
+
+
+@given(counts=st.lists(st.integers(0, 3), min_size=5, max_size=8), seed=st.integers(0, 50))
+@settings(max_examples=20, deadline=None)
+def test_balanced_shares_are_balanced_counts_where_all_weights_were_equal(
+    counts: list[int], seed: int
+) -> None:
+    # R = 3 rounds with a weight of 1/M for each selection; p_k = 1/N.
+    distance, count, limit = points(len(counts), seed), len(counts), 2
+    view = view_of(distance, counts, limit=limit)
+    # R p_k - W_k with R = sum(v)/M, so that the weights of a round sum to 1
+    deficit = [(sum(counts) / count - v) / limit for v in counts]
+    np.testing.assert_allclose(
+        turns_ahead(with_deficit(view, deficit)), np.array(counts) - np.mean(counts), atol=1e-12
+    )
+    sampler = FedGS(weighting="deficit", balance="share")
+    by_share = sampler.select(with_deficit(view, deficit), stream(seed, "select", 0))
+    # alpha = 1 turn is N/(m-1) = N in the scale of counts
+    by_count = FedGS(alpha=float(count)).select(view, stream(seed, "select", 0))
+    assert by_share.objective == pytest.approx(by_count.objective, abs=1e-9)
+
+
+@given(
+    deficit=st.lists(st.floats(-2, 2), min_size=6, max_size=6),
+    alpha=st.sampled_from([0.0, 0.5, 5.0]),
+    scale=st.sampled_from(["paper", "cohort"]),
+    seed=st.integers(0, 50),
+)
+@settings(max_examples=30, deadline=None)
+def test_the_cohort_has_the_best_balance_of_shares_and_diversity(
+    deficit: list[float], alpha: float, scale: Scale, seed: int
+) -> None:
+    # N = 6, M = m = 2, p_k = 1/6: one turn is 1/2, and z_k = -4 deficit_k and a constant.
+    distance, available = points(6, seed), [0, 1, 3, 4, 5]
+    view = with_deficit(view_of(distance, [0] * 6, limit=2, available=available), deficit)
+    sampler = FedGS(alpha=alpha, scale=scale, balance="share", weighting="deficit")
+    i, j = sampler.select(view, stream(seed, "select", 0)).clients
+    z, pair = -4 * np.array(deficit), 2 * alpha / (2 - 1)
+    if scale == "cohort":
+        z, pair = z / 5, 2 * alpha / 2
+    values = {(a, b): pair * distance[a, b] - z[a] - z[b] for a, b in combinations(available, 2)}
+    assert values[int(i), int(j)] == pytest.approx(max(values.values()), abs=1e-9)
+
+
+def test_balanced_shares_need_the_weighting_that_records_them() -> None:
+    clients = Clients(("a", "b"), np.array([1, 1]), label_counts=np.eye(2, dtype=np.int64) + 1)
+    with pytest.raises(ConfigError, match="balance = 'share' needs .* 'deficit' .* 'data_size'"):
+        FedGS(balance="share").check(clients, 1)
+    FedGS(balance="share", weighting="deficit").check(clients, 1)
+    assert table(FedGS(balance="share", weighting="deficit"))["balance"] == "share"

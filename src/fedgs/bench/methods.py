@@ -62,6 +62,7 @@ ROWS = (
         for name in ("md", "least_recent", "permutation", "f3ast", "clustered_sizes", "fedgs")
     ),
     *map(_weighting, ("draws", "equal", "inverse_participation", "all", "known", "fedau")),
+    _weighting("deficit"),
     _weighting("f3ast", "f3ast"),
     _server("sgd", rate=0.5),
     _server("momentum"),

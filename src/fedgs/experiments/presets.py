@@ -162,6 +162,19 @@ _TABLE = (
         ),
     ),
     Preset(
+        "balanced_shares",
+        "fedgs, not published",
+        {"name": "fedgs", "weighting": "deficit", "balance": "share"},
+        needs=("labels",),
+        cost=Cost("2P, once d", "2mP, once N d", "0", "N² + 2N"),
+        secure_aggregation='yes; labels in the clear unless method.graph.similarity = "private"',
+        differences=(
+            "The publication of FedGS balances sampling counts and has weights n_k over the "
+            "cohort's sum; here the sums of the weights are balanced, by the selection and by the "
+            "weights.",
+        ),
+    ),
+    Preset(
         "fedavg_all",
         "Wang and Ji, 2024, ICLR (baseline)",
         {"name": "uniform", "weighting": "all"},

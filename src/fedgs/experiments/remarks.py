@@ -14,12 +14,15 @@ def alpha_remarks(runs: Iterable[PreparedRun]) -> list[str]:
 
     In `paper` scale balance decides before diversity for every alpha below N/(M-1), see
     `balance_bound`. An alpha of 0, which leaves diversity out, is never named, and neither is one
-    without a bound: of a graph whose distances are not divided by the largest.
+    without a bound: of a graph whose distances are not divided by the largest, or beside balanced
+    shares.
     """
     below: dict[float, set[float]] = {}  # bound -> values of alpha that were set
     for run in runs:
         method = run.plan.sampler
         if not isinstance(method, FedGS) or method.scale != "paper" or not method.graph.normalize:
+            continue
+        if method.balance == "share":  # shares are no whole numbers: every alpha has an effect
             continue
         bound = balance_bound(len(run.plan.federation), run.plan.cohort_limit)
         if "alpha" in method.model_fields_set and 0 < method.alpha < bound:

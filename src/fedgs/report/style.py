@@ -25,6 +25,7 @@ _METHODS = {
     # for readers who see no red or no green. So many cannot be told apart by colour alone, and
     # markers differ too.
     "inverse_participation": "#D24B5A",
+    "balanced_shares": "#B4A500",
     "fedavg": "#695A78",
     "fedavg_all": "#3C2D5A",
     "cpow_d": "#87C378",

@@ -33,7 +33,7 @@ class Sampler(Variant):
     Attributes:
         weighting: the aggregation weights, by name, table or object of `fedgs.weighting`:
             "data_size" (n_k over the cohort's sum), "draws", "equal", "inverse_participation",
-            "all", "known", "fedau", "f3ast", "ca_fed" and those that plug-ins add.
+            "deficit", "all", "known", "fedau", "f3ast", "ca_fed" and those that plug-ins add.
 
     >>> class Oldest(Sampler):
     ...     skip: int = 0

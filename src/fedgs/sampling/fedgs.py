@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field, model_serializer
 
 from fedgs import __version__, solver
-from fedgs.arrays import FloatMatrix, IntArray
+from fedgs.arrays import FloatArray, FloatMatrix, IntArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
 from fedgs.errors import ConfigError, GraphError, SelectionError, require_extra
 from fedgs.graph import ClientGraph, Graph, checked_once, client_features
@@ -22,11 +22,21 @@ from fedgs.registry import Variant, register, table
 from fedgs.sampling.base import Sampler, Wish
 from fedgs.sampling.graph_source import graph_before_round_0, graph_of_features, graph_source
 from fedgs.sampling.growing import grown_by_features, grown_by_products, nobody_seen
-from fedgs.solver import Effort, Scale, SelectionProblem, balance_penalty, pair_weight, solve
+from fedgs.sampling.shares import turns_ahead
+from fedgs.solver import (
+    Effort,
+    Scale,
+    SelectionProblem,
+    balance_bound,
+    balance_penalty,
+    pair_weight,
+    solve,
+)
+from fedgs.weighting import Deficit, as_weighting
 
 __all__ = ["Balance", "FedGS", "Solver"]
 
-Balance = Literal["selected", "answered"]
+Balance = Literal["selected", "answered", "share"]
 
 
 class Solver(Variant):
@@ -70,7 +80,10 @@ class FedGS(Sampler):
         solver: effort and time limit.
         balance: what v_k counts. "selected": the rounds before t that selected client k.
             "answered": its updates that entered the model, plus its selections without an answer
-            since the last one. Both are equal where every selected client answers.
+            since the last one. Both are equal where every selected client answers. "share": the
+            weights that client k has received, see `turns_ahead`; needs the weighting "deficit". In
+            `paper` scale alpha is then the number of turns that diversity may outweigh: a pair has
+            the weight 2 alpha / (m - 1).
 
     References:
         Z. Wang, X. Fan, J. Qi, H. Jin, P. Yang, S. Shen, C. Wang (2023): FedGS: Federated
@@ -113,6 +126,11 @@ class FedGS(Sampler):
         """Refuse a graph that these clients cannot have; there is no fallback to another graph."""
         graph = self.graph
         _check_memory(len(clients))
+        if self.balance == "share" and not isinstance(as_weighting(self.weighting), Deficit):
+            raise ConfigError(
+                "method.balance = 'share' needs the weights that method.weighting = 'deficit' "
+                f"records, got {self.weighting!r}"
+            )
         if graph.path is not None:
             if graph.start == "seen":
                 raise ConfigError(
@@ -220,7 +238,7 @@ class FedGS(Sampler):
                 self._counts(view), view.cohort_limit, view.available, self.scale
             ),
             cohort_size=view.cohort_size,
-            pair_weight=pair_weight(self.alpha, self.scale, len(view.clients), view.cohort_size),
+            pair_weight=self._pair_weight(len(view.clients), view.cohort_size),
             available=view.available,
         )
         solution = solve(
@@ -233,10 +251,19 @@ class FedGS(Sampler):
             upper_bound=solution.upper_bound,
         )
 
-    def _counts(self, view: View) -> IntArray:
+    def _pair_weight(self, count: int, cohort_size: int) -> float:
+        """The weight of a pair; in `paper` scale beside balanced shares, 2 alpha / (m - 1)."""
+        alpha = self.alpha
+        if self.balance == "share" and self.scale == "paper":
+            alpha = alpha * balance_bound(count, cohort_size) if cohort_size > 1 else 0.0
+        return pair_weight(alpha, self.scale, count, cohort_size)
+
+    def _counts(self, view: View) -> IntArray | FloatArray:
         """(N,) v_k as `balance` counts them."""
         if self.balance == "selected":
             return view.counts
+        if self.balance == "share":
+            return turns_ahead(view)
         return view.answers if view.failures is None else view.answers + view.failures
 
 

@@ -18,7 +18,7 @@ Scale = Literal["paper", "cohort"]
 
 
 def balance_penalty(
-    counts: IntArray, cohort_limit: int, available: IntArray, scale: Scale = "paper"
+    counts: IntArray | FloatArray, cohort_limit: int, available: IntArray, scale: Scale = "paper"
 ) -> FloatArray:
     """The price z of selecting each client: clients that were selected more often cost more.
 
@@ -26,7 +26,8 @@ def balance_penalty(
     code: the same with m/|A_t| in place of M/N, divided by N - 1.
 
     Args:
-        counts: (N,) sampling counts v_k >= 0.
+        counts: (N,) sampling counts v_k >= 0, or other numbers in units of one selection, of which
+            only the differences matter for the best cohort.
         cohort_limit: M >= 1.
         available: (a,) indices of the available clients A_t.
         scale: "paper" or "cohort".

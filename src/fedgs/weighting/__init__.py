@@ -15,6 +15,7 @@ from fedgs.weighting.rules import AllClients, DataSize, Draws, Equal, InversePar
 # isort: split
 from fedgs.weighting.ca_fed import CAFedWeighting
 from fedgs.weighting.coverage import Coverage
+from fedgs.weighting.deficit import Deficit
 from fedgs.weighting.f3ast import F3ASTWeighting
 from fedgs.weighting.fedau import FedAU
 from fedgs.weighting.oracle import Known
@@ -24,6 +25,7 @@ __all__ = [
     "CAFedWeighting",
     "Coverage",
     "DataSize",
+    "Deficit",
     "Draws",
     "Equal",
     "F3ASTWeighting",
