@@ -13,18 +13,15 @@ import itertools
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedgs.config import Config
-from fedgs.experiments.grid import build_config
-from fedgs.experiments.preparing import prepare
-from fedgs.experiments.runner import run_all
-from fedgs.records import Record
+import fedgs
+from fedgs.report import Run
 
 UNIFORM = {"name": "uniform"}
 # Label -> tables of the configuration. Cohorts are limited to M = 0.2 N throughout.
@@ -116,8 +113,11 @@ def append(path: Path, rows: Sequence[Row]) -> None:
         os.fsync(file.fileno())
 
 
-def figures(records: Sequence[Record], shares: Mapping[object, float]) -> dict[str, float]:
-    """The measured columns of a row, from a run's records and client -> p_k."""
+def figures(run: Run) -> dict[str, float]:
+    """The measured columns of a row."""
+    records, clients = run.records, run.clients
+    assert clients is not None
+    shares = dict(zip(clients.names, clients.shares("data_size").tolist(), strict=True))
     losses = np.array([r.test_loss for r in records if r.test_loss is not None], dtype=float)
     received: dict[object, float] = defaultdict(float)
     counts: dict[object, int] = defaultdict(int)
@@ -143,35 +143,30 @@ def figures(records: Sequence[Record], shares: Mapping[object, float]) -> dict[s
     }
 
 
-def config_of(key: Key) -> Config:
-    """The configuration of a run."""
-    _, data, mode, method, rate, seed = key
-    federation = {"name": "synthetic", "seed": int(data)} if data.isdigit() else {"path": data}
-    return build_config(
-        {
-            "data": {"name": "file", **federation},
-            **METHODS[method],
-            "availability": {"name": mode},
-            "training": {"rounds": ROUNDS, "learning_rate": rate},
-            "evaluation": {"every": EVERY},
-            "execution": {"workers": 1, "threads": 1},
-            "seed": seed,
-            "label": method,
-        }
-    )
-
-
 def run(keys: Sequence[Key]) -> Iterator[Row]:
-    """Carry out runs of one federation together; a run that fails is printed and left out."""
-    prepared = prepare([config_of(key) for key in keys])
-    clients = prepared[0].plan.federation.clients
-    shares = dict(zip(clients.names, clients.shares("data_size").tolist(), strict=True))
-    for key, finished in zip(keys, run_all(prepared, out=None), strict=True):
-        if finished.failure is not None:
-            print(*key, finished.failure, file=sys.stderr)
-            continue
-        part, data, *rest = key
-        yield Row(part, Path(data).stem, *rest, **figures(finished.records, shares))
+    """Carry out the runs of one federation and mode; a run that fails is printed and left out."""
+    seeds: dict[tuple[str, float], list[int]] = defaultdict(list)
+    for _, _, _, method, rate, seed in keys:
+        seeds[method, rate].append(seed)
+    part, data, mode = keys[0][:3]
+    federation = fedgs.Synthetic(seed=int(data)) if data.isdigit() else fedgs.File(path=data)
+    for (method, rate), of_method in seeds.items():
+        results = fedgs.compare(
+            federation,
+            methods={method: METHODS[method]["method"]},
+            availability=mode,
+            aggregation=METHODS[method].get("aggregation"),
+            training={"rounds": ROUNDS, "learning_rate": rate},
+            evaluation={"every": EVERY},
+            execution={"workers": 1, "threads": 1},
+            seeds=of_method,
+        )
+        for seed, finished in zip(of_method, results.runs, strict=True):
+            if finished.failure is None:
+                key = (part, Path(data).stem, mode, method, rate, seed)
+                yield Row(*key, **figures(finished))
+            else:
+                print(mode, method, rate, seed, finished.failure, file=sys.stderr)
 
 
 def chosen_rates(rows: Sequence[Row]) -> dict[str, float]:
