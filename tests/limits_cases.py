@@ -64,7 +64,7 @@ def npz(name: str, settings: dict[str, object] | None = None, **changes: object)
     case(name)(load)
 
 
-def leaf(name: str, **changes: object) -> None:
+def leaf(name: str, settings: dict[str, object] | None = None, **changes: object) -> None:
     """Register a case of `data = leaf`: `train/data.json` with some keys changed."""
 
     def load(folder: Path) -> object:
@@ -78,7 +78,7 @@ def leaf(name: str, **changes: object) -> None:
             (folder / part).mkdir()
             entries = {key: value for key, value in content.items() if value is not None}
             (folder / part / "data.json").write_text(json.dumps(entries), encoding="utf-8")
-        return fedgs.Leaf(path=str(folder)).load()
+        return fedgs.Leaf(path=str(folder), **(settings or {})).load()  # type: ignore[arg-type]
 
     case(name)(load)
 
@@ -288,6 +288,11 @@ leaf("leaf-users-twice", users=["anna", "anna", "ben"], num_samples=[1, 1, 1])
 leaf("leaf-users-differ", users=["anna", "zoe"])
 leaf("leaf-num-samples", num_samples=[1, 2])
 leaf("leaf-text", user_data=users(x=[["a", "b"]]))
+leaf(
+    "leaf-sequence",
+    {"task": "sequence"},
+    user_data={"anna": {"x": ["abc"], "y": [0]}, "ben": {"x": ["abc"], "y": ["d"]}},
+)
 leaf("leaf-lengths", user_data=users(y=[0, 1]), num_samples=[2, 1])
 
 

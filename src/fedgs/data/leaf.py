@@ -8,7 +8,7 @@ may be too large to be held in memory as text. Files that fedgs wrote have a fur
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NotRequired, TypedDict, cast
+from typing import Literal, NotRequired, TypedDict, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +18,22 @@ from fedgs.arrays import AnyArray, FloatMatrix, IntArray, frozen
 from fedgs.clients import Clients
 from fedgs.data.assemble import nonempty_clients, server_part
 from fedgs.data.base import SYNTHETIC_TRAINING, Data, Defaults
-from fedgs.data.classes import class_count, given_classes
+from fedgs.data.classes import given_classes
 from fedgs.data.federation import Federation, Part
+from fedgs.data.groups import GroupsSetting, Quantiles, as_groups
 from fedgs.data.json_stream import JsonStream
+from fedgs.data.labels import named_labels, numbered
 from fedgs.data.normalization import NormalizationSetting, chosen_normalization, warn_of_pixels
-from fedgs.data.numeric import as_features, as_labels, as_numbers
+from fedgs.data.numeric import as_features, as_numbers
+from fedgs.data.part import counted_labels
+from fedgs.data.targets import Task, as_targets, checked_task, output_count
+from fedgs.data.text import check_texts, encoded
 from fedgs.errors import DataError, OutputError
 from fedgs.registry import register
 
 __all__ = ["Leaf", "read_users", "write_leaf"]
 
-_Users = dict[str, tuple[AnyArray, IntArray]]  # user -> x and y
+_Users = dict[str, tuple[AnyArray, AnyArray]]  # user -> x and y
 _PARTS = ("train", "validation", "test")
 _SERVER = "server"
 
@@ -43,6 +48,9 @@ class _Meta(TypedDict):
     normalization: NotRequired[object]
     client_features: NotRequired[object]
     classes_given: NotRequired[bool]
+    task: NotRequired[Task]
+    groups: NotRequired[list[int]]
+    client_test: NotRequired[bool]
 
 
 @register("data", "leaf")
@@ -60,6 +68,16 @@ class Leaf(Data):
             None: as they are.
         classes: C, above the largest label; None: the largest label + 1.
         drop_empty: leave users without a training example out instead of refusing them.
+        task: what is predicted. "classes": y has integers or texts; "regression": numbers or lists
+            of numbers; "multilabel": lists of 0 and 1; "sequence": x has texts and y the next
+            character of each, as LEAF's Shakespeare, or x has lists of tokens and y a label for
+            each. None: that of files that `fedgs data export` wrote, else "classes".
+        predict: for texts. "last": only the character after a text counts, as in LEAF; "every":
+            each character's successor counts. None: "last".
+        groups: {quantiles = k} for k bins of a regression's targets, which stand for labels; None:
+            those of the files, else none.
+        client_test: whether users keep their test examples as their own test parts, see
+            `Federation.client_test`. None: that of the files, else no.
 
     >>> import tempfile
     >>> data = '{"ann": {"x": [[0.5], [1]], "y": [0, 1]}}'
@@ -77,6 +95,10 @@ class Leaf(Data):
     normalization: NormalizationSetting = None
     classes: int | None = Field(default=None, ge=1)
     drop_empty: bool = False
+    task: Task | None = None
+    predict: Literal["last", "every"] | None = None
+    groups: GroupsSetting = None
+    client_test: bool | None = None
 
     @property
     def title(self) -> str:
@@ -101,7 +123,7 @@ class Leaf(Data):
         if data_dir is not None and (data_dir / folder).is_dir():
             folder = data_dir / folder
         meta: _Meta = {"dtype": "<f4"}
-        parts = {name: _users_of(folder / name, meta) for name in _PARTS}
+        parts = {name: _users_of(folder / name, meta, self.task) for name in _PARTS}
         for name in ("train", "test"):
             if not parts[name]:
                 raise DataError(
@@ -109,32 +131,53 @@ class Leaf(Data):
                 )
         return self._federation(parts, meta, str(folder))
 
-    def _federation(self, parts: Mapping[str, _Users], meta: _Meta, where: str) -> Federation:
+    def _federation(self, parts: dict[str, _Users], meta: _Meta, where: str) -> Federation:
+        task = checked_task(self.task or meta.get("task", "classes"))
+        facts = _number_texts(parts, task, every=self.predict == "every")
         users = list(dict.fromkeys([*parts["train"], *parts["validation"]]))
         sizes = _sizes(parts["train"], users)
         rows = nonempty_clients(sizes, tuple(users), drop_empty=self.drop_empty)
         nonempty = [users[k] for k in rows.tolist()]
         train, validation = _part(parts["train"], nonempty), _part(parts["validation"], nonempty)
-        test = _part(parts["test"], list(parts["test"]))
+        testers = list(parts["test"])
+        test_offsets = None
+        if meta.get("client_test") if self.client_test is None else self.client_test:
+            _refuse_strangers(testers, users, where)
+            testers = nonempty
+            test_offsets = np.concatenate([[0], np.cumsum(_sizes(parts["test"], nonempty))])
+        test = _part(parts["test"], testers)
         assert train is not None
         if test is None:
             raise DataError(
                 f"data.path: {where} must have at least one test example, got none in test/*.json"
             )
-        labels = [part.y for part in (train, validation, test) if part is not None]
-        classes = self.classes if self.classes is not None else meta.get("num_labels")
-        num_labels = class_count(labels, classes, clients=len(nonempty), setting="data.classes")
+        given = [part for part in (train, validation, test) if part is not None]
+        labels = [part.y for part in given]
+        classes = self.classes
+        if classes is None and task in ("classes", "sequence"):
+            classes = meta.get("num_labels")
+        num_labels = output_count(
+            task,
+            labels,
+            [part.x for part in given],
+            classes,
+            clients=len(nonempty),
+            setting="data.classes",
+        )
+        groups = self._groups(train, task, meta)
         classes_given = self.classes is not None or meta.get("classes_given")
         scaling = chosen_normalization(self.normalization, meta.get("normalization"), where)
-        if scaling is None:
+        if scaling is None and task != "sequence":
             warn_of_pixels(train.x, self.title)
         names = {str(name): name for name in meta.get("names", [])}
         clients = Clients(
             names=tuple(names.get(user, user) for user in nonempty),
             data_sizes=np.diff(train.offsets),
-            label_counts=train.label_counts(num_labels),
+            label_counts=counted_labels(train, task, num_labels, groups),
             features=_features_of(nonempty, meta, where),
-            classes=given_classes(labels, classes if classes_given else None),
+            classes=given_classes(labels, classes if classes_given else None)
+            if task == "classes"
+            else None,
         )
         left_out = [user for user, size in zip(users, sizes, strict=True) if size == 0]
         return Federation(
@@ -145,13 +188,30 @@ class Leaf(Data):
             validation=validation,
             test=server_part(test.x, test.y),
             normalization=scaling,
-            facts={"left_out": left_out} if left_out else {},
+            facts={**facts, "left_out": left_out} if left_out else facts,
+            task=task,
+            groups=groups,
+            test_offsets=test_offsets,
         )
+
+    def _groups(self, train: Part, task: Task, meta: _Meta) -> IntArray | None:
+        if isinstance(self.groups, str):
+            raise DataError(
+                "data.groups must be {quantiles = k} for data 'leaf', whose files have no columns, "
+                f"got {self.groups!r}"
+            )
+        stored = meta.get("groups")
+        chosen: Quantiles | list[int] | None = self.groups if stored is None else stored
+        return as_groups(chosen if self.groups is None else self.groups, train.y, task)
 
 
 def read_users(
-    path: Path, header: dict[str, object] | None = None, *, dtype: str | None = None
-) -> Iterator[tuple[str, AnyArray, IntArray]]:
+    path: Path,
+    header: dict[str, object] | None = None,
+    *,
+    dtype: str | None = None,
+    task: Task | None = None,
+) -> Iterator[tuple[str, AnyArray, AnyArray]]:
     """(name, x, y) of every user of one file, in the order of `user_data`, read as a stream.
 
     Args:
@@ -159,6 +219,7 @@ def read_users(
         header: is filled with the file's keys and their values, but for that of `user_data`.
         dtype: type of the examples; None: the one that `fedgs` has if it is before `user_data`,
             else float32.
+        task: None: the one that `fedgs` has if it is before `user_data`, else "classes".
 
     Raises:
         DataError: truncated or malformed JSON; `users` or `num_samples` that do not fit
@@ -176,13 +237,15 @@ def read_users(
                 header[key] = stream.value()
                 continue
             header[key] = None
-            type_ = np.dtype(dtype or _meta_in(header, str(path))["dtype"])
+            meta = _meta_in(header, str(path))
+            type_ = np.dtype(dtype or meta["dtype"])
+            known = checked_task(task or meta.get("task", "classes"))
             for user in stream.members():
                 if user in sizes:
                     raise DataError(
                         f"{path} must have each user once, got {user!r} twice in user_data"
                     )
-                x, y = _examples(stream.value(), user, str(path), type_)
+                x, y = _examples(stream.value(), user, str(path), type_, known)
                 sizes[user] = len(y)
                 yield user, x, y
     _check_counts(header, sizes, str(path))
@@ -206,6 +269,8 @@ def write_leaf(federation: Federation, folder: str | Path) -> Path:
         try:
             (folder / label).mkdir(parents=True, exist_ok=True)
             users = [_SERVER] if label == "test" else names
+            if label == "test" and federation.client_test is not None:
+                part, users = federation.client_test, names
             _write_part(federation, part, users, folder / label / "data.json")
         except OSError as error:
             raise OutputError(f"{folder / label} cannot be written: {error}") from None
@@ -239,20 +304,27 @@ def _meta(federation: Federation) -> _Meta:
     }
     if federation.clients.classes is not None:
         meta["classes_given"] = True
+    if federation.task != "classes":
+        meta["task"] = federation.task
+    if federation.groups is not None:
+        meta["groups"] = federation.groups.tolist()
+    if federation.test_offsets is not None:
+        meta["client_test"] = True
     return meta
 
 
-def _users_of(folder: Path, meta: _Meta) -> _Users:
+def _users_of(folder: Path, meta: _Meta, task: Task | None) -> _Users:
     """The users of all files of a folder in the order of `users`; the files update `meta`."""
     all_users: _Users = {}
     for path in sorted(folder.glob("*.json")):
         header: dict[str, object] = {}
-        users = {user: (x, y) for user, x, y in read_users(path, header)}
+        users = {user: (x, y) for user, x, y in read_users(path, header, task=task)}
         file_meta = _meta_in(header, str(path))
         dtype = file_meta["dtype"]
-        if any(x.dtype != dtype for x, _ in users.values()):
+        if any(x.dtype.kind != "O" and x.dtype != dtype for x, _ in users.values()):
             # `fedgs` comes after `user_data`, so the type was not known when examples were read
-            users = {user: (x, y) for user, x, y in read_users(path, header, dtype=dtype)}
+            read = read_users(path, header, dtype=dtype, task=task)
+            users = {user: (x, y) for user, x, y in read}
         for user in _names_in(header, str(path)):
             if user in all_users:
                 raise DataError(f"{path}: user {user!r} is in {folder.name}/ twice")
@@ -297,11 +369,11 @@ def _names_in(header: Mapping[str, object], where: str) -> list[str]:
 
 
 def _examples(
-    data: object, user: str, where: str, dtype: npt.DTypeLike
-) -> tuple[AnyArray, IntArray]:
+    data: object, user: str, where: str, dtype: npt.DTypeLike, task: Task
+) -> tuple[AnyArray, AnyArray]:
     if not isinstance(data, dict) or "x" not in data or "y" not in data:
         raise DataError(f"{where}: user {user!r} must have x and y")
-    y = as_labels(data["y"], f"{where}: y of user {user!r}")
+    y = data["y"] if isinstance(data["y"], list) else [data["y"]]
     if not isinstance(data["x"], list) or len(data["x"]) != len(y):
         is_list = isinstance(data["x"], list)
         got = f"{len(data['x'])} examples" if is_list else type(data["x"]).__name__
@@ -309,8 +381,11 @@ def _examples(
             f"{where}: x of user {user!r} must be a list of {len(y)} examples, one for each label, "
             f"got {got}"
         )
-    if len(y) == 0:
-        return np.zeros(0, dtype=dtype), y
+    if task == "sequence" and y and isinstance(data["x"][0], str):
+        return check_texts(data["x"], y, f"{where}, user {user!r}")
+    targets = _targets(data["y"], f"{where}: y of user {user!r}", task)
+    if len(targets) == 0:
+        return np.zeros(0, dtype=dtype), targets
     x = as_numbers(data["x"], f"{where}: x of user {user!r}")
     converted = x.astype(dtype)
     if converted.dtype.kind != "f" and not np.array_equal(converted, x):
@@ -318,7 +393,70 @@ def _examples(
             f"{where}: x of user {user!r} must hold {dtype} as `fedgs` says, "
             f"got {x.dtype} that does not fit"
         )
-    return converted, y
+    return converted, targets
+
+
+def _targets(y: object, where: str, task: Task) -> AnyArray:
+    """The targets of one user; texts stay texts until all users are read."""
+    if task == "classes" and isinstance(y, list) and any(isinstance(label, str) for label in y):
+        for row, label in enumerate(y):
+            if not isinstance(label, str) or not label:
+                raise DataError(
+                    f"{where}: labels must be either numbers or texts that are not empty, "
+                    f"got {label!r} in row {row}"
+                )
+        return np.array(y, dtype=object)
+    if task != "classes" and y == []:
+        return np.zeros(0, dtype=np.int64 if task == "sequence" else np.float32)
+    return as_targets(y, where, task)
+
+
+def _number_texts(parts: dict[str, _Users], task: Task, *, every: bool) -> dict[str, object]:
+    """Replace texts by numbers in all parts; returns the facts about them."""
+    users = [pair for part in parts.values() for pair in part.values() if len(pair[1])]
+    if task == "sequence" and any(x.dtype.kind == "O" for x, _ in users):
+        texts = {
+            name: {user: pair for user, pair in part.items() if len(pair[1])}
+            for name, part in parts.items()
+        }
+        tokens, vocabulary = encoded(texts, every=every)
+        for name, part in tokens.items():
+            parts[name] = {**parts[name], **part}
+        return {"vocabulary": vocabulary}
+    if not any(y.dtype.kind == "O" for _, y in users):
+        if task == "sequence":
+            _as_integers(parts)
+        return {}
+    given = {
+        f"y of user {user!r} in {name}": y
+        for name, part in parts.items()
+        for user, (_, y) in part.items()
+        if len(y)
+    }
+    numbers, names = numbered(given)
+    for name, part in parts.items():
+        for user, (x, y) in part.items():
+            if len(y):
+                labels = as_targets(numbers[f"y of user {user!r} in {name}"], user, task)
+                part[user] = (x, labels)
+    return named_labels(names)
+
+
+def _as_integers(parts: dict[str, _Users]) -> None:
+    """The tokens of all users as int64, where they are whole numbers."""
+    for part in parts.values():
+        for user, (x, y) in part.items():
+            whole = x.astype(np.int64)
+            part[user] = (whole if np.array_equal(whole, x) else x, y)
+
+
+def _refuse_strangers(testers: list[str], users: list[str], where: str) -> None:
+    strangers = [user for user in testers if user not in set(users)]
+    if strangers:
+        raise DataError(
+            f"{where}: with data.client_test each user of test/ must be one of train/, "
+            f"got {strangers[0]!r}"
+        )
 
 
 def _check_counts(header: Mapping[str, object], sizes: Mapping[str, int], where: str) -> None:
