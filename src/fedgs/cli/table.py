@@ -1,5 +1,6 @@
 """`fedgs table`: the figures of a folder of runs, side by side."""
 
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
@@ -40,6 +41,14 @@ def table(
             "--target-accuracy", help="Add the rounds to this test accuracy.", show_default=False
         ),
     ] = None,
+    at_hours: Annotated[
+        str,
+        typer.Option(
+            "--at-hours",
+            metavar="HOURS",
+            help="Add the figure at these hours of runs with a clock, such as 1,6,24.",
+        ),
+    ] = "",
     format: Annotated[
         TableFormat, typer.Option("--format", help="Format of the table.")
     ] = TableFormat.text,
@@ -61,6 +70,7 @@ def table(
         against=against or None,
         figures=ALL_FIGURES,
         target=_target(target_loss, target_accuracy),
+        at_hours=_hours(at_hours),
     )
     screen = console()
     width = None if out else line_width(screen)
@@ -77,6 +87,17 @@ def table(
         screen.print(content)
     for problem in problems:
         console(stderr=True).print(problem)
+
+
+def _hours(text: str) -> list[float]:
+    """The hours that the option names."""
+    try:
+        hours = [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        hours = [math.nan]
+    if not all(0 <= hour < math.inf for hour in hours):
+        raise ConfigError(f"--at-hours takes numbers >= 0, such as 1,6,24; got {text!r}")
+    return hours
 
 
 def _target(loss: float | None, accuracy: float | None) -> "Target | None":

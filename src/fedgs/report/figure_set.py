@@ -20,6 +20,7 @@ from fedgs.report.figures import (
 )
 from fedgs.report.files import file_name
 from fedgs.report.history import participation
+from fedgs.report.hours import has_clock
 from fedgs.report.network import network_of_run
 from fedgs.report.run_view import Run
 from fedgs.report.subjects import group_titles
@@ -35,9 +36,10 @@ _Drawings = Iterator[tuple[str, Callable[[], "Figure"]]]  # (name without ending
 def write_figures(runs: Sequence[Run], out: Path) -> tuple[list[Path], list[str]]:
     """Write the figures that the records of the runs allow.
 
-    `loss` has the loss curves and `counts` the sampling counts of all runs. Each method has a
-    `participation` map of its first seed, each federation a `partition`, and each client graph a
-    `graph`; their names end with what they show, where there are several.
+    `loss` has the loss curves, `loss-by-hours` those over time where runs have a clock, and
+    `counts` the sampling counts of all runs. Each method has a `participation` map of its first
+    seed, each federation a `partition`, and each client graph a `graph`; their names end with what
+    they show, where there are several.
 
     Args:
         runs: labelled, as `read_runs` returns them.
@@ -75,6 +77,9 @@ def _losses(runs: Sequence[Run]) -> _Drawings:
     for figure in ("test_loss", "valid_loss"):
         if any(getattr(record, figure) is not None for run in runs for record in run.records):
             yield "loss", partial(loss_curves, runs, figure=figure)
+            clocked = [run for run in runs if has_clock(run)]
+            if any(getattr(record, figure) is not None for r in clocked for record in r.records):
+                yield "loss-by-hours", partial(loss_curves, clocked, figure=figure, over="hours")
             return
 
 

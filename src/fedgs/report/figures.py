@@ -6,7 +6,7 @@ PDF and PNG. Runs are given as `read_runs` returns them, one or several, or as t
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from fedgs.report.canvas import (
 )
 from fedgs.report.drawing import client_graph
 from fedgs.report.history import Curve, Participation, curve, participation, runs_to_average
+from fedgs.report.hours import time_curve
 from fedgs.report.run_view import Run
 from fedgs.report.style import AVAILABLE, UNAVAILABLE, Look, looks
 from fedgs.report.subjects import (
@@ -69,6 +70,7 @@ def loss_curves(
     figure: str = "test_loss",
     title: str = "",
     styles: Mapping[str, Look] | None = None,
+    over: Literal["rounds", "hours"] = "rounds",
 ) -> "Figure":
     """A figure of merit over rounds: mean over seeds, the band is one standard deviation.
 
@@ -82,19 +84,24 @@ def loss_curves(
         figure: "test_loss", "valid_loss" or "test_accuracy".
         title: above the axes, if there is one panel.
         styles: looks by label; None: those of these runs.
+        over: "rounds", or "hours" of runs with a clock, as far as all seeds of a method go.
 
     Raises:
-        ConfigError: no runs, or no such figure.
-        OutputError: no run has the figure.
+        ConfigError: no runs, or no such figure or axis.
+        OutputError: no run has the figure, or a clock.
     """
     runs = as_runs(runs, "loss_curves")
+    if over not in ("rounds", "hours"):
+        raise ConfigError(f"over must be 'rounds' or 'hours'; got {over!r}")
     if figure not in _FIGURES:
         raise ConfigError(f"figure must be one of {', '.join(map(repr, _FIGURES))}; got {figure!r}")
     curves = {
-        group: _curves([run for run in runs if run.group == group], figure)
+        group: _curves([run for run in runs if run.group == group], figure, over)
         for group in _groups(runs)
     }
     curves = {group: of_group for group, of_group in curves.items() if of_group}
+    if not curves and over == "hours":
+        raise OutputError(f"no run has a clock and a {_FIGURES[figure]} to draw")
     if not curves:
         others = [name for name in _FIGURES if any(_curves(runs, name))]
         instead = f"; there is figure={others[0]!r}" if others else ""
@@ -104,7 +111,9 @@ def loss_curves(
         drawing, every = panels(_titles(list(curves), title), 2.3)
         for axes, of_group in zip(every, curves.values(), strict=True):
             _draw_curves(axes, of_group, styles, is_loss=figure != "test_accuracy")
-            axes.set(xlabel="round", ylabel=_FIGURES[figure])
+            axes.set(xlabel="round" if over == "rounds" else "hours", ylabel=_FIGURES[figure])
+            if over == "rounds":
+                whole_numbers(axes.xaxis)
         legend_below(drawing, every)
         return drawing
 
@@ -117,12 +126,14 @@ def _titles(groups: Sequence[tuple[str, str]], title: str) -> list[str]:
     return [title] if len(groups) == 1 else group_titles(groups)
 
 
-def _curves(runs: Sequence[Run], figure: str) -> dict[str, tuple[Curve, bool]]:
+def _curves(
+    runs: Sequence[Run], figure: str, over: str = "rounds"
+) -> dict[str, tuple[Curve, bool]]:
     """Label -> mean curve, and whether all its runs failed; only labels with a value."""
     curves = {}
     for label in sorted({run.label for run in runs}):
         averaged, all_failed = runs_to_average([run for run in runs if run.label == label])
-        mean_curve = curve(averaged, figure)
+        mean_curve = (curve if over == "rounds" else time_curve)(averaged, figure)
         if len(mean_curve.rounds):
             curves[label] = (mean_curve, all_failed)
     return curves
@@ -151,7 +162,6 @@ def _draw_curves(
     if limits is not None:
         axes.set_ylim(limits)
     axes.margins(x=0 if any(len(drawn.rounds) > 1 for drawn, _ in curves.values()) else 0.05)
-    whole_numbers(axes.xaxis)
 
 
 def _legend_entry(label: str, failed: bool) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedgs.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
+from fedgs.arrays import AnyArray, BoolArray, FloatArray, FloatMatrix, IntArray
 from fedgs.report.run_view import Run
 from fedgs.report.summary import is_figure
 
@@ -98,13 +98,13 @@ class Curve:
     """A figure of merit over the evaluated rounds: mean over the seeds that reached the round.
 
     Attributes:
-        rounds: (E,) ascending.
+        rounds: (E,) ascending; hours in a curve over time.
         mean: (E,) over seeds.
         spread: (E,) standard deviation over seeds, 0 where only one seed has the round.
         seeds: the largest number of seeds at a round.
     """
 
-    rounds: IntArray
+    rounds: AnyArray
     mean: FloatArray
     spread: FloatArray
     seeds: int

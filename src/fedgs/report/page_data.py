@@ -4,7 +4,7 @@ import base64
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +15,7 @@ from fedgs.clients import Clients
 from fedgs.palette import label_colours
 from fedgs.report.doubles import latest
 from fedgs.report.history import (
+    Curve,
     Participation,
     binned,
     cohort_diversity,
@@ -23,6 +24,7 @@ from fedgs.report.history import (
     participation,
     runs_to_average,
 )
+from fedgs.report.hours import has_clock, time_curve
 from fedgs.report.network import Network, network_of_run
 from fedgs.report.run_view import Run, without_none
 from fedgs.report.style import looks
@@ -93,7 +95,10 @@ def page_data(runs: Sequence[Run], problems: Sequence[str]) -> dict[str, object]
         of_group = [run for run in ordered if run.group == group]
         for run, network in zip(of_group, _networks_of(of_group), strict=True):
             shown.append(_shown(run, len(groups), network=network, shared=shared))
-        groups.append({"title": ", ".join(group), "curves": _curves(of_group)})
+        curves: _Values = {"curves": _curves(of_group, curve)}
+        if any(has_clock(run) for run in of_group):
+            curves["by_hours"] = _curves(of_group, time_curve)
+        groups.append({"title": ", ".join(group), **curves})
     _add_maps(shown, shared)
     return {
         "groups": groups,
@@ -109,8 +114,8 @@ def page_data(runs: Sequence[Run], problems: Sequence[str]) -> dict[str, object]
     }
 
 
-def _curves(runs: Sequence[Run]) -> dict[str, _Values]:
-    """Metric -> label -> rounds, mean and spread of at most 250 rounds, evenly picked.
+def _curves(runs: Sequence[Run], make: Callable[..., Curve]) -> dict[str, _Values]:
+    """Metric -> label -> rounds or hours, mean and spread of at most 250 of them, evenly picked.
 
     Failed runs count only if all of a label failed.
     """
@@ -118,13 +123,15 @@ def _curves(runs: Sequence[Run]) -> dict[str, _Values]:
     for metric in _METRICS:
         for label in sorted({run.label for run in runs}):
             averaged, all_failed = runs_to_average([run for run in runs if run.label == label])
-            drawn = curve(averaged, metric)
+            drawn = make(averaged, metric)
             count = len(drawn.rounds)
             if count:
                 positions = np.linspace(0, count - 1, min(count, _MOST_POINTS))
                 picked = np.unique(positions.round().astype(np.int64))
                 curves.setdefault(metric, {})[label] = {
-                    "rounds": drawn.rounds[picked].tolist(),
+                    "rounds": drawn.rounds[picked].tolist()
+                    if drawn.rounds.dtype.kind == "i"
+                    else _numbers(drawn.rounds[picked]),
                     "mean": _numbers(drawn.mean[picked]),
                     "spread": _numbers(drawn.spread[picked]),
                     "seeds": drawn.seeds,

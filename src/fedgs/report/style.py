@@ -31,7 +31,7 @@ _METHODS = {
     "cpow_d": "#87C378",
     "rpow_d": "#3C784B",
     "active_fl": "#4B8787",
-    "oort": "#C34B1E",
+    "oort": "#C300FF",
     "fedau": "#3CC3D2",
     "known_rates": "#8796FF",
     "f3ast": "#0078FF",

@@ -120,12 +120,15 @@ def _at_best_valid(records: Sequence[Record]) -> float | None:
 def _weight_range(run: Run) -> tuple[float, float, float] | tuple[None, None, None]:
     """The largest weight, and the lowest and the highest sum of a round's weights.
 
-    None each where all sums are 1. Rounds without a cohort have none, and rounds of a deployment
-    that were aborted have weights of 0, which do not count.
+    None each where all sums are 1. Rounds without a cohort have none, and rounds of a deployment or
+    with a clock that had too few answers have weights of 0, which do not count.
     """
-    rounds = [record.weights for record in run.records if record.weights]
-    if run.is_deployment:
-        rounds = [weights for weights in rounds if any(weights)]
+    rounds = [
+        record.weights
+        for record in run.records
+        if record.weights
+        and (any(record.weights) or not (run.is_deployment or record.clock is not None))
+    ]
     sums = [math.fsum(weights) for weights in rounds]
     if all(abs(total - 1) <= _ROUNDING for total in sums):
         return None, None, None

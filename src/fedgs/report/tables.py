@@ -9,6 +9,7 @@ import numpy as np
 
 from fedgs.errors import OutputError
 from fedgs.report.doubles import latest
+from fedgs.report.hour_columns import hour_columns, reachable_target
 from fedgs.report.labels import conditions, labelled
 from fedgs.report.methods import (
     ALL_FIGURES,
@@ -104,6 +105,7 @@ def comparison(
     *,
     figures: Sequence[str] = FIRST_FIGURES,
     target: Target | None = None,
+    at_hours: Sequence[float] = (),
 ) -> Table:
     """A table with a row for each method, sorted by the lowest test loss.
 
@@ -121,7 +123,10 @@ def comparison(
             such labels, a method is compared to the one with its own training, model and
             evaluation. None: "uniform" if it is among them.
         figures: which figures to show, of `ALL_FIGURES`; CSV holds all of them.
-        target: adds a column with the rounds to this target; None: no such column.
+        target: adds a column with the rounds to this target, and with the hours where runs have a
+            clock; None: no such column, and for runs with a clock the hours to the largest of the
+            methods' mean lowest test losses.
+        at_hours: adds the figure of the target, or the test loss, at these hours.
 
     Raises:
         OutputError: no method has the label `against`.
@@ -149,6 +154,14 @@ def comparison(
     columns = _columns(reference, references, shown, by_validation)
     if target is not None:
         columns.append((target_column(target), partial(target_cell, target)))
+    every = [method for group in groups for method in group.methods]
+    columns += hour_columns(
+        every,
+        target or reachable_target(every),
+        at_hours=at_hours,
+        reference=reference,
+        references=references,
+    )
     blocks = tuple(_block(group, reference, columns) for group in groups)
     title = f"Methods by lowest {'validation' if by_validation else 'test'} loss"
     if len(blocks) == 1:

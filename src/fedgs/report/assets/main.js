@@ -86,6 +86,7 @@ function listen() {
   on("group", "change", (event) => { play(false); chooseGroup(Number(event.target.value)); drawAll(); });
   on("seed", "change", (event) => { play(false); state.seed = Number(event.target.value); drawMap(); drawCounts(); drawNetwork(); drawCourse(); drawSolver(); drawEvents(); });
   on("metric", "change", (event) => { state.metric = event.target.value; drawLoss(); });
+  on("over", "change", drawLoss);
   on("logarithmic", "change", drawLoss);
   on("whole", "change", drawLoss);
   on("variance-logarithmic", "change", drawCourse);
