@@ -44,6 +44,7 @@ LAYERS = [
     [
         "losses",
         "optimizers",
+        "schedules",
         "metrics",
         "weighting",
         "server_steps",
@@ -71,6 +72,7 @@ WITHOUT_TORCH = [
     "sampling",
     "losses",
     "optimizers",
+    "schedules",
     "metrics",
     "weighting",
     "server_steps",

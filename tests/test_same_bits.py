@@ -59,9 +59,9 @@ def linear():
         losses = np.zeros(rows.shape, np.float32)
         fixed = (x, y, np.arange(6), rows, sizes, starts, run, rates, mu)
         none = np.float32(0), np.float32(0), False
-        for steps in (none, (np.float32(0.1), np.float32(0.9), True)):
-            kernels.train_linear(*fixed, *steps, offsets, models, losses)
-            store(f"linear with terms {n} {steps}", models, losses)
+        for terms in (none, (np.float32(0.1), np.float32(0.9), True)):
+            kernels.train_linear(*fixed, *terms, offsets, models, losses)
+            store(f"linear with terms {n} {terms}", models, losses)
         kernels.train_linear(*fixed, *none, offsets[:0], models, losses[:0])
         begins, ends = np.array([0, 3]), np.array([n, n - 4])
         kernels.linear_losses(x, y, starts, np.arange(2), begins, ends, sums, correct)
@@ -74,7 +74,8 @@ def linear():
             store(f"linear averages {n} {len(references)}", averages, fine)
         indices = np.zeros(rows.shape, np.int64)
         keys = rng.integers(0, 2**63, 6).astype(np.uint64)
-        kernels.fill_batches(keys, rng.integers(1, n, 6), indices)
+        own = rng.integers(1, n, 6)
+        kernels.fill_batches(keys, own, own, np.full(6, steps), indices)
         store(f"linear {n}", models, sums, correct, averages, fine, indices)
 
 def graph():

@@ -29,6 +29,7 @@ from fedgs.system_settings import System
 __all__ = ["Config", "Evaluation", "Execution", "HasDefaults", "System", "Training", "cohort_limit"]
 
 _FLOAT32_MAX = 3.4e38  # clients train in float32
+_INSTEAD = {"decay": "schedule", "local_steps": "local_epochs"}  # setting -> what replaces it
 
 
 def _part_of(family: str, setting: str, default: str | None = None) -> Callable[[object], object]:
@@ -82,6 +83,11 @@ Optimizer = Annotated[
     BeforeValidator(_part_of("optimizer", "training.optimizer", default="sgd")),
     PlainSerializer(_named),
 ]
+Schedule = Annotated[
+    Variant | None,
+    BeforeValidator(_part_of("schedule", "training.schedule")),
+    PlainSerializer(_named),
+]
 Metrics = Annotated[tuple[Variant, ...], BeforeValidator(_as_metrics), PlainSerializer(_listed)]
 
 
@@ -93,10 +99,16 @@ class Training(Variant):
         proportion: share of the N clients that may be selected, in (0, 1]; M = max(1,
             floor(proportion N + 1e-9)).
         cohort_limit: M itself; giving both is an error unless they agree.
-        local_steps: E, SGD steps a selected client makes.
+        local_steps: E, steps a selected client makes in a round.
+        local_epochs: passes over its examples that a client makes instead of E steps; none: E
+            steps.
+        drop_last: whether the short batch that ends a pass is left out; a client with fewer than B
+            examples keeps its one batch.
         batch_size: B; a client with fewer examples trains on all of them in each step.
         learning_rate: eta of round 0, within float32's range.
-        decay: eta is multiplied by it every round, in (0, 1].
+        decay: eta is multiplied by it every round, in (0, 1]; without effect beside a schedule.
+        schedule: what eta is multiplied by in each round; none: decay^t.
+        warmup: rounds in which eta rises to its value, by (t + 1)/(warmup + 1).
         mu: weight of the proximal term (mu/2)·|theta - theta^t|² of the local objective
             (FedProx), within float32's range.
         precision: arithmetic of forward and backward passes.
@@ -123,6 +135,10 @@ class Training(Variant):
     mu: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     precision: Literal["float32", "bf16"] = "float32"
     objective: Objective = "data_size"
+    local_epochs: int | None = Field(default=None, ge=1)
+    drop_last: bool = False
+    schedule: Schedule = None
+    warmup: int = Field(default=0, ge=0)
     loss: Loss = None
     optimizer: Optimizer = None
     clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -143,10 +159,23 @@ class Training(Variant):
         settings = serialize(self)
         if self.objective == "data_size":
             settings.pop("objective", None)
-        for name in ("loss", "optimizer", "clip"):
-            if getattr(self, name) is None:
+        later = ("local_epochs", "drop_last", "schedule", "warmup", "loss", "optimizer", "clip")
+        for name in later:
+            if not getattr(self, name):
+                settings.pop(name, None)
+        for name, instead in _INSTEAD.items():
+            if getattr(self, instead) is not None:
                 settings.pop(name, None)
         return settings
+
+    @classmethod
+    def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
+        """The decay beside a schedule, and the steps beside epochs."""
+        return {
+            name: f"training.{name} has no effect beside training.{instead}; give one of them"
+            for name, instead in _INSTEAD.items()
+            if settings.get(instead) is not None and settings.get(name) is not None
+        }
 
     def with_defaults(self, defaults: Mapping[str, object]) -> Self:
         """The same settings with `defaults` where nothing was given."""
@@ -154,6 +183,9 @@ class Training(Variant):
         rest = dict(defaults)
         if given.get("cohort_limit") is not None and given.get("proportion") is None:
             rest.pop("proportion", None)
+        for name, instead in _INSTEAD.items():
+            if given.get(instead) is not None:
+                rest.pop(name, None)
         return type(self)(**{**rest, **given})
 
 

@@ -112,6 +112,13 @@ FAMILIES = {
             "fedgs.optimizers.Optimizer",
         ),
         Family(
+            "schedule",
+            "schedules",
+            "training.schedule",
+            "fedgs.schedules",
+            "fedgs.schedules.Schedule",
+        ),
+        Family(
             "metric",
             "metrics",
             "evaluation.metrics",

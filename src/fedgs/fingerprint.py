@@ -143,7 +143,11 @@ def identity_of(
 def _parts_of(config: Config) -> dict[str, Variant]:
     """Dotted key -> variant, for those that are settings of the training and the evaluation."""
     training = config.training
-    given = {"training.loss": training.loss, "training.optimizer": training.optimizer}
+    given = {
+        "training.loss": training.loss,
+        "training.optimizer": training.optimizer,
+        "training.schedule": training.schedule,
+    }
     parts = {key: variant for key, variant in given.items() if variant is not None}
     for place, metric in enumerate(config.evaluation.metrics):
         parts[f"evaluation.metrics.{place}"] = metric

@@ -72,7 +72,7 @@ class Work:
         federation: the data (compared by identity).
         model: the variant that builds the `nn.Module`.
         mu: weight of the proximal term (mu/2)·|theta - theta^t|², >= 0.
-        local_steps: E, SGD steps a client makes.
+        local_steps: E, steps a client makes.
         batch_size: B.
         precision: arithmetic of the forward and backward pass.
         objective: the weights of the clients in the objective, by which validation parts are
@@ -80,6 +80,9 @@ class Work:
         loss: what a batch's loss is; None: the default of the federation's task.
         optimizer: the direction of a step; None: the gradient, as by plain SGD.
         clip: the largest norm of the gradient of a step, > 0; None: any.
+        local_epochs: passes over its examples that a client makes instead of E steps; None: E.
+        drop_last: whether the short batch that ends a pass is left out, see
+            `fedgs.local.batches`.
     """
 
     federation: "Federation"
@@ -92,6 +95,8 @@ class Work:
     loss: "Loss | None" = None
     optimizer: "Optimizer | None" = None
     clip: float | None = None
+    local_epochs: int | None = None
+    drop_last: bool = False
 
 
 class Fold(Protocol[Accumulator, Result]):

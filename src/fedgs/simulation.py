@@ -59,6 +59,7 @@ from fedgs.sampling.base import (
     SharesMemory,
     Wish,
 )
+from fedgs.schedules import Schedule
 from fedgs.stopping import Stopping
 from fedgs.system import Played, SystemTime, TimeState
 from fedgs.weighting import Weighting, as_weighting, checked_weights, weighting_of_selection
@@ -74,6 +75,7 @@ __all__ = [
     "start_run",
 ]
 
+_FLOAT32_MAX = 3.4e38
 # A round, or the start of a run: it yields requests and receives their replies.
 Requesting = Generator[Request, Reply, Any]
 # Returns the memory of a key, which another run may have made, or calls the function that makes it.
@@ -93,13 +95,15 @@ class Plan:
         work: what clients do when they train.
         rounds: T.
         cohort_limit: M.
-        learning_rate, decay: eta of round t is learning_rate * decay^t.
+        learning_rate, decay: eta of round t is learning_rate * decay^t where there is no schedule.
         evaluate_every: rounds divisible by it, and T, are evaluated.
         seed: of theta^0, local batches and sampling.
         data_seed: of the federation, and of the noise batch of functional similarities.
         aggregation: makes the next parameters of the cohort's updates.
         stopping: when the run ends before round T.
         metrics: of the test set that are recorded beside loss and accuracy.
+        schedule: eta of round t is learning_rate * schedule.factor(t); None: see `decay`.
+        warmup: eta is multiplied by (t + 1)/(warmup + 1) in the first `warmup` rounds.
         time: how rounds take time; None: the run has no clock, and every selected client answers.
     """
 
@@ -117,11 +121,14 @@ class Plan:
     aggregation: Aggregation = field(default_factory=Mean)
     stopping: Stopping = field(default_factory=Stopping)
     metrics: tuple[Metric, ...] = ()
+    schedule: Schedule | None = None
+    warmup: int = 0
     time: SystemTime | None = None
 
     def __post_init__(self) -> None:
         mode, sampler = self.availability.mode, self.sampler
         loss_of(self.work).check(self.federation)
+        self._check_rates()
         with user_code(f"availability {mode.name or type(mode).__name__!r}"):
             mode.check(self.federation.clients, self.rounds)
         _check_defined(sampler, Sampler, "select(view, rng)")
@@ -177,6 +184,26 @@ class Plan:
         if self.asks_losses is not None:
             self._check_loss_on(self.asks_losses.loss_on)
             check_batch(self.loss_batch, "method.loss_batch")
+
+    def _check_rates(self) -> None:
+        """Refuse a schedule that has no positive learning rate in some round."""
+        if self.schedule is None:
+            return
+        name = f"training.schedule {_name(self.schedule)!r}"
+        with user_code(name):
+            rates = ((t, self.learning_rate_of(t)) for t in range(self.rounds))
+            wrong = next((pair for pair in rates if not 0 < pair[1] < _FLOAT32_MAX), None)
+        if wrong is not None:
+            raise ConfigError(
+                f"{name} must give a learning rate > 0 within float32's range in all "
+                f"{self.rounds} rounds, got {wrong[1]:g} in round {wrong[0]}"
+            )
+
+    def learning_rate_of(self, round: int) -> float:
+        """eta_t of a round."""
+        factor = self.decay**round if self.schedule is None else self.schedule.factor(round)
+        rate = self.learning_rate * factor
+        return rate if round >= self.warmup else rate * (round + 1) / (self.warmup + 1)
 
     def _check_loss_on(self, loss_on: str) -> None:
         if loss_on not in ("train", "validation"):
@@ -318,7 +345,7 @@ def start_run(plan: Plan, shared: Shared | None = None) -> Generator[Request, Re
         [wish],
         plan.work,
         state.parameters,
-        learning_rate=plan.learning_rate,
+        learning_rate=plan.learning_rate_of(0),
         seed=plan.seed,
         data_seed=plan.data_seed,
     )
@@ -521,7 +548,7 @@ def aggregation_round(
         view.shares,
         state.parameters,
         state.vectors,
-        plan.learning_rate * plan.decay**state.round,
+        plan.learning_rate_of(state.round),
         plan.work.local_steps,
         plan.aggregation.trains_everyone,
     )

@@ -40,8 +40,42 @@ def test_compiled_kernel_and_numpy_agree(sizes: list[int], steps: int, batch_siz
     keys = client_keys((3, 5), np.arange(len(sizes)))
     compiled = local_batches(keys, np.array(sizes), local_steps=steps, batch_size=batch_size)
     plain = np.zeros_like(compiled.indices)
-    module._fill(keys, np.array(sizes), plain)
+    own, each = np.array(sizes), np.full(len(sizes), steps)
+    module._fill(keys, own, own, each, plain)
     np.testing.assert_array_equal(plain, compiled.indices)
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=5),
+    st.integers(1, 3),
+    st.integers(1, 15),
+    st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_passes_and_left_out_batches_are_those_of_the_plain_version(
+    sizes: list[int], passes: int, batch_size: int, drop_last: bool
+) -> None:
+    """With the compiled kernel and in NumPy; after its last step a client has no batch."""
+    own = np.array(sizes)
+    steps = passes * module.steps_a_pass(own, batch_size, drop_last=drop_last)
+    keys = client_keys((3, 5), np.arange(len(sizes)))
+    found = local_batches(keys, own, local_steps=steps, batch_size=batch_size, drop_last=drop_last)
+    for client, n in enumerate(sizes):
+        short = n % batch_size > 0 and not (drop_last and n > batch_size)
+        assert steps[client] == passes * (n // batch_size + short)
+        expected = local_sgd.batches(3, 5, client, n, steps[client], batch_size, drop_last)
+        assert found.sizes[client].tolist() == [
+            *map(len, expected),
+            *[0] * (found.sizes.shape[1] - len(expected)),
+        ]
+        used = found.sizes[client]
+        assert [
+            found.indices[client, step, : used[step]].tolist() for step in range(len(expected))
+        ] == expected
+    plain = np.zeros_like(found.indices)
+    ends = own // batch_size * batch_size
+    module._fill(keys, own, np.where((ends > 0) & drop_last, ends, own), steps, plain)
+    np.testing.assert_array_equal(plain, found.indices)
 
 
 @given(SHAPES)

@@ -19,22 +19,32 @@ def _mix(state: int) -> int:
 
 
 def batches(
-    seed: int, round: int, client: int, n: int, local_steps: int, batch_size: int
+    seed: int,
+    round: int,
+    client: int,
+    n: int,
+    local_steps: int,
+    batch_size: int,
+    drop_last: bool = False,
 ) -> list[list[int]]:
-    """E lists of positions: each pass a Fisher-Yates shuffle with SplitMix64, cut into batches."""
+    """E lists of positions: each pass a Fisher-Yates shuffle with SplitMix64, cut into batches.
+
+    With `drop_last` a pass ends before a short batch that is not its only one.
+    """
+    end = n // batch_size * batch_size if drop_last and n >= batch_size else n
     purpose = int.from_bytes(hashlib.sha256(b"batches").digest()[:8], "little")
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, purpose, 0))))
     state = _mix((_mix((int(generator.integers(2**63)) + round + 1) & _MASK) + client + 1) & _MASK)
     answer: list[list[int]] = []
     while len(answer) < local_steps:
         order = list(range(n))
-        for i in range(n):
+        for i in range(end):
             if len(answer) + i // batch_size >= local_steps:
                 break  # the rest of the shuffle is not used, and draws nothing
             state = (state + 0x9E3779B97F4A7C15) & _MASK
             j = i + ((n - i) * (_mix(state) >> 32) >> 32)
             order[i], order[j] = order[j], order[i]
-        answer += [order[i : i + batch_size] for i in range(0, n, batch_size)]
+        answer += [order[i : min(i + batch_size, end)] for i in range(0, end, batch_size)]
     return answer[:local_steps]
 
 

@@ -25,6 +25,7 @@ from fedgs.records import RunFolder
 from fedgs.registry import V, Variant, seed_of
 from fedgs.requests import Work
 from fedgs.sampling.base import Sampler
+from fedgs.schedules import Schedule
 from fedgs.simulation import Plan
 from fedgs.system import SystemTime, examples_of_round
 
@@ -139,6 +140,8 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
             "training.optimizer", training.optimizer, Optimizer, "fedgs.optimizers.Optimizer"
         ),
         training.clip,
+        training.local_epochs,
+        training.drop_last,
     )
     limit = cohort_limit(training, len(federation))
     examples = examples_of_round(training, federation.clients)
@@ -156,6 +159,10 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
         data_seed=seed_of(config.data) or 0,
         aggregation=_checked("aggregation", aggregation, Aggregation, "fedgs.Aggregation"),
         stopping=config.stopping,
+        schedule=_optional(
+            "training.schedule", training.schedule, Schedule, "fedgs.schedules.Schedule"
+        ),
+        warmup=training.warmup,
         metrics=checked_metrics(config.evaluation.metrics, federation),
         time=None
         if config.system is None

@@ -84,6 +84,8 @@ def _prepared(configs: Sequence[Config], data_dir: Path | None) -> list[Prepared
         work_key = (
             *shape_key,
             work.local_steps,
+            work.local_epochs,
+            work.drop_last,
             work.batch_size,
             work.precision,
             repr(work.loss),

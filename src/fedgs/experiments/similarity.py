@@ -83,7 +83,7 @@ def made_graph(plan: Plan, *, device: str = "cpu") -> tuple[ClientGraph, str | N
         (features,) = model_features(
             plan.work,
             [wish],
-            learning_rate=plan.learning_rate,
+            learning_rate=plan.learning_rate_of(0),
             seed=plan.seed,
             data_seed=plan.data_seed,
             device=device,

@@ -3,6 +3,8 @@
 The batches are a function of (seed, round, client) alone. Each round a client shuffles its
 examples, walks through them in batches of B, and shuffles them again when they are used up. The
 last batch of a pass may be short; a client with n_k < B has one batch a pass, all its examples.
+With `drop_last` a pass ends before a short batch, unless it is the only one. A client makes E
+steps, or as many as some passes take.
 
 The shuffle of pass p is a Fisher-Yates shuffle from the front, stopped after the positions that the
 E steps use, so the cost is O(min(E·B, n_k)) a pass and not O(n_k). Its random numbers are
@@ -27,6 +29,7 @@ from fedgs.arrays import IntArray
 from fedgs.compiling import load_kernels
 from fedgs.errors import ConfigError, DataError
 from fedgs.local.bounds import as_integers
+from fedgs.requests import Work
 from fedgs.rng import derived_seed
 
 __all__ = [
@@ -36,6 +39,8 @@ __all__ = [
     "compiled_kernels",
     "local_batches",
     "stacked_keys",
+    "steps_a_pass",
+    "steps_of",
 ]
 
 KeyArray = npt.NDArray[np.uint64]
@@ -50,7 +55,7 @@ class Batches:
     Attributes:
         indices: (r, E, B) positions among the client's own examples, 0..n-1; 0 where the batch is
             short.
-        sizes: (r, E) how many of the B are used.
+        sizes: (r, E) how many of the B are used; 0 after a client's last step.
     """
 
     indices: IntArray
@@ -98,15 +103,21 @@ def stacked_keys(
 
 
 def local_batches(
-    keys: KeyArray, data_sizes: IntArray, *, local_steps: int, batch_size: int
+    keys: KeyArray,
+    data_sizes: IntArray,
+    *,
+    local_steps: int | IntArray,
+    batch_size: int,
+    drop_last: bool = False,
 ) -> Batches:
     """The batches of r clients, of one round or of many.
 
     Args:
         keys: (r,) from `client_keys`.
         data_sizes: (r,) n_k >= 1.
-        local_steps: E >= 1.
+        local_steps: E >= 1, or (r,) the steps of each client.
         batch_size: B >= 1.
+        drop_last: whether a pass ends before a short batch that is not its only one.
 
     Returns:
         See `Batches`. Cost: O(r·E·B) with the compiled kernel, or where n_k is of that order.
@@ -122,8 +133,10 @@ def local_batches(
     >>> sorted([*batches.indices[0, 0].tolist(), int(batches.indices[0, 1, 0])])
     [0, 1, 2]
     """
+    each = isinstance(local_steps, np.ndarray)
     for name, number in (("local_steps", local_steps), ("batch_size", batch_size)):
-        if not (isinstance(number, int | np.integer) and number >= 1):
+        fits = isinstance(number, int | np.integer) and number >= 1
+        if not fits and not (each and name == "local_steps"):
             raise ConfigError(f"{name} must be an integer >= 1, got {number!r}")
     streams = np.ascontiguousarray(as_integers("keys", keys, (np.size(keys),)), dtype=np.uint64)
     data_sizes = np.ascontiguousarray(
@@ -131,15 +144,51 @@ def local_batches(
     )
     if len(data_sizes) and data_sizes.min() < 1:
         raise DataError(f"data_sizes must be >= 1, got {data_sizes.min()}")
-    sizes = np.minimum(batch_size, _left_in_pass(data_sizes, local_steps, batch_size))
-    indices = np.zeros((len(streams), local_steps, batch_size), dtype=np.int64)
+    steps = np.broadcast_to(np.asarray(local_steps, dtype=np.int64), streams.shape).copy()
+    if len(steps) and steps.min() < 1:
+        raise ConfigError(f"local_steps must be >= 1 for each client, got {steps.min()}")
+    most = int(steps.max(initial=1)) if each else int(local_steps)
+    ends = _ends(data_sizes, batch_size, drop_last)
+    sizes = np.minimum(batch_size, _left_in_pass(ends, most, batch_size))
+    sizes[np.arange(most) >= steps[:, None]] = 0
+    indices = np.zeros((len(streams), most, batch_size), dtype=np.int64)
     kernels = compiled_kernels()
     fill = _fill if kernels is None else kernels.fill_batches
-    fill(streams, data_sizes, indices)
+    fill(streams, data_sizes, ends, steps, indices)
     return Batches(indices, sizes)
 
 
-def batch_extremes(data_sizes: IntArray, *, local_steps: int, batch_size: int) -> IntArray:
+def steps_a_pass(data_sizes: IntArray, batch_size: int, *, drop_last: bool = False) -> IntArray:
+    """How many batches a pass of each client has.
+
+    >>> steps_a_pass(np.array([25, 9]), 10), steps_a_pass(np.array([25, 9]), 10, drop_last=True)
+    (array([3, 1]), array([2, 1]))
+    """
+    steps: IntArray = -(-_ends(np.asarray(data_sizes), batch_size, drop_last) // batch_size)
+    return steps
+
+
+def steps_of(work: Work, data_sizes: IntArray, *, batch_size: int | None = None) -> IntArray:
+    """(r,) steps of clients of these sizes: E, or as many as the passes take.
+
+    Args:
+        work: E, B, the passes, and whether short batches are left out.
+        data_sizes: (r,) n_k >= 1.
+        batch_size: another B; None: that of the work.
+    """
+    if work.local_epochs is None:
+        return np.full(np.shape(data_sizes), work.local_steps, dtype=np.int64)
+    batch = work.batch_size if batch_size is None else batch_size
+    return work.local_epochs * steps_a_pass(data_sizes, batch, drop_last=work.drop_last)
+
+
+def batch_extremes(
+    data_sizes: IntArray,
+    *,
+    local_steps: int | IntArray,
+    batch_size: int,
+    drop_last: bool = False,
+) -> IntArray:
     """The smallest and the largest batch that each client meets; it meets no other size.
 
     The largest is min(B, n_k). The short batch that ends a pass is met where a pass has no more
@@ -147,8 +196,9 @@ def batch_extremes(data_sizes: IntArray, *, local_steps: int, batch_size: int) -
 
     Args:
         data_sizes: (N,) n_k >= 1.
-        local_steps: E >= 1.
+        local_steps: E >= 1, or (N,) the steps of each client.
         batch_size: B >= 1.
+        drop_last: whether short batches are left out, see `local_batches`.
 
     Returns:
         (N, 2) the smallest and the largest.
@@ -157,10 +207,11 @@ def batch_extremes(data_sizes: IntArray, *, local_steps: int, batch_size: int) -
     [[10, 10], [1, 10], [1, 1], [10, 10]]
     """
     sizes = np.asarray(data_sizes)
-    steps_a_pass = -(-sizes // batch_size)
-    last = sizes - (steps_a_pass - 1) * batch_size
+    ends = _ends(sizes, batch_size, drop_last)
+    steps = -(-ends // batch_size)
+    last = ends - (steps - 1) * batch_size
     largest = np.minimum(batch_size, sizes)
-    return np.stack([np.where(steps_a_pass <= local_steps, last, largest), largest], axis=1)
+    return np.stack([np.where(steps <= local_steps, last, largest), largest], axis=1)
 
 
 @lru_cache(maxsize=256)
@@ -180,25 +231,37 @@ def _mix(state: KeyArray) -> KeyArray:
     return state ^ (state >> np.uint64(31))
 
 
-def _left_in_pass(data_sizes: IntArray, local_steps: int, batch_size: int) -> IntArray:
-    """(r,) sizes -> (r, E) examples not yet used in the step's pass."""
-    steps_a_pass = -(-np.asarray(data_sizes) // batch_size)
-    step_in_pass = np.arange(local_steps) % steps_a_pass[:, None]  # (r, E)
-    return np.asarray(data_sizes)[:, None] - step_in_pass * batch_size
+def _ends(data_sizes: IntArray, batch_size: int, drop_last: bool) -> IntArray:
+    """(r,) how many examples a pass uses: all, or those of whole batches if there is one."""
+    if not drop_last:
+        return data_sizes
+    whole = data_sizes // batch_size * batch_size
+    ends: IntArray = np.where(whole > 0, whole, data_sizes)
+    return ends
 
 
-def _fill(keys: KeyArray, data_sizes: IntArray, indices: IntArray) -> None:
+def _left_in_pass(ends: IntArray, local_steps: int, batch_size: int) -> IntArray:
+    """(r,) examples of a pass -> (r, E) examples not yet used in the step's pass."""
+    in_pass = -(-np.asarray(ends) // batch_size)
+    step_in_pass = np.arange(local_steps) % in_pass[:, None]  # (r, E)
+    return np.asarray(ends)[:, None] - step_in_pass * batch_size
+
+
+def _fill(
+    keys: KeyArray, data_sizes: IntArray, ends: IntArray, steps: IntArray, indices: IntArray
+) -> None:
     """Write (r, E, B) batches in NumPy, vectorised over the clients: the kernel's reference."""
     count, local_steps, batch_size = indices.shape
-    steps_a_pass = -(-data_sizes // batch_size)
+    in_pass = -(-ends // batch_size)
     drawn = np.zeros(count, dtype=np.uint64)
     order = np.zeros((count, int(data_sizes.max(initial=0))), dtype=np.int64)
     for step in range(local_steps):
-        step_in_pass = step % steps_a_pass
+        step_in_pass = step % in_pass
         order[step_in_pass == 0] = np.arange(order.shape[1])
         for slot in range(batch_size):
             position = step_in_pass * batch_size + slot
-            rows = np.flatnonzero(position < data_sizes)  # the others' batches are short
+            # The others' batches are short, or they have made all their steps.
+            rows = np.flatnonzero((position < ends) & (step < steps))
             drawn[rows] += np.uint64(1)
             front = position[rows]
             with np.errstate(over="ignore"):

@@ -12,7 +12,7 @@ from torch import nn
 from fedgs.arrays import IntArray
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError
-from fedgs.local.batches import batch_extremes
+from fedgs.local.batches import batch_extremes, steps_of
 from fedgs.local.evaluation import measure
 from fedgs.local.memory import filled_batch_size
 from fedgs.local.threads import one_thread_if
@@ -51,7 +51,10 @@ def check_training(work: Work) -> None:
     """
     data_sizes = work.federation.clients.data_sizes
     extremes = batch_extremes(
-        data_sizes, local_steps=work.local_steps, batch_size=filled_batch_size(work)
+        data_sizes,
+        local_steps=steps_of(work, data_sizes),
+        batch_size=filled_batch_size(work),
+        drop_last=work.drop_last,
     )
     sizes = np.unique(extremes).tolist()
     workbench = Workbench(replace(work, precision="float32"), torch.device("cpu"))
@@ -267,7 +270,12 @@ def _advice(trial: _Trial, work: Work) -> str:
         if trial.seconds > limit:
             return layer or "another batch size may work"
         extremes = np.unique(
-            batch_extremes(data_sizes, local_steps=work.local_steps, batch_size=size)
+            batch_extremes(
+                data_sizes,
+                local_steps=steps_of(work, data_sizes, batch_size=size),
+                batch_size=size,
+                drop_last=work.drop_last,
+            )
         ).tolist()
         if all(trial.fault(met) is None for met in extremes):
             return f"training.batch_size = {size} works" + (f", and {layer}" if layer else "")

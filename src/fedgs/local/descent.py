@@ -39,6 +39,8 @@ def not_plain(work: Work) -> str | None:
     if optimizer is not None and not (type(optimizer) is SGD and optimizer.momentum == 0):
         momentum = f" with momentum = {optimizer.momentum:g}" if type(optimizer) is SGD else ""
         return f"training.optimizer = {optimizer.name!r}{momentum}"
+    if work.local_epochs is not None:
+        return f"training.local_epochs = {work.local_epochs}, by which clients make different steps"
     return None if work.clip is None else f"training.clip = {work.clip:g}"
 
 

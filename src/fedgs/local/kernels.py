@@ -20,19 +20,27 @@ from fedgs.local.lanes import LANES, fma, fma_lanes, load, total, zero_lanes
 __all__ = ["averages", "fill_batches", "linear_losses", "train_linear"]
 
 
-def _fill_batches(keys: Any, data_sizes: Any, indices: Any) -> None:
-    """Write (r, E, B) batches: see `fedgs.local.batches`."""
+def _fill_batches(keys: Any, data_sizes: Any, ends: Any, steps: Any, indices: Any) -> None:
+    """Write (r, E, B) batches: see `fedgs.local.batches`.
+
+    Args:
+        keys: (r,) the start of each client's stream.
+        data_sizes: (r,) examples of each client.
+        ends: (r,) how many of them a pass uses.
+        steps: (r,) steps of each client.
+        indices: (r, E, B), filled.
+    """
     count, local_steps, batch_size = indices.shape
     order = np.arange(data_sizes.max() if count else 0)
     touched = np.empty(local_steps * batch_size, dtype=np.int64)
     for row in range(count):
-        n, state, used, position = data_sizes[row], keys[row], 0, 0
-        for step in range(local_steps):
-            if position >= n:  # the pass is over: put the order back
+        n, end, state, used, position = data_sizes[row], ends[row], keys[row], 0, 0
+        for step in range(min(local_steps, steps[row])):
+            if position >= end:  # the pass is over: put the order back
                 for i in range(used):
                     order[touched[i]] = touched[i]
                 used, position = 0, 0
-            for slot in range(min(batch_size, n - position)):
+            for slot in range(min(batch_size, end - position)):
                 state = state + np.uint64(0x9E3779B97F4A7C15)
                 mixed = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
                 mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -295,7 +303,7 @@ def _train_linear(
         order: which of the r clients are trained, in this order. Clients with the same examples are
             next to each other, since their examples are then in the processor's cache.
         rows: (r, E, B) rows of x.
-        sizes: (r, E) how many of the B are used.
+        sizes: (r, E) how many of the B are used; 0 after a client's last step.
         starts: (R, P) where clients start.
         run: (r,) the row of `starts` for each client.
         rates: (r,) learning rates.
@@ -331,6 +339,8 @@ def _train_linear(
         _load_weights_of(start, num_classes, d, weights, bias)
         for step in range(local_steps):
             size = sizes[i, step]
+            if size == 0:  # the client has made all its steps
+                break
             for b in range(size):
                 row = rows[i, step, b]
                 labels[b] = y[row]

@@ -112,7 +112,7 @@ class LinearProgram:
             run: (r,) whose clients they are.
             rates: (r,) learning rates.
             rows: (r, E, B) rows of the training part.
-            sizes: (r, E) how many of the B are used.
+            sizes: (r, E) how many of the B are used; 0 after a client's last step.
             terms: own starts, offsets, and whether losses are wanted.
 
         Raises:
@@ -127,7 +127,7 @@ class LinearProgram:
         if rows.ndim != 3 or len(rows) != len(run):
             raise DataError(f"rows must have shape ({len(run)}, E, B), got {rows.shape}")
         rows = as_indices("rows", rows, rows.shape, (0, len(part.x)))
-        sizes = as_indices("sizes", sizes, rows.shape[:2], (1, rows.shape[2] + 1))
+        sizes = as_indices("sizes", sizes, rows.shape[:2], (0, rows.shape[2] + 1))
         check_shape("rates", rates, run.shape)
         offsets = vectors[:0]
         if terms.offsets is not None:

@@ -8,7 +8,7 @@ import torch
 from fedgs.aggregation import all_finite
 from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.errors import ClientError, UpdateError
-from fedgs.local.batches import client_keys, local_batches
+from fedgs.local.batches import client_keys, local_batches, steps_of
 from fedgs.local.bounds import training_sizes
 from fedgs.local.descent import Descent, is_plain
 from fedgs.local.evaluation import measure
@@ -83,7 +83,7 @@ def not_finite(work: Work, client: int) -> UpdateError:
     name = work.federation.clients.names[client]
     return UpdateError(
         f"the local model of client {name!r} is not finite (NaN or inf) "
-        f"after {work.local_steps} steps"
+        f"after {int(steps_of(work, work.federation.clients.data_sizes[[client]])[0])} steps"
     )
 
 
@@ -94,7 +94,11 @@ def _train(workbench: Workbench, request: Train) -> tuple[object, ...] | Failure
     sizes = training_sizes(work.federation, clients)
     keys = client_keys(request.key, clients)
     batches = local_batches(
-        keys, sizes, local_steps=work.local_steps, batch_size=filled_batch_size(work)
+        keys,
+        sizes,
+        local_steps=steps_of(work, sizes),
+        batch_size=filled_batch_size(work),
+        drop_last=work.drop_last,
     )
     accumulators = [fold.start() for fold in request.folds]
     # Read once, at the end: to read a flag after each client would wait for the GPU each time.
@@ -144,7 +148,7 @@ class _Steps(NamedTuple):
         place: of the client among the request's.
         start: (P,) where it starts.
         rows: (E, B) rows of the training part.
-        sizes: (E,) how many of the B are used.
+        sizes: (E,) how many of the B are used; 0 after the last step.
     """
 
     place: int
@@ -182,7 +186,7 @@ def _descend(workbench: Workbench, request: Train, steps: _Steps) -> AnyArray | 
     descent = None
     if not is_plain(request.work):
         descent = Descent(request.work, flat.trained, stacked=False)
-    for step, size in enumerate(sizes.tolist()):
+    for step, size in enumerate(sizes[sizes > 0].tolist()):
         x, y = examples.gather(batches[step, :size])
         outputs = workbench.forward(x)
         loss = objective.mean(outputs.float(), y)

@@ -3,7 +3,7 @@
 import math
 
 from fedgs.errors import ConfigError
-from fedgs.local.batches import compiled_kernels
+from fedgs.local.batches import compiled_kernels, steps_a_pass
 from fedgs.machine import memory_limit
 from fedgs.requests import Work
 
@@ -60,9 +60,10 @@ def check_batch_memory(work: Work, *, program: str, device: str, cohort_limit: i
         clients = cohort_limit if program == "loop" else min(cohort_limit, _PADDED)
     # Positions among the client's examples, and rows of the federation's.
     tables = 1 if program == "loop" else 2
+    steps = _most_steps(work)
 
     def fits(slots: int) -> bool:
-        indices = _INDEX * work.local_steps * (tables * slots + 1)
+        indices = _INDEX * steps * (tables * slots + 1)
         return clients * (indices + inputs * slots) <= limit
 
     if fits(slots):
@@ -74,7 +75,23 @@ def check_batch_memory(work: Work, *, program: str, device: str, cohort_limit: i
             "gives full batches"
         )
     raise ConfigError(
-        f"training.local_steps = {work.local_steps} and training.batch_size = {work.batch_size} "
+        f"{_setting(work)} and training.batch_size = {work.batch_size} "
         f"need more memory for the batches of a round than the {limit / 1e9:.1f} GB that this "
         f"process may use; {advice}"
     )
+
+
+def _most_steps(work: Work) -> int:
+    """The steps of the client that makes the most; any integer can be asked for."""
+    if work.local_epochs is None:
+        return work.local_steps
+    sizes = work.federation.clients.data_sizes
+    in_pass = steps_a_pass(sizes, filled_batch_size(work), drop_last=work.drop_last)
+    return work.local_epochs * int(in_pass.max())
+
+
+def _setting(work: Work) -> str:
+    """The setting of the number of steps."""
+    if work.local_epochs is None:
+        return f"training.local_steps = {work.local_steps}"
+    return f"training.local_epochs = {work.local_epochs}"

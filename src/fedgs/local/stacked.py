@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from fedgs.arrays import FloatArray, IntArray
-from fedgs.local.batches import compiled_kernels, local_batches, stacked_keys
+from fedgs.local.batches import compiled_kernels, local_batches, stacked_keys, steps_of
 from fedgs.local.bounds import training_sizes
 from fedgs.local.evaluation import RequestedRows, segment_sums
 from fedgs.local.linear import LinearProgram, suits_kernels
@@ -117,14 +117,15 @@ class StackedEngine:
         work = request.work
         workbench = self.loop.workbench(work)
         size = workbench.flat.layout.size
+        steps = int(steps_of(work, work.federation.clients.data_sizes).max())
         own_starts, offsets, losses = kind_of(request)
         if isinstance(self.program(work), LinearProgram):
-            per_client = 4 * size + 8 * work.local_steps * filled_batch_size(work)
+            per_client = 4 * size + 8 * steps * filled_batch_size(work)
         else:
             batch = work.batch_size * int(np.prod(work.federation.example_shape))
             per_client = 4 * (4 * size + 32 * batch)
         per_client += 4 * size * (own_starts + offsets)
-        per_client += 4 * work.local_steps * filled_batch_size(work) * losses
+        per_client += 4 * steps * filled_batch_size(work) * losses
         return max(1, _STACK_BYTES // per_client // PERIOD) * PERIOD
 
     def _models(self, requests: list[Train], pieces: list[Piece]) -> tuple[Trained, IntArray]:
@@ -136,7 +137,13 @@ class StackedEngine:
         sizes = training_sizes(work.federation, clients)
         program = self.program(work)
         slots = filled_batch_size(work) if isinstance(program, LinearProgram) else work.batch_size
-        batches = local_batches(keys, sizes, local_steps=work.local_steps, batch_size=slots)
+        batches = local_batches(
+            keys,
+            sizes,
+            local_steps=steps_of(work, sizes),
+            batch_size=slots,
+            drop_last=work.drop_last,
+        )
         rows = batches.indices + work.federation.train.offsets[clients][:, None, None]
         starts, terms = terms_of(members)
         rates = np.repeat([request.learning_rate for request, _ in members], lengths)

@@ -111,19 +111,26 @@ class StackedProgram:
         }
         trained = [view for name, view in views.items() if name in self._trained]
         eta = torch.from_numpy(rates.astype(np.float32)).to(device)
+        rate = eta
         scaled = [eta.view(-1, *[1] * (tensor.ndim - 1)) for tensor in trained]
         used = np.arange(rows.shape[2]) < sizes[:, :, None]  # (r, E, B)
-        weights = torch.from_numpy((used / sizes[:, :, None]).astype(np.float32)).to(device)
+        counts = np.maximum(sizes, 1)[:, :, None]
+        weights = torch.from_numpy((used / counts).astype(np.float32)).to(device)
+        steps, shortest = _steps_of(sizes)
         where = torch.from_numpy(rows).to(device)
-        shift = None
+        shift = offsets = None
         if terms.offsets is not None:
             offsets = self.workbench.flat.trained_part(terms.offsets.to(device))
             shift = offsets * eta[:, None] if is_plain(self.work) else offsets
         losses = torch.zeros(rows.shape, device=device) if terms.losses else None
         descent = None if is_plain(self.work) else Descent(self.work, trained, stacked=True)
         module.train()
-        for step in range(rows.shape[1]):
+        for step in range(steps):
             weight = weights[:, step]
+            if step >= shortest:  # some clients have made all their steps, and stay where they are
+                active = torch.from_numpy(sizes[:, step] > 0).to(device)
+                rate = torch.where(active, eta, 0.0)
+                scaled = [rate.view(-1, *[1] * (tensor.ndim - 1)) for tensor in trained]
             loss, of_examples = self._loss(module, views, rows=where[:, step], weights=weight)
             if losses is not None:
                 losses[:, step] = torch.where(weight > 0, of_examples.detach(), 0.0)
@@ -143,12 +150,12 @@ class StackedProgram:
                     torch._foreach_addcmul_(trained, directions, scaled, value=-1.0)
                     continue
                 if pull is not None:
-                    pull *= eta[:, None]
+                    pull *= rate[:, None]
                 torch._foreach_sub_(trained, torch._foreach_mul(gradients, scaled))
                 if pull is not None:
                     parameters.sub_(pull)
-                if shift is not None:
-                    parameters.sub_(shift)
+                if shift is not None and offsets is not None:
+                    parameters.sub_(shift if step < shortest else offsets * rate[:, None])
         return theta[:, : starts.shape[1]], losses
 
     def _trained_views(self, vectors: torch.Tensor) -> list[torch.Tensor]:
@@ -226,6 +233,16 @@ def _joined(pieces: list[dict[str, torch.Tensor]], dim: int) -> dict[str, torch.
     return {name: torch.cat([piece[name] for piece in pieces], dim=dim) for name in pieces[0]}
 
 
+def _steps_of(sizes: IntArray) -> tuple[int, int]:
+    """The most and the fewest steps of a client, from (r, E) sizes of batches.
+
+    >>> _steps_of(np.array([[4, 4, 2], [4, 0, 0]]))
+    (3, 1)
+    """
+    steps = np.count_nonzero(sizes, axis=1)
+    return int(steps.max(initial=0)), int(steps.min(initial=sizes.shape[1]))
+
+
 class _Stack(NamedTuple):
     """The clients of some runs that are trained together.
 
@@ -234,7 +251,7 @@ class _Stack(NamedTuple):
         origin: (r,) the row of `starts` for each client.
         rates: (r,) learning rates.
         rows: (r, E, B) rows of the training part.
-        sizes: (r, E) how many of the B are used.
+        sizes: (r, E) how many of the B are used; 0 after a client's last step.
         terms: offsets, and whether losses are wanted.
     """
 

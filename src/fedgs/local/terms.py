@@ -115,7 +115,7 @@ def reports_of(
         request: names the numbers.
         clients: which of the request's clients were trained.
         trained: their b models and losses.
-        sizes: (b, E) examples in each batch.
+        sizes: (b, E) examples in each batch; 0 after a client's last step.
     """
     reports: dict[str, FloatArray] = {}
     losses = np.empty(0)
@@ -124,7 +124,8 @@ def reports_of(
     with np.errstate(over="ignore", invalid="ignore"):
         for name in request.reports:
             if name == "mean_loss":
-                reports[name] = np.mean(np.add.reduce(losses, axis=2) / sizes, axis=1)
+                means = np.add.reduce(losses, axis=2) / np.maximum(sizes, 1)
+                reports[name] = np.add.reduce(means, axis=1) / np.count_nonzero(sizes, axis=1)
             elif name == "rms_loss":
                 squares = np.add.reduce(np.square(losses), axis=2)
                 reports[name] = np.sqrt(np.add.reduce(squares, axis=1) / sizes.sum(axis=1))

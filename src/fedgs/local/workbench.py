@@ -47,7 +47,8 @@ def workbench_key(work: Work) -> tuple[Hashable, ...]:
 def work_key(work: Work) -> tuple[Hashable, ...]:
     """Equal for kinds of work that can share a tensor program."""
     parts = (_hashable(work.loss), _hashable(work.optimizer), work.clip)
-    return (*workbench_key(work), work.mu, work.local_steps, work.batch_size, *parts)
+    batches = (work.local_steps, work.batch_size, work.local_epochs, work.drop_last)
+    return (*workbench_key(work), work.mu, *batches, *parts)
 
 
 def _hashable(variant: object) -> Hashable:

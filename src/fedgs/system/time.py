@@ -255,9 +255,20 @@ class SystemTime:
 def examples_of_round(training: Training, clients: Clients) -> FloatArray:
     """(N,) examples that each client trains on in a round, E·min(B, n_k).
 
+    With `local_epochs` they are those of its passes; `drop_last` leaves out short batches.
+
     >>> clients = Clients(("a", "b"), np.array([3, 50]))
     >>> examples_of_round(Training(local_steps=2, batch_size=10), clients).tolist()
     [6.0, 20.0]
+    >>> examples_of_round(Training(local_epochs=2, batch_size=10), clients).tolist()
+    [6.0, 100.0]
     """
-    batches: FloatArray = np.minimum(training.batch_size, clients.data_sizes).astype(np.float64)
+    sizes = clients.data_sizes
+    batch = min(training.batch_size, int(sizes.max(initial=1)))  # any integer can be asked for
+    if training.local_epochs is not None:
+        whole = sizes // batch * batch
+        used = np.where((whole > 0) & training.drop_last, whole, sizes)
+        examples: FloatArray = training.local_epochs * used.astype(np.float64)
+        return examples
+    batches: FloatArray = np.minimum(batch, sizes).astype(np.float64)
     return training.local_steps * batches
