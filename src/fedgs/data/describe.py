@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedgs.arrays import FloatArray, FloatMatrix, IntArray
+from fedgs.data.duplicates import Duplicates, duplicates
 from fedgs.data.federation import Federation
 from fedgs.data.gamma import expected_weights, gamma
 from fedgs.data.targets import Task
@@ -60,6 +61,7 @@ class Description:
         facts: how the federation was made: partition, concentration, shift, clients left out.
         task: what is predicted, see `Federation.task`.
         num_targets: C, or q for targets that are numbers.
+        duplicates: equal examples; None: not counted.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Description:
     facts: Mapping[str, object] = field(default_factory=dict)
     task: Task = "classes"
     num_targets: int = 1
+    duplicates: Duplicates | None = None
 
     def table(self) -> dict[str, object]:
         """A JSON-ready table of all of it."""
@@ -92,6 +95,7 @@ class Description:
             "test_size": self.test_size,
             "skew": dict(skewed),
             "cohort_size": self.cohort_size,
+            **({} if self.duplicates is None else {"duplicates": dict(vars(self.duplicates))}),
             "facts": dict(self.facts),
             **({} if self.task == "classes" else {"task": self.task, "targets": self.num_targets}),
             "clients": [
@@ -126,6 +130,7 @@ class Description:
             f"weight bias     {self.bias.min():.3f} to {self.bias.max():.3f} times n_k/n "
             f"in uniform cohorts of {self.cohort_size} "
             f"(gamma {self.gamma.min():.3f} to {self.gamma.max():.3f})",
+            *([] if self.duplicates is None else [self.duplicates.line()]),
             *_fact_lines(self.facts),
             f"fingerprint     {self.fingerprint}",
             "",
@@ -171,6 +176,7 @@ def describe(federation: Federation, *, cohort_size: int | None = None) -> Descr
         facts=federation.facts,
         task=federation.task,
         num_targets=federation.num_labels,
+        duplicates=duplicates(federation),
     )
 
 
