@@ -13,7 +13,7 @@ from mkdocs.structure.files import File, Files
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from fedgs.config import Evaluation, Execution, System, Training
+from fedgs.config import ClientEvaluation, Evaluation, Execution, System, Training
 from fedgs.families import FAMILIES, Family
 from fedgs.graph import Graph
 from fedgs.registry import Variant, variant_class, variant_names
@@ -25,6 +25,7 @@ __all__ = ["meanings", "on_files", "settings_page", "values_of"]
 _PARTS: dict[str, type[Variant]] = {
     "training": Training,
     "evaluation": Evaluation,
+    "evaluation.per_client": ClientEvaluation,
     "stopping": Stopping,
     "execution": Execution,
     "system": System,

@@ -189,6 +189,23 @@ class Training(Variant):
         return type(self)(**{**rest, **given})
 
 
+class ClientEvaluation(Variant):
+    """When the global model is evaluated on the examples of each client.
+
+    Attributes:
+        every: rounds divisible by it, and the last model, are evaluated.
+        part: "test": the clients' own test parts; "validation": their validation parts; none: test
+            parts where test examples have owners, else validation parts.
+
+    >>> ClientEvaluation(every=50).part is None
+    True
+    """
+
+    family = "evaluation.per_client"
+    every: int = Field(default=50, ge=1)
+    part: Literal["test", "validation"] | None = None
+
+
 class Evaluation(Variant):
     """When the global model is evaluated.
 
@@ -196,6 +213,7 @@ class Evaluation(Variant):
         every: rounds divisible by it, and the last model, are evaluated.
         metrics: of the test set that are recorded beside loss and accuracy; a list, or names with
             commas between them.
+        per_client: when the model is evaluated on the examples of each client; none: never.
 
     >>> Evaluation(every=10, metrics="macro_f1, auc").metrics
     (MacroF1(), AUC())
@@ -204,6 +222,14 @@ class Evaluation(Variant):
     family = "evaluation"
     every: int = Field(default=5, ge=1)
     metrics: Metrics = ()
+    per_client: ClientEvaluation | None = None
+
+    @field_validator("per_client", mode="before")
+    @classmethod
+    def _clients(cls, value: object) -> object:
+        if isinstance(value, Mapping):
+            return ClientEvaluation(**text_keys(value, "evaluation.per_client"))
+        return value
 
     @model_serializer(mode="wrap")
     def _without_no_metrics(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
@@ -211,6 +237,8 @@ class Evaluation(Variant):
         settings = serialize(self)
         if not self.metrics:
             settings.pop("metrics", None)
+        if self.per_client is None:
+            settings.pop("per_client", None)
         return settings
 
 

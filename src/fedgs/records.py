@@ -41,7 +41,11 @@ __all__ = [
 
 T = TypeVar("T")
 
-_LEFT_OUT = ("stopped", "test_metrics")  # fields that are written only where they have a value
+_LEFT_OUT = (
+    "stopped",
+    "test_metrics",
+    "per_client",
+)  # fields that are written only where they have a value
 _FIGURES = ("test_loss", "test_accuracy", "valid_loss")
 _TAIL = 1 << 16  # bytes read at a time from the end of a file of records
 
@@ -122,6 +126,10 @@ class Record:
             `fedgs.stopping`. It is left out of `rounds.jsonl` where it is None.
         test_metrics: name -> value of the metrics of `evaluation.metrics`; the field is left out
             of `rounds.jsonl` where it is None.
+        per_client: figures of theta^t on the examples of each client, in the order of the run's
+            clients, None for clients without examples: "loss", and "accuracy" where there is one;
+            "part" says which examples, "test" or "validation". None, and left out of
+            `rounds.jsonl`, in rounds without `evaluation.per_client`.
         clock: seconds of the run at the beginning of the round. It and the following are None, and
             left out of files, where a run has no clock (no table `[system]`).
         seconds: from the beginning of the round to its end.
@@ -147,6 +155,7 @@ class Record:
     valid_loss: float | None = None
     stopped: str | None = None
     test_metrics: Mapping[str, float] | None = None
+    per_client: Mapping[str, Any] | None = None
     clock: float | None = None
     seconds: float | None = None
     fates: Sequence[str] | None = None
@@ -175,7 +184,7 @@ class Record:
         ['a']
         """
         fields = self.__dict__
-        if self.stopped is None or self.test_metrics is None:
+        if self.stopped is None or self.test_metrics is None or self.per_client is None:
             absent = {name for name in _LEFT_OUT if fields[name] is None}
             fields = {name: value for name, value in fields.items() if name not in absent}
         if self.clock is None:
@@ -216,6 +225,7 @@ def first_rounds(records: Sequence[Record], rounds: int) -> list[Record]:
         test_accuracy=last.test_accuracy,
         valid_loss=last.valid_loss,
         test_metrics=last.test_metrics,
+        per_client=last.per_client,
         clock=last.clock,
     )
     return [*records[:rounds], final]

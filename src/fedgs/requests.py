@@ -19,7 +19,7 @@ from typing import (
     runtime_checkable,
 )
 
-from fedgs.arrays import IntArray
+from fedgs.arrays import FloatArray, IntArray
 from fedgs.clients import Objective
 from fedgs.errors import ConfigError, DataError
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnyFold",
+    "ClientMetrics",
     "Engine",
     "Evaluate",
     "Failure",
@@ -55,7 +56,7 @@ ReportName = Literal["mean_loss", "rms_loss", "update_norm"]
 Precision = Literal["float32", "bf16"]
 
 # The answer to a request: a tuple with the result of each fold (`Train`), (m,) losses (`Losses`),
-# `Metrics` (`Evaluate`) or a `Failure`.
+# `Metrics` or `ClientMetrics` (`Evaluate`) or a `Failure`.
 Reply: TypeAlias = Any
 
 Accumulator = TypeVar("Accumulator")
@@ -239,6 +240,9 @@ class Evaluate:
     Validation parts are weighted by the work's objective. The reply is `Metrics`. `key` is (seed,
     round), for models that draw random numbers. `metrics` are computed from the outputs for all
     examples of the part, in the order of its rows.
+
+    With `by_client`, the reply is `ClientMetrics`: those of each client on its own examples of the
+    part. Test examples must then have owners.
     """
 
     work: Work
@@ -246,6 +250,7 @@ class Evaluate:
     split: Split
     key: tuple[int, int] = (0, 0)
     metrics: "tuple[Metric, ...]" = ()
+    by_client: bool = False
 
 
 Request = Train | Losses | Evaluate
@@ -264,6 +269,20 @@ class Metrics:
     loss: float
     accuracy: float | None
     others: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ClientMetrics:
+    """Figures of a model on the examples of each client.
+
+    Attributes:
+        losses: (N,) mean losses; NaN for clients without examples.
+        accuracies: (N,) shares of right answers, NaN likewise; None where no answer is right or
+            wrong, as in regression.
+    """
+
+    losses: FloatArray
+    accuracies: FloatArray | None
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from fedgs.clients import (
     checked_memory,
     checked_selection,
 )
+from fedgs.config import ClientEvaluation
 from fedgs.data.federation import Federation
 from fedgs.errors import ConfigError, user_code
 from fedgs.features import check_wish, feature_fold, feature_request
@@ -38,6 +39,7 @@ from fedgs.metrics import Metric
 from fedgs.records import Record
 from fedgs.registry import Variant
 from fedgs.requests import (
+    ClientMetrics,
     Evaluate,
     Losses,
     Metrics,
@@ -101,6 +103,7 @@ class Plan:
         data_seed: of the federation, and of the noise batch of functional similarities.
         aggregation: makes the next parameters of the cohort's updates.
         stopping: when the run ends before round T.
+        per_client: when the model is evaluated on the examples of each client; None: never.
         metrics: of the test set that are recorded beside loss and accuracy.
         schedule: eta of round t is learning_rate * schedule.factor(t); None: see `decay`.
         warmup: eta is multiplied by (t + 1)/(warmup + 1) in the first `warmup` rounds.
@@ -120,6 +123,7 @@ class Plan:
     data_seed: int = 0
     aggregation: Aggregation = field(default_factory=Mean)
     stopping: Stopping = field(default_factory=Stopping)
+    per_client: ClientEvaluation | None = None
     metrics: tuple[Metric, ...] = ()
     schedule: Schedule | None = None
     warmup: int = 0
@@ -178,6 +182,8 @@ class Plan:
             has_validation=self.federation.validation is not None,
             has_accuracy=self.federation.task != "regression",
         )
+        if self.per_client is not None:
+            self._check_client_part(self.per_client)
         for wish in self.wishes:
             check_wish(wish, self.work)
         check_reports(self.reports)
@@ -204,6 +210,33 @@ class Plan:
         factor = self.decay**round if self.schedule is None else self.schedule.factor(round)
         rate = self.learning_rate * factor
         return rate if round >= self.warmup else rate * (round + 1) / (self.warmup + 1)
+
+    def _check_client_part(self, settings: ClientEvaluation) -> None:
+        has_test = self.federation.client_test is not None
+        has_validation = self.federation.validation is not None
+        if settings.part == "test" and not has_test:
+            raise ConfigError(
+                "evaluation.per_client.part = 'test' needs test examples with owners, "
+                "and this federation has none"
+            )
+        if settings.part == "validation" and not has_validation:
+            raise ConfigError(
+                "evaluation.per_client.part = 'validation' needs validation parts, "
+                "and this federation has none"
+            )
+        if not (has_test or has_validation):
+            raise ConfigError(
+                "evaluation.per_client needs test examples with owners or validation parts, "
+                "and this federation has neither"
+            )
+
+    @property
+    def client_split(self) -> Literal["test", "validation"]:
+        """The examples on which the model is evaluated by client."""
+        part = None if self.per_client is None else self.per_client.part
+        if part is not None:
+            return part
+        return "validation" if self.federation.client_test is None else "test"
 
     def _check_loss_on(self, loss_on: str) -> None:
         if loss_on not in ("train", "validation"):
@@ -386,19 +419,21 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State
         The state after the round and its record; the last record where the run stops here.
     """
     # The metrics of theta^t before the update, and A_t.
-    metrics = yield from evaluate(plan, state)
-    if metrics is not None and plan.stopping.is_on:
-        state = replace(state, watched=plan.stopping.extended(state.watched, _figures(metrics)))
+    figures = _figures((yield from evaluate(plan, state)))
+    if figures and plan.stopping.is_on:
+        state = replace(state, watched=plan.stopping.extended(state.watched, figures))
         reason = plan.stopping.reason(state.watched)
         if reason is not None:
-            return Record(round=state.round, stopped=reason, **_figures(metrics), **_clock(state))
+            figures |= yield from evaluate_clients(plan, state, is_last=True)
+            return Record(round=state.round, stopped=reason, **figures, **_clock(state))
+    figures |= yield from evaluate_clients(plan, state)
     if plan.time is not None and plan.time.is_simulated and state.time is not None:
         state = replace(state, time=plan.time.begun(state.time))
     available = plan.available(state)
     view = plan.view(state, available.clients)
     if not available.names:
         trained = yield from train_without_cohort(plan, state, view)
-        record = round_record(plan, state, available, metrics)
+        record = round_record(plan, state, available, figures)
         return advance(plan, state, view, trained=trained), record
 
     # S_t. If it is empty, the model, the counts and the sampler's memory stay unchanged.
@@ -407,7 +442,7 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State
     selection = checked_selection(plan.sampler.select(view, generator), view)
     if len(selection.clients) == 0:
         trained = yield from train_without_cohort(plan, state, view)
-        record = round_record(plan, state, available, metrics, selection=selection)
+        record = round_record(plan, state, available, figures, selection=selection)
         return advance(plan, state, view, trained=trained), record
 
     # theta^{t+1} = theta^t + sum_k w_k (theta_k - theta^t), and v_k += 1 for k in S_t.
@@ -425,7 +460,7 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State
     if outcome is not None:
         weights[slice(None) if played is None else played.answered] = outcome.weights
     record = round_record(
-        plan, state, available, metrics, selection=selection, weights=weights, played=played
+        plan, state, available, figures, selection=selection, weights=weights, played=played
     )
     return after, record
 
@@ -447,6 +482,32 @@ def evaluate(plan: Plan, state: State) -> Generator[Request, Reply, TestAndValid
         return test, None
     valid: Metrics = yield Evaluate(plan.work, state.parameters, "validation", key)
     return test, valid
+
+
+def evaluate_clients(
+    plan: Plan, state: State, *, is_last: bool = False
+) -> Generator[Request, Reply, "_Figures"]:
+    """The figures of theta^t on the examples of each client, if this round is evaluated by client.
+
+    Args:
+        plan: the run.
+        state: has theta^t.
+        is_last: whether theta^t is the last model, which is always evaluated.
+    """
+    settings = plan.per_client
+    if settings is None or not (is_last or state.round % settings.every == 0):
+        return {}
+    key = (plan.seed, state.round)
+    split = plan.client_split
+    reply: ClientMetrics = yield Evaluate(plan.work, state.parameters, split, key, by_client=True)
+    figures: dict[str, object] = {"part": split, "loss": _without_nan(reply.losses)}
+    if reply.accuracies is not None:
+        figures["accuracy"] = _without_nan(reply.accuracies)
+    return {"per_client": figures}
+
+
+def _without_nan(values: FloatArray) -> list[float | None]:
+    return [None if np.isnan(value) else value for value in values.tolist()]
 
 
 def with_losses(plan: Plan, state: State, view: View) -> Generator[Request, Reply, View]:
@@ -604,7 +665,7 @@ def round_record(
     plan: Plan,
     state: State,
     available: RoundAvailability,
-    metrics: TestAndValidation | None,
+    figures: "_Figures",
     *,
     selection: Selection | None = None,
     weights: FloatArray | None = None,
@@ -625,7 +686,7 @@ def round_record(
         selection_status=status,
         selection_objective=selection.objective,
         selection_upper_bound=selection.upper_bound,
-        **_figures(metrics),
+        **figures,
         **_time(state, played),
     )
 
@@ -633,6 +694,7 @@ def round_record(
 def final_record(plan: Plan, state: State) -> Generator[Request, Reply, Record]:
     """Record T: the metrics of the final model."""
     figures = _figures((yield from evaluate(plan, state)))
+    figures |= yield from evaluate_clients(plan, state, is_last=True)
     return Record(round=state.round, **figures, **_clock(state))
 
 
@@ -643,6 +705,7 @@ class _Figures(TypedDict, total=False):
     test_accuracy: float | None
     valid_loss: float | None
     test_metrics: Mapping[str, float] | None
+    per_client: Mapping[str, object] | None
 
 
 def _figures(metrics: TestAndValidation | None) -> _Figures:

@@ -163,6 +163,7 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
             "training.schedule", training.schedule, Schedule, "fedgs.schedules.Schedule"
         ),
         warmup=training.warmup,
+        per_client=config.evaluation.per_client,
         metrics=checked_metrics(config.evaluation.metrics, federation),
         time=None
         if config.system is None

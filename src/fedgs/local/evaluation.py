@@ -8,16 +8,23 @@ import numpy as np
 import torch
 
 from fedgs.arrays import AnyArray, FloatArray, IntArray
+from fedgs.data.federation import Federation
 from fedgs.local.batches import client_keys, local_batches
 from fedgs.local.objective import example_figures
 from fedgs.local.threads import SMALL_STEP, one_thread_if
-from fedgs.local.workbench import Workbench, part_of
+from fedgs.local.workbench import Workbench, client_part_of, part_of
 from fedgs.losses import loss_of
-from fedgs.metrics import mean_losses, metric_key, metric_value, weighted_metrics
-from fedgs.requests import Evaluate, Losses, Metrics
+from fedgs.metrics import (
+    client_metrics,
+    mean_losses,
+    metric_key,
+    metric_value,
+    weighted_metrics,
+)
+from fedgs.requests import ClientMetrics, Evaluate, Losses, Metrics
 from fedgs.rng import seeded
 
-__all__ = ["RequestedRows", "block_rows", "measure", "segment_sums"]
+__all__ = ["RequestedRows", "block_rows", "measure", "segment_sums", "shape_of_block"]
 
 # Numbers in the examples of one forward pass; activations take some tens of times that.
 _BLOCK_NUMBERS = 1 << 18
@@ -32,6 +39,7 @@ class RequestedRows:
             empty.
         weights: (s,) of the mean over clients, not normalised; None where the reply is each
             client's own mean.
+        by_client: whether the reply has the figures of each client, see `ClientMetrics`.
         drawn: (n,) rows of the clients' mini-batches, where losses are computed on these.
     """
 
@@ -39,6 +47,7 @@ class RequestedRows:
     end: IntArray
     weights: AnyArray | None
     drawn: IntArray | None = None
+    by_client: bool = False
 
     @staticmethod
     def of(request: Losses | Evaluate) -> "RequestedRows":
@@ -55,6 +64,9 @@ class RequestedRows:
             drawn, sizes = _mini_batches(request, begin, end)
             stops = np.cumsum(sizes)
             return RequestedRows(stops - sizes, stops, None, drawn)
+        if request.by_client:
+            offsets = client_part_of(request.work.federation, request.split).offsets
+            return RequestedRows(offsets[:-1], offsets[1:], None, by_client=True)
         clients = request.work.federation.clients
         if request.split == "test":
             weights = np.ones(1)
@@ -79,8 +91,10 @@ class RequestedRows:
         rows: IntArray = np.arange(int(sizes.sum())) + np.repeat(self.begin - shift, sizes)
         return rows
 
-    def reply(self, sums: Mapping[str, FloatArray]) -> FloatArray | Metrics:
+    def reply(self, sums: Mapping[str, FloatArray]) -> FloatArray | Metrics | ClientMetrics:
         """The reply to the request from (s,) sums over its ranges, see `weighted_metrics`."""
+        if self.by_client:
+            return client_metrics(sums, self.sizes)
         if self.weights is None:
             return mean_losses(sums["losses"], sums.get("weights", self.sizes))
         return weighted_metrics(sums, self.sizes, self.weights)
@@ -106,7 +120,9 @@ def _mini_batches(request: Losses, begin: IntArray, end: IntArray) -> tuple[IntA
     return rows[np.arange(batch) < sizes[some][:, None]], sizes
 
 
-def measure(workbench: Workbench, request: Losses | Evaluate) -> FloatArray | Metrics:
+def measure(
+    workbench: Workbench, request: Losses | Evaluate
+) -> FloatArray | Metrics | ClientMetrics:
     """The reply to a request for losses or metrics."""
     requested = RequestedRows.of(request)
     examples, module = workbench.examples(request.split), workbench.flat.module
@@ -114,7 +130,7 @@ def measure(workbench: Workbench, request: Losses | Evaluate) -> FloatArray | Me
     metrics = request.metrics if isinstance(request, Evaluate) else ()
     workbench.flat.load(request.parameters)
     module.eval()
-    step = block_rows(tuple(examples.x.shape[1:]))
+    step = block_rows(shape_of_block(request.work.federation))
     small = (
         workbench.is_small(request.work.batch_size)
         if workbench.convolutional
@@ -141,6 +157,15 @@ def measure(workbench: Workbench, request: Losses | Evaluate) -> FloatArray | Me
         answers, targets = answers[counted], targets[counted]
     others = {metric_key(one): metric_value(one, answers, targets) for one in metrics}
     return replace(reply, others=others)
+
+
+def shape_of_block(federation: Federation) -> tuple[int, ...]:
+    """What decides how many examples a forward pass takes: the shape of one example.
+
+    A sequence counts with the outputs at all its places, which are many more numbers.
+    """
+    outputs = (federation.num_labels,) if federation.task == "sequence" else ()
+    return (*federation.example_shape, *outputs)
 
 
 def block_rows(example_shape: tuple[int, ...]) -> int:

@@ -18,7 +18,16 @@ from fedgs.local.pieces import Folding, Piece, add_reports, averages_of, fold_mo
 from fedgs.local.stacking import PERIOD, StackedProgram
 from fedgs.local.terms import Trained, kind_of, terms_of
 from fedgs.local.workbench import work_key
-from fedgs.requests import Evaluate, Failure, Losses, Metrics, Request, Train, Work
+from fedgs.requests import (
+    ClientMetrics,
+    Evaluate,
+    Failure,
+    Losses,
+    Metrics,
+    Request,
+    Train,
+    Work,
+)
 
 __all__ = ["NUMERICS", "StackedEngine"]
 
@@ -173,7 +182,9 @@ class StackedEngine:
             replies = self._by_loop(requests, error)
         yield from enumerate(replies)
 
-    def _with_metrics(self, request: Losses | Evaluate, reply: FloatArray | Metrics) -> object:
+    def _with_metrics(
+        self, request: Losses | Evaluate, reply: FloatArray | Metrics | ClientMetrics
+    ) -> object:
         """The reply with the metrics that are computed from outputs, by the loop engine."""
         if not (isinstance(request, Evaluate) and request.metrics and isinstance(reply, Metrics)):
             return reply
@@ -206,7 +217,7 @@ def _kind(request: Request) -> Hashable:
 
 def _measure_linear(
     program: LinearProgram, requests: list[Losses | Evaluate], rows: list[RequestedRows]
-) -> list[FloatArray | Metrics]:
+) -> list[FloatArray | Metrics | ClientMetrics]:
     """Replies from all ranges of all requests in one compiled call."""
     lengths = [len(of_request.begin) for of_request in rows]
     drawn = [of_request.drawn for of_request in rows if of_request.drawn is not None]
@@ -230,7 +241,7 @@ def _measure_linear(
 
 def _measure_stacked(
     program: StackedProgram, requests: list[Losses | Evaluate], rows: list[RequestedRows]
-) -> list[FloatArray | Metrics]:
+) -> list[FloatArray | Metrics | ClientMetrics]:
     """Replies from every model's losses on the union of all rows."""
     device = program.workbench.device
     union = np.unique(np.concatenate([of_request.rows for of_request in rows]))

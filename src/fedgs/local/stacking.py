@@ -10,7 +10,7 @@ from torch.func import functional_call, vmap
 
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.local.descent import Descent, is_plain
-from fedgs.local.evaluation import block_rows
+from fedgs.local.evaluation import block_rows, shape_of_block
 from fedgs.local.objective import example_figures, proximal_step
 from fedgs.local.parameters import layout_of, pack
 from fedgs.local.terms import PLAIN, Terms, Trained
@@ -207,7 +207,7 @@ class StackedProgram:
         """
         module, examples = self.workbench.flat.module, self.workbench.examples(split)
         module.eval()
-        step = block_rows(tuple(examples.x.shape[1:]))
+        step = block_rows(shape_of_block(self.work.federation))
         pieces: list[dict[str, torch.Tensor]] = []
         with torch.no_grad():
             for models in torch.split(vectors.to(self.workbench.device), _EVALUATED_RUNS):

@@ -13,7 +13,14 @@ from fedgs.local.threads import SMALL_MODEL, SMALL_STEP
 from fedgs.requests import Split, Work
 from fedgs.rng import kept_generators
 
-__all__ = ["Workbench", "workbench_key", "is_convolutional", "part_of", "work_key"]
+__all__ = [
+    "Workbench",
+    "workbench_key",
+    "client_part_of",
+    "is_convolutional",
+    "part_of",
+    "work_key",
+]
 
 
 def part_of(federation: Federation, split: Split) -> Part:
@@ -32,6 +39,23 @@ def part_of(federation: Federation, split: Split) -> Part:
             f"the {split} loss needs a {split} part with examples; "
             f"federation {federation.name!r} has none"
         )
+    return part
+
+
+def client_part_of(federation: Federation, split: Split) -> Part:
+    """The part of a federation that a split names, with the offsets of its clients.
+
+    Raises:
+        ConfigError: the federation has no such part, or the test examples have no owners.
+    """
+    part = part_of(federation, split)
+    if split == "test":
+        if federation.client_test is None:
+            raise ConfigError(
+                "to evaluate each client on test examples these must have owners; "
+                f"those of federation {federation.name!r} have none"
+            )
+        return federation.client_test
     return part
 
 

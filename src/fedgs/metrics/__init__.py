@@ -10,7 +10,7 @@ from fedgs.metrics.base import (
     metric_value,
 )
 from fedgs.metrics.scores import AUC, Accuracy, MacroF1, MeanAbsoluteError
-from fedgs.metrics.sums import mean_losses, weighted_metrics
+from fedgs.metrics.sums import client_metrics, mean_losses, weighted_metrics
 
 __all__ = [
     "AUC",
@@ -20,6 +20,7 @@ __all__ = [
     "MeanAbsoluteError",
     "Metric",
     "checked_metrics",
+    "client_metrics",
     "directions",
     "mean_losses",
     "metric",

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedgs.arrays import AnyArray, FloatArray, IntArray
-from fedgs.requests import Metrics
+from fedgs.requests import ClientMetrics, Metrics
 
-__all__ = ["mean_losses", "weighted_metrics"]
+__all__ = ["client_metrics", "mean_losses", "weighted_metrics"]
 
 
 def mean_losses(loss_sums: FloatArray, sizes: AnyArray) -> FloatArray:
@@ -19,6 +19,25 @@ def mean_losses(loss_sums: FloatArray, sizes: AnyArray) -> FloatArray:
     means = np.full(len(sizes), np.nan)
     np.divide(loss_sums, sizes, out=means, where=sizes > 0)
     return means
+
+
+def client_metrics(sums: Mapping[str, FloatArray], sizes: IntArray) -> ClientMetrics:
+    """Loss and accuracy of each client.
+
+    Args:
+        sums: sums over each client's examples, (m,) each, see `weighted_metrics`.
+        sizes: (m,) number of examples of each.
+
+    >>> sums = {"losses": np.array([2.0, 9.0, 0.0]), "correct": np.array([1, 3, 0])}
+    >>> metrics = client_metrics(sums, np.array([2, 3, 0]))
+    >>> metrics.losses, metrics.accuracies
+    (array([ 1.,  3., nan]), array([0.5, 1. , nan]))
+    """
+    correct = sums.get("correct")
+    return ClientMetrics(
+        mean_losses(sums["losses"], sums.get("weights", sizes)),
+        None if correct is None else mean_losses(correct, sums.get("answers", sizes)),
+    )
 
 
 def weighted_metrics(sums: Mapping[str, FloatArray], sizes: IntArray, weights: AnyArray) -> Metrics:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedgs.errors import OutputError
+from fedgs.report.by_client import client_losses
 from fedgs.report.canvas import save_figure
 from fedgs.report.doubles import latest
 from fedgs.report.figures import (
     client_graph,
     loss_curves,
+    losses_by_client,
     participation_map,
     partition,
     sampling_counts,
@@ -39,7 +41,8 @@ def write_figures(runs: Sequence[Run], out: Path) -> tuple[list[Path], list[str]
     `loss` has the loss curves, `loss-by-hours` those over time where runs have a clock, and
     `counts` the sampling counts of all runs. Each method has a `participation` map of its first
     seed, each federation a `partition`, and each client graph a `graph`; their names end with what
-    they show, where there are several.
+    they show, where there are several. `clients` has the losses of the clients, where a model was
+    evaluated by client.
 
     Args:
         runs: labelled, as `read_runs` returns them.
@@ -60,13 +63,14 @@ def write_figures(runs: Sequence[Run], out: Path) -> tuple[list[Path], list[str]
         ("counts", _counts(shown), "no run has a whole round and readable clients"),
         ("participation", _maps(shown), "no run has a whole round and readable clients"),
         ("partition", _partitions(shown), "the labels of no run's clients are known"),
+        ("clients", _clients(shown), ""),
         ("graph", _graphs(shown), "no run kept distances between clients, as those of fedgs do"),
     ):
         written = [
             path for name, draw in drawings for path in save_figure(draw(), out / file_name(name))
         ]
         paths += written
-        if not written:
+        if not written and lacking:
             missing.append(f"no figure {kind!r}: {lacking}")
     if not paths:
         raise OutputError(f"the records allow no figure: {'; '.join(missing)}")
@@ -109,6 +113,12 @@ def _partitions(runs: Sequence[Run]) -> _Drawings:
         run for run in runs if run.clients is not None and run.clients.label_counts is not None
     ]
     yield from _of_distinct("partition", having, _counts_digest, partition)
+
+
+def _clients(runs: Sequence[Run]) -> _Drawings:
+    having = [run for run in runs if client_losses(run) is not None and run.clients is not None]
+    if having:
+        yield "clients", partial(losses_by_client, having)
 
 
 def _graphs(runs: Sequence[Run]) -> _Drawings:

@@ -25,6 +25,7 @@ from fedgs.report.canvas import (
     single_axes,
     whole_numbers,
 )
+from fedgs.report.client_plots import losses_by_client
 from fedgs.report.drawing import client_graph
 from fedgs.report.history import Curve, Participation, curve, participation, runs_to_average
 from fedgs.report.hours import time_curve
@@ -48,6 +49,7 @@ __all__ = [
     "active_states",
     "client_graph",
     "loss_curves",
+    "losses_by_client",
     "participation_map",
     "partition",
     "rates_map",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
+from fedgs.report.by_client import CLIENT_FIGURES
 from fedgs.report.labels import base_name
 from fedgs.report.run_view import Run
 from fedgs.report.summary import Summary, summarize
@@ -36,6 +37,7 @@ ALL_FIGURES = (
     "largest_weight",
     "lowest_weight_sum",
     "highest_weight_sum",
+    *CLIENT_FIGURES,
 )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedgs.arrays import IntArray
 from fedgs.records import Record
+from fedgs.report.by_client import client_figures
 from fedgs.report.run_view import Run
 
 __all__ = ["Summary", "count_variance", "evaluated", "is_figure", "sampling_counts", "summarize"]
@@ -33,6 +34,8 @@ class Summary:
         largest_weight: the largest aggregation weight of a client in a round. This and the sums are
             None where the weights of every round sum to 1.
         lowest_weight_sum, highest_weight_sum: over the rounds with a cohort.
+        worst_client, worst_decile, client_spread, client_variance, decile_accuracy: of the last
+            model that was evaluated by client, see `fedgs.report.by_client`.
         rounds_done: the number of completed rounds.
         finished: whether the run is finished.
     """
@@ -48,6 +51,11 @@ class Summary:
     largest_weight: float | None
     lowest_weight_sum: float | None
     highest_weight_sum: float | None
+    worst_client: float | None
+    worst_decile: float | None
+    client_spread: float | None
+    client_variance: float | None
+    decile_accuracy: float | None
     rounds_done: int
     finished: bool
 
@@ -81,6 +89,7 @@ def summarize(run: Run) -> Summary:
         largest_weight=largest_weight,
         lowest_weight_sum=lowest_sum,
         highest_weight_sum=highest_sum,
+        **client_figures(run),
         rounds_done=run.rounds_done,
         finished=run.finished,
     )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedgs.errors import OutputError
+from fedgs.report.by_client import CLIENT_FIGURES
 from fedgs.report.doubles import latest
 from fedgs.report.hour_columns import hour_columns, reachable_target
 from fedgs.report.labels import conditions, labelled
@@ -96,6 +97,24 @@ _FIGURES = {
     ),
     "lowest_weight_sum": _Figure("lowest weight sum", 3, spread=False),
     "highest_weight_sum": _Figure("highest weight sum", 3, spread=False),
+    "worst_client": _Figure(
+        "worst client", 3, -1, meaning="highest loss of a client on its own examples"
+    ),
+    "worst_decile": _Figure(
+        "worst decile", 3, -1, meaning="mean loss of the tenth of the clients with the highest"
+    ),
+    "client_spread": _Figure(
+        "client spread", 3, -1, meaning="highest minus lowest loss of a client"
+    ),
+    "client_variance": _Figure(
+        "client variance", 3, -1, meaning="variance over clients of their losses"
+    ),
+    "decile_accuracy": _Figure(
+        "decile accuracy",
+        3,
+        1,
+        meaning="mean accuracy of the tenth of the clients with the lowest",
+    ),
 }
 
 
@@ -260,6 +279,8 @@ def _columns(
     compared = "valid_loss" if by_validation else "test_loss"
     first = ("valid_loss", "loss_at_best_valid") if by_validation else ()
     for figure in dict.fromkeys((*first, *_FIGURES)):
+        if figure in CLIENT_FIGURES and figure not in shown:
+            continue  # no run was evaluated by client
         look = _FIGURES[figure]
         fields = (f"{figure}_mean", f"{figure}_sd", f"{figure}_seeds")
         column = Column(look.title, fields, shown=figure in shown, meaning=look.meaning)
