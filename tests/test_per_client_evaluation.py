@@ -16,7 +16,7 @@ from fedgs.experiments.compare import compare
 from fedgs.local import LoopEngine, StackedEngine, initial_parameters
 from fedgs.local.parameters import build_module
 from fedgs.models import LogisticRegression, Model
-from fedgs.requests import ClientMetrics, Evaluate, Metrics, Work
+from fedgs.requests import ClientMetrics, Evaluate, Losses, Metrics, Work
 
 SIZES = (7, 1, 40, 12, 3)
 
@@ -129,3 +129,15 @@ def test_parts_that_a_federation_does_not_have_are_refused() -> None:
             make_plan(bare, per_client=ClientEvaluation(**settings))
     with pytest.raises(ConfigError, match="evaluation.per_client.every should be greater than"):
         compare(bare, methods=["uniform"], evaluation={"per_client": {"every": 0}})
+
+
+def test_figures_in_one_call_have_the_bits_of_each_client_alone() -> None:
+    """Blocks of rows that go across the ends of clients change no bit."""
+    federation = make_federation((3, 5, 2, 9, 1, 4, 30, 2))
+    work = Work(federation, LogisticRegression(), 0.0, 1, 4)
+    theta = initial_parameters(work.model, federation, 3)
+    engine = StackedEngine()
+    ((_, together),) = engine.answer([Evaluate(work, theta, "validation", by_client=True)])
+    for client in range(len(federation)):
+        ((_, alone),) = engine.answer([Losses(work, theta, np.array([client]), "validation")])
+        np.testing.assert_array_equal(together.losses[client], alone[0])

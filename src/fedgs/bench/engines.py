@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from fedgs.aggregation import WeightedMean
 from fedgs.data.federation import Federation, Normalization
+from fedgs.data.targets import Task
 from fedgs.errors import ConfigError
 from fedgs.local.engines import make_engine
 from fedgs.local.parameters import build_module, initial_parameters
@@ -24,7 +25,17 @@ from fedgs.models import CifarCNN, FashionCNN, LogisticRegression, Model
 from fedgs.requests import Engine, Evaluate, Failure, Precision, Train, Work
 from fedgs.suggestions import nearest
 
-__all__ = ["SETTINGS", "Measured", "Setting", "machine", "measure_setting"]
+__all__ = [
+    "SETTINGS",
+    "Measured",
+    "Setting",
+    "answered",
+    "bare_loop",
+    "machine",
+    "measure_setting",
+    "random_work",
+    "training_requests",
+]
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,8 @@ class Setting:
         cohort, local_steps, batch_size, learning_rate: M, E, B and eta.
         test_examples: the server's.
         grid_runs: how many runs are trained at once where a grid's speed is measured.
+        labels: C, how many labels or tokens there are.
+        task: "classes", or "sequence" for tokens with a label at every place.
     """
 
     model: Model
@@ -48,6 +61,8 @@ class Setting:
     test_examples: int
     grid_runs: int
     local_steps: int = 10
+    labels: int = 10
+    task: Task = "classes"
 
 
 SETTINGS = {
@@ -120,12 +135,12 @@ def measure_setting(
     single = training_requests(setting, work, theta, 1)
     metrics = [Evaluate(work, theta, "test"), Evaluate(work, theta, "validation")]
     floor = bare_loop(setting, work, where)
-    jobs = [lambda: _answer(chosen, single), floor, lambda: _answer(chosen, metrics)]
+    jobs = [lambda: answered(chosen, single), floor, lambda: answered(chosen, metrics)]
     round_seconds, floor_seconds, evaluation_seconds = _take_turns(jobs, repeats, where)
     rate = 1 / round_seconds
     if setting.grid_runs > 1:
         grid = training_requests(setting, work, theta, setting.grid_runs)
-        (grid_seconds,) = _take_turns([lambda: _answer(chosen, grid)], repeats, where)
+        (grid_seconds,) = _take_turns([lambda: answered(chosen, grid)], repeats, where)
         rate = setting.grid_runs / grid_seconds
     return Measured(
         setting=name,
@@ -150,7 +165,10 @@ def bare_loop(setting: Setting, work: Work, device: torch.device) -> Callable[[]
         *setting.example_shape,
         device=device,
     )
-    y = torch.randint(10, x.shape[:2], device=device)
+    places = setting.example_shape if setting.task == "sequence" else ()
+    if places:
+        x = torch.randint(setting.labels, x.shape, device=device)
+    y = torch.randint(setting.labels, (*x.shape[:2], *places), device=device)
     batches = list(x)
     if len(setting.example_shape) == 3:
         for parameter in module.parameters():
@@ -165,8 +183,9 @@ def bare_loop(setting: Setting, work: Work, device: torch.device) -> Callable[[]
                 device.type, dtype=torch.bfloat16, enabled=work.precision == "bf16"
             ):
                 logits = module(batch)
+            flat = logits.float().reshape(-1, setting.labels)
             gradients = torch.autograd.grad(
-                functional.cross_entropy(logits.float(), labels), trained
+                functional.cross_entropy(flat, labels.reshape(-1)), trained
             )
             with torch.no_grad():
                 torch._foreach_add_(trained, gradients, alpha=-1e-4)
@@ -196,12 +215,15 @@ def random_work(setting: Setting, precision: Precision) -> Work:
 
     def draw(count: int) -> tuple[np.ndarray, np.ndarray]:
         shape = (count, *setting.example_shape)
+        if setting.task == "sequence":
+            text = rng.integers(setting.labels, size=(*shape[:-1], shape[-1] + 1))
+            return text[:, :-1], text[:, 1:]
         x = (
             rng.integers(0, 256, shape, dtype=np.uint8)
             if images
             else rng.standard_normal(shape).astype(np.float32)
         )
-        return x, np.arange(count) % 10
+        return x, np.arange(count) % setting.labels
 
     owner = np.repeat(np.arange(len(setting.data_sizes)), setting.data_sizes)
     validation = owner[::5]
@@ -214,6 +236,8 @@ def random_work(setting: Setting, precision: Precision) -> Work:
         normalization=Normalization(255.0, (0.5,) * channels, (0.25,) * channels)
         if images
         else None,
+        classes=setting.labels,
+        task=setting.task,
     )
     return Work(federation, setting.model, 0.0, setting.local_steps, setting.batch_size, precision)
 
@@ -232,7 +256,8 @@ def training_requests(setting: Setting, work: Work, theta: torch.Tensor, runs: i
     return requests
 
 
-def _answer(engine: Engine, requests: Sequence[Train | Evaluate]) -> None:
+def answered(engine: Engine, requests: Sequence[Train | Evaluate]) -> None:
+    """Let an engine answer requests; the exception of a request that fails is raised."""
     for _, reply in engine.answer(requests):
         if isinstance(reply, Failure):
             raise reply.exception

@@ -19,7 +19,8 @@ def engine(
         Optional[list[str]],  # noqa: UP045 (typer reads the annotation)
         typer.Argument(
             metavar="SETTING...",
-            help="synthetic, fashion_mnist, cifar10; all without one.",
+            help="synthetic, fashion_mnist, cifar10; with --processor also resnet8 and lstm. "
+            "All without one.",
             show_default=False,
         ),
     ] = None,
@@ -33,10 +34,26 @@ def engine(
         bool,
         typer.Option("--methods", help="Time a run-round of each method on Synthetic instead."),
     ] = False,
+    processor: Annotated[
+        bool,
+        typer.Option(
+            "--processor",
+            help="Time the loop engine and the bare loop by processor time of one thread instead.",
+        ),
+    ] = False,
 ) -> None:
     """Time a round of each of the paper's settings and a bare PyTorch loop over the same steps."""
     checked = cast(_Precision, precision)
-    if methods:
+    if methods and processor:
+        raise ConfigError("--methods and --processor exclude each other; give one")
+    if processor:
+        if name not in ("auto", "loop") or (device, precision) != ("cpu", "float32"):
+            raise ConfigError(
+                "--processor goes with --engine loop, --device cpu and --precision float32, "
+                f"got {name}, {device} and {precision}"
+            )
+        _by_processor_time(settings or [], repeats=repeats)
+    elif methods:
         if (name, device, precision) != ("auto", "cpu", "float32"):
             raise ConfigError(
                 "--methods goes with --engine auto, --device cpu and --precision float32, "
@@ -82,6 +99,27 @@ def _by_method(settings: Sequence[str], *, repeats: int) -> None:
         f"{machine()}. Processor time of one thread for a run-round of Synthetic, 10 runs "
         f"together, medians of {repeats}; ratio: to uniform's, timed in turns, * above the target; "
         "losses: clients whose loss is computed besides."
+    )
+
+
+def _by_processor_time(settings: Sequence[str], *, repeats: int) -> None:
+    """A row for each setting: the loop engine above the bare loop."""
+    from fedgs.bench.engines import machine
+    from fedgs.bench.floors import FLOOR_SETTINGS, TARGET, measure_floor
+
+    table = _table(("setting",), ("round ms", "floor ms", "ratio"))
+    for setting in settings or FLOOR_SETTINGS:
+        row = measure_floor(setting, repeats=repeats)
+        table.add_row(
+            row.setting,
+            f"{1e3 * row.round_seconds:.2f}",
+            f"{1e3 * row.floor_seconds:.2f}",
+            f"{row.ratio:.2f}{'*' if row.misses else ''}",
+        )
+    console().print(table)
+    console().print(
+        f"{machine()}. Processor time of one thread, medians of {repeats}; the loop engine and "
+        f"bare PyTorch on ready batches take turns; * above {TARGET:g}."
     )
 
 

@@ -56,7 +56,11 @@ _GROUPS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "bench": (
         "Measure speed on this machine.",
-        {"engine": "fedgs.cli.bench_engine:engine", "solver": "fedgs.cli.bench_solver:solver"},
+        {
+            "engine": "fedgs.cli.bench_engine:engine",
+            "clients": "fedgs.cli.bench_clients:clients",
+            "solver": "fedgs.cli.bench_solver:solver",
+        },
     ),
 }
 

@@ -411,11 +411,19 @@ def _linear_losses(
     z = np.zeros((8, padded_classes), dtype=np.float32)
     bits = np.zeros(8 * padded_classes, dtype=np.int32)
     of_label = np.zeros(8, dtype=np.float32)
-    for i in range(len(run)):
+    i = 0
+    while i < len(run):
+        # Ranges of one model that follow each other, such as those of clients, are one stretch of
+        # rows: blocks of 8 are then full across their ends. A block gives the same bits anyhow.
+        last = i
+        while last + 1 < len(run) and run[last + 1] == run[i] and begin[last + 1] == end[last]:
+            last += 1
         _load_weights_of(vectors[run[i]], num_classes, d, weights, bias)
-        total, right = 0.0, 0
-        for start in range(begin[i], end[i], 8):
-            count = min(8, end[i] - start)
+        sums[i : last + 1] = 0.0
+        correct[i : last + 1] = 0.0
+        right_place, loss_place = i, i
+        for start in range(begin[i], end[last], 8):
+            count = min(8, end[last] - start)
             for b in range(count):
                 for j in range(d):
                     inputs[b, j] = x[start + b, j]
@@ -428,14 +436,19 @@ def _linear_losses(
                     first = 0
                     while z[b, first] != 0:
                         first += 1
-                    right += first == label
+                    if first == label:
+                        while end[right_place] <= start + b:
+                            right_place += 1
+                        correct[right_place] += 1
             _exponentials_of(z.reshape(-1), bits)
             for b in range(count):
                 share = np.float32(0)
                 for c in range(num_classes):
                     share += z[b, c]
-                total += math.log(share) - of_label[b]
-        sums[i], correct[i] = total, right
+                while end[loss_place] <= start + b:
+                    loss_place += 1
+                sums[loss_place] += math.log(share) - of_label[b]
+        i = last + 1
 
 
 def _averages(
