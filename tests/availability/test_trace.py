@@ -244,3 +244,21 @@ def test_the_identity_is_the_content_and_the_settings(path: Path, tmp_path: Path
     assert identity(path)["availability.content"] != identity(other)["availability.content"]
     assert identity(path) != identity(path, round_seconds=300)
     assert identity(path) == identity(path)
+
+
+def test_local_zones_read_all_devices_at_the_same_local_time(tmp_path: Path) -> None:
+    """b lives two hours ahead of the file: at 9 h local time its clock in the file says 7 h."""
+    on, off = [9 * 3600, 7 * 3600], [10 * 3600, 8 * 3600]
+    zones = [0, 7200]
+    traces = Traces(on, off, [0, 1, 2], [0, 0], [DAY] * 2, ["a", "b"], zone_seconds=zones)
+    path = write_traces(traces, tmp_path / "two.npz")
+    clients = Clients(("x", "y"), np.array([1, 1]))
+    settings = {"path": path, "assign": "order", "round_seconds": 3600}
+    hours = {
+        zone: np.array([Trace(**settings, zones=zone).available(t, clients) for t in range(24)]).T
+        for zone in ("file", "local")
+    }
+    assert [np.flatnonzero(row).tolist() for row in hours["file"]] == [[9], [7]]
+    assert [np.flatnonzero(row).tolist() for row in hours["local"]] == [[9], [9]]
+    assert "zones" not in Trace(**settings).model_dump()
+    assert Trace(**settings, zones="local").model_dump()["zones"] == "local"

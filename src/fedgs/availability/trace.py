@@ -1,14 +1,14 @@
 """Availability from a trace of real devices."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
 from fedgs.arrays import BoolArray, FloatArray, IntArray
 from fedgs.availability.base import Availability
@@ -27,10 +27,11 @@ from fedgs.traces.assignment import (
 from fedgs.traces.intervals import DAY, NEVER, Traces, read_traces
 from fedgs.traces.timeline import Timeline, Unobserved, Wrap
 
-__all__ = ["Assign", "Couple", "Trace"]
+__all__ = ["Assign", "Couple", "Trace", "Zones"]
 
 Assign = Literal["random", "order", "name"]
 Couple = Literal["none", "data_size", "label"]
+Zones = Literal["file", "local"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +73,8 @@ class Trace(Availability):
         assign: "random": clients have devices in a random order of the seed. "order": client k has
             device k. Where there are more clients than devices, a device is used again, shifted by
             whole days and then by hours. "name": each client has the device of its name.
+        zones: "file": all devices are read at the same second of the file. "local": at the same
+            local time, by the file's `zone_seconds`.
         spread_hours: standard deviation of the clients' time zones in hours, in [0, 24]; 24:
             uniform over the day.
         couple: "data_size": the devices' shares of available time are coupled with n_k. "label":
@@ -109,9 +112,18 @@ class Trace(Availability):
     unobserved: Unobserved = "replay"
     min_days: float = Field(default=1, ge=0, allow_inf_nan=False)
     assign: Assign = "random"
+    zones: Zones = "file"
     spread_hours: float = Field(default=0, ge=0, le=24)
     couple: Couple = "none"
     coupling: float = Field(default=0, ge=-1, le=1)
+
+    @model_serializer(mode="wrap")
+    def _without_default_zones(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
+        """Leave out the zones of earlier versions, whose runs stay the same runs."""
+        settings = serialize(self)
+        if self.zones == "file":
+            settings.pop("zones", None)
+        return settings
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
@@ -258,8 +270,11 @@ class Trace(Availability):
             if self.assign == "name"
             else slots(self.timeline, devices, count, assign=self.assign, seed=seed)
         )
-        zones = zone_shifts(count, spread_hours=self.spread_hours, seed=seed)
-        chosen = Slots(chosen.devices, chosen.shifts + zones)
+        shifts = chosen.shifts + zone_shifts(count, spread_hours=self.spread_hours, seed=seed)
+        if self.zones == "local":
+            assert self.traces.zone_seconds is not None
+            shifts = shifts - self.traces.zone_seconds[chosen.devices]
+        chosen = Slots(chosen.devices, shifts)
         if self.couple != "none":
             values, scores = self._values(clients), self._scores(chosen)
             chosen = chosen.taken(coupled_order(values, scores, coupling=self.coupling, seed=seed))

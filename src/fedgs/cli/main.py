@@ -50,6 +50,7 @@ _GROUPS: dict[str, tuple[str, dict[str, str]]] = {
         "Convert, describe and fetch traces of devices.",
         {
             "convert": "fedgs.cli.trace:convert",
+            "profile": "fedgs.cli.trace:profile",
             "stats": "fedgs.cli.trace:stats",
             "fetch": "fedgs.cli.trace:fetch",
         },

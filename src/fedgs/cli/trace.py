@@ -8,13 +8,15 @@ from typing import Annotated, Optional
 import typer
 
 from fedgs.cli.common import console
+from fedgs.errors import DataError
 from fedgs.plurals import counted
-from fedgs.traces import Traces, read_traces, write_traces
+from fedgs.system.profile import TRAINING_FACTOR, profile_of, write_profile
+from fedgs.traces import Traces, convert_capacities, read_traces, write_traces
 from fedgs.traces import convert as convert_traces
 from fedgs.traces.intervals import check_target
 from fedgs.traces.statistics import statistics
 
-__all__ = ["Form", "Public", "convert", "fetch", "stats"]
+__all__ = ["Form", "Public", "convert", "fetch", "profile", "stats"]
 
 
 class Form(StrEnum):
@@ -64,6 +66,32 @@ def convert(
     """Convert a file of another program to the .npz that availability.name=trace reads."""
     check_target(out)
     _write(convert_traces(path, form=None if form is None else str(form), rule=rule), out)
+
+
+def profile(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="FedScale's client_device_capacity.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The .csv to write.", show_default=False)
+    ],
+) -> None:
+    """Convert FedScale's speeds of devices to the .csv that system.profile reads."""
+    if out.suffix != ".csv":
+        raise DataError(f"the profile must end in .csv, got {str(out)!r}")
+    if not out.absolute().parent.is_dir():
+        raise DataError(f"the folder of {str(out)!r} does not exist")
+    converted = profile_of(convert_capacities(path))
+    written = write_profile(converted, out)
+    screen = console()
+    screen.print(
+        f"{counted(len(converted.names), 'device')}; training on an example takes "
+        f"{TRAINING_FACTOR:g} times as long as inference"
+    )
+    screen.print(f"Written: {written}")
 
 
 def stats(

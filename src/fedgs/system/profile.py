@@ -13,9 +13,12 @@ import numpy as np
 
 from fedgs.arrays import FloatArray, frozen
 from fedgs.errors import DataError, shown
+from fedgs.traces.capacities import Capacities
 
-__all__ = ["COLUMNS", "Profile", "read_profile", "write_profile"]
+__all__ = ["COLUMNS", "TRAINING_FACTOR", "Profile", "profile_of", "read_profile", "write_profile"]
 
+TRAINING_FACTOR = 3.0
+"""Seconds of training on an example over those of inference, for the backward pass."""
 COLUMNS = ("device", "example_seconds", "down", "up")
 _MOST_BYTES = 192 << 20
 
@@ -46,6 +49,21 @@ class Profile:
         for numbers in (self.example_seconds, self.down, self.up):
             hashed.update(np.ascontiguousarray(numbers, dtype="<f8").tobytes())
         return hashed.hexdigest()
+
+
+def profile_of(capacities: Capacities) -> Profile:
+    """A profile of FedScale's capacities.
+
+    Training on an example takes `TRAINING_FACTOR` times as long as inference, and both directions
+    have the same speed.
+
+    >>> profile = profile_of(Capacities(("a",), np.array([162.0]), np.array([5648.0])))
+    >>> profile.example_seconds.round(3).tolist(), profile.up.tolist()
+    ([0.486], [5648000.0])
+    """
+    seconds = TRAINING_FACTOR * capacities.milliseconds / 1000
+    speeds = 1000.0 * capacities.kilobits
+    return Profile(capacities.names, seconds, speeds, speeds)
 
 
 def read_profile(path: str | os.PathLike[str]) -> Profile:

@@ -3,7 +3,7 @@
 Only NumPy is needed.
 """
 
-from fedgs.traces.convert import convert
+from fedgs.traces.convert import convert, convert_capacities
 from fedgs.traces.intervals import DAY, Traces, read_traces, write_traces
 
-__all__ = ["DAY", "Traces", "convert", "read_traces", "write_traces"]
+__all__ = ["DAY", "Traces", "convert", "convert_capacities", "read_traces", "write_traces"]

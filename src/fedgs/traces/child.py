@@ -8,6 +8,12 @@ import json
 from pathlib import Path
 
 from fedgs.errors import FedgsError
+from fedgs.traces.capacities import (
+    CAPACITIES,
+    capacity_file,
+    read_capacities,
+    write_capacities,
+)
 from fedgs.traces.intervals import write_plain
 from fedgs.traces.reading import read_form
 
@@ -20,7 +26,7 @@ CPU_SECONDS = 25
 
 
 def main(arguments: list[str]) -> None:
-    """Read a file and write its traces, and print {"error": sentence} or {}.
+    """Read a file and write its traces or capacities, and print {"error": sentence} or {}.
 
     Args:
         arguments: path of the file, its form, its rule as JSON, and the .npz to write.
@@ -40,6 +46,9 @@ def main(arguments: list[str]) -> None:
 
 
 def _read(path: str, form: str, rule: str, out: str) -> dict[str, str]:
+    if form == CAPACITIES:
+        write_capacities(read_capacities(capacity_file(Path(path))), Path(out))
+        return {}
     collected = read_form(Path(path), form, json.loads(rule))
     write_plain(collected.traces({}), Path(out))
     return {}

@@ -7,18 +7,21 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from fedgs.errors import ConfigError, DataError
+from fedgs.traces.capacities import CAPACITIES, Capacities, stored_capacities
 from fedgs.traces.child import CPU_SECONDS
 from fedgs.traces.intervals import Traces, read_traces
 from fedgs.traces.reading import FORMS, form_of
 from fedgs.traces.rules import DEFAULT_RULE
 
-__all__ = ["convert"]
+__all__ = ["convert", "convert_capacities"]
 
+T = TypeVar("T")
 _VERSION = 1
 _SECONDS = 120.0  # of waiting; the limit of processor time ends a reader earlier
 _KNOWN = {
@@ -67,12 +70,31 @@ def convert(
         chosen = form_of(source) if form is None else form
     except OSError as error:
         raise DataError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
-    traces = _read_in_child(source, chosen, rule)
+    traces = _read_in_child(source, chosen, rule, read_traces)
     facts = _facts(source, chosen, rule)
     return replace(traces, origin={**facts, **(origin or {}), **traces.origin})
 
 
-def _read_in_child(path: Path, form: str, rule: str | None) -> Traces:
+def convert_capacities(path: str | os.PathLike[str]) -> Capacities:
+    """The speeds of the devices in FedScale's `client_device_capacity`, read as by `convert`.
+
+    Raises:
+        DataError: no such file, or one that cannot be read.
+
+    >>> import pickle
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "capacity.pkl")
+    ...     _ = path.write_bytes(pickle.dumps({1: {"computation": 162.0, "communication": 5648}}))
+    ...     convert_capacities(path).milliseconds.tolist()
+    [162.0]
+    """
+    source = Path(path)
+    if not source.is_file():
+        raise DataError(f"{str(path)!r} must be a file, which does not exist")
+    return _read_in_child(source, CAPACITIES, None, stored_capacities)
+
+
+def _read_in_child(path: Path, form: str, rule: str | None, read: Callable[[Path], T]) -> T:
     # The paths of this process, since those of a new one depend on the working folder.
     code = (
         f"import sys; sys.path[:] = {sys.path!r}; "
@@ -109,7 +131,7 @@ def _read_in_child(path: Path, form: str, rule: str | None) -> Traces:
             raise kind(
                 what if kind is ConfigError else f"{str(path)!r} is not readable as {form}: {what}"
             )
-        return read_traces(out)
+        return read(out)
 
 
 def _answer(done: "subprocess.CompletedProcess[bytes]") -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from fedgs.errors import DataError, shown
 from fedgs.traces.collected import Collected
 
-__all__ = ["read_fedscale"]
+__all__ = ["plain_dict", "read_fedscale"]
 
 _PLAIN = frozenset(
     [
@@ -82,6 +82,21 @@ def read_fedscale(content: bytes) -> Collected:
     >>> read_fedscale(pickle.dumps({1: record})).traces({}).seen_to.tolist()
     [300]
     """
+    collected, room = Collected(), len(content)
+    for identity, record in plain_dict(content).items():
+        room -= _add(str(identity), record, collected, room)
+    return collected
+
+
+def plain_dict(content: bytes) -> dict[int | str, object]:
+    """The pickled dict of devices, made of plain values alone; nothing in it is executed.
+
+    Raises:
+        DataError: no pickle, one that could execute code, or not a dict with ids as keys.
+
+    >>> plain_dict(pickle.dumps({1: [0.5]}))
+    {1: [0.5]}
+    """
     _scan(content)
     try:
         loaded = _Unpickler(io.BytesIO(content)).load()
@@ -91,12 +106,10 @@ def read_fedscale(content: bytes) -> Collected:
         raise _broken(error) from None
     if type(loaded) is not dict:
         raise DataError(f"it must hold a dict of devices, got {type(loaded).__name__}")
-    collected, room = Collected(), len(content)
-    for identity, record in loaded.items():
+    for identity in loaded:
         if type(identity) not in (int, str):
             raise DataError(f"ids of devices must be int or str, got {type(identity).__name__}")
-        room -= _add(str(identity), record, collected, room)
-    return collected
+    return loaded
 
 
 def _scan(content: bytes) -> None:
