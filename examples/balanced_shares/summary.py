@@ -139,6 +139,7 @@ def missed_table(cells: Cells) -> str:
                 figures = (f"{value:.3f}" for value in (bias, other))
                 row = [f"{data}, {mode}", f"{ours:.3f}", f"{best:.3f}", f"`{method}`", *figures]
                 lines.append(row)
+    lines = lines or [["none", *[""] * 5]]
     return markdown(["cell", "ours", "best", "method", "bias of ours", "its bias"], lines)
 
 
@@ -204,11 +205,13 @@ def draw(cells: Cells, picture: Path, highest: float = 45.0) -> None:
         for i, method in enumerate(cells.methods):
             percent = [above_ideal(cells, data, method) for data in federations]
             heights = [np.mean([p[mode] for p in percent]) for mode in MODES]
-            style = {"color": "#B4A500", "lw": 2.2} if method == OURS else {"lw": 1.1}
+            style = {"color": "black", "lw": 2.4} if method == OURS else {"lw": 1.1}
+            if method == ORACLE:
+                style = {"color": "0.6", "lw": 1.1, "ls": "--"}
             marker = "os^DvPXh<>"[i % 10]
             axis.plot(MODES, heights, marker=marker, markersize=4, label=method, **style)
         axis.set_title(title)
-        axis.set_ylim(-2, highest)
+        axis.set_ylim(-8, highest)
     axes[0][0].set_ylabel("lowest test loss above IDL, %")
     axes[0][-1].legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1))
     figure.tight_layout()
