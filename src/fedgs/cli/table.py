@@ -11,6 +11,9 @@ from fedgs.cli.common import console, line_width
 from fedgs.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fedgs.report.run_view import Run
     from fedgs.report.targets import Target
 
 __all__ = ["TableFormat", "table"]
@@ -49,6 +52,15 @@ def table(
             help="Add the figure at these hours of runs with a clock, such as 1,6,24.",
         ),
     ] = "",
+    target_metric: Annotated[
+        str,
+        typer.Option(
+            "--target-metric",
+            help="Add the rounds to this value of a metric, such as auc=0.9.",
+            metavar="NAME=VALUE",
+            show_default=False,
+        ),
+    ] = "",
     format: Annotated[
         TableFormat, typer.Option("--format", help="Format of the table.")
     ] = TableFormat.text,
@@ -69,7 +81,7 @@ def table(
         runs,
         against=against or None,
         figures=ALL_FIGURES,
-        target=_target(target_loss, target_accuracy),
+        target=_target(runs, target_loss, target_accuracy, target_metric),
         at_hours=_hours(at_hours),
     )
     screen = console()
@@ -100,12 +112,31 @@ def _hours(text: str) -> list[float]:
     return hours
 
 
-def _target(loss: float | None, accuracy: float | None) -> "Target | None":
+def _target(
+    runs: "Sequence[Run]", loss: float | None, accuracy: float | None, metric: str
+) -> "Target | None":
     """The target that the options name."""
+    from fedgs.report.metric_columns import better_of
     from fedgs.report.targets import Target
 
-    if loss is not None and accuracy is not None:
-        raise ConfigError("--target-loss and --target-accuracy exclude each other; give one")
+    if (loss is not None) + (accuracy is not None) + bool(metric) > 1:
+        raise ConfigError(
+            "--target-loss, --target-accuracy and --target-metric exclude each other; give one"
+        )
+    if metric:
+        name, _, text = metric.partition("=")
+        known = better_of(runs)
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if name.strip() not in known or not math.isfinite(value):
+            raise ConfigError(
+                "--target-metric takes NAME=VALUE with a metric of the runs "
+                f"({', '.join(known) or 'they have none'}); got {metric!r}"
+            )
+        better = known[name.strip()]
+        return Target(value, f"test_{name.strip()}", "higher" if better > 0 else "lower")
     if accuracy is not None:
         return Target(accuracy, "test_accuracy")
     return None if loss is None else Target(loss)

@@ -1,6 +1,7 @@
 """The interface of losses: a frozen variant, and the wrapper for a user's function."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import Field, field_serializer
@@ -165,12 +166,17 @@ def loss_of(work: Work) -> Loss:
     Raises:
         ConfigError: the work names something else than a loss.
     """
-    chosen = build("loss", default_loss(work.federation.task)) if work.loss is None else work.loss
+    chosen = _default(work.federation.task) if work.loss is None else work.loss
     if not isinstance(chosen, Loss):
         raise ConfigError(
             f"training.loss must be a loss, a subclass of fedgs.losses.Loss; got {shown(chosen)}"
         )
     return chosen
+
+
+@lru_cache(maxsize=8)
+def _default(task: str) -> Variant:
+    return build("loss", default_loss(task))
 
 
 def named_loss(loss: Loss) -> str:

@@ -29,6 +29,7 @@ from fedgs.report.client_plots import losses_by_client
 from fedgs.report.drawing import client_graph
 from fedgs.report.history import Curve, Participation, curve, participation, runs_to_average
 from fedgs.report.hours import time_curve
+from fedgs.report.metric_columns import better_of
 from fedgs.report.run_view import Run
 from fedgs.report.style import AVAILABLE, UNAVAILABLE, Look, looks
 from fedgs.report.subjects import (
@@ -59,6 +60,7 @@ __all__ = [
 
 _SELECTED, _ACTIVE = "#D55E00", "#2B5C8A"
 _LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+_LOSSES = ("test_loss", "valid_loss")
 _FIGURES = {
     "test_loss": "test loss",
     "valid_loss": "validation loss",
@@ -83,7 +85,7 @@ def loss_curves(
 
     Args:
         runs: finished or not.
-        figure: "test_loss", "valid_loss" or "test_accuracy".
+        figure: "test_loss", "valid_loss", "test_accuracy", or "test_" and the name of a metric.
         title: above the axes, if there is one panel.
         styles: looks by label; None: those of these runs.
         over: "rounds", or "hours" of runs with a clock, as far as all seeds of a method go.
@@ -95,25 +97,26 @@ def loss_curves(
     runs = as_runs(runs, "loss_curves")
     if over not in ("rounds", "hours"):
         raise ConfigError(f"over must be 'rounds' or 'hours'; got {over!r}")
-    if figure not in _FIGURES:
-        raise ConfigError(f"figure must be one of {', '.join(map(repr, _FIGURES))}; got {figure!r}")
+    names = _FIGURES | {f"test_{name}": f"test {name}" for name in better_of(runs)}
+    if figure not in names:
+        raise ConfigError(f"figure must be one of {', '.join(map(repr, names))}; got {figure!r}")
     curves = {
         group: _curves([run for run in runs if run.group == group], figure, over)
         for group in _groups(runs)
     }
     curves = {group: of_group for group, of_group in curves.items() if of_group}
     if not curves and over == "hours":
-        raise OutputError(f"no run has a clock and a {_FIGURES[figure]} to draw")
+        raise OutputError(f"no run has a clock and a {names[figure]} to draw")
     if not curves:
-        others = [name for name in _FIGURES if any(_curves(runs, name))]
+        others = [name for name in names if any(_curves(runs, name))]
         instead = f"; there is figure={others[0]!r}" if others else ""
-        raise OutputError(f"no run has a {_FIGURES[figure]} to draw{instead}")
+        raise OutputError(f"no run has a {names[figure]} to draw{instead}")
     styles = {**looks(runs), **(styles or {})}
     with figure_style():
         drawing, every = panels(_titles(list(curves), title), 2.3)
         for axes, of_group in zip(every, curves.values(), strict=True):
-            _draw_curves(axes, of_group, styles, is_loss=figure != "test_accuracy")
-            axes.set(xlabel="round" if over == "rounds" else "hours", ylabel=_FIGURES[figure])
+            _draw_curves(axes, of_group, styles, is_loss=figure in _LOSSES)
+            axes.set(xlabel="round" if over == "rounds" else "hours", ylabel=names[figure])
             if over == "rounds":
                 whole_numbers(axes.xaxis)
         legend_below(drawing, every)

@@ -130,12 +130,12 @@ def curve(runs: Sequence[Run], figure: str = "test_loss") -> Curve:
 
     Args:
         runs: of one method and group.
-        figure: "test_loss", "test_accuracy" or "valid_loss".
+        figure: "test_loss", "test_accuracy", "valid_loss", or "test_" and the name of a metric.
     """
     values: dict[int, list[float]] = {}
     for run in runs:
         for record in run.records:
-            if is_figure(value := getattr(record, figure)):
+            if is_figure(value := record.value(figure)):
                 values.setdefault(record.round, []).append(value)
     rounds = sorted(values)
     spread = [np.std(values[t], ddof=1) if len(values[t]) > 1 else 0.0 for t in rounds]

@@ -25,6 +25,7 @@ from fedgs.report.history import (
     runs_to_average,
 )
 from fedgs.report.hours import has_clock, time_curve
+from fedgs.report.metric_columns import better_of
 from fedgs.report.network import Network, network_of_run
 from fedgs.report.run_view import Run, without_none
 from fedgs.report.style import looks
@@ -120,7 +121,8 @@ def _curves(runs: Sequence[Run], make: Callable[..., Curve]) -> dict[str, _Value
     Failed runs count only if all of a label failed.
     """
     curves: dict[str, _Values] = {}
-    for metric in _METRICS:
+    further = [f"test_{name}" for name in better_of(runs)]
+    for metric in (*_METRICS, *further):
         for label in sorted({run.label for run in runs}):
             averaged, all_failed = runs_to_average([run for run in runs if run.label == label])
             drawn = make(averaged, metric)

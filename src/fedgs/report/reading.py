@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -107,7 +107,16 @@ def _events(path: Path) -> list[dict[str, object]]:
 def _checked(records: Iterable[Record]) -> Iterable[Record]:
     """The records, or an `OutputError` for the first one with a value of the wrong type."""
     for record in records:
-        figures = (record.test_loss, record.test_accuracy, record.valid_loss, record.num_available)
+        further = record.test_metrics
+        if further is not None and not isinstance(further, Mapping):
+            raise OutputError(f"round {record.round} holds metrics that are not a table")
+        figures: tuple[object, ...] = (
+            record.test_loss,
+            record.test_accuracy,
+            record.valid_loss,
+            record.num_available,
+            *(further or {}).values(),
+        )
         lists = (record.available, record.cohort, record.draws, record.weights)
         if not all(value is None or _is_number(value) for value in figures):
             raise OutputError(f"round {record.round} holds a figure that is not a number")

@@ -100,12 +100,12 @@ def evaluated(run: Run, figure: str) -> list[tuple[int, float]]:
 
     Args:
         run: finished or not.
-        figure: "test_loss", "valid_loss" or "test_accuracy".
+        figure: "test_loss", "valid_loss", "test_accuracy", or "test_" and the name of a metric.
     """
     return [
         (record.round, value)
         for record in run.records
-        if (value := getattr(record, figure)) is not None
+        if (value := record.value(figure)) is not None
     ]
 
 

@@ -22,6 +22,7 @@ from fedgs.report.methods import (
     methods_of,
     paired_difference,
 )
+from fedgs.report.metric_columns import metric_columns
 from fedgs.report.notes import is_named, notes
 from fedgs.report.numbers import listed, number, signed
 from fedgs.report.run_view import Run
@@ -174,6 +175,7 @@ def comparison(
     if target is not None:
         columns.append((target_column(target), partial(target_cell, target)))
     every = [method for group in groups for method in group.methods]
+    columns += metric_columns(every)
     columns += hour_columns(
         every,
         target or reachable_target(every),

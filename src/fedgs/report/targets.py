@@ -7,6 +7,7 @@ counts as later than every round, so that the median is that of all seeds.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -33,10 +34,11 @@ class Target:
 
     Attributes:
         value: the target, finite.
-        figure: "test_loss", "valid_loss" or "test_accuracy".
+        figure: "test_loss", "valid_loss", "test_accuracy", or "test_" and the name of a metric.
+        better: whether "higher" or "lower" values are better, for a metric.
 
     Raises:
-        ConfigError: no such figure, or a value that is not finite.
+        ConfigError: no such figure, a metric without a direction, or a value that is not finite.
 
     >>> Target(0.4).title
     'rounds to test loss .400'
@@ -44,23 +46,28 @@ class Target:
 
     value: float
     figure: str = "test_loss"
+    better: Literal["higher", "lower"] | None = None
 
     def __post_init__(self) -> None:
-        if self.figure not in _TITLES:
+        if self.figure not in _TITLES and self.better is None:
             known = ", ".join(map(repr, _TITLES))
-            raise ConfigError(f"the figure of a target must be {known}; got {self.figure!r}")
+            raise ConfigError(
+                f"the figure of a target must be {known}, or that of a metric with the direction "
+                f"`better`; got {self.figure!r}"
+            )
         if not math.isfinite(self.value):
             raise ConfigError(f"a target must be a finite number, got {self.value}")
 
     @property
     def higher(self) -> bool:
         """Whether higher values are better."""
-        return self.figure == "test_accuracy"
+        return self.figure == "test_accuracy" or self.better == "higher"
 
     @property
     def title(self) -> str:
         """The title of the column."""
-        return f"rounds to {_TITLES[self.figure]} {number(self.value, 3)}"
+        name = _TITLES.get(self.figure, self.figure.replace("test_", "test ", 1))
+        return f"rounds to {name} {number(self.value, 3)}"
 
 
 def rounds_to(run: Run, target: Target) -> int | None:

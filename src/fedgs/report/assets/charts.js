@@ -79,6 +79,7 @@ function band(label, curve) {
 }
 
 const METRIC_NAMES = { test_loss: "test loss", valid_loss: "validation loss", test_accuracy: "test accuracy" };
+const metricName = (metric) => METRIC_NAMES[metric] || metric.replace("test_", "test ");
 
 function drawLoss() {
   const group = DATA.groups[state.group], timed = byId("over").value === "hours" && Boolean(group.by_hours);
@@ -92,12 +93,12 @@ function drawLoss() {
   const widths = lineWidths(labels.map((label) => [curves[label].rounds, curves[label].mean]));
   labels.forEach((label, i) => traces.push(line(label, curves[label].rounds, curves[label].mean, { name: shown(label), hovertemplate: `${escaped(shown(label))}<br>${unit} %{x}: %{y:.4g}<extra></extra>` }, widths[i])));
   const log = byId("logarithmic").checked;
-  const yaxis = { title: { text: METRIC_NAMES[state.metric] }, type: log ? "log" : "linear" };
-  if (!log && !byId("whole").checked && state.metric !== "test_accuracy") yaxis.range = lossRange(labels.map((label) => curves[label]));
+  const yaxis = { title: { text: metricName(state.metric) }, type: log ? "log" : "linear" };
+  if (!log && !byId("whole").checked && state.metric.endsWith("_loss")) yaxis.range = lossRange(labels.map((label) => curves[label]));
   const ends = labels.map((label) => `${shown(label)} ${curves[label].mean[curves[label].mean.length - 1]}`);
   const ticks = timed ? {} : whole(Math.max(0, ...labels.map((label) => curves[label].rounds[curves[label].rounds.length - 1])));
   return draw("loss-chart", traces, { xaxis: { title: { text: timed ? "hours" : "round" }, ...ticks }, yaxis },
-    `${METRIC_NAMES[state.metric]} over ${timed ? "hours" : "rounds"}; at the end: ${ends.join(", ")}`);
+    `${metricName(state.metric)} over ${timed ? "hours" : "rounds"}; at the end: ${ends.join(", ")}`);
 }
 
 // The first, steep quarter of the rounds is left out of the range, so that methods can be told apart, unless asked for.

@@ -49,7 +49,7 @@ function chooseGroup(group) {
   byId("methods").replaceChildren(...labels.map(methodToggle));
   const metrics = Object.keys(DATA.groups[group].curves);
   if (metrics.length && !metrics.includes(state.metric)) state.metric = metrics[0];
-  fillSelect(byId("metric"), metrics.map((metric) => [metric, METRIC_NAMES[metric]]), state.metric);
+  fillSelect(byId("metric"), metrics.map((metric) => [metric, metricName(metric)]), state.metric);
   document.querySelectorAll(".result").forEach((part) => { part.hidden = part.dataset.group !== "all" && Number(part.dataset.group) !== group; });
   const runs = runsOfGroup();
   fillSelect(byId("run"), runs.map((run) => [DATA.runs.indexOf(run), `${run.label}, seed ${run.seed}`]), DATA.runs.indexOf(runs[0]));

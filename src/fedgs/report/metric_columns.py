@@ -1,0 +1,95 @@
+"""Columns of the metrics of `evaluation.metrics`: best and last value, by their directions."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from fedgs.report.methods import Method
+from fedgs.report.numbers import number
+from fedgs.report.run_view import Run
+from fedgs.report.summary import evaluated, is_figure
+from fedgs.report.table import Cell, Column
+
+__all__ = ["best_and_last", "better_of", "metric_columns"]
+
+_CellOf = Callable[[Method, Sequence[Method]], Cell]
+_Which = Literal["best", "last"]
+
+
+def better_of(runs: Iterable[Run]) -> dict[str, int]:
+    """Name of each metric that a run has -> 1 if higher values are better, -1 if lower ones are.
+
+    The directions are stored with the runs, so that metrics of plug-ins need no plug-in here.
+
+    >>> about = {"run": {"metrics": {"mean_absolute_error": "lower", "auc": "higher"}}}
+    >>> better_of([Run(about, ())])
+    {'mean_absolute_error': -1, 'auc': 1}
+    """
+    found: dict[str, int] = {}
+    for run in runs:
+        stored = run.about.get("metrics", {})
+        for name, direction in stored.items() if isinstance(stored, Mapping) else ():
+            found.setdefault(str(name), -1 if direction == "lower" else 1)
+    return found
+
+
+def best_and_last(run: Run, name: str, better: int) -> tuple[float, float] | None:
+    """The best finite value of a metric and the last one; None where it was never computed.
+
+    >>> from fedgs.records import Record
+    >>> records = [Record(t, test_metrics={"auc": v}) for t, v in enumerate((0.5, 0.9, 0.8))]
+    >>> best_and_last(Run({}, records), "auc", 1), best_and_last(Run({}, records), "auc", -1)
+    ((0.9, 0.8), (0.5, 0.8))
+    """
+    values = [value for _, value in evaluated(run, f"test_{name}") if is_figure(value)]
+    return (better * max(better * value for value in values), values[-1]) if values else None
+
+
+def metric_columns(methods: Sequence[Method]) -> list[tuple[Column, _CellOf]]:
+    """Two columns for each metric: its best and its last value, the mean over seeds.
+
+    Args:
+        methods: of all blocks of the table.
+    """
+    columns: list[tuple[Column, _CellOf]] = []
+    for name, better in better_of(run for method in methods for run in method.runs).items():
+        direction = "highest" if better > 0 else "lowest"
+        for which in ("best", "last"):
+            fields = tuple(f"{which}_{name}_{part}" for part in ("mean", "sd", "seeds"))
+            title = f"{direction if which == 'best' else which} {name}"
+            columns.append((Column(title, fields), partial(_cell, name, better, which)))
+    return columns
+
+
+def _cell(name: str, better: int, which: _Which, method: Method, methods: Sequence[Method]) -> Cell:
+    values = _values(method, name, better, which)
+    if not values:
+        return Cell("–", (None, None, 0))
+    mean = float(np.mean(values))
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    text = number(mean, 3) + ("" if deviation is None else f" ± {number(deviation, 3)}")
+    others = [
+        float(np.mean(of)) for other in methods if (of := _values(other, name, better, which))
+    ]
+    ranked = sorted({-better * value for value in others})
+    mark = "best" if len(ranked) > 1 and mean == -better * ranked[0] else ""
+    if len(ranked) > 2 and mean == -better * ranked[1]:
+        mark = "second"
+    return Cell(text, (mean, deviation, len(values)), mark)
+
+
+def _values(method: Method, name: str, better: int, which: _Which) -> list[float]:
+    """The value of each replicate, without failed runs.
+
+    Where a method has runs under several modes, it is the mean over them, of the replicates that
+    have a value under each.
+    """
+    modes = {run.group for run in method.runs}
+    found: dict[object, list[float]] = {}
+    for run in method.runs:
+        figures = None if run.failure is not None else best_and_last(run, name, better)
+        if figures is not None:
+            found.setdefault(run.replicate, []).append(figures[which == "last"])
+    return [float(np.mean(of)) for of in found.values() if len(of) == len(modes)]
