@@ -144,13 +144,16 @@ def local_batches(
     )
     if len(data_sizes) and data_sizes.min() < 1:
         raise DataError(f"data_sizes must be >= 1, got {data_sizes.min()}")
-    steps = np.broadcast_to(np.asarray(local_steps, dtype=np.int64), streams.shape).copy()
-    if len(steps) and steps.min() < 1:
-        raise ConfigError(f"local_steps must be >= 1 for each client, got {steps.min()}")
-    most = int(steps.max(initial=1)) if each else int(local_steps)
+    steps = np.full(streams.shape, local_steps, dtype=np.int64)
+    most = int(steps.max(initial=1))
+    fewest = int(steps.min(initial=most))
+    if fewest < 1:
+        raise ConfigError(f"local_steps must be >= 1 for each client, got {fewest}")
+    most = most if each else int(local_steps)
     ends = _ends(data_sizes, batch_size, drop_last)
     sizes = np.minimum(batch_size, _left_in_pass(ends, most, batch_size))
-    sizes[np.arange(most) >= steps[:, None]] = 0
+    if fewest < most:
+        sizes[np.arange(most) >= steps[:, None]] = 0
     indices = np.zeros((len(streams), most, batch_size), dtype=np.int64)
     kernels = compiled_kernels()
     fill = _fill if kernels is None else kernels.fill_batches

@@ -9,6 +9,7 @@ from fedgs.requests import Work
 
 __all__ = ["Descent", "is_plain", "not_plain", "sgd_of"]
 
+_PLAIN = SGD()
 _SMALL = 1e-6  # added to a norm, as by `torch.nn.utils.clip_grad_norm_`
 
 
@@ -21,12 +22,12 @@ def is_plain(work: Work) -> bool:
     >>> is_plain(work)
     True
     """
-    return work.clip is None and work.optimizer in (None, SGD())
+    return work.clip is None and (work.optimizer is None or work.optimizer == _PLAIN)
 
 
 def sgd_of(work: Work) -> SGD | None:
     """The settings of SGD, if every step is one of SGD without clipping."""
-    optimizer = SGD() if work.optimizer is None else work.optimizer
+    optimizer = _PLAIN if work.optimizer is None else work.optimizer
     return optimizer if type(optimizer) is SGD and work.clip is None else None
 
 
@@ -54,7 +55,7 @@ class Descent:
     """
 
     def __init__(self, work: Work, parameters: Sequence[torch.Tensor], *, stacked: bool) -> None:
-        self._optimizer: Optimizer = SGD() if work.optimizer is None else work.optimizer
+        self._optimizer: Optimizer = _PLAIN if work.optimizer is None else work.optimizer
         self._clip, self._stacked = work.clip, stacked
         self._parameters = list(parameters)
         self._state: dict[str, list[torch.Tensor]] = {}

@@ -126,7 +126,9 @@ class StackedEngine:
         work = request.work
         workbench = self.loop.workbench(work)
         size = workbench.flat.layout.size
-        steps = int(steps_of(work, work.federation.clients.data_sizes).max())
+        steps = work.local_steps
+        if work.local_epochs is not None:
+            steps = int(steps_of(work, work.federation.clients.data_sizes).max())
         own_starts, offsets, losses = kind_of(request)
         if isinstance(self.program(work), LinearProgram):
             per_client = 4 * size + 8 * steps * filled_batch_size(work)

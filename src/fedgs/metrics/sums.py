@@ -60,16 +60,25 @@ def weighted_metrics(sums: Mapping[str, FloatArray], sizes: IntArray, weights: A
     >>> metrics.loss, metrics.accuracy
     (2.5, 0.875)
     """
-    loss = _weighted_mean(sums["losses"], sums.get("weights", sizes), weights)
+    counts, answers = sums.get("weights", sizes), sums.get("answers", sizes)
+    shares = _shares(counts, weights)
+    loss = _weighted_mean(sums["losses"], counts, shares)
     correct = sums.get("correct")
     if correct is None:
         return Metrics(loss, None)
-    return Metrics(loss, _weighted_mean(correct, sums.get("answers", sizes), weights))
+    if answers is not counts:
+        shares = _shares(answers, weights)
+    return Metrics(loss, _weighted_mean(correct, answers, shares))
 
 
-def _weighted_mean(sums: AnyArray, counts: AnyArray, weights: AnyArray) -> float:
-    nonempty = counts > 0
-    if not nonempty.any():
+def _shares(counts: AnyArray, weights: AnyArray) -> tuple[AnyArray, AnyArray]:
+    """(m,) which clients count, and their weights with sum 1."""
+    counted = counts > 0
+    return counted, weights[counted] / np.sum(weights[counted], dtype=np.float64)
+
+
+def _weighted_mean(sums: AnyArray, counts: AnyArray, shares: tuple[AnyArray, AnyArray]) -> float:
+    counted, share = shares
+    if not len(share):
         return float("nan")
-    share = weights[nonempty] / np.sum(weights[nonempty], dtype=np.float64)
-    return float(np.sum(share * (sums[nonempty] / counts[nonempty])))
+    return float(np.sum(share * (sums[counted] / counts[counted])))
