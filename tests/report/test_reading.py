@@ -61,6 +61,10 @@ def test_a_run_that_has_only_begun_is_read(tmp_path: Path) -> None:
             b'{"round":0,"cohort":7}\n',
             "left out, round 0 holds a list of clients that is not a list",
         ),
+        *(
+            ("rounds.jsonl", b'{"round":0,"cohort":[],"clock":0,%s}\n' % field, "round 0 holds a")
+            for field in (b'"seconds":"x"', b'"worked":["x"]', b'"worked":3', b'"fates":"late"')
+        ),
         ("rounds.jsonl", b"\x00\xff\xfe\n", "left out, not a record"),
         ("config.toml", b"seed = = 3", "config.toml is not readable"),
         ("config.toml", b'seed = "x"\n[method]\nname = "md"\n', "left out, invalid literal"),

@@ -3,10 +3,10 @@
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fedgs.errors import OutputError
 from fedgs.records import Members, Record, RunFolder
@@ -116,13 +116,22 @@ def _checked(records: Iterable[Record]) -> Iterable[Record]:
             record.valid_loss,
             record.num_available,
             *(further or {}).values(),
+            *(record.clock, record.seconds, record.traffic, *_listed(record.worked)),
         )
-        lists = (record.available, record.cohort, record.draws, record.weights)
+        lists = (
+            *(record.available, record.cohort, record.draws, record.weights),
+            *(record.fates, record.worked),
+        )
         if not all(value is None or _is_number(value) for value in figures):
             raise OutputError(f"round {record.round} holds a figure that is not a number")
         if not all(value is None or isinstance(value, list | tuple | Members) for value in lists):
             raise OutputError(f"round {record.round} holds a list of clients that is not a list")
         yield record
+
+
+def _listed(values: object) -> Sequence[Any]:
+    """The values, where they are a list."""
+    return values if isinstance(values, list | tuple) else ()
 
 
 def _is_number(value: object) -> bool:
