@@ -33,13 +33,6 @@ _PARTS: dict[str, type[Variant]] = {
     "method.solver": Solver,
 }
 _BOUNDS = (("gt", ">"), ("ge", "≥"), ("lt", "<"), ("le", "≤"))
-_PLURALS = {"data": "Data sets", "availability": "Availability modes", "server": "Server steps"}
-_PLACES = {
-    "weighting": "method.weighting",
-    "server": "aggregation.server",
-    "partition": "data.partition",
-    "engine": "execution.engine",
-}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -67,18 +60,24 @@ def settings_page() -> str:
 
 def _family(family: Family) -> list[str]:
     """The settings that all variants of a family have, then those of each variant."""
-    place, base = _PLACES.get(family.key, family.key), _base(family)
-    lines = ["", f"## {_PLURALS.get(family.key, family.key.capitalize() + 's')}"]
+    place, base = family.setting, _base(family)
+    lines = ["", f"## {_heading(family)}"]
     if base.model_fields:
         lines += ["", f"Every variant of `{place}` has:", "", *_table(place, base)]
     for name in variant_names(family.key):
         model = variant_class(family.key, name)
         if not model.__module__.startswith("fedgs."):  # of a plug-in
             continue
-        lines += ["", f'### `{place} = "{name}"`', "", _summary(model)]
+        value = f'["{name}"]' if family.key == "metric" else f'"{name}"'
+        lines += ["", f"### `{place} = {value}`", "", _summary(model)]
         if own := [setting for setting in model.model_fields if not _as_in(base, model, setting)]:
             lines += ["", *_table(place, model, own)]
     return lines
+
+
+def _heading(family: Family) -> str:
+    """The title of a family, with a capital."""
+    return family.title[0].upper() + family.title[1:]
 
 
 def _base(family: Family) -> type[Variant]:
