@@ -10,8 +10,8 @@ from fedgs.registry import variant_class, variant_names
 def test_every_data_set_names_what_stands_where_nothing_is_given(name: str) -> None:
     kind = variant_class("data", name)
     assert issubclass(kind, Data)
-    needs_path = {"path": "somewhere"} if "path" in kind.model_fields else {}
-    data = kind(**needs_path)
+    needed = {key: "some" for key, field in kind.model_fields.items() if field.is_required()}
+    data = kind(**needed)
     assert data.title
     assert data.seed == 0
     defaults = data.defaults_for(Synthetic(clients=2).load())
