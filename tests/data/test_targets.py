@@ -1,5 +1,8 @@
 """Targets of every task: what a federation holds, its identity, files, and what is refused."""
 
+import copy
+import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -293,6 +296,17 @@ def test_sequences_have_tokens_in_range(x: np.ndarray, y: np.ndarray, message: s
     part = Part(x.astype(np.int64), y, np.array([0, 2, 4]))
     with pytest.raises(DataError, match=message):
         replace(federation, train=part)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))])
+def test_a_copy_is_read_only_and_has_the_same_fingerprint(
+    copied: Callable[[Federation], Federation],
+) -> None:
+    federation = made("regression", groups=OWNER, test=(X, Y["regression"], OWNER))
+    other = copied(federation)
+    assert other.fingerprint == federation.fingerprint
+    for array in (other.groups, other.test_offsets):
+        assert array is not None and not array.flags.writeable
 
 
 def test_booleans_are_labels_that_hold_or_not() -> None:

@@ -122,6 +122,11 @@ class Federation:
             for label, part in self._parts():
                 self.normalization.check_range(part.x, f"{label} examples")
 
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Restore a deep copy or a pickle, whose groups and offsets could be written to."""
+        for name, value in state.items():
+            self.__dict__[name] = frozen(value) if isinstance(value, np.ndarray) else value
+
     def __len__(self) -> int:
         """N, the number of clients."""
         return len(self.clients)
