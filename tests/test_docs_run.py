@@ -20,7 +20,7 @@ DOCS = ROOT / "docs"
 
 # Page -> the reasons of its blocks that are not run.
 NOT_RUN = {
-    "examples.md": {"is the program of the command above"},
+    "examples.md": {"downloads CIFAR10", "is the program of the command above"},
     "explanation/beyond-the-paper.md": {"takes longer than a minute"},
     "explanation/published-results.md": {"takes longer than a minute"},
     "how-to/flower.md": {

@@ -33,8 +33,8 @@ def test_public_names_are_these() -> None:
         "LSTM", "LabelCycle", "LargeLabelsFirst", "Leaf", "LessDataFirst", "LogNormal",
         "LogisticRegression", "MD", "MLP", "Memory", "Model", "MoreDataFirst", "Normalization",
         "Outcome", "PowerOfChoice", "ResNet8", "Results", "Sampler", "Selection", "SineLogNormal",
-        "Solver", "Synthetic", "System", "Training", "Uniform", "View", "Wish", "__version__",
-        "compare", "errors", "model", "on_record", "register", "sampler", "select",
+        "Solver", "Stopping", "Synthetic", "System", "Training", "Uniform", "View", "Wish",
+        "__version__", "compare", "errors", "model", "on_record", "register", "sampler", "select",
     ]  # fmt: skip
 
 

@@ -154,6 +154,27 @@ def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: st
         Stopping(**settings)
 
 
+def test_a_target_of_a_metric_follows_its_direction(toy_federation: Federation) -> None:
+    def stopped(**settings: Any) -> list[int]:
+        runs = compare(
+            toy_federation,
+            methods=["uniform"],
+            training={"rounds": 6, "proportion": 0.4},
+            evaluation={"every": 1, "metrics": "macro_f1"},
+            stopping=settings,
+        ).runs
+        return [run.rounds_done for run in runs]
+
+    assert stopped(target_metrics={"macro_f1": 0.0}) == [1]  # at least 0 in rounds 0 and 1
+    assert stopped(target_metrics={"macro_f1": 1.1}) == [6]
+    falling = Stopping(target_metrics={"mae": 0.5})
+    history = falling.extended({"test_mae": np.array([0.4])}, {"test_metrics": {"mae": 0.5}})
+    assert falling.reason(history, lower=["mae"]) == "target"
+    assert falling.reason(history) is None
+    with pytest.raises(ConfigError, match="names 'auc', which evaluation.metrics does not have; "):
+        stopped(target_metrics={"auc": 0.5})
+
+
 def test_figures_that_a_federation_does_not_have_are_refused(toy_federation: Federation) -> None:
     stopping = Stopping(patience=2)
     with pytest.raises(ConfigError, match="no validation parts; set stopping.figure = 'test_loss'"):

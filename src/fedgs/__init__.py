@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from fedgs.registry import register
     from fedgs.sampling import MD, FedGS, PowerOfChoice, Sampler, Solver, Uniform, Wish, sampler
     from fedgs.solver import select
+    from fedgs.stopping import Stopping
     from fedgs.system_settings import System
 
 __version__ = "0.1.0"
@@ -91,6 +92,7 @@ __all__ = [
     "Selection",
     "SineLogNormal",
     "Solver",
+    "Stopping",
     "Synthetic",
     "System",
     "Training",
@@ -145,6 +147,7 @@ _PUBLIC = {
     "Selection": "fedgs.clients",
     "SineLogNormal": "fedgs.availability",
     "Solver": "fedgs.sampling",
+    "Stopping": "fedgs.stopping",
     "System": "fedgs.system_settings",
     "Synthetic": "fedgs.data",
     "Training": "fedgs.config",

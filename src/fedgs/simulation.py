@@ -35,7 +35,7 @@ from fedgs.features import check_wish, feature_fold, feature_request
 from fedgs.local.descent import not_plain
 from fedgs.local.parameters import initial_parameters
 from fedgs.losses import loss_of
-from fedgs.metrics import Metric
+from fedgs.metrics import Metric, directions
 from fedgs.records import Record
 from fedgs.registry import Variant
 from fedgs.requests import (
@@ -181,6 +181,7 @@ class Plan:
         self.stopping.check(
             has_validation=self.federation.validation is not None,
             has_accuracy=self.federation.task != "regression",
+            metrics=list(directions(self.metrics)),
         )
         if self.per_client is not None:
             self._check_client_part(self.per_client)
@@ -229,6 +230,12 @@ class Plan:
                 "evaluation.per_client needs test examples with owners or validation parts, "
                 "and this federation has neither"
             )
+
+    @cached_property
+    def lower_metrics(self) -> frozenset[str]:
+        """The recorded metrics of which lower values are better."""
+        better = directions(self.metrics)
+        return frozenset(name for name, direction in better.items() if direction == "lower")
 
     @property
     def client_split(self) -> Literal["test", "validation"]:
@@ -422,7 +429,7 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State
     figures = _figures((yield from evaluate(plan, state)))
     if figures and plan.stopping.is_on:
         state = replace(state, watched=plan.stopping.extended(state.watched, figures))
-        reason = plan.stopping.reason(state.watched)
+        reason = plan.stopping.reason(state.watched, plan.lower_metrics)
         if reason is not None:
             figures |= yield from evaluate_clients(plan, state, is_last=True)
             return Record(round=state.round, stopped=reason, **figures, **_clock(state))

@@ -1,7 +1,7 @@
 """When a run ends before its last round: at a target, or when a figure no longer improves."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +27,8 @@ class Stopping(Variant):
     Attributes:
         target_loss: stop where the test loss is at most this in two evaluations in a row.
         target_accuracy: stop where the test accuracy is at least this in two evaluations in a row.
+        target_metrics: name of a metric of `evaluation.metrics` -> stop where its value on the test
+            set is this or better in two evaluations in a row.
         patience: stop after so many evaluations without a better value of `figure`.
         figure: that `patience` looks at: "valid_loss", "test_loss" or "test_accuracy".
 
@@ -40,6 +42,7 @@ class Stopping(Variant):
     family = "stopping"
     target_loss: float | None = Field(default=None, allow_inf_nan=False)
     target_accuracy: float | None = Field(default=None, gt=0, le=1)
+    target_metrics: dict[str, float] = Field(default_factory=dict)
     patience: int | None = Field(default=None, ge=1)
     figure: Literal["valid_loss", "test_loss", "test_accuracy"] = "valid_loss"
 
@@ -64,16 +67,32 @@ class Stopping(Variant):
             "test_loss": self.target_loss is not None,
             "test_accuracy": self.target_accuracy is not None,
         }
+        watched |= {f"test_{name}": True for name in self.target_metrics}
         if self.patience is not None:
             watched[self.figure] = True
         return tuple(figure for figure, is_watched in watched.items() if is_watched)
 
-    def check(self, *, has_validation: bool, has_accuracy: bool) -> None:
-        """Refuse what a federation cannot give.
+    def check(
+        self, *, has_validation: bool, has_accuracy: bool, metrics: Sequence[str] = ()
+    ) -> None:
+        """Refuse what a run cannot give.
+
+        Args:
+            has_validation: whether there are validation parts.
+            has_accuracy: whether answers are right or wrong.
+            metrics: names of the metrics that are recorded.
 
         Raises:
-            ConfigError: no validation parts for the validation loss, or no accuracy.
+            ConfigError: no validation parts for the validation loss, no accuracy, or a metric that
+                is not recorded.
         """
+        for name in self.target_metrics:
+            if name not in metrics:
+                recorded = ", ".join(map(repr, metrics)) or "none"
+                raise ConfigError(
+                    f"stopping.target_metrics names {name!r}, which evaluation.metrics does not "
+                    f"have; recorded are {recorded}"
+                )
         if "valid_loss" in self.figures and not has_validation:
             raise ConfigError(
                 "stopping.patience looks at the validation loss, and this federation has no "
@@ -90,24 +109,31 @@ class Stopping(Variant):
 
         Args:
             history: figure -> (E,) its values so far; empty before the first evaluation.
-            figures: figure -> its value now; None counts as NaN.
+            figures: figure -> its value now, and "test_metrics" -> those of further metrics; None
+                counts as NaN.
         """
         none = np.empty(0)
+        further = figures.get("test_metrics") or {}
+        now = {**figures, **{f"test_{name}": value for name, value in further.items()}}
         return {
-            name: np.append(history.get(name, none), _number(figures.get(name)))
+            name: np.append(history.get(name, none), _number(now.get(name)))
             for name in self.figures
         }
 
-    def reason(self, history: Memory) -> Reason | None:
+    def reason(self, history: Memory, lower: Collection[str] = ()) -> Reason | None:
         """Why a run ends after these evaluations, or None.
 
         Args:
             history: figure -> (E,) its values, with the last evaluation.
+            lower: names of metrics of which lower values are better.
         """
-        targets = (
+        targets: list[tuple[str, float | None, bool]] = [
             ("test_loss", self.target_loss, False),
             ("test_accuracy", self.target_accuracy, True),
-        )
+        ]
+        targets += [
+            (f"test_{n}", value, n not in lower) for n, value in self.target_metrics.items()
+        ]
         for name, target, higher in targets:
             if target is None:
                 continue
@@ -121,9 +147,11 @@ class Stopping(Variant):
         return None
 
     @model_serializer(mode="wrap")
-    def _without_figure(self, serialize: Any) -> Any:
-        """Leave the figure out where there is no patience."""
+    def _without_defaults(self, serialize: Any) -> Any:
+        """Leave out what is not set, and the figure where there is no patience."""
         settings = serialize(self)
+        if not self.target_metrics:
+            settings.pop("target_metrics", None)
         if self.patience is None:
             settings.pop("figure", None)
         return settings

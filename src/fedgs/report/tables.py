@@ -102,7 +102,10 @@ _FIGURES = {
         "worst client", 3, -1, meaning="highest loss of a client on its own examples"
     ),
     "worst_decile": _Figure(
-        "worst decile", 3, -1, meaning="mean loss of the tenth of the clients with the highest"
+        "worst decile",
+        3,
+        -1,
+        meaning="mean loss of the tenth of the clients with the highest losses",
     ),
     "client_spread": _Figure(
         "client spread", 3, -1, meaning="highest minus lowest loss of a client"
@@ -114,7 +117,7 @@ _FIGURES = {
         "decile accuracy",
         3,
         1,
-        meaning="mean accuracy of the tenth of the clients with the lowest",
+        meaning="mean accuracy of the tenth of the clients with the lowest accuracies",
     ),
 }
 
