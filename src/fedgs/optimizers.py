@@ -83,6 +83,14 @@ class SGD(Optimizer):
         self, step: int, gradients: "Tensors", parameters: "Tensors", state: "State"
     ) -> "Tensors":
         """See the class."""
+        import torch
+
+        if self.weight_decay and self.momentum and not self.nesterov and step > 0:
+            velocity = state["velocity"]  # of tensors of its own, see `_decayed`
+            torch._foreach_mul_(velocity, self.momentum)
+            torch._foreach_add_(velocity, parameters, alpha=self.weight_decay)
+            torch._foreach_add_(velocity, gradients)
+            return velocity
         if self.weight_decay:
             gradients = _decayed(gradients, parameters, self.weight_decay)
         if not self.momentum:

@@ -36,6 +36,10 @@ OPTIMIZERS: list[tuple[Optimizer | None, Plain]] = [
     (SGD(weight_decay=0.3), lambda p: torch.optim.SGD(p, lr=0.05, weight_decay=0.3)),
     (SGD(momentum=0.9), lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9)),
     (
+        SGD(momentum=0.8, weight_decay=0.2),
+        lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.8, weight_decay=0.2),
+    ),
+    (
         SGD(momentum=0.7, nesterov=True, weight_decay=0.1),
         lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.7, nesterov=True, weight_decay=0.1),
     ),
@@ -45,7 +49,7 @@ OPTIMIZERS: list[tuple[Optimizer | None, Plain]] = [
     ),
     (AdamW(epsilon=1e-4), lambda p: torch.optim.AdamW(p, lr=0.05, eps=1e-4)),
 ]
-IDS = ["plain", "decay", "momentum", "nesterov", "adam", "adamw"]
+IDS = ["plain", "decay", "momentum", "both", "nesterov", "adam", "adamw"]
 SOME = [PROBLEMS[1], PROBLEMS[6]]
 
 
@@ -143,7 +147,7 @@ def test_logistic_regression_is_left_to_the_general_program_where_kernels_cannot
 
 
 @pytest.mark.parametrize("sizes", [(7, 1, 40, 12), (3, 2)])  # several groups of four, and one
-@pytest.mark.parametrize(("optimizer", "plain"), OPTIMIZERS[1:4], ids=IDS[1:4])
+@pytest.mark.parametrize(("optimizer", "plain"), OPTIMIZERS[1:5], ids=IDS[1:5])
 def test_the_kernels_of_logistic_regression_are_plain_steps(
     optimizer: Optimizer, plain: Plain, sizes: tuple[int, ...]
 ) -> None:
