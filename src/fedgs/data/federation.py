@@ -185,7 +185,7 @@ class Federation:
 
     @staticmethod
     def from_dataframe(
-        frame: object, label: str | Sequence[str], *, name: str = "frame", **settings: object
+        frame: object, label: str | Sequence[str], *, name: str = "frame", **options: object
     ) -> "Federation":
         """A federation from a data frame of pandas or polars, or a table of pyarrow.
 
@@ -194,7 +194,7 @@ class Federation:
                 is an array.
             label: the column of labels or targets; several columns for a vector of targets.
             name: for tables; not empty.
-            settings: those of the data set `table` (`fedgs.data.TableFile`), such as `client` or
+            options: settings of the data set `table` (`fedgs.data.TableFile`), such as `client` or
                 `partition`, `split`, `features`, `one_hot`, `task`, `groups`, `standardize`,
                 `test_fraction` and `seed`.
 
@@ -210,7 +210,7 @@ class Federation:
         >>> federation.clients.names, federation.facts["label_names"]
         (('a', 'b'), ['ill', 'well'])
         """
-        return WAYS["from_dataframe"](frame, label, name=name, **settings)
+        return WAYS["from_dataframe"](frame, label, name=name, **options)
 
     @staticmethod
     def from_dataset(
@@ -226,7 +226,7 @@ class Federation:
         client_test: bool = False,
         groups: object = None,
         seed: int = 0,
-        **settings: Any,
+        **options: Any,
     ) -> "Federation":
         """A federation from a map-style dataset of torch, or one of Hugging Face `datasets`.
 
@@ -246,7 +246,7 @@ class Federation:
             client_test: whether test examples are their clients' own test parts, see `client_test`.
             groups: see `from_arrays`; a column has an entry for each example of the dataset.
             seed: of the partition and of the splits.
-            settings: `name`, `task`, `classes`, `normalization`, `channels`, `mask` and
+            options: `name`, `task`, `classes`, `normalization`, `channels`, `mask` and
                 `client_order` of `from_arrays`.
 
         Raises:
@@ -270,7 +270,7 @@ class Federation:
             seed=seed,
             groups=groups,
             client_test=client_test,
-            **{"name": "dataset", **settings},
+            **{"name": "dataset", **options},
         )
 
     @staticmethod
