@@ -150,6 +150,7 @@ def test_a_run_that_was_killed_has_the_records_of_an_unbroken_one(
         "availability.start_hour": 17,
         "availability.round_seconds": 1800,
         "method": "uniform",
+        "seed": 0,
         "data.clients": 10,
         "training.rounds": 9,
         "training.cohort_limit": 2,
