@@ -23,7 +23,7 @@ from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.preparing import prepare
 from fedgs.fingerprint import Identity, identity_of
 from fedgs.local import linear, loop, stacked
-from fedgs.models import as_model
+from fedgs.models import LogisticRegression, as_model
 from fedgs.registry import load_plugin
 from fedgs.sampling.base import Sampler
 from fedgs.weighting import Weighting
@@ -594,3 +594,15 @@ def test_data_sets_that_look_the_same_as_text_are_loaded_apart() -> None:
     original, changed, copied = (run.plan.federation for run in runs)
     assert original is copied and original is not changed
     assert original.fingerprint != changed.fingerprint
+
+
+def test_the_start_of_a_model_is_no_part_of_its_class(tmp_path: Path) -> None:
+    weights = tmp_path / "weights.safetensors"
+    weights.write_bytes(b"one")
+    first = identity(model=LogisticRegression(start=str(weights)))
+    assert first.parts["model.weights"] != "" and first.fingerprint != identity().fingerprint
+    copied = tmp_path / "copy.safetensors"
+    copied.write_bytes(b"one")
+    assert identity(model=LogisticRegression(start=str(copied))).fingerprint == first.fingerprint
+    copied.write_bytes(b"two")
+    assert identity(model=LogisticRegression(start=str(copied))).fingerprint != first.fingerprint

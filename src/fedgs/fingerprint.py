@@ -157,7 +157,7 @@ def _parts_of(config: Config) -> dict[str, Variant]:
 def _settings(variant: Variant) -> dict[str, object]:
     """The settings that a table can hold; other objects, such as arrays, go by their content."""
     opaque = {key for key in type(variant).model_fields if not _is_plain(getattr(variant, key))}
-    opaque |= _elsewhere(variant)
+    opaque |= variant.apart_in_identity
     return {
         "name": variant.name,
         **variant.model_dump(mode="json", exclude_none=True, exclude=opaque),
@@ -221,20 +221,15 @@ def _own_parts(variant: Variant) -> Iterator[Variant]:
 
 
 def _fields(variant: Variant) -> dict[str, object]:
-    left_out = _elsewhere(variant)
+    left_out = variant.apart_in_identity
     return {key: getattr(variant, key) for key in type(variant).model_fields if key not in left_out}
 
 
-def _elsewhere(variant: Variant) -> set[str]:
-    """Settings that have a part of the identity of their own: the weights that a model starts from.
+def _weights(model: Variant | None, digester: Digester) -> str | None:
+    """The hash of the file that a model starts from; None: there is none.
 
     The place of the file does not count, its content does.
     """
-    return {"start"} if variant.family == "model" else set()
-
-
-def _weights(model: Variant | None, digester: Digester) -> str | None:
-    """The hash of the file that a model starts from; None: there is none."""
     start = getattr(model, "start", None)
     if not isinstance(start, str):
         return None

@@ -68,6 +68,8 @@ class Variant(BaseModel):
 
     family: ClassVar[str] = ""
     name: ClassVar[str] = ""
+    apart_in_identity: ClassVar[frozenset[str]] = frozenset()
+    """Settings whose content is a part of its own in a run's identity, see `fedgs.fingerprint`."""
 
     @property
     def numerics(self) -> Mapping[str, int]:

@@ -153,7 +153,11 @@ def class_body(walk: "Walk", cls: type) -> bytes:
         parts.append(walk.value(values, cls.__name__))
         space = {key: value for key, value in space.items() if key not in members}
     if issubclass(cls, BaseModel):
+        apart: frozenset[str] = getattr(cls, "apart_in_identity", frozenset())
         for name, field in cls.model_fields.items():
+            if name in apart:
+                space.pop("__hash__", None)  # pydantic's, which holds the names of all fields
+                continue
             given = (None,) if field.is_required() else (field.default, field.default_factory)
             parts.append(joined("field", name, walk.value(given, f"{cls.__name__}.{name}")))
         for name, private in sorted(cls.__private_attributes__.items()):

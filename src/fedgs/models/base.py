@@ -37,6 +37,7 @@ class Model(Variant):
     """
 
     family: ClassVar[str] = "model"
+    apart_in_identity: ClassVar[frozenset[str]] = frozenset({"start"})
     start: str | None = None
 
     @field_validator("start", mode="before")
