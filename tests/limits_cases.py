@@ -14,6 +14,7 @@ import numpy as np
 import fedgs
 from fedgs.availability import Trace
 from fedgs.data import ByColumn, Labelled, Normalization, Quantiles, Shards, share_out
+from fedgs.graph import Graph
 from fedgs.registry import build
 from fedgs.sampling import FedGS
 from fedgs.system import devices_of
@@ -413,7 +414,20 @@ def _graph_memory(folder: Path) -> object:
         label_counts=np.ones((count, 1), dtype=np.int64),
     )
     with patch("fedgs.sampling.fedgs.memory_limit", return_value=64 * 10**9):
-        return FedGS().check(clients, cohort_limit=10)
+        return FedGS(graph=Graph(structure="dense")).check(clients, cohort_limit=10)
+
+
+@case("graph-private")
+def _graph_private(folder: Path) -> object:
+    count = 10_001
+    clients = fedgs.Clients(tuple(range(count)), np.ones(count, dtype=np.int64))
+    return FedGS(graph=Graph(similarity="private")).check(clients, cohort_limit=10)
+
+
+@case("graph-landmarks")
+def _graph_landmarks(folder: Path) -> object:
+    clients = fedgs.Clients((0, 1), np.ones(2, dtype=np.int64), features=np.ones((2, 300)))
+    return FedGS(graph=Graph(structure="landmarks")).check(clients, cohort_limit=1)
 
 
 @case("synthetic-memory")

@@ -21,6 +21,7 @@ from fedgs.local.parameters import initial_parameters
 from fedgs.requests import Failure, Work
 from fedgs.sampling import FedGS, Wish
 from fedgs.sampling.graph_source import graph_before_round_0, graph_source, private_products
+from fedgs.sampling.landmarks import has_landmarks
 from fedgs.simulation import Plan
 
 __all__ = ["edge_rows", "made_graph", "model_features"]
@@ -72,12 +73,17 @@ def made_graph(plan: Plan, *, device: str = "cpu") -> tuple[ClientGraph, str | N
         The graph, and the cost in words; None if no secure scalar product was computed.
 
     Raises:
-        ConfigError: the sampler is not FedGS, or its graph grows with the rounds.
+        ConfigError: the sampler is not FedGS, or its graph grows with the rounds or has landmarks.
         RunError: a client failed; it is named.
     """
     sampler, clients = plan.sampler, plan.federation.clients
     if not isinstance(sampler, FedGS):
         raise ConfigError(f"a client graph is made for method 'fedgs', got {sampler.name!r}")
+    if has_landmarks(sampler.graph, clients):
+        raise ConfigError(
+            "the graph of all pairs is shown for method.graph.structure = 'dense', and for 'auto' "
+            f"up to 10000 clients; got {sampler.graph.structure!r} and {len(clients)} clients"
+        )
     graph, wish, features = sampler.graph, sampler.wish("start"), None
     if wish is not None:
         (features,) = model_features(

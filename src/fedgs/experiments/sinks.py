@@ -1,10 +1,10 @@
 """Sinks that take a run's rounds: into memory, or into the run's folder."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from fedgs.checkpoint import State, save_checkpoint, with_table_files
 from fedgs.clients import Clients, Memory
@@ -15,6 +15,9 @@ from fedgs.experiments.snapshots import BestModel, Snapshot, Tensors, save_best
 from fedgs.records import Record, RunFolder, save_arrays
 
 __all__ = ["FolderSink", "MemorySink", "RunSink"]
+
+Describe = Callable[[Memory], dict[str, Any] | None]
+"""Adds words about a memory to a run's tables; returns the tables, None if there are no words."""
 
 FLUSH_SECONDS = 2.0
 CHECKPOINT_SECONDS = 10.0
@@ -46,6 +49,7 @@ class MemorySink:
     clients: Clients
     best: BestModel = field(default_factory=BestModel)
     tensors: Tensors = ()
+    describe: Describe | None = None
     records: list[Record] = field(default_factory=list)
     failure: dict[str, object] | None = None
     _last: State | None = None
@@ -61,6 +65,8 @@ class MemorySink:
     def on_start(self, state: State) -> State:
         """Keep the first model."""
         self._last = state
+        if self.describe is not None:
+            self.describe(state.memory)
         return state
 
     def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
@@ -122,6 +128,7 @@ class FolderSink:
     best: BestModel = field(default_factory=BestModel)
     tensors: Tensors = ()
     begins: State | None = None  # where an earlier start stopped
+    describe: Describe | None = None  # of the memory at the start
     failure: dict[str, object] | None = None
     records: None = None  # in the folder
     snapshots: None = None  # in the folder
@@ -144,6 +151,9 @@ class FolderSink:
             self.folder.share("memory", self.shared)
         elif state.memory:
             save_arrays(self.folder.path / "memory.npz", state.memory)
+        tables = None if self.describe is None else self.describe(state.memory)
+        if tables is not None:
+            self.folder.write_config(tables)
         self._model = with_table_files(self.folder, state)
         return self._model
 

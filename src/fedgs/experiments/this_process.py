@@ -22,8 +22,8 @@ from fedgs.local.engines import choose_engine, new_engine, numerics_with
 from fedgs.local.threads import threads_of, usable_threads
 from fedgs.records import Record
 from fedgs.requests import Engine
-from fedgs.sampling.base import Remembers
-from fedgs.simulation import initial_state, memory_key
+from fedgs.sampling.base import DescribesMemory, Remembers
+from fedgs.simulation import Plan, initial_state, memory_key
 
 __all__ = ["ThisProcess", "carry_out"]
 
@@ -158,9 +158,11 @@ def _begin(run: PreparedRun, memories: StartMemories) -> _Begun:
     numerics = numerics_with(name, device=execution.device, work=plan.work)
     tables = run.tables(name, reason)
     tables["run"] |= {"threads": threads, "numerics": numerics, **earlier.about}
+    describe = partial(_described, plan, tables)
+    describe(earlier.memory)
     clients, figure, tensors = plan.federation.clients, best_figure(plan), tensors_of(plan.work)
     if run.folder is None:
-        sink: RunSink = MemorySink(clients, BestModel(figure), tensors)
+        sink: RunSink = MemorySink(clients, BestModel(figure), tensors, describe)
     else:
         if earlier.engine:
             run.folder.write_config(tables)
@@ -178,9 +180,17 @@ def _begin(run: PreparedRun, memories: StartMemories) -> _Begun:
             best=load_best(run.folder, figure, earlier.state),
             tensors=tensors,
             begins=earlier.state,
+            describe=describe,
         )
     live = LiveRun(plan, earlier.state, sink, memories.start)
     return _Begun(live, sink, tables, (name, execution.device, threads))
+
+
+def _described(plan: Plan, tables: dict[str, Any], memory: Memory) -> dict[str, Any] | None:
+    """The tables with the sampler's words about its memory at the start; None without words."""
+    words = plan.sampler.describe(memory) if isinstance(plan.sampler, DescribesMemory) else {}
+    tables["run"] |= words
+    return tables if words else None
 
 
 @dataclass(frozen=True)

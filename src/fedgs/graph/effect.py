@@ -7,6 +7,12 @@ __all__ = ["without_effect"]
 _PRODUCTS = ("oracle", "private")
 _MODELS = ("update", "functional")
 
+_WITH_LANDMARKS = (
+    ("construction", ("threshold",)),
+    ("similarity", ("oracle", *_MODELS)),
+    ("start", ("all",)),
+)
+
 # Setting -> the values of other settings with which it has an effect. The first condition that does
 # not hold is reported.
 _NEEDS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
@@ -25,6 +31,8 @@ _NEEDS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "dealer": (("similarity", ("private",)),),
     "value_range": (("similarity", ("private",)), ("protocol", ("ring",))),
     "refresh": (("similarity", _MODELS), ("start", ("seen",))),
+    "structure": _WITH_LANDMARKS,
+    "landmarks": (("structure", ("auto", "landmarks")), *_WITH_LANDMARKS),
 }
 # If a file gives the graph, only these have an effect. The sampler's check refuses start "seen".
 _WITH_PATH = ("path", "start")

@@ -1,11 +1,11 @@
 """The graph's settings, and the graph: similarity → adjacency → distance."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, model_serializer, model_validator
 
 from fedgs.arrays import FloatMatrix
 from fedgs.clients import Clients
@@ -110,6 +110,10 @@ class Graph(Variant):
         refresh: weight in [0, 1] of a later feature in the moving average of a seen client's
             features, all scaled to length 1 ("update" and "functional" that start with "seen"); at
             0 the first feature stays.
+        structure: "dense" holds the distances of all pairs; "landmarks" those of a few clients, and
+            for each other client the edge to one of these, see
+            `fedgs.graph.landmark_distances`; "auto" is "dense" for up to 10,000 clients.
+        landmarks: number of landmarks, in 2..10,000.
 
     References:
         Z. Wang, X. Fan, J. Qi, H. Jin, P. Yang, S. Shen, C. Wang (2023): FedGS: Federated
@@ -143,6 +147,8 @@ class Graph(Variant):
     path: str | None = None
     start: Literal["all", "seen"] = "all"
     refresh: float = Field(default=0.5, ge=0, le=1)
+    structure: Literal["auto", "dense", "landmarks"] = "auto"
+    landmarks: int = Field(default=1024, ge=2, le=10_000)
 
     @model_validator(mode="before")
     @classmethod
@@ -150,6 +156,15 @@ class Graph(Variant):
         if isinstance(given, dict) and given.get("preset") == "authors":
             return {**_AUTHORS, **given}
         return given
+
+    @model_serializer(mode="wrap")
+    def _without_default_structure(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
+        """Leave out the structure of earlier versions, whose runs stay the same runs."""
+        settings = serialize(self)
+        for name, value in (("structure", "auto"), ("landmarks", 1024)):
+            if settings.get(name) == value:
+                settings.pop(name)
+        return settings
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The interface of samplers: a frozen variant with `select`, and a decorator for functions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -18,6 +18,7 @@ __all__ = [
     "AsksBatchLosses",
     "AsksLosses",
     "AsksReports",
+    "DescribesMemory",
     "LearnsFromModels",
     "Remembers",
     "Sampler",
@@ -121,6 +122,14 @@ class SharesMemory(Protocol):
 
     def memory_key(self, clients: Clients) -> str | None:
         """Hexadecimal hash of all that `start(clients)` depends on; None: nothing is shared."""
+
+
+@runtime_checkable
+class DescribesMemory(Protocol):
+    """A sampler that says in words what its memory before round 0 is."""
+
+    def describe(self, memory: Memory) -> Mapping[str, str]:
+        """Name -> words, which a run stores with the details of how it was carried out."""
 
 
 @dataclass(frozen=True)

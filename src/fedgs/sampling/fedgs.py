@@ -22,6 +22,13 @@ from fedgs.registry import Variant, register, table
 from fedgs.sampling.base import Sampler, Wish
 from fedgs.sampling.graph_source import graph_before_round_0, graph_of_features, graph_source
 from fedgs.sampling.growing import grown_by_features, grown_by_products, nobody_seen
+from fedgs.sampling.landmarks import (
+    check_structure,
+    has_landmarks,
+    landmark_memory,
+    landmark_words,
+    remembered,
+)
 from fedgs.sampling.shares import turns_ahead
 from fedgs.solver import (
     Effort,
@@ -68,7 +75,8 @@ class FedGS(Sampler):
     with H the distances of the client graph. If at most M clients are available, all of them are
     selected and no solver runs. Ties are broken by the round's generator. The memory holds the
     graph, above all H, an (N, N) float64 matrix that is made before round 0 or, with
-    `graph.start = "seen"`, grows with the cohorts.
+    `graph.start = "seen"`, grows with the cohorts. Above 10,000 clients it holds the landmark
+    metric in place of H, see `graph.structure`.
 
     Attributes:
         alpha: diversity weight >= 0; at 0 exactly the m smallest counts are selected. In `paper`
@@ -125,7 +133,9 @@ class FedGS(Sampler):
     def check(self, clients: Clients, cohort_limit: int) -> None:
         """Refuse a graph that these clients cannot have; there is no fallback to another graph."""
         graph = self.graph
-        _check_memory(len(clients))
+        check_structure(graph, clients)
+        if not has_landmarks(graph, clients):
+            _check_memory(len(clients))
         if self.balance == "share" and not isinstance(as_weighting(self.weighting), Deficit):
             raise ConfigError(
                 "method.balance = 'share' needs the weights that method.weighting = 'deficit' "
@@ -183,7 +193,9 @@ class FedGS(Sampler):
             key.update(digest_of(graph.path).encode())
         elif graph_source(graph) != "cohorts":
             vectors = np.ascontiguousarray(client_features(clients))
-            key.update(repr(vectors.shape).encode() + vectors.tobytes())
+            key.update(repr(vectors.shape).encode())
+            key.update(vectors.reshape(-1).data)
+            key.update(b"landmarks" if has_landmarks(graph, clients) else b"")
         return key.hexdigest()[:16]
 
     def start(self, clients: Clients) -> Memory:
@@ -197,12 +209,16 @@ class FedGS(Sampler):
         """
         self.check(clients, 1)
         with _enough_memory(len(clients)):
+            if has_landmarks(self.graph, clients) and self.wish("start") is None:
+                return landmark_memory(self.graph, client_features(clients), of="clients")
             graph = graph_before_round_0(self.graph, clients)
             return nobody_seen(len(clients)) if graph is None else _memory_of(graph)
 
     def start_from(self, clients: Clients, features: FloatMatrix) -> Memory:
         """The graph before round 0 from (N, d) features of local models."""
         with _enough_memory(len(clients)):
+            if has_landmarks(self.graph, clients):
+                return landmark_memory(self.graph, features, of="models")
             return _memory_of(graph_of_features(self.graph, features))
 
     def observe(self, memory: Memory, view: View, outcome: Outcome) -> Memory:
@@ -223,17 +239,16 @@ class FedGS(Sampler):
     def select(self, view: View, rng: np.random.Generator) -> Selection:
         """The best cohort found, with the solver's status and bound.
 
-        All available clients, without these, if at most M are available.
+        All available clients, without these, if at most M are available. On the landmark metric
+        the status is "landmarks", unless the time limit fired; objective and bound are those of
+        that metric, whose largest distance is the unit.
         """
         if len(view.available) <= view.cohort_limit:
             return Selection(view.available)
-        if "distance" not in view.memory:
-            raise SelectionError(
-                "'fedgs' needs the distances that start(clients) gives in view.memory, got none"
-            )
+        # Checked once, since the arrays are the same in every round.
+        dense = "distance" in view.memory
         problem = SelectionProblem(
-            # Checked once, since the matrix is the same in every round.
-            distance=checked_once(view.memory["distance"]),
+            distance=checked_once(view.memory["distance"]) if dense else remembered(view.memory),
             balance_penalty=balance_penalty(
                 self._counts(view), view.cohort_limit, view.available, self.scale
             ),
@@ -244,9 +259,10 @@ class FedGS(Sampler):
         solution = solve(
             problem, effort=self.solver.effort, time_limit=self.solver.time_limit, seed=rng
         )
+        proven = dense or solution.status == "time_limit"
         return Selection(
             solution.cohort,
-            status=solution.status,
+            status=solution.status if proven else "landmarks",
             objective=solution.objective,
             upper_bound=solution.upper_bound,
         )
@@ -257,6 +273,11 @@ class FedGS(Sampler):
         if self.balance == "share" and self.scale == "paper":
             alpha = alpha * balance_bound(count, cohort_size) if cohort_size > 1 else 0.0
         return pair_weight(alpha, self.scale, count, cohort_size)
+
+    def describe(self, memory: Memory) -> Mapping[str, str]:
+        """The landmarks in words, under "graph"; nothing for a graph of all pairs."""
+        words = landmark_words(memory)
+        return {} if words is None else {"graph": words}
 
     def _counts(self, view: View) -> IntArray | FloatArray:
         """(N,) v_k as `balance` counts them."""

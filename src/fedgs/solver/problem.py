@@ -10,6 +10,7 @@ import numpy as np
 
 from fedgs.arrays import AnyArray, FloatArray, FloatMatrix, IntArray
 from fedgs.errors import GraphError, SelectionError
+from fedgs.graph.landmarks import LandmarkDistances
 from fedgs.graph.matrix_distances import MatrixDistances
 from fedgs.graph.tree import SpanningForest
 from fedgs.solver import limits
@@ -209,7 +210,7 @@ def objective(problem: SelectionProblem, cohort: IntArray) -> float:
 
 def block_of(distances: Distances, rows: IntArray, columns: IntArray) -> FloatMatrix:
     """(k, l) distances between two sets of clients, without copying a matrix's rows."""
-    if isinstance(distances, MatrixDistances):
+    if isinstance(distances, MatrixDistances | LandmarkDistances):
         return distances.block(rows, columns)
     return rows_of(distances, rows)[:, columns]
 

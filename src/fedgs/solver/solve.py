@@ -14,6 +14,7 @@ from fedgs.graph.matrix_distances import MatrixDistances
 from fedgs.graph.tree import SpanningForest
 from fedgs.rng import stream
 from fedgs.solver import limits, plain
+from fedgs.solver.narrowing import can_be_narrowed, groups_of, narrowed
 from fedgs.solver.on_demand import search_rows
 from fedgs.solver.plain import XorshiftState
 from fedgs.solver.problem import (
@@ -89,8 +90,11 @@ def solve(
     rng = seed if isinstance(seed, np.random.Generator) else stream(_checked_seed(seed), "select")
     if len(problem.distances) != len(problem.balance_penalty):
         raise SelectionError(_CHANGED)
+    clock, clients = Clock(time_limit), None
+    if can_be_narrowed(problem):
+        problem, clients = narrowed(problem, rng)
     steps = small_pool_steps(problem)
-    answer = _decide(problem, steps, effort=effort, clock=Clock(time_limit), rng=rng)
+    answer = _decide(problem, steps, effort=effort, clock=clock, rng=rng)
     cohort = answer.cohort
     if steps is None:
         cohort.sort()
@@ -99,6 +103,8 @@ def solve(
         reached = steps.conclude(problem, cohort)
     if isnan(reached):
         raise SelectionError(_CHANGED)
+    if clients is not None:
+        cohort = clients[cohort]
     return Solution(
         cohort, reached, reached + answer.slack, answer.status, perf_counter() - started
     )
@@ -203,6 +209,7 @@ def _search_open(
             bound=bound,
             clock=clock,
             rng=rng,
+            groups=groups_of(distances, clients),
         )
     plain_numpy = load_kernels("fedgs.solver.kernels.search") is None
     plan = search_plan(effort, len(clients), left, plain_numpy=plain_numpy)
