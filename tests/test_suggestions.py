@@ -59,7 +59,7 @@ def test_nothing_is_suggested_for_a_name_unlike_all_others() -> None:
     ("setting", "hint"),
     [
         ("beta=.5", "did you mean 'availability.beta', 'method.beta' or 'aggregation.beta'?"),
-        ("alpha=2", "did you mean 'method.alpha'?"),
+        ("alpha=2", "did you mean 'method.alpha' or 'aggregation.alpha'?"),
         ("clients=4", "did you mean 'data.clients'?"),
         ("learnin_rate=.1", "did you mean 'training.learning_rate'?"),
         ("similarity=private", "did you mean 'method.graph.similarity'?"),

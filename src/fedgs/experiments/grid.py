@@ -458,8 +458,10 @@ def _unknown(key: str, tables: Tables, axes: Mapping[str, list[object]]) -> str:
     models = [_variant(variant, family) for variant in variants]
     known = sorted({name for model in models for name in model.model_fields})
     names = ", ".join(sorted({model.__name__ for model in models}))
-    meant = meant_setting(setting, models, prefix=f"{family}.", variants=variant_classes)
+    own = {path.rpartition(".")[2] for path in setting_paths(models, variant_classes)}
     elsewhere = [path for path in setting_paths([Config], variant_classes) if "." in path]
-    if not meant and setting in {path.rpartition(".")[2] for path in elsewhere}:
+    if setting in {path.rpartition(".")[2] for path in elsewhere} - own:
         meant = meant_setting(setting, [Config], prefix="", variants=variant_classes)
+    else:
+        meant = meant_setting(setting, models, prefix=f"{family}.", variants=variant_classes)
     return f"{key} is not a setting of {names}; known are {', '.join(known)}{meant}"
