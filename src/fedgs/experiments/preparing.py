@@ -20,6 +20,8 @@ from fedgs.local.parameters import build_module
 from fedgs.losses import default_loss
 from fedgs.models import Model, as_model, check_model
 from fedgs.registry import Variant, build, seed_of
+from fedgs.sampling import FedGS, landmarks
+from fedgs.sampling.landmarks import has_landmarks
 from fedgs.system import NUMERICS
 
 __all__ = ["Known", "load_federation", "prepare", "prepare_one"]
@@ -157,6 +159,9 @@ def prepare_one(
     numerics = dict(numerics_by_rule(plan.work))
     if plan.time is not None:
         numerics["system"] = NUMERICS
+    sampler = plan.sampler
+    if isinstance(sampler, FedGS) and has_landmarks(sampler.graph, federation.clients):
+        numerics["landmarks"] = landmarks.NUMERICS
     identity = identity_of(
         config,
         data_fingerprint=federation.fingerprint,

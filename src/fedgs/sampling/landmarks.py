@@ -22,6 +22,7 @@ from fedgs.rng import stream
 from fedgs.solver import SelectionProblem, objective, solve
 
 __all__ = [
+    "NUMERICS",
     "check_structure",
     "has_landmarks",
     "landmark_memory",
@@ -29,6 +30,9 @@ __all__ = [
     "measured_quality",
     "remembered",
 ]
+
+NUMERICS = 1
+"""The version of the metric over landmarks, as a part of a run's identity."""
 
 _log = logging.getLogger("fedgs")
 
