@@ -611,7 +611,7 @@ def test_the_start_of_a_model_is_no_part_of_its_class(tmp_path: Path) -> None:
 def test_the_metric_over_landmarks_has_a_version_of_its_own() -> None:
     def numerics(structure: str) -> str:
         method = {"name": "fedgs", "graph": {"structure": structure}}
-        tables = {"data": "synthetic", "availability": "IDL", "method": method}
+        tables = {"data": "synthetic_clustered", "availability": "IDL", "method": method}
         return prepare([build_config(tables)])[0].identity.parts["numerics"]
 
     assert "landmarks 1" in numerics("landmarks")
