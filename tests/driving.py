@@ -16,10 +16,10 @@ from fedgs.data import Federation
 from fedgs.driver import Failed, LiveRun, drive
 from fedgs.local import LoopEngine
 from fedgs.models import LogisticRegression
+from fedgs.plan import Plan
 from fedgs.records import Record, RunFolder
 from fedgs.requests import Work
 from fedgs.sampling import Sampler, Uniform
-from fedgs.simulation import Plan
 
 
 def make_plan(federation: Federation, sampler: Sampler | None = None, **settings: Any) -> Plan:

@@ -24,10 +24,10 @@ from fedgs.experiments.grid import build_config
 from fedgs.experiments.preparing import prepare
 from fedgs.experiments.runner import run_all
 from fedgs.local import LoopEngine
+from fedgs.plan import Plan
 from fedgs.records import RunFolder
 from fedgs.registry import build, variant_class, variant_names
 from fedgs.sampling import Sampler
-from fedgs.simulation import Plan
 from fedgs.weighting import Weighting
 
 # Settings beside the defaults that every variant has in the tests of its family.

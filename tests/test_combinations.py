@@ -15,10 +15,10 @@ from fedgs.driver import drive
 from fedgs.errors import ConfigError
 from fedgs.local import StackedEngine
 from fedgs.models import LogisticRegression
+from fedgs.plan import Plan
 from fedgs.registry import build
 from fedgs.requests import Work
 from fedgs.sampling import Sampler
-from fedgs.simulation import Plan
 
 SAMPLERS, RULES, AGGREGATIONS = map(built_in, ("method", "weighting", "aggregation"))
 

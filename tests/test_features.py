@@ -32,9 +32,9 @@ from fedgs.graph.growth import model_similarity
 from fedgs.local import LoopEngine, StackedEngine
 from fedgs.local.parameters import initial_parameters
 from fedgs.models import LogisticRegression, as_model
+from fedgs.plan import Plan
 from fedgs.requests import Engine, Failure, Train, Work
 from fedgs.sampling import FedGS, Wish
-from fedgs.simulation import Plan
 
 
 def deep() -> torch.nn.Module:

@@ -53,7 +53,7 @@ LAYERS = [
         "sampling",
         "features",
     ],
-    ["checkpoint", "simulation", "driver"],
+    ["checkpoint", "plan", "round_records", "simulation", "driver"],
     ["report", "export", "experiments", "flower", "bench"],
     ["cli"],
 ]

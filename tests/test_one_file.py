@@ -12,8 +12,8 @@ import fedgs
 from fedgs.availability import Availability, draw_available
 from fedgs.local.parameters import initial_parameters
 from fedgs.models import LogisticRegression
+from fedgs.plan import Plan
 from fedgs.requests import Work
-from fedgs.simulation import Plan
 
 FILE = Path(__file__).parents[1] / "examples" / "fedgs_in_one_file.py"
 

@@ -18,9 +18,9 @@ from fedgs.experiments.compare import compare
 from fedgs.local import LoopEngine
 from fedgs.local.parameters import initial_parameters
 from fedgs.models import LogisticRegression
+from fedgs.plan import Plan
 from fedgs.requests import Train, Work
 from fedgs.sampling import Uniform
-from fedgs.simulation import Plan
 
 
 class Keep:

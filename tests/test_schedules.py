@@ -10,10 +10,11 @@ from fedgs.config import Training
 from fedgs.errors import ConfigError
 from fedgs.experiments.grid import build_config, expand
 from fedgs.experiments.preparing import prepare
+from fedgs.plan import Plan
 from fedgs.registry import build
 from fedgs.requests import Train
 from fedgs.schedules import Cosine, Schedule
-from fedgs.simulation import Plan, initial_state, run_round
+from fedgs.simulation import initial_state, run_round
 
 
 def plan(**training: Any) -> Plan:

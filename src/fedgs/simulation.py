@@ -6,18 +6,16 @@ of many runs together. A round is a transaction: it takes a state and returns (s
 fails, the run keeps the state from before the round.
 """
 
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Literal, TypedDict
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 
 from fedgs import rng
-from fedgs.aggregation import Aggregation, Mean, Round, Vectors, checked_step, checked_vectors
+from fedgs.aggregation import Round, Vectors, checked_step, checked_vectors
 from fedgs.arrays import FloatArray, IntArray, frozen
-from fedgs.availability import AvailabilityDraws, RoundAvailability
 from fedgs.checkpoint import State
 from fedgs.clients import (
     Memory,
@@ -28,46 +26,18 @@ from fedgs.clients import (
     checked_memory,
     checked_selection,
 )
-from fedgs.config import ClientEvaluation
-from fedgs.data.federation import Federation
-from fedgs.errors import ConfigError, user_code
-from fedgs.features import check_wish, feature_fold, feature_request
-from fedgs.local.descent import not_plain
+from fedgs.errors import user_code
+from fedgs.features import feature_fold, feature_request
 from fedgs.local.parameters import initial_parameters
-from fedgs.losses import loss_of
-from fedgs.metrics import Metric, directions
+from fedgs.plan import Plan, title_of
 from fedgs.records import Record
-from fedgs.registry import Variant
-from fedgs.requests import (
-    ClientMetrics,
-    Evaluate,
-    Losses,
-    Metrics,
-    Reply,
-    ReportName,
-    Request,
-    Train,
-    Work,
-    check_batch,
-    check_reports,
-)
-from fedgs.sampling.base import (
-    AsksBatchLosses,
-    AsksLosses,
-    AsksReports,
-    LearnsFromModels,
-    Remembers,
-    Sampler,
-    SharesMemory,
-    Wish,
-)
-from fedgs.schedules import Schedule
-from fedgs.stopping import Stopping
-from fedgs.system import Played, SystemTime, TimeState
-from fedgs.weighting import Weighting, as_weighting, checked_weights, weighting_of_selection
+from fedgs.requests import ClientMetrics, Evaluate, Losses, Metrics, Reply, Request, Train
+from fedgs.round_records import Figures, TestAndValidation, clock_of, figures_of, round_record
+from fedgs.sampling.base import LearnsFromModels, SharesMemory
+from fedgs.system import Played, TimeState
+from fedgs.weighting import Weighting, checked_weights, weighting_of_selection
 
 __all__ = [
-    "Plan",
     "Requesting",
     "Shared",
     "final_record",
@@ -77,273 +47,10 @@ __all__ = [
     "start_run",
 ]
 
-_FLOAT32_MAX = 3.4e38
 # A round, or the start of a run: it yields requests and receives their replies.
 Requesting = Generator[Request, Reply, Any]
 # Returns the memory of a key, which another run may have made, or calls the function that makes it.
 Shared = Callable[[str, Callable[[], Memory]], Memory]
-# Metrics of the test set and of the validation parts, if there are any.
-TestAndValidation = tuple[Metrics, Metrics | None]
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """One run, everything in it resolved and checked.
-
-    Attributes:
-        federation: the clients and their data.
-        availability: which clients are available when; plans with the same clients may share it.
-        sampler: the method that selects the cohorts.
-        work: what clients do when they train.
-        rounds: T.
-        cohort_limit: M.
-        learning_rate, decay: eta of round t is learning_rate * decay^t where there is no schedule.
-        evaluate_every: rounds divisible by it, and T, are evaluated.
-        seed: of theta^0, local batches and sampling.
-        data_seed: of the federation, and of the noise batch of functional similarities.
-        aggregation: makes the next parameters of the cohort's updates.
-        stopping: when the run ends before round T.
-        per_client: when the model is evaluated on the examples of each client; None: never.
-        metrics: of the test set that are recorded beside loss and accuracy.
-        schedule: eta of round t is learning_rate * schedule.factor(t); None: see `decay`.
-        warmup: eta is multiplied by (t + 1)/(warmup + 1) in the first `warmup` rounds.
-        time: how rounds take time; None: the run has no clock, and every selected client answers.
-    """
-
-    federation: Federation
-    availability: AvailabilityDraws
-    sampler: Sampler
-    work: Work
-    rounds: int
-    cohort_limit: int
-    learning_rate: float
-    decay: float
-    evaluate_every: int
-    seed: int
-    data_seed: int = 0
-    aggregation: Aggregation = field(default_factory=Mean)
-    stopping: Stopping = field(default_factory=Stopping)
-    per_client: ClientEvaluation | None = None
-    metrics: tuple[Metric, ...] = ()
-    schedule: Schedule | None = None
-    warmup: int = 0
-    time: SystemTime | None = None
-
-    def __post_init__(self) -> None:
-        mode, sampler = self.availability.mode, self.sampler
-        loss_of(self.work).check(self.federation)
-        self._check_rates()
-        with user_code(f"availability {mode.name or type(mode).__name__!r}"):
-            mode.check(self.federation.clients, self.rounds)
-        _check_defined(sampler, Sampler, "select(view, rng)")
-        _check_defined(self.weighting, Weighting, "weights(view, selection, memory)")
-        _check_defined(self.aggregation, Aggregation, "folds(round)")
-        _check_defined(self.aggregation, Aggregation, "step(round, results)")
-        with user_code(f"check of method {sampler.name or type(sampler).__name__!r}"):
-            sampler.check(self.federation.clients, self.selected)
-        with user_code(f"check of weighting {_name(self.weighting)!r}"):
-            self.weighting.check(self.federation.clients, self.cohort_limit, sampler)
-        if self.weighting.reads_rates and not mode.has_rates():
-            raise ConfigError(
-                f"weighting {_name(self.weighting)!r} needs the rates of availability, which "
-                f"{_name(mode)!r} does not define (weighting 'fedau' estimates them)"
-            )
-        if self.weighting.reads_rates and self.time is not None:
-            raise ConfigError(
-                f"weighting {_name(self.weighting)!r} needs clients that always answer, got a "
-                "table [system] (weighting 'fedau' estimates how often updates enter)"
-            )
-        if self.aggregation.objective not in (None, self.work.objective):
-            raise ConfigError(
-                f"aggregation {_name(self.aggregation)!r} needs training.objective = "
-                f"{self.aggregation.objective!r}, which alone it minimises; "
-                f"got {self.work.objective!r} (aggregation 'mean' follows both)"
-            )
-        if self.aggregation.trains_everyone and (self.round_wish or self.reports):
-            raise ConfigError(
-                f"aggregation {_name(self.aggregation)!r} trains clients outside of the cohort, "
-                f"and method {_name(sampler)!r} reads what the cohort's training gives; "
-                "use a method such as 'uniform' or 'fedgs'"
-            )
-        proximal = self.aggregation.proximal
-        if proximal not in (None, self.work.mu):
-            raise ConfigError(
-                f"aggregation {_name(self.aggregation)!r} needs training.mu = {proximal:g}, the "
-                f"weight of its quadratic term; got {self.work.mu:g}"
-            )
-        if self.aggregation.needs_plain_steps and (reason := not_plain(self.work)) is not None:
-            raise ConfigError(
-                f"aggregation {_name(self.aggregation)!r} needs plain SGD steps, whose gradients "
-                f"it reads off the updates; got {reason}"
-            )
-        with user_code(f"check of aggregation {_name(self.aggregation)!r}"):
-            self.aggregation.check(self.federation.clients, self.cohort_limit, self.weighting)
-        self.stopping.check(
-            has_validation=self.federation.validation is not None,
-            has_accuracy=self.federation.task != "regression",
-            metrics=list(directions(self.metrics)),
-        )
-        if self.per_client is not None:
-            self._check_client_part(self.per_client)
-        for wish in self.wishes:
-            check_wish(wish, self.work)
-        check_reports(self.reports)
-        if self.asks_losses is not None:
-            self._check_loss_on(self.asks_losses.loss_on)
-            check_batch(self.loss_batch, "method.loss_batch")
-
-    def _check_rates(self) -> None:
-        """Refuse a schedule that has no positive learning rate in some round."""
-        if self.schedule is None:
-            return
-        name = f"training.schedule {_name(self.schedule)!r}"
-        with user_code(name):
-            rates = ((t, self.learning_rate_of(t)) for t in range(self.rounds))
-            wrong = next((pair for pair in rates if not 0 < pair[1] < _FLOAT32_MAX), None)
-        if wrong is not None:
-            raise ConfigError(
-                f"{name} must give a learning rate > 0 within float32's range in all "
-                f"{self.rounds} rounds, got {wrong[1]:g} in round {wrong[0]}"
-            )
-
-    def learning_rate_of(self, round: int) -> float:
-        """eta_t of a round."""
-        factor = self.decay**round if self.schedule is None else self.schedule.factor(round)
-        rate = self.learning_rate * factor
-        return rate if round >= self.warmup else rate * (round + 1) / (self.warmup + 1)
-
-    def _check_client_part(self, settings: ClientEvaluation) -> None:
-        has_test = self.federation.client_test is not None
-        has_validation = self.federation.validation is not None
-        if settings.part == "test" and not has_test:
-            raise ConfigError(
-                "evaluation.per_client.part = 'test' needs test examples with owners, "
-                "and this federation has none"
-            )
-        if settings.part == "validation" and not has_validation:
-            raise ConfigError(
-                "evaluation.per_client.part = 'validation' needs validation parts, "
-                "and this federation has none"
-            )
-        if not (has_test or has_validation):
-            raise ConfigError(
-                "evaluation.per_client needs test examples with owners or validation parts, "
-                "and this federation has neither"
-            )
-
-    @cached_property
-    def lower_metrics(self) -> frozenset[str]:
-        """The recorded metrics of which lower values are better."""
-        better = directions(self.metrics)
-        return frozenset(name for name, direction in better.items() if direction == "lower")
-
-    @property
-    def client_split(self) -> Literal["test", "validation"]:
-        """The examples on which the model is evaluated by client."""
-        part = None if self.per_client is None else self.per_client.part
-        if part is not None:
-            return part
-        return "validation" if self.federation.client_test is None else "test"
-
-    def _check_loss_on(self, loss_on: str) -> None:
-        if loss_on not in ("train", "validation"):
-            raise ConfigError(f"method.loss_on must be 'train' or 'validation', got {loss_on!r}")
-        if loss_on == "validation" and self.federation.validation is None:
-            raise ConfigError(
-                "method.loss_on = 'validation' needs validation parts, "
-                "and this federation has none; use 'train'"
-            )
-
-    # The sampler's protocols are checked once, since a check can cost more than the rest of a
-    # round.
-
-    @cached_property
-    def asks_losses(self) -> AsksLosses | None:
-        """The sampler, if it asks for local losses."""
-        return self.sampler if isinstance(self.sampler, AsksLosses) else None
-
-    @cached_property
-    def loss_batch(self) -> int | None:
-        """Examples of the mini-batch that these losses are computed on; None: all of the part."""
-        return self.sampler.loss_batch if isinstance(self.sampler, AsksBatchLosses) else None
-
-    @cached_property
-    def reports(self) -> tuple[ReportName, ...]:
-        """The numbers of local training that the sampler asks for."""
-        return self.sampler.wanted_reports if isinstance(self.sampler, AsksReports) else ()
-
-    @cached_property
-    def remembers(self) -> Remembers | None:
-        """The sampler, if it has a memory."""
-        return self.sampler if isinstance(self.sampler, Remembers) else None
-
-    @cached_property
-    def weighting(self) -> Weighting:
-        """The weighting, which the sampler names."""
-        return as_weighting(self.sampler.weighting, setting="method.weighting")
-
-    @cached_property
-    def weighting_observes(self) -> bool:
-        """Whether the weighting has a memory that changes with the rounds."""
-        return type(self.weighting).observe is not Weighting.observe
-
-    @cached_property
-    def wishes(self) -> list[Wish]:
-        """The features of local models that the sampler wishes for, at the start or in rounds."""
-        with user_code(f"wish of method {self.sampler.name or type(self.sampler).__name__!r}"):
-            wishes = [self.wish("start"), self.wish("round")]
-        return [wish for wish in wishes if wish is not None]
-
-    @cached_property
-    def round_wish(self) -> Wish | None:
-        """The features of each round's local models that the sampler wishes for, if any."""
-        return self.wish("round")
-
-    @property
-    def selected(self) -> int:
-        """The largest cohort: M, or more where some clients are expected not to answer."""
-        return self.cohort_limit if self.time is None else self.time.selected
-
-    def available(self, state: State) -> RoundAvailability:
-        """A_t, by the round or by the clock."""
-        if self.time is None or state.time is None or not self.time.is_simulated:
-            return self.availability.at(state.round)
-        return self.availability.of(self.time.available(state.time.clock))
-
-    def view(self, state: State, available: IntArray) -> View:
-        """What the sampler and the weighting see of a round, without losses."""
-        rates = self.availability.rates(state.round) if self.weighting.reads_rates else None
-        return View(
-            state.round,
-            self.federation.clients,
-            available,
-            state.counts,
-            self.selected,
-            memory=state.memory,
-            objective=self.work.objective,
-            rates=rates,
-            weighting_memory=state.weighting,
-            **({} if state.time is None else vars(state.time)),
-        )
-
-    def evaluates(self, round: int) -> bool:
-        """Whether theta^t of this round is evaluated."""
-        return round % self.evaluate_every == 0 or round == self.rounds
-
-    def wish(self, when: Literal["start", "round"]) -> Wish | None:
-        """The features of local models that the sampler wishes for, if any."""
-        return self.sampler.wish(when) if isinstance(self.sampler, LearnsFromModels) else None
-
-
-def _check_defined(variant: Variant, base: type[Variant], method: str) -> None:
-    """Raise `ConfigError` unless the class of a variant defines a method of its base class."""
-    name = method.partition("(")[0]
-    if getattr(type(variant), name) is getattr(base, name):
-        raise ConfigError(f"{base.family} {_name(variant)!r} must define {method}")
-
-
-def _name(variant: Variant) -> str:
-    return variant.name or type(variant).__name__
 
 
 def initial_state(plan: Plan, memory: Memory) -> State:
@@ -353,9 +60,9 @@ def initial_state(plan: Plan, memory: Memory) -> State:
     """
     clients = plan.federation.clients
     parameters = initial_parameters(plan.work.model, plan.federation, plan.seed)
-    with user_code(f"start of weighting {_name(plan.weighting)!r}"):
+    with user_code(f"start of weighting {title_of(plan.weighting)!r}"):
         weighting = checked_memory(plan.weighting.start(clients, plan.cohort_limit), "start")
-    with user_code(f"start of aggregation {_name(plan.aggregation)!r}"):
+    with user_code(f"start of aggregation {title_of(plan.aggregation)!r}"):
         vectors = checked_vectors(plan.aggregation, plan.aggregation.start(parameters, clients))
     counts = np.zeros(len(clients), dtype=np.int64)
     time = None if plan.time is None else TimeState.before_round_0(len(clients))
@@ -426,13 +133,13 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State
         The state after the round and its record; the last record where the run stops here.
     """
     # The metrics of theta^t before the update, and A_t.
-    figures = _figures((yield from evaluate(plan, state)))
+    figures = figures_of((yield from evaluate(plan, state)))
     if figures and plan.stopping.is_on:
         state = replace(state, watched=plan.stopping.extended(state.watched, figures))
         reason = plan.stopping.reason(state.watched, plan.lower_metrics)
         if reason is not None:
             figures |= yield from evaluate_clients(plan, state, is_last=True)
-            return Record(round=state.round, stopped=reason, **figures, **_clock(state))
+            return Record(round=state.round, stopped=reason, **figures, **clock_of(state))
     figures |= yield from evaluate_clients(plan, state)
     if plan.time is not None and plan.time.is_simulated and state.time is not None:
         state = replace(state, time=plan.time.begun(state.time))
@@ -493,7 +200,7 @@ def evaluate(plan: Plan, state: State) -> Generator[Request, Reply, TestAndValid
 
 def evaluate_clients(
     plan: Plan, state: State, *, is_last: bool = False
-) -> Generator[Request, Reply, "_Figures"]:
+) -> Generator[Request, Reply, Figures]:
     """The figures of theta^t on the examples of each client, if this round is evaluated by client.
 
     Args:
@@ -664,97 +371,14 @@ def _empty_round(plan: Plan, state: State, view: View) -> tuple[torch.Tensor, Ve
     """Parameters and vectors after a round without a cohort."""
     nobody = (np.empty(0, dtype=np.int64), np.empty(0))
     round = aggregation_round(plan, state, view, selected=nobody, weighting=plan.weighting)
-    with user_code(f"step of aggregation {_name(plan.aggregation)!r} in a round without a cohort"):
+    with user_code(
+        f"step of aggregation {title_of(plan.aggregation)!r} in a round without a cohort"
+    ):
         return checked_step(plan.aggregation, round, ())
-
-
-def round_record(
-    plan: Plan,
-    state: State,
-    available: RoundAvailability,
-    figures: "_Figures",
-    *,
-    selection: Selection | None = None,
-    weights: FloatArray | None = None,
-    played: Played | None = None,
-) -> Record:
-    """The record of a round; clients appear under their own keys."""
-    names = plan.federation.clients.names
-    status = available.status if selection is None else selection.status
-    if selection is None:
-        selection = Selection(np.empty(0, dtype=np.int64))
-    return Record(
-        round=state.round,
-        available=list(available.names) if isinstance(available.names, list) else available.names,
-        num_available=len(available.names),
-        cohort=[names[k] for k in selection.clients.tolist()],
-        draws=None if selection.draws is None else selection.draws.tolist(),
-        weights=[] if weights is None else weights.tolist(),
-        selection_status=status,
-        selection_objective=selection.objective,
-        selection_upper_bound=selection.upper_bound,
-        **figures,
-        **_time(state, played),
-    )
 
 
 def final_record(plan: Plan, state: State) -> Generator[Request, Reply, Record]:
     """Record T: the metrics of the final model."""
-    figures = _figures((yield from evaluate(plan, state)))
+    figures = figures_of((yield from evaluate(plan, state)))
     figures |= yield from evaluate_clients(plan, state, is_last=True)
-    return Record(round=state.round, **figures, **_clock(state))
-
-
-class _Figures(TypedDict, total=False):
-    """The fields of a record that hold metrics."""
-
-    test_loss: float
-    test_accuracy: float | None
-    valid_loss: float | None
-    test_metrics: Mapping[str, float] | None
-    per_client: Mapping[str, object] | None
-
-
-def _figures(metrics: TestAndValidation | None) -> _Figures:
-    if metrics is None:
-        return {}
-    test, valid = metrics
-    return {
-        "test_loss": test.loss,
-        "test_accuracy": test.accuracy,
-        "valid_loss": None if valid is None else valid.loss,
-        "test_metrics": test.others,
-    }
-
-
-class _Time(TypedDict, total=False):
-    """The fields of a record that hold its time."""
-
-    clock: float
-    seconds: float
-    fates: list[str]
-    worked: list[float]
-    traffic: int
-    ended: str | None
-
-
-def _clock(state: State) -> _Time:
-    """The clock alone, for a record of a model without a round."""
-    return {} if state.time is None else {"clock": state.time.clock}
-
-
-def _time(state: State, played: Played | None) -> _Time:
-    """The time of a round; empty without a clock. A round without a cohort takes no time."""
-    if state.time is None:
-        return {}
-    clock = state.time.clock
-    if played is None:
-        return _Time(clock=clock, seconds=0.0, fates=[], worked=[], traffic=0, ended=None)
-    return {
-        "clock": clock,
-        "seconds": played.seconds,
-        "fates": played.words,
-        "worked": played.worked.tolist(),
-        "traffic": played.traffic,
-        "ended": played.ended,
-    }
+    return Record(round=state.round, **figures, **clock_of(state))

@@ -15,9 +15,9 @@ from fedgs.experiments.similarity import edge_rows, made_graph, model_features
 from fedgs.graph import Graph
 from fedgs.local import LoopEngine
 from fedgs.models import LogisticRegression
+from fedgs.plan import Plan
 from fedgs.requests import Work
 from fedgs.sampling import FedGS, Wish
-from fedgs.simulation import Plan
 
 
 def test_relabelled_clients_have_the_same_rows() -> None:

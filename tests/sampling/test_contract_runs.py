@@ -13,9 +13,9 @@ from fedgs.availability import Ideal
 from fedgs.data import Federation
 from fedgs.driver import drive
 from fedgs.local import LoopEngine, StackedEngine
+from fedgs.plan import Plan
 from fedgs.registry import build
 from fedgs.sampling import Sampler
-from fedgs.simulation import Plan
 
 
 @pytest.fixture(params=BUILT_IN)

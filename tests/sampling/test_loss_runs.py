@@ -18,10 +18,10 @@ from fedgs.experiments.grid import build_config
 from fedgs.experiments.preparing import prepare
 from fedgs.experiments.runner import run_all
 from fedgs.local import LoopEngine, StackedEngine
+from fedgs.plan import Plan
 from fedgs.registry import build
 from fedgs.requests import Engine, Losses, Train
 from fedgs.sampling import ActiveFL, CPowD, PowerOfChoice, RPowD, Sampler, Uniform
-from fedgs.simulation import Plan
 
 SAMPLERS: list[Sampler] = [
     ActiveFL(),

@@ -12,9 +12,9 @@ from fedgs.experiments.grid import build_config
 from fedgs.experiments.preparing import prepare
 from fedgs.local.engines import make_engine
 from fedgs.local.threads import threads_of
+from fedgs.plan import Plan
 from fedgs.records import Record
 from fedgs.requests import Engine, Losses, Reply, Request
-from fedgs.simulation import Plan
 
 __all__ = ["REFERENCE", "ROWS", "MeasuredMethod", "Row", "measure_methods"]
 

@@ -21,12 +21,12 @@ from fedgs.losses import Loss
 from fedgs.metrics import checked_metrics, directions
 from fedgs.models import Model
 from fedgs.optimizers import Optimizer
+from fedgs.plan import Plan
 from fedgs.records import RunFolder
 from fedgs.registry import V, Variant, seed_of
 from fedgs.requests import Work
 from fedgs.sampling.base import Sampler
 from fedgs.schedules import Schedule
-from fedgs.simulation import Plan
 from fedgs.system import SystemTime, examples_of_round
 
 __all__ = ["SharedDraws", "PreparedRun", "make_plan"]

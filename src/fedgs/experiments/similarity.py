@@ -18,11 +18,11 @@ from fedgs.graph.recovery import (
 )
 from fedgs.local.engines import make_engine
 from fedgs.local.parameters import initial_parameters
+from fedgs.plan import Plan
 from fedgs.requests import Failure, Work
 from fedgs.sampling import FedGS, Wish
 from fedgs.sampling.graph_source import graph_before_round_0, graph_source, private_products
 from fedgs.sampling.landmarks import has_landmarks
-from fedgs.simulation import Plan
 
 __all__ = ["edge_rows", "made_graph", "model_features"]
 

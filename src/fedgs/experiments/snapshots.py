@@ -19,10 +19,10 @@ from fedgs.arrays import AnyArray
 from fedgs.checkpoint import State
 from fedgs.errors import ConfigError, OutputError
 from fedgs.local.parameters import layout_for
+from fedgs.plan import Plan
 from fedgs.records import Record, RunFolder, save_arrays
 from fedgs.report.summary import is_figure
 from fedgs.requests import Work
-from fedgs.simulation import Plan
 
 __all__ = [
     "BestModel",

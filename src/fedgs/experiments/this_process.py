@@ -20,10 +20,11 @@ from fedgs.experiments.sinks import FolderSink, MemorySink, RunSink
 from fedgs.experiments.snapshots import BestModel, best_figure, load_best, tensors_of
 from fedgs.local.engines import choose_engine, new_engine, numerics_with
 from fedgs.local.threads import threads_of, usable_threads
+from fedgs.plan import Plan
 from fedgs.records import Record
 from fedgs.requests import Engine
 from fedgs.sampling.base import DescribesMemory, Remembers
-from fedgs.simulation import Plan, initial_state, memory_key
+from fedgs.simulation import initial_state, memory_key
 
 __all__ = ["ThisProcess", "carry_out"]
 
