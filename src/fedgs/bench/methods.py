@@ -59,7 +59,15 @@ REFERENCE = Row("sampler", "uniform", {"name": "uniform"})
 ROWS = (
     *(
         Row("sampler", name, {"name": name})
-        for name in ("md", "least_recent", "permutation", "f3ast", "clustered_sizes", "fedgs")
+        for name in (
+            "md",
+            "least_recent",
+            "permutation",
+            "rbcs_f",
+            "f3ast",
+            "clustered_sizes",
+            "fedgs",
+        )
     ),
     *map(_weighting, ("draws", "equal", "inverse_participation", "all", "known", "fedau")),
     _weighting("deficit"),

@@ -231,6 +231,18 @@ _TABLE = (
         differences=("The sampler of `fedlaavg` without its aggregation.",),
     ),
     Preset(
+        "rbcs_f",
+        "Huang et al., 2021, IEEE TPDS",
+        {"name": "rbcs_f"},
+        cost=Cost(server_memory="2N"),
+        differences=(
+            "A client's duration is its last one; the publication estimates it by a linear bandit "
+            "from reports of bandwidth and computation.",
+            "The cohort has a fixed size; where fewer clients answer, the queues of the others "
+            "grow.",
+        ),
+    ),
+    Preset(
         "permutation",
         "Malinovsky et al., 2023",
         {"name": "permutation"},

@@ -50,6 +50,7 @@ _METHODS = {
     "permutation": "#C3B45A",
     "feddyn": "#5A5AE1",
     "fedpbc": "#0FC30F",
+    "rbcs_f": "#FF0F23",
 }
 # Of methods that are not published, such as those of plug-ins.
 _OTHERS = ("#CC79A7", "#E69F00", "#7A4A2B", "#332288", "#999933")

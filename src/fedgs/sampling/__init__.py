@@ -26,6 +26,7 @@ from fedgs.sampling.divfl import DivFL
 from fedgs.sampling.oort import Oort
 from fedgs.sampling.permutation import Permutation
 from fedgs.sampling.power_of_choice_variants import CPowD, RPowD
+from fedgs.sampling.rbcs_f import RBCSF
 
 __all__ = [
     "F3AST",
@@ -45,6 +46,7 @@ __all__ = [
     "Oort",
     "Permutation",
     "PowerOfChoice",
+    "RBCSF",
     "RPowD",
     "Remembers",
     "Sampler",
