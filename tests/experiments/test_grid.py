@@ -290,3 +290,33 @@ def test_a_path_set_late_replaces_what_the_file_says_of_the_graph(axes: dict[str
             match="method.graph.epsilon has no effect where method.graph.path gives the graph",
         ):
             expand(given, overrides)
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "value"),
+    [
+        (["aggregation.beta=0.3", "aggregation.name=stale"], "aggregation.beta", 0.3),
+        (["method.alpha=2", "method.name=fedgs"], "method.alpha", 2.0),
+        (
+            ["method.weighting.cutoff=7", "method.weighting.name=fedau"],
+            "method.weighting.cutoff",
+            7,
+        ),
+        (
+            ["training.optimizer.momentum=0.9", "training.optimizer.name=sgd"],
+            "training.optimizer.momentum",
+            0.9,
+        ),
+    ],
+)
+def test_a_name_that_is_given_after_a_setting_keeps_it(
+    settings: list[str], key: str, value: object
+) -> None:
+    for order in (settings, settings[::-1]):
+        (config,) = expand(
+            None, [parse_override(one) for one in ["method=fedgs", "seed=0", *order]]
+        ).configs
+        found: Any = config.tables()
+        for part in key.split("."):
+            found = found[part]
+        assert found == value

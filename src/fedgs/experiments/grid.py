@@ -232,13 +232,20 @@ def _beside_axes(tables: Tables, axes: Mapping[str, list[object]]) -> list[tuple
     return settings
 
 
-def _in_order(override: tuple[str, object]) -> int:
+def _in_order(override: tuple[str, object]) -> tuple[int, int]:
     """The position of an override in the order of application.
 
-    Whole variants come before their settings, and settings that replace a table before others of
-    that table.
+    Whole variants and names come before their settings, and settings that replace a table before
+    others of that table.
+
+    >>> _in_order(("model.name", "mlp")) < _in_order(("model.start", "weights.safetensors"))
+    True
     """
-    return 0 if "." not in override[0] else 1 if override[0] in _STANDS_ALONE else 2
+    key = override[0]
+    if "." not in key:
+        return 0, 0
+    replaces = key in _STANDS_ALONE or key.endswith(".name")
+    return (1, key.count(".")) if replaces else (2, 0)
 
 
 def _without_beside(
