@@ -344,13 +344,20 @@ def csv_table(
 
 csv_table("table-column", client="wards")
 csv_table("table-missing", "30,a,0\n,b,1\n")
+csv_table("table-gap", "30,a,0\n40,NA,1\n")
 csv_table("table-nan", "30,a,0\nnan,b,1\n")
 csv_table("table-text", features=["ward"])
 csv_table("table-split", split="ward")
 csv_table("table-owners", client=None)
 csv_table("table-cells", "30,a,0\n40,b,1\n40,b\n")
 csv_table("table-names", head="age,age,ill")
+csv_table("table-leak", one_hot=["ill"])
+csv_table("table-use", client="ill")
+csv_table("table-twice", features=["age", "age"])
 case("table-frame")(lambda folder: fedgs.Federation.from_dataframe([[30, "a"]], "ill"))
+case("table-frame-file")(
+    lambda folder: fedgs.Federation.from_dataframe([[30, "a"]], "ill", delimiter=";")
+)
 
 # --- partitions
 # --------------------------------------------------------------------------------------------------
@@ -380,6 +387,7 @@ partition(
     copies=5,
 )
 partition("lists-twice", lists(lists={"ann": [0, 1], "ben": [1, 2]}), 2)
+partition("lists-names", lists(lists={1: [0, 1], "1": [2, 3]}), 2)
 partition("lists-range", lists(lists=[[0, 1], [2, 4]]), 2)
 partition("lists-rest", lists(lists=[[0], [3]]), 2)
 partition("lists-numbers", lists(lists=[[0.5, 1.0], [3]]), 2)

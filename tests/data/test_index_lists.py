@@ -75,6 +75,7 @@ def test_an_empty_list_is_a_client_without_examples() -> None:
         ({"lists": [[0]], "path": "x.json"}, "must have either lists or path, got both"),
         ({"lists": [[[0]]]}, r"integers in the list of client 0, got int64 of shape \(1, 1\)"),
         ({"lists": {"ann": ["0"]}}, "integers in the list of client ann, got <U1"),
+        ({"lists": {1: [0], "1": [1]}}, "one list for each name, got '1' twice"),
         ({"lists": "all"}, "must be a list of indices for each client"),
     ],
 )
@@ -92,3 +93,22 @@ def test_a_file_that_holds_no_lists_is_refused(tmp_path: Path) -> None:
     (tmp_path / "lists.json").write_text("7")
     with pytest.raises(DataError, match="must be a list of indices for each client.* got int"):
         shared(IndexLists(path=str(tmp_path / "lists.json")))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": [0, 1, 2], "a": [3, 4], "b": [5]}', "one list for each name, got 'a' twice"),
+        ('{"a": [0, 1, 2], "\\u0061": [3, 4], "b": [5]}', "one list for each name, got 'a' twice"),
+        ("[" * 100_000 + "]" * 100_000, "is not readable as JSON: it is nested too deeply"),
+        ('{"a":' * 100_000 + "1" + "}" * 100_000, "JSON: it is nested too deeply"),
+    ],
+)
+def test_a_file_with_a_name_twice_or_nested_too_deeply_is_refused(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "lists.json"
+    path.write_text(text)
+    for rest in ("refuse", "leave_out"):
+        with pytest.raises(DataError, match=message):
+            shared(IndexLists(path=str(path), rest=rest))

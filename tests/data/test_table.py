@@ -266,6 +266,23 @@ def test_parquet_needs_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ({}, {"partition": "iid"}, "either data.client or data.partition must be .* got both"),
         ({}, {"features": ["sex"]}, "column 'sex' must hold numbers, got the text 'f' in line 2"),
         ({}, {"features": ["outcome"]}, "data.features must not hold the label 'outcome'"),
+        ({}, {"one_hot": ["sex", "outcome"]}, "data.one_hot must not hold the label 'outcome'"),
+        ({}, {"one_hot": ["ward"]}, "data.one_hot must not hold the client 'ward'"),
+        ({}, {"one_hot": "part", "split": "part"}, "data.one_hot must not hold the split 'part'"),
+        (
+            {},
+            {"one_hot": ["sex"], "groups": "sex", "label": "stay", "task": "regression"},
+            "data.one_hot must not hold the group 'sex'",
+        ),
+        ({}, {"client": "outcome"}, "data.client must not hold the label 'outcome'"),
+        ({}, {"split": "outcome"}, "data.split must not hold the label 'outcome'"),
+        ({}, {"features": ["age", "dose", "age"]}, "data.features must name each .* 'age' twice"),
+        ({}, {"one_hot": ["sex", "sex"]}, "data.one_hot must name each column once, got 'sex'"),
+        (
+            {},
+            {"label": ["stay", "stay"], "task": "regression"},
+            "data.label must name each column once, got 'stay' twice",
+        ),
         ({}, {"features": []}, "must have at least one column of features, got none"),
         ({}, {"label": ["stay", "sex"]}, "data.label must be one column where task is 'classes'"),
         ({}, {"split": "sex"}, "'sex' must hold train, validation or test .* got 'f' in line 2"),
@@ -278,6 +295,10 @@ def test_parquet_needs_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ({"age": ["", *[1] * 59]}, {}, "'age' must have no missing cell, got one in line 2"),
         ({"ward": [*["a"] * 59, ""]}, {}, "'ward' must have no missing cell, got one in line 61"),
         ({"outcome": [*[1] * 59, ""]}, {}, "'outcome' must have no missing cell"),
+        ({"outcome": [1, "nan", *[0] * 58]}, {}, "'outcome' must have no .* got one in line 3"),
+        ({"ward": ["a", "NA", *["b"] * 58]}, {}, "'ward' must have no missing .* one in line 3"),
+        ({"sex": [" NaN", *["f"] * 59]}, {"one_hot": "sex"}, "'sex' must have no .* in line 2"),
+        ({"age": [1, "NA", *[1] * 58]}, {}, "'age' must have no missing cell, got one in line 3"),
         ({"dose": ["nan", *[1] * 59]}, {}, "'dose' must be finite, got nan in line 2"),
         ({"dose": [1, "-inf", *[1] * 58]}, {}, "'dose' must be finite, got -inf in line 3"),
         ({"dose": ["1e39", *[1] * 59]}, {}, "'dose' must be within float32's range .* got 1e39"),
@@ -323,6 +344,21 @@ def test_a_file_that_is_missing_or_not_compressed_is_refused(tmp_path: Path) -> 
         TableFile(path=str(tmp_path / "mine.csv.gz"), label="a", client="b").load()
 
 
+def test_a_damaged_byte_in_a_compressed_file_is_one_sentence(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(write(tmp_path / "mine.csv", cells()).read_bytes(), mtime=0))
+    packed[10] |= 0b110  # after ten bytes of header: a block of the type 3, which deflate lacks
+    (tmp_path / "mine.csv.gz").write_bytes(packed)
+    with pytest.raises(DataError, match="mine.csv.gz is not readable as CSV.* Error -3") as refusal:
+        TableFile(path=str(tmp_path / "mine.csv.gz"), label="outcome", client="ward").load()
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_data_frame_can_have_a_client_whose_name_is_na() -> None:
+    frame = pd.DataFrame({**cells(), "ward": ["NA", "b", "c"] * 20})
+    federation = Federation.from_dataframe(frame, "outcome", client="ward", features="age")
+    assert federation.clients.names == ("NA", "b", "c")
+
+
 def test_cells_with_line_breaks_keep_the_number_of_their_line(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text('a,b,c\n1,"x\ny",0\nz,"x",1\n')
     table = TableFile(path=str(tmp_path / "mine.csv"), label="c", client="b")
@@ -356,6 +392,16 @@ def test_other_frames_are_refused(frame: object, message: str) -> None:
 def test_a_setting_that_a_table_lacks_is_refused() -> None:
     with pytest.raises(ConfigError, match="data.clint is not a setting.*did you mean"):
         Federation.from_dataframe(pd.DataFrame(cells()), "outcome", clint="ward")
+
+
+@pytest.mark.parametrize(("key", "value"), [("path", "other.csv"), ("delimiter", ";")])
+def test_settings_of_files_are_refused_beside_a_data_frame(key: str, value: str) -> None:
+    frame = pd.DataFrame(cells())
+    with pytest.raises(ConfigError, match=f"data.{key} is not a setting of a data frame") as given:
+        Federation.from_dataframe(frame, "outcome", client="ward", **{key: value})
+    known = str(given.value).partition("known are ")[2].partition(";")[0].split(", ")
+    assert "one_hot" in known and "seed" in known
+    assert not {"path", "delimiter"} & set(known)
 
 
 def test_settings_without_effect_are_refused() -> None:

@@ -62,10 +62,31 @@ def test_class_weights_come_from_lists_and_arrays() -> None:
     }
 
 
-@pytest.mark.parametrize("given", [[], [0, 0], [-1, 2], [float("nan"), 1], "1", [True, 1], 3])
-def test_other_class_weights_are_refused(given: object) -> None:
-    with pytest.raises(ConfigError, match=r"class_weights must be a list of finite numbers >= 0"):
+@pytest.mark.parametrize(
+    ("given", "got"),
+    [
+        ([], r"\[\]"),
+        ("1", "'1'"),
+        (3, "3"),
+        ([1, 0], "0 for class 1"),
+        ([-1, 2], "-1 for class 0"),
+        ([float("nan"), 1], "nan for class 0"),
+        ([1, float("inf")], "inf for class 1"),
+        ([True, 1], "True for class 0"),
+        ([1, "2"], "'2' for class 1"),
+        ([1, 1e39], r"1e\+39 for class 1"),  # float32 ends at 3.4e38
+        ([1, 1e-46], "1e-46 for class 1"),  # float32's smallest number above 0 is 1.4e-45
+        ([1, 10**400], "for class 1"),  # beyond float64
+    ],
+)
+def test_other_class_weights_are_refused(given: object, got: str) -> None:
+    allowed = "class_weights must be a list of numbers > 0 within float32's range, one for each"
+    with pytest.raises(ConfigError, match=f"{allowed} class, got .*{got}"):
         CrossEntropy(class_weights=given)
+
+
+def test_class_weights_go_to_the_ends_of_float32() -> None:
+    assert CrossEntropy(class_weights=[1e-45, 3.4e38]).class_weights == (1e-45, 3.4e38)
 
 
 def test_class_weights_of_another_number_than_the_classes_are_refused() -> None:

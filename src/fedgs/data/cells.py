@@ -3,6 +3,7 @@
 import csv
 import gzip
 import importlib
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ __all__ = ["Table", "read_table"]
 
 _MAX_EXACT = 2**24  # every integer up to here is a float32
 _PARQUET = (".parquet", ".pq")
+_CSV_GAPS = frozenset(("", "NA", "NaN", "nan"))  # CSV has no other way to say "missing"
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +32,14 @@ class Table:
         where: what messages call the table.
         place: the words for one row, such as "line 7".
         prefix: what precedes a setting's name in messages: "data." in a configuration.
+        gaps: stripped texts that say that a cell is missing, besides the empty text.
     """
 
     columns: Mapping[str, AnyArray]
     where: str
     place: Callable[[int], str] = "row {}".format
     prefix: str = ""
+    gaps: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -102,7 +106,7 @@ class Table:
         if column.dtype.kind in "biu":
             return column
         cells = column.tolist()
-        missing = next((row for row, cell in enumerate(cells) if is_missing(cell)), None)
+        missing = next((row for row, cell in enumerate(cells) if self._is_gap(cell)), None)
         if missing is not None:
             raise self._missing(name, missing)
         if all(map(is_number_type, set(map(type, cells)))):
@@ -120,9 +124,12 @@ class Table:
         values, place = np.unique(np.array(cells), return_inverse=True)
         return [f"{name}={value}" for value in values.tolist()], np.eye(len(values))[place]
 
+    def _is_gap(self, cell: object) -> bool:
+        return is_missing(cell) or (isinstance(cell, str) and cell.strip() in self.gaps)
+
     def _refuse_cell(self, cells: Sequence[object], name: str) -> None:
         for row, cell in enumerate(cells):
-            if is_missing(cell):
+            if self._is_gap(cell):
                 raise self._missing(name, row)
             if isinstance(cell, str):
                 try:
@@ -190,13 +197,13 @@ def _read_csv(path: Path, delimiter: str) -> Table:
                 if row:
                     rows.append(row)
                     lines.append(reader.line_num)
-    except (csv.Error, UnicodeDecodeError, EOFError, OSError) as error:
+    except (csv.Error, UnicodeDecodeError, EOFError, OSError, zlib.error) as error:
         raise DataError(f"{path} is not readable as CSV in UTF-8: {error}") from None
     columns = {
         name: np.array([row[place] for row in rows], dtype=object)
         for place, name in enumerate(names)
     }
-    return Table(columns, str(path), lambda row: f"line {lines[row]}", "data.")
+    return Table(columns, str(path), lambda row: f"line {lines[row]}", "data.", _CSV_GAPS)
 
 
 def _opened(path: Path) -> TextIO:

@@ -201,7 +201,8 @@ class Federation:
         Raises:
             DataError: not a data frame, unknown columns, missing cells, texts without `one_hot`,
                 numbers that are not finite; the message has column and row.
-            ConfigError: a setting that `table` does not have.
+            ConfigError: a setting that `table` does not have, or that only files have (`path`,
+                `delimiter`).
 
         >>> class Frame(dict):
         ...     columns = ("age", "ward", "outcome")

@@ -1,7 +1,8 @@
 """The partition `index_lists`: the examples of each client are given as a list of rows."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -104,17 +105,34 @@ class IndexLists(Partition):
 
 def _read(path: str) -> object:
     try:
-        return json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+        text = Path(path).expanduser().read_text(encoding="utf-8")
+        return json.loads(text, object_pairs_hook=partial(_once, where=f"partition.path: {path}"))
     except OSError as error:
         raise DataError(f"partition.path: {path!r} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise DataError(f"partition.path: {path!r} is not readable as JSON: {error}") from None
+    except RecursionError:
+        raise DataError(
+            f"partition.path: {path!r} is not readable as JSON: it is nested too deeply"
+        ) from None
+
+
+def _once(pairs: Iterable[tuple[object, Any]], where: str) -> dict[str, Any]:
+    """A table of pairs whose names differ as texts."""
+    table: dict[str, Any] = {}
+    for key, rows in pairs:
+        name = str(key)
+        if name in table:
+            raise DataError(f"{where} must have one list for each name, got {name!r} twice")
+        table[name] = rows
+    return table
 
 
 def _as_lists(lists: object, where: str) -> dict[str, list[int]] | list[list[int]]:
     """Lists of Python's integers, from lists or arrays; a table keeps its names as texts."""
     if isinstance(lists, Mapping):
-        return {str(name): _indices(rows, where, str(name)) for name, rows in lists.items()}
+        named = _once(lists.items(), where)
+        return {name: _indices(rows, where, name) for name, rows in named.items()}
     if isinstance(lists, Sequence | np.ndarray) and not isinstance(lists, str | bytes):
         return [_indices(rows, where, str(place)) for place, rows in enumerate(lists)]
     raise DataError(

@@ -20,9 +20,10 @@ from fedgs.data.normalization import Normalization, NormalizationSetting
 from fedgs.data.owners import as_owners
 from fedgs.data.partition import Partition, PartitionSetting
 from fedgs.data.targets import as_targets, output_count
-from fedgs.errors import DataError
+from fedgs.errors import ConfigError, DataError
 from fedgs.registry import register
 from fedgs.rng import stream
+from fedgs.suggestions import nearest
 
 __all__ = ["TableFile", "from_dataframe"]
 
@@ -31,6 +32,7 @@ _SPLITS = {
     **dict.fromkeys(("1", "val", "valid", "validation"), 1),
     **dict.fromkeys(("2", "test"), 2),
 }
+_OF_FILES = ("path", "delimiter")  # settings that a data frame has no use for
 _CODES = {0: "training", 1: "validation", 2: "test"}
 
 
@@ -60,7 +62,7 @@ class TableFile(Data):
             drawn by `test_fraction` and `validation_fraction`.
         features: columns of features; None: all that have no other use.
         one_hot: columns, among them of texts, that become a feature for each of their values, in
-            sorted order.
+            sorted order; not those of `label`, `client`, `split` and `groups`.
         task: "classes" (integers or texts), "regression" (numbers) or "multilabel" (columns of 0
             and 1).
         groups: a column, or {quantiles = k} of the target, that stands for labels where targets are
@@ -137,8 +139,9 @@ class TableFile(Data):
         """The federation.
 
         Raises:
-            DataError: no such file, a broken one, unknown columns, missing cells, texts without
-                `one_hot`, numbers that are not finite; the message has column and line.
+            DataError: no such file, a broken one, unknown columns, a column that is named twice or
+                is both label and feature, missing cells, texts without `one_hot`, numbers that are
+                not finite; the message has column and line.
             MissingExtraError: Parquet without pyarrow.
         """
         path = Path(self.path).expanduser()
@@ -167,12 +170,36 @@ class TableFile(Data):
         return replace(federation, facts={**federation.facts, **facts})
 
     def _check_columns(self, table: Table) -> None:
-        """Refuse settings that name columns that the table does not have."""
+        """Refuse columns that the table does not have, or that have two uses."""
         for setting in ("label", "client", "split", "groups", "one_hot", "features"):
-            named = getattr(self, setting)
-            columns = (named,) if isinstance(named, str) else named
-            for column in columns if isinstance(columns, tuple) else ():
+            columns = self._named(setting)
+            for column in columns:
                 table.column(column, setting)
+                if columns.count(column) > 1:
+                    raise DataError(
+                        f"{table.prefix}{setting} must name each column once, got {column!r} twice"
+                    )
+        refused = {
+            "client": ("label",),
+            "split": ("label",),
+            "features": ("label",),
+            "one_hot": ("label", "client", "split", "groups"),
+        }
+        for setting, others in refused.items():
+            for other in others:
+                for column in self._named(setting):
+                    if column in self._named(other):
+                        use = "group" if other == "groups" else other
+                        raise DataError(
+                            f"{table.prefix}{setting} must not hold the {use} {column!r}"
+                        )
+
+    def _named(self, setting: str) -> tuple[str, ...]:
+        """The columns that a setting names."""
+        named = getattr(self, setting)
+        if isinstance(named, str):
+            return (named,)
+        return named if isinstance(named, tuple) else ()
 
     def _owned(
         self,
@@ -257,9 +284,6 @@ class TableFile(Data):
         if chosen is None:
             used |= {getattr(self.partition, "column", None)}
             chosen = tuple(name for name in table.columns if name not in used)
-        for name in chosen:
-            if name in self.label:
-                raise DataError(f"{table.prefix}features must not hold the label {name!r}")
         names: list[str] = []
         columns: list[AnyArray] = []
         for name in (*chosen, *(name for name in self.one_hot if name not in chosen)):
@@ -349,6 +373,13 @@ def from_dataframe(
     frame: object, label: str | Sequence[str], *, name: str, **settings: object
 ) -> Federation:
     """See `Federation.from_dataframe`."""
+    known = [key for key in TableFile.model_fields if key not in _OF_FILES]
+    for key in settings:
+        if key not in known:
+            raise ConfigError(
+                f"data.{key} is not a setting of a data frame; known are {', '.join(known)}"
+                f"{nearest(key, known)}"
+            )
     columns = columns_of(frame, "frame")
     given: dict[str, Any] = {"path": name, "label": label, **settings}
     chosen = TableFile(**given)

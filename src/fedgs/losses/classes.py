@@ -1,6 +1,5 @@
 """Losses of classifiers."""
 
-import math
 from numbers import Real
 from typing import TYPE_CHECKING, ClassVar
 
@@ -29,7 +28,7 @@ class CrossEntropy(Loss):
     the places whose label is not -1. This is `torch.nn.functional.cross_entropy`.
 
     Attributes:
-        class_weights: v, one number >= 0 for each class, not all 0; none: 1 each.
+        class_weights: v, one number > 0 for each class, within float32's range; none: 1 each.
         label_smoothing: a, in [0, 1).
 
     >>> import torch
@@ -48,18 +47,15 @@ class CrossEntropy(Loss):
         if value is None:
             return None
         entries = value.tolist() if isinstance(value, np.ndarray) else value
-        fits = isinstance(entries, list | tuple) and all(
-            isinstance(entry, Real)
-            and not isinstance(entry, bool)
-            and math.isfinite(entry)
-            and float(entry) >= 0
-            for entry in entries
+        allowed = (
+            "training.loss.class_weights must be a list of numbers > 0 within float32's range, "
+            "one for each class"
         )
-        if not (fits and isinstance(entries, list | tuple) and any(entries)):
-            raise ValueError(
-                "training.loss.class_weights must be a list of finite numbers >= 0, not all 0, "
-                f"got {shown(value)}"
-            )
+        if not isinstance(entries, list | tuple) or not entries:
+            raise ValueError(f"{allowed}, got {shown(value)}")
+        for place, entry in enumerate(entries):
+            if not _is_weight(entry):
+                raise ValueError(f"{allowed}, got {shown(entry)} for class {place}")
         return tuple(map(float, entries))
 
     def check(self, federation: Federation) -> None:
@@ -107,6 +103,17 @@ class CrossEntropy(Loss):
         if targets.ndim == 1 and self.class_weights is None:
             return functional.cross_entropy(outputs, targets, label_smoothing=self.label_smoothing)
         return super().mean(outputs, targets)
+
+
+def _is_weight(entry: object) -> bool:
+    """Whether an entry is a number that float32, in which losses are computed, holds above 0."""
+    if not isinstance(entry, Real) or isinstance(entry, bool):
+        return False
+    try:
+        with np.errstate(over="ignore", under="ignore"):
+            return bool(0 < np.float32(float(entry)) < np.inf)
+    except OverflowError:  # an integer beyond float64
+        return False
 
 
 @register("loss", "binary_cross_entropy")
