@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from fedgs.config import Config, Training, cohort_limit
@@ -106,3 +108,28 @@ def test_tables_build_the_same_configuration_again() -> None:
         seed=2, training={"rounds": 9}, method={"name": "fedgs", "graph": {"preset": "authors"}}
     )
     assert Config(**original.tables()) == original
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"clip": 1e-60}, "clip must be within float32's range, at least 1.5e-45, got 1e-60"),
+        ({"clip": 1e60}, "clip must be within float32's range, at most 3.4e38"),
+        ({"learning_rate": 1e-60}, "learning_rate must be within float32's range, at least"),
+        ({"mu": 1e60}, "mu must be within float32's range, at most"),
+        (
+            {"optimizer": {"name": "sgd", "weight_decay": 1e300}},
+            "optimizer.weight_decay must be within float32's range, at most 3.4e38",
+        ),
+        (
+            {"optimizer": {"name": "adam", "epsilon": 1e-60}},
+            "optimizer.epsilon must be within float32's range, at least 1.5e-45",
+        ),
+    ],
+)
+def test_numbers_that_float32_does_not_have_are_refused(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"training.{message}"):
+        Training(**settings)
+    assert Training(mu=0.0, clip=1e-40).clip == 1e-40

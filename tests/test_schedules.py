@@ -71,6 +71,10 @@ def test_a_rate_of_zero_is_refused_with_its_round() -> None:
         ConfigError, match=r"schedule 'cosine' must give a learning rate > 0 .* 9 rounds, got 0 in "
     ):
         plan(rounds=9, schedule={"name": "cosine", "rounds": 8})
+    step = {"name": "step", "every": 1, "drop": 1e-15}  # 0.5, 5e-16, 5e-31, 5e-46
+    plan(rounds=3, schedule=step)
+    with pytest.raises(ConfigError, match="in all 5 rounds, got 5e-46 in round 3"):
+        plan(rounds=5, schedule=step)  # 0 in float32, not in float64
 
 
 def test_a_decay_beside_a_schedule_is_refused_and_not_written() -> None:

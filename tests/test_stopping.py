@@ -166,13 +166,37 @@ def test_a_target_of_a_metric_follows_its_direction(toy_federation: Federation) 
         return [run.rounds_done for run in runs]
 
     assert stopped(target_metrics={"macro_f1": 0.0}) == [1]  # at least 0 in rounds 0 and 1
-    assert stopped(target_metrics={"macro_f1": 1.1}) == [6]
+    assert stopped(target_metrics={"macro_f1": 1.0}) == [6]
     falling = Stopping(target_metrics={"mae": 0.5})
     history = falling.extended({"test_mae": np.array([0.4])}, {"test_metrics": {"mae": 0.5}})
     assert falling.reason(history, lower=["mae"]) == "target"
     assert falling.reason(history) is None
     with pytest.raises(ConfigError, match="names 'auc', which evaluation.metrics does not have; "):
         stopped(target_metrics={"auc": 0.5})
+    with pytest.raises(ConfigError, match="must be at least 0 and at most 1 for 'macro_f1', got 7"):
+        stopped(target_metrics={"macro_f1": 7})
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        ({"auc": math.nan}, "must have finite numbers, got nan for 'auc'"),
+        ({"auc": math.inf}, "must have finite numbers, got inf for 'auc'"),
+        ({"accuracy": 0.1}, "got 'accuracy', whose target is stopping.target_accuracy"),
+        ({"loss": 0.1}, "got 'loss', whose target is stopping.target_loss"),
+    ],
+)
+def test_targets_that_no_run_can_have_are_refused(targets: dict[str, float], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Stopping(target_metrics=targets)
+
+
+def test_a_target_is_in_the_range_of_its_metric_which_may_have_no_end() -> None:
+    stopping = Stopping(target_metrics={"mae": -1})
+    known = {"has_validation": True, "has_accuracy": False, "metrics": ["mae"]}
+    stopping.check(**known)  # nothing is known of it
+    with pytest.raises(ConfigError, match="must be at least 0 for 'mae', got -1"):
+        stopping.check(**known, ranges={"mae": (0, math.inf)})
 
 
 def test_figures_that_a_federation_does_not_have_are_refused(toy_federation: Federation) -> None:

@@ -28,7 +28,7 @@ from fedgs.system_settings import System
 
 __all__ = ["Config", "Evaluation", "Execution", "HasDefaults", "System", "Training", "cohort_limit"]
 
-_FLOAT32_MAX = 3.4e38  # clients train in float32
+_FLOAT32_MIN, _FLOAT32_MAX = 1.5e-45, 3.4e38  # clients train in float32
 _INSTEAD = {"decay": "schedule", "local_steps": "local_epochs"}  # setting -> what replaces it
 
 
@@ -118,7 +118,8 @@ class Training(Variant):
             of the federation's task, cross-entropy for classes.
         optimizer: the direction of a local step; none: `sgd`, the gradient. Its state begins anew
             with every client and round.
-        clip: gradients of larger norm are scaled to this norm, > 0; none: any norm.
+        clip: gradients of larger norm are scaled to this norm, > 0 and within float32's
+            range; none: any norm.
 
     >>> Training(rounds=5).local_steps
     10
@@ -143,13 +144,15 @@ class Training(Variant):
     optimizer: Optimizer = None
     clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
 
-    @field_validator("learning_rate", "mu")
+    @field_validator("learning_rate", "mu", "clip")
     @classmethod
-    def _in_float32(cls, value: float, info: ValidationInfo) -> float:
-        if value > _FLOAT32_MAX:
+    def _in_float32(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is None:
+            return None
+        if value > _FLOAT32_MAX or 0 < value < _FLOAT32_MIN:
+            bound = "at most 3.4e38" if value > 1 else "at least 1.5e-45"
             raise ValueError(
-                f"training.{info.field_name} must be within float32's range, "
-                f"at most 3.4e38, got {value:g}"
+                f"training.{info.field_name} must be within float32's range, {bound}, got {value:g}"
             )
         return value
 

@@ -7,7 +7,7 @@ The state of an optimiser begins anew with every client and round. The steps are
 
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from fedgs.errors import ConfigError
 from fedgs.registry import Variant, register
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Adam", "AdamW", "Optimizer", "SGD"]
 
+_FLOAT32_MIN, _FLOAT32_MAX = 1.5e-45, 3.4e38  # beyond them float32 has 0 or infinity
+
 
 class Optimizer(Variant):
     """Base of all optimisers.
@@ -28,11 +30,22 @@ class Optimizer(Variant):
     one list of tensors (r, *shape), so a direction may depend on numbers entry by entry only.
 
     Attributes:
-        weight_decay: lambda >= 0; how it enters is said in each class.
+        weight_decay: lambda >= 0, within float32's range; how it enters is said in each class.
     """
 
     family: ClassVar[str] = "optimizer"
     weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+
+    @field_validator("weight_decay", "epsilon", check_fields=False)
+    @classmethod
+    def _in_float32(cls, value: float, info: ValidationInfo) -> float:
+        if value > _FLOAT32_MAX or 0 < value < _FLOAT32_MIN:
+            bound = "at most 3.4e38" if value > 1 else "at least 1.5e-45"
+            raise ValueError(
+                f"training.optimizer.{info.field_name} must be within float32's range, {bound}, "
+                f"got {value:g}"
+            )
+        return value
 
     def directions(
         self, step: int, gradients: "Tensors", parameters: "Tensors", state: "State"
@@ -108,7 +121,7 @@ class _Adaptive(Optimizer):
     Attributes:
         beta1: b1, of the mean of gradients, in [0, 1).
         beta2: b2, of the mean of squared gradients, in [0, 1).
-        epsilon: e, > 0.
+        epsilon: e, > 0 and within float32's range.
     """
 
     beta1: float = Field(default=0.9, ge=0, lt=1)

@@ -15,7 +15,7 @@ from fedgs.errors import ConfigError, user_code
 from fedgs.features import check_wish
 from fedgs.local.descent import not_plain
 from fedgs.losses import loss_of
-from fedgs.metrics import Metric, directions
+from fedgs.metrics import Metric, directions, metric_key
 from fedgs.registry import Variant
 from fedgs.requests import ReportName, Work, check_batch, check_reports
 from fedgs.sampling.base import (
@@ -34,7 +34,7 @@ from fedgs.weighting import Weighting, as_weighting
 
 __all__ = ["Plan", "title_of"]
 
-_FLOAT32_MAX = 3.4e38
+_FLOAT32_MIN, _FLOAT32_MAX = 7.01e-46, 3.4e38  # float32 rounds what is below to 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +133,7 @@ class Plan:
             has_validation=self.federation.validation is not None,
             has_accuracy=self.federation.task != "regression",
             metrics=list(directions(self.metrics)),
+            ranges={metric_key(m): m.range for m in self.metrics if m.range is not None},
         )
         if self.per_client is not None:
             self._check_client_part(self.per_client)
@@ -150,7 +151,9 @@ class Plan:
         name = f"training.schedule {title_of(self.schedule)!r}"
         with user_code(name):
             rates = ((t, self.learning_rate_of(t)) for t in range(self.rounds))
-            wrong = next((pair for pair in rates if not 0 < pair[1] < _FLOAT32_MAX), None)
+            wrong = next(
+                (pair for pair in rates if not _FLOAT32_MIN <= pair[1] <= _FLOAT32_MAX), None
+            )
         if wrong is not None:
             raise ConfigError(
                 f"{name} must give a learning rate > 0 within float32's range in all "

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, model_serializer
+from pydantic import Field, field_validator, model_serializer
 
 from fedgs.arrays import AnyArray, FloatArray
 from fedgs.clients import Memory
@@ -16,6 +16,8 @@ from fedgs.targets import first_reached
 __all__ = ["Stopping"]
 
 Reason = Literal["target", "patience"]
+Range = tuple[float, float]  # the lowest and the highest value
+_OF_THEIR_OWN = ("accuracy", "loss")  # figures of every record, with targets of their own
 
 
 class Stopping(Variant):
@@ -28,7 +30,8 @@ class Stopping(Variant):
         target_loss: stop where the test loss is at most this in two evaluations in a row.
         target_accuracy: stop where the test accuracy is at least this in two evaluations in a row.
         target_metrics: name of a metric of `evaluation.metrics` -> stop where its value on the test
-            set is this or better in two evaluations in a row.
+            set is this or better in two evaluations in a row; finite, and in the metric's range
+            where that is known.
         patience: stop after so many evaluations without a better value of `figure`.
         figure: that `patience` looks at: "valid_loss", "test_loss" or "test_accuracy".
 
@@ -45,6 +48,21 @@ class Stopping(Variant):
     target_metrics: dict[str, float] = Field(default_factory=dict)
     patience: int | None = Field(default=None, ge=1)
     figure: Literal["valid_loss", "test_loss", "test_accuracy"] = "valid_loss"
+
+    @field_validator("target_metrics")
+    @classmethod
+    def _finite(cls, targets: dict[str, float]) -> dict[str, float]:
+        for name, value in targets.items():
+            if not math.isfinite(value):
+                raise ValueError(
+                    f"stopping.target_metrics must have finite numbers, got {value} for {name!r}"
+                )
+            if name in _OF_THEIR_OWN:
+                raise ValueError(
+                    f"stopping.target_metrics must name a further metric, got {name!r}, whose "
+                    f"target is stopping.target_{name}"
+                )
+        return targets
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
@@ -73,7 +91,12 @@ class Stopping(Variant):
         return tuple(figure for figure, is_watched in watched.items() if is_watched)
 
     def check(
-        self, *, has_validation: bool, has_accuracy: bool, metrics: Sequence[str] = ()
+        self,
+        *,
+        has_validation: bool,
+        has_accuracy: bool,
+        metrics: Sequence[str] = (),
+        ranges: Mapping[str, Range] | None = None,
     ) -> None:
         """Refuse what a run cannot give.
 
@@ -81,17 +104,25 @@ class Stopping(Variant):
             has_validation: whether there are validation parts.
             has_accuracy: whether answers are right or wrong.
             metrics: names of the metrics that are recorded.
+            ranges: name of a metric -> its lowest and highest value, where they are known.
 
         Raises:
-            ConfigError: no validation parts for the validation loss, no accuracy, or a metric that
-                is not recorded.
+            ConfigError: no validation parts for the validation loss, no accuracy, a metric that is
+                not recorded, or a target outside of its range.
         """
-        for name in self.target_metrics:
+        for name, target in self.target_metrics.items():
             if name not in metrics:
                 recorded = ", ".join(map(repr, metrics)) or "none"
                 raise ConfigError(
                     f"stopping.target_metrics names {name!r}, which evaluation.metrics does not "
                     f"have; recorded are {recorded}"
+                )
+            low, high = (ranges or {}).get(name, (-math.inf, math.inf))
+            if not low <= target <= high:
+                upper = "" if math.isinf(high) else f" and at most {high:g}"
+                raise ConfigError(
+                    f"stopping.target_metrics must be at least {low:g}{upper} for {name!r}, "
+                    f"got {target:g}"
                 )
         if "valid_loss" in self.figures and not has_validation:
             raise ConfigError(

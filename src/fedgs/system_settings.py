@@ -83,7 +83,7 @@ class System(Variant):
     noise: float = Field(default=0, ge=0, le=10)
     update_bytes: int | None = Field(default=None, ge=0, le=10**15)
     work: float = Field(default=1, gt=0, allow_inf_nan=False)
-    over_selection: float = Field(default=1.3, ge=1, le=1e6)
+    over_selection: float = Field(default=1.3, ge=1, le=1e6, allow_inf_nan=False)
     deadline: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     least: int = Field(default=1, ge=1)
     drop_out: float = Field(default=0, ge=0, le=1)

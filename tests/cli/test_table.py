@@ -79,3 +79,12 @@ def test_table_has_the_rounds_to_a_target(study: Path) -> None:
     assert [(row["rounds_to_target_median"], row["reached"]) for row in rows] == [("0.0", "2")] * 2
     with pytest.raises(ConfigError, match="--target-loss, .* exclude each other"):
         invoke("table", study, "--target-loss", 1, "--target-accuracy", 0.5)
+
+
+def test_hours_need_a_clock_and_an_accuracy_is_a_share(study: Path) -> None:
+    for words, message in (
+        (("--at-hours", "1"), r"--at-hours needs runs with a clock, .*; got '1'"),
+        (("--target-accuracy", "5"), r"test accuracy must be in \[0, 1\], a share, got 5"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            invoke("table", study, *words)

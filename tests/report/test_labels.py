@@ -8,6 +8,7 @@ import pytest
 from fedgs.registry import build, table
 from fedgs.report.labels import labelled, labels_of
 from fedgs.report.run_view import Run
+from fedgs.system_settings import System
 
 ROOT = Path(__file__).parents[2]
 
@@ -95,6 +96,25 @@ def test_federations_and_modes_with_one_title_are_told_apart() -> None:
         run.group for run in labelled([Run(config(0, 10, "a"), ()), Run(config(1, 20, "b"), ())])
     ]
     assert groups == [("Syn seed=0", "YC 0.9 period=10"), ("Syn seed=1", "YC 0.9 period=20")]
+
+
+def titles(*systems: Mapping[str, object] | None) -> list[str]:
+    tables = [{} if system is None else {"system": system} for system in systems]
+    return [run.group[1] for run in labelled(Run({"method": "md", **of}, ()) for of in tables)]
+
+
+def test_the_title_of_runs_with_a_clock_leaves_out_defaults() -> None:
+    clock = table(System(seed=3))
+    assert titles(None, clock) == ["availability", "availability system=on"]
+    assert titles(None, {**clock, "work": 2.0}) == [
+        "availability",
+        "availability system=on work=2",
+    ]
+    assert titles(clock, {**clock, "away": "pause"}) == [
+        "availability away=lost",
+        "availability away=pause",
+    ]
+    assert titles(clock, clock) == ["availability", "availability"]
 
 
 def test_federations_that_only_their_content_tells_apart_carry_it() -> None:

@@ -310,6 +310,33 @@ def test_settings_that_do_not_fit_the_run_are_refused(
         SystemTime(System(**settings), clients, mode, 2, np.full(3, 1.0))
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"example_seconds": 1e308}, r"system\.example_seconds must .*100 years.* for client '"),
+        ({"work": 1e308}, r"system\.example_seconds with system\.work = 1e\+308 must give"),
+        ({"up": 1e-300}, r"system\.up must give every client at most"),
+        ({"down": 1e-300}, r"system\.down must give every client at most"),
+    ],
+)
+def test_durations_without_a_number_are_refused(settings: dict[str, Any], message: str) -> None:
+    time = SystemTime(System(**settings), federation().clients, Ideal(), 2, np.full(3, 1.0))
+    with pytest.raises(ConfigError, match=message):
+        time.check_durations(10)
+
+
+def test_a_profile_may_give_a_hundred_years_and_no_more(tmp_path: Path) -> None:
+    path, years = tmp_path / "phones.csv", 100 * 366 * 86_400  # 8 bits at 1 bit/s are 8 seconds
+    path.write_text(f"device,example_seconds,down,up\na,{years},1,1\n")
+    settings = System(profile=str(path), update_bytes=1)
+    time = SystemTime(settings, federation().clients, Ideal(), 2, np.full(3, 1.0))
+    time.check_durations(10)
+    path.write_text("device,example_seconds,down,up\na,1,1,1e-320\n")
+    time = SystemTime(settings, federation().clients, Ideal(), 2, np.full(3, 1.0))
+    with pytest.raises(ConfigError, match=r"system\.profile '.*' \(up\) must .*, got inf for"):
+        time.check_durations(10)
+
+
 def test_a_trace_without_an_end_and_rates_without_failures_are_needed(phones: Path) -> None:
     clients, examples = federation(), np.full(3, 1.0)
     mode = Trace(path=phones, wrap="refuse")

@@ -82,7 +82,7 @@ def table(
         against=against or None,
         figures=ALL_FIGURES,
         target=_target(runs, target_loss, target_accuracy, target_metric),
-        at_hours=_hours(at_hours),
+        at_hours=_hours(at_hours, runs),
     )
     screen = console()
     width = None if out else line_width(screen)
@@ -101,14 +101,20 @@ def table(
         console(stderr=True).print(problem)
 
 
-def _hours(text: str) -> list[float]:
+def _hours(text: str, runs: "Sequence[Run]") -> list[float]:
     """The hours that the option names."""
+    from fedgs.report.hours import has_clock
+
     try:
         hours = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
         hours = [math.nan]
     if not all(0 <= hour < math.inf for hour in hours):
         raise ConfigError(f"--at-hours takes numbers >= 0, such as 1,6,24; got {text!r}")
+    if hours and not any(has_clock(run) for run in runs):
+        raise ConfigError(
+            f"--at-hours needs runs with a clock, a table [system]; they have none; got {text!r}"
+        )
     return hours
 
 

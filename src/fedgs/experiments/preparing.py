@@ -16,7 +16,7 @@ from fedgs.local.check import check_metrics, check_training
 from fedgs.local.engines import choose_engine, numerics_by_rule, program_of
 from fedgs.local.memory import check_batch_memory
 from fedgs.local.model_facts import forget_models
-from fedgs.local.parameters import build_module
+from fedgs.local.parameters import build_module, count_parameters
 from fedgs.losses import default_loss
 from fedgs.models import Model, as_model, check_model
 from fedgs.registry import Variant, build, seed_of
@@ -159,6 +159,8 @@ def prepare_one(
     numerics = dict(numerics_by_rule(plan.work))
     if plan.time is not None:
         numerics["system"] = NUMERICS
+        shape, num_labels = federation.example_shape, federation.num_labels
+        plan.time.check_durations(count_parameters(model, shape, num_labels))
     sampler = plan.sampler
     if isinstance(sampler, FedGS) and has_landmarks(sampler.graph, federation.clients):
         numerics["landmarks"] = landmarks.NUMERICS

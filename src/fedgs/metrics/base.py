@@ -42,6 +42,8 @@ class Metric(Variant):
     family: ClassVar[str] = "metric"
     better: ClassVar[Direction] = "higher"
     """Whether a "higher" or a "lower" value is better: tables and targets follow it."""
+    range: ClassVar[tuple[float, float] | None] = None
+    """The lowest and the highest value, which targets must be in; None: not known."""
     tasks: ClassVar[tuple[str, ...]] = ()
     """The tasks of `Federation.task` that the metric has a meaning for; empty: all."""
 

@@ -1,5 +1,6 @@
 """The package's metrics of collected outputs."""
 
+import math
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -24,6 +25,7 @@ class Accuracy(Metric):
     0.5
     """
 
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     tasks: ClassVar[tuple[str, ...]] = ("classes", "sequence", "multilabel")
 
     def value(self, outputs: AnyArray, targets: AnyArray) -> float:
@@ -45,6 +47,7 @@ class MacroF1(Metric):
     0.6667
     """
 
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     tasks: ClassVar[tuple[str, ...]] = ("classes", "sequence", "multilabel")
 
     def value(self, outputs: AnyArray, targets: AnyArray) -> float:
@@ -78,6 +81,7 @@ class AUC(Metric):
     1.0
     """
 
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     tasks: ClassVar[tuple[str, ...]] = ("classes", "sequence", "multilabel")
 
     def check(self, federation: Federation) -> None:
@@ -113,6 +117,7 @@ class MeanAbsoluteError(Metric):
     """
 
     better: ClassVar[Direction] = "lower"
+    range: ClassVar[tuple[float, float]] = (0.0, math.inf)
     tasks: ClassVar[tuple[str, ...]] = ("regression",)
 
     def value(self, outputs: AnyArray, targets: AnyArray) -> float:

@@ -10,6 +10,7 @@ from fedgs.availability import Availability
 from fedgs.errors import ConfigError
 from fedgs.registry import Variant, preset_names, variant_class
 from fedgs.report.run_view import Run
+from fedgs.system_settings import System
 
 __all__ = ["base_name", "conditions", "flattened", "labelled", "labels_of"]
 
@@ -115,10 +116,7 @@ def _grouped(runs: list[Run]) -> list[Run]:
         settings=[_settings(run, ("data",)) for run in runs],
         identities=[str(run.about.get("data_fingerprint", "")) for run in runs],
     )
-    modes = [_settings(run, ("availability", "system")) for run in runs]
-    for mode in modes:
-        mode.pop("availability.seed", None)
-        mode.pop("system.seed", None)
+    modes = _modes(runs)
     availability = _unique_titles(
         [_availability_title(run) for run in runs],
         settings=modes,
@@ -126,6 +124,31 @@ def _grouped(runs: list[Run]) -> list[Run]:
     )
     groups = zip(data, availability, strict=True)
     return [replace(run, group=group) for run, group in zip(runs, groups, strict=True)]
+
+
+def _modes(runs: Sequence[Run]) -> list[Settings]:
+    """The settings of availability and time of each run, without seeds.
+
+    Runs with a table `[system]` have `system="on"`, and of its settings those that are not the
+    defaults, or in which these runs differ.
+    """
+    modes = []
+    for run in runs:
+        mode = _settings(run, ("availability", "system"))
+        mode.pop("availability.seed", None)
+        mode.pop("system.seed", None)
+        modes.append(mode | ({"system": "on"} if run.table("system") else {}))
+    disputed = _differences([mode for mode in modes if "system" in mode])
+    return [
+        {key: value for key, value in mode.items() if key in disputed or not _of_clock(key, value)}
+        for mode in modes
+    ]
+
+
+def _of_clock(key: str, value: object) -> bool:
+    """Whether a setting is a default of the table `[system]`."""
+    field = System.model_fields.get(key.removeprefix("system."))
+    return key.startswith("system.") and field is not None and bool(field.default == value)
 
 
 def _availability_title(run: Run) -> str:

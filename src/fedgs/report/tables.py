@@ -207,7 +207,9 @@ def _over_modes(groups: Sequence[_Group]) -> list[_Group]:
         methods = mean_over([group.methods for group in of_data]) if len(of_data) > 1 else []
         if methods:
             modes = listed([group.title[1] for group in of_data])
-            title = (data, f"mean over {len(of_data)} modes")
+            runs = [run for group in of_data for method in group.methods for run in method.runs]
+            kind = "conditions" if len({bool(run.table("system")) for run in runs}) > 1 else "modes"
+            title = (data, f"mean over {len(of_data)} {kind}")
             over.append(_Group(title, methods, [f"Each figure is the mean over {modes}."]))
     return over
 

@@ -33,7 +33,7 @@ class Target:
     """A value of a figure that runs are to reach.
 
     Attributes:
-        value: the target, finite.
+        value: the target, finite; of the test accuracy in [0, 1].
         figure: "test_loss", "valid_loss", "test_accuracy", or "test_" and the name of a metric.
         better: whether "higher" or "lower" values are better, for a metric.
 
@@ -57,6 +57,10 @@ class Target:
             )
         if not math.isfinite(self.value):
             raise ConfigError(f"a target must be a finite number, got {self.value}")
+        if self.figure == "test_accuracy" and not 0 <= self.value <= 1:
+            raise ConfigError(
+                f"a target of the test accuracy must be in [0, 1], a share, got {self.value:g}"
+            )
 
     @property
     def higher(self) -> bool:

@@ -69,11 +69,12 @@ def devices_of(settings: System, clients: Clients) -> Devices:
         normal = stream(seed, "device speeds").standard_normal((3, count))
         rho = settings.correlation
         second = rho * normal[1] + np.sqrt(1 - rho**2) * normal[2]
-        devices = Devices(
-            settings.example_seconds * np.exp(settings.example_seconds_spread * normal[0]),
-            settings.down * np.exp(settings.down_spread * normal[1]),
-            settings.up * np.exp(settings.up_spread * second),
-        )
+        with np.errstate(over="ignore"):  # `SystemTime.check_durations` refuses what is too large
+            devices = Devices(
+                settings.example_seconds * np.exp(settings.example_seconds_spread * normal[0]),
+                settings.down * np.exp(settings.down_spread * normal[1]),
+                settings.up * np.exp(settings.up_spread * second),
+            )
     else:
         profile = read_profile(settings.profile)
         rows = _rows(settings, profile, clients)

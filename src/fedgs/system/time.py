@@ -17,10 +17,13 @@ from fedgs.system.profile import read_profile
 from fedgs.system.tasks import YEAR, drop_outs, tasks_of
 from fedgs.system_settings import System
 
-__all__ = ["NUMERICS", "SystemTime", "TimeState", "examples_of_round"]
+__all__ = ["MOST_SECONDS", "NUMERICS", "SystemTime", "TimeState", "examples_of_round"]
 
 NUMERICS = 1
 """The version of the durations and of the rule that ends a round."""
+
+MOST_SECONDS = 100 * YEAR
+"""What a client may need for its download, its training or its upload in a round."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +178,35 @@ class SystemTime:
     @cached_property
     def _known_phases(self) -> dict[int, tuple[FloatArray, FloatArray, FloatArray]]:
         return {}
+
+    def check_durations(self, num_parameters: int) -> None:
+        """Refuse clients that need more than `MOST_SECONDS` for a phase of a round, without noise.
+
+        Args:
+            num_parameters: P of the model.
+
+        Raises:
+            ConfigError: such a client; the sentence names it and the setting.
+        """
+        settings = self.settings
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            phases = self.devices.phases(
+                np.arange(len(self.clients)),
+                settings.work * self.examples,
+                update_bytes=self.update_bytes(num_parameters),
+            )
+        for column, seconds in zip(("down", "example_seconds", "up"), phases, strict=True):
+            wrong = np.flatnonzero(~(seconds <= MOST_SECONDS))
+            if len(wrong):
+                of_profile = f"system.profile {settings.profile!r} ({column})"
+                name = f"system.{column}" if settings.profile is None else of_profile
+                if column == "example_seconds" and settings.work != 1:
+                    name += f" with system.work = {settings.work:g}"
+                raise ConfigError(
+                    f"{name} must give every client at most {MOST_SECONDS:.3g} seconds (100 years) "
+                    f"a round, got {seconds[wrong[0]]:.3g} for client "
+                    f"{str(self.clients.names[wrong[0]])!r}"
+                )
 
     def update_bytes(self, num_parameters: int) -> int:
         """Bytes of a model in either direction."""
