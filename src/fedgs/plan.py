@@ -92,6 +92,8 @@ class Plan:
         _check_defined(self.aggregation, Aggregation, "step(round, results)")
         with user_code(f"check of method {sampler.name or type(sampler).__name__!r}"):
             sampler.check(self.federation.clients, self.selected)
+        if self.time is None:
+            _check_no_clock(sampler)
         with user_code(f"check of weighting {title_of(self.weighting)!r}"):
             self.weighting.check(self.federation.clients, self.cohort_limit, sampler)
         if self.weighting.reads_rates and not mode.has_rates():
@@ -294,6 +296,16 @@ def _check_defined(variant: Variant, base: type[Variant], method: str) -> None:
     name = method.partition("(")[0]
     if getattr(type(variant), name) is getattr(base, name):
         raise ConfigError(f"{base.family} {title_of(variant)!r} must define {method}")
+
+
+def _check_no_clock(sampler: Sampler) -> None:
+    """Refuse settings about durations, which a run without a clock does not have."""
+    for name in sampler.of_durations:
+        if getattr(sampler, name) != type(sampler).model_fields[name].default:
+            raise ConfigError(
+                f"method.{name} has no effect without [system], whose durations it is about; "
+                "leave it out"
+            )
 
 
 def title_of(variant: Variant) -> str:

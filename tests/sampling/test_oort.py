@@ -4,12 +4,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.conftest import make_federation
+from tests.driving import make_plan
 
+from fedgs.availability import Ideal
 from fedgs.clients import Clients, Outcome, View
 from fedgs.errors import ConfigError, SelectionError
 from fedgs.registry import build
 from fedgs.rng import stream
 from fedgs.sampling.oort import Oort
+from fedgs.system import SystemTime
+from fedgs.system_settings import System
 
 EXPLOITS = {"exploration": 0.0, "exploration_least": 0.0}
 
@@ -156,3 +161,18 @@ def test_what_is_missing_is_named() -> None:
     for settings in ({"clip": 0}, {"preferred": 0}, {"pacer": "none"}, {"penalty": -1}):
         with pytest.raises(ConfigError, match=next(iter(settings))):
             build("method", {"name": "oort", **settings})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"penalty": 0.0}, {"preferred": 1.0}, {"pacer": "code"}, {"pacer_rounds": 5},
+     {"pacer_step": 0.1}],
+)  # fmt: skip
+def test_settings_about_durations_need_a_clock(settings: dict[str, Any]) -> None:
+    federation = make_federation((9, 4, 7))
+    name = next(iter(settings))
+    with pytest.raises(ConfigError, match=rf"method\.{name} has no effect without \[system\]"):
+        make_plan(federation, sampler=Oort(**settings), cohort_limit=2)
+    make_plan(federation, sampler=Oort(cut_off=0.5), cohort_limit=2)
+    clock = SystemTime(System(), federation.clients, Ideal(), 2, np.full(3, 1.0))
+    make_plan(federation, sampler=Oort(**settings), cohort_limit=2, time=clock)

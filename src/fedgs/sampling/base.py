@@ -47,6 +47,8 @@ class Sampler(Variant):
     """
 
     family: ClassVar[str] = "method"
+    of_durations: ClassVar[tuple[str, ...]] = ()
+    """The settings about the durations of clients, refused in runs without a clock."""
     weighting: WeightingSetting = "data_size"
 
     @field_validator("weighting", mode="before")

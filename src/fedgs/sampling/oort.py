@@ -1,6 +1,6 @@
 """Oort: clients with high losses, of which those that are slow count less."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -66,6 +66,10 @@ class Oort(Sampler):
     >>> sampler.utilities(view).round(2).tolist()
     [2.26, 0.48, 1.86]
     """
+
+    of_durations: ClassVar[tuple[str, ...]] = (
+        "penalty", "preferred", "pacer", "pacer_rounds", "pacer_step",
+    )  # fmt: skip
 
     penalty: float = Field(default=2.0, ge=0, allow_inf_nan=False)
     clip: float = Field(default=0.95, gt=0, le=1)
