@@ -35,6 +35,7 @@ def planned(
     combined = build("aggregation", aggregation)
     assert isinstance(method, Sampler) and isinstance(combined, Aggregation)
     objective = combined.objective or "data_size"
+    mu = combined.proximal or mu
     work = Work(federation, LogisticRegression(), mu, 1, 2, objective=objective)
     return make_plan(federation, method, aggregation=combined, rounds=2, work=work)
 

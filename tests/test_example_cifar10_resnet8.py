@@ -13,6 +13,7 @@ from fedgs.models import ResNet8
 FOLDER = Path(__file__).parents[1] / "examples" / "cifar10_resnet8"
 
 
+@pytest.mark.long
 def test_the_study_runs_on_generated_images_and_is_summarised(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -262,7 +262,7 @@ def test_settings_out_of_range_are_refused_in_one_sentence(
 def test_a_mistyped_mode_is_refused_with_the_nearest() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"availability\.name must be one of IDL, MDF, .*got 'LFD'; did you mean 'LDF'\?",
+        match=r"availability\.name must be one of .* lists; got 'LFD'; did you mean 'LDF'\?",
     ):
         build("availability", "LFD")
 

@@ -46,6 +46,7 @@ def test_run_trains_prints_a_table_and_leaves_records(tmp_path: Path) -> None:
     assert table.returncode == 0 and "power_of_choice" in table.stdout
 
 
+@pytest.mark.long
 def test_parts_give_the_records_of_the_whole(tmp_path: Path) -> None:
     few = [*SMALL, "--set", "seed=[0, 1]", "--set", "method=['md', 'uniform']"]
     parts = [fedgs(tmp_path, "run", *few, "--part", f"{i}/3", "--out", "parts") for i in (3, 1, 2)]
