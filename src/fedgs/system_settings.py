@@ -104,18 +104,18 @@ class System(Variant):
         refused = {}
         if settings.get("profile") is None:
             if given("assign"):
-                refused["system.assign"] = (
+                refused["assign"] = (
                     "system.assign has no effect without system.profile, whose devices it assigns"
                 )
         else:
             for key in _LOGNORMAL:
                 if given(key):
-                    refused[f"system.{key}"] = (
+                    refused[key] = (
                         f"system.{key} has no effect beside system.profile, whose numbers replace "
                         "it; leave one out"
                     )
         if given("max_wait_hours") and settings.get("clock", "rounds") == "rounds":
-            refused["system.max_wait_hours"] = (
+            refused["max_wait_hours"] = (
                 "system.max_wait_hours has no effect without system.clock = 'simulated'; with "
                 "'rounds' no round waits for clients"
             )

@@ -19,6 +19,7 @@ from fedgs.availability import (
     draw_available,
 )
 from fedgs.errors import ConfigError
+from fedgs.experiments.grid import expand
 from fedgs.registry import build, register, table, variant_names
 from fedgs.rng import stream
 from fedgs.traces import Traces, write_traces
@@ -276,3 +277,16 @@ def test_rates_move_with_relabelled_clients(name: str, clients: Clients) -> None
     )
     for t in range(ROUNDS):
         np.testing.assert_array_equal(mode.rates(t, moved), mode.rates(t, clients)[order])
+
+
+@pytest.mark.parametrize("name", ["trace", "diurnal"])
+def test_a_grid_leaves_a_coupling_out_of_modes_that_have_none(name: str) -> None:
+    path = {"path": "phones.npz"} if name == "trace" else {}
+    modes = [{"name": name, "couple": "data_size", **path}, {"name": name, **path}]
+    grid = {"availability": modes, "availability.coupling": [0.5, 0.8]}
+    configs = expand({"grid": grid}, []).configs
+    assert [(c.availability.couple, c.availability.coupling) for c in configs] == [
+        ("data_size", 0.5),
+        ("data_size", 0.8),
+        ("none", 0.0),
+    ]

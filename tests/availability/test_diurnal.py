@@ -146,6 +146,16 @@ def test_ratios_up_to_the_limit_give_probabilities_at_every_renewal(
             {"shape": [1, 1], "base": "LN"},
             "availability.shape has no effect beside availability.base; leave one out",
         ),
+        (
+            {"couple": "data_size", "base": "LN"},
+            "availability.couple has no effect beside availability.base; leave one out",
+        ),
+        (
+            {"coupling": 0.5},
+            "availability.coupling has no effect without availability.couple, which must be "
+            "'data_size' for 'diurnal'",
+        ),
+        ({"couple": "label"}, "availability.couple should be 'none' or 'data_size', got 'label'"),
         ({"base": "SLN"}, "availability.base must be a mode whose rates are the same in every"),
         ({"ratio": 0.5}, "availability.ratio should be greater than or equal to 1, got 0.5"),
         (
@@ -164,3 +174,40 @@ def test_bad_settings_are_refused_with_one_sentence(
 ) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         build("availability", {"name": "diurnal", **settings})
+
+
+def sized(count: int) -> Clients:
+    return Clients(tuple(range(count)), np.random.default_rng(3).permutation(count) + 1)
+
+
+@pytest.mark.parametrize("coupling", [1, -1, 0.8, 0])
+def test_means_are_those_without_coupling_in_the_order_of_a_copula(coupling: float) -> None:
+    clients = sized(4_000)
+    mode = Diurnal(couple="data_size", coupling=coupling, ratio=1)
+    rates = mode.rates(5, clients)
+    np.testing.assert_allclose(np.sort(rates), np.sort(Diurnal(ratio=1).rates(5, clients)))
+    ranks = np.argsort(np.argsort(rates))
+    # (6/pi) asin(rho/2) in expectation; the standard error is at most 1/sqrt(4,000) = .016.
+    expected = 6 / math.pi * math.asin(coupling / 2)
+    assert np.corrcoef(ranks, clients.data_sizes)[0, 1] == pytest.approx(expected, abs=0.09)
+
+
+def test_clients_of_another_object_and_seed_have_a_coupling_of_their_own() -> None:
+    first, second = sized(50), Clients(tuple(range(50)), np.arange(50, 0, -1))
+    mode = Diurnal(couple="data_size", coupling=1, ratio=1)
+    for clients in (first, second, first):
+        by_size = mode.rates(0, clients)[np.argsort(clients.data_sizes)]
+        assert (np.diff(by_size) > 0).all()
+    other = Diurnal(couple="data_size", coupling=1, ratio=1, seed=1)
+    assert not np.allclose(other.rates(0, first), mode.rates(0, first))
+
+
+def test_lines_tell_the_coupling_and_its_default_leaves_the_identity_as_it_was() -> None:
+    mode = Diurnal(couple="data_size", coupling=1)
+    assert mode.lines(sized(40)) == [
+        "coupling        rank correlation of data size and availability 1.000 "
+        "(availability.coupling 1)"
+    ]
+    assert Diurnal().lines(sized(40)) == []
+    assert {"couple", "coupling"}.isdisjoint(Diurnal().model_dump())
+    assert mode.model_dump()["coupling"] == 1

@@ -2,11 +2,13 @@
 
 import cmath
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_serializer, model_validator
 
 from fedgs.arrays import BoolArray, FloatArray, frozen
 from fedgs.availability.base import Availability
@@ -15,12 +17,17 @@ from fedgs.availability.renewals import Renewals
 from fedgs.clients import Clients
 from fedgs.registry import register
 from fedgs.rng import stream
-from fedgs.traces.assignment import zone_shifts
+from fedgs.traces.assignment import coupled_order, rank_correlation, zone_shifts
 
 __all__ = ["Diurnal"]
 
 _DAY = 86_400
 _SHAPE = (2.4, 7.4)
+
+# Clients -> (seed, shape, coupling) -> their coupled means, which no mode can hold: its copies with
+# another seed would take them along.
+_Means = dict[tuple[int, tuple[float, float], float], FloatArray]
+_coupled: WeakKeyDictionary[Clients, _Means] = WeakKeyDictionary()
 
 
 @register("availability", "diurnal")
@@ -60,6 +67,8 @@ class Diurnal(Availability):
         start_hour: the hour of round 0, in [0, 1e6].
         spread_hours: standard deviation of the clients' time zones in hours, in [0, 24]; 24:
             uniform over the day.
+        couple: "data_size": the drawn b_k are coupled with n_k.
+        coupling: rho in [-1, 1] of a Gaussian copula on the ranks of both.
 
     Raises:
         ConfigError: from the class: a ratio that states of this correlation cannot follow.
@@ -81,6 +90,17 @@ class Diurnal(Availability):
     round_seconds: float = Field(default=600, gt=0, le=1e8)
     start_hour: float = Field(default=0, ge=0, le=1e6)
     spread_hours: float = Field(default=0, ge=0, le=24)
+    couple: Literal["none", "data_size"] = "none"
+    coupling: float = Field(default=0, ge=-1, le=1)
+
+    @model_serializer(mode="wrap")
+    def _without_default_coupling(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
+        """Leave out the coupling of earlier versions, whose runs stay the same runs."""
+        settings = serialize(self)
+        if self.couple == "none":
+            settings.pop("couple", None)
+            settings.pop("coupling", None)
+        return settings
 
     @field_validator("shape", mode="before")
     @classmethod
@@ -102,12 +122,21 @@ class Diurnal(Availability):
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
-        """`shape` beside `base`."""
-        given = settings.get("shape", _SHAPE)
+        """`shape` and `couple` beside `base`, and `coupling` without `couple`."""
+        given, refused = settings.get("shape", _SHAPE), {}
         is_default = isinstance(given, list | tuple) and tuple(given) == _SHAPE
-        if settings.get("base") is None or is_default:
-            return {}
-        return {"shape": "availability.shape has no effect beside availability.base; leave one out"}
+        is_coupled = settings.get("couple", "none") != "none"
+        beside = "has no effect beside availability.base; leave one out"
+        if settings.get("base") is not None and not is_default:
+            refused["shape"] = f"availability.shape {beside}"
+        if settings.get("base") is not None and is_coupled:
+            refused["couple"] = f"availability.couple {beside}"
+        if settings.get("coupling", 0) != 0 and not is_coupled:
+            refused["coupling"] = (
+                "availability.coupling has no effect without availability.couple, which must be "
+                "'data_size' for 'diurnal'"
+            )
+        return refused
 
     def check(self, clients: Clients, rounds: int) -> None:
         """As for every mode; also that the base can serve the clients."""
@@ -134,6 +163,17 @@ class Diurnal(Availability):
         """(N,) one step of the chain."""
         return self._renewals(clients).step(round, before)
 
+    def lines(self, clients: Clients) -> list[str]:
+        """The coupling that resulted, as `fedgs data describe` shows it."""
+        if self.couple == "none":
+            return []
+        sizes = clients.data_sizes.astype(np.float64)
+        return [
+            "coupling        rank correlation of data size and availability "
+            f"{rank_correlation(sizes, self._means(clients)):.3f} "
+            f"(availability.coupling {self.coupling:g})"
+        ]
+
     def _renewals(self, clients: Clients) -> Renewals:
         kept = self._kept
 
@@ -150,7 +190,21 @@ class Diurnal(Availability):
         """(N,) b_k."""
         if self.base is not None:
             return base_rates(self.base, self.seed, 0, clients)
-        return _beta(self.seed or 0, self.shape, len(clients))
+        drawn = _beta(self.seed or 0, self.shape, len(clients))
+        if self.couple == "none":
+            return drawn
+        known = _coupled.setdefault(clients, {})
+        key = (self.seed or 0, self.shape, self.coupling)
+        if key not in known:
+            order = coupled_order(
+                clients.data_sizes.astype(np.float64),
+                drawn,
+                coupling=self.coupling,
+                seed=self.seed or 0,
+                purpose="diurnal coupling",
+            )
+            known[key] = frozen(drawn[order])
+        return known[key]
 
     @property
     def _amplitude(self) -> float:

@@ -130,17 +130,17 @@ class Trace(Availability):
         """`coupling` without `couple`, and what other settings decide already."""
         refused = {}
         if settings.get("couple", "none") == "none" and settings.get("coupling", 0) != 0:
-            refused["availability.coupling"] = (
+            refused["coupling"] = (
                 "availability.coupling has no effect without availability.couple, which must be "
                 "'data_size' or 'label'"
             )
         if settings.get("couple", "none") != "none" and settings.get("assign") == "name":
-            refused["availability.couple"] = (
+            refused["couple"] = (
                 "availability.couple has no effect beside availability.assign = 'name', under "
                 "which each client has the device of its name; leave one out"
             )
         if settings.get("wrap") == "device" and settings.get("unobserved", "replay") != "replay":
-            refused["availability.unobserved"] = (
+            refused["unobserved"] = (
                 "availability.unobserved has no effect beside availability.wrap = 'device', under "
                 "which a device repeats its observed time; leave one out"
             )

@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from fedgs.availability import Trace
+from fedgs.availability import Diurnal, Trace
 from fedgs.cli.common import (
     ConfigArgument,
     DataDirOption,
@@ -63,8 +63,9 @@ def describe(
         console().print(json.dumps(description.table(), indent=1))
     else:
         console().print("\n".join(description.lines(max_clients=None if every_client else 20)))
-        if isinstance(chosen.availability, Trace):
-            console().print("\n".join(["", *chosen.availability.lines(federation.clients)]))
+        if isinstance(chosen.availability, Diurnal | Trace):
+            lines = chosen.availability.lines(federation.clients)
+            console().print("\n".join(["", *lines] if lines else []), end="\n" if lines else "")
     if plot is not None:
         from fedgs.data.picture import plot_labels
 
