@@ -18,12 +18,15 @@ from fedgs.errors import ConfigError, SelectionError
 from fedgs.flower import SampledStrategy
 from fedgs.registry import build
 from fedgs.rng import stream
-from fedgs.sampling import LeastRecent, Sampler, Uniform
+from fedgs.sampling import Sampler, Uniform
 from fedgs.weighting import Weighting
 
 SITES = tuple(f"site-{k}" for k in range(5))
 SIZES = [10, 20, 30, 40, 50]
 FEDERATION = Clients(SITES, np.array(SIZES))
+LABELLED = Clients(
+    SITES, np.array(SIZES), np.array([[10, 0], [10, 10], [0, 30], [25, 15], [5, 45]])
+)
 OURS = {"name": "inverse_participation", "normalise": False}
 UNNORMALISED: list[Any] = ["all", "fedau", "f3ast", OURS]
 SHARES = {"name": "fedgs", "weighting": "deficit", "balance": "share"}
@@ -135,9 +138,19 @@ def test_whole_numbers_and_running_statistics_are_averaged(world: Any) -> None:
     assert moved == {"w": [33.0, 1.0], "bn.running_var": [9.0], "bn.num_batches_tracked": [11.0]}
 
 
-@pytest.mark.parametrize("weighting", [*UNNORMALISED, "inverse_participation", "deficit"], ids=str)
+@pytest.mark.parametrize(
+    "method",
+    [
+        *(
+            {"name": "least_recent", "weighting": rule}
+            for rule in (*UNNORMALISED, "inverse_participation", "deficit")
+        ),
+        SHARES,
+    ],
+    ids=str,
+)
 def test_a_restart_between_participations_goes_on_exactly(
-    world: Any, tmp_path: Path, weighting: Any
+    world: Any, tmp_path: Path, method: dict[str, Any]
 ) -> None:
     # Client 4 is absent from round 1 to round 6; nobody is available in rounds 3 and 5.
     script = [[3, 4], [0, 1], [1, 2, 3], [], [0, 3], [], [2, 4], [1, 4]]
@@ -146,7 +159,8 @@ def test_a_restart_between_participations_goes_on_exactly(
         model = world.model()
         for rounds in parts:
             chosen = strategy(
-                LeastRecent(weighting=weighting),
+                build("method", method),
+                clients=LABELLED,
                 state=folder / "state.npz",
                 records=folder / "records",
             )
