@@ -5,6 +5,7 @@ The state of an optimiser begins anew with every client and round. The steps are
 `torch.optim`. PyTorch is imported when a direction is computed, not before.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -58,6 +59,10 @@ class Optimizer(Variant):
                 the parameters may be written to.
             parameters: before the step.
             state: empty at the first step; what is stored in it is there at the next.
+
+        Returns:
+            One direction for each gradient. It is read before the next step, which may overwrite
+            it.
         """
         raise TypeError(
             f"{type(self).__name__} must define directions(step, gradients, parameters, state)"
@@ -98,21 +103,23 @@ class SGD(Optimizer):
         """See the class."""
         import torch
 
-        if self.weight_decay and self.momentum and not self.nesterov and step > 0:
-            velocity = state["velocity"]  # of tensors of its own, see `_decayed`
-            torch._foreach_mul_(velocity, self.momentum)
-            torch._foreach_add_(velocity, parameters, alpha=self.weight_decay)
-            torch._foreach_add_(velocity, gradients)
-            return velocity
-        if self.weight_decay:
-            gradients = _decayed(gradients, parameters, self.weight_decay)
-        if not self.momentum:
+        decay, momentum, nesterov = self.weight_decay, self.momentum, self.nesterov
+        if not decay and not momentum:
             return gradients
-        velocity = gradients
-        if step > 0:
-            velocity = _sum(gradients, state["velocity"], self.momentum)
-        state["velocity"] = velocity
-        return _sum(gradients, velocity, self.momentum) if self.nesterov else velocity
+        if step == 0:
+            state["velocity"] = _zeros(parameters if momentum else ())
+            state["total"] = _zeros(parameters if decay or nesterov else ())
+        directions = []
+        for place, total in enumerate(gradients):
+            if decay or nesterov:
+                gradient, total = total, state["total"][place]
+                torch.add(gradient, parameters[place], alpha=decay, out=total)
+            if momentum:
+                velocity = state["velocity"][place]
+                torch.add(total, velocity, alpha=momentum, out=velocity)
+                total = total.add_(velocity, alpha=momentum) if nesterov else velocity
+            directions.append(total)
+        return directions
 
 
 class _Adaptive(Optimizer):
@@ -133,18 +140,15 @@ class _Adaptive(Optimizer):
         import torch
 
         if step == 0:
-            state["mean"] = [torch.zeros_like(gradient) for gradient in gradients]
-            state["square"] = [torch.zeros_like(gradient) for gradient in gradients]
-        mean, square = state["mean"], state["square"]
-        torch._foreach_lerp_(mean, gradients, 1 - self.beta1)
-        torch._foreach_mul_(square, self.beta2)
-        torch._foreach_addcmul_(square, gradients, gradients, 1 - self.beta2)
-        roots = torch._foreach_sqrt(square)
-        torch._foreach_div_(roots, (1 - self.beta2 ** (step + 1)) ** 0.5)
-        torch._foreach_add_(roots, self.epsilon)
-        directions = torch._foreach_div(mean, roots)
-        torch._foreach_div_(directions, 1 - self.beta1 ** (step + 1))
-        return list(directions)
+            state |= {name: _zeros(gradients) for name in ("mean", "square", "direction")}
+        of_mean, of_square = 1 - self.beta1 ** (step + 1), 1 - self.beta2 ** (step + 1)
+        for place, gradient in enumerate(gradients):
+            mean, square, direction = (state[n][place] for n in ("mean", "square", "direction"))
+            mean.lerp_(gradient, 1 - self.beta1)
+            square.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
+            torch.sqrt(square, out=direction).div_(of_square**0.5).add_(self.epsilon)
+            torch.div(mean, direction, out=direction).div_(of_mean)
+        return state["direction"]
 
 
 @register("optimizer", "adam")
@@ -166,8 +170,13 @@ class Adam(_Adaptive):
         self, step: int, gradients: "Tensors", parameters: "Tensors", state: "State"
     ) -> "Tensors":
         """See the class."""
+        import torch
+
         if self.weight_decay:
-            gradients = _decayed(gradients, parameters, self.weight_decay)
+            gradients = [
+                torch.add(gradient, parameter, alpha=self.weight_decay)
+                for gradient, parameter in zip(gradients, parameters, strict=True)
+            ]
         return self._moved(step, gradients, state)
 
 
@@ -194,23 +203,14 @@ class AdamW(_Adaptive):
     ) -> "Tensors":
         """See the class."""
         directions = self._moved(step, gradients, state)
-        return _sum(directions, parameters, self.weight_decay) if self.weight_decay else directions
+        if self.weight_decay:
+            for direction, parameter in zip(directions, parameters, strict=True):
+                direction.add_(parameter, alpha=self.weight_decay)
+        return directions
 
 
-def _decayed(gradients: "Tensors", parameters: "Tensors", decay: float) -> "Tensors":
-    """New tensors g + lambda theta, in the memory order of the parameters.
-
-    Gradients of a stack can have another order, and each operation on both is then slow.
-    """
+def _zeros(tensors: "Sequence[Tensor]") -> "Tensors":
+    """Tensors of these shapes, in the memory order of each."""
     import torch
 
-    sums = torch._foreach_mul(parameters, decay)
-    torch._foreach_add_(sums, gradients)
-    return list(sums)
-
-
-def _sum(tensors: "Tensors", others: "Tensors", factor: float) -> "Tensors":
-    """New tensors: each one plus factor times the other."""
-    import torch
-
-    return list(torch._foreach_add(tensors, others, alpha=factor))
+    return [torch.zeros_like(tensor) for tensor in tensors]

@@ -1,11 +1,13 @@
 import pytest
 import torch
 
+from fedgs.bench import optimizers
 from fedgs.bench.by_client import measure_by_client
 from fedgs.bench.engines import Setting, bare_loop, random_work
 from fedgs.bench.floors import FLOOR_SETTINGS, AboveFloor, measure_floor
 from fedgs.cli.bench_clients import clients
 from fedgs.cli.bench_engine import engine
+from fedgs.cli.bench_optimizers import optimizers as print_optimizers
 from fedgs.errors import ConfigError
 from fedgs.models import LSTM, LogisticRegression
 
@@ -48,6 +50,26 @@ def test_clients_are_timed_for_each_model(capsys: pytest.CaptureFixture[str]) ->
     clients(number=2, repeats=1)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:4]] == ["logistic", "mlp", "fashion_cnn"]
+
+
+def test_optimisers_are_timed_beside_plain_sgd(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny = {"tiny": (LogisticRegression(), 1)}
+    rows = list(optimizers.measure_optimizers(tiny, repeats=1))
+    assert [row.optimizer for row in rows] == list(optimizers.OPTIMIZERS)
+    assert min(min(row.plain_seconds, row.seconds, row.ratio) for row in rows) > 0
+    slow = [
+        optimizers.MeasuredOptimizer("tiny", "momentum", 1.0, 1.2, 1.2, True),
+        optimizers.MeasuredOptimizer("tiny", "Adam", 1.0, 1.2, 1.2, False),
+    ]
+    monkeypatch.setattr(optimizers, "measure_optimizers", lambda **how: iter(slow))
+    print_optimizers(repeats=1)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[1:3] == [
+        ["tiny", "momentum", "1000.00", "1200.00", "1.20*"],
+        ["tiny", "Adam", "1000.00", "1200.00", "1.20"],
+    ]
 
 
 def test_options_that_do_not_go_together_are_refused() -> None:

@@ -1,7 +1,9 @@
 """Optimisers of local training: engines agree, and equal `torch.optim` step by step."""
 
+import ast
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from tests.oracles.local_training import trained
 from tests.parts import built_in
 from torch import nn
 
+import fedgs
 from fedgs.config import Training
 from fedgs.errors import ConfigError
 from fedgs.experiments.grid import build_config
@@ -234,3 +237,13 @@ def test_scaffold_takes_weight_decay_and_refuses_other_steps() -> None:
     ):
         with pytest.raises(ConfigError, match=rf"'scaffold' needs plain SGD steps, .* {setting}$"):
             prepared(**training)
+
+
+def test_no_module_reads_private_parts_of_a_library() -> None:
+    libraries = {"torch", "np", "numpy", "scipy", "pydantic", "numba"}
+    for path in Path(fedgs.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
+                owner = ast.unparse(node.value).partition(".")[0]
+                is_private = not node.attr.startswith("__") and owner in libraries
+                assert not is_private, f"{path.name}: {ast.unparse(node)}"

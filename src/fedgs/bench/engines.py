@@ -188,7 +188,8 @@ def bare_loop(setting: Setting, work: Work, device: torch.device) -> Callable[[]
                 functional.cross_entropy(flat, labels.reshape(-1)), trained
             )
             with torch.no_grad():
-                torch._foreach_add_(trained, gradients, alpha=-1e-4)
+                for tensor, gradient in zip(trained, gradients, strict=True):
+                    tensor.sub_(gradient, alpha=1e-4)
 
     return run
 

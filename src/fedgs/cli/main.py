@@ -60,6 +60,7 @@ _GROUPS: dict[str, tuple[str, dict[str, str]]] = {
         {
             "engine": "fedgs.cli.bench_engine:engine",
             "clients": "fedgs.cli.bench_clients:clients",
+            "optimizers": "fedgs.cli.bench_optimizers:optimizers",
             "scale": "fedgs.cli.bench_scale:scale",
             "solver": "fedgs.cli.bench_solver:solver",
         },

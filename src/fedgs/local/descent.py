@@ -7,7 +7,7 @@ import torch
 from fedgs.optimizers import SGD, Optimizer
 from fedgs.requests import Work
 
-__all__ = ["Descent", "is_plain", "not_plain", "sgd_of"]
+__all__ = ["Descent", "is_plain", "not_plain", "sgd_of", "sums"]
 
 _PLAIN = SGD()
 _SMALL = 1e-6  # added to a norm, as by `torch.nn.utils.clip_grad_norm_`
@@ -83,3 +83,14 @@ class Descent:
         if not lead:
             return [gradient * factors for gradient in gradients]
         return [gradient * factors.view(-1, *[1] * (gradient.ndim - 1)) for gradient in gradients]
+
+
+def sums(
+    tensors: Sequence[torch.Tensor], others: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, ...]:
+    """New tensors: each one plus the other.
+
+    >>> sums([torch.ones(1)], [torch.ones(1)])
+    (tensor([2.]),)
+    """
+    return tuple(one + other for one, other in zip(tensors, others, strict=True))

@@ -10,7 +10,7 @@ from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.errors import ClientError, UpdateError
 from fedgs.local.batches import client_keys, local_batches, steps_of
 from fedgs.local.bounds import training_sizes
-from fedgs.local.descent import Descent, is_plain
+from fedgs.local.descent import Descent, is_plain, sums
 from fedgs.local.evaluation import measure
 from fedgs.local.memory import filled_batch_size
 from fedgs.local.objective import proximal_step, scaled_losses
@@ -200,10 +200,12 @@ def _descend(workbench: Workbench, request: Train, steps: _Steps) -> AnyArray | 
             if descent is not None:
                 for term in (pull, offset):
                     if term is not None:
-                        gradients = torch._foreach_add(gradients, flat.trained_views(term))
-                torch._foreach_add_(flat.trained, descent.directions(gradients), alpha=-rate)
+                        gradients = sums(gradients, flat.trained_views(term))
+                gradients = tuple(descent.directions(gradients))
+            for tensor, direction in zip(flat.trained, gradients, strict=True):
+                tensor.add_(direction, alpha=-rate)
+            if descent is not None:
                 continue
-            torch._foreach_add_(flat.trained, gradients, alpha=-rate)
             if pull is not None:
                 flat.parameters.add_(pull, alpha=-rate)
             if offset is not None:

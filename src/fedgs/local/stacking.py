@@ -9,7 +9,7 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from fedgs.arrays import FloatArray, IntArray
-from fedgs.local.descent import Descent, is_plain
+from fedgs.local.descent import Descent, is_plain, sums
 from fedgs.local.evaluation import block_rows, shape_of_block
 from fedgs.local.objective import example_figures, proximal_step
 from fedgs.local.parameters import layout_of, pack
@@ -145,13 +145,15 @@ class StackedProgram:
                 if descent is not None:
                     for term in (pull, shift):
                         if term is not None:
-                            gradients = torch._foreach_add(gradients, self._trained_views(term))
+                            gradients = sums(gradients, self._trained_views(term))
                     directions = descent.directions(gradients)
-                    torch._foreach_addcmul_(trained, directions, scaled, value=-1.0)
+                    for tensor, direction, eta_of in zip(trained, directions, scaled, strict=True):
+                        tensor.addcmul_(direction, eta_of, value=-1.0)
                     continue
                 if pull is not None:
                     pull *= rate[:, None]
-                torch._foreach_sub_(trained, torch._foreach_mul(gradients, scaled))
+                for tensor, gradient, eta_of in zip(trained, gradients, scaled, strict=True):
+                    tensor.sub_(gradient * eta_of)
                 if pull is not None:
                     parameters.sub_(pull)
                 if shift is not None and offsets is not None:
