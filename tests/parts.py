@@ -2,14 +2,13 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from tests.commands import forked
 from tests.driving import RecordedRun
 
 from fedgs.aggregation import Aggregation
@@ -165,21 +164,8 @@ def carried_out(out: Path | None, **execution: Any) -> dict[str, list[Any]]:
 
 def killed_once(folder: Path, *, round: int) -> int:
     """Carry out the runs in a process that kills itself in a round, once; its return code."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    environment |= {"KILL_ROUND": str(round), "KILL_MARKER": str(folder / "killed")}
-    program = f"""
-from pathlib import Path
-from tests.parts import carried_out
-carried_out(Path({str(folder / "out")!r}))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=Path(__file__).parents[1],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    environment = {"KILL_ROUND": str(round), "KILL_MARKER": str(folder / "killed")}
+    done = forked(folder, carried_out, folder / "out", **environment)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode
 

@@ -5,15 +5,14 @@ page do not see; `NOT_RUN` lists them. Files that a page shows (`# name.py` in t
 in the folder that the page runs in.
 """
 
-import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests import commands
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -45,26 +44,6 @@ FENCE = re.compile(
 )
 KINDS = {"python": "python", "sh": "shell", "console": "shell"}
 
-PROGRAM = """
-import doctest, json, re, subprocess, sys
-
-flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
-names = {"__name__": "__main__"}
-for number, (kind, text) in enumerate(json.load(sys.stdin)):
-    where = f"block {number}"
-    if kind == "shell":
-        subprocess.run(["bash", "-euo", "pipefail", "-c", text], check=True)
-    elif text.lstrip().startswith(">>> "):
-        runner = doctest.DocTestRunner(optionflags=flags)
-        test = doctest.DocTestParser().get_doctest(text, names, where, where, 0)
-        runner.run(test, clear_globs=False)
-        names = test.globs
-        if runner.failures:
-            sys.exit(1)
-    else:
-        exec(compile(text, where, "exec"), names)
-"""
-
 
 class Block(NamedTuple):
     """A block of a page: "python" or "shell", and why it is not run, if so."""
@@ -77,18 +56,18 @@ class Block(NamedTuple):
 def blocks(page: str) -> list[Block]:
     found = FENCE.finditer((DOCS / page).read_text(encoding="utf-8"))
     return [
-        Block(KINDS[fence["kind"]], commands(fence["kind"], fence["text"]), fence["reason"])
+        Block(KINDS[fence["kind"]], typed(fence["kind"], fence["text"]), fence["reason"])
         for fence in found
         if fence["kind"] in KINDS
     ]
 
 
-def commands(kind: str, text: str) -> str:
+def typed(kind: str, text: str) -> str:
     """The commands of a console block, without what they print; other blocks as they are."""
     if kind != "console":
         return text
-    typed = [line for line in text.splitlines() if line.startswith(("$ ", "    --"))]
-    return "\n".join(line.removeprefix("$ ") for line in typed)
+    lines = [line for line in text.splitlines() if line.startswith(("$ ", "    --"))]
+    return "\n".join(line.removeprefix("$ ") for line in lines)
 
 
 def source(text: str) -> str:
@@ -123,17 +102,11 @@ def run_page(page: str, folder: Path) -> None:
         program = folder / "bin" / name
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}"{arguments} "$@"\n')
         program.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
-    environment["PYTHONPATH"] = f"{ROOT / 'src'}:{folder}"
-    given = json.dumps([(kind, text) for kind, text, reason in blocks(page) if reason is None])
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        input=given,
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
+    done = commands.page(
+        folder,
+        [(kind, text) for kind, text, reason in blocks(page) if reason is None],
+        PATH=f"{folder / 'bin'}:{os.environ['PATH']}",
+        PYTHONPATH=f"{ROOT / 'src'}:{folder}",
     )
     assert done.returncode == 0, f"{page}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 

@@ -5,11 +5,8 @@ The caller's generators are not changed.
 
 # ruff: noqa: NPY002
 
-import os
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.commands import fedgs
 from torch import nn
 
 from fedgs import Federation
@@ -327,7 +325,7 @@ if os.environ.get("KILL_HERE"):
 
 
 def test_a_killed_run_of_a_model_that_draws_goes_on_to_the_same_records(tmp_path: Path) -> None:
-    def run(folder: str, *, kill: bool, seconds: int = 200) -> int:
+    def run(folder: str, *, kill: bool) -> int:
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / "plug.py").write_text(PLUGIN)
         settings = [
@@ -337,23 +335,9 @@ def test_a_killed_run_of_a_model_that_draws_goes_on_to_the_same_records(tmp_path
             "training.rounds=6",
             "execution.checkpoint_every=1",
         ]
-        command = [
-            sys.executable,
-            "-m",
-            "fedgs",
-            "run",
-            "--plugin",
-            "plug.py",
-            "--out",
-            "out",
-            "--set",
-            "seed=0",
-        ]
-        command += [word for setting in settings for word in ("--set", setting)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "KILL_HERE": "1" if kill else ""}
-        return subprocess.run(
-            command, cwd=tmp_path / folder, env=environment, capture_output=True, timeout=seconds
-        ).returncode
+        words = ["run", "--plugin", "plug.py", "--out", "out", "--set", "seed=0"]
+        words += [word for setting in settings for word in ("--set", setting)]
+        return fedgs(tmp_path / folder, *words, KILL_HERE="1" if kill else "").returncode
 
     def records(folder: str) -> bytes:
         (file,) = (tmp_path / folder / "out").glob("*/rounds.jsonl")

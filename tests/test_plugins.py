@@ -1,13 +1,12 @@
 """Plug-in files: they can import modules beside them, and they do not affect each other."""
 
 import importlib
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.commands import fedgs
 
 from fedgs.errors import ConfigError
 from fedgs.registry import build, load_plugin, loaded_plugins, variant_names
@@ -43,14 +42,6 @@ def plugin(
         "    return fedgs.Selection(view.available[:1])\n"
     )
     return folder / file
-
-
-def fedgs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    command = [sys.executable, "-m", "fedgs", *arguments]
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,12 @@
 """The README: Python blocks, files, and commands of first screen and table, in an empty folder."""
 
-import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.commands import Done, fedgs, python
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -34,12 +33,8 @@ def joined(text: str) -> str:
     return re.sub(r" \\\n +", " ", text)
 
 
-def in_folder(folder: Path, command: list[str]) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
+def output(done: Done) -> str:
+    assert done.returncode == 0, f"{done.args}: {done.stdout}\n{done.stderr}"
     return done.stdout
 
 
@@ -57,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("number", range(len(blocks("python"))))
 def test_python_block_runs(number: int, folder: Path) -> None:
     (folder / f"block{number}.py").write_text(blocks("python")[number])
-    in_folder(folder, [sys.executable, f"block{number}.py"])
+    output(python(folder, f"block{number}.py"))
 
 
 def images_are_here() -> bool:
@@ -71,7 +66,7 @@ def test_commands_run(folder: Path) -> None:
             continue  # the same command with few rounds is tested with the images
         if command == MAIN:
             continue  # it has a test of its own
-        in_folder(folder, [sys.executable, "-m", *shlex.split(command)])
+        output(fedgs(folder, *shlex.split(command)[1:]))
 
 
 PREPARE = (
@@ -108,7 +103,7 @@ def rows(table: str) -> dict[str, tuple[float, float]]:
 def main_job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder in which the main job ran, and what it printed."""
     made = tmp_path_factory.mktemp("main")
-    return made, in_folder(made, [sys.executable, "-m", *shlex.split(MAIN)])
+    return made, output(fedgs(made, *shlex.split(MAIN)[1:]))
 
 
 def test_the_main_job_prints_the_table_of_the_first_screen(main_job: tuple[Path, str]) -> None:
@@ -142,7 +137,7 @@ def test_the_picture_is_made_by_the_command_beside_it(main_job: tuple[Path, str]
     program, runs, picture = command.split()
     assert f"]({picture})" in README and (ROOT / picture).is_file()
     (folder / picture).parent.mkdir(parents=True, exist_ok=True)
-    in_folder(folder, [sys.executable, str(ROOT / program), runs, picture])
+    output(python(folder, ROOT / program, runs, picture))
     assert (folder / picture).read_bytes().startswith(b"\x89PNG")
 
 
@@ -158,7 +153,7 @@ def test_the_same_command_trains_on_fashion_mnist(tmp_path: Path) -> None:
         "--set seed=0 --set training.rounds=2 --set training.local_steps=2 "
         "--set evaluation.every=1000"
     )
-    out = in_folder(tmp_path, [sys.executable, "-m", *shlex.split(command)])
+    out = output(fedgs(tmp_path, *shlex.split(command)[1:]))
     assert "FashionMNIST, 100 clients, YMF 0.9: 1 method x 1 seed x 2 rounds" in out
 
 

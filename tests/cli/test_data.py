@@ -2,13 +2,12 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import typer
+from tests.commands import fedgs
 from typer.testing import CliRunner, Result
 
 from fedgs.cli.data import describe, export_, verify
@@ -197,12 +196,7 @@ def arguments(
 
 def test_the_exit_code_is_2_without_a_traceback(tmp_path: Path) -> None:
     refused = arguments(tmp_path, {"client": np.array([0, np.nan, 0, -1])})
-    ended = subprocess.run(
-        [sys.executable, "-m", "fedgs", "run", *refused],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    ended = fedgs(tmp_path, "run", *refused)
     assert ended.returncode == 2
     assert "got nan in row 1" in " ".join(ended.stderr.split())
     assert "Traceback" not in ended.stderr

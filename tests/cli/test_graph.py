@@ -1,12 +1,10 @@
 """`fedgs graph` as a user meets it."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.commands import fedgs
 
 from fedgs.cli.graph import graph
 from fedgs.errors import ConfigError
@@ -14,14 +12,6 @@ from fedgs.graph.recovery import components, density
 from fedgs.plurals import counted
 
 SMALL = ["--set", "data.clients=6", "--set", "training.local_steps=2"]
-
-
-def fedgs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "FEDGS_DATA": ""}
-    command = [sys.executable, "-m", "fedgs", *arguments]
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120
-    )
 
 
 @pytest.mark.parametrize("similarity", ["private", "functional"])

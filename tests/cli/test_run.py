@@ -1,13 +1,11 @@
 """The command line as a user meets it: in an empty folder, in a process of its own."""
 
-import os
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.commands import fedgs
 
 SMALL = [
     "--set",
@@ -17,14 +15,6 @@ SMALL = [
     "--set",
     "training.proportion=0.5",
 ]
-
-
-def fedgs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "FEDGS_DATA": ""}
-    command = [sys.executable, "-m", "fedgs", *arguments]
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120
-    )
 
 
 def test_run_trains_prints_a_table_and_leaves_records(tmp_path: Path) -> None:

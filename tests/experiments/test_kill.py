@@ -3,14 +3,12 @@
 Started again, the run's records are those of an unbroken run, byte for byte.
 """
 
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.commands import fedgs
 
 # Loaded as a plug-in: wraps one function of the package so that its n-th call kills the process,
 # once.
@@ -99,8 +97,8 @@ SETTINGS = [
     "execution.checkpoint_every=2",
     "execution.engine=loop",
 ]
-COMMAND = [
-    *[sys.executable, "-m", "fedgs", "run", "--plugin", "killer.py", "--out", "out"],
+WORDS = [
+    *["run", "--plugin", "killer.py", "--out", "out"],
     *[argument for setting in SETTINGS for argument in ("--set", setting)],
 ]
 
@@ -116,15 +114,10 @@ STUDY = [
 
 
 def run(folder: Path, phase: str | None, more: Sequence[str] = (), *, mapped: bool = False) -> int:
-    environment = {**os.environ, "KILL_MARKER": str(folder / "killed"), "OMP_NUM_THREADS": "1"}
-    environment.pop("KILL_PHASE", None)
+    environment = {"KILL_MARKER": str(folder / "killed"), "KILL_PHASE": phase or ""}
     if mapped:
         environment["KILL_MAPPED"] = "1"
-    if phase is not None:
-        environment["KILL_PHASE"] = phase
-    done = subprocess.run(
-        [*COMMAND, *more], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
-    )
+    done = fedgs(folder, *WORDS, *more, **environment)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode
 
