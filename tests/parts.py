@@ -39,6 +39,8 @@ FURTHER: dict[str, list[dict[str, Any]]] = {
         {"name": "f3ast", "beta": 0.25, "normalise": True},
         {"name": "inverse_participation", "normalise": False},
         {"name": "inverse_participation", "normalise": False, "cutoff": 2},
+        {"name": "fedau", "counts": "selected"},
+        {"name": "f3ast", "counts": "selected"},
     ],
     "aggregation": [
         *(

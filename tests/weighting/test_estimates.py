@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fedgs.arrays import BoolArray, FloatArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
-from fedgs.weighting import FedAU, InverseParticipation, Known, Weighting
+from fedgs.weighting import F3ASTWeighting, FedAU, InverseParticipation, Known, Weighting
 
 
 def clients_of(count: int) -> Clients:
@@ -153,3 +153,41 @@ def expectation(weighting: Weighting, rates: FloatArray, limit: int) -> FloatArr
 def test_known_rates_are_unbiased_over_availability_and_selection(limit: int) -> None:
     rates = np.array([0.02, 0.3, 0.5, 0.9, 1.0])
     np.testing.assert_allclose(expectation(Known(), rates, limit), 1, rtol=1e-12)
+
+
+@given(st.data(), st.sampled_from([FedAU(), FedAU(cutoff=3), F3ASTWeighting(beta=0.2)]))
+def test_counted_selections_give_the_weights_that_answers_of_all_selected_would(
+    data: st.DataObject, weighting: FedAU | F3ASTWeighting
+) -> None:
+    rounds = data.draw(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), max_size=30))
+    selected = np.array(rounds, dtype=np.bool_).reshape(-1, 3)
+    told = type(weighting)(**{**weighting.model_dump(), "counts": "selected"})
+    clients, everyone = clients_of(3), np.arange(3)
+    memory, expected = told.start(clients, 2), weighting.start(clients, 2)
+    counts = np.zeros(3, dtype=np.int64)
+    for t, row in enumerate([*selected, np.zeros(3, dtype=np.bool_)]):
+        view = View(t, clients, everyone, counts, 2)
+        np.testing.assert_array_equal(
+            told.weights(view, Selection(everyone), memory),
+            weighting.weights(view, Selection(everyone), expected),
+        )
+        chosen = np.flatnonzero(row)
+        answered = None if t % 3 == 0 else Outcome(chosen[:1], np.ones(len(chosen[:1])))
+        memory = told.observe(memory, view, answered)  # most answers do not come
+        everything = Outcome(chosen, np.ones(len(chosen))) if len(chosen) else None
+        expected = weighting.observe(expected, view, everything)
+        counts = counts + row
+
+
+def test_a_newcomer_with_counts_to_begin_with_was_not_selected_before() -> None:
+    weighting = FedAU(counts="selected")
+    old = weighting.start(clients_of(1), 1)
+    old = weighting.observe(old, View(0, clients_of(1), np.arange(1), np.array([0]), 1), None)
+    fresh = weighting.start(clients_of(2), 1)
+    memory = {name: np.concatenate([old[name], fresh[name][1:]]) for name in fresh}
+    for t, counts in ((1, [1, 7]), (2, [2, 7]), (3, [2, 8])):
+        memory = weighting.observe(
+            memory, View(t, clients_of(2), np.arange(2), np.array(counts), 1), None
+        )
+    assert memory["intervals"].tolist() == [2, 1]
+    assert memory["mean"].tolist() == [1.0, 2.0]

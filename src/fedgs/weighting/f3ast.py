@@ -1,12 +1,16 @@
 """F3AST: weights from a moving average of each client's participation."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_serializer
 
 from fedgs.arrays import FloatArray, IntArray
-from fedgs.clients import Clients, Memory, Outcome, Selection, View
+from fedgs.clients import Clients, Counted, Memory, Outcome, Selection, View
 from fedgs.registry import register
 from fedgs.weighting.base import Weighting
+from fedgs.weighting.counted import counts_of, first_counts, selected_before
 
 __all__ = ["F3ASTWeighting", "first_rates", "moved_rates"]
 
@@ -53,6 +57,9 @@ class F3ASTWeighting(Weighting):
         beta: weight of the newest round, 0 < beta < 1.
         normalise: whether the weights are divided by their sum, which limits them; the published
             rule does not.
+        counts: what a participation is. "answered": an update of the client that entered the
+            model. "selected": a round that selected the client. Both are equal where every
+            selected client answers.
 
     >>> weighting = F3ASTWeighting(beta=0.5)
     >>> clients, counts = Clients(("a", "b"), np.array([1, 3])), np.zeros(2, dtype=np.int64)
@@ -65,6 +72,15 @@ class F3ASTWeighting(Weighting):
 
     beta: float = Field(default=0.001, gt=0, lt=1)
     normalise: bool = False
+    counts: Counted = "answered"
+
+    @model_serializer(mode="wrap")
+    def _without_default_counts(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
+        """Leave out the counts of earlier versions, whose runs stay the same runs."""
+        settings = serialize(self)
+        if self.counts == "answered":
+            settings.pop("counts", None)
+        return settings
 
     @property
     def is_normalised(self) -> bool:
@@ -73,15 +89,26 @@ class F3ASTWeighting(Weighting):
 
     def start(self, clients: Clients, cohort_limit: int) -> Memory:
         """The rates r_0."""
-        return {"rates": first_rates(len(clients), cohort_limit)}
+        memory = {"rates": first_rates(len(clients), cohort_limit)}
+        return memory | ({"seen": first_counts(clients)} if self.counts == "selected" else {})
 
     def weights(self, view: View, selection: Selection, memory: Memory) -> FloatArray:
         """(m,) p_k / r_k."""
+        if self.counts == "selected":
+            memory = self._with_selections(memory, view)
         cohort = selection.clients
         weights: FloatArray = view.shares[cohort] / memory["rates"][cohort]
         return weights
 
     def observe(self, memory: Memory, view: View, outcome: Outcome | None) -> Memory:
         """Move the rates."""
+        if self.counts == "selected":
+            return self._with_selections(memory, view)
         clients = None if outcome is None else outcome.clients
         return {"rates": moved_rates(memory["rates"], self.beta, clients)}
+
+    def _with_selections(self, memory: Memory, view: View) -> Memory:
+        """The memory after the round before `view`, in which the counts grew."""
+        known, selected = selected_before(memory, view)
+        moved = moved_rates(memory["rates"], self.beta, np.flatnonzero(selected))
+        return {"rates": np.where(known, moved, memory["rates"]), "seen": counts_of(view)}

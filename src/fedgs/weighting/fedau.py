@@ -1,12 +1,16 @@
 """FedAU: weights from the mean length of the intervals between participations."""
 
-import numpy as np
-from pydantic import Field
+from collections.abc import Callable
+from typing import Any
 
-from fedgs.arrays import FloatArray
-from fedgs.clients import Clients, Memory, Outcome, Selection, View
+import numpy as np
+from pydantic import Field, model_serializer
+
+from fedgs.arrays import BoolArray, FloatArray
+from fedgs.clients import Clients, Counted, Memory, Outcome, Selection, View
 from fedgs.registry import register
 from fedgs.weighting.base import Weighting
+from fedgs.weighting.counted import counts_of, first_counts, selected_before
 
 __all__ = ["FedAU"]
 
@@ -28,6 +32,9 @@ class FedAU(Weighting):
 
     Attributes:
         cutoff: K >= 1, the longest interval in rounds; 0: no limit.
+        counts: what ends an interval. "answered": an update of the client that entered the model.
+            "selected": a round that selected the client. Both are equal where every selected
+            client answers.
 
     >>> weighting = FedAU(cutoff=0)
     >>> clients = Clients(("a", "b"), np.array([1, 1]))
@@ -41,6 +48,15 @@ class FedAU(Weighting):
     """
 
     cutoff: int = Field(default=50, ge=0)
+    counts: Counted = "answered"
+
+    @model_serializer(mode="wrap")
+    def _without_default_counts(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
+        """Leave out the counts of earlier versions, whose runs stay the same runs."""
+        settings = serialize(self)
+        if self.counts == "answered":
+            settings.pop("counts", None)
+        return settings
 
     @property
     def is_normalised(self) -> bool:
@@ -50,20 +66,36 @@ class FedAU(Weighting):
     def start(self, clients: Clients, cohort_limit: int) -> Memory:
         """Rounds since the last end of an interval, number of intervals, and their mean length."""
         zeros = np.zeros(len(clients), dtype=np.int64)
-        return {"rounds": zeros, "intervals": zeros, "mean": np.ones(len(clients))}
+        memory = {"rounds": zeros, "intervals": zeros, "mean": np.ones(len(clients))}
+        return memory | ({"seen": first_counts(clients)} if self.counts == "selected" else {})
 
     def weights(self, view: View, selection: Selection, memory: Memory) -> FloatArray:
         """(m,) p_k omega_k."""
+        if self.counts == "selected":
+            memory = self._with_selections(memory, view)
         weights: FloatArray = view.shares[selection.clients] * memory["mean"][selection.clients]
         return weights
 
     def observe(self, memory: Memory, view: View, outcome: Outcome | None) -> Memory:
         """End the intervals of the clients that took part, and those that reached the cutoff."""
-        rounds = memory["rounds"] + 1
-        has_ended = np.zeros(len(rounds), dtype=np.bool_)
+        if self.counts == "selected":
+            return self._with_selections(memory, view)
+        took_part = np.zeros(len(memory["rounds"]), dtype=np.bool_)
         if outcome is not None:
-            has_ended[outcome.clients] = True
-        has_ended |= rounds == self.cutoff  # with 0 never, since rounds >= 1
+            took_part[outcome.clients] = True
+        return self._moved(memory, took_part)
+
+    def _with_selections(self, memory: Memory, view: View) -> Memory:
+        """The memory after the round before `view`, in which the counts grew."""
+        known, selected = selected_before(memory, view)
+        moved = self._moved(memory, selected)
+        kept = {name: np.where(known, moved[name], memory[name]) for name in moved}
+        return {**kept, "seen": counts_of(view)}
+
+    def _moved(self, memory: Memory, took_part: BoolArray) -> Memory:
+        """The memory after a round."""
+        rounds = memory["rounds"] + 1
+        has_ended = took_part | (rounds == self.cutoff)  # with 0 never, since rounds >= 1
         intervals = memory["intervals"]
         mean = (intervals * memory["mean"] + rounds) / (intervals + 1)
         return {
