@@ -64,7 +64,14 @@ class MissingExtraError(UserError, ImportError):
 
 
 class ProtocolError(FedgsError):
-    """A message of the secure scalar product is malformed, replayed, reordered or forged."""
+    """A message of the secure scalar product is malformed, replayed, reordered or forged.
+
+    `sender` is the number of the party that the message came from; None where it is unknown.
+    """
+
+    def __init__(self, message: str, *, sender: int | None = None) -> None:
+        super().__init__(message)
+        self.sender = sender
 
 
 class RunError(FedgsError):

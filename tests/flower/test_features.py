@@ -17,7 +17,7 @@ from tests.local.material import Keep
 from fedgs.errors import ConfigError
 from fedgs.features import feature_fold
 from fedgs.flower import SampledStrategy
-from fedgs.flower.features import distances, graph_of, parameter_names, reply_feature
+from fedgs.flower.features import distances, parameter_names, reply_feature
 from fedgs.flower.selector import Selector
 from fedgs.graph import Graph
 from fedgs.graph.growth import model_similarity
@@ -80,14 +80,6 @@ def test_functional_similarity_asks_the_users_function() -> None:
         ConfigError, match=r"'functional' needs SampledStrategy\(responses=...\), got None"
     ):
         Selector(FedGS(graph=graph))
-
-
-def test_private_similarity_is_refused() -> None:
-    with pytest.raises(
-        ConfigError,
-        match="must be 'oracle', 'update' or 'functional' in a deployment, got 'private'",
-    ):
-        graph_of(FedGS(graph=Graph(similarity="private")), None)
 
 
 def test_long_updates_are_sketched_and_keep_their_cosines() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedgs.secure.fixed_point import fixed_point
 from fedgs.secure.ring import RingParty
-from fedgs.secure.server import RingServer
+from fedgs.secure.server import Refused, RingServer
 from fedgs.secure.session import SessionPlan
 from fedgs.secure.wire import DEALER
 
@@ -15,9 +15,11 @@ PLAN = SessionPlan(4, fixed_point(2))
 PAIRS = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
 
 
-def joined(plan: SessionPlan = PLAN) -> tuple[RingServer, dict[int, RingParty]]:
+def joined(
+    plan: SessionPlan = PLAN, refused: Refused | None = None
+) -> tuple[RingServer, dict[int, RingParty]]:
     """A server and parties that have each other's keys."""
-    server = RingServer(plan)
+    server = RingServer(plan, refused=refused)
     parties = {k: RingParty(plan, k, VECTORS[k]) for k in range(plan.clients)}
     if plan.named_dealer:
         parties[DEALER] = RingParty(plan, DEALER)

@@ -22,10 +22,13 @@ def test_server_refuses_replies_of_others_and_of_the_past() -> None:
     ):
         server.deliver({**masked, 0: masked[1]}, corrections)
     deliveries = server.deliver(masked, corrections)
+    blinded = ask(parties, deliveries)
+    with pytest.raises(ProtocolError, match="client 0 is oversized: 'blinded' of batch 0 has at"):
+        server.forward({**blinded, 0: masked[0]}, deliveries)
     with pytest.raises(
-        ProtocolError, match="the server expects 'blinded' of batch 0 from client 0"
+        ProtocolError, match="the server expects 'blinded' of batch 0 from client 3"
     ):
-        server.forward({**ask(parties, deliveries), 0: masked[0]}, deliveries)
+        server.forward({**blinded, 3: masked[3]}, deliveries)
 
 
 def test_server_refuses_a_client_that_leaves_a_peer_out_or_writes_twice() -> None:
@@ -66,12 +69,12 @@ def test_client_that_seals_a_vector_of_the_wrong_length_is_refused_by_its_peer()
     assignments, dealings = server.assign(PAIRS)
     masked, corrections = ask(parties, assignments), ask(parties, dealings)
     inner = [
-        parties[0].member.channel(peer).seal(Kind.SEALED_VECTOR, 0, bytes(24)) for peer in (1, 2, 3)
+        parties[0].member.channel(peer).seal(Kind.SEALED_VECTOR, 0, bytes(8)) for peer in (1, 2, 3)
     ]
     masked[0] = parties[0].member.channel(SERVER).seal(Kind.MASKED, 0, b"".join(inner))
     with pytest.raises(
         ProtocolError,
-        match="a masked vector to client 1 is malformed: 2 ring elements were expected, 24 bytes",
+        match="a masked vector to client 1 from client 0 is malformed: 2 ring .* expected, 8 bytes",
     ):
         ask(parties, server.deliver(masked, corrections))
 
@@ -94,3 +97,23 @@ def test_server_refuses_a_hello_of_a_stranger_or_to_another_plan() -> None:
         match=r"from client 1 to the server states another plan .4 clients, vectors of length 3",
     ):
         server.introduce({1: hello})
+
+
+def test_a_server_that_notes_refusals_keeps_the_products_of_the_others() -> None:
+    refusals: dict[int, str] = {}
+    server, parties = joined(refused=lambda party, error: refusals.update({party: str(error)}))
+    assignments, dealings = server.assign(PAIRS)
+    masked, corrections = ask(parties, assignments), ask(parties, dealings)
+    masked[2] = masked[2][:-1]
+    deliveries = server.deliver(masked, corrections)
+    returns = server.forward(ask(parties, deliveries), deliveries)
+    found = server.finish(ask(parties, returns), returns)
+    assert list(refusals) == [2]
+    assert "from client 2 to the server is truncated" in refusals[2]
+    assert 2 not in found.pairs
+    products = VECTORS @ VECTORS.T
+    low, high = found.pairs.T
+    np.testing.assert_allclose(found.products, products[low, high], atol=1e-8)
+    # Pairs that client 2 dealt for are unknown, and can be asked for again.
+    left = {(0, 1), (0, 3), (1, 3)} - {tuple(pair) for pair in found.pairs.tolist()}
+    assert left == set(server.undealt)

@@ -22,9 +22,9 @@ from scipy import stats
 
 from fedgs.secure import channel, private_similarity
 from fedgs.secure.channel import Channel
+from fedgs.secure.line import Line
 from fedgs.secure.meter import Answer
 from fedgs.secure.paper import PaperServer, Seen, Step
-from fedgs.secure.ring import Line
 from fedgs.secure.server import RingServer
 from fedgs.secure.wire import DEALER, Kind, Message, each
 
@@ -77,8 +77,10 @@ def server_view(vectors: np.ndarray, sessions: int = SESSIONS) -> View:
     """All that reaches the server, opened with its keys: sealed messages, v_2 and v_1."""
     view, honest = View(), RingServer._open
 
-    def opened(self: RingServer, kind: Kind, party: int, data: bytes) -> tuple[bytes, Message]:
-        body, message = honest(self, kind, party, data)
+    def opened(
+        self: RingServer, kind: Kind, party: int, data: bytes, *, most: int
+    ) -> tuple[bytes, Message]:
+        body, message = honest(self, kind, party, data, most=most)
         v2 = 8 * sum(high == party for (_, high), _ in self._pairs)
         words = {Kind.BLINDED: v2, Kind.SHARES: len(body)}.get(kind, 0)
         view.add(f"{kind.name} words", message, body[:words])

@@ -17,13 +17,18 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from fedgs.flower.client import describe
+    from fedgs.flower.private.node import describe_privately
     from fedgs.flower.strategy import SampledStrategy
 
 # Loaded when first used: a client, whose process may live for one message, does not load the
 # server's part.
-_PUBLIC = {"SampledStrategy": "fedgs.flower.strategy", "describe": "fedgs.flower.client"}
+_PUBLIC = {
+    "SampledStrategy": "fedgs.flower.strategy",
+    "describe": "fedgs.flower.client",
+    "describe_privately": "fedgs.flower.private.node",
+}
 
-__all__ = ["SampledStrategy", "describe"]
+__all__ = ["SampledStrategy", "describe", "describe_privately"]
 
 
 if not TYPE_CHECKING:  # a type checker that saw this function would accept every name

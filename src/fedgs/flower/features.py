@@ -10,6 +10,7 @@ import numpy as np
 from fedgs import rng
 from fedgs.arrays import AnyArray, FloatArray, FloatMatrix
 from fedgs.errors import ConfigError
+from fedgs.flower.private.products import check_private
 from fedgs.graph import Graph, cosines, feature_products
 from fedgs.sampling.graph_source import graph_source
 
@@ -41,17 +42,15 @@ def graph_of(sampler: object, responses: Responses | None) -> Graph | None:
     None if the sampler uses no graph or reads it from a file.
 
     Raises:
-        ConfigError: `private` similarities, or `functional` ones without a function that gives a
-            model's responses.
+        ConfigError: `private` similarities with a setting that they do not have in a deployment, or
+            `functional` ones without a function that gives a model's responses.
     """
     graph = getattr(sampler, "graph", None)
     if not isinstance(graph, Graph) or graph_source(graph) == "file":
         return None
     if graph.similarity == "private":
-        raise ConfigError(
-            "method.graph.similarity must be 'oracle', 'update' or 'functional' in a deployment, "
-            "got 'private'"
-        )
+        check_private(graph)
+        return graph
     if graph.similarity == "functional" and responses is None:
         raise ConfigError(
             "method.graph.similarity = 'functional' needs SampledStrategy(responses=...), got None"

@@ -2,11 +2,12 @@
 
 In addition to `rounds.jsonl` and `timings.jsonl` the folder holds `events.jsonl` with the failures.
 Each line is a JSON object with `round`, `client` (its key or null), `event` and `detail`, and with
-`request` ("evaluate", "losses", "describe") where it is not about training. Events are "failed"
-(the client raised), "refused" (its answer is not valid), "silent" (no answer in time), "feature"
-(its feature is not valid), "report" (its metrics lack a number that the sampler needs), "describe"
-(a function given to `describe` failed), "incomplete" (a validation loss of fewer clients than were
-asked), "empty" (the sampler selected none) and "gave_up" (the round was aborted).
+`request` ("evaluate", "losses", "describe", "graph") where it is not about training. Events are
+"failed" (the client raised), "refused" (its answer is not valid, or it refused a message of the
+private graph), "silent" (no answer in time), "feature" (its feature is not valid), "report" (its
+metrics lack a number that the sampler needs), "describe" (a function given to `describe` failed),
+"incomplete" (a validation loss of fewer clients than were asked), "empty" (the sampler selected
+none) and "gave_up" (the round was aborted).
 """
 
 import json

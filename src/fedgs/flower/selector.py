@@ -36,6 +36,7 @@ from fedgs.flower.memories import (
     refuse_rates,
     weighting_memory,
 )
+from fedgs.flower.private.products import Products
 from fedgs.flower.roster import Newcomer, Roster
 from fedgs.flower.state import DeploymentState
 from fedgs.sampling.base import AsksLosses, Remembers, Sampler
@@ -44,6 +45,7 @@ from fedgs.weighting import as_weighting, checked_weights, weighting_of_selectio
 __all__ = ["Selector"]
 
 _logger = logging.getLogger(__name__)
+_OF_MODELS = ("update", "functional")  # similarities whose features are in the replies
 
 
 class Selector:
@@ -85,11 +87,17 @@ class Selector:
         self._responses = responses
         self._parameters = checked_parameters(parameters)
         self._graph = graph_of(sampler, responses)
+        # Of a private graph, else None.
+        self.products = None if not self._has_products else Products()
         self._clients: tuple[tuple[int, bytes], Clients] | None = None
         # (clients, revision) that the memory was made for.
         self._memory_version: tuple[int, int] | None = None
         # N that the weighting's memory was made for.
         self._weighted: int | None = None
+
+    @property
+    def _has_products(self) -> bool:
+        return self._graph is not None and self._graph.similarity == "private"
 
     @property
     def roster(self) -> Roster:
@@ -215,7 +223,8 @@ class Selector:
         """
         self.roster.answers[row] += 1
         self.roster.sizes[row] = size
-        if self._graph is None or self._graph.similarity == "oracle" or row in self.roster.features:
+        has_feature = self._graph is not None and self._graph.similarity in _OF_MODELS
+        if self._graph is None or not has_feature or row in self.roster.features:
             return None
         feature = reply_feature(
             self._graph,
@@ -261,11 +270,16 @@ class Selector:
 
     def saved_memory(self) -> Memory:
         """The memory that cannot be computed from keys and features."""
+        if self.products is not None:
+            return {"products": self.products.matrix(len(self.roster))}
         return {} if self._graph is not None else self.state.memory
 
     def resume(self, state: DeploymentState) -> None:
         """Continue from a saved state."""
         self.state = state
+        if self.products is not None:
+            self.products = Products(state.memory.get("products"))
+            state.memory = {}
         self._memory_version = self._version() if state.memory else None
         self._weighted = len(self.roster) if state.weighting else None
         self._clients = None
@@ -285,7 +299,10 @@ class Selector:
                     "diverse; use describe(app, label_counts=...) in the ClientApp, or "
                     "graph.similarity = 'update'"
                 )
-            distance = distances(self._graph, self.roster.features, len(self.roster))
+            if self.products is not None:
+                distance = self.products.distances(self._graph, len(self.roster))
+            else:
+                distance = distances(self._graph, self.roster.features, len(self.roster))
             self.state.memory = {"distance": distance}
         elif isinstance(self.sampler, Remembers) and (before is None or before[0] != version[0]):
             self.state.memory = grown(self.state.memory, self.sampler.start(clients))

@@ -35,6 +35,7 @@ class Settings(Variant):
         evaluate_timeout: seconds to wait for the clients' evaluation, and for the losses that a
             sampler asks for, at most `reply_timeout`. A client that did not answer is waited for
             only briefly until it answers again.
+        graph_timeout: seconds that each of the four phases of a private graph waits for replies.
         max_idle_rounds: the deployment ends with an error after this many rounds in a row were
             aborted because clients or valid replies were missing. None: never.
         newcomer_count: the count that a newcomer starts with: the "mean" of the others, rounded, or
@@ -61,6 +62,7 @@ class Settings(Variant):
     describe_timeout: Seconds = 60.0
     reply_timeout: Seconds = 3600.0
     evaluate_timeout: Seconds = 120.0
+    graph_timeout: Seconds = 120.0
     max_idle_rounds: int | None = Field(default=10, ge=1)
     newcomer_count: Literal["mean", "zero"] = "mean"
     seed: int = Field(default=0, ge=0)
@@ -71,7 +73,8 @@ class Settings(Variant):
     def limits(self) -> dict[str, object]:
         """The settings that the records of the deployment name: all but M, the seed and the files.
 
-        The default objective is not named, as in the simulator.
+        The default objective is not named, as in the simulator, nor is the default of
+        `graph_timeout`.
 
         >>> "reply_timeout" in Settings().limits(), "state" in Settings().limits()
         (True, False)
@@ -79,5 +82,7 @@ class Settings(Variant):
         excluded = {"cohort_limit", "seed", "records", "state"}
         if self.objective == "data_size":
             excluded.add("objective")
+        if self.graph_timeout == type(self).model_fields["graph_timeout"].default:
+            excluded.add("graph_timeout")
         settings = self.model_dump(exclude=excluded)
         return {name: value for name, value in settings.items() if value is not None}

@@ -16,6 +16,7 @@ from fedgs.flower.exchange import CohortGrid, exchange, resend
 from fedgs.flower.flight import InFlight
 from fedgs.flower.inner import Inner
 from fedgs.flower.journal import Journal, listed
+from fedgs.flower.private.graph import PrivateGraph
 from fedgs.flower.replies import Reply, arrays_of, finite, refuse_unlike
 from fedgs.flower.reports import reports_of
 from fedgs.flower.roster import Key
@@ -55,6 +56,7 @@ class ClientTraining:
         self._directory = directory
         self._evaluation, self._journal, self._settings = evaluation, journal, settings
         self.timeout = settings.reply_timeout  # seconds to wait for replies
+        self._private = PrivateGraph(journal, settings.graph_timeout)
         self.now = InFlight()
 
     @property
@@ -119,7 +121,16 @@ class ClientTraining:
         )
         if why is not None:
             self._abort(why, clients=list(node_of))
-        return {self._selector.roster.admit(key): node for key, node in node_of.items()}
+        nodes = {self._selector.roster.admit(key): node for key, node in node_of.items()}
+        if why is None and self._selector.products is not None:
+            self._private.complete(
+                grid,
+                nodes,
+                products=self._selector.products,
+                roster=self._selector.roster,
+                round=self._round,
+            )
+        return nodes
 
     def exchange(self, grid: Grid, messages: Sequence[Message], timeout: float) -> list[Message]:
         """Send the requests and wait until enough valid replies have arrived."""

@@ -8,6 +8,7 @@ Experimental until reviewed by others. The modules, each using only those above 
 | `wire` | messages as bytes: a header, a body, and the checks of both |
 | `channel` | the keys of a party and the encryption between two parties |
 | `session` | what the parties agree on, the directory of keys, and who deals for a pair |
+| `line` | the messages that a role receives, in order, and who is absent |
 | `ring` | the ring protocol for a client's machine: the client and the dealer |
 | `server` | the ring protocol for the server: it relays sealed messages and adds shares |
 | `meter` | sends messages to parties and counts cost and failures |

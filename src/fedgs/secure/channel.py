@@ -83,6 +83,16 @@ class KeyPair:
             raise ProtocolError(f"a private key has {KEY_BYTES} bytes, got {len(private)}")
         return cls._of(_x25519().X25519PrivateKey.from_private_bytes(private))
 
+    @property
+    def private_bytes(self) -> bytes:
+        """The private key as `from_private_bytes` reads it, to be stored by its owner alone.
+
+        >>> kept = KeyPair.generate()
+        >>> KeyPair.from_private_bytes(kept.private_bytes).public == kept.public
+        True
+        """
+        return self.private.private_bytes_raw()
+
     @classmethod
     def _of(cls, private: "X25519PrivateKey") -> "KeyPair":
         return cls(private, private.public_key().public_bytes_raw())
@@ -127,7 +137,8 @@ class Channel:
 
         if message.recipient != self.party or message.sender != self.peer:
             raise ProtocolError(
-                f"{describe(message)} is misaddressed: it reached {party_name(self.party)}"
+                f"{describe(message)} is misaddressed: it reached {party_name(self.party)}",
+                sender=message.sender,
             )
         nonce, sealed = message.body[:_NONCE_BYTES], message.body[_NONCE_BYTES:]
         try:
@@ -135,7 +146,9 @@ class Channel:
         except (InvalidTag, ValueError):
             raise ProtocolError(
                 f"{describe(message)} failed its authentication: it was tampered with, or sealed "
-                "for another pair, direction, batch or session"
+                "for another pair, direction, batch or session; a session differs where the server "
+                "showed its parties different directories",
+                sender=message.sender,
             ) from None
 
     def mask(self, batch: int, *, dealer: int, pair: tuple[int, int], words: int) -> bytes:
@@ -169,7 +182,8 @@ def open_channel(
     try:
         secret = keys.secret(peer_public)
     except ValueError:
-        raise ProtocolError(f"the public key of {party_name(peer)} is not usable") from None
+        text = f"the public key of {party_name(peer)} is not usable"
+        raise ProtocolError(text, sender=peer) from None
     (low, low_key), (high, high_key) = sorted(((party, keys.public), (peer, peer_public)))
     info = b"fedgs ring channel 1" + struct.pack(">II", low, high) + low_key + high_key
     derived: bytes = hkdf(sha256(), 3 * KEY_BYTES, salt=session, info=info).derive(secret)

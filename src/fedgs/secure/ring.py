@@ -23,114 +23,22 @@ from fedgs.arrays import AnyArray
 from fedgs.errors import ProtocolError
 from fedgs.secure.channel import KeyPair
 from fedgs.secure.fixed_point import RingArray
+from fedgs.secure.line import Line, packed_numbers, stacked, unpacked_numbers
 from fedgs.secure.session import Member, SessionPlan, dealer_of
 from fedgs.secure.wire import (
     SERVER,
     Kind,
     Message,
     describe,
-    each,
-    kind_name,
     numbers,
     pack_words,
     party_name,
     single,
-    words,
 )
 
-__all__ = ["Line", "RingClient", "RingDealer", "RingParty"]
+__all__ = ["RingClient", "RingDealer", "RingParty"]
 
 _NO_MASKS: RingArray = np.empty((0, 0), dtype=np.uint64)
-
-
-def _stacked(bodies: Sequence[bytes], length: int, where: str) -> RingArray:
-    """(n, length) ring elements, one row for each body."""
-    for body in bodies:
-        if len(body) != 8 * length:
-            raise ProtocolError(
-                f"{where} is malformed: {length} ring elements were expected, "
-                f"{len(body)} bytes came"
-            )
-    flat = np.frombuffer(b"".join(bodies), dtype="<u8").astype(np.uint64)
-    return flat.reshape(len(bodies), length)
-
-
-class Line:
-    """The messages that a role receives from the server: their order, and which parties are absent.
-
-    Args:
-        member: the party's keys and session.
-        steps: the kinds of messages that the role receives in each batch, in order.
-    """
-
-    def __init__(self, member: Member, *steps: Kind) -> None:
-        self.member = member
-        self.batch = -1
-        self.absent: frozenset[int] = frozenset()
-        self._steps = steps
-        self._next = 0
-
-    def receive(self, message: Message) -> bytes:
-        """The part of the message's body after the list of absent parties.
-
-        Raises:
-            ProtocolError: the message is not the one expected next, or its list is impossible.
-        """
-        expected, party = self._steps[self._next], self.member.party
-        in_turn = message.batch > self.batch if self._next == 0 else message.batch == self.batch
-        if message.kind != expected or not in_turn:
-            raise ProtocolError(
-                f"{describe(message)} is replayed or out of order: {party_name(party)} expects "
-                f"'{kind_name(expected)}' of "
-                f"{f'a batch after {self.batch}' if self._next == 0 else f'batch {self.batch}'}"
-            )
-        absent, rest = numbers(self.member.channel(SERVER).open(message), message)
-        if party in absent or not self.absent <= set(absent):
-            raise ProtocolError(
-                f"{describe(message)} is malformed: who was absent may not return, "
-                f"and {party_name(party)} is here"
-            )
-        if message.batch > self.member.batch:
-            self.member.forget()
-        self.absent, self.batch, self.member.batch = frozenset(absent), message.batch, message.batch
-        self._next = (self._next + 1) % len(self._steps)
-        return rest
-
-    def dealer(self, peer: int) -> int | None:
-        """The party that deals the masks of this party and a peer, given who is absent."""
-        member = self.member
-        pair = (min(member.party, peer), max(member.party, peer))
-        return dealer_of(member.session, member.plan, pair, self.absent)
-
-    def unseal(
-        self, body: bytes, expected: Mapping[Kind, Sequence[int]]
-    ) -> dict[Kind, dict[int, bytes]]:
-        """Open the sealed messages in `body`: kind -> sender -> content.
-
-        Raises:
-            ProtocolError: there is not exactly one message of each kind from each sender expected.
-        """
-        opened: dict[Kind, dict[int, bytes]] = {kind: {} for kind in expected}
-        party, name = self.member.party, party_name(self.member.party)
-        awaited = {kind: set(senders) for kind, senders in expected.items()}
-        for message in each(body, where=f"a delivery to {name}"):
-            kind = Kind(message.kind)
-            if message.recipient != party:
-                raise ProtocolError(f"{describe(message)} is misaddressed: it reached {name}")
-            if message.batch != self.batch or message.sender not in awaited.get(kind, ()):
-                raise ProtocolError(
-                    f"{describe(message)} is out of order: {name} awaits none now, "
-                    f"in batch {self.batch}"
-                )
-            if message.sender in opened[kind]:
-                raise ProtocolError(f"{describe(message)} is replayed: {name} has it already")
-            opened[kind][message.sender] = self.member.channel(message.sender).open(message)
-        for kind, senders in awaited.items():
-            for missing in sorted(senders - opened[kind].keys()):
-                raise ProtocolError(
-                    f"a delivery to {name} lacks the '{kind_name(kind)}' of {party_name(missing)}"
-                )
-        return opened
 
 
 class RingClient:
@@ -155,6 +63,11 @@ class RingClient:
         self._dealers: list[int] = []
         self._masks = _NO_MASKS  # (n, d + 1): R and, where this client is A, r_a
         self._partial: dict[int, int] = {}  # by peer: R_a·B̂ - r_a
+
+    @property
+    def absent(self) -> frozenset[int]:
+        """The parties that the server has declared absent."""
+        return self._line.absent
 
     def answer(self, message: Message) -> bytes:
         """The reply to an assignment (masked vectors), a delivery (u and v_2) or a return (v_1).
@@ -182,8 +95,7 @@ class RingClient:
                 f"{describe(message)} is malformed: it lists a pair that nobody is left to deal for"
             )
         self._peers, self._dealers = peers, [dealer for dealer in dealers if dealer is not None]
-        streams = [self._stream(peer, dealer) for peer, dealer in self._pairs()]
-        self._masks = _stacked(streams, length + 1, "a mask")
+        self._masks = self._derived()
         masked = self._vector + self._masks[:, :length]  # (n, d)
         batch = message.batch
         sealed = [
@@ -195,12 +107,45 @@ class RingClient:
     def _pairs(self) -> list[tuple[int, int]]:
         return list(zip(self._peers, self._dealers, strict=True))
 
+    def _derived(self) -> RingArray:
+        """(n, d + 1) the masks of this batch, which follow from its pairs and their dealers."""
+        streams = [self._stream(peer, dealer) for peer, dealer in self._pairs()]
+        return stacked(streams, self._member.plan.encoding.length + 1, "a mask")
+
     def _stream(self, peer: int, dealer: int) -> bytes:
         member = self._member
         pair = (min(member.party, peer), max(member.party, peer))
         return member.channel(dealer).mask(
             self._line.batch, dealer=dealer, pair=pair, words=member.plan.encoding.length + 1
         )
+
+    def save(self) -> dict[str, bytes]:
+        """What a machine stores between two messages; it holds the vector."""
+        return {
+            "vector": pack_words(self._vector),
+            "line": self._line.save(),
+            "peers": packed_numbers(self._peers),
+            "dealers": packed_numbers(self._dealers),
+            "partial-peers": packed_numbers(list(self._partial)),
+            "partial": pack_words(np.array(list(self._partial.values()), dtype=np.uint64)),
+        }
+
+    @classmethod
+    def restored(cls, member: Member, saved: Mapping[str, bytes]) -> "RingClient":
+        """The client that was saved; its masks are derived again."""
+        encoding = member.plan.encoding
+        fixed = np.frombuffer(saved["vector"], dtype="<u8").view(np.int64)
+        client = cls(member, np.ldexp(fixed.astype(np.float64), -encoding.fraction_bits))
+        client._line.restore(saved["line"])
+        client._peers, client._dealers = (
+            unpacked_numbers(saved["peers"]),
+            unpacked_numbers(saved["dealers"]),
+        )
+        values = np.frombuffer(saved["partial"], dtype="<u8").tolist()
+        client._partial = dict(zip(unpacked_numbers(saved["partial-peers"]), values, strict=True))
+        if client._peers and not client._partial:
+            client._masks = client._derived()
+        return client
 
     def _blind(self, message: Message, rest: bytes) -> bytes:
         member, absent, batch = self._member, self._line.absent, message.batch
@@ -215,7 +160,7 @@ class RingClient:
         below = [n for n in available if self._peers[n] < member.party]
         above = [n for n in available if self._peers[n] > member.party]
         self._partial = self._prepare(above, opened[Kind.SEALED_VECTOR])
-        corrections = self._corrections(opened[Kind.SEALED_CORRECTION], message)
+        corrections = self._corrections(opened[Kind.SEALED_CORRECTION])
         v2 = np.frombuffer(os.urandom(8 * len(below)), dtype="<u8").astype(np.uint64)
         r_b = np.array([corrections[self._peers[n]] for n in below], dtype=np.uint64)
         u = self._hats(below, opened[Kind.SEALED_VECTOR]) @ self._vector + r_b - v2
@@ -228,8 +173,9 @@ class RingClient:
     def _hats(self, rows: Sequence[int], vectors: Mapping[int, bytes]) -> RingArray:
         """(n, d) masked vectors of the peers in `rows`."""
         where = f"a masked vector to {party_name(self._member.party)}"
-        bodies = [vectors[self._peers[n]] for n in rows]
-        return _stacked(bodies, self._member.plan.encoding.length, where)
+        peers = [self._peers[n] for n in rows]
+        bodies = [vectors[peer] for peer in peers]
+        return stacked(bodies, self._member.plan.encoding.length, where, peers)
 
     def _prepare(self, rows: Sequence[int], vectors: Mapping[int, bytes]) -> dict[int, int]:
         """R_a·B̂ - r_a by peer, for the peers towards which this client is A."""
@@ -238,15 +184,16 @@ class RingClient:
         partial = (products - masks[:, -1]).tolist()
         return dict(zip([self._peers[n] for n in rows], partial, strict=True))
 
-    def _corrections(self, bodies: Mapping[int, bytes], message: Message) -> dict[int, int]:
+    def _corrections(self, bodies: Mapping[int, bytes]) -> dict[int, int]:
         """r_b by peer; those of one dealer are in one body, ascending by peer."""
         peers: dict[int, list[int]] = {dealer: [] for dealer in bodies}
         for peer, dealer in self._pairs():
             if peer < self._member.party and dealer in bodies:
                 peers[dealer].append(peer)
         corrections: dict[int, int] = {}
+        where = f"a correction to {party_name(self._member.party)}"
         for dealer, body in bodies.items():
-            values = words(body, len(peers[dealer]), message).tolist()
+            values = stacked([body], len(peers[dealer]), where, [dealer])[0].tolist()
             corrections.update(zip(peers[dealer], values, strict=True))
         return corrections
 
@@ -254,7 +201,7 @@ class RingClient:
         peers = [peer for peer in self._partial if peer not in self._line.absent]
         u = self._line.unseal(rest, {Kind.SEALED_U: peers})[Kind.SEALED_U]
         partial = np.array([self._partial[peer] for peer in peers], dtype=np.uint64)
-        v1 = _stacked([u[peer] for peer in peers], 1, "a sealed u")[:, 0] - partial
+        v1 = stacked([u[peer] for peer in peers], 1, "a sealed u", peers)[:, 0] - partial
         self._peers, self._dealers, self._masks, self._partial = [], [], _NO_MASKS, {}
         return self._member.channel(SERVER).seal(Kind.SHARES, message.batch, pack_words(v1))
 
@@ -270,7 +217,7 @@ class RingDealer:
 
     def __init__(self, member: Member) -> None:
         self._member = member
-        self._line = Line(member, Kind.DEALING)
+        self.line = Line(member, Kind.DEALING)
 
     def answer(self, message: Message) -> bytes:
         """The reply to the list of pairs to deal for: for each B its sealed corrections.
@@ -282,7 +229,7 @@ class RingDealer:
                 for.
         """
         member, length = self._member, self._member.plan.encoding.length
-        flat, surplus = numbers(self._line.receive(message), message)
+        flat, surplus = numbers(self.line.receive(message), message)
         pairs = list(zip(flat[::2], flat[1::2], strict=False))
         ascending = pairs == sorted(set(pairs)) and all(
             low < high < member.plan.clients for low, high in pairs
@@ -293,7 +240,7 @@ class RingDealer:
                 "ascending"
             )
         for pair in pairs:
-            if dealer_of(member.session, member.plan, pair, self._line.absent) != member.party:
+            if dealer_of(member.session, member.plan, pair, self.line.absent) != member.party:
                 raise ProtocolError(
                     f"{describe(message)} is misaddressed: pair {pair} is not for "
                     f"{party_name(member.party)} to deal"
@@ -315,8 +262,8 @@ class RingDealer:
             channel = member.channel(client)
             return channel.mask(batch, dealer=member.party, pair=pair, words=length + 1)
 
-        masks_a = _stacked([mask(low, (low, high)) for low in lows], length + 1, "a mask")
-        masks_b = _stacked([mask(high, (low, high)) for low in lows], length + 1, "a mask")
+        masks_a = stacked([mask(low, (low, high)) for low in lows], length + 1, "a mask")
+        masks_b = stacked([mask(high, (low, high)) for low in lows], length + 1, "a mask")
         products = (masks_a[:, :length] * masks_b[:, :length]).sum(axis=1, dtype=np.uint64)
         r_b = products - masks_a[:, length]
         return member.channel(high).seal(Kind.SEALED_CORRECTION, batch, pack_words(r_b))
@@ -331,6 +278,7 @@ class RingParty:
         vector: (d,) the client's vector.
         keys: see `Member`.
         pins: see `Member`.
+        nonce: see `Member`.
 
     >>> from fedgs.secure.fixed_point import fixed_point
     >>> from fedgs.secure.server import RingServer
@@ -349,10 +297,45 @@ class RingParty:
         *,
         keys: KeyPair | None = None,
         pins: Mapping[int, bytes] | None = None,
+        nonce: bytes | None = None,
     ) -> None:
-        self.member = Member(plan, party, keys=keys, pins=pins)
+        self.member = Member(plan, party, keys=keys, pins=pins, nonce=nonce)
         self.client = None if vector is None else RingClient(self.member, vector)
         self.dealer = RingDealer(self.member)
+
+    def save(self) -> dict[str, bytes]:
+        """What a machine stores between two messages, if its process does not live that long.
+
+        It holds the vector, but not the private key.
+        """
+        client = {} if self.client is None else self.client.save()
+        return {**client, **self.member.save(), "dealer-line": self.dealer.line.save()}
+
+    @classmethod
+    def restored(
+        cls, plan: SessionPlan, party: int, saved: Mapping[str, bytes], *, keys: KeyPair
+    ) -> "RingParty":
+        """The party that was saved.
+
+        Args:
+            plan: as before.
+            party: as before.
+            saved: what `save` returned.
+            keys: as before.
+
+        >>> from fedgs.secure.fixed_point import fixed_point
+        >>> plan, keys = SessionPlan(clients=3, encoding=fixed_point(2)), KeyPair.generate()
+        >>> saved = RingParty(plan, 0, np.ones(2), keys=keys).save()
+        >>> RingParty.restored(plan, 0, saved, keys=keys).save() == saved
+        True
+        """
+        party_again = cls(plan, party, keys=keys)
+        party_again.member = member = Member.restored(plan, party, saved, keys=keys)
+        party_again.dealer = RingDealer(member)
+        party_again.dealer.line.restore(saved["dealer-line"])
+        if "vector" in saved:
+            party_again.client = RingClient.restored(member, saved)
+        return party_again
 
     def answer(self, data: bytes) -> bytes:
         """The reply to one message of the server; empty where none is due.

@@ -4,18 +4,20 @@ It sees ciphertext, lengths and the products.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.errors import ProtocolError
-from fedgs.secure.channel import KEY_BYTES, KeyPair
+from fedgs.secure.channel import KEY_BYTES, SEAL_BYTES, KeyPair
 from fedgs.secure.fixed_point import RingArray
 from fedgs.secure.session import Member, SessionPlan, dealer_of, directory_of
 from fedgs.secure.wire import (
     DEALER,
+    HEADER_BYTES,
     SERVER,
     Head,
     Kind,
@@ -30,10 +32,14 @@ from fedgs.secure.wire import (
     words,
 )
 
-__all__ = ["BatchProducts", "RingServer"]
+__all__ = ["BatchProducts", "Refused", "RingServer"]
 
 Pair = tuple[int, int]
 Mail = dict[int, bytes]  # party -> the message to it, or from it
+Refused = Callable[[int, ProtocolError], None]
+T = TypeVar("T")
+
+_SEALED = HEADER_BYTES + SEAL_BYTES  # bytes of a sealed message with an empty body
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +61,19 @@ class RingServer:
     Args:
         plan: what the parties agreed on.
         keys: stored keys, which parties can pin. None: fresh ones for this session.
+        refused: called with a party and the reason why its reply is refused; the party is absent
+            from then on. None: the error is raised.
 
     Raises:
-        ProtocolError: in any step, a reply is malformed, tampered with, replayed, misaddressed or
-            from an unknown party.
+        ProtocolError: in any step, a reply is oversized, malformed, tampered with, replayed,
+            misaddressed or from an unknown party.
     """
 
-    def __init__(self, plan: SessionPlan, *, keys: KeyPair | None = None) -> None:
+    def __init__(
+        self, plan: SessionPlan, *, keys: KeyPair | None = None, refused: Refused | None = None
+    ) -> None:
         self.plan = plan
+        self._refused = refused
         self.member = Member(plan, SERVER, keys=keys)
         self.absent: set[int] = set()
         self._batch = -1
@@ -80,7 +91,7 @@ class RingServer:
     def introduce(self, hellos: Mapping[int, bytes]) -> Mail:
         """The directory of keys, the same for every party that said hello."""
         invited = self.invite()
-        introductions = {SERVER: self.member.introduction}
+        introductions = {}
         for party, data in hellos.items():
             message = single(data, where=f"the hello of {party_name(party)}")
             if message.head != Head(Kind.HELLO, party, SERVER, 0) or party not in invited:
@@ -90,10 +101,20 @@ class RingServer:
                 )
             self.plan.check(message.body[: -2 * KEY_BYTES], message)
             introductions[party] = message.body[-2 * KEY_BYTES :]
-        self._miss(invited, hellos)
-        directory = directory_of(self.plan, introductions)
+        return self.open(introductions)
+
+    def open(self, introductions: Mapping[int, bytes]) -> Mail:
+        """The directory of keys, the same for every party that introduced itself.
+
+        Args:
+            introductions: party -> its public key and nonce, 64 bytes.
+        """
+        parties = [party for party in introductions if party != SERVER]
+        self._miss(self.invite(), parties)
+        own = {SERVER: self.member.introduction}
+        directory = directory_of(self.plan, {**introductions, **own})
         self.member.join(directory)
-        return dict.fromkeys(hellos, directory)
+        return dict.fromkeys(parties, directory)
 
     def _miss(self, expected: Iterable[int], replied: Collection[int]) -> None:
         self.absent |= {party for party in expected if party not in replied}
@@ -143,7 +164,14 @@ class RingServer:
             kind, self._batch, pack_numbers(sorted(self.absent)) + rest
         )
 
-    def _open(self, kind: Kind, party: int, data: bytes) -> tuple[bytes, Message]:
+    def _open(self, kind: Kind, party: int, data: bytes, *, most: int) -> tuple[bytes, Message]:
+        """The content of a party's reply; one of more than `most` bytes is not read."""
+        if len(data) > most:
+            raise ProtocolError(
+                f"the reply of {party_name(party)} is oversized: '{kind_name(kind)}' of batch "
+                f"{self._batch} has at most {most} bytes, {len(data)} came",
+                sender=party,
+            )
         message = single(data, where=f"the reply of {party_name(party)}")
         if message.kind != kind or message.batch != self._batch or message.sender != party:
             raise ProtocolError(
@@ -152,17 +180,11 @@ class RingServer:
             )
         return self.member.channel(party).open(message), message
 
-    def _route(
-        self,
-        kind: Kind,
-        party: int,
-        *,
-        body: bytes,
-        recipients: Iterable[int],
-        mail: dict[int, list[bytes]],
-    ) -> None:
-        """Add what a party sends to others to their mail: exactly one message to each recipient."""
-        awaited = set(recipients)
+    def _letters(
+        self, kind: Kind, party: int, body: bytes, recipients: Iterable[int]
+    ) -> list[Message]:
+        """What a party sends to others: exactly one message to each recipient."""
+        awaited, letters = set(recipients), []
         for message in each(body, where=f"the reply of {party_name(party)}"):
             due = (message.kind, message.sender, message.batch) == (kind, party, self._batch)
             if not due or message.recipient not in awaited:
@@ -171,12 +193,35 @@ class RingServer:
                     "send it now"
                 )
             awaited.remove(message.recipient)
-            if party not in self.absent:
-                mail[message.recipient].append(message.raw)
+            letters.append(message)
         if awaited:
             raise ProtocolError(
                 f"the reply of {party_name(party)} lacks its message to {party_name(min(awaited))}"
             )
+        return letters
+
+    def _examined(
+        self, replies: Mapping[int, bytes], read: Callable[[int, bytes], T]
+    ) -> dict[int, T]:
+        """What the replies hold, by party; a party whose reply is refused is absent."""
+        held: dict[int, T] = {}
+        for party, data in sorted(replies.items()):
+            try:
+                held[party] = read(party, data)
+            except ProtocolError as error:
+                if self._refused is None:
+                    raise
+                self._refused(party, error)
+                self.absent.add(party)
+        return held
+
+    def _sorted(self, letters: Iterable[list[Message]]) -> dict[int, list[bytes]]:
+        """The letters of available parties by recipient."""
+        mail: dict[int, list[bytes]] = defaultdict(list)
+        for message in (message for sent in letters for message in sent):
+            if message.sender not in self.absent:
+                mail[message.recipient].append(message.raw)
+        return mail
 
     def _deliver(self, kind: Kind, mail: Mapping[int, list[bytes]], parties: Iterable[int]) -> Mail:
         available = [party for party in parties if party not in self.absent]
@@ -186,19 +231,26 @@ class RingServer:
 
     def deliver(self, masked: Mapping[int, bytes], corrections: Mapping[int, bytes]) -> Mail:
         """From masked vectors and corrections to each client's delivery."""
-        peers, dealt = self._peers(), self._dealt()
+        peers, dealt, length = self._peers(), self._dealt(), self.plan.encoding.length
         self._miss(peers, masked)
         self._miss(dealt, corrections)
-        mail: dict[int, list[bytes]] = defaultdict(list)
-        for party, data in sorted(masked.items()):
-            body, _ = self._open(Kind.MASKED, party, data)
-            recipients = peers.get(party, ())
-            self._route(Kind.SEALED_VECTOR, party, body=body, recipients=recipients, mail=mail)
-        for dealer, data in corrections.items():
-            highs = {high for _, high in dealt.get(dealer, ())}
-            body, _ = self._open(Kind.CORRECTIONS, dealer, data)
-            self._route(Kind.SEALED_CORRECTION, dealer, body=body, recipients=highs, mail=mail)
-        deliveries = self._deliver(Kind.DELIVERY, mail, peers)
+
+        def vectors(party: int, data: bytes) -> list[Message]:
+            recipients = peers.get(party, [])
+            most = _SEALED + len(recipients) * (_SEALED + 8 * length)
+            body, _ = self._open(Kind.MASKED, party, data, most=most)
+            return self._letters(Kind.SEALED_VECTOR, party, body, recipients)
+
+        def corrected(dealer: int, data: bytes) -> list[Message]:
+            pairs = dealt.get(dealer, [])
+            highs = {high for _, high in pairs}
+            most = _SEALED * (1 + len(highs)) + 8 * len(pairs)
+            body, _ = self._open(Kind.CORRECTIONS, dealer, data, most=most)
+            return self._letters(Kind.SEALED_CORRECTION, dealer, body, highs)
+
+        letters = self._examined(masked, vectors), self._examined(corrections, corrected)
+        sent = [messages for by_party in letters for messages in by_party.values()]
+        deliveries = self._deliver(Kind.DELIVERY, self._sorted(sent), peers)
         self._pairs = [
             (pair, dealer)
             for pair, dealer in self._pairs
@@ -209,19 +261,23 @@ class RingServer:
     def forward(self, blinded: Mapping[int, bytes], asked: Collection[int]) -> Mail:
         """From u and v_2 to each client's return; `asked` are the clients that got a delivery."""
         self._miss(asked, blinded)
-        mail: dict[int, list[bytes]] = defaultdict(list)
         lows: dict[int, list[int]] = defaultdict(list)
         for (low, high), _ in self._pairs:
             lows[high].append(low)
-        for party, data in blinded.items():
-            body, message = self._open(Kind.BLINDED, party, data)
+
+        def read(party: int, data: bytes) -> list[Message]:
             peers = lows[party]
             size = 8 * len(peers)
+            most = _SEALED + size + len(peers) * (_SEALED + 8)
+            body, message = self._open(Kind.BLINDED, party, data, most=most)
             v2 = words(body[:size], len(peers), message).tolist()
+            letters = self._letters(Kind.SEALED_U, party, body[size:], peers)
             self._v2.update({(low, party): value for low, value in zip(peers, v2, strict=True)})
-            self._route(Kind.SEALED_U, party, body=body[size:], recipients=peers, mail=mail)
+            return letters
+
+        letters = self._examined(blinded, read)
         self._pairs = [(pair, dealer) for pair, dealer in self._pairs if pair[1] not in self.absent]
-        return self._deliver(Kind.RETURN, mail, asked)
+        return self._deliver(Kind.RETURN, self._sorted(letters.values()), asked)
 
     def finish(self, shares: Mapping[int, bytes], asked: Collection[int]) -> BatchProducts:
         """From v_1 to the products; `asked` are the clients that got a return. Closes the batch."""
@@ -230,11 +286,15 @@ class RingServer:
         for (low, high), _ in self._pairs:
             highs[low].append(high)
         products: dict[Pair, int] = {}
-        for party, data in shares.items():
-            body, message = self._open(Kind.SHARES, party, data)
+
+        def read(party: int, data: bytes) -> None:
+            most = _SEALED + 8 * len(highs[party])
+            body, message = self._open(Kind.SHARES, party, data, most=most)
             v1 = words(body, len(highs[party]), message).tolist()
             for high, value in zip(highs[party], v1, strict=True):
                 products[party, high] = (value + self._v2[party, high]) % 2**64
+
+        self._examined(shares, read)
         known = sorted(pair for pair in products if self.absent.isdisjoint(pair))
         encoded = np.array([products[pair] for pair in known], dtype=np.uint64)
         pairs = np.array(known, dtype=np.int64).reshape(len(known), 2)

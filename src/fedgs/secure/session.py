@@ -43,6 +43,7 @@ class SessionPlan:
         encoding: length, range and fraction bits of the vectors.
         named_dealer: True: one outside party deals all masks. False: a third client deals for each
             pair, which needs N >= 3.
+        label: public bytes that the parties agree on too, such as a hash of their names.
 
     Raises:
         ConfigError: too few clients.
@@ -51,6 +52,7 @@ class SessionPlan:
     clients: int
     encoding: FixedPoint
     named_dealer: bool = False
+    label: bytes = b""
 
     def __post_init__(self) -> None:
         least = 2 if self.named_dealer else 3
@@ -64,13 +66,14 @@ class SessionPlan:
     def to_bytes(self) -> bytes:
         """The plan as it is sent and hashed."""
         encoding = self.encoding
-        return _PLAN.pack(
+        stated = _PLAN.pack(
             self.clients,
             encoding.length,
             encoding.value_range,
             encoding.fraction_bits,
             self.named_dealer,
         )
+        return stated + self.label
 
     def slot(self, party: int) -> int:
         """The party's position in the directory: clients, then dealer, then server."""
@@ -84,7 +87,7 @@ class SessionPlan:
 
     def check(self, stated: bytes, message: Message) -> None:
         """Refuse a `message` that states another plan than this one; the error spells out both."""
-        if len(stated) != _PLAN.size:
+        if len(stated) != _PLAN.size + len(self.label):
             raise ProtocolError(f"{describe(message)} is malformed: it states no plan")
         if stated != self.to_bytes():
             raise ProtocolError(
@@ -94,11 +97,12 @@ class SessionPlan:
 
 
 def _in_words(plan: bytes) -> str:
-    clients, length, value_range, bits, named = _PLAN.unpack(plan)
+    clients, length, value_range, bits, named = _PLAN.unpack_from(plan)
     dealer = "a named dealer" if named else "third clients as dealers"
     return (
         f"{clients} clients, vectors of length {length}, range {value_range:g}, "
         f"{bits} fraction bits, {dealer}"
+        f"{f', label {label}' if (label := plan[_PLAN.size :].hex()) else ''}"
     )
 
 
@@ -148,6 +152,7 @@ class Member:
         keys: stored keys, which others can pin. None: fresh ones for this session.
         pins: public keys that this party insists on, by party. Without them it trusts the server
             not to swap keys.
+        nonce: 32 bytes of its introduction, for a party that was stored. None: fresh ones.
 
     Raises:
         ConfigError: a pin names an unknown party.
@@ -160,6 +165,7 @@ class Member:
         *,
         keys: KeyPair | None = None,
         pins: Mapping[int, bytes] | None = None,
+        nonce: bytes | None = None,
     ) -> None:
         unknown = [pinned for pinned in pins or {} if not plan.knows(pinned)]
         if unknown:
@@ -172,10 +178,24 @@ class Member:
         self.batch = -1  # the last batch that one of this party's roles took part in
         self._keys = KeyPair.generate() if keys is None else keys
         self._pins = dict(pins or {})
-        self._nonce = os.urandom(KEY_BYTES)
+        self._nonce = os.urandom(KEY_BYTES) if nonce is None else nonce
         self._directory: bytes | None = None
         self._session = b""
         self._channels: dict[int, Channel] = {}
+
+    def save(self) -> dict[str, bytes]:
+        """What a machine stores between two messages; it does not hold the private key."""
+        return {"nonce": self._nonce, "directory": self._directory or b""}
+
+    @classmethod
+    def restored(
+        cls, plan: SessionPlan, party: int, saved: Mapping[str, bytes], *, keys: KeyPair
+    ) -> "Member":
+        """The member that was saved; keys that it had checked are not checked again."""
+        member = cls(plan, party, keys=keys, nonce=saved["nonce"])
+        if saved["directory"]:
+            member.join(saved["directory"])
+        return member
 
     @property
     def session(self) -> bytes:
@@ -234,12 +254,20 @@ class Member:
             if entry not in (_EMPTY, pinned + entry[KEY_BYTES:]):
                 raise ProtocolError(
                     f"{describe(message)} gives a key for {party_name(party)} that is not the "
-                    "pinned one"
+                    "pinned one",
+                    sender=party,
                 )
         self._directory = message.raw  # parties of one process share these bytes
         self._session = hashlib.sha256(
             b"fedgs ring session 1" + self.plan.to_bytes() + message.body
         ).digest()
+
+    def public_key(self, party: int) -> bytes | None:
+        """The public key of a party in the directory; None if it is absent there."""
+        if self._directory is None or not self.plan.knows(party):
+            return None
+        entry = self._entry(self._directory, party)
+        return None if entry == _EMPTY else entry[:KEY_BYTES]
 
     def _entry(self, directory: bytes, party: int) -> bytes:
         start = HEADER_BYTES + _SLOT * self.plan.slot(party)
