@@ -116,7 +116,7 @@ class Training(Variant):
             n_k / n; "equal": 1/N. Weightings and the validation loss follow it.
         loss: what clients minimise and what is recorded as the loss of a model; none: the default
             of the federation's task, cross-entropy for classes.
-        optimizer: the direction of a local step; none: `sgd`, the gradient. Its state begins anew
+        optimizer: the direction of a local step; none: `sgd`, the gradient. Its state is reset
             with every client and round.
         clip: gradients of larger norm are scaled to this norm, > 0 and within float32's
             range; none: any norm.

@@ -1,7 +1,7 @@
 """Optimisers of local training: the direction of a step from its gradient.
 
 Every step is theta <- theta - eta_t·d with the learning rate eta_t of the round and a direction d.
-The state of an optimiser begins anew with every client and round. The steps are those of
+The state of an optimiser is reset for every client and round. The steps are those of
 `torch.optim`. PyTorch is imported when a direction is computed, not before.
 """
 

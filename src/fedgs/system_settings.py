@@ -1,4 +1,4 @@
-"""The table `[system]` of a configuration: how long clients take, and when the server goes on."""
+"""The table `[system]` of a configuration: how long clients take, and when a round ends."""
 
 from collections.abc import Mapping
 from pathlib import Path

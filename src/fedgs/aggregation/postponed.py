@@ -1,4 +1,4 @@
-"""FedPBC: all clients go on training, and only the cohort's models are averaged and replaced."""
+"""FedPBC: all clients continue to train, and only the cohort's models are averaged and replaced."""
 
 from typing import ClassVar
 

@@ -28,7 +28,7 @@ class Stale(Aggregation):
     With beta = 0 no table is kept in use and this is `mean`.
 
     The server holds N·P numbers at most. H is updated incrementally, at a cost of O(m·P) a round,
-    and computed anew every 100 rounds.
+    and recomputed every 100 rounds.
 
     Attributes:
         beta: share of the stored updates that counts, in [0, 1].

@@ -27,7 +27,7 @@ class Markov(Availability):
     and P(on | off) = (1 - lambda_k) pi_k. In every round P(k in A_t) = pi_k, and the states of two
     rounds at distance j have the correlation lambda_k^j. Clients are independent of each other.
 
-    The chain keeps its state with probability lambda_k and else draws it anew with pi_k, so the
+    The chain keeps its state with probability lambda_k and else redraws it with pi_k, so the
     state of a round is the draw of the last renewal. A round is found by looking back, about
     ln(N) / (1 - lambda) rounds, and from the round before in one step, O(N).
 

@@ -1,6 +1,6 @@
-"""Chains of the states on and off that keep their state or draw it anew.
+"""Chains of the states on and off that keep their state or redraw it.
 
-In each round a chain keeps its state with probability lambda_k and else draws it anew, on with
+In each round a chain keeps its state with probability lambda_k and else redraws it, on with
 probability r_k(t). The state of a round is the draw of the last renewal, which makes it a pure
 function of the round.
 """
@@ -59,7 +59,7 @@ class Renewals:
         return np.where(renewed, drawn, before)
 
     def _at(self, round: int) -> tuple[BoolArray, BoolArray]:
-        """(N,) whether each state is drawn anew in a round, all in round 0; and (N,) the draws."""
+        """(N,) whether each state is redrawn in a round, all in round 0; and (N,) the draws."""
         uniforms = stream(self._seed, self._purpose, round).random((len(self._correlations), 2))
         keep, draw = uniforms.T
         return (keep >= self._correlations) | (round == 0), draw < self._rates(round)

@@ -20,7 +20,7 @@ class RBCSF(Sampler):
 
     z_k is a queue of what is owed to client k: z_k <- max(0, z_k + beta - 1{k in S}) in every
     round, also in those without a cohort, with the guaranteed rate beta = `guaranteed` · M/N. If
-    the rates are feasible, every client takes part in a share beta of the rounds in the long run.
+    the rates are feasible, every client participates in a share beta of the rounds in the long run.
     tau_k is the duration of the client's last answered work, 0 before its first one. Without a
     clock all tau_k are 0, and the m longest queues are selected. Ties are broken at random.
 

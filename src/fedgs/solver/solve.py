@@ -124,7 +124,7 @@ class _Answer(NamedTuple):
     """A cohort and how good it is.
 
     Attributes:
-        cohort: (m,) in any order, an array that nobody else holds.
+        cohort: (m,) in any order, an array without other references.
         slack: by how much the optimum can exceed its objective at most.
         status: see `Solution`.
     """

@@ -28,7 +28,7 @@ class CAFedWeighting(Weighting):
 
     where TV is the total variation distance. From q_k = p_k / pi_k a first pass takes the clients
     by descending |lambda_k|, a second one by ascending pi_k, ties by index; q_k becomes 0 if J
-    falls by at least `tolerance`. The last client is never dropped. The set is made anew in every
+    falls by at least `tolerance`. The last client is never dropped. The set is rebuilt in every
     round, also from the losses of clients that were dropped before.
 
     pi_k and P(on | on), P(off | off) are posterior means of Beta distributions, from the available

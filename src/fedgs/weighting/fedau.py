@@ -19,10 +19,10 @@ __all__ = ["FedAU"]
 class FedAU(Weighting):
     """w_k = p_k omega_k, where omega_k estimates 1/pi_k by the mean interval (FedAU).
 
-    An interval of client k ends when it takes part, or after `cutoff` rounds. omega_k is the mean
+    An interval of client k ends when it participates, or after `cutoff` rounds. omega_k is the mean
     length of the intervals that ended before round t, and 1 before the first one ended. Without a
-    cutoff omega_k tends to 1/pi_k for clients that take part independently with rate pi_k; with
-    cutoff K it tends to (1 - (1 - pi_k)^K) / pi_k. A client that takes part in every round has
+    cutoff omega_k tends to 1/pi_k for clients that participate independently with rate pi_k; with
+    cutoff K it tends to (1 - (1 - pi_k)^K) / pi_k. A client that participates in every round has
     omega_k = 1.
 
     With a cohort limit, participations are counted, not availability.
@@ -39,7 +39,7 @@ class FedAU(Weighting):
     >>> weighting = FedAU(cutoff=0)
     >>> clients = Clients(("a", "b"), np.array([1, 1]))
     >>> memory, counts = weighting.start(clients, 2), np.zeros(2, dtype=np.int64)
-    >>> for t in range(4):  # "a" takes part in every round, "b" in every second one
+    >>> for t in range(4):  # "a" participates in every round, "b" in every second one
     ...     view = View(t, clients, np.array([0, 1] if t % 2 else [0]), counts, cohort_limit=2)
     ...     outcome = Outcome(view.available, np.ones(len(view.available)))
     ...     memory = weighting.observe(memory, view, outcome)

@@ -61,7 +61,7 @@ class InverseParticipation(Weighting):
     """Weights that fall with the number v_k of earlier participations.
 
     Normalised, the default: w_k is proportional to n_k / (v_k + 1). Not normalised:
-    w_k = p_k (t + 1) / (v_k + 1). For clients that take part independently with a rate pi_k, the
+    w_k = p_k (t + 1) / (v_k + 1). For clients that participate independently with a rate pi_k, the
     expectation of the latter is p_k (1 - (1 - pi_k)^(t+1)) / pi_k, so a client's expected share
     tends to p_k without knowledge of its rate.
 
@@ -116,7 +116,7 @@ class InverseParticipation(Weighting):
 class AllClients(Weighting):
     """w_k = p_k: clients that are not in the cohort count as an update of zero.
 
-    The server moves by a small step where few clients take part; its rate has to grow in return.
+    The server moves by a small step where few clients participate; its rate has to grow in return.
 
     >>> AllClients().is_normalised
     False

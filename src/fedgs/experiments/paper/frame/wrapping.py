@@ -16,7 +16,7 @@ _AT_START = re.compile(r" (?=(?:[-*+#>=]+|\d+[.)])(?: |$))")
 def wrapped(text: str, width: int = WIDTH) -> str:
     r"""The page with paragraphs and list items of at most `width` columns, where words allow it.
 
-    Only paragraphs with a longer line are wrapped anew. Headings, tables, fenced and indented code,
+    Only paragraphs with a longer line are wrapped. Headings, tables, fenced and indented code,
     and single words that are longer stay as they are.
 
     >>> print(wrapped("* one two three\n\n| a wide table | stays |", 10))
