@@ -36,6 +36,7 @@ LAYERS = [
         "records",
         "stopping",
         "system_settings",
+        "execution_settings",
         "config",
         "fingerprint",
     ],
@@ -54,7 +55,7 @@ LAYERS = [
         "features",
     ],
     ["checkpoint", "plan", "round_records", "simulation", "driver"],
-    ["report", "export", "experiments", "flower", "bench"],
+    ["report", "export", "cluster", "experiments", "flower", "bench"],
     ["cli"],
 ]
 PLACE = {
@@ -77,6 +78,7 @@ WITHOUT_TORCH = [
     "weighting",
     "server_steps",
     "flower",
+    "cluster",
     "data",
     "records",
     "report",

@@ -5,7 +5,6 @@ or just its name. Values not given default to what the data set's table in the p
 files, `--set` and grids become configurations: `experiments.grid`.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Protocol, Self, runtime_checkable
 
@@ -21,8 +20,9 @@ from pydantic import (
 
 from fedgs.clients import Objective
 from fedgs.errors import ConfigError
+from fedgs.execution_settings import Execution
 from fedgs.families import TABLES
-from fedgs.registry import Seeded, Variant, build, check_registered, table, text_keys
+from fedgs.registry import Seeded, Variant, build, table, text_keys
 from fedgs.stopping import Stopping
 from fedgs.system_settings import System
 
@@ -243,47 +243,6 @@ class Evaluation(Variant):
         if self.per_client is None:
             settings.pop("per_client", None)
         return settings
-
-
-class Execution(Variant):
-    """How a run is carried out; no part of its identity.
-
-    Attributes:
-        engine: "auto", a fixed rule of model and device, or the name of a registered engine; what
-            was chosen is stored with the run.
-        device: where tensors live: "cpu", "cuda" or "cuda:0".
-        workers: processes that share a grid; None: one a physical core for image models and for
-            grids of small ones with at least 20,000 run-rounds, else one.
-        threads: that each process computes in on the CPU; None: all cores that it may use for large
-            models, one for small ones.
-        checkpoint_every: rounds between two checkpoints; None: one every ten seconds.
-
-    >>> Execution(workers=2).engine
-    'auto'
-    """
-
-    family = "execution"
-    engine: str = "auto"
-    device: str = "cpu"
-    workers: int | None = Field(default=None, ge=1)
-    threads: int | None = Field(default=None, ge=1)
-    checkpoint_every: int | None = Field(default=None, ge=1)
-
-    @field_validator("engine", mode="before")
-    @classmethod
-    def _known_engine(cls, value: object) -> object:
-        if value != "auto":
-            check_registered("engine", value, setting="execution.engine", also=["auto"])
-        return value
-
-    @field_validator("device")
-    @classmethod
-    def _known_device(cls, value: str) -> str:
-        if re.fullmatch(r"cpu|cuda(:\d+)?", value) is None:
-            raise ValueError(
-                f"execution.device must be 'cpu', 'cuda' or 'cuda:<number>', got {value!r}"
-            )
-        return value
 
 
 class DataDefaults(Protocol):

@@ -28,6 +28,7 @@ _EXTRAS = {
     "plotly": "report",
     "cryptography": "secure",
     "flwr": "flower",
+    "ray": "cluster",
 }
 
 

@@ -16,7 +16,7 @@ from types import ModuleType
 from fedgs.errors import ConfigError, user_code
 from fedgs.identity.sources import Sources
 
-__all__ = ["import_file"]
+__all__ = ["beside", "import_file", "imported_neighbours"]
 
 
 def import_file(path: Path, taken: dict[str, Path]) -> tuple[str, Path]:
@@ -82,7 +82,7 @@ def _undo(name: str, previous: ModuleType | None, folder: Path | None) -> None:
 
 def _check_neighbours(path: Path, file: Path) -> None:
     """Refuse a plug-in that imports a module beside it but would get another one of that name."""
-    for name in _imported_neighbours(file):
+    for name in imported_neighbours(file):
         origin = _import_origin(name, file.parent)
         if origin is not None and file.parent not in (origin.parent, origin.parent.parent):
             raise ConfigError(
@@ -91,7 +91,7 @@ def _check_neighbours(path: Path, file: Path) -> None:
             )
 
 
-def _imported_neighbours(file: Path) -> Iterator[str]:
+def imported_neighbours(file: Path) -> Iterator[str]:
     """Names of modules beside the plug-in that it imports, or that one of them imports."""
     sources, seen = Sources(), {"fedgs"}
     waiting = [file]
@@ -101,13 +101,13 @@ def _imported_neighbours(file: Path) -> Iterator[str]:
             if level or name in seen or name in sys.stdlib_module_names:
                 continue
             seen.add(name)
-            files = _beside(name, file.parent)
+            files = beside(name, file.parent)
             if files:
                 waiting += files
                 yield name
 
 
-def _beside(name: str, folder: Path) -> list[Path]:
+def beside(name: str, folder: Path) -> list[Path]:
     """The files of the module or package of this name in a folder."""
     single = folder / f"{name}.py"
     return [single] if single.is_file() else sorted((folder / name).rglob("*.py"))

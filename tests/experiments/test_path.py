@@ -56,5 +56,6 @@ def test_no_module_of_experiments_is_entered_twice(tmp_path: Path, monkeypatch: 
     assert {"grid", "study", "preparing", "prepared", "runner", "this_process"} <= set(entered)
     entered.pop("snapshots")  # a run's sink asks it for the figure, the module and the best model
     entered.pop("presets")  # names are looked up in it while the configuration is made
+    assert entered.pop("runner") == 2  # the command line asks it how many runs are distinct
     assert entered.pop("grid") == len(settings) + 1  # each setting is parsed, then all are expanded
     assert {module for module, count in entered.items() if count > 1} == set(), entered

@@ -209,10 +209,14 @@ def progress_text(progress: "Progress", rounds: int, seconds: float, *, ended: b
     '200/200   evaluating the last models'
     >>> progress_text(Progress(rounds=3000, total=3000, failed=0), 200, 4.0, ended=True)
     '200/200   750 run-rounds/s   0:00:04 in all'
+    >>> progress_text(Progress(rounds=1500, total=3000, failed=0, nodes=3), 200, 2.0)
+    '100/200   750 run-rounds/s   0:00:02 left   3 nodes'
     """
     done, total = progress.earlier + progress.rounds, progress.earlier + progress.total
     shown = round(rounds * done / total) if total else 0
     failed = f"   {progress.failed} failed" if progress.failed else ""
+    if progress.nodes and not ended:
+        failed += f"   {counted(progress.nodes, 'node')}"
     if ended:
         speed = _speed(progress.rounds, seconds)
         return f"{shown}/{rounds}   {speed}{_clock(seconds)} in all{failed}"

@@ -58,7 +58,7 @@ def run(
     """
     which = _part(part) if part else None
     grid = read_grid(config, set_, plugin)
-    from fedgs.experiments.runner import part_of
+    from fedgs.experiments.runner import distinct, part_of
     from fedgs.experiments.study import prepare_study
     from fedgs.report.notes import is_named
 
@@ -67,10 +67,11 @@ def run(
         raise ConfigError(f"--against must be one of {', '.join(study.labels)}; got {against!r}")
     screen = console()
     screen.print(study.heading)
-    count = len(study.runs)
+    runs = distinct(study.runs)
+    count = len(runs)
     if which is not None:
-        count = len(part_of(study.runs, which))
-        screen.print(f"part {which[0]} of {which[1]}: {count} of {counted(len(study.runs), 'run')}")
+        count = len(part_of(runs, which))
+        screen.print(f"part {which[0]} of {which[1]}: {count} of {counted(len(runs), 'run')}")
     with progress_display(screen, runs=count, rounds=study.rounds) as on_progress:
         results = study.run(out=out, on_progress=on_progress, on_record=_listeners(), part=which)
     if results.reused:

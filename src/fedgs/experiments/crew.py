@@ -23,12 +23,14 @@ class Progress:
         total: rounds to do in this start.
         failed: runs that ended early.
         earlier: rounds of the resumed runs that earlier starts did.
+        nodes: of a cluster that carry out runs now; 0 without a cluster.
     """
 
     rounds: int
     total: int
     failed: int
     earlier: int = 0
+    nodes: int = 0
 
     def __add__(self, other: "Progress") -> "Progress":
         return Progress(
@@ -93,8 +95,9 @@ class Share:
 class Crew(Protocol):
     """Where shares are carried out: what the supervision needs to know about it."""
 
-    size: int
-    """Shares that are carried out at the same time."""
+    @property
+    def size(self) -> int:
+        """Shares that are carried out at the same time."""
 
     def start(self, share: Share) -> None:
         """Begin the runs of the share, each where its folder says that it stopped."""

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from fedgs.checkpoint import stored_round
+from fedgs.cluster import Cluster, open_cluster
 from fedgs.errors import ConfigError
+from fedgs.experiments.cluster_crew import ClusterCrew, bytes_of, cluster_shares
 from fedgs.experiments.crew import Progress
 from fedgs.experiments.earlier import beside_earlier
 from fedgs.experiments.executor import Executor, finished_run, shares_of
@@ -27,7 +29,7 @@ from fedgs.records import RunFolder
 from fedgs.report.labels import labelled
 from fedgs.report.run_view import Run
 
-__all__ = ["part_of", "run_all", "worker_count"]
+__all__ = ["distinct", "part_of", "run_all", "worker_count"]
 
 T = TypeVar("T")
 _log = logging.getLogger("fedgs")
@@ -68,12 +70,15 @@ def run_all(
         ConfigError: the same run under two labels.
         WorkerError: a worker process crashed again and again.
     """
-    prepared = _distinct(prepared)
+    prepared = distinct(prepared)
     names = None
     if part is not None:
         prepared = part_of(prepared, part)
         names = [run.folder_name for run in prepared]
-    with contextlib.nullcontext() if out is None else claim(out, names):
+    with (
+        _cluster_for(prepared, out) as cluster,
+        contextlib.nullcontext() if out is None else claim(out, names),
+    ):
         if out is not None:
             prepared = [
                 replace(run, folder=RunFolder(out / run.folder_name))
@@ -83,7 +88,10 @@ def run_all(
         _report_resumed(prepared)
         numbers = [n for n in range(len(prepared)) if n not in runs]
         listener = None if on_record is None else _listener(on_record, prepared, numbers)
-        runs |= _carried_out(prepared, numbers, on_progress, listener)
+        if cluster is None:
+            runs |= _carried_out(prepared, numbers, on_progress, listener)
+        elif numbers:
+            runs |= _on_cluster(cluster, prepared, numbers, on_progress, listener)
     return [runs[number] for number in range(len(prepared))]
 
 
@@ -130,6 +138,54 @@ def _carried_out(
     return Executor(ThisProcess(prepared, listener), prepared, on_progress).carry_out(shares)
 
 
+@contextlib.contextmanager
+def _cluster_for(prepared: Sequence[PreparedRun], out: Path | None) -> Iterator[Cluster | None]:
+    """The cluster that `execution.cluster` names, joined and checked; None without one.
+
+    Nothing is joined where no run is left to be carried out.
+
+    Raises:
+        ConfigError: runs that name several clusters; see also `open_cluster`.
+    """
+    executions = [run.config.execution for run in prepared]
+    names = {execution.cluster for execution in executions}
+    if len(names) > 1:
+        raise ConfigError("execution.cluster must be the same for all runs of a study")
+    (name,) = names or {None}
+    if name is None or (out is not None and all(_is_stored(run, out) for run in prepared)):
+        yield None
+        return
+    federations = {id(run.plan.federation): run.plan.federation for run in prepared}
+    with open_cluster(
+        name,
+        trusted=any(execution.trust_network for execution in executions),
+        data_bytes=sum(map(bytes_of, federations.values())),
+    ) as cluster:
+        yield cluster
+
+
+def _is_stored(run: PreparedRun, out: Path) -> bool:
+    return replace(run, folder=RunFolder(out / run.folder_name)).is_finished()
+
+
+def _on_cluster(
+    cluster: Cluster,
+    prepared: Sequence[PreparedRun],
+    numbers: Sequence[int],
+    on_progress: Callable[[Progress], None] | None,
+    listener: Listener | None,
+) -> dict[int, Run]:
+    """The runs with these numbers, on the nodes of a cluster."""
+    crew = ClusterCrew(cluster, prepared, listener)
+    shares = cluster_shares(prepared, numbers, crew.size)
+
+    def with_nodes(progress: Progress) -> None:
+        if on_progress is not None:
+            on_progress(replace(progress, nodes=crew.nodes))
+
+    return Executor(crew, prepared, with_nodes).carry_out(shares)
+
+
 def _listener(
     on_record: OnRecord, prepared: Sequence[PreparedRun], numbers: Sequence[int]
 ) -> Listener:
@@ -174,7 +230,7 @@ def worker_count(prepared: Sequence[PreparedRun]) -> int:
     return max(1, min(physical_cores() // threads, len(prepared))) if several else 1
 
 
-def _distinct(prepared: Sequence[PreparedRun]) -> list[PreparedRun]:
+def distinct(prepared: Sequence[PreparedRun]) -> list[PreparedRun]:
     """One of each run: those that differ in rounds or execution alone are the same run.
 
     Raises:

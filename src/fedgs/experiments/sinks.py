@@ -116,7 +116,8 @@ class FolderSink:
     """Writes a run's records in batches, and checkpoints.
 
     A checkpoint is written every `checkpoint_every` rounds; None: every ten seconds. No file stays
-    open between two writes, so that thousands of runs can be driven at once.
+    open between two writes, so that thousands of runs can be driven at once. `on_write` is called
+    after files of the folder have changed.
     """
 
     folder: RunFolder
@@ -129,6 +130,7 @@ class FolderSink:
     tensors: Tensors = ()
     begins: State | None = None  # where an earlier start stopped
     describe: Describe | None = None  # of the memory at the start
+    on_write: Callable[[], None] | None = None
     failure: dict[str, object] | None = None
     records: None = None  # in the folder
     snapshots: None = None  # in the folder
@@ -155,6 +157,7 @@ class FolderSink:
         if tables is not None:
             self.folder.write_config(tables)
         self._model = with_table_files(self.folder, state)
+        self._written()
         return self._model
 
     def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
@@ -170,14 +173,17 @@ class FolderSink:
             else state.round % self.checkpoint_every == 0
         ):
             self._checkpoint(state)
+            self._written()
         elif now - self._flushed > FLUSH_SECONDS:
             self._flush()
+            self._written()
 
     def on_end(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
         """Write the last state before record T, so that more rounds can replace that record."""
         self._checkpoint(state)
         self._keep(record, seconds)
         self._flush()
+        self._written()
 
     def on_failure(self, failed: Failed) -> None:
         """Write what there is, and why the run ended.
@@ -189,6 +195,7 @@ class FolderSink:
         self.failure = describe_failure(failed, self.clients)
         self._flush()
         self.folder.write_failure(self.failure)
+        self._written()
 
     def interrupt(self) -> None:
         """Save the last whole round, so that the next start resumes there.
@@ -205,6 +212,11 @@ class FolderSink:
         lines = [entry for entry in batch.lines if entry[0] < state.round]
         self._batch = _Batch(batch.records_bytes, batch.timings_bytes, lines)
         self._checkpoint(state)
+        self._written()
+
+    def _written(self) -> None:
+        if self.on_write is not None:
+            self.on_write()
 
     def _keep(self, record: Record, seconds: Mapping[str, float]) -> None:
         phases = "".join(f',"{phase}":{value:.6f}' for phase, value in seconds.items())

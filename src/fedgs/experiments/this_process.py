@@ -72,7 +72,9 @@ class ThisProcess:
 
 
 def carry_out(
-    runs: Sequence[PreparedRun], on_record: Callable[[int, Record], None] | None = None
+    runs: Sequence[PreparedRun],
+    on_record: Callable[[int, Record], None] | None = None,
+    on_write: Callable[[int], None] | None = None,
 ) -> Generator[Message, None, None]:
     """Drive runs together in this process.
 
@@ -80,6 +82,7 @@ def carry_out(
         runs: each at its beginning, or where its folder says that it stopped.
         on_record: called with the position of the run and each of its records, before the record is
             stored; a `ListenerError` ends that run.
+        on_write: called with the position of a run after files of its folder have changed.
 
     Yields:
         `Progress` after each round of each run and each failure, then one `RunEnded` for each run,
@@ -93,7 +96,8 @@ def carry_out(
     begun: list[_Begun] = []
     try:
         for position, run in enumerate(runs):
-            begun.append(_begin(run, memories))
+            written = None if on_write is None else partial(on_write, position)
+            begun.append(_begin(run, memories, written))
             if on_record is not None:
                 begun[-1].live.on_record = partial(on_record, position)
         yield from _driven(begun)
@@ -149,7 +153,9 @@ def _driven(begun: Sequence[_Begun]) -> Iterable[Progress]:
                 yield Progress(rounds, total, failed, earlier)
 
 
-def _begin(run: PreparedRun, memories: StartMemories) -> _Begun:
+def _begin(
+    run: PreparedRun, memories: StartMemories, on_write: Callable[[], None] | None
+) -> _Begun:
     plan, execution = run.plan, run.config.execution
     earlier = _earlier_start(run, memories)
     name, reason = run.engine
@@ -182,7 +188,10 @@ def _begin(run: PreparedRun, memories: StartMemories) -> _Begun:
             tensors=tensors,
             begins=earlier.state,
             describe=describe,
+            on_write=on_write,
         )
+        if on_write is not None:
+            on_write()
     live = LiveRun(plan, earlier.state, sink, memories.start)
     return _Begun(live, sink, tables, (name, execution.device, threads))
 

@@ -9,13 +9,14 @@ its settings.
 import functools
 import importlib
 import io
+import marshal
 import pickle
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -23,6 +24,8 @@ from pydantic import BaseModel, ConfigDict
 from fedgs.data import Data, Federation
 from fedgs.errors import missing_extra
 from fedgs.experiments.prepared import PreparedRun, SharedDraws, make_plan
+from fedgs.experiments.travelling_files import with_files
+from fedgs.experiments.travelling_sources import is_installed
 from fedgs.families import CODE_IN_IDENTITY, FAMILIES
 from fedgs.registry import Variant, loaded_plugins, register, table, variant_class, variant_names
 
@@ -36,33 +39,49 @@ class CannotTravelError(Exception):
     """
 
 
-def pack_runs(prepared: Sequence[PreparedRun], federations: Sequence[Federation]) -> bytes:
+def pack_runs(
+    prepared: Sequence[PreparedRun],
+    federations: Sequence[Federation],
+    *,
+    elsewhere: Collection[str] | None = None,
+) -> bytes:
     """The runs as bytes for `unpack_runs`.
 
     Args:
         prepared: what to carry out.
         federations: those of the runs, each once.
+        elsewhere: for another computer, which has installed packages and the modules with these
+            names; None: for a process with the same `sys.path`.
 
     Raises:
         CannotTravelError: a part cannot be pickled; the message names it.
     """
     numbers = {id(federation): number for number, federation in enumerate(federations)}
     try:
-        return _dumps([_Travelling.of(run, numbers) for run in prepared], numbers)
+        return _dumps([_Travelling.of(run, numbers) for run in prepared], numbers, elsewhere)
     except ModuleNotFoundError as error:
         raise CannotTravelError(str(missing_extra(error) or error)) from None
     except Exception as error:
-        raise CannotTravelError(_culprit(prepared, numbers) or _reason(error)) from None
+        raise CannotTravelError(_culprit(prepared, numbers, elsewhere) or _reason(error)) from None
 
 
-def unpack_runs(content: bytes, federations: Sequence[Federation]) -> list[PreparedRun]:
-    """The runs in this process; nothing about them is computed again but the plan."""
+def unpack_runs(
+    content: bytes, federations: Sequence[Federation], places: Mapping[str, str] | None = None
+) -> list[PreparedRun]:
+    """The runs in this process; nothing about them is computed again but the plan.
+
+    Args:
+        content: from `pack_runs`.
+        federations: those of the runs.
+        places: path of a file in the settings -> where it is on this computer; None: the paths
+            hold here.
+    """
     shared: SharedDraws = {}
     packed: list[_Travelling] = _loads(content, federations)
-    return [run.prepared(federations, shared) for run in packed]
+    return [run.prepared(federations, shared, places or {}) for run in packed]
 
 
-def pack_variants() -> list[tuple[str, str, bytes]]:
+def pack_variants(elsewhere: Collection[str] | None = None) -> list[tuple[str, str, bytes]]:
     """Family, name and class of the variants that the user's program registered.
 
     Those of the package and of its plug-ins are not among them: a worker imports them itself. A
@@ -75,7 +94,7 @@ def pack_variants() -> list[tuple[str, str, bytes]]:
             if cls.__module__.split(".")[0] == "fedgs" or cls.__module__ in loaded_plugins():
                 continue
             try:
-                packed.append((family, name, _dumps(cls, {})))
+                packed.append((family, name, _dumps(cls, {}, elsewhere)))
             except Exception:
                 continue
     return packed
@@ -113,8 +132,11 @@ class _Travelling:
         )
         return cls(known, numbers[id(run.plan.federation)])
 
-    def prepared(self, federations: Sequence[Federation], shared: SharedDraws) -> PreparedRun:
-        plan = make_plan(self.known["config"], federations[self.federation], shared)
+    def prepared(
+        self, federations: Sequence[Federation], shared: SharedDraws, places: Mapping[str, str]
+    ) -> PreparedRun:
+        config = with_files(self.known["config"], places)
+        plan = make_plan(config, federations[self.federation], shared)
         return PreparedRun(**{**self.known, "plan": plan})
 
 
@@ -135,13 +157,17 @@ def _settings_only(settings: Mapping[str, Any]) -> Data:
     return stand_in(**{key: value for key, value in settings.items() if key != "name"})
 
 
-def _culprit(prepared: Sequence[PreparedRun], numbers: Mapping[int, int]) -> str | None:
+def _culprit(
+    prepared: Sequence[PreparedRun],
+    numbers: Mapping[int, int],
+    elsewhere: Collection[str] | None,
+) -> str | None:
     """Which part of which run cannot be pickled, and why."""
     for run in prepared:
         for family in CODE_IN_IDENTITY:
             part = getattr(run.config, family)
             try:
-                _dumps(part, numbers)
+                _dumps(part, numbers, elsewhere)
             except Exception as error:
                 name = getattr(part, "name", "") or type(part).__name__
                 return f"{family} {name!r} cannot be sent to another process ({_reason(error)})"
@@ -152,17 +178,21 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _dumps(value: object, numbers: Mapping[int, int]) -> bytes:
+def _dumps(
+    value: object, numbers: Mapping[int, int], elsewhere: Collection[str] | None = None
+) -> bytes:
     import cloudpickle
 
     buffer = io.BytesIO()
-    with _modules_by_value() as by_value:
+    with _modules_by_value(elsewhere) as by_value:
 
         class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             def persistent_id(self, obj: object) -> int | None:
                 return numbers.get(id(obj)) if isinstance(obj, Federation) else None
 
             def reducer_override(self, obj: Any) -> Any:
+                if isinstance(obj, CodeType):  # with its file, which tracebacks name
+                    return marshal.loads, (marshal.dumps(obj),)
                 if isinstance(obj, FunctionType | type | ModuleType):
                     attribute = "__name__" if isinstance(obj, ModuleType) else "__module__"
                     name = getattr(obj, attribute, None)
@@ -214,14 +244,15 @@ class _ByValue:
     What they define travels by value.
     """
 
-    def __init__(self, stack: ExitStack) -> None:
+    def __init__(self, stack: ExitStack, elsewhere: Collection[str] | None) -> None:
         self._stack = stack
+        self._elsewhere = elsewhere
         self._known: dict[str, bool] = {}
 
     def is_importable(self, name: str) -> bool:
         """Whether a process with the same `sys.path` and plug-ins can import this module."""
         if name not in self._known:
-            self._known[name] = importable = name in loaded_plugins() or _is_found(name)
+            self._known[name] = importable = name in loaded_plugins() or self._has(name)
             module = sys.modules.get(name)
             if not importable and name != "__main__" and getattr(module, "__name__", None) == name:
                 import cloudpickle
@@ -229,6 +260,11 @@ class _ByValue:
                 cloudpickle.register_pickle_by_value(module)
                 self._stack.callback(cloudpickle.unregister_pickle_by_value, module)
         return self._known[name]
+
+    def _has(self, name: str) -> bool:
+        if self._elsewhere is None or not _is_found(name):
+            return _is_found(name)
+        return name in self._elsewhere or is_installed(sys.modules[name])
 
     def forget_parent(self, cls: type[BaseModel]) -> None:
         """Leave out the local variables around a class.
@@ -242,9 +278,9 @@ class _ByValue:
 
 
 @contextmanager
-def _modules_by_value() -> Iterator[_ByValue]:
+def _modules_by_value(elsewhere: Collection[str] | None) -> Iterator[_ByValue]:
     with ExitStack() as stack:
-        yield _ByValue(stack)
+        yield _ByValue(stack, elsewhere)
 
 
 def _is_found(name: str) -> bool:

@@ -9,9 +9,10 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from fedgs.data import open_folder
 from fedgs.experiments.channel import Channel
@@ -24,14 +25,25 @@ from fedgs.experiments.transfer import register_variants, unpack_runs
 from fedgs.records import Record
 from fedgs.registry import load_plugin
 
-__all__ = ["Log", "NewRecord", "Order", "Raised", "Unloadable", "work"]
+__all__ = [
+    "Log",
+    "NewRecord",
+    "Order",
+    "Raised",
+    "Sends",
+    "Unloadable",
+    "drive",
+    "forward_logs",
+    "raised",
+    "work",
+]
 
 REPORT_SECONDS = 0.2  # at least, between two messages about progress
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a worker is to do.
+    """What a worker process is to do.
 
     Attributes:
         runs: from `pack_runs`.
@@ -94,6 +106,17 @@ class Raised:
     traceback: str
 
 
+class Sends(Protocol):
+    """The way to the study. Several threads may send."""
+
+    def send(self, message: object) -> None:
+        """Send any object that can be pickled.
+
+        Raises:
+            OSError: the study is gone.
+        """
+
+
 def work(channel: Channel, lifeline: Lifeline, file: Path) -> None:
     """Carry out the order in `file`.
 
@@ -102,30 +125,56 @@ def work(channel: Channel, lifeline: Lifeline, file: Path) -> None:
     """
     try:
         order: Order = pickle.loads(file.read_bytes())
-        _forward_logs(channel, order.log_level)
+        forward_logs(channel, order.log_level)
         runs = _load(order)
     except Exception as error:
         channel.send(Unloadable(f"{type(error).__name__}: {error}"))
         return
     try:
         lifeline.loaded()
-
-        def tell(position: int, record: Record) -> None:
-            channel.send(NewRecord(position, record.to_json()))
-            reply = lifeline.reply()
-            if isinstance(reply, tuple):
-                raise ListenerError(*reply)
-
-        on_record = tell if order.tells_records else None
-        with contextlib.closing(carry_out(runs, on_record)) as messages:
-            for message in _less_frequent(messages):
-                _send(channel, message)
+        drive(runs, channel, lifeline.reply if order.tells_records else None)
     except KeyboardInterrupt:  # SIGTERM, see `Lifeline`; the runs are saved
         sys.exit(128 + signal.SIGTERM)
     except (BrokenPipeError, ConnectionResetError):
         sys.exit(1)  # the study is gone
     except Exception as error:
-        channel.send(Raised(_portable(error), traceback.format_exc()))
+        channel.send(raised(error))
+
+
+def drive(
+    runs: Sequence[PreparedRun],
+    channel: Sends,
+    reply: Callable[[], object] | None = None,
+    *,
+    on_write: Callable[[int], None] | None = None,
+    stopped: Callable[[], bool] | None = None,
+) -> None:
+    """Carry out runs and send the messages.
+
+    Args:
+        runs: each at its beginning, or where its folder says that it stopped.
+        channel: takes the messages.
+        reply: waits for what the study replies to a `NewRecord`; None: it does not want any.
+        on_write: see `carry_out`.
+        stopped: asked after each round; where it is true, the last whole rounds are saved, and no
+            further message is sent.
+    """
+
+    def tell(position: int, record: Record) -> None:
+        assert reply is not None
+        channel.send(NewRecord(position, record.to_json()))
+        answer = reply()
+        if isinstance(answer, tuple):
+            raise ListenerError(*answer)
+
+    with contextlib.closing(carry_out(runs, tell if reply else None, on_write)) as messages:
+        for message in _less_frequent(_until(messages, stopped)):
+            _send(channel, message)
+
+
+def raised(error: Exception) -> Raised:
+    """The message about an exception that is being handled."""
+    return Raised(_portable(error), traceback.format_exc())
 
 
 def _load(order: Order) -> list[PreparedRun]:
@@ -138,7 +187,14 @@ def _load(order: Order) -> list[PreparedRun]:
     return unpack_runs(order.runs, [open_folder(folder) for folder in order.federations])
 
 
-def _send(channel: Channel, message: Message) -> None:
+def _until(messages: Iterable[Message], stopped: Callable[[], bool] | None) -> Iterator[Message]:
+    for message in messages:
+        yield message
+        if stopped is not None and stopped():
+            return
+
+
+def _send(channel: Sends, message: Message) -> None:
     """Send the message; progress may be lost."""
     try:
         channel.send(message)
@@ -174,7 +230,7 @@ def _portable(error: Exception) -> Exception | None:
 class _StudyHandler(logging.handlers.QueueHandler):
     """Sends log records to the study; those that arrive after its end are lost."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Sends) -> None:
         # The queue stays empty: `enqueue` is what the standard library lets subclasses replace.
         super().__init__(queue.SimpleQueue())
         self._channel = channel
@@ -184,7 +240,7 @@ class _StudyHandler(logging.handlers.QueueHandler):
             self._channel.send(Log(record))
 
 
-def _forward_logs(channel: Channel, level: int) -> None:
+def forward_logs(channel: Sends, level: int) -> None:
     """Let the study's handlers treat what this package logs here."""
     logger = logging.getLogger("fedgs")
     logger.setLevel(level)

@@ -21,17 +21,16 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 from fedgs.data import Federation, to_folder
-from fedgs.errors import WorkerError
 from fedgs.experiments import start_worker
+from fedgs.experiments.arrivals import give_record, taken
 from fedgs.experiments.channel import Channel
-from fedgs.experiments.crew import Message, Share, ShareRaised
+from fedgs.experiments.crew import Message, Share
 from fedgs.experiments.lifeline import SAVE_SECONDS
-from fedgs.experiments.listening import Listener, ListenerError
+from fedgs.experiments.listening import Listener
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.transfer import CannotTravelError, pack_runs, pack_variants
-from fedgs.experiments.worker import Log, NewRecord, Order, Raised, Unloadable
+from fedgs.experiments.worker import NewRecord, Order
 from fedgs.machine import physical_cores
-from fedgs.records import Record
 from fedgs.registry import loaded_plugins
 
 __all__ = ["WorkerProcesses"]
@@ -114,7 +113,8 @@ class WorkerProcesses:
             if worker.channel.socket in ready:
                 message = _received(worker)
                 if isinstance(message, NewRecord):
-                    self._give(share, worker, message)
+                    assert self._listener is not None
+                    give_record(self._listener, share, message, worker.channel.send)
                 elif message is not None:
                     yield share, message
 
@@ -138,17 +138,6 @@ class WorkerProcesses:
         finally:
             self._scratch.cleanup()
 
-    def _give(self, share: Share, worker: _Worker, new: NewRecord) -> None:
-        """Give a record to the listener, and tell the worker, which waits, what came of it."""
-        assert self._listener is not None
-        reply: tuple[str, str] | None = None
-        try:
-            self._listener.give(share.runs[new.position], Record.from_json(new.line))
-        except ListenerError as error:
-            reply = (error.error, error.traceback)
-        with contextlib.suppress(OSError):  # the worker is gone
-            worker.channel.send(reply)
-
     def _pack(self, share: Share) -> bytes:
         return pack_runs([self._runs[number] for number in share.runs], self._federations)
 
@@ -160,21 +149,9 @@ def _received(worker: _Worker) -> Message | NewRecord | None:
     except EOFError:
         worker.listening = False
         return None
-    if isinstance(message, Unloadable):
-        raise CannotTravelError(f"a worker process cannot load the runs ({message.reason})")
-    if isinstance(message, Log):
-        logging.getLogger(message.record.name).handle(message.record)
-        return None
-    if isinstance(message, Raised):
-        traceback = message.traceback.rstrip()
-        if message.error is None:
-            error: Exception = WorkerError(f"a worker process raised an error:\n{traceback}")
-        else:
-            error = message.error
-            error.add_note(f"raised in a worker process:\n{traceback}")
-        return ShareRaised(error)
-    assert isinstance(message, Message | NewRecord)
-    return message
+    arrived = taken(message)
+    assert arrived is None or isinstance(arrived, Message | NewRecord)
+    return arrived
 
 
 def _written(federations: Sequence[Federation], scratch: Path) -> list[Path]:

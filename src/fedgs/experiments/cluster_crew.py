@@ -1,0 +1,281 @@
+"""A crew on the nodes of a Ray cluster: each member is an actor with its share of a node's cores.
+
+The supervision is that of worker processes. Ray repeats nothing by itself: the runs of a member
+that is lost go back to the queue and resume elsewhere from their last checkpoint, so records cannot
+change.
+"""
+
+import contextlib
+import logging
+import pickle
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedgs.cluster import Cluster, Node, driver_folders
+from fedgs.data import Federation
+from fedgs.errors import ConfigError, WorkerError
+from fedgs.experiments.arrivals import give_record, taken
+from fedgs.experiments.cluster_worker import ClusterWorker, FilesChanged, Parcel
+from fedgs.experiments.crew import Message, Share
+from fedgs.experiments.executor import shares_of
+from fedgs.experiments.listening import Listener
+from fedgs.experiments.mirror import apply_changes, content_of
+from fedgs.experiments.prepared import PreparedRun
+from fedgs.experiments.transfer import CannotTravelError, pack_runs, pack_variants
+from fedgs.experiments.travelling_files import named_files
+from fedgs.experiments.travelling_sources import plugin_sources, user_lines
+from fedgs.experiments.worker import NewRecord
+
+__all__ = ["ClusterCrew", "bytes_of", "cluster_shares"]
+
+_log = logging.getLogger("fedgs")
+SAVE_SECONDS = 30.0  # for members to save their runs when the study ends early
+ALONE_SECONDS = 120.0  # without any node before the study ends
+LOOK_SECONDS = 5.0  # between two looks at the nodes
+
+
+def cluster_shares(
+    runs: Sequence[PreparedRun], numbers: Sequence[int], members: int
+) -> list[Share]:
+    """The runs with these numbers as shares for so many members.
+
+    The first shares are three quarters of the runs, dealt evenly; those that follow become smaller,
+    so that slower members and those that come late end together with the others.
+    """
+    members = max(1, min(members, len(numbers)))
+    first = len(numbers) - len(numbers) // 4 if members > 1 else len(numbers)
+    shares = shares_of(runs, numbers[:first], min(members, first))
+    left = list(numbers[first:])
+    while left:
+        size = max(1, len(left) // (2 * members))
+        shares += shares_of(runs, left[:size], 1)
+        left = left[size:]
+    return shares
+
+
+def bytes_of(federation: Federation) -> int:
+    """Bytes of the examples of a federation."""
+    parts = (federation.train, federation.validation, federation.test)
+    return sum(part.x.nbytes + part.y.nbytes for part in parts if part is not None)
+
+
+@dataclass(eq=False)
+class _Member:
+    """An actor on a node.
+
+    Attributes:
+        actor: handle of Ray.
+        node: where it is.
+        stream: of the messages of its share; None: it has none.
+        how: how its share ended; None: it is being carried out.
+    """
+
+    actor: Any
+    node: Node
+    stream: Any = None
+    how: str | None = None
+
+
+class ClusterCrew:
+    """A crew with one member for each `threads` processors, or for each GPU, of the nodes.
+
+    Nodes that join later are used, too.
+
+    Args:
+        cluster: that this process has joined.
+        runs: the runs that shares name by their numbers.
+        listener: takes the new records in this process, or None.
+
+    Raises:
+        ConfigError: a run cannot be sent to another computer; nothing was done.
+    """
+
+    def __init__(
+        self, cluster: Cluster, runs: Sequence[PreparedRun], listener: Listener | None = None
+    ) -> None:
+        self._cluster, self._ray = cluster, cluster.ray
+        self._runs, self._listener = runs, listener
+        executions = [run.config.execution for run in runs]
+        self._threads = max((e.threads or 1 for e in executions), default=1)
+        self._workers = max((e.workers or 0 for e in executions), default=0)
+        self._on_gpu = any(e.device != "cpu" for e in executions)
+        self._federations = list({id(r.plan.federation): r.plan.federation for r in runs}.values())
+        sources = plugin_sources()
+        self._modules = {source.module for source in sources}
+        self._pack(range(len(runs)))  # what cannot travel is refused before anything is put
+        parcel = Parcel(
+            variants=pack_variants(self._modules),
+            sources=sources,
+            lines=user_lines(),
+            files={path: text for run in runs for path, text in named_files(run.config).items()},
+            driver_folders=driver_folders(),
+            threads=self._threads,
+            log_level=_log.getEffectiveLevel(),
+            tells_records=listener is not None,
+        )
+        self._parcel = self._ray.put(parcel)
+        self._data = [self._ray.put(federation) for federation in self._federations]
+        self._members: dict[Share, _Member] = {}
+        self._idle: list[_Member] = []
+        self._nodes: list[Node] = cluster.nodes()
+        self._looked = self._seen = time.monotonic()
+
+    @property
+    def size(self) -> int:
+        """Shares that the nodes carry out at the same time now."""
+        if time.monotonic() - self._looked > (LOOK_SECONDS if self._nodes else 0.5):
+            self._look()
+        places = sum(self._places(node) for node in self._nodes)
+        return min(places, self._workers) if self._workers else places
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes carry out runs now."""
+        return len({member.node.key for member in self._members.values() if member.how is None})
+
+    def start(self, share: Share) -> None:
+        """Begin the runs of the share on an idle member, or on a new one."""
+        member = self._idle.pop() if self._idle else self._new_member()
+        folders = [self._runs[number].folder for number in share.runs]
+        contents = [content_of(folder) for folder in folders if folder is not None] or None
+        stream = member.actor.work.options(num_returns="streaming")
+        member.stream = stream.remote(self._pack(share.runs), contents, *self._data)
+        member.how = None
+        self._members[share] = member
+
+    def messages(self) -> Iterable[tuple[Share, Message]]:
+        """What the members have sent; waits at most a second.
+
+        Raises:
+            ConfigError: a member cannot load its runs.
+            WorkerError: there has been no node for two minutes.
+        """
+        working = {share: m for share, m in self._members.items() if m.how is None}
+        if not working:
+            self._wait_for_nodes()
+            return
+        streams = [member.stream for member in working.values()]
+        ready, _ = self._ray.wait(streams, num_returns=1, timeout=1.0)
+        for share, member in working.items():
+            if member.stream in ready:
+                yield from self._received(share, member)
+
+    def how_it_ended(self, share: Share) -> str | None:
+        """How the share ended: on a member that is idle now, or one that was lost."""
+        member = self._members[share]
+        if member.how is not None:
+            del self._members[share]
+        return member.how
+
+    def end(self) -> None:
+        """Leave no member behind: those that still work save their last whole rounds first."""
+        working = {share: m for share, m in self._members.items() if m.how is None}
+        try:
+            for member in working.values():
+                member.actor.stop.remote()
+            deadline = time.monotonic() + SAVE_SECONDS
+            while working and time.monotonic() < deadline:
+                for _ in self.messages():
+                    pass
+                working = {share: m for share, m in working.items() if m.how is None}
+        finally:
+            members = [*self._idle, *self._members.values()]
+            cleaned = [member.actor.clean.remote() for member in members]
+            if cleaned:
+                self._ray.wait(cleaned, num_returns=len(cleaned), timeout=2.0)
+            for member in members:
+                self._ray.kill(member.actor)
+            self._members.clear()
+            self._idle.clear()
+            self._data.clear()
+
+    def _received(self, share: Share, member: _Member) -> Iterable[tuple[Share, Message]]:
+        """What a member has sent, as far as it is here."""
+        lost = (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError)
+        try:
+            content = self._ray.get(next(member.stream))
+        except StopIteration:
+            self._set_idle(member)
+            return
+        except lost:  # both of an actor that died and of one that cannot be reached
+            self._lose(member)
+            return
+        except self._ray.exceptions.RayTaskError as error:
+            raise ConfigError(
+                f"node {member.node.name!r} cannot carry out the runs: {error.cause}"
+            ) from None
+        for packed in content:
+            message = self._taken(pickle.loads(packed), member)
+            if isinstance(message, FilesChanged):
+                folder = self._runs[share.runs[message.position]].folder
+                if folder is not None:
+                    apply_changes(folder.path, message.changes)
+            elif isinstance(message, NewRecord):
+                if self._listener is not None:
+                    give_record(self._listener, share, message, member.actor.reply.remote)
+            elif message is not None:
+                yield share, message
+
+    def _taken(self, message: Any, member: _Member) -> Any:
+        try:
+            return taken(message, f"a process on node {member.node.name!r}")
+        except CannotTravelError as error:
+            raise ConfigError(f"execution.cluster cannot carry out the runs: {error}") from None
+
+    def _set_idle(self, member: _Member) -> None:
+        member.how, member.stream = "ended", None
+        self._idle.append(member)
+
+    def _lose(self, member: _Member) -> None:
+        member.how = f"was lost on node {member.node.name!r}"
+        member.stream = None
+        with contextlib.suppress(Exception):
+            self._ray.kill(member.actor)  # one that is out of reach must not work on
+        self._cluster.doubt(member.node)
+        self._look()
+
+    def _new_member(self) -> _Member:
+        taken_places = Counter(m.node.key for m in self._members.values() if m.how is None)
+        free = [n for n in self._nodes if taken_places[n.key] < self._places(n)] or self._nodes
+        node = min(free, key=lambda node: taken_places[node.key] / self._places(node))
+        actor = self._ray.remote(ClusterWorker).options(
+            num_cpus=0 if self._on_gpu else self._threads,
+            num_gpus=1 if self._on_gpu else 0,
+            max_restarts=0,
+            max_task_retries=0,
+            max_concurrency=4,
+            scheduling_strategy=self._cluster.only(node.key),
+        )
+        return _Member(actor.remote(self._parcel), node)
+
+    def _places(self, node: Node) -> int:
+        return node.gpus if self._on_gpu else node.cpus // self._threads
+
+    def _look(self) -> None:
+        """Find the nodes that are there now."""
+        self._nodes = [node for node in self._cluster.nodes() if self._places(node) >= 1]
+        alive = {node.key for node in self._nodes}
+        self._idle = [member for member in self._idle if member.node.key in alive]
+        self._looked = time.monotonic()
+
+    def _wait_for_nodes(self) -> None:
+        if self.size > 0:
+            self._seen = time.monotonic()
+            return
+        if time.monotonic() - self._seen > ALONE_SECONDS:
+            raise WorkerError(
+                f"the cluster has had no node for {ALONE_SECONDS:g} s; the same command resumes "
+                "the runs from their checkpoints"
+            )
+        time.sleep(1.0)
+        self._look()
+
+    def _pack(self, numbers: Iterable[int]) -> bytes:
+        chosen = [self._runs[number] for number in numbers]
+        try:
+            return pack_runs(chosen, self._federations, elsewhere=self._modules)
+        except CannotTravelError as error:
+            raise ConfigError(f"execution.cluster cannot carry out the runs: {error}") from None

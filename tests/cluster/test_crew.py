@@ -1,0 +1,165 @@
+"""The crew on a cluster, with scripted members: what it does with their messages and losses."""
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.experiments.test_this_process import prepared_runs
+
+from fedgs.cluster.nodes import Node
+from fedgs.data import Federation
+from fedgs.errors import ConfigError, WorkerError
+from fedgs.experiments import cluster_crew
+from fedgs.experiments.cluster_crew import ClusterCrew, cluster_shares
+from fedgs.experiments.cluster_worker import FilesChanged
+from fedgs.experiments.crew import Progress, RunEnded, ShareEnded
+from fedgs.experiments.executor import Executor
+from fedgs.experiments.mirror import FileChange
+from fedgs.experiments.prepared import PreparedRun
+from fedgs.experiments.worker import Unloadable
+from fedgs.records import RunFolder
+
+LOST = "lost"  # instead of a message: the process of the member is gone
+
+
+class Lost(Exception):
+    """What Ray raises about an actor that is gone."""
+
+
+class FakeCluster:
+    """Nodes whose members send what a script says for each start of a share."""
+
+    def __init__(self, script: Callable[[int], list[object]], *, nodes: int = 2) -> None:
+        self.ray = self
+        self.script = script
+        self.list = [Node(str(n), f"node{n}", 1, 0, {}) for n in range(nodes)]
+        self.starts: list[str] = []  # the node of each start
+        self.killed: list[str] = []
+        self.made = 0
+        self.exceptions = SimpleNamespace(
+            RayActorError=Lost, ObjectLostError=Lost, RayTaskError=ZeroDivisionError
+        )
+
+    def nodes(self) -> list[Node]:
+        return list(self.list)
+
+    def only(self, key: str) -> str:
+        return key
+
+    def doubt(self, node: Node) -> None:
+        self.list.remove(node)
+
+    def put(self, value: object) -> object:
+        return value
+
+    def remote(self, cls: type) -> Any:
+        return self
+
+    def options(self, *, scheduling_strategy: str, **options: object) -> Any:
+        self.made += 1
+        return SimpleNamespace(remote=lambda parcel: self.actor(scheduling_strategy))
+
+    def actor(self, key: str) -> Any:
+        def work(runs: bytes, contents: object, *data: object) -> Iterator[object]:
+            self.starts.append(key)
+            return iter(self.script(len(self.starts)))
+
+        nothing = SimpleNamespace(remote=lambda *given: None)
+        remote = SimpleNamespace(options=lambda **options: SimpleNamespace(remote=work))
+        return SimpleNamespace(key=key, work=remote, stop=nothing, clean=nothing, reply=nothing)
+
+    def wait(self, streams: list[Any], **options: object) -> tuple[list[Any], list[Any]]:
+        return streams[:1], streams[1:]
+
+    def get(self, message: object) -> list[bytes]:
+        if message == LOST:
+            raise Lost
+        return [pickle.dumps(message)]
+
+    def kill(self, actor: Any) -> None:
+        self.killed.append(actor.key)
+
+
+def crew_of(fake: FakeCluster, runs: list[PreparedRun]) -> ClusterCrew:
+    cluster: Any = fake
+    return ClusterCrew(cluster, runs)
+
+
+@pytest.fixture
+def runs(toy_federation: Federation) -> list[PreparedRun]:
+    return prepared_runs(toy_federation, methods=["uniform"])
+
+
+def ended() -> list[object]:
+    return [Progress(6, 6, 0), RunEnded(0, {}, None, []), ShareEnded()]
+
+
+def test_a_lost_members_runs_start_again_on_another_node(runs: list[PreparedRun]) -> None:
+    fake = FakeCluster(lambda start: [Progress(2, 6, 0), LOST] if start == 1 else ended())
+    seen: list[Progress] = []
+    crew = crew_of(fake, runs)
+    results = Executor(crew, runs, seen.append).carry_out(cluster_shares(runs, [0], crew.size))
+    assert list(results) == [0]
+    assert fake.starts == ["0", "1"]
+    assert fake.killed == ["0", "1"]  # the lost one must not work on, the other is ended
+    assert [progress.rounds for progress in seen] == [2, 6]
+
+
+def test_runs_that_are_lost_three_times_are_given_up(runs: list[PreparedRun]) -> None:
+    fake = FakeCluster(lambda start: [LOST], nodes=3)
+    crew = crew_of(fake, runs)
+    with pytest.raises(WorkerError, match="crashed 3 times, the last one was lost on node 'node2'"):
+        Executor(crew, runs).carry_out(cluster_shares(runs, [0], crew.size))
+
+
+def test_a_cluster_that_has_lost_all_nodes_is_waited_for_and_given_up(
+    runs: list[PreparedRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_crew.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(cluster_crew, "ALONE_SECONDS", 0.2)
+    fake = FakeCluster(lambda start: [LOST], nodes=1)
+    crew = crew_of(fake, runs)
+    with pytest.raises(WorkerError, match="has had no node for 0.2 s; the same command resumes"):
+        Executor(crew, runs).carry_out(cluster_shares(runs, [0], crew.size))
+
+
+def test_an_idle_member_gets_the_next_share(toy_federation: Federation) -> None:
+    runs = prepared_runs(toy_federation, methods=["uniform", "md", "fedgs"])
+    fake = FakeCluster(lambda start: ended(), nodes=1)
+    crew = crew_of(fake, runs)
+    shares = [share for n in range(3) for share in cluster_shares(runs, [n], 1)]
+    assert len(Executor(crew, runs).carry_out(shares)) == 3
+    assert (fake.made, fake.starts) == (1, ["0"] * 3)
+
+
+def test_the_study_writes_the_files_that_members_send(
+    runs: list[PreparedRun], tmp_path: Path
+) -> None:
+    stored = [replace(run, folder=RunFolder(tmp_path / run.folder_name)) for run in runs]
+    change = FilesChanged(0, [FileChange("rounds.jsonl", None, b"{}\n")])
+    fake = FakeCluster(lambda start: [change, *ended()])
+    crew = crew_of(fake, stored)
+    Executor(crew, stored).carry_out(cluster_shares(stored, [0], 1))
+    assert (tmp_path / runs[0].folder_name / "rounds.jsonl").read_bytes() == b"{}\n"
+
+
+def test_a_member_that_cannot_load_the_runs_is_one_sentence(runs: list[PreparedRun]) -> None:
+    fake = FakeCluster(lambda start: [Unloadable("ImportError: no module")])
+    crew = crew_of(fake, runs)
+    with pytest.raises(ConfigError, match="a process on node 'node0' cannot load the runs"):
+        Executor(crew, runs).carry_out(cluster_shares(runs, [0], 1))
+
+
+@pytest.mark.parametrize(("count", "members"), [(1, 4), (3, 2), (17, 4), (400, 8), (5, 1)])
+def test_shares_hold_every_run_once_and_become_smaller(
+    runs: list[PreparedRun], count: int, members: int
+) -> None:
+    shares = cluster_shares(runs * count, range(count), members)
+    assert sorted(number for share in shares for number in share.runs) == list(range(count))
+    sizes = [len(share.runs) for share in shares]
+    assert min(sizes) >= 1 and len(sizes) >= min(count, members)
+    assert sizes == sorted(sizes, reverse=True)
