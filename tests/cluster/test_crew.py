@@ -23,11 +23,21 @@ from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.worker import Unloadable
 from fedgs.records import RunFolder
 
-LOST = "lost"  # instead of a message: the process of the member is gone
+
+class RayError(Exception):
+    """The base of what Ray raises."""
 
 
-class Lost(Exception):
-    """What Ray raises about an actor that is gone."""
+class ActorDiedError(RayError):
+    """An actor is gone."""
+
+
+class ActorUnavailableError(RayError):
+    """An actor cannot be reached, which is what the first call after a hard kill reports."""
+
+
+class OutOfMemoryError(RayError):
+    """Ray has ended an actor because the node's memory ran out."""
 
 
 class FakeCluster:
@@ -40,9 +50,7 @@ class FakeCluster:
         self.starts: list[str] = []  # the node of each start
         self.killed: list[str] = []
         self.made = 0
-        self.exceptions = SimpleNamespace(
-            RayActorError=Lost, ObjectLostError=Lost, RayTaskError=ZeroDivisionError
-        )
+        self.exceptions = SimpleNamespace(RayError=RayError, RayTaskError=ZeroDivisionError)
 
     def nodes(self) -> list[Node]:
         return list(self.list)
@@ -76,8 +84,8 @@ class FakeCluster:
         return streams[:1], streams[1:]
 
     def get(self, message: object) -> list[bytes]:
-        if message == LOST:
-            raise Lost
+        if isinstance(message, RayError):
+            raise message
         return [pickle.dumps(message)]
 
     def kill(self, actor: Any) -> None:
@@ -98,8 +106,11 @@ def ended() -> list[object]:
     return [Progress(6, 6, 0), RunEnded(0, {}, None, []), ShareEnded()]
 
 
-def test_a_lost_members_runs_start_again_on_another_node(runs: list[PreparedRun]) -> None:
-    fake = FakeCluster(lambda start: [Progress(2, 6, 0), LOST] if start == 1 else ended())
+@pytest.mark.parametrize("error", [ActorDiedError, ActorUnavailableError, OutOfMemoryError])
+def test_a_lost_members_runs_start_again_on_another_node(
+    runs: list[PreparedRun], error: type[RayError]
+) -> None:
+    fake = FakeCluster(lambda start: [Progress(2, 6, 0), error()] if start == 1 else ended())
     seen: list[Progress] = []
     crew = crew_of(fake, runs)
     results = Executor(crew, runs, seen.append).carry_out(cluster_shares(runs, [0], crew.size))
@@ -110,9 +121,11 @@ def test_a_lost_members_runs_start_again_on_another_node(runs: list[PreparedRun]
 
 
 def test_runs_that_are_lost_three_times_are_given_up(runs: list[PreparedRun]) -> None:
-    fake = FakeCluster(lambda start: [LOST], nodes=3)
+    fake = FakeCluster(lambda start: [ActorDiedError()], nodes=3)
     crew = crew_of(fake, runs)
-    with pytest.raises(WorkerError, match="crashed 3 times, the last one was lost on node 'node2'"):
+    with pytest.raises(
+        WorkerError, match="crashed 3 times, the last one was lost on node 'node2' .Actor"
+    ):
         Executor(crew, runs).carry_out(cluster_shares(runs, [0], crew.size))
 
 
@@ -121,7 +134,7 @@ def test_a_cluster_that_has_lost_all_nodes_is_waited_for_and_given_up(
 ) -> None:
     monkeypatch.setattr(cluster_crew.time, "sleep", lambda seconds: None)
     monkeypatch.setattr(cluster_crew, "ALONE_SECONDS", 0.2)
-    fake = FakeCluster(lambda start: [LOST], nodes=1)
+    fake = FakeCluster(lambda start: [ActorDiedError()], nodes=1)
     crew = crew_of(fake, runs)
     with pytest.raises(WorkerError, match="has had no node for 0.2 s; the same command resumes"):
         Executor(crew, runs).carry_out(cluster_shares(runs, [0], crew.size))

@@ -194,19 +194,19 @@ class ClusterCrew:
 
     def _received(self, share: Share, member: _Member) -> Iterable[tuple[Share, Message]]:
         """What a member has sent, as far as it is here."""
-        lost = (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError)
         try:
             content = self._ray.get(next(member.stream))
         except StopIteration:
             self._set_idle(member)
             return
-        except lost:  # both of an actor that died and of one that cannot be reached
-            self._lose(member)
-            return
         except self._ray.exceptions.RayTaskError as error:
             raise ConfigError(
                 f"node {member.node.name!r} cannot carry out the runs: {error.cause}"
             ) from None
+        except self._ray.exceptions.RayError as error:
+            # An actor that died, that cannot be reached, or that was ended for want of memory.
+            self._lose(member, error)
+            return
         for packed in content:
             message = self._taken(pickle.loads(packed), member)
             if isinstance(message, FilesChanged):
@@ -229,8 +229,8 @@ class ClusterCrew:
         member.how, member.stream = "ended", None
         self._idle.append(member)
 
-    def _lose(self, member: _Member) -> None:
-        member.how = f"was lost on node {member.node.name!r}"
+    def _lose(self, member: _Member, error: Exception) -> None:
+        member.how = f"was lost on node {member.node.name!r} ({type(error).__name__})"
         member.stream = None
         with contextlib.suppress(Exception):
             self._ray.kill(member.actor)  # one that is out of reach must not work on
