@@ -50,6 +50,8 @@ class FakeCluster:
         self.starts: list[str] = []  # the node of each start
         self.killed: list[str] = []
         self.made = 0
+        self.is_silent = self.is_deaf = False
+        self.clock = 0.0
         self.exceptions = SimpleNamespace(RayError=RayError, RayTaskError=ZeroDivisionError)
 
     def nodes(self) -> list[Node]:
@@ -77,13 +79,24 @@ class FakeCluster:
             return iter(self.script(len(self.starts)))
 
         nothing = SimpleNamespace(remote=lambda *given: None)
+        process = SimpleNamespace(remote=lambda: "ping")
         remote = SimpleNamespace(options=lambda **options: SimpleNamespace(remote=work))
-        return SimpleNamespace(key=key, work=remote, stop=nothing, clean=nothing, reply=nothing)
+        return SimpleNamespace(
+            key=key, work=remote, stop=nothing, clean=nothing, reply=nothing, process=process
+        )
 
     def wait(self, streams: list[Any], **options: object) -> tuple[list[Any], list[Any]]:
-        return streams[:1], streams[1:]
+        if streams == ["ping"]:
+            return ([], streams) if self.is_deaf else (streams, [])
+        stream = streams[0]
+        if not self.is_silent:
+            return streams[:1], streams[1:]
+        self.clock += 30.0
+        return [], [stream]
 
     def get(self, message: object) -> list[bytes]:
+        if message == "ping":
+            return []
         if isinstance(message, RayError):
             raise message
         return [pickle.dumps(message)]
@@ -138,6 +151,36 @@ def test_a_cluster_that_has_lost_all_nodes_is_waited_for_and_given_up(
     crew = crew_of(fake, runs)
     with pytest.raises(WorkerError, match="has had no node for 0.2 s; the same command resumes"):
         Executor(crew, runs).carry_out(cluster_shares(runs, [0], crew.size))
+
+
+def test_a_silent_member_is_asked_and_one_that_does_not_answer_is_lost(
+    runs: list[PreparedRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeCluster(lambda start: [Progress(1, 6, 0), Progress(2, 6, 0)])
+    monkeypatch.setattr(cluster_crew.time, "monotonic", lambda: fake.clock)
+    crew = crew_of(fake, runs)
+    (share,) = cluster_shares(runs, [0], 1)
+    crew.start(share)
+    fake.is_silent = True
+    for _ in range(100):  # it has not begun, since its processors are in use
+        assert list(crew.messages()) == [] and crew.how_it_ended(share) is None
+    fake.is_silent = False
+    assert len(list(crew.messages())) == 1
+    fake.is_silent = True
+    for _ in range(100):  # a long round
+        assert list(crew.messages()) == [] and crew.how_it_ended(share) is None
+    fake.is_deaf, before = True, fake.clock
+    while (how := crew.how_it_ended(share)) is None:
+        assert list(crew.messages()) == []
+    assert how == "was lost on node 'node0' (TimeoutError)"
+    assert 300 <= fake.clock - before <= 450
+
+
+def test_a_cluster_whose_nodes_are_too_small_is_refused(runs: list[PreparedRun]) -> None:
+    execution = runs[0].config.execution.model_copy(update={"threads": 2})
+    config = runs[0].config.model_copy(update={"execution": execution})
+    with pytest.raises(ConfigError, match=r"no node of the cluster has 2 processors"):
+        crew_of(FakeCluster(lambda start: []), [replace(runs[0], config=config)])
 
 
 def test_an_idle_member_gets_the_next_share(toy_federation: Federation) -> None:

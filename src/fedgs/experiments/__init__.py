@@ -13,6 +13,9 @@ The modules in the order in which a study passes through them:
 * `executor`: supervises a `crew`, which carries out shares of the runs: `this_process`, or
   `workers`. The latter start processes (`start_worker`, `worker`, `lifeline`), which receive the
   runs by `transfer` and report through a `channel`.
+* `cluster_crew` and `cluster_worker` are a crew on the nodes of a cluster, which share no file with
+  the study: `mirror` finds and writes what changes in the folders of its runs, and
+  `travelling_files` and `travelling_sources` bring settings' files and plug-ins to the nodes.
 * `memories`: samplers' memories before round 0, computed once for all runs that share them.
 * `sinks`: take the rounds of a run, into memory or into its folder.
 

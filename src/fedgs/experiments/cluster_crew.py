@@ -35,6 +35,8 @@ _log = logging.getLogger("fedgs")
 SAVE_SECONDS = 30.0  # for members to save their runs when the study ends early
 ALONE_SECONDS = 120.0  # without any node before the study ends
 LOOK_SECONDS = 5.0  # between two looks at the nodes
+PING_SECONDS = 60.0  # without a message before a member is asked whether it is there
+SILENT_SECONDS = 300.0  # without an answer before it counts as lost
 
 
 def cluster_shares(
@@ -71,12 +73,16 @@ class _Member:
         node: where it is.
         stream: of the messages of its share; None: it has none.
         how: how its share ended; None: it is being carried out.
+        heard: when it sent something, or answered; None: it has not begun.
+        ping: a question that it has not answered; None: there is none.
     """
 
     actor: Any
     node: Node
     stream: Any = None
     how: str | None = None
+    heard: float | None = None
+    ping: Any = None
 
 
 class ClusterCrew:
@@ -120,8 +126,11 @@ class ClusterCrew:
         self._data = [self._ray.put(federation) for federation in self._federations]
         self._members: dict[Share, _Member] = {}
         self._idle: list[_Member] = []
-        self._nodes: list[Node] = cluster.nodes()
+        self._nodes = cluster.nodes()
         self._looked = self._seen = time.monotonic()
+        if not any(self._places(node) for node in self._nodes):
+            wanted = "a GPU" if self._on_gpu else f"{self._threads} processors (execution.threads)"
+            raise ConfigError(f"execution.cluster: no node of the cluster has {wanted}")
 
     @property
     def size(self) -> int:
@@ -162,6 +171,8 @@ class ClusterCrew:
         for share, member in working.items():
             if member.stream in ready:
                 yield from self._received(share, member)
+            else:
+                self._check_is_there(member)
 
     def how_it_ended(self, share: Share) -> str | None:
         """How the share ended: on a member that is idle now, or one that was lost."""
@@ -207,6 +218,7 @@ class ClusterCrew:
             # An actor that died, that cannot be reached, or that was ended for want of memory.
             self._lose(member, error)
             return
+        member.heard, member.ping = time.monotonic(), None
         for packed in content:
             message = self._taken(pickle.loads(packed), member)
             if isinstance(message, FilesChanged):
@@ -236,6 +248,23 @@ class ClusterCrew:
             self._ray.kill(member.actor)  # one that is out of reach must not work on
         self._cluster.doubt(member.node)
         self._look()
+
+    def _check_is_there(self, member: _Member) -> None:
+        """Ask a silent member, whose rounds may be long, and give up one that does not answer.
+
+        A second thread of the member answers. A member that has not begun waits for processors.
+        """
+        silent = 0.0 if member.heard is None else time.monotonic() - member.heard
+        try:
+            if member.ping is not None and self._ray.wait([member.ping], timeout=0)[0]:
+                self._ray.get(member.ping)
+                member.heard, member.ping = time.monotonic(), None
+            elif member.ping is not None and silent > PING_SECONDS + SILENT_SECONDS:
+                self._lose(member, TimeoutError())
+            elif member.ping is None and silent > PING_SECONDS:
+                member.ping = member.actor.process.remote()
+        except self._ray.exceptions.RayError as error:
+            self._lose(member, error)
 
     def _new_member(self) -> _Member:
         taken_places = Counter(m.node.key for m in self._members.values() if m.how is None)
