@@ -55,6 +55,7 @@ def test_all_methods_have_the_available_clients_of_the_trace(mode: Trace, tmp_pa
         assert skipped == [not available for available in expected]
 
 
+@pytest.mark.long
 def test_workers_engines_and_resumed_runs_have_equal_records(mode: Trace, tmp_path: Path) -> None:
     alone = compared(mode, tmp_path / "alone", workers=1, engine="stacked")
     assert compared(mode, tmp_path / "workers", workers=2, engine="stacked") == alone

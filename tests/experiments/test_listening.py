@@ -59,7 +59,7 @@ def stored(out: Path, method: str) -> bytes:
     return file.read_bytes()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_it_is_given_every_record_in_this_process_in_the_order_of_rounds(
     toy_federation: Federation, workers: int
 ) -> None:
@@ -130,7 +130,7 @@ def test_after_its_exception_the_run_resumes_at_that_round(
         assert stored(tmp_path / "failed", method) == stored(tmp_path / "plain", method)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_after_an_interrupt_no_record_is_given_twice(
     toy_federation: Federation, tmp_path: Path, workers: int
 ) -> None:

@@ -23,6 +23,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list[Any]
     return carried_out(out), out
 
 
+@pytest.mark.long
 def test_two_workers_give_the_records_of_this_process(
     whole: tuple[dict[str, list[Any]], Path],
 ) -> None:
@@ -127,6 +128,7 @@ def records(rounds: int, workers: int, out: Path | None = None) -> list[list[Any
     return [list(finished.records) for finished in run_all(prepare(configs), out=out)]
 
 
+@pytest.mark.long
 def test_parts_of_a_plug_in_work_in_workers_and_on_resume(tmp_path: Path) -> None:
     (tmp_path / "parts.py").write_text(PLUGIN)
     load_plugin(tmp_path / "parts.py")
