@@ -97,3 +97,19 @@ def nodes(world: Any, counts: np.ndarray, **named: Any) -> Any:
 
     describe_privately(app, label_counts=own)
     return _make(world)([f"site-{k}" for k in range(len(counts))], app=app, **named)
+
+
+def session(grid: Any, clients: int, timeout: float = 0.02) -> tuple[Any, list[dict[str, Any]]]:
+    """The sessions of one round with the grid's first nodes: the products and the events."""
+    from fedgs.flower.journal import Journal
+    from fedgs.flower.private.graph import PrivateGraph
+    from fedgs.flower.private.products import Products
+    from fedgs.flower.roster import Roster
+
+    roster, products, journal = Roster(), Products(), Journal()
+    for key in list(grid.keys.values())[:clients]:
+        roster.admit(key)
+    node_of = {row: 100 + row for row in range(clients)}
+    graph = PrivateGraph(journal, timeout)
+    graph.complete(grid, node_of, products=products, roster=roster, round=0)
+    return products.matrix(clients), journal.taken()

@@ -28,3 +28,13 @@ def test_a_type_checker_sees_what_the_package_exports() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"module 'fedgs\.flower' has no attribute 'Sampled'"):
         fedgs.flower.Sampled  # noqa: B018
+
+
+def test_flower_has_no_secure_aggregation_for_this_interface() -> None:
+    """`docs/how-to/flower.md` says so; if a version adds it, the page and a test of it are due."""
+    import flwr.clientapp.mod
+    import flwr.serverapp.strategy
+
+    names = [*dir(flwr.clientapp.mod), *dir(flwr.serverapp.strategy)]
+    assert len(names) > 20
+    assert [name for name in names if "secagg" in name.lower()] == []

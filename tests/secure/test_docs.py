@@ -6,7 +6,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "explanation" / "privacy.md"
 
 def test_examples_of_the_privacy_page_run() -> None:
     blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), flags=re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     exec("\n".join(blocks), {})
 
 

@@ -17,6 +17,7 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from fedgs.flower.client import describe
+    from fedgs.flower.noise import noisy_counts
     from fedgs.flower.private.node import describe_privately
     from fedgs.flower.strategy import SampledStrategy
 
@@ -26,9 +27,10 @@ _PUBLIC = {
     "SampledStrategy": "fedgs.flower.strategy",
     "describe": "fedgs.flower.client",
     "describe_privately": "fedgs.flower.private.node",
+    "noisy_counts": "fedgs.flower.noise",
 }
 
-__all__ = ["SampledStrategy", "describe", "describe_privately"]
+__all__ = ["SampledStrategy", "describe", "describe_privately", "noisy_counts"]
 
 
 if not TYPE_CHECKING:  # a type checker that saw this function would accept every name

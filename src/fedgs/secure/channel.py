@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-__all__ = ["KEY_BYTES", "SEAL_BYTES", "Channel", "KeyPair", "open_channel"]
+__all__ = ["CHANNEL_KEY_BYTES", "KEY_BYTES", "SEAL_BYTES", "Channel", "KeyPair", "open_channel"]
 
 KEY_BYTES = 32
+CHANNEL_KEY_BYTES = 3 * KEY_BYTES
 _NONCE_BYTES = 12
 SEAL_BYTES = _NONCE_BYTES + 16  # what sealing adds to a body: nonce and tag
 _MASK = struct.Struct(">IIIIII")  # batch, dealer, client, pair, entries
@@ -108,7 +109,10 @@ class KeyPair:
 
 @dataclass(frozen=True, repr=False, slots=True)
 class Channel:
-    """One party's end of its channel to a peer in one session; made by `open_channel`."""
+    """One party's end of its channel to a peer in one session; made by `open_channel`.
+
+    Its `keys` are those of sealing, opening and masks, 96 bytes.
+    """
 
     party: int
     peer: int
@@ -116,6 +120,16 @@ class Channel:
     sealing: "ChaCha20Poly1305"
     opening: "ChaCha20Poly1305"
     mask_key: bytes
+    keys: bytes
+
+    @classmethod
+    def of_keys(cls, keys: bytes, session: bytes, *, party: int, peer: int) -> "Channel":
+        """The channel with the keys of an earlier one, which needs no key agreement."""
+        cipher, _, _ = _primitives()
+        sealing, opening, mask_key = (
+            keys[start : start + KEY_BYTES] for start in range(0, CHANNEL_KEY_BYTES, KEY_BYTES)
+        )
+        return cls(party, peer, session, cipher(sealing), cipher(opening), mask_key, keys)
 
     def seal(self, kind: Kind, batch: int, body: bytes) -> bytes:
         """The message to the peer with an encrypted and authenticated body.
@@ -178,7 +192,7 @@ def open_channel(
     Raises:
         ProtocolError: the peer's public key is not usable.
     """
-    cipher, hkdf, sha256 = _primitives()
+    _, hkdf, sha256 = _primitives()
     try:
         secret = keys.secret(peer_public)
     except ValueError:
@@ -191,11 +205,4 @@ def open_channel(
         derived[start : start + KEY_BYTES] for start in range(0, 3 * KEY_BYTES, KEY_BYTES)
     )
     sealing, opening = (upward, downward) if party == low else (downward, upward)
-    return Channel(
-        party=party,
-        peer=peer,
-        session=session,
-        sealing=cipher(sealing),
-        opening=cipher(opening),
-        mask_key=mask_key,
-    )
+    return Channel.of_keys(sealing + opening + mask_key, session, party=party, peer=peer)

@@ -10,8 +10,16 @@ import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from fedgs.errors import ConfigError, ProtocolError
-from fedgs.secure.channel import KEY_BYTES, Channel, KeyPair, open_channel
+from fedgs.secure.channel import (
+    CHANNEL_KEY_BYTES,
+    KEY_BYTES,
+    Channel,
+    KeyPair,
+    open_channel,
+)
 from fedgs.secure.fixed_point import FixedPoint
 from fedgs.secure.wire import (
     DEALER,
@@ -184,8 +192,17 @@ class Member:
         self._channels: dict[int, Channel] = {}
 
     def save(self) -> dict[str, bytes]:
-        """What a machine stores between two messages; it does not hold the private key."""
-        return {"nonce": self._nonce, "directory": self._directory or b""}
+        """What a machine stores between two messages; it does not hold the private key.
+
+        The keys of the open channels are stored too, since a key agreement takes longer than all
+        else that a message needs.
+        """
+        return {
+            "nonce": self._nonce,
+            "directory": self._directory or b"",
+            "channel-peers": np.array(list(self._channels), dtype="<u4").tobytes(),
+            "channel-keys": b"".join(channel.keys for channel in self._channels.values()),
+        }
 
     @classmethod
     def restored(
@@ -195,6 +212,11 @@ class Member:
         member = cls(plan, party, keys=keys, nonce=saved["nonce"])
         if saved["directory"]:
             member.join(saved["directory"])
+        for n, peer in enumerate(np.frombuffer(saved["channel-peers"], dtype="<u4").tolist()):
+            keys_of_it = saved["channel-keys"][CHANNEL_KEY_BYTES * n : CHANNEL_KEY_BYTES * (n + 1)]
+            member._channels[peer] = Channel.of_keys(
+                keys_of_it, member.session, party=party, peer=peer
+            )
         return member
 
     @property

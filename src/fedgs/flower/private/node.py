@@ -307,10 +307,12 @@ class _Node:
 
     def _remember(self, party: RingParty) -> None:
         assert party.client is not None
+        names = self._names
+        absent = {names[number] for number in party.client.absent if number < len(names)}
         present = {
             name: fingerprint(key)
             for name, key in self._directory(party).items()
-            if self._names.index(name) not in party.client.absent
+            if name not in absent
         }
         seen = {**present, **self._seen}
         self.stored |= {"seen": list(seen), "prints": list(seen.values())}
