@@ -354,3 +354,26 @@ def test_a_server_bears_any_replies(replies: dict[int, Entries]) -> None:
         phases.send(replies)
     assert begun.products == {}
     assert begun.silent.keys() | begun.refused.keys() == set(range(4))
+
+
+def test_impossible_products_are_not_used_and_their_client_is_left_out(
+    grid: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fedgs.secure import ring
+
+    honest, honest_words = ring.RingClient._share, ring.pack_words
+
+    def share(self: Any, message: Any, rest: bytes) -> bytes:
+        if (self._member.party, self._member.plan.clients) != (0, CLIENTS):
+            return honest(self, message, rest)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ring, "pack_words", lambda v1: honest_words(v1 + np.uint64(2**63)))
+            return honest(self, message, rest)
+
+    monkeypatch.setattr(ring.RingClient, "_share", share)
+    found, events = session(grid, CLIENTS)
+    check_products(found, without=0)
+    assert np.isnan(found[0]).all()
+    (own,) = (event for event in events if event["client"] == "site-0")
+    assert "its product with 'site-1' is impossible: -" in own["detail"]
+    assert own["accused"] == ["site-1", "site-2", "site-3"]
