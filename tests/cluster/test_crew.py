@@ -91,7 +91,7 @@ class FakeCluster:
         stream = streams[0]
         if not self.is_silent:
             return streams[:1], streams[1:]
-        self.clock += 30.0
+        self.clock += 15.0
         return [], [stream]
 
     def get(self, message: object) -> list[bytes]:

@@ -179,6 +179,7 @@ def test_an_address_where_nobody_listens_is_one_sentence() -> None:
         joining._check_reachable("127.0.0.1:1")
 
 
+@pytest.mark.long
 def test_ray_is_not_imported_by_the_package_nor_by_runs_without_a_cluster() -> None:
     statement = (
         "import sys, fedgs, fedgs.experiments.runner, fedgs.cli.run\n"

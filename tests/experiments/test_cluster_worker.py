@@ -65,7 +65,8 @@ def worked(
 ) -> list[object]:
     """All messages of a share; files are written as the study does."""
     federations = [runs[0].plan.federation]
-    contents = [content_of(folder_of(run)) for run in runs] if folders else None
+    shared = set[str]()
+    contents = [content_of(folder_of(run), shared) for run in runs] if folders else None
     messages = []
     packed = packed or pack_runs(runs, federations, elsewhere=())
     for gathered in worker.work(packed, contents, *federations):

@@ -104,11 +104,11 @@ def test_a_file_that_runs_share_is_sent_once_and_kept_where_it_is(here: Path, th
 def test_what_a_resumed_run_needs_has_the_size_of_its_records_and_not_their_text(
     here: Path, there: Path
 ) -> None:
-    assert content_of(RunFolder(here)) == []
+    assert content_of(RunFolder(here), set()) == []
     (here / "config.toml").write_text("seed = 1")
     (here / "rounds.jsonl").write_text("a long line\n" * 1000)
     (here / "checkpoint.npz").write_bytes(b"arrays")
-    sent = content_of(RunFolder(here))
+    sent = content_of(RunFolder(here), set())
     assert sum(len(change.content or b"") for change in sent) < 20
     apply_changes(there, sent)
     assert RunFolder(there).size("rounds.jsonl") == 12_000
@@ -119,6 +119,19 @@ def test_what_a_resumed_run_needs_has_the_size_of_its_records_and_not_their_text
     append(there / "rounds.jsonl", "new\n")
     apply_changes(here, mirror.changes(there))
     assert (here / "rounds.jsonl").read_text() == "a long line\n" + "new\n"
+
+
+def test_a_file_that_runs_share_is_sent_with_one_of_them(here: Path) -> None:
+    (here.parent / "graphs").mkdir()
+    (here.parent / "graphs" / "key.npz").write_bytes(b"distances")
+    second = here.parent / "second"
+    second.mkdir()
+    before, names = set[str](), []
+    for folder in (here, second):
+        (folder / "config.toml").write_text("seed = 1")
+        RunFolder(folder).share("memory", here.parent / "graphs" / "key.npz")
+        names.append([change.name for change in content_of(RunFolder(folder), before)])
+    assert names == [["memory.json", "config.toml", "key.npz"], ["memory.json", "config.toml"]]
 
 
 @pytest.mark.parametrize("name", ["../out", "a/b", "/etc/x", "", "..", "."])

@@ -148,8 +148,8 @@ class ClusterCrew:
     def start(self, share: Share) -> None:
         """Begin the runs of the share on an idle member, or on a new one."""
         member = self._idle.pop() if self._idle else self._new_member()
-        folders = [self._runs[number].folder for number in share.runs]
-        contents = [content_of(folder) for folder in folders if folder is not None] or None
+        folders, shared = [self._runs[number].folder for number in share.runs], set[str]()
+        contents = [content_of(folder, shared) for folder in folders if folder is not None] or None
         stream = member.actor.work.options(num_returns="streaming")
         member.stream = stream.remote(self._pack(share.runs), contents, *self._data)
         member.how = None
@@ -167,7 +167,8 @@ class ClusterCrew:
             self._wait_for_nodes()
             return
         streams = [member.stream for member in working.values()]
-        ready, _ = self._ray.wait(streams, num_returns=1, timeout=1.0)
+        self._ray.wait(streams, num_returns=1, timeout=1.0)
+        ready, _ = self._ray.wait(streams, num_returns=len(streams), timeout=0)
         for share, member in working.items():
             if member.stream in ready:
                 yield from self._received(share, member)

@@ -15,7 +15,7 @@ from fedgs.errors import OutputError
 from fedgs.experiments.memories import FOLDER
 from fedgs.records import RunFolder, errors_named, write_atomically
 
-__all__ = ["FileChange", "Mirror", "apply_changes", "content_of", "fill"]
+__all__ = ["FileChange", "Mirror", "apply_changes", "content_of"]
 
 APPENDED = (".jsonl", ".bits")  # their first bytes are not read again by a run that resumes
 BLOCK = 1 << 20  # bytes of a mapped file that are compared and sent together
@@ -141,10 +141,15 @@ def apply_changes(folder: Path, changes: list[FileChange]) -> None:
             write_atomically(path, change.content)
 
 
-def content_of(folder: RunFolder) -> list[FileChange]:
+def content_of(folder: RunFolder, sent_before: set[str]) -> list[FileChange]:
     """What another computer needs to resume a stored run; empty for a run that has not begun.
 
     Of files that only grow the size alone is sent, since what they hold is not read again.
+
+    Args:
+        folder: of the run.
+        sent_before: names of files that runs share and that are sent with another run; a further
+            one is added.
     """
     if not folder.exists():
         return []
@@ -157,15 +162,10 @@ def content_of(folder: RunFolder) -> list[FileChange]:
         else:
             sent.append(FileChange(entry.name, None, Path(entry.path).read_bytes()))
     shared = folder.shared_file("memory")
-    if shared is not None and shared.is_file():
+    if shared is not None and shared.is_file() and shared.name not in sent_before:
+        sent_before.add(shared.name)
         sent.append(FileChange(shared.name, None, shared.read_bytes(), shared=True))
     return sent
-
-
-def fill(folder: Path, content: list[FileChange]) -> None:
-    """Write what `content_of` gave into a scratch folder; files that only grow have holes."""
-    if content:
-        apply_changes(folder, content)
 
 
 def _order(name: str) -> tuple[int, str]:
