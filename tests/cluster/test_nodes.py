@@ -94,7 +94,8 @@ def test_a_node_without_authentication_needs_trust() -> None:
     cluster_of({"east": {**FACTS, "authentication": "token"}}, trusted=False).check()
 
 
-def test_a_cluster_of_silent_nodes_or_of_none_is_refused() -> None:
+def test_a_cluster_of_silent_nodes_or_of_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "JOIN_SECONDS", 0.0)
     with pytest.raises(ConfigError, match="^node 'west' of the cluster does not answer$"):
         cluster_of({"east": FACTS, "west": None}).check()
     with pytest.raises(ConfigError, match="without any processor"):

@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ __all__ = ["Cluster", "driver_folders", "open_cluster"]
 
 _log = logging.getLogger("fedgs")
 PROBE_SECONDS = 60.0  # for a node to say what it is
+JOIN_SECONDS = 30.0  # for the first node to join
 CONNECT_SECONDS = 5.0
 STORE_BYTES = 256 << 20  # of an own cluster's object store, beside the data
 
@@ -69,9 +71,11 @@ class Cluster:
                 has no authentication, or that does not answer; or there is no node with a
                 processor.
         """
-        alive = self._alive()
-        if not alive:
-            raise ConfigError("execution.cluster names a cluster without any processor")
+        deadline = time.monotonic() + JOIN_SECONDS
+        while not (alive := self._alive()):  # nodes may be joining
+            if time.monotonic() > deadline:
+                raise ConfigError("execution.cluster names a cluster without any processor")
+            time.sleep(0.5)
         self._ask(alive)
         nodes = self._answers(alive, seconds=PROBE_SECONDS)
         silent = alive.keys() - {node.key for node in nodes}
