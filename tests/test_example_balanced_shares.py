@@ -10,7 +10,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from fedgs import Clients, View
+from fedgs.clients import Outcome
 from fedgs.experiments.grid import expand, read_config
+from fedgs.weighting import Deficit
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "examples" / "balanced_shares"
@@ -21,10 +24,10 @@ STORED = ROOT / "docs" / "records" / "balanced-shares" / "rows.csv"
 def modules() -> Iterator[tuple[ModuleType, ModuleType]]:
     """The two programs, the second of which imports the first."""
     sys.path.insert(0, str(FOLDER))
-    yield importlib.import_module("study"), importlib.import_module("summary")
+    yield importlib.import_module("study"), importlib.import_module("summary")  # and "design"
     sys.path.remove(str(FOLDER))
-    for name in ("study", "summary"):
-        sys.modules.pop(name)
+    for name in ("study", "summary", "design", "feasible"):
+        sys.modules.pop(name, None)
 
 
 def test_a_study_resumes_and_takes_the_rates_from_the_tuning_runs(
@@ -33,7 +36,7 @@ def test_a_study_resumes_and_takes_the_rates_from_the_tuning_runs(
     study, _ = modules
     monkeypatch.setattr(study, "ROUNDS", 2)
     monkeypatch.setattr(study, "MODES", ("LN",))
-    monkeypatch.setattr(study, "TUNING_FEDERATIONS", ("11",))
+    monkeypatch.setattr(study, "TUNING_FEDERATIONS", {"tune": ("11",), "tune_all": ("11",)})
     monkeypatch.setattr(study, "TUNING_MODES", ("IDL",))
     path = tmp_path / "rows.csv"
     study.main(path, "tune", ["uniform", "balanced_shares"])
@@ -48,6 +51,68 @@ def test_a_study_resumes_and_takes_the_rates_from_the_tuning_runs(
     confirmed = [row for row in study.read_rows(path) if row.part == "confirm"]
     assert {row.method: row.rate for row in confirmed} == rates
     assert all(row.bias >= 0 and row.lowest <= row.last for row in confirmed)
+    # With M = N under IDL, every client has its share in every round.
+    study.main(path, "tune_all", ["uniform", "deficit"])
+    everybody = [row for row in study.read_rows(path) if row.part == "tune_all"]
+    assert {row.method for row in everybody} == {"uniform", "deficit"}
+    assert all(row.bias < 1e-6 and row.count_variance == 0 for row in everybody)
+
+
+def test_every_setting_that_was_tried_runs_and_has_a_line_where_its_runs_are_complete(
+    modules: tuple[ModuleType, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, summary = modules
+    monkeypatch.setattr(study, "ROUNDS", 3)
+    monkeypatch.setattr(study, "DESIGN_MODES", ("LN",))
+    monkeypatch.setattr(study, "TUNING_FEDERATIONS", {"design": ("11",)})
+    path = tmp_path / "rows.csv"
+    study.main(path, "design", ["shares, shrunk"])
+    first = path.read_bytes()
+    study.main(path, "design", [])
+    assert path.read_bytes().startswith(first)
+    rows = study.read_rows(path)
+    assert {row.method for row in rows} == set(study.SETTINGS)
+    assert len(summary.design_table(rows, ["LN"], ["11"]).splitlines()) == 2 + len(study.SETTINGS)
+    assert len(summary.design_table(rows[1:], ["LN"], ["11"]).splitlines()) == 1 + len(rows)
+
+
+@pytest.mark.usefixtures("modules")
+def test_a_recent_pair_is_apart_and_a_herd_follows_the_label_distribution() -> None:
+    design = importlib.import_module("design")
+    Apart, Herding = design.Apart, design.Herding
+    labels = np.array([[8, 0], [8, 0], [0, 8], [0, 8]])
+    clients = Clients(tuple("abcd"), np.full(4, 8), label_counts=labels)
+    counts, rng = np.zeros(4, dtype=np.int64), np.random.default_rng(0)
+    view = View(0, clients, np.arange(4), counts, 2, weighting_memory=Deficit().start(clients, 2))
+    for cumulative in (True, False):
+        mixed = Herding(cumulative=cumulative).select(view, rng).clients
+        assert labels[mixed].sum(axis=0).tolist() == [8, 8]
+    # "a" and "b" have had one round too much: the cohort of the others restores the labels.
+    behind = {"deficit": np.array([-0.25, -0.25, 0.25, 0.25])}
+    assert Herding().select(replace(view, weighting_memory=behind), rng).clients.tolist() == [2, 3]
+    apart = Apart()
+    memory = apart.start(clients)
+    memory = apart.observe(memory, view, Outcome(np.array([0, 2]), np.full(2, 0.5)))
+    assert memory["recency"][0, 2] == 1.0 and memory["recency"][0, 3] == 0.0
+    for _ in range(8):  # without a recency all cohorts are equal, and ties are drawn
+        assert apart.select(replace(view, memory=memory), rng).clients.tolist() != [0, 2]
+    memory = apart.observe(memory, view, Outcome(np.array([1, 3]), np.full(2, 0.5)))
+    assert memory["recency"][0, 2] == 0.5  # 1 - M/N
+
+
+@pytest.mark.usefixtures("modules")
+def test_the_least_bias_is_what_the_rate_of_the_largest_client_leaves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feasible = importlib.import_module("feasible")
+    clients = Clients(tuple("abcd"), np.array([70, 10, 10, 10]))
+    bias, share, rate = feasible.least_bias(clients, "IDL", 200)
+    assert (share, rate) == (0.7, 1.0) and bias < 0.01
+    bias, share, rate = feasible.least_bias(clients, "LDF", 400)
+    assert rate < 0.3 and bias == pytest.approx(share - rate, abs=0.06)
+    monkeypatch.setattr(feasible, "ROUNDS", 5)
+    feasible.main("3", ["LN", "YC"])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["LN", "YC"]
 
 
 def test_the_tables_hold_differences_of_pairs_and_the_cells_that_miss_the_limit(

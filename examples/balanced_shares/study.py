@@ -2,10 +2,14 @@
 
 Usage: python study.py ROWS.csv tune [METHOD ...]
        python study.py ROWS.csv confirm FEDERATION ...
+       python study.py ROWS.csv tune_all [METHOD ...]
+       python study.py ROWS.csv confirm_all FEDERATION ...
+       python study.py ROWS.csv design [SETTING ...]
 
+In the parts that end with `_all`, all available clients train (M = N); in the others, M = 0.2 N.
 Rows that the file already has are not computed again, so an interrupted study resumes. A federation
 is a `data.seed`, or the path of a stored one. `confirm` takes the learning rate of each method from
-the rows of `tune`.
+the rows of `tune`. `design` runs the settings of `design.py` at the learning rate .1.
 """
 
 import csv
@@ -13,18 +17,24 @@ import itertools
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from design import SETTINGS
 
 import fedgs
 from fedgs.report import Run
 
 UNIFORM = {"name": "uniform"}
-# Label -> tables of the configuration. Cohorts are limited to M = 0.2 N throughout.
+MIFA = {
+    "method": {**UNIFORM, "weighting": "all"},
+    "aggregation": {"name": "stale", "unit": "gradient"},
+}
+FEDVARP = {"method": {**UNIFORM, "weighting": "data_size"}, "aggregation": {"name": "stale"}}
+# Label -> tables of the configuration.
 METHODS: dict[str, dict[str, Any]] = {
     "uniform": {"method": UNIFORM},
     "md": {"method": {"name": "md"}},
@@ -33,24 +43,34 @@ METHODS: dict[str, dict[str, Any]] = {
     "inverse_participation": {"method": {"name": "fedgs", "weighting": "inverse_participation"}},
     "fedau_50": {"method": {**UNIFORM, "weighting": {"name": "fedau", "cutoff": 50}}},
     "fedau_inf": {"method": {**UNIFORM, "weighting": {"name": "fedau", "cutoff": 0}}},
-    "mifa": {
-        "method": {**UNIFORM, "weighting": "all"},
-        "aggregation": {"name": "stale", "unit": "gradient"},
-    },
     "f3ast": {"method": {"name": "f3ast"}},
-    "fedvarp": {
-        "method": {**UNIFORM, "weighting": "data_size"},
-        "aggregation": {"name": "stale"},
-    },
+    "mifa": MIFA,
+    "fedvarp": FEDVARP,
     "clustered": {"method": {"name": "clustered"}},
     "known": {"method": {**UNIFORM, "weighting": "known"}},
     "balanced_shares": {"method": {"name": "fedgs", "weighting": "deficit", "balance": "share"}},
 }
+ALL_AVAILABLE: dict[str, dict[str, Any]] = {
+    **{m: METHODS[m] for m in ("uniform", "fedau_50", "fedau_inf", "mifa", "fedvarp", "known")},
+    "deficit": {"method": {**UNIFORM, "weighting": "deficit"}},
+}
+# Part -> its methods, and C, which gives M = C N.
+PARTS: dict[str, tuple[Mapping[str, dict[str, Any]], float]] = {
+    "tune": (METHODS, 0.2),
+    "confirm": (METHODS, 0.2),
+    "tune_all": (ALL_AVAILABLE, 1.0),
+    "confirm_all": (ALL_AVAILABLE, 1.0),
+    "design": ({name: {"method": table} for name, table in SETTINGS.items()}, 0.2),
+}
 MODES = ("IDL", "LN", "SLN", "LDF", "MDF", "YMF", "YC")
-TUNING_FEDERATIONS, TUNING_MODES = ("11", "12"), ("IDL", "LN", "LDF", "MDF")
+TUNING_FEDERATIONS = {
+    "tune": ("11", "12", "13", "14", "15"),
+    "tune_all": ("11", "12"),  # for the time of runs with more clients
+    "design": ("11", "12", "13", "14", "15"),
+}
+TUNING_MODES = ("IDL", "LN", "LDF", "MDF")
 RATES = (0.05, 0.1, 0.2)
-LEFT_OUT = ("f3ast", "fedvarp", "clustered")  # for their time
-STUDIED = [method for method in METHODS if method not in LEFT_OUT]
+DESIGN_RATE, DESIGN_MODES = 0.1, ("IDL", "LN", "SLN", "LDF", "MDF")
 ROUNDS, EVERY, TAIL = 1000, 5, 40
 
 Key = tuple[str, str, str, str, float, int]  # part, data, mode, method, rate, seed
@@ -61,7 +81,7 @@ class Row:
     """One run.
 
     Attributes:
-        part: "tune" or "confirm".
+        part: a key of `PARTS`.
         data, mode, method, rate, seed: what was run.
         lowest, last, tail: lowest and last test loss, and the mean of the last `TAIL` ones.
         bias: half the sum over clients of |share of all weights - p_k|.
@@ -144,24 +164,31 @@ def figures(run: Run) -> dict[str, float]:
 
 
 def run(keys: Sequence[Key]) -> Iterator[Row]:
-    """Carry out the runs of one federation and mode; a run that fails is printed and left out."""
-    seeds: dict[tuple[str, float], list[int]] = defaultdict(list)
-    for _, _, _, method, rate, seed in keys:
-        seeds[method, rate].append(seed)
-    part, data, mode = keys[0][:3]
+    """Carry out runs of one part and federation; one that fails is printed and left out."""
+    part, data = keys[0][:2]
+    methods, proportion = PARTS[part]
     federation = fedgs.Synthetic(seed=int(data)) if data.isdigit() else fedgs.File(path=data)
-    for (method, rate), of_method in seeds.items():
+    seeds: dict[tuple[str, float, str], list[int]] = defaultdict(list)
+    for _, _, mode, method, rate, seed in keys:
+        seeds[mode, rate, method].append(seed)
+    # Runs of one mode, rate, aggregation and list of seeds are stacked.
+    groups: dict[tuple[str, float, str, tuple[int, ...]], list[str]] = defaultdict(list)
+    for (mode, rate, method), of_method in seeds.items():
+        aggregation = str(methods[method].get("aggregation"))
+        groups[mode, rate, aggregation, tuple(of_method)].append(method)
+    for (mode, rate, _, of_group), stacked in groups.items():
         results = fedgs.compare(
             federation,
-            methods={method: METHODS[method]["method"]},
+            methods={method: methods[method]["method"] for method in stacked},
             availability=mode,
-            aggregation=METHODS[method].get("aggregation"),
-            training={"rounds": ROUNDS, "learning_rate": rate},
+            aggregation=methods[stacked[0]].get("aggregation"),
+            training={"rounds": ROUNDS, "learning_rate": rate, "proportion": proportion},
             evaluation={"every": EVERY},
             execution={"workers": 1, "threads": 1},
-            seeds=of_method,
+            seeds=of_group,
         )
-        for seed, finished in zip(of_method, results.runs, strict=True):
+        labels = itertools.product(stacked, of_group)
+        for (method, seed), finished in zip(labels, results.runs, strict=True):
             if finished.failure is None:
                 key = (part, Path(data).stem, mode, method, rate, seed)
                 yield Row(*key, **figures(finished))
@@ -169,28 +196,38 @@ def run(keys: Sequence[Key]) -> Iterator[Row]:
                 print(mode, method, rate, seed, finished.failure, file=sys.stderr)
 
 
-def chosen_rates(rows: Sequence[Row]) -> dict[str, float]:
-    """Method -> the learning rate of the lowest mean over all tuning runs of the lowest loss."""
+def chosen_rates(rows: Sequence[Row], part: str = "tune") -> dict[str, float]:
+    """Method -> the learning rate of the lowest mean over all tuning runs of the lowest loss.
+
+    Rates that were not run in all cells are not compared.
+    """
     losses: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        if row.part == "tune":
+        if row.part == part:
             losses[row.method][row.rate].append(row.lowest)
     return {
-        method: min(of_rate, key=lambda rate: float(np.mean(of_rate[rate])))
+        method: min(
+            (r for r in of_rate if len(of_rate[r]) == max(map(len, of_rate.values()))),
+            key=lambda rate: float(np.mean(of_rate[rate])),
+        )
         for method, of_rate in losses.items()
     }
 
 
-def tuning(path: Path, methods: Sequence[str]) -> Iterator[list[Key]]:
-    """Keys of the tuning runs, a federation and mode at a time.
+def tuning(path: Path, part: str, methods: Sequence[str]) -> Iterator[list[Key]]:
+    """Keys of the tuning runs, a federation at a time.
 
     The grid of a method is extended by a factor of 2 as long as its best rate is at an edge.
     """
     rates = {method: list(RATES) for method in methods}
     while rates:
-        for data, mode in itertools.product(TUNING_FEDERATIONS, TUNING_MODES):
-            yield [("tune", data, mode, m, rate, 0) for m in rates for rate in rates[m]]
-        best = chosen_rates(read_rows(path))
+        for data in TUNING_FEDERATIONS[part]:
+            yield [
+                (part, data, mode, method, rate, 0)
+                for mode, method in itertools.product(TUNING_MODES, rates)
+                for rate in rates[method]
+            ]
+        best = chosen_rates(read_rows(path), part)
         rates = {
             method: [*of_method, 2 * of_method[-1]]
             if best[method] == of_method[-1]
@@ -200,17 +237,34 @@ def tuning(path: Path, methods: Sequence[str]) -> Iterator[list[Key]]:
         }
 
 
-def confirming(path: Path, federations: Sequence[str]) -> Iterator[list[Key]]:
+def confirming(path: Path, part: str, federations: Sequence[str]) -> Iterator[list[Key]]:
     """Keys of the confirming runs: five seeds on stored federations, one on the others."""
-    rates = chosen_rates(read_rows(path))
-    for data, mode in itertools.product(federations, MODES):
+    rates = chosen_rates(read_rows(path), part.replace("confirm", "tune"))
+    for data in federations:
         seeds = range(1) if data.isdigit() else range(5)
-        yield [("confirm", data, mode, m, rates[m], seed) for m in rates for seed in seeds]
+        yield [
+            (part, data, mode, method, rates[method], seed)
+            for mode, method, seed in itertools.product(MODES, rates, seeds)
+        ]
+
+
+def designing(settings: Sequence[str]) -> Iterator[list[Key]]:
+    """Keys of the runs of settings that were tried, on the tuning federations."""
+    for data in TUNING_FEDERATIONS["design"]:
+        yield [
+            ("design", data, mode, setting, DESIGN_RATE, 0)
+            for mode, setting in itertools.product(DESIGN_MODES, settings)
+        ]
 
 
 def main(path: Path, part: str, given: Sequence[str]) -> None:
     """Carry out the runs of a part that the file lacks."""
-    batches = tuning(path, given or STUDIED) if part == "tune" else confirming(path, given)
+    if part.startswith("tune"):
+        batches = tuning(path, part, given or list(PARTS[part][0]))
+    elif part == "design":
+        batches = designing(given or list(SETTINGS))
+    else:
+        batches = confirming(path, part, given)
     for batch in batches:
         done = {row.key for row in read_rows(path)}
         left = [key for key in batch if (key[0], Path(key[1]).stem, *key[2:]) not in done]

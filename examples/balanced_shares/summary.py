@@ -1,42 +1,74 @@
 """Tables and figure of the study of balanced shares, from the rows that study.py wrote.
 
-Usage: python summary.py ROWS.csv [FIGURE.png]
+Usage: python summary.py [ROWS.csv] [FIGURE.png]
+
+Without ROWS.csv, the stored rows are read.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from scipy import stats
-from study import MODES, RATES, Row, chosen_rates, read_rows
+from study import (
+    DESIGN_MODES,
+    DESIGN_RATE,
+    MODES,
+    PARTS,
+    RATES,
+    TUNING_MODES,
+    Row,
+    chosen_rates,
+    read_rows,
+)
 
 OURS, ORACLE = "balanced_shares", "known"
 PLANNED = ("fedgs", "inverse_participation", "md")
 PAPER = "synthetic_seed0"
 LIMIT = 0.003
+STORED = Path(__file__).resolve().parents[2] / "docs" / "records" / "balanced-shares" / "rows.csv"
+# Methods whose tuning runs are those of a setting.
+TUNED = {
+    "fedgs": "fedgs",
+    "inverse_participation": "fedgs, inverse participation",
+    "balanced_shares": "shares, shrunk",
+}
 
 
 class Cells:
-    """The confirming runs by federation, mode and method."""
+    """The confirming runs with the chosen learning rates, by federation, mode and method."""
 
-    def __init__(self, rows: Iterable[Row]) -> None:
-        self._rows = {(r.data, r.mode, r.method, r.seed): r for r in rows if r.part == "confirm"}
-        self.methods = list(dict.fromkeys(key[2] for key in self._rows))
+    def __init__(self, rows: Sequence[Row], part: str = "confirm", ours: str = OURS) -> None:
+        rates = chosen_rates(rows, part.replace("confirm", "tune"))
+        self._rows = {
+            (r.data, r.mode, r.method, r.seed): r
+            for r in rows
+            if r.part == part and r.rate == rates.get(r.method, r.rate)
+        }
         seeds: dict[str, set[int]] = {}
         for data, _, _, seed in self._rows:
             seeds.setdefault(data, set()).add(seed)
-        # Federations whose runs are complete.
+        # Federations on which the runs of ours are complete, and the methods complete on these.
         self.seeds = {
             data: sorted(of_data)
             for data, of_data in seeds.items()
-            if all(
-                (data, mode, method, seed) in self._rows
-                for mode in MODES
-                for method in self.methods
-                for seed in of_data
-            )
+            if self._is_complete(ours, {data: of_data})
         }
+        found = dict.fromkeys(key[2] for key in self._rows)
+        order = {method: n for n, method in enumerate(PARTS[part][0])}
+        self.methods = sorted(
+            (m for m in found if self._is_complete(m, self.seeds)), key=order.__getitem__
+        )
+
+    def _is_complete(self, method: str, seeds: Mapping[str, Iterable[int]]) -> bool:
+        return all(
+            (data, mode, method, seed) in self._rows
+            for data, of_data in seeds.items()
+            for mode in MODES
+            for seed in of_data
+        )
 
     @property
     def others(self) -> list[str]:
@@ -176,18 +208,71 @@ def column_table(cells: Cells, column: str, digits: int = 3) -> str:
     return markdown(["method", *MODES], map(line, cells.methods))
 
 
-def tuning_table(rows: Sequence[Row]) -> str:
-    """Mean lowest loss over the tuning cells by learning rate; the chosen one in bold."""
-    chosen = chosen_rates(rows)
-    rates = sorted({row.rate for row in rows if row.part == "tune"} | set(RATES))
+def tuning_table(rows: Sequence[Row], part: str = "tune") -> str:
+    """Mean lowest loss over the tuning cells by learning rate; the chosen one in bold.
+
+    The last column takes the best rate of each mode in place of one rate for all modes.
+    """
+    of_part = [row for row in rows if row.part == part]
+    chosen = chosen_rates(rows, part)
+    rates = sorted({row.rate for row in of_part} | set(RATES))
+    cells = {method: set[tuple[str, str]]() for method in chosen}
+    for row in of_part:
+        cells[row.method].add((row.data, row.mode))
+
+    def mean(method: str, rate: float, mode: str | None = None) -> float:
+        losses = [
+            r.lowest
+            for r in of_part
+            if (r.method, r.rate) == (method, rate) and mode in (None, r.mode)
+        ]
+        needed = sum(mode in (None, of_cell) for _, of_cell in cells[method])
+        return float(np.mean(losses)) if len(losses) == needed else np.nan
 
     def cell(method: str, rate: float) -> str:
-        losses = [r.lowest for r in rows if (r.part, r.method, r.rate) == ("tune", method, rate)]
-        text = f"{np.mean(losses):.3f}" if losses else ""
+        text = "" if np.isnan(mean(method, rate)) else f"{mean(method, rate):.3f}"
         return f"**{text}**" if rate == chosen[method] else text
 
-    lines = [[f"`{m}`", *(cell(m, rate) for rate in rates)] for m in chosen]
-    return markdown(["method", *(f"{rate:g}" for rate in rates)], lines)
+    def of_best_rates(method: str) -> str:
+        modes = {mode for _, mode in cells[method]}
+        best = [np.nanmin([mean(method, rate, mode) for rate in rates]) for mode in modes]
+        return f"{np.mean(best):.3f}"
+
+    lines = [
+        [f"`{m}`", *(cell(m, rate) for rate in rates), of_best_rates(m)]
+        for m in PARTS[part][0]
+        if m in chosen
+    ]
+    return markdown(["method", *(f"{rate:g}" for rate in rates), "best of each mode"], lines)
+
+
+def design_table(rows: Sequence[Row], modes: Sequence[str], federations: Sequence[str]) -> str:
+    """Mean lowest loss of the settings that were run on all these federations."""
+    losses = {
+        (r.method if r.part == "design" else TUNED.get(r.method, ""), r.mode, r.data): r.lowest
+        for r in rows
+        if (r.part == "design" or (r.part, r.rate) == ("tune", DESIGN_RATE))
+    }
+    lines = []
+    for setting in PARTS["design"][0]:
+        if all((setting, mode, data) in losses for mode in modes for data in federations):
+            means = [
+                float(np.mean([losses[setting, mode, data] for data in federations]))
+                for mode in modes
+            ]
+            lines.append([setting, *(f"{x:.4f}" for x in means), f"{np.mean(means):.4f}"])
+    return markdown(["setting", *modes, "mean"], lines)
+
+
+def designs(rows: Sequence[Row]) -> list[tuple[Sequence[str], list[str]]]:
+    """(modes, federations) of each table of settings: the first two, and all if there are more."""
+    federations = sorted({row.data for row in rows if row.part == "design"})
+    tables: list[tuple[Sequence[str], list[str]]] = []
+    if federations:
+        tables.append((DESIGN_MODES, federations[:2]))
+    if len(federations) > 2:
+        tables.append((TUNING_MODES, federations))
+    return tables
 
 
 def draw(cells: Cells, picture: Path, highest: float = 45.0) -> None:
@@ -208,7 +293,7 @@ def draw(cells: Cells, picture: Path, highest: float = 45.0) -> None:
             style = {"color": "black", "lw": 2.4} if method == OURS else {"lw": 1.1}
             if method == ORACLE:
                 style = {"color": "0.6", "lw": 1.1, "ls": "--"}
-            marker = "os^DvPXh<>"[i % 10]
+            marker, style = "os^DvPXh<>*dp"[i % 13], {"color": f"C{i % 10}", **style}
             axis.plot(MODES, heights, marker=marker, markersize=4, label=method, **style)
         axis.set_title(title)
         axis.set_ylim(-8, highest)
@@ -236,11 +321,29 @@ def report(rows: Sequence[Row]) -> str:
         ("Bias", lambda: column_table(cells, "bias")),
         ("Variance of the weights of a round", lambda: column_table(cells, "weight_variance", 2)),
     ]
+    if any(row.part == "tune_all" for row in rows):
+        parts.append(("Learning rates, M = N", lambda: tuning_table(rows, "tune_all")))
+    unlimited = Cells(rows, "confirm_all", "deficit")
+    if unlimited.seeds:
+        federations = list(unlimited.seeds)
+        parts += [
+            ("All available clients train", lambda: loss_table(unlimited, federations)),
+            (
+                "Variance of the weights, M = N",
+                lambda: column_table(unlimited, "weight_variance", 2),
+            ),
+            ("Bias, M = N", lambda: column_table(unlimited, "bias")),
+        ]
+    parts += [
+        (f"Settings on data.seed {', '.join(of)}", partial(design_table, rows, modes, of))
+        for modes, of in designs(rows)
+    ]
     return "\n\n".join(f"**{title}**\n\n{table()}" for title, table in parts)
 
 
 if __name__ == "__main__":
-    stored = read_rows(Path(sys.argv[1]))
+    given = {Path(argument).suffix: Path(argument) for argument in sys.argv[1:]}
+    stored = read_rows(given.get(".csv", STORED))
     print(report(stored))
-    if len(sys.argv) > 2:
-        draw(Cells(stored), Path(sys.argv[2]))
+    if ".png" in given:
+        draw(Cells(stored), given[".png"])
