@@ -183,7 +183,7 @@ def _played(plan: Plan, state: State, cohort: IntArray) -> Played | None:
     """What becomes of the cohort in time; None in a run without a clock."""
     if plan.time is None or state.time is None:
         return None
-    return plan.time.play(state.round, state.time.clock, cohort, len(state.parameters))
+    return plan.time.play(state.round, state.time.clock, cohort, state.parameters.numel())
 
 
 def evaluate(plan: Plan, state: State) -> Generator[Request, Reply, TestAndValidation | None]:

@@ -37,6 +37,10 @@ def test_look_ups_are_those_of_plain_python(traces: Traces, seconds: list[int]) 
         for d, second in zip(devices.tolist(), seconds, strict=True)
     ]
     assert traces.on_time(devices, np.array(seconds)).tolist() == expected_times
+    # Many look-ups at once are made in arrays, few one by one.
+    many, moments = np.tile(devices, 40), np.tile(np.array(seconds), 40)
+    assert traces.is_on(many, moments).tolist() == 40 * expected
+    assert traces.on_time(many, moments).tolist() == 40 * expected_times
 
 
 def test_intervals_are_half_open() -> None:

@@ -46,7 +46,7 @@ class _Assigned:
 
 # Clients -> (mode, settings and content) -> their slots. A mode cannot hold them: its copies with
 # another seed, and those that go to other processes, would take them along.
-_assigned: WeakKeyDictionary[Clients, dict[str, _Assigned]] = WeakKeyDictionary()
+_assigned: WeakKeyDictionary[Clients, dict[tuple[object, ...], _Assigned]] = WeakKeyDictionary()
 
 
 @register("availability", "trace")
@@ -252,7 +252,11 @@ class Trace(Availability):
 
     def _slots(self, clients: Clients) -> _Assigned:
         known = _assigned.setdefault(clients, {})
-        key = f"{self.content_digest} {self.model_dump_json(exclude={'path', 'round_seconds'})}"
+        key = (
+            self.content_digest,
+            *(self.seed or 0, self.wrap, self.unobserved, self.min_days),
+            *(self.assign, self.zones, self.spread_hours, self.couple, self.coupling),
+        )
         if key not in known:
             known[key] = self._assign(clients)
         return known[key]

@@ -63,6 +63,7 @@ _GROUPS: dict[str, tuple[str, dict[str, str]]] = {
             "optimizers": "fedgs.cli.bench_optimizers:optimizers",
             "scale": "fedgs.cli.bench_scale:scale",
             "solver": "fedgs.cli.bench_solver:solver",
+            "system": "fedgs.cli.bench_system:system",
         },
     ),
 }

@@ -1,7 +1,6 @@
 """The end of a round: which of the clients' answers the server still takes."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -67,7 +66,7 @@ class Played:
     traffic: int = 0
     entered: bool = True
 
-    @cached_property
+    @property
     def answered(self) -> BoolArray:
         """(m,) which clients answered in time."""
         answered: BoolArray = self.fates == ANSWERED

@@ -68,19 +68,20 @@ class Timeline:
         has to be passed, of which there are at most two periods.
         """
         now = np.array(seconds, dtype=np.int64)
-        wanted = ~self.is_on(devices, now)
+        inside = self._inside(devices, now)
+        wanted = ~self.traces.is_on(devices, inside)
         changes = np.full(len(devices), NEVER, dtype=np.int64)
         last = now + 2 * self._periods(devices)
         left = np.arange(len(devices))
         while len(left):
             few = devices[left]
-            inside = self._inside(few, now[left])
             room = self._room(few, now[left], inside)
             ahead = self.traces.next_state(few, inside, wanted[left]) - inside
             found = ahead < room
             changes[left[found]] = now[left[found]] + ahead[found]
             now[left] += room
             left = left[~found & (now[left] <= last[left])]
+            inside = self._inside(devices[left], now[left])
         return changes
 
     def _inside(self, devices: IntArray, seconds: IntArray) -> IntArray:
@@ -149,8 +150,11 @@ class Timeline:
 
 def _replay(seconds: IntArray, first: IntArray, last: IntArray) -> None:
     """Move seconds outside [first, last) by whole days into it, where it has a whole day."""
+    outside = (seconds < first) | (seconds >= last)
+    if not outside.any():
+        return
     period = (last - first) // DAY * DAY
-    moved = np.flatnonzero(((seconds < first) | (seconds >= last)) & (period > 0))
+    moved = np.flatnonzero(outside & (period > 0))
     seconds[moved] = first[moved] + _cycle(seconds[moved] - first[moved], period[moved])
 
 

@@ -1,0 +1,235 @@
+"""The cost of time: A_t of many devices of a trace, and rounds with a table `[system]`."""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from fedgs.availability import Trace
+from fedgs.checkpoint import State
+from fedgs.clients import Clients, Selection, View
+from fedgs.driver import Failed, LiveRun, steps
+from fedgs.experiments.grid import build_config
+from fedgs.experiments.preparing import prepare
+from fedgs.local.engines import make_engine
+from fedgs.local.threads import threads_of
+from fedgs.records import Record
+from fedgs.rng import stream
+from fedgs.sampling.base import Sampler
+from fedgs.traces import DAY, Traces, write_traces
+
+__all__ = ["ROWS", "Measured", "Row", "generated_traces", "markdown", "measure_system"]
+
+DEVICES = 100_000
+_DAYS, _INTERVALS = 4, 40
+_CLIENTS, _NEVER = 30, 1_000_000
+# Rounds before the measured ones. Runs with a clock are ahead, since the others select as many
+# clients as trained in them, and begin their next round early.
+_WARM_UP, _AHEAD = 3, 20
+
+
+@dataclass(frozen=True)
+class Row:
+    """A table `[system]` whose rounds are timed against rounds without one.
+
+    Attributes:
+        name: what it adds.
+        system: the table.
+        traced: whether the clients are devices of a generated trace, with and without the table;
+            else all clients are available.
+    """
+
+    name: str
+    system: Mapping[str, object]
+    traced: bool = False
+
+
+_ALL = {"noise": 0.3, "drop_out": 0.1, "over_selection": 1.3, "deadline": 3}
+ROWS = (
+    Row("clock", {"over_selection": 1.0}),
+    Row("noise", {"over_selection": 1.0, "noise": 0.3}),
+    Row("drop-out", {"over_selection": 1.0, "drop_out": 0.1}),
+    Row("noise, drop-out, over-selection, deadline", _ALL),
+    Row("trace", {"over_selection": 1.0}, traced=True),
+    Row("trace, noise, drop-out, over-selection, deadline", _ALL, traced=True),
+    Row("the same with `away` = pause", {**_ALL, "away": "pause"}, traced=True),
+    Row("the same with `clock` = simulated", {**_ALL, "clock": "simulated"}, traced=True),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured.
+
+    Attributes:
+        name: of the row.
+        milliseconds: of processor time, the median.
+        ratio: to a round without the table in which as many clients train, the median; None: it
+            has none.
+        target: milliseconds for a row without a ratio, else the largest ratio that is aimed at.
+    """
+
+    name: str
+    milliseconds: float
+    ratio: float | None
+    target: float
+
+
+def generated_traces(devices: int, *, days: int = _DAYS, intervals: int = _INTERVALS) -> Traces:
+    """Traces of devices with exponential times of about 25 minutes, some of which overlap.
+
+    >>> len(generated_traces(5))
+    5
+    """
+    rng = stream(0, "bench traces")
+    owners = np.repeat(np.arange(devices), intervals)
+    on = rng.integers(days * DAY - 1, size=len(owners))
+    on = on[np.lexsort((on, owners))]
+    off = np.minimum(on + 1 + rng.exponential(1500.0, len(on)).astype(np.int64), days * DAY)
+    is_last = np.append(owners[1:] != owners[:-1], True)
+    off = np.where(is_last, off, np.minimum(off, np.append(on[1:], 0) - 1))
+    kept = off > on
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(owners[kept], minlength=devices))))
+    begins, ends = np.zeros(devices, np.int64), np.full(devices, days * DAY)
+    names = [f"device-{number}" for number in range(devices)]
+    return Traces(on[kept], off[kept], offsets, begins, ends, names)
+
+
+class _AsMany(Sampler):
+    """As many clients as trained in the same round of a run with a clock, uniformly drawn."""
+
+    numbers: ClassVar[dict[int, list[int]]] = {}  # seed of the run -> by round
+    run: int = 0
+
+    def select(self, view: View, rng: np.random.Generator) -> Selection:
+        number = min(self.numbers[self.run][view.round], view.cohort_size)
+        return Selection(rng.choice(view.available, number, replace=False))
+
+
+class _Noting:  # a sink that notes how many clients trained and raises the failure of a run
+    def __init__(self, numbers: list[int]) -> None:
+        self._numbers = numbers
+
+    def on_start(self, state: State) -> State:
+        return state
+
+    def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
+        self._numbers.append(sum(weight > 0 for weight in record.weights or ()))
+
+    def on_end(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
+        pass
+
+    def on_failure(self, failed: Failed) -> None:
+        raise failed.exception
+
+
+class _Timed:
+    """Runs of different seeds that are driven together."""
+
+    def __init__(self, tables: Sequence[Mapping[str, object]], sinks: Sequence[_Noting]) -> None:
+        prepared = prepare([build_config(table) for table in tables])
+        plans = [run.plan for run in prepared]
+        engine = make_engine("auto", "cpu", plans[0].work)[0]
+        live = [LiveRun(plan, None, sink) for plan, sink in zip(plans, sinks, strict=True)]
+        self._count, self._steps = len(live), steps(live, engine)
+
+    def seconds(self, rounds: int) -> float:
+        """Processor time of the next rounds of all runs, for one round of one run."""
+        started = time.process_time()
+        for _ in range(rounds * self._count):
+            next(self._steps)
+        return (time.process_time() - started) / (rounds * self._count)
+
+
+def _pairs(
+    row: Row, path: Path, *, runs: int, rounds: int, repeats: int
+) -> list[tuple[float, float]]:
+    """Seconds of a run-round without and with the table, in turns."""
+    numbers: dict[int, list[int]] = {seed: [] for seed in range(runs)}
+    _AsMany.numbers = numbers
+    mode = {"name": "trace", "path": str(path)} if row.traced else {"name": "IDL"}
+    common: dict[str, object] = {
+        "data": {"name": "synthetic", "clients": _CLIENTS},
+        "availability": mode,
+        "training": {"rounds": _NEVER},
+        "evaluation": {"every": _NEVER},
+    }
+    with_clock = [
+        {**common, "method": "uniform", "system": dict(row.system), "seed": seed}
+        for seed in numbers
+    ]
+    without = [{**common, "method": _AsMany(run=seed), "seed": seed} for seed in numbers]
+    timed = _Timed(with_clock, [_Noting(numbers[seed]) for seed in numbers])
+    plain = _Timed(without, [_Noting([]) for _ in numbers])
+    timed.seconds(_WARM_UP + _AHEAD)
+    plain.seconds(_WARM_UP)
+    pairs = []
+    for _ in range(repeats):
+        slow = timed.seconds(rounds)
+        pairs.append((plain.seconds(rounds), slow))
+    return pairs
+
+
+def _look_up(path: Path, devices: int, rounds: int) -> float:
+    """Median seconds of processor time of A_t."""
+    mode = Trace(path=str(path))
+    clients = Clients(tuple(range(devices)), np.ones(devices, dtype=np.int64))
+    mode.available(0, clients)
+    found = []
+    for t in range(1, rounds + 1):
+        started = time.process_time()
+        mode.available(7 * t, clients)
+        found.append(time.process_time() - started)
+    return statistics.median(found)
+
+
+def measure_system(
+    rows: Sequence[Row] = ROWS,
+    *,
+    devices: int = DEVICES,
+    runs: int = 10,
+    rounds: int = 20,
+    repeats: int = 5,
+) -> Iterator[Measured]:
+    """Time A_t of a generated trace, and rounds with a clock against rounds without, in turns.
+
+    The runs are on Synthetic with 30 clients, of which at most 6 train, without evaluations. In
+    the rounds without the table as many clients train as in the same round with it.
+
+    Args:
+        rows: the tables.
+        devices: of the trace for A_t, each of which is a client.
+        runs: that are driven together.
+        rounds: that are timed at once.
+        repeats: how many times, >= 1.
+    """
+    with threads_of(1), tempfile.TemporaryDirectory() as folder:
+        many = write_traces(generated_traces(devices), Path(folder, "many.npz"))
+        seconds = _look_up(many, devices, 5 * repeats)
+        yield Measured(f"A_t, {devices} devices", 1e3 * seconds, None, 20.0)
+        few = write_traces(generated_traces(2 * _CLIENTS), Path(folder, "few.npz"))
+        for row in rows:
+            pairs = _pairs(row, few, runs=runs, rounds=rounds, repeats=repeats)
+            median = statistics.median(slow for _, slow in pairs)
+            ratio = statistics.median(slow / base for base, slow in pairs)
+            yield Measured(row.name, 1e3 * median, ratio, 1.2)
+
+
+def markdown(measured: Sequence[Measured]) -> str:
+    """The table of the benchmarks' page.
+
+    >>> print(markdown([Measured("clock", 0.2, 1.041, 1.2)]).splitlines()[2])
+    | clock | .20 ms | 1.04 | 1.2 |
+    """
+    lines = ["| part | time | ratio | target |", "|---|---:|---:|---:|"]
+    for row in measured:
+        ms = f"{row.milliseconds:.2f}".removeprefix("0")
+        ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
+        target = f"{row.target:g} ms" if row.ratio is None else f"{row.target:g}"
+        lines.append(f"| {row.name} | {ms} ms | {ratio} | {target} |")
+    return "\n".join(lines)
