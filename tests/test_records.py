@@ -1,3 +1,4 @@
+import hashlib
 import json
 import re
 import resource
@@ -116,9 +117,20 @@ def test_writing_atomically_replaces_the_whole_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_members_are_written_as_a_list() -> None:
-    record = Record(0, available=Members(tuple(range(2000)), np.arange(2000) % 3 == 0))
-    assert json.loads(record.to_json())["available"] == list(range(0, 2000, 3))
+def test_members_are_written_as_a_digest() -> None:
+    inside = np.arange(2000) % 3 == 0
+    record = Record(0, available=Members(tuple(range(2000)), inside), num_available=667)
+    expected = hashlib.blake2b(np.packbits(inside).tobytes(), digest_size=8).hexdigest()
+    assert json.loads(record.to_json())["available"] == {"digest": expected}
+
+
+@pytest.mark.parametrize(
+    "available", ['{"digest":3}', '{"bits":true}', '{"digest":"ab"},"num_available":"7"']
+)
+def test_a_digest_that_is_none_is_refused(available: str, folder: RunFolder) -> None:
+    folder.append("rounds.jsonl", [f'{{"round":0,"available":{available}}}'])
+    with pytest.raises(OutputError, match="not a record of a round"):
+        folder.records()
 
 
 def test_what_is_no_number_word_or_list_is_refused() -> None:

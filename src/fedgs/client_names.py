@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import cast
 
@@ -10,9 +10,12 @@ import numpy as np
 
 from fedgs.errors import DataError
 
-__all__ = ["checked_names", "clean_name", "natural_key", "warn_of_text_order"]
+__all__ = ["LONG", "checked_names", "clean_name", "kept_names", "natural_key", "warn_of_text_order"]
 
 _log = logging.getLogger("fedgs")
+
+LONG = 1000
+"""Up to so many clients, records and `Clients` hold a key for each of them in any case."""
 
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 
@@ -69,6 +72,22 @@ def checked_names(names: Iterable[object]) -> tuple[str | int, ...]:
     return plain
 
 
+def kept_names(names: Iterable[object]) -> tuple[str | int, ...] | range:
+    """The names as `Clients` keeps them: checked; a range where they are 0..N-1 and N > 1000.
+
+    Raises:
+        DataError: see `checked_names`.
+
+    >>> kept_names(list(range(2000))), kept_names(range(2))
+    (range(0, 2000), (0, 1))
+    """
+    if not isinstance(names, range):
+        names = checked_names(names)
+    everyone = range(len(names))
+    is_range = names == (everyone if isinstance(names, range) else tuple(everyone))
+    return everyone if is_range and len(names) > LONG else checked_names(names)
+
+
 def natural_key(name: str | int) -> tuple[tuple[str | int, ...], str]:
     """A sort key that compares the digits within texts as numbers.
 
@@ -82,7 +101,7 @@ def natural_key(name: str | int) -> tuple[tuple[str | int, ...], str]:
 
 
 @lru_cache(maxsize=64)
-def warn_of_text_order(names: tuple[str | int, ...], what: str) -> None:
+def warn_of_text_order(names: Sequence[str | int], what: str) -> None:
     """Log a warning, once, where a matrix is likely to list the clients in another order.
 
     That is where texts are sorted character by character and their numbers are not, as in client1,

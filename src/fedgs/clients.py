@@ -5,7 +5,7 @@ federation.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedgs.arrays import AnyArray, FloatArray, FloatMatrix, IntArray, frozen, private, read_only
-from fedgs.client_names import checked_names
+from fedgs.client_names import kept_names
 from fedgs.errors import ConfigError, DataError, SelectionError
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class Clients:
 
     Attributes:
         names: N distinct keys that the clients have outside this package, used in records:
-            non-empty texts or integers of 64 bits, distinct as text.
+            non-empty texts or integers of 64 bits, distinct as text. A tuple; `range(N)` where
+            they are 0..N-1 and N > 1000.
         data_sizes: (N,) number of training examples n_k, each >= 1.
         label_counts: (N, C) training examples by label, or None where there are no labels.
         features: (N, d) client features u_k, or None.
@@ -65,7 +66,7 @@ class Clients:
     2
     """
 
-    names: tuple[str | int, ...]
+    names: Sequence[str | int]
     data_sizes: IntArray
     label_counts: IntArray | None = None
     features: FloatArray | None = None
@@ -76,7 +77,7 @@ class Clients:
             array = getattr(self, name)
             if array is not None:
                 object.__setattr__(self, name, private(_numbers(array, name)))
-        object.__setattr__(self, "names", checked_names(self.names))
+        object.__setattr__(self, "names", kept_names(self.names))
         count = len(self.names)
         if count == 0:
             raise DataError("a federation needs at least one client, got none")

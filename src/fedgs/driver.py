@@ -9,7 +9,7 @@ from fedgs.aggregation import is_finite
 from fedgs.checkpoint import State
 from fedgs.errors import RunError, UpdateError
 from fedgs.plan import Plan
-from fedgs.records import Record
+from fedgs.record import Record
 from fedgs.requests import Engine, Failure, Request, Train
 from fedgs.simulation import Requesting, Shared, final_record, run_round, start_run
 

@@ -114,7 +114,7 @@ class UpdateSketch:
 
     parameters: torch.Tensor
     size: int = 4096
-    names: tuple[str | int, ...] = ()
+    names: Sequence[str | int] = ()
 
     @property
     def projects(self) -> bool:
@@ -320,7 +320,7 @@ def _layer(module: torch.nn.Module, name: str) -> torch.nn.Module:
 
 
 def _refuse_not_finite(
-    vector: AnyArray, client: int, names: tuple[str | int, ...], what: str
+    vector: AnyArray, client: int, names: Sequence[str | int], what: str
 ) -> None:
     if not np.isfinite(vector).all():
         name = names[client] if names else client

@@ -1,15 +1,15 @@
 """The output of a run: a record for each round, and the run's folder.
 
 A run's folder holds `config.toml` (resolved), `rounds.jsonl` (deterministic: equal runs have equal
-files), `timings.jsonl` (seconds), `clients.npz` (names, data sizes and label counts, which tables
-and pages need with the records) and, where they apply, `memory.npz` (the sampler's arrays at the
-start, such as the distances H; or `memory.json`, the path of a file that runs share),
-`checkpoint.npz`, `table-NAME.bin` (large tables of an aggregation) and `failure.json`. Everything
-here reads and writes without torch and without the data.
+files), `available.bits` (the available clients, where there are more than 1000 clients),
+`timings.jsonl` (seconds), `clients.npz` (names, data sizes and label counts, which tables and pages
+need with the records) and, where they apply, `memory.npz` (the sampler's arrays at the start, such
+as the distances H; or `memory.json`, the path of a file that runs share), `checkpoint.npz`,
+`table-NAME.bin` (large tables of an aggregation) and `failure.json`. Everything here reads and
+writes without torch and without the data.
 """
 
 import contextlib
-import errno
 import json
 import os
 import tomllib
@@ -20,13 +20,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-import numpy as np
 import numpy.typing as npt
 import tomli_w
 
-from fedgs.arrays import AnyArray, BoolArray, open_npz
+from fedgs.arrays import AnyArray, open_npz
+from fedgs.available_clients import AvailableClients, keep_bits
 from fedgs.clients import Clients
 from fedgs.errors import OutputError
+from fedgs.file_writing import errors_named, read_arrays, save_arrays, write_atomically
+from fedgs.members import Members
+from fedgs.record import FindAvailable, Record, first_rounds
 
 __all__ = [
     "Members",
@@ -35,200 +38,15 @@ __all__ = [
     "StoredRecords",
     "errors_named",
     "first_rounds",
+    "read_arrays",
+    "save_arrays",
     "write_atomically",
 ]
 
 
 T = TypeVar("T")
 
-_LEFT_OUT = (
-    "stopped",
-    "test_metrics",
-    "per_client",
-)  # fields that are written only where they have a value
-_FIGURES = ("test_loss", "test_accuracy", "valid_loss")
 _TAIL = 1 << 16  # bytes read at a time from the end of a file of records
-
-
-class Members(Sequence[str | int]):
-    """Some of the clients, by their own keys and in order.
-
-    One bit a client is stored, so the record of a round with many clients takes little memory.
-
-    Args:
-        names: (N,) the keys of all clients, shared and not copied.
-        inside: (N,) which of them belong to it.
-
-    >>> members = Members(("a", "b", "c"), np.array([True, False, True]))
-    >>> list(members), len(members), members == ["a", "c"]
-    (['a', 'c'], 2, True)
-    """
-
-    __slots__ = ("_bits", "_length", "_names")
-
-    def __init__(self, names: Sequence[str | int], inside: BoolArray) -> None:
-        self._names = names
-        self._bits = np.packbits(inside)
-        self._length = int(np.count_nonzero(inside))
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __iter__(self) -> Iterator[str | int]:
-        indices = np.flatnonzero(np.unpackbits(self._bits, count=len(self._names)))
-        return (self._names[k] for k in indices.tolist())
-
-    @overload
-    def __getitem__(self, position: int) -> str | int: ...
-    @overload
-    def __getitem__(self, position: slice) -> list[str | int]: ...
-    def __getitem__(self, position: int | slice) -> str | int | list[str | int]:
-        return list(self)[position]
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Sequence) and not isinstance(other, str) and list(self) == list(other)
-        )
-
-    def __repr__(self) -> str:
-        return f"Members({list(self)!r})"
-
-
-def _as_list(value: object) -> list[str | int]:
-    if isinstance(value, Members):
-        return list(value)
-    raise TypeError(f"a record holds numbers, words and lists of them, got {type(value).__name__}")
-
-
-_encode = json.JSONEncoder(separators=(",", ":"), default=_as_list).encode
-
-
-_OF_TIME = frozenset(("clock", "seconds", "fates", "worked", "traffic", "ended"))
-
-
-@dataclass(frozen=True)
-class Record:
-    """Round t: the available clients, the cohort, and the metrics of theta^t before the update.
-
-    Attributes:
-        round: t; the last record, t = T, holds the metrics of the final model only.
-        available, cohort: the clients' own keys, or None in the last record.
-        num_available: size of A_t.
-        draws: how often each client of the cohort was drawn, for samplers that draw with
-            replacement.
-        weights: aggregation weights of the cohort, sum 1.
-        selection_status: the solver's status; "skipped" where no client was available, "empty"
-            where the sampler selected none of the available ones; None where no solver ran.
-        selection_objective, selection_upper_bound: the solver's figures.
-        test_loss, test_accuracy, valid_loss: of theta^t, or None where the round was not evaluated.
-            The accuracy is also None where no answer is right or wrong, as in regression.
-        stopped: in the last record of a run that ended before round T: "target" or "patience", see
-            `fedgs.stopping`. It is left out of `rounds.jsonl` where it is None.
-        test_metrics: name -> value of the metrics of `evaluation.metrics`; the field is left out
-            of `rounds.jsonl` where it is None.
-        per_client: figures of theta^t on the examples of each client, in the order of the run's
-            clients, None for clients without examples: "loss", and "accuracy" where there is one;
-            "part" says which examples, "test" or "validation". None, and left out of
-            `rounds.jsonl`, in rounds without `evaluation.per_client`.
-        clock: seconds of the run at the beginning of the round. It and the following are None, and
-            left out of files, where a run has no clock (no table `[system]`).
-        seconds: from the beginning of the round to its end.
-        fates: what became of each client of the cohort: "answered", "late", "gone" or "failed".
-            Clients that did not answer have weight 0.
-        worked: seconds that each client of the cohort worked in the round.
-        traffic: bytes of the models sent to the cohort and of the answers.
-        ended: what ended the round: "target" (enough answers), "deadline" or "nobody" (no client
-            was working any more); None in a round without a cohort.
-    """
-
-    round: int
-    available: Sequence[str | int] | None = None
-    num_available: int | None = None
-    cohort: Sequence[str | int] | None = None
-    draws: Sequence[int] | None = None
-    weights: Sequence[float] | None = None
-    selection_status: str | None = None
-    selection_objective: float | None = None
-    selection_upper_bound: float | None = None
-    test_loss: float | None = None
-    test_accuracy: float | None = None
-    valid_loss: float | None = None
-    stopped: str | None = None
-    test_metrics: Mapping[str, float] | None = None
-    per_client: Mapping[str, Any] | None = None
-    clock: float | None = None
-    seconds: float | None = None
-    fates: Sequence[str] | None = None
-    worked: Sequence[float] | None = None
-    traffic: int | None = None
-    ended: str | None = None
-
-    def value(self, figure: str) -> float | None:
-        """A figure of the model by its name; None where the record does not have it.
-
-        Args:
-            figure: "test_loss", "test_accuracy", "valid_loss", or "test_" and the name of a metric.
-
-        >>> Record(0, test_loss=0.5, test_metrics={"auc": 0.9}).value("test_auc")
-        0.9
-        """
-        if figure in _FIGURES:
-            own: float | None = getattr(self, figure)
-            return own
-        return (self.test_metrics or {}).get(figure.removeprefix("test_"))
-
-    def to_json(self) -> str:
-        """One line without the newline.
-
-        >>> Record.from_json(Record(round=3, cohort=["a"]).to_json()).cohort
-        ['a']
-        """
-        fields = self.__dict__
-        if self.stopped is None or self.test_metrics is None or self.per_client is None:
-            absent = {name for name in _LEFT_OUT if fields[name] is None}
-            fields = {name: value for name, value in fields.items() if name not in absent}
-        if self.clock is None:
-            fields = {name: value for name, value in fields.items() if name not in _OF_TIME}
-        return _encode(fields)
-
-    @staticmethod
-    def from_json(line: str) -> "Record":
-        """The record of one line.
-
-        Raises:
-            OutputError: the line is not a record.
-        """
-        try:
-            return Record(**json.loads(line))
-        except (ValueError, TypeError):
-            raise OutputError(f"not a record of a round: {line[:80]!r}") from None
-
-
-def first_rounds(records: Sequence[Record], rounds: int) -> list[Record]:
-    """The records of a run of `rounds` rounds, from those of a run of the same or more rounds.
-
-    Args:
-        records: records 0, 1, ..., possibly of fewer rounds.
-        rounds: T >= 0.
-
-    >>> records = [Record(0, cohort=["a"]), Record(1, cohort=["b"], test_loss=0.5), Record(2)]
-    >>> shorter = first_rounds(records, 1)
-    >>> len(shorter), shorter[1].test_loss, shorter[1].cohort is None
-    (2, 0.5, True)
-    """
-    if len(records) <= rounds:
-        return list(records)
-    last = records[rounds]
-    final = Record(
-        rounds,
-        test_loss=last.test_loss,
-        test_accuracy=last.test_accuracy,
-        valid_loss=last.valid_loss,
-        test_metrics=last.test_metrics,
-        per_client=last.per_client,
-        clock=last.clock,
-    )
-    return [*records[:rounds], final]
 
 
 @dataclass(frozen=True)
@@ -262,7 +80,8 @@ class RunFolder:
         Raises:
             OutputError: a complete line that is not a record, or rounds out of order.
         """
-        records = self._naming_the_file(lambda: _parsed(list(self._lines("rounds.jsonl"))))
+        find = AvailableClients(self.path, self.config, self.clients).find
+        records = self._naming_the_file(lambda: _parsed(list(self._lines("rounds.jsonl")), find))
         for position, record in enumerate(records):
             if record.round != position:
                 raise OutputError(
@@ -285,7 +104,7 @@ class RunFolder:
             with open_npz(self.path / "clients.npz") as stored:
                 names = json.loads(str(stored["names"]))
                 return Clients(
-                    tuple(names),
+                    range(names) if type(names) is int else tuple(names),
                     stored["data_sizes"],
                     stored.get("label_counts"),
                     stored.get("features"),
@@ -346,8 +165,9 @@ class RunFolder:
         `config.toml` comes last, since it marks the folder as a run's.
         """
         self.path.mkdir(parents=True, exist_ok=True)
+        names = clients.names
         arrays: dict[str, npt.ArrayLike] = {
-            "names": json.dumps(list(clients.names)),
+            "names": json.dumps(len(names) if isinstance(names, range) else list(names)),
             "data_sizes": clients.data_sizes,
         }
         if clients.label_counts is not None:
@@ -416,6 +236,14 @@ class RunFolder:
         if self.size(name) > size:
             os.truncate(self.path / name, size)
 
+    def keep_available(self, record: Record) -> None:
+        """Write the available clients of a record whose line holds their digest alone.
+
+        It comes before the line is appended.
+        """
+        if isinstance(record.available, Members):
+            keep_bits(self.path, record.round, record.available)
+
     def append(self, name: str, lines: Sequence[str]) -> None:
         """Append lines to `rounds.jsonl` or `timings.jsonl`."""
         with (
@@ -464,7 +292,7 @@ class StoredRecords(Sequence[Record]):
         return isinstance(other, Sequence) and list(self) == list(other)
 
 
-def _parsed(lines: list[str]) -> list[Record]:
+def _parsed(lines: list[str], find: FindAvailable) -> list[Record]:
     """The records of the lines.
 
     All are parsed in one call, which is faster, and one by one only to find a damaged line.
@@ -472,53 +300,7 @@ def _parsed(lines: list[str]) -> list[Record]:
     try:
         tables = json.loads(f"[{','.join(lines)}]")
         if len(tables) == len(lines):
-            return [Record(**table) for table in tables]
-    except (ValueError, TypeError):
+            return [Record.from_table(table, find) for table in tables]
+    except (ValueError, TypeError, KeyError, AttributeError):
         pass
     return [Record.from_json(line) for line in lines]  # raises for the damaged one
-
-
-def read_arrays(path: Path) -> dict[str, AnyArray]:
-    """The arrays of an .npz.
-
-    Raises:
-        OutputError: the file is damaged.
-    """
-    try:
-        with open_npz(path) as stored:
-            return {key: stored[key] for key in stored.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise OutputError(
-            f"{path} is damaged ({error}); remove the run's folder to restart it"
-        ) from None
-
-
-def save_arrays(path: Path, arrays: Mapping[str, npt.ArrayLike]) -> None:
-    """Write an uncompressed .npz atomically."""
-    temporary = path.with_name(path.name + ".part")
-    keywords: dict[str, Any] = dict(arrays)  # `savez` has options of its own among its keywords
-    with errors_named(path), temporary.open("wb") as file:
-        np.savez(file, **keywords)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a whole file or nothing: to a temporary name, to the disk, then renamed."""
-    temporary = path.with_name(path.name + ".part")
-    with errors_named(path), temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-
-
-@contextlib.contextmanager
-def errors_named(path: Path) -> Iterator[None]:
-    """Raise errors of the file system, such as a full disk, with the name of the file."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or "the file could not be written completely, the disk may be full"
-        raise OSError(error.errno or errno.EIO, reason, str(path)) from error

@@ -10,7 +10,7 @@ from fedgs.availability import RoundAvailability
 from fedgs.checkpoint import State
 from fedgs.clients import Selection
 from fedgs.plan import Plan
-from fedgs.records import Record
+from fedgs.record import Record
 from fedgs.requests import Metrics
 from fedgs.system import Played
 

@@ -30,7 +30,7 @@ from fedgs.errors import user_code
 from fedgs.features import feature_fold, feature_request
 from fedgs.local.parameters import initial_parameters
 from fedgs.plan import Plan, title_of
-from fedgs.records import Record
+from fedgs.record import Record
 from fedgs.requests import ClientMetrics, Evaluate, Losses, Metrics, Reply, Request, Train
 from fedgs.round_records import Figures, TestAndValidation, clock_of, figures_of, round_record
 from fedgs.sampling.base import LearnsFromModels, SharesMemory

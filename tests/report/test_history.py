@@ -33,9 +33,9 @@ def test_count_variances_and_diversity_equal_a_slow_count() -> None:
         )
         cohort = np.flatnonzero(selected[:, t])
         pairs = [distance[i, j] for i in cohort for j in cohort if i != j]
-        assert cohort_diversity(selected, distance)[t] == pytest.approx(
-            np.mean(pairs) if pairs else np.nan, nan_ok=True
-        )
+        assert cohort_diversity([np.flatnonzero(row) for row in selected.T], distance)[
+            t
+        ] == pytest.approx(np.mean(pairs) if pairs else np.nan, nan_ok=True)
 
 
 def test_a_curve_continues_with_the_remaining_seeds() -> None:

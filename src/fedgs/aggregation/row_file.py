@@ -14,7 +14,7 @@ import torch
 
 from fedgs.arrays import AnyArray, IntArray
 from fedgs.errors import OutputError, UpdateError
-from fedgs.records import errors_named
+from fedgs.file_writing import errors_named
 
 __all__ = ["RowFile"]
 

@@ -8,15 +8,13 @@ import numpy as np
 
 from fedgs.arrays import BoolArray, FloatArray, IntArray, frozen
 from fedgs.availability.base import Availability, checked_available, checked_rates
+from fedgs.client_names import LONG
 from fedgs.clients import Clients
 from fedgs.errors import ConfigError
-from fedgs.records import Members
+from fedgs.members import Members
 from fedgs.rng import stream
 
 __all__ = ["AvailabilityDraws", "RoundAvailability", "activity", "draw_available"]
-
-# Above this number of clients a record holds the available clients as bits.
-_MANY = 1000
 
 
 def draw_available(
@@ -108,7 +106,7 @@ class AvailabilityDraws:
         all_names = self.clients.names
         names = (
             Members(all_names, is_available)
-            if len(all_names) > _MANY
+            if len(all_names) > LONG
             else [all_names[k] for k in available.tolist()]
         )
         return RoundAvailability(available, names, None if len(available) else "skipped")

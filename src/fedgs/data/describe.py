@@ -66,7 +66,7 @@ class Description:
 
     name: str
     fingerprint: str
-    names: tuple[str | int, ...]
+    names: Sequence[str | int]
     example_shape: tuple[int, ...]
     example_type: str
     data_sizes: IntArray

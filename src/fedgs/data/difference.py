@@ -1,6 +1,6 @@
 """Are two federations the same, and if not, where do they first differ?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def _differences(federation: Federation, expected: Federation) -> Iterator[str]:
 
 
 def _part_differences(
-    label: str, part: Part | None, expected: Part | None, names: tuple[str | int, ...]
+    label: str, part: Part | None, expected: Part | None, names: Sequence[str | int]
 ) -> Iterator[str]:
     if part is None or expected is None:
         if part is not expected:
@@ -93,7 +93,7 @@ def _part_differences(
 
 
 def _feature_differences(
-    features: AnyArray | None, expected: AnyArray | None, names: tuple[str | int, ...]
+    features: AnyArray | None, expected: AnyArray | None, names: Sequence[str | int]
 ) -> Iterator[str]:
     if features is None or expected is None:
         if features is not expected:
@@ -106,7 +106,7 @@ def _feature_differences(
 
 
 def _owner_differences(
-    offsets: AnyArray | None, expected: AnyArray | None, names: tuple[str | int, ...]
+    offsets: AnyArray | None, expected: AnyArray | None, names: Sequence[str | int]
 ) -> Iterator[str]:
     if offsets is None or expected is None:
         if offsets is not expected:
@@ -130,7 +130,7 @@ def _group_differences(federation: Federation, expected: Federation) -> Iterator
         yield f"training example {row} has group {groups[row]}, expected {others[row]}"
 
 
-def _owner(label: str, client: int, names: tuple[str | int, ...]) -> str:
+def _owner(label: str, client: int, names: Sequence[str | int]) -> str:
     return "the server" if label == "test" else f"client {names[client]!r}"
 
 

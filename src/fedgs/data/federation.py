@@ -160,7 +160,7 @@ class Federation:
         The name and the facts are not in it.
         """
         digest = hashlib.sha256(
-            repr((self.num_labels, self.normalization, self.clients.names)).encode()
+            repr((self.num_labels, self.normalization, tuple(self.clients.names))).encode()
         )
         for label, part in self._parts():
             for array in (part.x, part.y, part.offsets):

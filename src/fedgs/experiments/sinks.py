@@ -219,6 +219,7 @@ class FolderSink:
             self.on_write()
 
     def _keep(self, record: Record, seconds: Mapping[str, float]) -> None:
+        self.folder.keep_available(record)
         phases = "".join(f',"{phase}":{value:.6f}' for phase, value in seconds.items())
         self._batch.lines.append(
             (record.round, record.to_json(), f'{{"round":{record.round}{phases}}}')

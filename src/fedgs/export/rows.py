@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import accumulate
 
-from fedgs.records import Record
+from fedgs.record import Record
 from fedgs.report.labels import flattened
 from fedgs.report.run_view import Run
 

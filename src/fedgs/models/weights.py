@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedgs.arrays import AnyArray
 from fedgs.errors import ConfigError, require_extra
-from fedgs.records import errors_named
+from fedgs.file_writing import errors_named
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

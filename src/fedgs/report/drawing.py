@@ -97,10 +97,12 @@ def _network(run: Run) -> Network:
 def _members(run: Run, round: int) -> tuple[BoolArray, BoolArray]:
     """(N,) available and (N,) selected clients of a round."""
     history = participation(run)
-    rounds = 0 if history is None else history.available.shape[1]
+    rounds = 0 if history is None else history.rounds
     if history is None or not 0 <= round < rounds:
         raise ConfigError(f"round must be in 0 to {rounds - 1} for {run.name}; got {round}")
-    return history.available[:, round], history.selected[:, round]
+    selected = np.zeros(history.number, dtype=np.bool_)
+    selected[history.cohorts[round]] = True
+    return history.inside(round), selected
 
 
 def _draw_edges(axes: "Axes", network: Network) -> None:

@@ -146,9 +146,7 @@ def _of_distinct(
 
 def _with_rounds(runs: Sequence[Run]) -> list[Run]:
     return [
-        run
-        for run in runs
-        if (history := participation(run)) is not None and history.available.size > 0
+        run for run in runs if (history := participation(run)) is not None and history.rounds > 0
     ]
 
 

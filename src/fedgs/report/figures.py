@@ -25,6 +25,14 @@ from fedgs.report.canvas import (
     single_axes,
     whole_numbers,
 )
+from fedgs.report.client_groups import (
+    MOST_ROWS,
+    TENTHS,
+    group_activity,
+    mean_rows,
+    picked,
+    tenths,
+)
 from fedgs.report.client_plots import losses_by_client
 from fedgs.report.drawing import client_graph
 from fedgs.report.history import Curve, Participation, curve, participation, runs_to_average
@@ -58,6 +66,7 @@ __all__ = [
     "save_figure",
 ]
 
+_MOST_STEPS = 20_000  # of a curve over clients
 _SELECTED, _ACTIVE = "#D55E00", "#2B5C8A"
 _LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 _LOSSES = ("test_loss", "valid_loss")
@@ -246,9 +255,10 @@ def _draw_counts(axes: "Axes", runs: Sequence[Run], styles: Mapping[str, Look]) 
     widths = line_widths([(ranked,) for ranked, _ in ranks.values()])
     for (label, (ranked, all_failed)), width in zip(ranks.items(), widths, strict=True):
         look = styles[label]
+        steps = np.linspace(0, len(ranked), min(len(ranked), _MOST_STEPS) + 1).astype(np.int64)
         axes.stairs(
-            ranked,
-            np.arange(len(ranked) + 1) + 0.5,
+            ranked[steps[:-1]],
+            steps + 0.5,
             label=_legend_entry(label, all_failed),
             color=look.colour,
             linestyle=_LINES[look.dash],
@@ -271,6 +281,8 @@ def _mean_ranked(counts: Sequence[IntArray]) -> FloatArray:
 def participation_map(run: Run | Iterable[Run], *, title: str = "") -> "Figure":
     """Clients by rounds: unavailable, available or selected; clients with the most data on top.
 
+    Of more than 100,000 clients, tenths by data size are drawn: the share that is available.
+
     Args:
         run: one run.
         title: above the axes.
@@ -281,11 +293,15 @@ def participation_map(run: Run | Iterable[Run], *, title: str = "") -> "Figure":
     """
     run = as_run(run, "participation_map")
     clients, history = _participation(run)
+    if len(clients) > MOST_ROWS:
+        shares = group_activity(tenths(clients)[::-1], history)
+        return _rates_drawing(shares, "share available", TENTHS, title)
     order = np.argsort(-clients.data_sizes, kind="stable")
-    states = history.available.astype(np.int64) + history.selected
+    available, selected = history.rows(order)
+    states = available.astype(np.int64) + selected
     with figure_style():
         drawing, axes = single_axes(2.4)
-        _draw_states(axes, states[order], (UNAVAILABLE, AVAILABLE, _SELECTED))
+        _draw_states(axes, states, (UNAVAILABLE, AVAILABLE, _SELECTED))
         axes.set(xlabel="round", ylabel=_clients_by_size(clients.data_sizes), title=title)
         legend_patches(drawing, {"available": AVAILABLE, "selected": _SELECTED})
         return drawing
@@ -301,7 +317,7 @@ def _participation(run: Run) -> tuple[Clients, Participation]:
     history = participation(run)
     if run.clients is None or history is None:
         raise OutputError(f"{run.name} has no readable clients.npz, so its clients cannot be drawn")
-    if history.available.size == 0:
+    if history.rounds == 0 or history.number == 0:
         raise OutputError(f"{run.name} has no round yet that could be drawn")
     return run.clients, history
 
@@ -361,9 +377,14 @@ def _availability_panels(subject: object) -> list[tuple[str, AnyArray]]:
     groups = _groups(runs)
     first = [next(run for run in runs if run.group == group) for group in groups]
     titles = group_titles(groups)
-    return [
-        (title, _participation(run)[1].available) for title, run in zip(titles, first, strict=True)
-    ]
+    return [(title, _picked_rows(run)) for title, run in zip(titles, first, strict=True)]
+
+
+def _picked_rows(run: Run) -> BoolArray:
+    """(n, T) available clients; of more than 100,000, the rows of 1500 picked by data size."""
+    clients, history = _participation(run)
+    rows = picked(clients) if len(clients) > MOST_ROWS else slice(None)
+    return history.rows(rows)[0]
 
 
 def rates_map(rates: Run | Iterable[Run] | FloatMatrix, *, title: str = "") -> "Figure":
@@ -385,10 +406,14 @@ def rates_map(rates: Run | Iterable[Run] | FloatMatrix, *, title: str = "") -> "
     else:
         what = "a run, or (N, T) rates in [0, 1], clients by rounds"
         shown = as_matrix(rates, "rates_map", what, low=0, high=1)
+    return _rates_drawing(shown, "probability of being available", "client", title)
+
+
+def _rates_drawing(rates: FloatMatrix, what: str, rows: str, title: str) -> "Figure":
     with figure_style():
         drawing, axes = single_axes(2.2)
         image = axes.imshow(
-            shown,
+            rates,
             aspect="auto",
             interpolation="nearest",
             cmap="cividis",
@@ -396,8 +421,8 @@ def rates_map(rates: Run | Iterable[Run] | FloatMatrix, *, title: str = "") -> "
             vmax=1,
             rasterized=True,
         )
-        drawing.colorbar(image, ax=axes, label="probability of being available")
-        axes.set(xlabel="round", ylabel="client", title=title)
+        drawing.colorbar(image, ax=axes, label=what)
+        axes.set(xlabel="round", ylabel=rows, title=title)
         whole_numbers(axes.xaxis, axes.yaxis)
         return drawing
 
@@ -410,7 +435,8 @@ def partition(
 ) -> "Figure":
     """Labels of the clients: a horizontal bar for each client, training examples stacked by label.
 
-    Clients with the most data are on top.
+    Clients with the most data are on top. Of more than 100,000 clients, tenths by data size are
+    drawn: a bar is the mean of its clients.
 
     Args:
         subject: (N, C) label counts, `Clients` that have them, or runs that share their clients.
@@ -421,7 +447,10 @@ def partition(
         ConfigError: none of these, runs of different clients, or another number of names.
         OutputError: the clients of a run, or their labels, are not known.
     """
-    counts = as_label_counts(subject, "partition")
+    counts: AnyArray = as_label_counts(subject, "partition")
+    ylabel = _clients_by_size(counts.sum(axis=1))
+    if len(counts) > MOST_ROWS:
+        counts, ylabel = mean_rows(counts), TENTHS
     order = np.argsort(counts.sum(axis=1), kind="stable")
     names = list(label_names) or [str(label) for label in range(counts.shape[1])]
     if len(names) != counts.shape[1]:
@@ -443,7 +472,6 @@ def partition(
                 linewidth=0,
             )
             left += width
-        ylabel = _clients_by_size(counts.sum(axis=1))
         axes.set(xlabel="training examples", ylabel=ylabel, title=title, yticks=[])
         axes.set(xlim=(0, 1.03 * max(left.max(), 1)), ylim=(-0.5, len(counts) - 0.5))
         if counts.shape[1] <= 20:

@@ -12,14 +12,15 @@ import tomli_w
 
 from fedgs.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from fedgs.clients import Clients
+from fedgs.errors import OutputError
 from fedgs.palette import label_colours
+from fedgs.report.client_groups import MOST_PICKED, MOST_ROWS, means, picked, tenths, title_of
 from fedgs.report.doubles import latest
 from fedgs.report.history import (
     Curve,
     Participation,
     binned,
     cohort_diversity,
-    count_variances,
     curve,
     participation,
     runs_to_average,
@@ -34,7 +35,6 @@ __all__ = ["page_data"]
 
 _MOST_POINTS = 250  # of a curve
 _FEW_POINTS = 50  # of a curve that jumps from round to round
-_MOST_CLIENTS = 1500  # drawn one by one; of more, as many are picked evenly by data size
 _MOST_LABELS = 200  # drawn one by one
 # Of one run's map of clients by rounds; of larger ones, every second, third, ... round is kept.
 _MOST_CELLS = 1_200_000
@@ -77,6 +77,7 @@ class _Shared:
     federations: list[_Values] = field(default_factory=list)
     networks: list[_Values] = field(default_factory=list)
     maps: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
 
 def page_data(runs: Sequence[Run], problems: Sequence[str]) -> dict[str, object]:
@@ -111,7 +112,7 @@ def page_data(runs: Sequence[Run], problems: Sequence[str]) -> dict[str, object]
         "federations": shared.federations,
         "networks": shared.networks,
         "maps": shared.maps,
-        "problems": list(problems),
+        "problems": [*problems, *shared.problems],
     }
 
 
@@ -166,7 +167,7 @@ def _own_networks(runs: Sequence[Run]) -> list[Network | None]:
     drawn: dict[object, Network | None] = {}
     networks: list[Network | None] = []
     for run in runs:
-        is_small = run.clients is not None and len(run.clients) <= _MOST_CLIENTS
+        is_small = run.clients is not None and len(run.clients) <= MOST_PICKED
         distance = run.memory().get("distance") if is_small else None
         if distance is None:
             networks.append(None)
@@ -201,14 +202,53 @@ def _shown(run: Run, group: int, *, network: Network | None, shared: _Shared) ->
     history = participation(run)
     if history is None or run.clients is None:
         return _Shown(run, values, None)
-    picked = _picked(run.clients)
-    values["federation"] = _position(shared.federations, _federation(run.clients, picked))
-    if network is not None:
-        values["network"] = _position(shared.networks, _network(network, picked))
+    try:
+        return _Shown(run, values, _of_clients(run.clients, history, network, values, shared))
+    except OutputError as error:  # the available clients can neither be read nor drawn again
+        shared.problems.append(f"{run.name}: without its clients, {error}")
+        return _Shown(run, values, None)
+
+
+def _of_clients(
+    clients: Clients,
+    history: Participation,
+    network: Network | None,
+    values: _Values,
+    shared: _Shared,
+) -> _Maps | None:
+    """Add what the page shows of the clients; above 10^5 of them, by tenths of their data sizes."""
+    activity = history.activity
     values.update(_series(history, None if network is None else network.distance))
-    values["counts"] = history.counts[picked].tolist()
-    values["activity"] = _numbers(history.activity[picked])
-    return _Shown(run, values, _maps(history, picked))
+    if len(clients) > MOST_ROWS:
+        groups = tenths(clients)
+        values["federation"] = _position(shared.federations, _grouped(clients, groups))
+        values["counts"] = _numbers(means(groups, history.counts))
+        values["activity"] = _numbers(means(groups, activity))
+        return None
+    rows = picked(clients)
+    values["federation"] = _position(shared.federations, _federation(clients, rows))
+    if network is not None:
+        values["network"] = _position(shared.networks, _network(network, rows))
+    values["counts"] = history.counts[rows].tolist()
+    values["activity"] = _numbers(activity[rows])
+    return _maps(history, rows)
+
+
+def _grouped(clients: Clients, groups: Sequence[IntArray]) -> _Values:
+    """The clients by tenths: mean data sizes and label counts."""
+    counts = clients.label_counts
+    labels = 0 if counts is None else counts.shape[1]
+    shown = counts is not None and labels <= _MOST_LABELS
+    return {
+        "total": len(clients),
+        "examples": int(clients.data_sizes.sum()),
+        "names": [title_of(clients, group) for group in groups],
+        "sizes": _numbers(means(groups, clients.data_sizes)),
+        "labels": [_numbers(counts[group].mean(axis=0)) for group in groups]
+        if shown and counts is not None
+        else None,
+        "colours": label_colours(labels) if labels <= _MOST_LABELS else [],
+    }
 
 
 def _failure(run: Run) -> str:
@@ -266,15 +306,6 @@ def _event(event: Mapping[str, object]) -> list[str]:
     return [str(event.get("round", "")), str(client), kind, str(event.get("detail", ""))]
 
 
-def _picked(clients: Clients) -> IntArray:
-    """(n,) ascending indices of the clients that are shown one by one."""
-    if len(clients) <= _MOST_CLIENTS:
-        return np.arange(len(clients))
-    by_size = np.argsort(clients.data_sizes, kind="stable")
-    positions = np.linspace(0, len(clients) - 1, _MOST_CLIENTS).round().astype(np.int64)
-    return np.sort(by_size[positions])
-
-
 def _federation(clients: Clients, picked: IntArray) -> _Values:
     counts = clients.label_counts
     labels = 0 if counts is None else counts.shape[1]
@@ -298,22 +329,18 @@ def _network(network: Network, picked: IntArray) -> _Values:
 
 def _series(history: Participation, distance: FloatMatrix | None) -> _Values:
     """The spread of the sampling counts over the rounds; with H, the diversity of the cohorts."""
-    at, variance = binned(count_variances(history.selected), _MOST_POINTS)
+    at, variance = binned(history.variances, _MOST_POINTS)
     values: _Values = {"at": at.tolist(), "variance": _numbers(variance)}
     if distance is not None:
-        at, diversity = binned(cohort_diversity(history.selected, distance), _FEW_POINTS)
+        at, diversity = binned(cohort_diversity(history.cohorts, distance), _FEW_POINTS)
         values.update(diversity_at=at.tolist(), diversity=_numbers(diversity))
     return values
 
 
 def _maps(history: Participation, picked: IntArray) -> _Maps:
-    cells = len(picked) * history.available.shape[1]
-    stride = max(1, math.ceil(cells / _MOST_CELLS))
-    return _Maps(
-        available=_packed(history.available[picked][:, ::stride]),
-        selected=_packed(history.selected[picked][:, ::stride]),
-        stride=stride,
-    )
+    stride = max(1, math.ceil(len(picked) * history.rounds / _MOST_CELLS))
+    available, selected = history.rows(picked, stride)
+    return _Maps(available=_packed(available), selected=_packed(selected), stride=stride)
 
 
 def _packed(states: BoolArray) -> str:

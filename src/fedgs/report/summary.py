@@ -9,7 +9,7 @@ from typing import TypeGuard
 import numpy as np
 
 from fedgs.arrays import IntArray
-from fedgs.records import Record
+from fedgs.record import Record
 from fedgs.report.by_client import client_figures
 from fedgs.report.run_view import Run
 

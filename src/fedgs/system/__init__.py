@@ -6,7 +6,7 @@ Everything here is a pure function of seed, round, clients and clock. No torch.
 from fedgs.system.devices import Devices, devices_of
 from fedgs.system.play import Played, Tasks, play
 from fedgs.system.tasks import drop_outs, tasks_of
-from fedgs.system.time import NUMERICS, SystemTime, TimeState, examples_of_round
+from fedgs.system.time import NUMERICS, SystemTime, TimeState, available_at, examples_of_round
 
 __all__ = [
     "NUMERICS",
@@ -15,6 +15,7 @@ __all__ = [
     "SystemTime",
     "Tasks",
     "TimeState",
+    "available_at",
     "devices_of",
     "drop_outs",
     "examples_of_round",

@@ -17,7 +17,14 @@ from fedgs.system.profile import read_profile
 from fedgs.system.tasks import YEAR, drop_outs, tasks_of
 from fedgs.system_settings import System
 
-__all__ = ["MOST_SECONDS", "NUMERICS", "SystemTime", "TimeState", "examples_of_round"]
+__all__ = [
+    "MOST_SECONDS",
+    "NUMERICS",
+    "SystemTime",
+    "TimeState",
+    "available_at",
+    "examples_of_round",
+]
 
 NUMERICS = 1
 """The version of the durations and of the rule that ends a round."""
@@ -235,10 +242,8 @@ class SystemTime:
 
     def available(self, clock: float) -> BoolArray:
         """(N,) the clients that are available at a second of the run's own clock."""
-        mode, everyone = self.in_seconds, np.arange(len(self.clients))
-        assert mode is not None
-        seconds = np.full(len(everyone), mode.second_of(0) + clock)
-        return mode.is_available(seconds, self.clients, everyone)
+        assert self.in_seconds is not None
+        return available_at(self.in_seconds, self.clients, clock)
 
     def play(self, round: int, clock: float, cohort: IntArray, num_parameters: int) -> Played:
         """A round in time; depends on seed, round, clock and cohort alone.
@@ -282,6 +287,13 @@ class SystemTime:
             is_available=lambda few, at: mode.is_available(at, clients, cohort[few]),
             next_change=lambda few, at: mode.next_change(at, clients, cohort[few]),
         )
+
+
+def available_at(mode: InSeconds, clients: Clients, clock: float) -> BoolArray:
+    """(N,) the clients that are available `clock` seconds after the beginning of a run."""
+    everyone = np.arange(len(clients))
+    seconds = np.full(len(everyone), mode.second_of(0) + clock)
+    return mode.is_available(seconds, clients, everyone)
 
 
 def examples_of_round(training: Training, clients: Clients) -> FloatArray:

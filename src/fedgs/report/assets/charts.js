@@ -212,8 +212,8 @@ function drawPartition() {
     hovertemplate: `%{customdata}<br>${federation.labels ? `label ${label}` : "examples"}: %{y:${shares ? ".0%" : ",.0f"}}<extra></extra>`,
   }));
   const per = Math.ceil(order.length / bars);
-  note.textContent = `${plural(federation.total, "client")}, ${plural(federation.sizes.reduce((a, b) => a + b, 0), "training example")}` +
-    (federation.total > order.length ? ` among the ${order.length} shown` : "") + `, ${federation.labels ? plural(labels[0].length, "label") : "labels not known"}` + (per > 1 ? `; a bar is the mean of up to ${per} clients.` : ".");
+  note.textContent = `${plural(federation.total, "client")}, ${plural(federation.examples || federation.sizes.reduce((a, b) => a + b, 0), "training example")}` +
+    (federation.examples ? "; a bar is the mean of a tenth of the clients" : federation.total > order.length ? ` among the ${order.length} shown` : "") + `, ${federation.labels ? plural(labels[0].length, "label") : "labels not known"}` + (per > 1 ? `; a bar is the mean of up to ${per} clients.` : ".");
   return draw("partition-chart", traces, { barmode: "stack", bargap: 0, xaxis: { title: { text: "clients, most data first" }, ...(bars === order.length ? named(order.map((k) => federation.names[k]), 20) : {}) }, yaxis: { title: { text: shares ? "share" : "training examples" }, tickformat: shares ? ".0%" : "" } }, note.textContent);
 }
 
