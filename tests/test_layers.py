@@ -31,6 +31,7 @@ LAYERS = [
     ],
     [
         "client_names",
+        "client_sample",
         "per_client",
         "clients",
         "requests",

@@ -217,6 +217,8 @@ class Evaluation(Variant):
         metrics: of the test set that are recorded beside loss and accuracy; a list, or names with
             commas between them.
         per_client: when the model is evaluated on the examples of each client; none: never.
+        sample: so many clients, drawn once by the run's seed, stand for all in the validation loss
+            and in `per_client`; none: all clients.
 
     >>> Evaluation(every=10, metrics="macro_f1, auc").metrics
     (MacroF1(), AUC())
@@ -226,6 +228,7 @@ class Evaluation(Variant):
     every: int = Field(default=5, ge=1)
     metrics: Metrics = ()
     per_client: ClientEvaluation | None = None
+    sample: int | None = Field(default=None, ge=1)
 
     @field_validator("per_client", mode="before")
     @classmethod
@@ -242,6 +245,8 @@ class Evaluation(Variant):
             settings.pop("metrics", None)
         if self.per_client is None:
             settings.pop("per_client", None)
+        if self.sample is None:
+            settings.pop("sample", None)
         return settings
 
 

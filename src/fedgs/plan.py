@@ -4,10 +4,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+import numpy as np
+
 from fedgs.aggregation import Aggregation, Mean
 from fedgs.arrays import IntArray
 from fedgs.availability import AvailabilityDraws, RoundAvailability
 from fedgs.checkpoint import State
+from fedgs.client_sample import client_sample
 from fedgs.clients import View
 from fedgs.config import ClientEvaluation
 from fedgs.data.federation import Federation
@@ -55,6 +58,7 @@ class Plan:
         aggregation: makes the next parameters of the cohort's updates.
         stopping: when the run ends before round T.
         per_client: when the model is evaluated on the examples of each client; None: never.
+        sample: so many clients stand for all in the validation loss and in `per_client`; None: all.
         metrics: of the test set that are recorded beside loss and accuracy.
         schedule: eta of round t is learning_rate * schedule.factor(t); None: see `decay`.
         warmup: eta is multiplied by (t + 1)/(warmup + 1) in the first `warmup` rounds.
@@ -75,6 +79,7 @@ class Plan:
     aggregation: Aggregation = field(default_factory=Mean)
     stopping: Stopping = field(default_factory=Stopping)
     per_client: ClientEvaluation | None = None
+    sample: int | None = None
     metrics: tuple[Metric, ...] = ()
     schedule: Schedule | None = None
     warmup: int = 0
@@ -139,6 +144,8 @@ class Plan:
         )
         if self.per_client is not None:
             self._check_client_part(self.per_client)
+        if self.sample is not None:
+            self._check_sample(self.sample)
         for wish in self.wishes:
             check_wish(wish, self.work)
         check_reports(self.reports)
@@ -186,6 +193,31 @@ class Plan:
                 "evaluation.per_client needs test examples with owners or validation parts, "
                 "and this federation has neither"
             )
+
+    def _check_sample(self, sample: int) -> None:
+        number, validation = len(self.federation), self.federation.validation
+        if sample > number:
+            raise ConfigError(
+                f"evaluation.sample must be at most {number}, the number of clients, got {sample}"
+            )
+        if validation is None and self.per_client is None:
+            raise ConfigError(
+                "evaluation.sample has no effect without validation parts and without "
+                "evaluation.per_client; leave it out"
+            )
+        drawn = client_sample(self.seed, number, sample)
+        if validation is not None and not np.diff(validation.offsets)[drawn].any():
+            raise ConfigError(
+                f"evaluation.sample = {sample} draws no client with validation examples for seed "
+                f"{self.seed}; give a larger number"
+            )
+
+    @cached_property
+    def evaluated(self) -> IntArray | None:
+        """(s,) ascending indices of the clients that stand for all; None: all clients."""
+        if self.sample is None:
+            return None
+        return client_sample(self.seed, len(self.federation), self.sample)
 
     @cached_property
     def lower_metrics(self) -> frozenset[str]:

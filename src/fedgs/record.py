@@ -58,7 +58,8 @@ class Record:
             of `rounds.jsonl` where it is None.
         per_client: figures of theta^t on the examples of each client, in the order of the run's
             clients, None for clients without examples: "loss", and "accuracy" where there is one;
-            "part" says which examples, "test" or "validation". None, and left out of
+            "part" says which examples, "test" or "validation"; "sample" is there with
+            `evaluation.sample`, whose clients alone have figures. None, and left out of
             `rounds.jsonl`, in rounds without `evaluation.per_client`.
         clock: seconds of the run at the beginning of the round. It and the following are None, and
             left out of files, where a run has no clock (no table `[system]`).

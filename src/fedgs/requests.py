@@ -243,6 +243,9 @@ class Evaluate:
 
     With `by_client`, the reply is `ClientMetrics`: those of each client on its own examples of the
     part. Test examples must then have owners.
+
+    With `clients`, (s,) ascending indices, only these are evaluated, on validation parts or by
+    client.
     """
 
     work: Work
@@ -251,6 +254,7 @@ class Evaluate:
     key: tuple[int, int] = (0, 0)
     metrics: "tuple[Metric, ...]" = ()
     by_client: bool = False
+    clients: IntArray | None = None
 
 
 Request = Train | Losses | Evaluate

@@ -194,7 +194,9 @@ def evaluate(plan: Plan, state: State) -> Generator[Request, Reply, TestAndValid
     test: Metrics = yield Evaluate(plan.work, state.parameters, "test", key, plan.metrics)
     if plan.federation.validation is None:
         return test, None
-    valid: Metrics = yield Evaluate(plan.work, state.parameters, "validation", key)
+    valid: Metrics = yield Evaluate(
+        plan.work, state.parameters, "validation", key, clients=plan.evaluated
+    )
     return test, valid
 
 
@@ -213,8 +215,12 @@ def evaluate_clients(
         return {}
     key = (plan.seed, state.round)
     split = plan.client_split
-    reply: ClientMetrics = yield Evaluate(plan.work, state.parameters, split, key, by_client=True)
+    reply: ClientMetrics = yield Evaluate(
+        plan.work, state.parameters, split, key, by_client=True, clients=plan.evaluated
+    )
     figures: dict[str, object] = {"part": split, "loss": _without_nan(reply.losses)}
+    if plan.sample is not None:
+        figures["sample"] = plan.sample
     if reply.accuracies is not None:
         figures["accuracy"] = _without_nan(reply.accuracies)
     return {"per_client": figures}

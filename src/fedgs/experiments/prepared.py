@@ -164,6 +164,7 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
         ),
         warmup=training.warmup,
         per_client=config.evaluation.per_client,
+        sample=config.evaluation.sample,
         metrics=checked_metrics(config.evaluation.metrics, federation),
         time=None
         if config.system is None

@@ -64,17 +64,18 @@ class RequestedRows:
             drawn, sizes = _mini_batches(request, begin, end)
             stops = np.cumsum(sizes)
             return RequestedRows(stops - sizes, stops, None, drawn)
+        chosen = slice(None) if request.clients is None else request.clients
         if request.by_client:
             offsets = client_part_of(request.work.federation, request.split).offsets
-            return RequestedRows(offsets[:-1], offsets[1:], None, by_client=True)
+            return RequestedRows(offsets[:-1][chosen], offsets[1:][chosen], None, by_client=True)
         clients = request.work.federation.clients
         if request.split == "test":
-            weights = np.ones(1)
-        elif request.work.objective == "equal":
+            return RequestedRows(offsets[:-1], offsets[1:], np.ones(1))
+        if request.work.objective == "equal":
             weights = np.ones(len(clients))
         else:
             weights = clients.data_sizes.astype(np.float64)
-        return RequestedRows(offsets[:-1], offsets[1:], weights)
+        return RequestedRows(offsets[:-1][chosen], offsets[1:][chosen], weights[chosen])
 
     @property
     def sizes(self) -> IntArray:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from fedgs.arrays import FloatArray
+from fedgs.client_sample import client_sample
 from fedgs.report.run_view import Run
 
 __all__ = ["CLIENT_FIGURES", "client_accuracies", "client_figures", "client_losses"]
@@ -21,7 +22,8 @@ CLIENT_FIGURES = (
 def client_losses(run: Run) -> FloatArray | None:
     """(N,) loss of the last model that was evaluated by client, on each client's own examples.
 
-    NaN for clients without examples; None where no model was evaluated by client.
+    NaN for clients without examples and outside of `evaluation.sample`; None where no model was
+    evaluated by client.
     """
     return _last(run, "loss")
 
@@ -68,7 +70,13 @@ def _last(run: Run, figure: str) -> FloatArray | None:
     for record in reversed(run.records):
         if record.per_client is not None and figure in record.per_client:
             values = record.per_client[figure]
-            return np.array([np.nan if value is None else value for value in values], dtype=float)
+            known = np.array([np.nan if value is None else value for value in values], dtype=float)
+            sample, number = record.per_client.get("sample"), run.num_clients
+            if sample is None or number is None:
+                return known
+            every = np.full(number, np.nan)
+            every[client_sample(run.seed, number, int(sample))] = known
+            return every
     return None
 
 
