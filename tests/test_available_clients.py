@@ -105,6 +105,21 @@ def test_names_are_written_only_where_they_are_not_the_range(tmp_path: Path) -> 
         assert (folder.size("clients.npz") > 20_000) == (names == tuple(range(1, 2001)))
 
 
+def test_counts_of_many_clients_are_written_in_a_small_type(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    sizes = np.full(1500, 300)
+    counts = np.tile([255, 45], (1500, 1))
+    folder.create({"seed": 0}, Clients(range(1500), sizes, counts), {})
+    assert folder.size("clients.npz") < 1500 * (2 + 2) + 2000
+    read = folder.clients()
+    assert read.label_counts is not None
+    assert (read.data_sizes.tolist(), read.label_counts.tolist()) == (
+        sizes.tolist(),
+        counts.tolist(),
+    )
+    assert read.label_counts.sum(axis=1).max() == 300  # no overflow
+
+
 def test_a_run_with_a_clock_finds_its_available_clients(tmp_path: Path) -> None:
     x = np.zeros((1100, 2), dtype=np.float32)
     y = np.arange(1100) % 2

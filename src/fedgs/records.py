@@ -20,11 +20,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+import numpy as np
 import numpy.typing as npt
 import tomli_w
 
 from fedgs.arrays import AnyArray, open_npz
 from fedgs.available_clients import AvailableClients, keep_bits
+from fedgs.client_names import LONG
 from fedgs.clients import Clients
 from fedgs.errors import OutputError
 from fedgs.file_writing import errors_named, read_arrays, save_arrays, write_atomically
@@ -105,8 +107,8 @@ class RunFolder:
                 names = json.loads(str(stored["names"]))
                 return Clients(
                     range(names) if type(names) is int else tuple(names),
-                    stored["data_sizes"],
-                    stored.get("label_counts"),
+                    stored["data_sizes"].astype(np.int64),
+                    _counts(stored.get("label_counts")),
                     stored.get("features"),
                 )
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
@@ -168,10 +170,10 @@ class RunFolder:
         names = clients.names
         arrays: dict[str, npt.ArrayLike] = {
             "names": json.dumps(len(names) if isinstance(names, range) else list(names)),
-            "data_sizes": clients.data_sizes,
+            "data_sizes": _small(clients.data_sizes),
         }
         if clients.label_counts is not None:
-            arrays["label_counts"] = clients.label_counts
+            arrays["label_counts"] = _small(clients.label_counts)
         if clients.features is not None:
             arrays["features"] = clients.features
         save_arrays(self.path / "clients.npz", arrays)
@@ -290,6 +292,18 @@ class StoredRecords(Sequence[Record]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
+
+
+def _small(counts: AnyArray) -> AnyArray:
+    """Counts of more than 1000 clients in the smallest type of integers that holds them."""
+    if len(counts) <= LONG or counts.dtype.kind not in "iu" or counts.min(initial=0) < 0:
+        return counts
+    return counts.astype(np.min_scalar_type(counts.max(initial=0)))
+
+
+def _counts(stored: AnyArray | None) -> AnyArray | None:
+    """Label counts in a type whose sums do not overflow."""
+    return stored if stored is None or stored.dtype.itemsize >= 4 else stored.astype(np.int32)
 
 
 def _parsed(lines: list[str], find: FindAvailable) -> list[Record]:

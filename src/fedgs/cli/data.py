@@ -1,4 +1,4 @@
-"""`fedgs data`: describe a federation, export it, and compare it with an exported one."""
+"""`fedgs data`: describe a federation, export it, compare it with an exported one, check it."""
 
 import json
 from enum import StrEnum
@@ -17,12 +17,12 @@ from fedgs.cli.common import (
     one_config,
 )
 from fedgs.config import cohort_limit
-from fedgs.data import Data, Federation, export, write_leaf
+from fedgs.data import Data, Federation, check_folder, export, to_folder, write_leaf
 from fedgs.data import describe as describe_federation
 from fedgs.data.verify import verify as difference_from
 from fedgs.plurals import counted
 
-__all__ = ["describe", "export_", "verify"]
+__all__ = ["check", "describe", "export_", "verify"]
 
 
 class Format(StrEnum):
@@ -30,6 +30,7 @@ class Format(StrEnum):
 
     npz = "npz"
     leaf = "leaf"
+    folder = "folder"
 
 
 def describe(
@@ -76,24 +77,27 @@ def describe(
 def export_(
     out: Annotated[
         Path,
-        typer.Argument(
-            metavar="OUT", help="The .npz to write, or the folder for LEAF.", show_default=False
-        ),
+        typer.Argument(metavar="OUT", help="The .npz to write, or the folder.", show_default=False),
     ],
     config: ConfigArgument = None,
     set_: SetOption = None,
     plugin: PluginOption = None,
     data_dir: DataDirOption = None,
     format_: Annotated[
-        Format, typer.Option("--format", help="One .npz, or a folder of LEAF-style JSON.")
+        Format,
+        typer.Option(
+            "--format",
+            help="One .npz, a folder of LEAF-style JSON, or one of memory-mapped arrays.",
+        ),
     ] = Format.npz,
 ) -> None:
     """Write a federation so that it loads back identically.
 
-    Read it with `--set data=file --set data.path=OUT` (or `data=leaf`).
+    Read it with `--set data=file --set data.path=OUT` (or `data=leaf`, `data=folder`).
     """
     federation = _load(one_config(config, set_, plugin).data, data_dir)
-    written = write_leaf(federation, out) if format_ is Format.leaf else export(federation, out)
+    write = {Format.npz: export, Format.leaf: write_leaf, Format.folder: to_folder}[format_]
+    written = write(federation, out)
     clients = counted(len(federation), "client")
     screen = console()
     screen.print(f"{federation.name}: {clients}, fingerprint {federation.fingerprint}")
@@ -129,6 +133,29 @@ def verify(
     console(stderr=True).print(
         f"{federation.name} is not the federation of {reference}: {difference}"
     )
+    raise typer.Exit(1)
+
+
+def check(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="A folder that `export --format folder` or FolderWriter wrote.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Read all arrays of a federation's folder and compare them with their digests.
+
+    A run opens a folder without reading it. If an array was changed since it was written, its place
+    is named and the exit code is 1.
+    """
+    difference = check_folder(folder)
+    if difference is None:
+        console().print(f"{folder} is unchanged.")
+        return
+    console(stderr=True).print(f"{folder} was changed: {difference}")
     raise typer.Exit(1)
 
 

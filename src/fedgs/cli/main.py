@@ -43,6 +43,7 @@ _GROUPS: dict[str, tuple[str, dict[str, str]]] = {
         {
             "describe": "fedgs.cli.data:describe",
             "export": "fedgs.cli.data:export_",
+            "check": "fedgs.cli.data:check",
             "verify": "fedgs.cli.data:verify",
         },
     ),

@@ -1,6 +1,6 @@
 """Federations: data sets, partitions over clients, files, and descriptions."""
 
-from fedgs.data.archive import export, open_folder, to_folder
+from fedgs.data.archive import export
 from fedgs.data.assemble import Labelled, share_out
 from fedgs.data.base import Data, Defaults
 from fedgs.data.describe import Description, describe
@@ -8,6 +8,8 @@ from fedgs.data.difference import first_difference
 from fedgs.data.dirichlet import DirichletOverClasses, DirichletOverClients, LogNormalDirichlet
 from fedgs.data.federation import Federation, Normalization, Part
 from fedgs.data.files import File
+from fedgs.data.folder import check_folder, open_folder, to_folder
+from fedgs.data.folder_writer import FolderWriter
 from fedgs.data.gamma import expected_weights, gamma
 from fedgs.data.groups import Quantiles
 from fedgs.data.images import CIFAR10, FashionMNIST
@@ -16,6 +18,7 @@ from fedgs.data.leaf import Leaf, write_leaf
 from fedgs.data.map_style import MapStyle
 from fedgs.data.niid_bench import DirichletCapped, QuantitySkew
 from fedgs.data.partition import Assignment, ByColumn, Iid, LabelsPerClient, Partition, Shards
+from fedgs.data.stored import Folder
 from fedgs.data.synthetic import Synthetic
 from fedgs.data.synthetic_clustered import SyntheticClustered
 from fedgs.data.table import TableFile
@@ -33,6 +36,8 @@ __all__ = [
     "FashionMNIST",
     "Federation",
     "File",
+    "Folder",
+    "FolderWriter",
     "Iid",
     "IndexLists",
     "Labelled",
@@ -49,6 +54,7 @@ __all__ = [
     "Synthetic",
     "SyntheticClustered",
     "TableFile",
+    "check_folder",
     "describe",
     "expected_weights",
     "export",

@@ -1,4 +1,4 @@
-"""A federation in one `.npz`, or in a folder of memory-mapped arrays: it loads back identically.
+"""A federation in one `.npz`: it loads back identically.
 
 The file has the arrays that `File` reads (`x`, `y`, `client`, `split`, `client_features`), rows
 ordered by part and client, and in addition `index` (row of the partitioned set) and `fedgs` (names,
@@ -19,19 +19,19 @@ from fedgs.arrays import AnyArray, IntArray, frozen
 from fedgs.clients import Clients
 from fedgs.data.classes import given_classes
 from fedgs.data.federation import Federation, Normalization, Part
-from fedgs.data.normalization import as_normalization, chosen_normalization
+from fedgs.data.normalization import chosen_normalization
 from fedgs.data.part import counted_labels
 from fedgs.data.targets import Task, checked_task, output_count
 from fedgs.errors import DataError, OutputError
 
-__all__ = ["META", "export", "from_archive", "open_folder", "to_folder"]
+__all__ = ["META", "PARTS", "Meta", "assembled", "export", "from_archive", "meta_of", "parts_of"]
 
 META = "fedgs"
 _FORMAT = 1
-_PARTS = ("train", "validation", "test")
+PARTS = ("train", "validation", "test")
 
 
-class _Meta(TypedDict):
+class Meta(TypedDict):
     """What is stored about a federation next to its arrays."""
 
     format: int
@@ -55,7 +55,7 @@ def export(federation: Federation, path: str | Path) -> Path:
     """
     path = Path(path)
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
-    parts = [(name, part) for name, part in _parts_of(federation).items() if part is not None]
+    parts = [(name, part) for name, part in parts_of(federation).items() if part is not None]
     columns: dict[str, list[AnyArray]] = {
         "x": [part.x for _, part in parts],
         "y": [part.y for _, part in parts],
@@ -63,7 +63,7 @@ def export(federation: Federation, path: str | Path) -> Path:
             np.full(len(part), -1, dtype=np.int64) if name == "test" else _owners(part.offsets)
             for name, part in parts
         ],
-        "split": [np.full(len(part), _PARTS.index(name), dtype=np.int8) for name, part in parts],
+        "split": [np.full(len(part), PARTS.index(name), dtype=np.int8) for name, part in parts],
     }
     if federation.test_offsets is not None:
         columns["client"][-1] = _owners(federation.test_offsets)
@@ -73,7 +73,7 @@ def export(federation: Federation, path: str | Path) -> Path:
         columns["client_features"] = [federation.clients.features]
     if federation.groups is not None:
         columns["groups"] = [federation.groups]
-    columns[META] = [np.array(json.dumps(_meta(federation)))]
+    columns[META] = [np.array(json.dumps(meta_of(federation)))]
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ def from_archive(
             than the file's own, too few classes.
     """
     try:
-        meta: _Meta = json.loads(str(arrays[META]))
+        meta: Meta = json.loads(str(arrays[META]))
         if meta["format"] != _FORMAT:
             raise DataError(
                 f"{where} has format {meta['format']}; this version of fedgs reads format {_FORMAT}"
@@ -120,7 +120,7 @@ def from_archive(
         x, y = frozen(arrays["x"]), frozen(arrays["y"])
         ends = np.searchsorted(split, [0, 1, 2, 3])
         parts: dict[str, Part | None] = {}
-        for code, name in enumerate(_PARTS):
+        for code, name in enumerate(PARTS):
             rows = slice(int(ends[code]), int(ends[code + 1]))
             counts = (
                 np.bincount(client[rows], minlength=len(meta["names"]))
@@ -149,7 +149,7 @@ def from_archive(
             )
         if classes is not None and task == "classes":
             meta["classes_given"] = given_classes([arrays["y"]], classes) is not None
-        return _assembled(
+        return assembled(
             meta,
             parts,
             scaling,
@@ -163,46 +163,8 @@ def from_archive(
         raise DataError(f"{where} is not a federation that fedgs exported: {error!r}") from None
 
 
-def to_folder(federation: Federation, folder: Path) -> Path:
-    """Write every array to its own `.npy` in `folder` and return the folder.
-
-    Processes that open the folder share the memory of the examples.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, part in _parts_of(federation).items():
-        for key in ("x", "y", "offsets", "index"):
-            array = None if part is None else getattr(part, key)
-            if array is not None:
-                np.save(folder / f"{name}-{key}.npy", array)
-    for name, rows in (
-        ("features", federation.clients.features),
-        ("groups", federation.groups),
-        ("test_offsets", federation.test_offsets),
-    ):
-        if rows is not None:
-            np.save(folder / f"{name}.npy", rows)
-    (folder / "meta.json").write_text(json.dumps(_meta(federation)), encoding="utf-8")
-    return folder
-
-
-def open_folder(folder: Path) -> Federation:
-    """The federation in a folder that `to_folder` wrote.
-
-    Examples are memory-mapped, so they are read from the file when they are used.
-    """
-    meta: _Meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-    return _assembled(
-        meta,
-        {name: _stored_part(folder, name) for name in _PARTS},
-        as_normalization(meta["normalization"]),
-        **{
-            name: _stored_array(folder / f"{name}.npy")
-            for name in ("features", "groups", "test_offsets")
-        },
-    )
-
-
-def _parts_of(federation: Federation) -> dict[str, Part | None]:
+def parts_of(federation: Federation) -> dict[str, Part | None]:
+    """The parts of a federation by their names in files."""
     return {
         "train": federation.train,
         "validation": federation.validation,
@@ -210,24 +172,10 @@ def _parts_of(federation: Federation) -> dict[str, Part | None]:
     }
 
 
-def _stored_part(folder: Path, name: str) -> Part | None:
-    if not (folder / f"{name}-x.npy").is_file():
-        return None
-    return Part(
-        np.load(folder / f"{name}-x.npy", mmap_mode="r"),
-        np.load(folder / f"{name}-y.npy"),
-        np.load(folder / f"{name}-offsets.npy"),
-        _stored_array(folder / f"{name}-index.npy"),
-    )
-
-
-def _stored_array(path: Path) -> AnyArray | None:
-    return np.load(path) if path.is_file() else None
-
-
-def _meta(federation: Federation) -> _Meta:
+def meta_of(federation: Federation) -> Meta:
+    """What is stored about a federation next to its arrays."""
     scaling = federation.normalization
-    meta: _Meta = {
+    meta: Meta = {
         "format": _FORMAT,
         "name": federation.name,
         "names": list(federation.clients.names),
@@ -244,8 +192,8 @@ def _meta(federation: Federation) -> _Meta:
     return meta
 
 
-def _assembled(
-    meta: _Meta,
+def assembled(
+    meta: Meta,
     parts: Mapping[str, Part | None],
     scaling: Normalization | None,
     *,
@@ -253,6 +201,7 @@ def _assembled(
     groups: IntArray | None,
     test_offsets: IntArray | None,
 ) -> Federation:
+    """The federation of stored arrays, with all checks."""
     train, test = parts["train"], parts["test"]
     assert train is not None
     assert test is not None

@@ -79,7 +79,9 @@ def floyd_warshall(lengths: FloatMatrix) -> FloatMatrix:
     return lengths
 
 
-def graph_distance(paths: FloatMatrix, *, normalize: bool = True) -> FloatMatrix:
+def graph_distance(
+    paths: FloatMatrix, *, normalize: bool = True, overwrite: bool = False
+) -> FloatMatrix:
     """H from shortest paths: finite, and scaled so that the largest entry is 1.
 
     Pairs without a path get the largest finite distance. Without any edge, or if every path has
@@ -88,6 +90,7 @@ def graph_distance(paths: FloatMatrix, *, normalize: bool = True) -> FloatMatrix
     Args:
         paths: (N, N), inf where no path exists.
         normalize: divide by the largest finite entry, so that alpha means the same on any graph.
+        overwrite: whether H may take the place of `paths`, which saves a matrix.
 
     >>> graph_distance(np.array([[0.0, 2.0, np.inf], [2.0, 0.0, np.inf], [np.inf, np.inf, 0.0]]))[0]
     array([0., 1., 1.])
@@ -100,7 +103,8 @@ def graph_distance(paths: FloatMatrix, *, normalize: bool = True) -> FloatMatrix
         distance = np.where(finite, 0.0, 1.0) if not finite.all() else np.ones_like(paths)
         np.fill_diagonal(distance, 0.0)
         return np.asarray(distance, dtype=np.float64)
-    filled: FloatMatrix = np.where(finite, paths, largest)
+    filled = paths if overwrite else paths.copy()
+    filled[~finite] = largest
     if normalize:
         filled /= largest
     return filled

@@ -234,7 +234,9 @@ class Graph(Variant):
     def _finish(self, similarity: FloatMatrix, weights: FloatMatrix, scale: float) -> ClientGraph:
         paths = weights if self.construction == "complete_direct" else shortest_paths(weights)
         any_path = bool((np.isfinite(paths) & (paths > 0)).any())
-        distance = graph_distance(paths, normalize=self.normalize)
+        # The adjacency itself where the edges are the paths; else a matrix that nothing else uses.
+        own = self.construction != "complete_direct"
+        distance = graph_distance(paths, normalize=self.normalize, overwrite=own)
         if scale != 1.0:
             weights, distance = weights * scale, distance * scale if any_path else distance
         return ClientGraph(similarity, weights, distance)
