@@ -77,10 +77,13 @@ def feature_products(features: FloatMatrix) -> FloatMatrix:
            [1., 2.]])
     """
     rows = np.asarray(features, dtype=np.float64)
-    products = rows @ rows.T
-    doubled: FloatMatrix = products + products.T
-    doubled /= 2
-    return doubled
+    products: FloatMatrix = rows @ rows.T
+    for upper in blocks(len(products)):
+        for left in blocks(upper.stop):
+            mean = (products[upper, left] + products[left, upper].T) / 2
+            products[upper, left] = mean
+            products[left, upper] = mean.T
+    return products
 
 
 def cosines(products: FloatMatrix) -> FloatMatrix:
