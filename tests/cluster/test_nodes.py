@@ -62,7 +62,7 @@ class FakeRay:
 
 def cluster_of(answers: dict[str, dict[str, str] | None], *, trusted: bool = True) -> Cluster:
     fake: Any = FakeRay(answers)
-    return Cluster(fake, own=False, trusted=trusted, facts=FACTS)
+    return Cluster(fake, trusted=trusted, facts=FACTS)
 
 
 @pytest.mark.parametrize("name", ["fedgs", "code of fedgs", "Python", "NumPy", "PyTorch"])

@@ -35,13 +35,11 @@ class Cluster:
 
     Attributes:
         ray: the module.
-        own: whether this process has started it.
         trusted: whether nodes without authentication are accepted.
         facts: of this computer.
     """
 
     ray: "ModuleType"
-    own: bool
     trusted: bool
     facts: dict[str, str] = field(default_factory=facts.node_facts)
     _known: dict[str, Node | None] = field(default_factory=dict)
@@ -177,7 +175,7 @@ def open_cluster(address: str, *, trusted: bool = False, data_bytes: int = 0) ->
     if not joined_before:
         _join(ray, address, data_bytes)
     try:
-        cluster = Cluster(ray, address == "local" and not joined_before, trusted)
+        cluster = Cluster(ray, trusted)
         cluster.check()
         yield cluster
     finally:

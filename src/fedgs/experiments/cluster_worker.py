@@ -196,11 +196,11 @@ def _remove_leftovers() -> None:
     """Remove the temporary folders of members whose processes were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         number = folder.name.removeprefix(PREFIX).partition("-")[0]
-        if number.isdecimal() and not process_is_there(int(number)):
+        if number.isdecimal() and not _process_is_there(int(number)):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def process_is_there(number: int) -> bool:
+def _process_is_there(number: int) -> bool:
     """Whether a process with this number is running on this computer."""
     try:
         os.kill(number, 0)
