@@ -165,3 +165,22 @@ def test_an_accusation_of_all_others_leaves_the_accuser_out(world: Any) -> None:
     grid.bend = lambda phase, node, entries: lie if node == 101 else entries
     found, _ = session(grid, CLIENTS)
     assert known(found) == [0, 2, 3]
+
+
+def test_an_error_of_the_clients_function_says_nothing_of_the_data(world: Any) -> None:
+    from flwr.clientapp import ClientApp
+
+    from fedgs.flower import describe_privately
+
+    def counts(context: Any) -> Any:
+        if context.node_config["client-id"] == "site-2":
+            raise ValueError("17 patients with label 3")
+        return COUNTS[0]
+
+    grid = nodes(world, COUNTS)
+    grid.app = ClientApp()
+    describe_privately(grid.app, label_counts=counts)
+    found, events = session(grid, CLIENTS)
+    assert known(found) == [0, 1, 3]
+    (event,) = events
+    assert event["detail"] == "it refused a message: the client's function failed: ValueError"
