@@ -22,6 +22,7 @@ NOT_RUN = {
     "examples.md": {"downloads CIFAR10", "is the program of the command above"},
     "explanation/beyond-the-paper.md": {"takes longer than a minute"},
     "explanation/published-results.md": {"takes longer than a minute"},
+    "explanation/realistic-availability.md": {"takes longer than a minute"},
     "how-to/flower.md": {
         "installs packages",
         "needs a running deployment",
@@ -96,7 +97,8 @@ def pages(*, with_commands: bool) -> list[str]:
 
 def run_page(page: str, folder: Path) -> None:
     write_files(page, folder)
-    (folder / "examples").symlink_to(ROOT / "examples")
+    for name in ("examples", "docs"):
+        (folder / name).symlink_to(ROOT / name)
     (folder / "bin").mkdir()
     for name, arguments in (("fedgs", " -m fedgs"), ("python", "")):
         program = folder / "bin" / name

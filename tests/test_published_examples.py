@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-import fedgs
 from fedgs import Clients
 from fedgs.experiments.grid import expand, parse_override, read_config
 from fedgs.experiments.study import prepare_study
@@ -269,8 +268,6 @@ def test_the_studies_have_the_sizes_that_the_documentation_gives() -> None:
         "mifa_logistic/study.toml": 2 * 3 * 3,
         "mifa_logistic/waiting.toml": 2 * 2 * 3,
         "clustered_shards/study.toml": 4 * 3,
-        "realistic_availability/study.toml": 9 * 9 * 5,
-        "realistic_availability/time.toml": 3 * 3 * 7 * 5,
     }
     for plugin in (
         "fedawe_bias/quadratics.py",
@@ -280,17 +277,3 @@ def test_the_studies_have_the_sizes_that_the_documentation_gives() -> None:
         load_plugin(EXAMPLES / plugin)
     for study, size in sizes.items():
         assert len(expand(read_config(EXAMPLES / study)).configs) == size, study
-
-
-def test_differences_to_uniform_have_a_line_for_each_method_and_condition(tmp_path: Path) -> None:
-    fedgs.compare(
-        fedgs.Synthetic(clients=6),
-        methods=["uniform", "md"],
-        training={"rounds": 2, "cohort_limit": 2},
-        seeds=(0, 1),
-        out=tmp_path,
-    )
-    script = summary("realistic_availability")
-    lines = [line.split("; ") for line in script.lines(tmp_path)]
-    assert sorted(line[1] for line in lines) == ["md", "uniform"]
-    assert all(len(line) == 4 for line in lines)
