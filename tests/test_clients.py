@@ -6,16 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedgs.clients import (
-    Clients,
-    Selection,
-    View,
-    checked_candidates,
-    checked_memory,
-    checked_selection,
-    kept_memory,
-)
+from fedgs.clients import Clients, Selection, View
 from fedgs.errors import DataError, SelectionError
+from fedgs.sampler_answers import checked_candidates, checked_memory, checked_selection, kept_memory
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ LAYERS = [
         "client_sample",
         "per_client",
         "clients",
+        "sampler_answers",
         "requests",
         "members",
         "record",

@@ -17,13 +17,14 @@ from torch import nn
 from fedgs import Clients, Federation, Selection, View
 from fedgs.arrays import AnyArray, FloatArray, FloatMatrix, IntArray
 from fedgs.availability import Availability
-from fedgs.clients import Memory, Outcome, kept_memory
+from fedgs.clients import Memory, Outcome
 from fedgs.data import open_folder, to_folder
 from fedgs.data.assemble import Labelled, share_out
 from fedgs.data.partition import Assignment, Partition
 from fedgs.experiments.compare import compare
 from fedgs.experiments.study import Results
 from fedgs.graph.matrix_distances import checked_once
+from fedgs.sampler_answers import kept_memory
 from fedgs.sampling import MD, FedGS, Sampler
 from fedgs.sampling.base import Wish
 

@@ -1,7 +1,7 @@
 """Write a federation of a million clients to a folder, 10,000 clients at a time.
 
-A client has 8 examples of 16 numbers, of two of the ten labels. The labels' centres are drawn once;
-a client's examples lie around the centres of its labels, shifted by a vector of its own.
+A client has 8 examples of 16 numbers, of two of the ten labels in shares of its own, which are its
+features. Examples lie around the centres of their labels, shifted by a vector of the client.
 
     python examples/million_clients/make.py million
     python examples/million_clients/make.py small --clients 3000
@@ -38,17 +38,21 @@ def main() -> None:
     ) as writer:
         for first in range(0, arguments.clients, RANGE):
             count = min(RANGE, arguments.clients - first)
-            of_client = rng.integers(0, LABELS, (count, 2))
-            y = of_client[np.arange(count)[:, None], rng.integers(0, 2, (count, EXAMPLES))]
+            clients = np.arange(count)
+            first_label = rng.integers(0, LABELS, count)
+            second_label = (first_label + rng.integers(1, LABELS, count)) % LABELS
+            share = rng.uniform(0.2, 0.8, count).astype(np.float32)
+            is_first = rng.random((count, EXAMPLES)) < share[:, None]
+            y = np.where(is_first, first_label[:, None], second_label[:, None])
+            features = np.zeros((count, LABELS), dtype=np.float32)
+            features[clients, first_label] = share
+            features[clients, second_label] = 1 - share
             shift = 0.5 * rng.standard_normal((count, 1, NUMBERS), dtype=np.float32)
             shift = np.broadcast_to(shift, (count, EXAMPLES, NUMBERS)).reshape(-1, NUMBERS)
             x = examples(centres, y.ravel(), shift, rng)
-            shares = np.bincount(
-                (y + LABELS * np.arange(count)[:, None]).ravel(), minlength=LABELS * count
-            ).reshape(count, LABELS)
             writer.add(
                 train=(x, y.ravel(), np.full(count, EXAMPLES)),
-                features=(shares / EXAMPLES).astype(np.float32),
+                features=features,
             )
 
 

@@ -22,9 +22,10 @@ import torch
 
 from fedgs.aggregation import ClientTable, Vectors
 from fedgs.arrays import AnyArray, IntArray, frozen, open_npz
-from fedgs.clients import Memory, kept_memory
+from fedgs.clients import Memory
 from fedgs.errors import OutputError
 from fedgs.records import RunFolder, save_arrays
+from fedgs.sampler_answers import kept_memory
 from fedgs.system import TimeState
 
 __all__ = [
@@ -44,7 +45,7 @@ MAPPED_NUMBERS = 1 << 24  # N·P from which a table is in a file: 64 MiB of floa
 class State:
     """Everything that a run carries from round to round.
 
-    Counts and memory are read-only, see `fedgs.clients.kept_memory`.
+    Counts and memory are read-only, see `fedgs.sampler_answers.kept_memory`.
 
     Attributes:
         round: t, the round to come.

@@ -17,15 +17,7 @@ from fedgs import rng
 from fedgs.aggregation import Round, Vectors, checked_step, checked_vectors
 from fedgs.arrays import FloatArray, IntArray, frozen
 from fedgs.checkpoint import State
-from fedgs.clients import (
-    Memory,
-    Outcome,
-    Selection,
-    View,
-    checked_candidates,
-    checked_memory,
-    checked_selection,
-)
+from fedgs.clients import Memory, Outcome, Selection, View
 from fedgs.errors import user_code
 from fedgs.features import feature_fold, feature_request
 from fedgs.local.parameters import initial_parameters
@@ -33,6 +25,7 @@ from fedgs.plan import Plan, title_of
 from fedgs.record import Record
 from fedgs.requests import ClientMetrics, Evaluate, Losses, Metrics, Reply, Request, Train
 from fedgs.round_records import Figures, TestAndValidation, clock_of, figures_of, round_record
+from fedgs.sampler_answers import checked_candidates, checked_memory, checked_selection
 from fedgs.sampling.base import LearnsFromModels, SharesMemory
 from fedgs.system import Played, TimeState
 from fedgs.weighting import Weighting, checked_weights, weighting_of_selection

@@ -14,11 +14,12 @@ from tests.oracles import ca_fed as plain
 
 from fedgs.arrays import FloatArray
 from fedgs.availability import Availability, Markov
-from fedgs.clients import Clients, Memory, Selection, View, checked_selection
+from fedgs.clients import Clients, Memory, Selection, View
 from fedgs.data import Federation
 from fedgs.errors import ConfigError, SelectionError
 from fedgs.registry import build, table
 from fedgs.rng import stream
+from fedgs.sampler_answers import checked_selection
 from fedgs.sampling import AsksLosses, CAFed
 from fedgs.weighting import CAFedWeighting, as_weighting, checked_weights
 from fedgs.weighting.ca_fed import kept_clients

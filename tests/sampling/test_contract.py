@@ -9,9 +9,10 @@ import pytest
 import fedgs
 from fedgs import Clients, Selection, View
 from fedgs.arrays import FloatArray, IntArray
-from fedgs.clients import Memory, Outcome, checked_memory, checked_selection
+from fedgs.clients import Memory, Outcome
 from fedgs.registry import build, register, table, variant_class, variant_names
 from fedgs.rng import stream
+from fedgs.sampler_answers import checked_memory, checked_selection
 from fedgs.sampling import AsksLosses, AsksReports, LearnsFromModels, Remembers, Sampler
 from fedgs.weighting import as_weighting
 

@@ -7,11 +7,12 @@ import pytest
 from tests.driving import Gaps, driven, make_plan
 
 from fedgs.arrays import FloatArray, IntArray
-from fedgs.clients import Clients, Memory, Outcome, Selection, View, checked_selection
+from fedgs.clients import Clients, Memory, Outcome, Selection, View
 from fedgs.data import Federation
 from fedgs.errors import ConfigError
 from fedgs.registry import build, table
 from fedgs.rng import stream
+from fedgs.sampler_answers import checked_selection
 from fedgs.sampling import F3AST
 from fedgs.weighting import as_weighting, checked_weights
 

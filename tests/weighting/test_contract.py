@@ -21,12 +21,13 @@ from torch import nn
 
 import fedgs
 from fedgs.arrays import FloatArray, IntArray
-from fedgs.clients import Clients, Memory, Outcome, Selection, View, checked_memory
+from fedgs.clients import Clients, Memory, Outcome, Selection, View
 from fedgs.data import Federation
 from fedgs.driver import drive
 from fedgs.local import StackedEngine
 from fedgs.models import as_model
 from fedgs.registry import table
+from fedgs.sampler_answers import checked_memory
 from fedgs.sampling import LearnsFromModels, Remembers, Sampler
 from fedgs.weighting import Weighting, as_weighting, checked_weights
 

@@ -17,8 +17,23 @@ def scale(
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Selections of each; the median counts.")] = 7,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the federations.")] = 0,
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--whole-rounds",
+            help="Measure whole rounds of uniform and fedgs in place of FedGS alone: time, memory "
+            "and disk of runs over data in a folder. Needs about 1 GB on the disk.",
+        ),
+    ] = False,
 ) -> None:
     """Make the client graph, select cohorts, and print processor time and memory as a table."""
+    if whole:
+        from fedgs.bench.scale import CLIENTS
+        from fedgs.bench.scale_rounds import measure_rounds, rounds_markdown
+
+        chosen = tuple(clients or CLIENTS)
+        print(rounds_markdown(list(measure_rounds(chosen, rounds=max(3, rounds)))))
+        return
     from fedgs.bench.scale import CLIENTS, markdown, measure_scale
 
     print(markdown(list(measure_scale(tuple(clients or CLIENTS), rounds=rounds, seed=seed))))

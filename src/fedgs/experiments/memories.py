@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fedgs.arrays import AnyArray
-from fedgs.clients import Memory, kept_memory
+from fedgs.clients import Memory
 from fedgs.records import RunFolder, read_arrays, save_arrays
+from fedgs.sampler_answers import kept_memory
 
 __all__ = ["FOLDER", "StartMemories"]
 

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedgs.arrays import AnyArray
-from fedgs.clients import Clients, Memory, Outcome, View, checked_memory, kept_memory
+from fedgs.clients import Clients, Memory, Outcome, View
 from fedgs.errors import ConfigError, SelectionError
 from fedgs.requests import check_batch, check_reports
+from fedgs.sampler_answers import checked_memory, kept_memory
 from fedgs.sampling import AsksBatchLosses, AsksReports, FedGS, LearnsFromModels, Sampler
 from fedgs.weighting import Weighting
 

@@ -8,17 +8,7 @@ import numpy as np
 
 from fedgs import rng
 from fedgs.arrays import AnyArray, FloatArray, IntArray
-from fedgs.clients import (
-    Clients,
-    Memory,
-    Objective,
-    Outcome,
-    Selection,
-    View,
-    checked_candidates,
-    checked_selection,
-    kept_memory,
-)
+from fedgs.clients import Clients, Memory, Objective, Outcome, Selection, View
 from fedgs.flower.features import (
     Parameters,
     Responses,
@@ -39,6 +29,7 @@ from fedgs.flower.memories import (
 from fedgs.flower.private.products import Products
 from fedgs.flower.roster import Newcomer, Roster
 from fedgs.flower.state import DeploymentState
+from fedgs.sampler_answers import checked_candidates, checked_selection, kept_memory
 from fedgs.sampling.base import AsksLosses, Remembers, Sampler
 from fedgs.weighting import as_weighting, checked_weights, weighting_of_selection
 
