@@ -346,13 +346,19 @@ csv_table("table-column", client="wards")
 csv_table("table-missing", "30,a,0\n,b,1\n")
 csv_table("table-gap", "30,a,0\n40,NA,1\n")
 csv_table("table-nan", "30,a,0\nnan,b,1\n")
-csv_table("table-text", features=["ward"])
+csv_table("table-text", "30,a,x,0\n40,b,y,1\n", "age,ward,kind,ill", features=["kind"])
 csv_table("table-split", split="ward")
 csv_table("table-owners", client=None)
 csv_table("table-cells", "30,a,0\n40,b,1\n40,b\n")
 csv_table("table-names", head="age,age,ill")
 csv_table("table-leak", one_hot=["ill"])
 csv_table("table-use", client="ill")
+csv_table("table-owner-feature", features=["age", "ward"])
+case("table-parquet")(
+    lambda folder: fedgs.data.TableFile(
+        path="mine.parquet", label="ill", client="ward", delimiter=";"
+    )
+)
 csv_table("table-twice", features=["age", "age"])
 case("table-frame")(lambda folder: fedgs.Federation.from_dataframe([[30, "a"]], "ill"))
 case("table-frame-file")(
@@ -559,6 +565,8 @@ def profile(name: str, text: str, **settings: object) -> None:
 
 
 profile("profile-number", "device,example_seconds,down,up\na,1,fast,1\n")
+profile("profile-device", "device,example_seconds,down,up\n ,1,1,1\n")
+profile("profile-digits", "device,example_seconds,down,up\na,1,1,1_0\n")
 profile("profile-header", "device,ms\na,1\n")
 profile("profile-name", "device,example_seconds,down,up\na,1,1,1\n", assign="name")
 

@@ -19,7 +19,11 @@ DOCS = ROOT / "docs"
 
 # Page -> the reasons of its blocks that are not run.
 NOT_RUN = {
-    "examples.md": {"downloads CIFAR10", "is the program of the command above"},
+    "examples.md": {
+        "downloads CIFAR10",
+        "is the program of the command above",
+        "takes longer than a minute",
+    },
     "explanation/beyond-the-paper.md": {"takes longer than a minute"},
     "explanation/published-results.md": {"takes longer than a minute"},
     "explanation/realistic-availability.md": {"takes longer than a minute"},

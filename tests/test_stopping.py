@@ -146,7 +146,9 @@ def test_stopping_is_part_of_the_identity_only_where_it_is_on(toy_federation: Fe
         ({"target_accuracy": 1.5}, "stopping.target_accuracy should be less than or equal to 1"),
         ({"target_loss": math.inf}, "stopping.target_loss should be a finite number"),
         ({"figure": "test_loss"}, "stopping.figure = 'test_loss' has no effect without"),
-        ({"patience": 2, "figure": "loss"}, "stopping.figure should be 'valid_loss'"),
+        ({"patience": 2, "figure": "loss"}, "stopping.figure must be 'valid_loss', .* got 'loss'"),
+        ({"patience": 2, "figure": "test_"}, "stopping.figure must be .* got 'test_'"),
+        ({"patience": 2, "figure": "valid_accuracy"}, "must be .* got 'valid_accuracy'"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
@@ -184,6 +186,7 @@ def test_a_target_of_a_metric_follows_its_direction(toy_federation: Federation) 
         ({"auc": math.inf}, "must have finite numbers, got inf for 'auc'"),
         ({"accuracy": 0.1}, "got 'accuracy', whose target is stopping.target_accuracy"),
         ({"loss": 0.1}, "got 'loss', whose target is stopping.target_loss"),
+        ({"valid_loss": 0.1}, "got 'valid_loss', whose target is stopping.target_valid_loss"),
     ],
 )
 def test_targets_that_no_run_can_have_are_refused(targets: dict[str, float], message: str) -> None:
@@ -209,3 +212,64 @@ def test_figures_that_a_federation_does_not_have_are_refused(toy_federation: Fed
     bare = Federation.from_arrays(x, y, client=y, test=(x, y))
     with pytest.raises(ConfigError, match="stopping.patience looks at the validation loss"):
         compare(bare, methods=["uniform"], stopping={"patience": 2})
+
+
+def falling(figure: str, further: str, settings: dict[str, Any]) -> list[str | None]:
+    """The reasons after evaluations of a figure: 1, .5, .5, .5."""
+    stopping, history, reasons = Stopping(**settings), {}, []
+    for value in (1.0, 0.5, 0.5, 0.5):
+        figures = {figure: value} if not further else {further: {figure: value}}
+        history = stopping.extended(history, figures)
+        reasons.append(stopping.reason(history, lower=["mae"]))
+    return reasons
+
+
+def test_targets_and_patience_look_at_validation_and_at_metrics() -> None:
+    none = [None, None]
+    target = {"target_valid_loss": 0.5}
+    assert falling("valid_loss", "", target) == [*none, "target", "target"]
+    target = {"target_metrics": {"valid_mae": 0.5}}
+    assert falling("mae", "valid_metrics", target) == [*none, "target", "target"]
+    assert falling("mae", "test_metrics", target) == [*none, *none]
+    lower = {"patience": 2, "figure": "valid_mae"}
+    assert falling("mae", "valid_metrics", lower) == [*none, None, "patience"]
+    higher = {"patience": 2, "figure": "test_auc"}
+    assert falling("auc", "test_metrics", higher) == [*none, "patience", "patience"]
+
+
+def test_figures_of_stopping_are_checked_against_the_run() -> None:
+    known = {"has_validation": False, "has_accuracy": True, "metrics": ["auc"]}
+    Stopping(patience=2, figure="test_auc").check(**known)
+    with pytest.raises(ConfigError, match="stopping.figure names 'f1', which evaluation.metrics"):
+        Stopping(patience=2, figure="test_f1").check(**known)
+    for settings, sentence in (
+        ({"patience": 2, "figure": "valid_auc"}, "stopping.patience looks at the figure"),
+        ({"target_valid_loss": 0.1}, "a target of stopping looks at the validation loss"),
+        ({"target_metrics": {"valid_auc": 0.9}}, "a target of stopping looks at the figure"),
+    ):
+        with pytest.raises(ConfigError, match=f"{sentence}.* has no validation parts"):
+            Stopping(**settings).check(**known)
+    with pytest.raises(ConfigError, match="must be at least 0 and at most 1 for 'valid_auc'"):
+        Stopping(target_metrics={"valid_auc": 2}).check(
+            **{**known, "has_validation": True}, ranges={"auc": (0, 1)}
+        )
+
+
+def test_metrics_of_validation_parts_are_recorded_and_stop_a_run(
+    toy_federation: Federation,
+) -> None:
+    def study(**stopping: Any) -> Any:
+        return compare(
+            toy_federation,
+            methods=["uniform"],
+            training={"rounds": 4, "proportion": 0.4},
+            evaluation={"every": 1, "metrics": "macro_f1"},
+            stopping=stopping,
+        ).runs[0]
+
+    whole = study()
+    values = [record.value("valid_macro_f1") for record in whole.records]
+    assert len(values) == 5 and all(0 <= value <= 1 for value in values)
+    assert Record.from_json(whole.records[1].to_json()).valid_metrics == {"macro_f1": values[1]}
+    stopped = study(target_metrics={"valid_macro_f1": 0.0})
+    assert stopped.rounds_done == 1 and stopped.records[-1].value("valid_macro_f1") == values[1]

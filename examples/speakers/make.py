@@ -23,7 +23,7 @@ def speech(rng: np.random.Generator, favourites: np.ndarray, words: int) -> str:
     return " ".join(sentences)
 
 
-def write(folder: Path, speakers: int = 12, words: int = 2000, seed: int = 0) -> Path:
+def write(folder: Path, speakers: int = 20, words: int = 6000, seed: int = 0) -> Path:
     """Speakers differ in how much they say and in their nouns; a tenth of each is for the test."""
     rng = np.random.default_rng(seed)
     share = rng.lognormal(0.0, 0.7, speakers)

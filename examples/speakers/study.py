@@ -18,23 +18,27 @@ import fedgs
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
-METHODS = {"uniform": "#444444", "md": "#0072B2", "power_of_choice": "#009E73"}
+METHODS = {"uniform": "#444444", "power_of_choice": "#009E73", "fedgs": "#D55E00"}
 
 
-def study(rounds: int = 16, seeds: int = 2, hidden: int = 32, **sizes: int) -> fedgs.Results:
-    """Speakers with little to say are available more often; every character counts."""
+def study(rounds: int = 100, seeds: int = 3, hidden: int = 64, **sizes: int) -> fedgs.Results:
+    """Speakers with little to say are available more often; every character counts.
+
+    The graph of FedGS is made from the speakers' local models, since texts have no labels.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = str(write(Path(folder, "speakers"), **sizes))
         federation = fedgs.Leaf(path=path, task="sequence", predict="every").load()
+    by_models = fedgs.FedGS(alpha=1.0, graph={"similarity": "update"})
     return fedgs.compare(
         federation,
-        methods=list(METHODS),
+        methods={**{name: name for name in METHODS}, "fedgs": by_models},
         availability=fedgs.LessDataFirst(beta=0.7),
         model=fedgs.LSTM(embedding=8, hidden=hidden, layers=1),
         training=fedgs.Training(
             rounds=rounds, cohort_limit=3, batch_size=16, local_steps=10, learning_rate=2.0
         ),
-        evaluation=fedgs.Evaluation(every=2),
+        evaluation=fedgs.Evaluation(every=5),
         seeds=range(seeds),
     )
 

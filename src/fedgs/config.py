@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from fedgs.clients import Objective
-from fedgs.errors import ConfigError
+from fedgs.errors import ConfigError, shown
 from fedgs.execution_settings import Execution
 from fedgs.families import TABLES
 from fedgs.registry import Seeded, Variant, build, table, text_keys
@@ -89,6 +89,15 @@ Schedule = Annotated[
     PlainSerializer(_named),
 ]
 Metrics = Annotated[tuple[Variant, ...], BeforeValidator(_as_metrics), PlainSerializer(_listed)]
+
+
+def _checked_table(value: object, settings: type, name: str) -> object:
+    """The settings themselves; anything else is refused."""
+    if isinstance(value, settings):
+        return value
+    raise ValueError(
+        f"{name} must be a table of settings or a {settings.__name__}, got {shown(value)}"
+    )
 
 
 class Training(Variant):
@@ -310,16 +319,17 @@ class Config(Variant):
     def _settings(cls, value: object, info: ValidationInfo) -> object:
         name = str(info.field_name)
         settings = cls.model_fields[name].annotation
-        return (
-            settings(**text_keys(value, name))
-            if isinstance(value, Mapping) and settings is not None
-            else value
-        )
+        assert isinstance(settings, type)
+        if isinstance(value, Mapping):
+            return settings(**text_keys(value, name))
+        return _checked_table(value, settings, name)
 
     @field_validator("system", mode="before")
     @classmethod
     def _system(cls, value: object) -> object:
-        return System(**text_keys(value, "system")) if isinstance(value, Mapping) else value
+        if value is None or isinstance(value, Mapping):
+            return None if value is None else System(**text_keys(value, "system"))
+        return _checked_table(value, System, "system")
 
     @field_serializer(*TABLES)
     def _as_table(self, value: Variant | None) -> dict[str, object] | None:

@@ -18,7 +18,7 @@ from fedgs.errors import ConfigError, user_code
 from fedgs.features import check_wish
 from fedgs.local.descent import not_plain
 from fedgs.losses import loss_of
-from fedgs.metrics import Metric, directions, metric_key
+from fedgs.metrics import Metric, directions, ranges_of
 from fedgs.registry import Variant
 from fedgs.requests import ReportName, Work, check_batch, check_reports
 from fedgs.sampling.base import (
@@ -140,7 +140,7 @@ class Plan:
             has_validation=self.federation.validation is not None,
             has_accuracy=self.federation.task != "regression",
             metrics=list(directions(self.metrics)),
-            ranges={metric_key(m): m.range for m in self.metrics if m.range is not None},
+            ranges=ranges_of(self.metrics),
         )
         if self.per_client is not None:
             self._check_client_part(self.per_client)

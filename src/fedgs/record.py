@@ -18,6 +18,7 @@ FindAvailable = Callable[[int, float | None, str], tuple[Sequence[str | int], An
 _LEFT_OUT = (
     "stopped",
     "test_metrics",
+    "valid_metrics",
     "per_client",
 )  # fields that are written only where they have a value
 _FIGURES = ("test_loss", "test_accuracy", "valid_loss")
@@ -56,6 +57,7 @@ class Record:
             `fedgs.stopping`. It is left out of `rounds.jsonl` where it is None.
         test_metrics: name -> value of the metrics of `evaluation.metrics`; the field is left out
             of `rounds.jsonl` where it is None.
+        valid_metrics: the same of all examples of the validation parts together.
         per_client: figures of theta^t on the examples of each client, in the order of the run's
             clients, None for clients without examples: "loss", and "accuracy" where there is one;
             "part" says which examples, "test" or "validation"; "sample" is there with
@@ -86,6 +88,7 @@ class Record:
     valid_loss: float | None = None
     stopped: str | None = None
     test_metrics: Mapping[str, float] | None = None
+    valid_metrics: Mapping[str, float] | None = None
     per_client: Mapping[str, Any] | None = None
     clock: float | None = None
     seconds: float | None = None
@@ -98,7 +101,8 @@ class Record:
         """A figure of the model by its name; None where the record does not have it.
 
         Args:
-            figure: "test_loss", "test_accuracy", "valid_loss", or "test_" and the name of a metric.
+            figure: "test_loss", "test_accuracy", "valid_loss", or "test_" or "valid_" and the name
+                of a metric.
 
         >>> Record(0, test_loss=0.5, test_metrics={"auc": 0.9}).value("test_auc")
         0.9
@@ -106,6 +110,8 @@ class Record:
         if figure in _FIGURES:
             own: float | None = getattr(self, figure)
             return own
+        if figure.startswith("valid_"):
+            return (self.valid_metrics or {}).get(figure.removeprefix("valid_"))
         return (self.test_metrics or {}).get(figure.removeprefix("test_"))
 
     def to_json(self) -> str:
@@ -115,7 +121,7 @@ class Record:
         ['a']
         """
         fields = self.__dict__
-        if self.stopped is None or self.test_metrics is None or self.per_client is None:
+        if any(fields[name] is None for name in _LEFT_OUT):
             absent = {name for name in _LEFT_OUT if fields[name] is None}
             fields = {name: value for name, value in fields.items() if name not in absent}
         if self.clock is None:
@@ -176,6 +182,7 @@ def first_rounds(records: Sequence[Record], rounds: int) -> list[Record]:
         test_accuracy=last.test_accuracy,
         valid_loss=last.valid_loss,
         test_metrics=last.test_metrics,
+        valid_metrics=last.valid_metrics,
         per_client=last.per_client,
         clock=last.clock,
     )

@@ -27,6 +27,7 @@ class Figures(TypedDict, total=False):
     test_accuracy: float | None
     valid_loss: float | None
     test_metrics: Mapping[str, float] | None
+    valid_metrics: Mapping[str, float] | None
     per_client: Mapping[str, object] | None
 
 
@@ -40,6 +41,7 @@ def figures_of(metrics: TestAndValidation | None) -> Figures:
         "test_accuracy": test.accuracy,
         "valid_loss": None if valid is None else valid.loss,
         "test_metrics": test.others,
+        "valid_metrics": None if valid is None else valid.others,
     }
 
 

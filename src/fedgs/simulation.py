@@ -188,7 +188,12 @@ def evaluate(plan: Plan, state: State) -> Generator[Request, Reply, TestAndValid
     if plan.federation.validation is None:
         return test, None
     valid: Metrics = yield Evaluate(
-        plan.work, state.parameters, "validation", key, clients=plan.evaluated
+        plan.work,
+        state.parameters,
+        "validation",
+        key,
+        plan.metrics,
+        clients=plan.evaluated,
     )
     return test, valid
 

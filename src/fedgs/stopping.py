@@ -17,7 +17,14 @@ __all__ = ["Stopping"]
 
 Reason = Literal["target", "patience"]
 Range = tuple[float, float]  # the lowest and the highest value
-_OF_THEIR_OWN = ("accuracy", "loss")  # figures of every record, with targets of their own
+_FIGURES = ("valid_loss", "test_loss", "test_accuracy")
+_VALID = "valid_"
+# Figures with targets of their own.
+_OF_THEIR_OWN = {
+    "accuracy": "target_accuracy",
+    "loss": "target_loss",
+    "valid_loss": "target_valid_loss",
+}
 
 
 class Stopping(Variant):
@@ -28,12 +35,14 @@ class Stopping(Variant):
 
     Attributes:
         target_loss: stop where the test loss is at most this in two evaluations in a row.
+        target_valid_loss: the same for the validation loss.
         target_accuracy: stop where the test accuracy is at least this in two evaluations in a row.
         target_metrics: name of a metric of `evaluation.metrics` -> stop where its value on the test
-            set is this or better in two evaluations in a row; finite, and in the metric's range
-            where that is known.
+            set, or on the validation parts with "valid_" before the name, is this or better in two
+            evaluations in a row; finite, and in the metric's range where that is known.
         patience: stop after so many evaluations without a better value of `figure`.
-        figure: that `patience` looks at: "valid_loss", "test_loss" or "test_accuracy".
+        figure: that `patience` looks at: "valid_loss", "test_loss", "test_accuracy", or "valid_" or
+            "test_" and the name of a metric of `evaluation.metrics`.
 
     >>> stopping = Stopping(target_loss=0.5, patience=2, figure="test_loss")
     >>> stopping.reason({"test_loss": np.array([0.9, 0.4, 0.5])})
@@ -44,10 +53,22 @@ class Stopping(Variant):
 
     family = "stopping"
     target_loss: float | None = Field(default=None, allow_inf_nan=False)
+    target_valid_loss: float | None = Field(default=None, allow_inf_nan=False)
     target_accuracy: float | None = Field(default=None, gt=0, le=1)
     target_metrics: dict[str, float] = Field(default_factory=dict)
     patience: int | None = Field(default=None, ge=1)
-    figure: Literal["valid_loss", "test_loss", "test_accuracy"] = "valid_loss"
+    figure: str = "valid_loss"
+
+    @field_validator("figure")
+    @classmethod
+    def _of_records(cls, figure: str) -> str:
+        part, _, name = figure.partition("_")
+        if part not in ("valid", "test") or not name or figure == "valid_accuracy":
+            raise ValueError(
+                "stopping.figure must be 'valid_loss', 'test_loss', 'test_accuracy', or 'valid_' "
+                f"or 'test_' and the name of a metric, got {figure!r}"
+            )
+        return figure
 
     @field_validator("target_metrics")
     @classmethod
@@ -57,10 +78,11 @@ class Stopping(Variant):
                 raise ValueError(
                     f"stopping.target_metrics must have finite numbers, got {value} for {name!r}"
                 )
-            if name in _OF_THEIR_OWN:
+            own = _OF_THEIR_OWN.get(name)
+            if own is not None:
                 raise ValueError(
                     f"stopping.target_metrics must name a further metric, got {name!r}, whose "
-                    f"target is stopping.target_{name}"
+                    f"target is stopping.{own}"
                 )
         return targets
 
@@ -83,9 +105,10 @@ class Stopping(Variant):
         """The figures of a record that are looked at."""
         watched = {
             "test_loss": self.target_loss is not None,
+            "valid_loss": self.target_valid_loss is not None,
             "test_accuracy": self.target_accuracy is not None,
         }
-        watched |= {f"test_{name}": True for name in self.target_metrics}
+        watched |= {_figure_of(name): True for name in self.target_metrics}
         if self.patience is not None:
             watched[self.figure] = True
         return tuple(figure for figure, is_watched in watched.items() if is_watched)
@@ -110,24 +133,33 @@ class Stopping(Variant):
             ConfigError: no validation parts for the validation loss, no accuracy, a metric that is
                 not recorded, or a target outside of its range.
         """
-        for name, target in self.target_metrics.items():
-            if name not in metrics:
-                recorded = ", ".join(map(repr, metrics)) or "none"
+        named = dict.fromkeys(self.target_metrics, "stopping.target_metrics")
+        if self.patience is not None and self.figure not in _FIGURES:
+            named[self.figure.removeprefix("test_")] = "stopping.figure"
+        recorded = ", ".join(map(repr, metrics)) or "none"
+        for name, setting in named.items():
+            if name.removeprefix(_VALID) not in metrics and name not in metrics:
                 raise ConfigError(
-                    f"stopping.target_metrics names {name!r}, which evaluation.metrics does not "
-                    f"have; recorded are {recorded}"
+                    f"{setting} names {name!r}, which evaluation.metrics does not have; "
+                    f"recorded are {recorded}"
                 )
-            low, high = (ranges or {}).get(name, (-math.inf, math.inf))
+        for name, target in self.target_metrics.items():
+            known = ranges or {}
+            low, high = known.get(name.removeprefix(_VALID), (-math.inf, math.inf))
             if not low <= target <= high:
                 upper = "" if math.isinf(high) else f" and at most {high:g}"
                 raise ConfigError(
                     f"stopping.target_metrics must be at least {low:g}{upper} for {name!r}, "
                     f"got {target:g}"
                 )
-        if "valid_loss" in self.figures and not has_validation:
+        valid = [figure for figure in self.figures if figure.startswith(_VALID)]
+        if valid and not has_validation:
+            by_patience = self.patience is not None and self.figure == valid[0]
+            setting = "stopping.patience" if by_patience else "a target of stopping"
+            title = "validation loss" if valid[0] == "valid_loss" else f"figure {valid[0]!r}"
             raise ConfigError(
-                "stopping.patience looks at the validation loss, and this federation has no "
-                "validation parts; set stopping.figure = 'test_loss'"
+                f"{setting} looks at the {title}, and this federation has no validation parts; "
+                "set stopping.figure = 'test_loss' or a target of the test set"
             )
         if "test_accuracy" in self.figures and not has_accuracy:
             raise ConfigError(
@@ -140,12 +172,14 @@ class Stopping(Variant):
 
         Args:
             history: figure -> (E,) its values so far; empty before the first evaluation.
-            figures: figure -> its value now, and "test_metrics" -> those of further metrics; None
-                counts as NaN.
+            figures: figure -> its value now, and "test_metrics" and "valid_metrics" -> those of
+                further metrics; None counts as NaN.
         """
         none = np.empty(0)
-        further = figures.get("test_metrics") or {}
-        now = {**figures, **{f"test_{name}": value for name, value in further.items()}}
+        now = dict(figures)
+        for part in ("test", "valid"):
+            further = figures.get(f"{part}_metrics") or {}
+            now |= {f"{part}_{name}": value for name, value in further.items()}
         return {
             name: np.append(history.get(name, none), _number(now.get(name)))
             for name in self.figures
@@ -160,11 +194,12 @@ class Stopping(Variant):
         """
         targets: list[tuple[str, float | None, bool]] = [
             ("test_loss", self.target_loss, False),
+            ("valid_loss", self.target_valid_loss, False),
             ("test_accuracy", self.target_accuracy, True),
         ]
-        targets += [
-            (f"test_{n}", value, n not in lower) for n, value in self.target_metrics.items()
-        ]
+        for metric, value in self.target_metrics.items():
+            figure = _figure_of(metric)
+            targets.append((figure, value, _is_higher(figure, lower)))
         for name, target, higher in targets:
             if target is None:
                 continue
@@ -172,7 +207,7 @@ class Stopping(Variant):
                 return "target"
         if self.patience is not None:
             values = history[self.figure]
-            losses = -values if self.figure == "test_accuracy" else values
+            losses = -values if _is_higher(self.figure, lower) else values
             if len(losses) - 1 - _best(losses) >= self.patience:
                 return "patience"
         return None
@@ -186,6 +221,20 @@ class Stopping(Variant):
         if self.patience is None:
             settings.pop("figure", None)
         return settings
+
+
+def _figure_of(metric: str) -> str:
+    """The figure of a metric of `target_metrics`.
+
+    >>> _figure_of("auc"), _figure_of("valid_auc")
+    ('test_auc', 'valid_auc')
+    """
+    return metric if metric.startswith(_VALID) else f"test_{metric}"
+
+
+def _is_higher(figure: str, lower: Collection[str]) -> bool:
+    """Whether higher values of a figure are better."""
+    return not figure.endswith("_loss") and figure.partition("_")[2] not in lower
 
 
 def _number(value: float | None) -> float:

@@ -112,3 +112,35 @@ def test_loss_curves_draw_a_metric_that_runs_have(tmp_path: Path) -> None:
     assert drawing.axes[0].get_ylabel() == "test auc"
     with pytest.raises(ConfigError, match="'test_auc', 'test_mean_absolute_error'; got 'test_f1'"):
         loss_curves(labelled(RUNS), figure="test_f1")
+
+
+def validated() -> Run:
+    """A run whose AUC was computed on validation parts, too."""
+    records = [
+        Record(t, test_loss=1.0, test_metrics={"auc": 0.5}, valid_metrics={"auc": value})
+        for t, value in enumerate((0.6, 0.9, 0.95))
+    ]
+    about = {"metrics": {"auc": "higher"}, "metric_ranges": {"auc": [0.0, 1.0]}}
+    return Run({"method": {"name": "md"}, "seed": 0, "run": about}, records)
+
+
+def test_metrics_of_validation_parts_have_columns_targets_and_curves() -> None:
+    csv = cells(comparison([validated()], target=Target(0.9, "valid_auc", "higher")).csv())
+    assert csv["best_valid_auc_mean"] == ["0.95"] and csv["best_auc_mean"] == ["0.5"]
+    assert float(csv["rounds_to_target_median"][0]) == 1
+    assert Target(0.9, "valid_auc", "higher").title == "rounds to validation auc .900"
+    assert "best_valid_auc_mean" not in comparison(RUNS).csv()
+    (group,) = page_data(labelled([validated()]), [])["groups"]  # type: ignore[misc]
+    assert {"test_loss", "test_auc", "valid_auc"} == set(group["curves"])
+
+
+def test_targets_of_the_command_line_are_in_range_and_of_the_runs() -> None:
+    runs = [validated()]
+    assert _target(runs, None, None, "valid_auc=0.9") == Target(0.9, "valid_auc", "higher")
+    assert _target(runs, None, None, "", valid_loss=0.5) == Target(0.5, "valid_loss")
+    with pytest.raises(ConfigError, match="must be at least 0 and at most 1 for 'auc', got 7"):
+        _target(runs, None, None, "auc=7")
+    with pytest.raises(ConfigError, match="names 'valid_auc', which no run has a value of"):
+        _target(RUNS, None, None, "valid_auc=0.5")
+    with pytest.raises(ConfigError, match="exclude each other"):
+        _target(runs, 0.5, None, "", valid_loss=0.5)

@@ -6,6 +6,8 @@ import numpy.typing as npt
 import pytest
 from tests.report import folders
 
+from fedgs.records import Record
+from fedgs.report.labels import labelled
 from fedgs.report.page import render_page
 from fedgs.report.page_data import page_data
 from fedgs.report.reading import read_runs
@@ -144,3 +146,20 @@ def test_an_empty_cohort_is_counted_by_its_status(deployments: Path) -> None:
     assert shown["statuses"] == {"empty": 1}
     assert shown["counts"] == [1, 2, 1]
     assert shown["done"] == 4
+
+
+def test_results_by_client_and_early_stops_are_on_the_page() -> None:
+    clients = folders.make_clients(3)
+    names = list(clients.names)
+    by_client = {"part": "validation", "loss": [0.5, None, 2.0], "accuracy": [1.0, None, 0.25]}
+    records = [
+        Record(0, available=names, num_available=3, cohort=[names[0]], per_client=by_client),
+        Record(1, test_loss=0.5, stopped="patience"),
+    ]
+    config = {"method": {"name": "md"}, "seed": 0, "training": {"rounds": 9}}
+    plain = [Record(0, available=names, num_available=3, cohort=[names[0]]), Record(1)]
+    runs = [Run(config, records, clients), Run({**config, "seed": 1}, plain, clients)]
+    first, second = page_data(labelled(runs), [])["runs"]  # type: ignore[misc]
+    assert first["stopped"] == "patience at round 1" and second["stopped"] == ""
+    assert first["by_client"] == {"round": 0, **by_client}
+    assert second["by_client"] is None

@@ -1,5 +1,6 @@
 """The page of deployments: titles, axes, names of sites and events."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -131,6 +132,29 @@ def test_a_round_without_a_cohort_says_so(opened: Page) -> None:
 
 
 @needs_browser
+def test_results_by_client_have_a_section_where_there_are_any(opened: Page, tmp_path: Path) -> None:
+    run = folders.write_run(tmp_path, "md", 0)
+    path = tmp_path / "report.html"
+    path.write_text(render_page(*read_runs(tmp_path)), encoding="utf-8")
+    opened.open(path)
+    assert opened.evaluate("byId('by-client').hidden && byId('by-client-link').hidden") is True
+    lines = (run.path / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
+    count = len(run.clients())
+    last = json.loads(lines[-1])
+    last["per_client"] = {"part": "test", "loss": [1.0, None, *[0.5] * (count - 2)]}
+    lines[-1] = json.dumps(last)
+    (run.path / "rounds.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text(render_page(*read_runs(tmp_path)), encoding="utf-8")
+    opened.open(path)
+    opened.wait("document.body.dataset.drawn === 'yes'")
+    assert opened.evaluate("byId('by-client').hidden") is False
+    assert "test examples of each client" in opened.text("#by-client-note")
+    rows = opened.evaluate("document.querySelectorAll('#by-client-table tbody tr').length")
+    assert rows == 5
+    assert opened.evaluate("byId('client-figure').querySelector('[value=accuracy]').disabled")
+    assert opened.complaints == []
+
+
 def test_runs_without_events_have_no_section_of_them(opened: Page, tmp_path: Path) -> None:
     folders.write_run(tmp_path, "md", 0)
     path = tmp_path / "report.html"

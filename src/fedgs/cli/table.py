@@ -44,6 +44,14 @@ def table(
             "--target-accuracy", help="Add the rounds to this test accuracy.", show_default=False
         ),
     ] = None,
+    target_valid_loss: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(
+            "--target-valid-loss",
+            help="Add the rounds to this validation loss.",
+            show_default=False,
+        ),
+    ] = None,
     at_hours: Annotated[
         str,
         typer.Option(
@@ -56,7 +64,8 @@ def table(
         str,
         typer.Option(
             "--target-metric",
-            help="Add the rounds to this value of a metric, such as auc=0.9.",
+            help="Add the rounds to this value of a metric, such as auc=0.9, or valid_auc=0.9 on "
+            "the validation parts.",
             metavar="NAME=VALUE",
             show_default=False,
         ),
@@ -81,7 +90,9 @@ def table(
         runs,
         against=against or None,
         figures=ALL_FIGURES,
-        target=_target(runs, target_loss, target_accuracy, target_metric),
+        target=_target(
+            runs, target_loss, target_accuracy, target_metric, valid_loss=target_valid_loss
+        ),
         at_hours=_hours(at_hours, runs),
     )
     screen = console()
@@ -119,30 +130,54 @@ def _hours(text: str, runs: "Sequence[Run]") -> list[float]:
 
 
 def _target(
-    runs: "Sequence[Run]", loss: float | None, accuracy: float | None, metric: str
+    runs: "Sequence[Run]",
+    loss: float | None,
+    accuracy: float | None,
+    metric: str,
+    *,
+    valid_loss: float | None = None,
 ) -> "Target | None":
     """The target that the options name."""
-    from fedgs.report.metric_columns import better_of
     from fedgs.report.targets import Target
 
-    if (loss is not None) + (accuracy is not None) + bool(metric) > 1:
+    if sum(given is not None for given in (loss, valid_loss, accuracy, metric or None)) > 1:
         raise ConfigError(
-            "--target-loss, --target-accuracy and --target-metric exclude each other; give one"
+            "--target-loss, --target-valid-loss, --target-accuracy and --target-metric exclude "
+            "each other; give one"
         )
     if metric:
-        name, _, text = metric.partition("=")
-        known = better_of(runs)
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if name.strip() not in known or not math.isfinite(value):
-            raise ConfigError(
-                "--target-metric takes NAME=VALUE with a metric of the runs "
-                f"({', '.join(known) or 'they have none'}); got {metric!r}"
-            )
-        better = known[name.strip()]
-        return Target(value, f"test_{name.strip()}", "higher" if better > 0 else "lower")
+        return _metric_target(runs, metric)
+    if valid_loss is not None:
+        return Target(valid_loss, "valid_loss")
     if accuracy is not None:
         return Target(accuracy, "test_accuracy")
     return None if loss is None else Target(loss)
+
+
+def _metric_target(runs: "Sequence[Run]", text: str) -> "Target":
+    """The target that NAME=VALUE names."""
+    from fedgs.report.metric_columns import better_of, ranges_of
+    from fedgs.report.summary import evaluated
+    from fedgs.report.targets import Target
+
+    given, _, number = (part.strip() for part in text.partition("="))
+    figure = given if given.startswith("valid_") else f"test_{given}"
+    name, known = figure.partition("_")[2], better_of(runs)
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if name not in known or not math.isfinite(value):
+        raise ConfigError(
+            "--target-metric takes NAME=VALUE with a metric of the runs "
+            f"({', '.join(known) or 'they have none'}); got {text!r}"
+        )
+    low, high = ranges_of(runs).get(name, (-math.inf, math.inf))
+    if not low <= value <= high:
+        upper = "" if math.isinf(high) else f" and at most {high:g}"
+        raise ConfigError(
+            f"--target-metric must be at least {low:g}{upper} for {name!r}, got {value:g}"
+        )
+    if not any(evaluated(run, figure) for run in runs):
+        raise ConfigError(f"--target-metric names {given!r}, which no run has a value of")
+    return Target(value, figure, "higher" if known[name] > 0 else "lower")

@@ -16,10 +16,10 @@ from fedgs.data.numeric import is_missing, is_number_type
 from fedgs.errors import DataError, require_extra
 from fedgs.suggestions import nearest
 
-__all__ = ["Table", "read_table"]
+__all__ = ["PARQUET", "Table", "read_table"]
 
 _MAX_EXACT = 2**24  # every integer up to here is a float32
-_PARQUET = (".parquet", ".pq")
+PARQUET = (".parquet", ".pq")
 _CSV_GAPS = frozenset(("", "NA", "NaN", "nan"))  # CSV has no other way to say "missing"
 
 
@@ -172,7 +172,7 @@ def read_table(path: Path, *, delimiter: str | None = None) -> Table:
     """
     if not path.is_file():
         raise DataError(f"data.path: no file {str(path)!r}")
-    if path.suffix in _PARQUET:
+    if path.suffix in PARQUET:
         return _read_parquet(path)
     tabs = path.suffix == ".tsv" or path.name.endswith(".tsv.gz")
     table = _read_csv(path, delimiter or ("\t" if tabs else ","))

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from fedgs.arrays import AnyArray, IntArray
 from fedgs.data.assemble import Labelled, hold_out, share_out, split_of_clients
 from fedgs.data.base import Data
-from fedgs.data.cells import Table, read_table
+from fedgs.data.cells import PARQUET, Table, read_table
 from fedgs.data.federation import WAYS, Federation
 from fedgs.data.frames import columns_of
 from fedgs.data.groups import GroupsSetting, Quantiles
@@ -115,7 +115,7 @@ class TableFile(Data):
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
-        """`clients` and `drop_empty` without a partition, `test_fraction` beside `split`."""
+        """Settings of partitions without one, `test_fraction` beside `split`, `delimiter`."""
         refused: dict[str, str] = {}
         if settings.get("partition") is None:
             refused |= {
@@ -124,6 +124,9 @@ class TableFile(Data):
             }
         if settings.get("split") is not None:
             refused["test_fraction"] = "data.test_fraction has no effect beside data.split"
+        path = settings.get("path")
+        if isinstance(path, str) and Path(path).suffix in PARQUET:
+            refused["delimiter"] = f"data.delimiter has no effect on Parquet, got {path!r}"
         return {
             key: sentence
             for key, sentence in refused.items()
@@ -182,7 +185,7 @@ class TableFile(Data):
         refused = {
             "client": ("label",),
             "split": ("label",),
-            "features": ("label",),
+            "features": ("label", "client", "split"),
             "one_hot": ("label", "client", "split", "groups"),
         }
         for setting, others in refused.items():

@@ -18,7 +18,7 @@ from fedgs.errors import ConfigError, shown
 from fedgs.fingerprint import Identity
 from fedgs.local.engines import EngineChoice
 from fedgs.losses import Loss
-from fedgs.metrics import checked_metrics, directions
+from fedgs.metrics import checked_metrics, directions, ranges_of
 from fedgs.models import Model
 from fedgs.optimizers import Optimizer
 from fedgs.plan import Plan
@@ -93,7 +93,10 @@ class PreparedRun:
             reason: one sentence that says which engine and why.
         """
         federation = self.plan.federation
-        metrics = {"metrics": directions(self.plan.metrics)} if self.plan.metrics else {}
+        metrics: dict[str, object] = {}
+        if self.plan.metrics:
+            ranges = {name: list(ends) for name, ends in ranges_of(self.plan.metrics).items()}
+            metrics = {"metrics": directions(self.plan.metrics), "metric_ranges": ranges}
         return {
             **self.config.tables(),
             "run": {

@@ -41,7 +41,8 @@ TYPES: dict[str, type] = {
     "test_accuracy": float,
     "valid_loss": float,
 }
-# Columns that are there where a record has the field; `test_NAME` stands for further metrics.
+# Columns that are there where a record has the field; `test_NAME` and `valid_NAME`
+# stand for further metrics.
 OPTIONAL: dict[str, type] = {
     "stopped": str,
     "clock": float,
@@ -91,7 +92,7 @@ def columns_of(runs: Sequence[Run]) -> dict[str, list[object]]:
     differing = _differing(runs, settings)
     records = [record for run in runs for record in run.records]
     given = [name for name in OPTIONAL if any(getattr(r, name) is not None for r in records)]
-    further = dict.fromkeys(f"test_{name}" for r in records for name in r.test_metrics or {})
+    further = dict.fromkeys(name for record in records for name in _further(record))
     columns: dict[str, list[object]] = {name: [] for name in (*TYPES, *given, *further, *differing)}
     for run, own in zip(runs, settings, strict=True):
         about = {**_about(run), **{key: own.get(key) for key in differing}}
@@ -124,8 +125,14 @@ def metrics_of(record: Record) -> dict[str, float]:
     """
     size = {} if record.cohort is None else {"cohort_size": float(len(record.cohort))}
     values = {name: getattr(record, name) for name in METRICS}
-    values |= {f"test_{name}": value for name, value in (record.test_metrics or {}).items()}
+    values |= _further(record)
     return size | {name: float(value) for name, value in values.items() if value is not None}
+
+
+def _further(record: Record) -> dict[str, float]:
+    """The further metrics of a record by figure, those of the test set first."""
+    parts = (("test", record.test_metrics), ("valid", record.valid_metrics))
+    return {f"{part}_{name}": v for part, values in parts for name, v in (values or {}).items()}
 
 
 def seconds_of(run: Run) -> list[float]:

@@ -1,5 +1,6 @@
 """Whether a model can be trained on the batches that will occur, checked before round 0."""
 
+import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ from fedgs.local.workbench import Workbench
 from fedgs.losses import Loss, loss_of, named_loss
 from fedgs.metrics import FunctionMetric, Metric, metric_key
 from fedgs.models.check import model_title, output_shape
-from fedgs.requests import Evaluate, Metrics, Work
+from fedgs.requests import Evaluate, Metrics, Split, Work
 from fedgs.rng import kept_generators, seed_generators
 
 __all__ = ["check_metrics", "check_training"]
@@ -78,7 +79,7 @@ def check_training(work: Work) -> None:
 
 
 def check_metrics(work: Work, metrics: Sequence[Metric]) -> None:
-    """Compute a user's metrics once, of the initial model on the test set.
+    """Compute a user's metrics once, of the initial model on the test set and validation parts.
 
     Raises:
         ConfigError: a metric raises, returns no number or a number that is not finite.
@@ -90,15 +91,18 @@ def check_metrics(work: Work, metrics: Sequence[Metric]) -> None:
     workbench = Workbench(replace(work, precision="float32"), torch.device("cpu"))
     start = workbench.flat.vector.clone()
     name = work.federation.name
+    parts: dict[Split, str] = {"test": "test set"}
+    if work.federation.validation is not None:
+        parts["validation"] = "validation parts"
     with kept_generators():
-        for one in own:
-            title = f"evaluation.metrics {metric_key(one)!r}"
+        for one, split in itertools.product(own, parts):
+            title, part = f"evaluation.metrics {metric_key(one)!r}", parts[split]
             try:
-                reply = measure(workbench, Evaluate(work, start, "test", metrics=(one,)))
+                reply = measure(workbench, Evaluate(work, start, split, metrics=(one,)))
             except Exception as error:
                 message = str(error).strip().splitlines() or ["no message"]
                 raise ConfigError(
-                    f"{title} cannot be computed on the test set of {name!r}: "
+                    f"{title} cannot be computed on the {part} of {name!r}: "
                     f"{type(error).__name__}: {message[0]}"
                 ) from error
             value = (
@@ -106,7 +110,7 @@ def check_metrics(work: Work, metrics: Sequence[Metric]) -> None:
             )
             if value is None or not math.isfinite(value):
                 raise ConfigError(
-                    f"{title} must be a finite number on the test set of {name!r}, got {value}"
+                    f"{title} must be a finite number on the {part} of {name!r}, got {value}"
                 )
 
 

@@ -8,6 +8,7 @@ from fedgs.metrics.base import (
     metric,
     metric_key,
     metric_value,
+    ranges_of,
 )
 from fedgs.metrics.scores import AUC, Accuracy, MacroF1, MeanAbsoluteError
 from fedgs.metrics.sums import client_metrics, mean_losses, weighted_metrics
@@ -26,5 +27,6 @@ __all__ = [
     "metric",
     "metric_key",
     "metric_value",
+    "ranges_of",
     "weighted_metrics",
 ]

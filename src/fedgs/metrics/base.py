@@ -20,6 +20,7 @@ __all__ = [
     "metric",
     "metric_key",
     "metric_value",
+    "ranges_of",
 ]
 
 Direction = Literal["higher", "lower"]
@@ -28,7 +29,7 @@ _RECORDED = ("accuracy", "loss")  # always, under names of their own
 
 
 class Metric(Variant):
-    """Base of all metrics: one number from the outputs of a model on the test set.
+    """Base of all metrics: one number from the outputs of a model on examples.
 
     A plug-in defines `value`:
 
@@ -48,7 +49,10 @@ class Metric(Variant):
     """The tasks of `Federation.task` that the metric has a meaning for; empty: all."""
 
     def check(self, federation: Federation) -> None:
-        """Raise `ConfigError` if the metric has no meaning for the federation's test set."""
+        """Raise `ConfigError` if the metric has no meaning for the federation.
+
+        It is computed on the test set, and on all validation parts together where there are any.
+        """
         if self.tasks and federation.task not in self.tasks:
             raise ConfigError(
                 f"evaluation.metrics {metric_key(self)!r} needs a federation of task "
@@ -172,6 +176,11 @@ def checked_metrics(metrics: Sequence[object], federation: Federation) -> tuple[
                 f"evaluation.metrics must have distinct names besides {' and '.join(_RECORDED)}; "
                 f"{key!r} {why}"
             )
+        if key.startswith(("test_", "valid_")):
+            raise ConfigError(
+                "evaluation.metrics must have names that do not begin with 'test_' or 'valid_', "
+                f"which stand for the examples; got {key!r}"
+            )
         given.check(federation)
         chosen[key] = given
     return tuple(metric for key, metric in chosen.items() if key not in _RECORDED)
@@ -180,6 +189,11 @@ def checked_metrics(metrics: Sequence[object], federation: Federation) -> tuple[
 def directions(metrics: Sequence[Metric]) -> dict[str, Direction]:
     """Name in records -> which values are better."""
     return {metric_key(metric): metric.better for metric in metrics}
+
+
+def ranges_of(metrics: Sequence[Metric]) -> dict[str, tuple[float, float]]:
+    """Name in records -> the lowest and the highest value, of metrics that say so."""
+    return {metric_key(one): one.range for one in metrics if one.range is not None}
 
 
 def metric_value(metric: Metric, outputs: AnyArray, targets: AnyArray) -> float:

@@ -85,15 +85,18 @@ class AUC(Metric):
     tasks: ClassVar[tuple[str, ...]] = ("classes", "sequence", "multilabel")
 
     def check(self, federation: Federation) -> None:
-        """Refuse other tasks, and a test set in which no class can be told from another."""
+        """Refuse other tasks, and examples in which no class can be told from another."""
         super().check(federation)
-        targets = federation.test.y
-        counted = targets[targets >= 0] if federation.task == "sequence" else targets
-        if not any(right.any() and not right.all() for _, right in _by_class(counted)):
-            raise ConfigError(
-                "evaluation.metrics 'auc' is not defined on one class: every example of the test "
-                f"set of {federation.name!r} has the same label"
-            )
+        parts = {"test set": federation.test, "validation parts": federation.validation}
+        for title, part in parts.items():
+            if part is None:
+                continue
+            counted = part.y[part.y >= 0] if federation.task == "sequence" else part.y
+            if not any(right.any() and not right.all() for _, right in _by_class(counted)):
+                raise ConfigError(
+                    f"evaluation.metrics 'auc' is not defined on one class: every example of the "
+                    f"{title} of {federation.name!r} has the same label"
+                )
 
     def value(self, outputs: AnyArray, targets: AnyArray) -> float:
         """The mean of the areas."""

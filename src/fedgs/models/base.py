@@ -15,7 +15,17 @@ from fedgs.registry import Variant, build, check_name, register, stand_for
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["FunctionModel", "Model", "as_model", "model", "model_title", "need_torch"]
+__all__ = [
+    "FunctionModel",
+    "Model",
+    "as_model",
+    "check_size",
+    "model",
+    "model_title",
+    "need_torch",
+]
+
+_MOST_PARAMETERS = 2**31  # 8 GB of float32
 
 # Returns an `nn.Module`. pydantic resolves the type at run time, where torch may be missing, so
 # `check_model` checks what comes.
@@ -38,6 +48,8 @@ class Model(Variant):
 
     family: ClassVar[str] = "model"
     apart_in_identity: ClassVar[frozenset[str]] = frozenset({"start"})
+    tasks: ClassVar[tuple[str, ...]] = ()
+    """The tasks of `Federation.task` that the model has outputs for; empty: all."""
     start: str | None = None
 
     @field_validator("start", mode="before")
@@ -52,6 +64,21 @@ class Model(Variant):
             ConfigError: the model cannot take examples of this shape.
         """
         raise TypeError(f"{type(self).__name__} must define build(example_shape, num_labels)")
+
+
+def check_size(model: Model, parameters: int) -> None:
+    """Refuse a model with more parameters than one vector may have.
+
+    Raises:
+        ConfigError: it has 2^31 or more.
+
+    >>> check_size(Model(), 10**6)
+    """
+    if parameters >= _MOST_PARAMETERS:
+        raise ConfigError(
+            f"model {model_title(model)} must have fewer than {_MOST_PARAMETERS:,} parameters, "
+            f"got {parameters:,}; use smaller layers"
+        )
 
 
 class FunctionModel(Model):

@@ -27,10 +27,11 @@ def check_model(model: Model, federation: "Federation") -> None:
         federation: has the examples that the model is to classify.
 
     Raises:
-        ConfigError: it is not an `nn.Module`, has nothing to train, has different initial
-            parameters when it is built again, or cannot take the examples; or its output is not
-            (b, C) finite floating-point logits, (b, L, C) for sequences (the message has the
-            shapes), or differs between two evaluations.
+        ConfigError: the federation has a task that the model has no outputs for; the model is not
+            an `nn.Module`, has nothing to train, has different initial parameters when it is built
+            again, or cannot take the examples; or its output is not (b, C) finite floating-point
+            logits, (b, L, C) for sequences (the message has the shapes), or differs between two
+            evaluations.
         MissingExtraError: PyTorch is not installed.
 
     >>> from fedgs.data import Synthetic
@@ -41,6 +42,11 @@ def check_model(model: Model, federation: "Federation") -> None:
     import torch
 
     title = f"model {model_title(model)}"
+    if model.tasks and federation.task not in model.tasks:
+        raise ConfigError(
+            f"{title} needs a federation of task {' or '.join(map(repr, model.tasks))}, got "
+            f"{federation.name!r} of task {federation.task!r}"
+        )
     module = _built(model, federation)
     x = _two_examples(federation)
     foreign = _not_float32(module)

@@ -1,11 +1,11 @@
 """A recurrent network for sequences of characters."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
 from fedgs.errors import ConfigError
-from fedgs.models.base import Model, need_torch
+from fedgs.models.base import Model, check_size, need_torch
 from fedgs.registry import register
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class LSTM(Model):
     819920
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("sequence",)
     embedding: int = Field(default=8, ge=1)
     hidden: int = Field(default=256, ge=1)
     layers: int = Field(default=2, ge=1)
@@ -56,4 +57,7 @@ class LSTM(Model):
                 "model 'lstm' takes sequences (L,) of tokens, got examples of shape "
                 f"{example_shape}"
             )
+        units, inputs = self.hidden, self.embedding + (self.layers - 1) * self.hidden
+        recurrent = 4 * units * (inputs + self.layers * (units + 2))
+        check_size(self, num_labels * (self.embedding + units + 1) + recurrent)
         return TokenNetwork(num_labels, self.embedding, self.hidden, self.layers)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import field_validator
 
 from fedgs.errors import shown
-from fedgs.models.base import Model, need_torch
+from fedgs.models.base import Model, check_size, need_torch
 from fedgs.registry import register
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class MLP(Model):
         from torch import nn
 
         widths = [math.prod(example_shape), *self.hidden]
+        check_size(self, sum((a + 1) * b for a, b in itertools.pairwise([*widths, num_labels])))
         layers: list[nn.Module] = [nn.Flatten()] if len(example_shape) != 1 else []
         for inputs, outputs in itertools.pairwise(widths):
             layers += [nn.Linear(inputs, outputs), nn.ReLU()]

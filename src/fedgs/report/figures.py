@@ -37,7 +37,7 @@ from fedgs.report.client_plots import losses_by_client
 from fedgs.report.drawing import client_graph
 from fedgs.report.history import Curve, Participation, curve, participation, runs_to_average
 from fedgs.report.hours import time_curve
-from fedgs.report.metric_columns import better_of
+from fedgs.report.metric_columns import further_figures
 from fedgs.report.run_view import Run
 from fedgs.report.style import AVAILABLE, UNAVAILABLE, Look, looks
 from fedgs.report.subjects import (
@@ -94,7 +94,8 @@ def loss_curves(
 
     Args:
         runs: finished or not.
-        figure: "test_loss", "valid_loss", "test_accuracy", or "test_" and the name of a metric.
+        figure: "test_loss", "valid_loss", "test_accuracy", or "test_" or "valid_" and the name of a
+            metric.
         title: above the axes, if there is one panel.
         styles: looks by label; None: those of these runs.
         over: "rounds", or "hours" of runs with a clock, as far as all seeds of a method go.
@@ -106,7 +107,7 @@ def loss_curves(
     runs = as_runs(runs, "loss_curves")
     if over not in ("rounds", "hours"):
         raise ConfigError(f"over must be 'rounds' or 'hours'; got {over!r}")
-    names = _FIGURES | {f"test_{name}": f"test {name}" for name in better_of(runs)}
+    names = _FIGURES | further_figures(runs)
     if figure not in names:
         raise ConfigError(f"figure must be one of {', '.join(map(repr, names))}; got {figure!r}")
     curves = {

@@ -214,7 +214,8 @@ def curve(runs: Sequence[Run], figure: str = "test_loss") -> Curve:
 
     Args:
         runs: of one method and group.
-        figure: "test_loss", "test_accuracy", "valid_loss", or "test_" and the name of a metric.
+        figure: "test_loss", "test_accuracy", "valid_loss", or "test_" or
+            "valid_" and the name of a metric.
     """
     values: dict[int, list[float]] = {}
     for run in runs:

@@ -14,6 +14,7 @@ from fedgs.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from fedgs.clients import Clients
 from fedgs.errors import OutputError
 from fedgs.palette import label_colours
+from fedgs.report.by_client import client_accuracies, client_losses
 from fedgs.report.client_groups import MOST_PICKED, MOST_ROWS, means, picked, tenths, title_of
 from fedgs.report.doubles import latest
 from fedgs.report.history import (
@@ -26,7 +27,7 @@ from fedgs.report.history import (
     runs_to_average,
 )
 from fedgs.report.hours import has_clock, time_curve
-from fedgs.report.metric_columns import better_of
+from fedgs.report.metric_columns import further_figures
 from fedgs.report.network import Network, network_of_run
 from fedgs.report.run_view import Run, without_none
 from fedgs.report.style import looks
@@ -122,8 +123,7 @@ def _curves(runs: Sequence[Run], make: Callable[..., Curve]) -> dict[str, _Value
     Failed runs count only if all of a label failed.
     """
     curves: dict[str, _Values] = {}
-    further = [f"test_{name}" for name in better_of(runs)]
-    for metric in (*_METRICS, *further):
+    for metric in (*_METRICS, *further_figures(runs)):
         for label in sorted({run.label for run in runs}):
             averaged, all_failed = runs_to_average([run for run in runs if run.label == label])
             drawn = make(averaged, metric)
@@ -192,6 +192,7 @@ def _shown(run: Run, group: int, *, network: Network | None, shared: _Shared) ->
         "rounds": run.rounds,
         "done": run.rounds_done,
         "state": state if run.failure is None else "failed",
+        "stopped": _stopped(run),
         "failure": _failure(run),
         "config": tomli_w.dumps(without_none(run.config)),
         "statuses": dict(sorted(statuses.items())),
@@ -202,6 +203,8 @@ def _shown(run: Run, group: int, *, network: Network | None, shared: _Shared) ->
     history = participation(run)
     if history is None or run.clients is None:
         return _Shown(run, values, None)
+    if len(run.clients) <= MOST_ROWS:
+        values["by_client"] = _by_client(run, picked(run.clients))
     try:
         return _Shown(run, values, _of_clients(run.clients, history, network, values, shared))
     except OutputError as error:  # the available clients can neither be read nor drawn again
@@ -249,6 +252,27 @@ def _grouped(clients: Clients, groups: Sequence[IntArray]) -> _Values:
         else None,
         "colours": label_colours(labels) if labels <= _MOST_LABELS else [],
     }
+
+
+def _by_client(run: Run, rows: IntArray) -> _Values | None:
+    """Losses and accuracies of the last model that was evaluated by client; None: there is none."""
+    losses, accuracies = client_losses(run), client_accuracies(run)
+    if losses is None or run.clients is None or len(losses) != len(run.clients):
+        return None
+    last = next(r for r in reversed(run.records) if r.per_client is not None)
+    accuracy = None if accuracies is None else _numbers(accuracies[rows])
+    part = (last.per_client or {}).get("part")
+    return {
+        "round": last.round,
+        "part": part,
+        "loss": _numbers(losses[rows]),
+        "accuracy": accuracy,
+    }
+
+
+def _stopped(run: Run) -> str:
+    """Why and where a run ended early, or nothing."""
+    return f"{run.stopped} at round {run.rounds_done}" if run.stopped else ""
 
 
 def _failure(run: Run) -> str:

@@ -107,15 +107,15 @@ def _events(path: Path) -> list[dict[str, object]]:
 def _checked(records: Iterable[Record]) -> Iterable[Record]:
     """The records, or an `OutputError` for the first one with a value of the wrong type."""
     for record in records:
-        further = record.test_metrics
-        if further is not None and not isinstance(further, Mapping):
+        further = [record.test_metrics or {}, record.valid_metrics or {}]
+        if not all(isinstance(metrics, Mapping) for metrics in further):
             raise OutputError(f"round {record.round} holds metrics that are not a table")
         figures: tuple[object, ...] = (
             record.test_loss,
             record.test_accuracy,
             record.valid_loss,
             record.num_available,
-            *(further or {}).values(),
+            *(value for metrics in further for value in metrics.values()),
             *(record.clock, record.seconds, record.traffic, *_listed(record.worked)),
         )
         lists = (

@@ -100,7 +100,8 @@ def evaluated(run: Run, figure: str) -> list[tuple[int, float]]:
 
     Args:
         run: finished or not.
-        figure: "test_loss", "valid_loss", "test_accuracy", or "test_" and the name of a metric.
+        figure: "test_loss", "valid_loss", "test_accuracy", or "test_" or "valid_" and the name of a
+            metric.
     """
     return [
         (record.round, value)

@@ -26,6 +26,7 @@ _TITLES = {
     "valid_loss": "validation loss",
     "test_accuracy": "test accuracy",
 }
+_PARTS = {"valid": "validation"}
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Target:
 
     Attributes:
         value: the target, finite; of the test accuracy in [0, 1].
-        figure: "test_loss", "valid_loss", "test_accuracy", or "test_" and the name of a metric.
+        figure: "test_loss", "valid_loss", "test_accuracy", or "test_" or "valid_" and the name of a
+            metric.
         better: whether "higher" or "lower" values are better, for a metric.
 
     Raises:
@@ -70,7 +72,8 @@ class Target:
     @property
     def title(self) -> str:
         """The title of the column."""
-        name = _TITLES.get(self.figure, self.figure.replace("test_", "test ", 1))
+        part, _, metric = self.figure.partition("_")
+        name = _TITLES.get(self.figure, f"{_PARTS.get(part, part)} {metric}")
         return f"rounds to {name} {number(self.value, 3)}"
 
 

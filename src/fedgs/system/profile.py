@@ -135,13 +135,16 @@ def _checked(row: Sequence[str], where: str) -> tuple[str, tuple[float, ...]]:
     numbers = []
     for title, text in zip(COLUMNS[1:], row[1:], strict=True):
         try:
-            number = float(text)
+            number = math.nan if "_" in text else float(text)  # Python reads 1_0 as 10
         except ValueError:
             number = math.nan
         if not 0 < number < math.inf:
             raise DataError(f"{where}: {title} must be a number > 0, got {shown(text)}")
         numbers.append(number)
-    return row[0].strip(), tuple(numbers)
+    name = row[0].strip()
+    if not name:
+        raise DataError(f"{where}: device must have a name, got an empty text")
+    return name, tuple(numbers)
 
 
 def write_profile(profile: Profile, path: str | os.PathLike[str]) -> Path:

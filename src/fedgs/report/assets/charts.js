@@ -79,7 +79,7 @@ function band(label, curve) {
 }
 
 const METRIC_NAMES = { test_loss: "test loss", valid_loss: "validation loss", test_accuracy: "test accuracy" };
-const metricName = (metric) => METRIC_NAMES[metric] || metric.replace("test_", "test ");
+const metricName = (metric) => METRIC_NAMES[metric] || metric.replace("test_", "test ").replace("valid_", "validation ");
 
 function drawLoss() {
   const group = DATA.groups[state.group], timed = byId("over").value === "hours" && Boolean(group.by_hours);
@@ -190,6 +190,30 @@ function drawCounts() {
     `Rounds selected against share of rounds available, seed ${state.seed}: ${traces.map((trace) => trace.name).join(", ")}`);
 }
 
+// The last model that was evaluated by client, on each client's own examples, for the seed chosen above.
+function drawByClient() {
+  const runs = shownRuns().filter((run) => run.by_client), none = !runsOfGroup().some((run) => run.by_client);
+  byId("by-client").hidden = byId("by-client-link").hidden = none;
+  if (none) return null;
+  const rated = runs.some((run) => run.by_client.accuracy), figure = byId("client-figure");
+  figure.querySelector("[value=accuracy]").disabled = !rated;
+  if (!rated) figure.value = "loss";
+  const what = figure.value, axis = byId("client-axis"), title = axis.selectedOptions[0].textContent;
+  const places = (run) => ({ size: DATA.federations[run.federation].sizes, activity: run.activity, count: run.counts })[axis.value];
+  const traces = runs.filter((run) => run.by_client[what]).map((run) => ({
+    type: "scatter", mode: "markers", name: run.label, x: places(run), y: run.by_client[what], text: DATA.federations[run.federation].names.map(escaped),
+    marker: { color: colourOf(run.label), size: 7, opacity: 0.65, line: { width: 0 } },
+    hovertemplate: `${escaped(run.label)}: client %{text}<br>${title} %{x}<br>${what} %{y:.4g}<extra></extra>`,
+  }));
+  byId("by-client-note").textContent = runs.map((run) => `${run.label}: round ${run.by_client.round}, ${run.by_client.part} examples of each client`).join("; ") || "No run of this seed was evaluated by client.";
+  const rows = runs.flatMap((run) => descending(run.by_client.loss.map((loss) => (loss === null ? -Infinity : loss))).slice(0, 5).filter((k) => run.by_client.loss[k] !== null).map((k) => [
+    run.label, String(DATA.federations[run.federation].names[k]), run.by_client.loss[k].toPrecision(4), run.by_client.accuracy ? percent(run.by_client.accuracy[k]) : "–",
+    String(DATA.federations[run.federation].sizes[k]), run.activity[k] === null ? "–" : percent(run.activity[k]), String(run.counts[k])]));
+  fillTable(byId("by-client-table"), ["method", "clients with the highest loss", "loss", "accuracy", "training examples", "available", "rounds selected"], rows);
+  return draw("by-client-chart", traces, { xaxis: { title: { text: title }, tickformat: axis.value === "activity" ? ".0%" : "" }, yaxis: { title: { text: `${what} of the client` } } },
+    `${what} of each client against ${title}, seed ${state.seed}: ${runs.map((run) => run.label).join(", ")}`);
+}
+
 function drawPartition() {
   const run = lookedAt(), federation = run && run.federation !== undefined ? DATA.federations[run.federation] : null;
   const chart = byId("partition-chart"), note = byId("partition-note");
@@ -244,7 +268,7 @@ function drawSolver() {
   const told = (run, without) => Object.entries(run.statuses).filter(([status]) => ["skipped", "empty"].includes(status) === without).map(([status, count]) => `${status} ${count}`).join(", ");
   const rows = runs.map((run) => [run.label,
     told(run, false) || "no solver",
-    run.gap === null ? "–" : `${(100 * run.gap).toPrecision(2)} %`, `${run.done} of ${run.rounds}`, told(run, true) || "–", run.failure ? `failed in ${run.failure}` : run.state]);
+    run.gap === null ? "–" : `${(100 * run.gap).toPrecision(2)} %`, `${run.done} of ${run.rounds}`, told(run, true) || "–", run.failure ? `failed in ${run.failure}` : run.stopped ? `stopped: ${run.stopped}` : run.state]);
   fillTable(byId("solver-table"), head, rows);
   const phases = unique(runs.flatMap((run) => Object.keys(run.seconds)));
   const tones = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#999999"];

@@ -4,7 +4,7 @@ let drawing = 0;
 
 // Top to bottom, each when the browser has time for it: the page can be read and used meanwhile.
 function drawAll() {
-  const charts = [drawLoss, drawMap, drawCounts, drawNetwork, drawPartition, drawCourse, drawSolver, drawEvents, markCutTables], mine = ++drawing;
+  const charts = [drawLoss, drawMap, drawCounts, drawNetwork, drawByClient, drawPartition, drawCourse, drawSolver, drawEvents, markCutTables], mine = ++drawing;
   const next = () => {
     if (mine !== drawing) return;
     const chart = charts.shift();
@@ -62,7 +62,7 @@ function methodToggle(label) {
   box.checked = !state.hidden.has(label);
   box.addEventListener("change", () => {
     if (box.checked) state.hidden.delete(label); else state.hidden.add(label);
-    drawLoss(); drawCounts(); drawCourse(); drawSolver(); drawEvents();
+    drawLoss(); drawCounts(); drawByClient(); drawCourse(); drawSolver(); drawEvents();
   });
   entry.append(box, " ", swatch, label);
   return entry;
@@ -84,7 +84,7 @@ function listen() {
   const on = (id, event, act) => byId(id).addEventListener(event, act);
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   on("group", "change", (event) => { play(false); chooseGroup(Number(event.target.value)); drawAll(); });
-  on("seed", "change", (event) => { play(false); state.seed = Number(event.target.value); drawMap(); drawCounts(); drawNetwork(); drawCourse(); drawSolver(); drawEvents(); });
+  on("seed", "change", (event) => { play(false); state.seed = Number(event.target.value); drawMap(); drawCounts(); drawNetwork(); drawByClient(); drawCourse(); drawSolver(); drawEvents(); });
   on("metric", "change", (event) => { state.metric = event.target.value; drawLoss(); });
   on("over", "change", drawLoss);
   on("logarithmic", "change", drawLoss);
@@ -93,6 +93,8 @@ function listen() {
   on("map-show", "change", drawMap);
   on("map-order", "change", drawMap);
   on("shares", "change", drawPartition);
+  on("client-figure", "change", drawByClient);
+  on("client-axis", "change", drawByClient);
   on("run", "change", showConfig);
   on("round", "input", (event) => { play(false); state.round = Number(event.target.value); showRound(); });
   on("play", "click", () => play(playing === null));
