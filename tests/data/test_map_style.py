@@ -168,6 +168,7 @@ def test_tensors_and_examples_of_unequal_length_are_read() -> None:
     ("dataset", "settings", "message"),
     [
         (iter(pairs()), {}, "dataset must be a map-style dataset, which has len"),
+        ({"train": pairs(), "test": pairs()}, {}, r"one of its splits \(train, test\), got dict"),
         (pairs(), {"test": iter(pairs())}, "test must be a map-style dataset"),
         (pairs(), {"test": 1.5}, r"test must be a share in \[0, 1\), got 1.5"),
         (pairs(), {"validation_fraction": -1}, "validation_fraction must be a share"),

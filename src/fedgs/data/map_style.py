@@ -185,11 +185,16 @@ def _read(dataset: MapStyle, places: Places, where: str) -> Items:
     """All items, one by one.
 
     Raises:
-        DataError: no length, or an item without an entry.
+        DataError: no length, several splits, or an item without an entry.
     """
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         raise DataError(
             f"{where} must be a map-style dataset, which has len({where}) and {where}[i], "
+            f"got {type(dataset).__name__}"
+        )
+    if isinstance(dataset, Mapping):
+        raise DataError(
+            f"{where} must be one of its splits ({', '.join(map(str, dataset))}), "
             f"got {type(dataset).__name__}"
         )
     x: list[object] = []
