@@ -82,6 +82,21 @@ def test_two_workers_write_the_records_of_one(toy_federation: Federation, tmp_pa
     assert [list(run.records) for run in in_memory.runs] == [list(run.records) for run in two.runs]
 
 
+@pytest.mark.long
+def test_workers_stop_runs_early_and_evaluate_clients_as_one_process_does(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
+    settings = {
+        "evaluation": {"every": 1, "metrics": "macro_f1", "per_client": {"every": 2}},
+        "stopping": {"patience": 1, "figure": "valid_macro_f1"},
+    }
+    study(toy_federation, 1, tmp_path / "one", **settings)
+    two = study(toy_federation, 2, tmp_path / "two", **settings)
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    assert "patience" in [run.stopped for run in two.runs]
+    assert all(run.records[0].per_client and run.records[-1].per_client for run in two.runs)
+
+
 def test_a_crashed_workers_runs_start_again_and_the_rest_goes_on(
     toy_federation: Federation, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

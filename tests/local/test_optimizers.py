@@ -90,6 +90,8 @@ def test_each_step_is_that_of_torch(
     clip=st.sampled_from([None, 0.05, 100.0]),
     mu=st.sampled_from([0.0, 0.2]),
     offsets=st.booleans(),
+    epochs=st.sampled_from([None, 1]),
+    drop_last=st.booleans(),
     clients=st.lists(st.integers(0, 5), min_size=1, max_size=6, unique=True),
     seed=st.integers(0, 99),
 )
@@ -100,10 +102,13 @@ def test_engines_agree(
     clip: float | None,
     mu: float,
     offsets: bool,
+    epochs: int | None,
+    drop_last: bool,
     clients: list[int],
     seed: int,
 ) -> None:
-    work = problem.work(mu=mu, local_steps=3, optimizer=optimizer, clip=clip)
+    passes = {"local_epochs": epochs, "drop_last": drop_last}
+    work = problem.work(mu=mu, local_steps=3, optimizer=optimizer, clip=clip, **passes)
     plain = train_request(work, sorted(clients), key=(seed, 2), rate=0.05)
     shape = (len(clients), len(plain.parameters))
     added = torch.randn(shape, generator=torch.Generator().manual_seed(seed)) / 10

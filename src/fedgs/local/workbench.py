@@ -77,6 +77,8 @@ def work_key(work: Work) -> tuple[Hashable, ...]:
 
 def _hashable(variant: object) -> Hashable:
     """The variant, or its id if it has a list among its settings."""
+    if variant is None:
+        return None
     try:
         hash(variant)
     except TypeError:
