@@ -218,4 +218,4 @@ def test_shares_hold_every_run_once_and_become_smaller(
     assert sorted(number for share in shares for number in share.runs) == list(range(count))
     sizes = [len(share.runs) for share in shares]
     assert min(sizes) >= 1 and len(sizes) >= min(count, members)
-    assert sizes == sorted(sizes, reverse=True)
+    assert sizes == sorted(sizes, reverse=True) and len(sizes) <= 2 * members
