@@ -154,9 +154,21 @@ def test_weights_are_those_of_the_simulator() -> None:
         assert ours == pytest.approx(expected)
 
 
-def test_balanced_answers_are_refused_and_weights_can_count_answers() -> None:
-    with pytest.raises(ConfigError, match="balance must be 'selected' in a deployment"):
-        Selector(FedGS(balance="answered"))
+def test_newcomers_start_at_the_mean_of_balanced_answers() -> None:
+    selector = Selector(FedGS(balance="answered"), clients=FEDERATION)
+    selector.roster.answers[:], selector.roster.failures[:] = 5, 2
+    selector.meet("newcomer")
+    view = selector.view(np.arange(len(FEDERATION) + 1), 2)
+    assert view.answers.tolist() == [5] * len(FEDERATION) + [7]
+    assert selector.roster.answers[-1] == 0  # it has not answered
+    cohort, good = np.array([0, 1]), np.array([1])
+    selector.count_answers(cohort, good, averaged=False)
+    assert selector.roster.failures.tolist() == [3, 0, *[2] * (len(FEDERATION) - 2), 0]
+    selector.count_answers(cohort, good, averaged=True)
+    assert selector.roster.answers.tolist() == [5, 6, *[5] * (len(FEDERATION) - 2), 0]
+
+
+def test_weights_can_count_answers() -> None:
     counting = {"name": "inverse_participation", "normalise": False, "counts": "answered"}
     selector = Selector(Uniform(weighting=counting), clients=FEDERATION)
     selector.roster.counts[:], selector.roster.answers[:] = 7, range(len(FEDERATION))

@@ -5,7 +5,7 @@ from fedgs.experiments.preset import Cost, Preset
 __all__ = ["AGGREGATION_PRESETS"]
 
 _ALL_AVAILABLE = {"proportion": 1.0}  # M = N: all available clients train
-_SIMULATED = "no: its aggregation works in simulations alone"
+_WITH_STATE = "yes, with client_state in the ClientApp"
 _STORED = "no: the server stores single updates"
 _TABLE_COST = Cost(server_memory="(N + 1) P + N")
 _EQUAL_OBJECTIVE = (
@@ -24,7 +24,7 @@ AGGREGATION_PRESETS = (
         _ALL_AVAILABLE,
         {"name": "stale", "unit": "gradient"},
         cost=_TABLE_COST,
-        flower=_SIMULATED,
+        flower=_WITH_STATE,
         secure_aggregation=_STORED,
         differences=(_ZERO_START, _EQUAL_OBJECTIVE),
     ),
@@ -35,7 +35,7 @@ AGGREGATION_PRESETS = (
         _ALL_AVAILABLE,
         {"name": "stale"},
         cost=_TABLE_COST,
-        flower=_SIMULATED,
+        flower=_WITH_STATE,
         secure_aggregation=_STORED,
         differences=(
             "In a round without a cohort the server moves by the mean of the stored updates.",
@@ -49,7 +49,7 @@ AGGREGATION_PRESETS = (
         _ALL_AVAILABLE,
         {"name": "stale", "beta": 0.5},
         cost=Cost(server_memory="(N + 1) P + 4N"),
-        flower=_SIMULATED,
+        flower=_WITH_STATE,
         secure_aggregation=_STORED,
         differences=("Rates are estimated as by `fedau`; the publication also has the true ones.",),
     ),
@@ -60,7 +60,7 @@ AGGREGATION_PRESETS = (
         {},
         {"name": "stale", "unit": "gradient"},
         cost=Cost(server_memory="(N + 1) P + 2N"),
-        flower=_SIMULATED,
+        flower=_WITH_STATE,
         secure_aggregation=_STORED,
         differences=(
             "p_k weights the stored gradients; the published code scales local losses instead.",
@@ -74,7 +74,7 @@ AGGREGATION_PRESETS = (
         {},
         {"name": "scaffold"},
         cost=Cost("4P", "4mP", "P", "P + N"),
-        flower=_SIMULATED,
+        flower=_WITH_STATE,
         differences=(
             "Clients are drawn from the available ones; the publication draws from all.",
             _EQUAL_OBJECTIVE,
@@ -87,7 +87,7 @@ AGGREGATION_PRESETS = (
         {**_ALL_AVAILABLE, "objective": "equal"},
         {"name": "gossip"},
         cost=Cost(client_memory="P", server_memory="2N"),
-        flower=_SIMULATED,
+        flower=_WITH_STATE,
         differences=(
             "The model of the server is evaluated; the published code evaluates the mean of all "
             "clients' models.",
@@ -101,7 +101,7 @@ AGGREGATION_PRESETS = (
         {"mu": 0.1},
         {"name": "feddyn"},
         cost=Cost("2P", "2mP", "P", "P + N"),
-        flower=_SIMULATED,
+        flower=_WITH_STATE,
         differences=(
             "Clients are drawn from the available ones; the publication draws from all.",
             "alpha is not divided by data sizes, gradients are not clipped, and there is no weight "
@@ -116,7 +116,7 @@ AGGREGATION_PRESETS = (
         {**_ALL_AVAILABLE, "objective": "equal"},
         {"name": "postponed"},
         cost=Cost(client_memory="P"),
-        flower=_SIMULATED,
+        flower=_WITH_STATE,
         differences=("All N clients train in every round, also in rounds without a cohort.",),
     ),
     Preset(

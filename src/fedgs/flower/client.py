@@ -1,6 +1,6 @@
 """A client's description of itself: its key, its data size and the distribution of its data."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -9,10 +9,11 @@ from flwr.clientapp import ClientApp
 
 from fedgs.arrays import AnyArray
 from fedgs.errors import ConfigError
+from fedgs.flower.kept import keep
+from fedgs.flower.names import RECORD, client_key
 
 __all__ = ["DESCRIBE", "ERRORS", "RECORD", "client_key", "describe"]
 
-RECORD = "fedgs"
 DESCRIBE = f"query.{RECORD}"
 ERRORS = "errors"
 _LONGEST_ERROR = 300  # characters
@@ -63,6 +64,8 @@ def describe(
         parts.append(("feature", "feature", _composed(feature, _vector)))
 
     def answer(message: Message, context: Context) -> Message:
+        if RECORD in message.content:  # a model to keep, and no question
+            return keep(message, context)
         description = ConfigRecord()
         errors: list[str] = []
         key = client_key(context.node_config)
@@ -85,23 +88,6 @@ def _composed(
     function: Callable[[Context], Given], read: Callable[[Given], Sent]
 ) -> Callable[[Context], Sent]:
     return lambda context: read(function(context))
-
-
-def client_key(node_config: Mapping[str, object]) -> str | int | None:
-    """The application's own key of a client, from the node's configuration.
-
-    It is `client-id`, else `partition-id`, else None. An empty text is no key.
-
-    >>> client_key({"partition-id": 3, "client-id": "site-a"})
-    'site-a'
-    >>> client_key({"partition-id": 3}), client_key({})
-    (3, None)
-    """
-    for name in ("client-id", "partition-id"):
-        if name in node_config and str(node_config[name]).strip():
-            value = node_config[name]
-            return value if isinstance(value, int) and not isinstance(value, bool) else str(value)
-    return None
 
 
 def _size(value: int) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flwr.app import Message
+from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 if TYPE_CHECKING:  # where newer Flower has them; older versions have them elsewhere
@@ -129,14 +129,22 @@ class Patience:
         return replies
 
 
-def resend(message: Message, *, timeout: float, group: str) -> Message:
+def resend(
+    message: Message, *, timeout: float, group: str, content: RecordDict | None = None
+) -> Message:
     """The same message with a lifetime that fits the deadline.
 
     So no node works on it long after the end of the round.
+
+    Args:
+        message: what is sent.
+        timeout: seconds to wait for the reply.
+        group: of messages.
+        content: in place of the message's own.
     """
     ttl = min(message.metadata.ttl, timeout + _SPARE_SECONDS)
     return Message(
-        message.content,
+        message.content if content is None else content,
         message.metadata.dst_node_id,
         message.metadata.message_type,
         ttl=ttl,

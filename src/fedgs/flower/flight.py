@@ -1,14 +1,14 @@
 """A round in progress: its requests, its replies, and the seconds of its phases."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from flwr.app import Message
 
 from fedgs.arrays import AnyArray, FloatArray
 from fedgs.clients import Outcome, Selection, View
-from fedgs.flower.replies import Reply, examined
+from fedgs.flower.replies import Reply
 from fedgs.flower.roster import Key
 from fedgs.records import Record
 
@@ -30,6 +30,7 @@ class InFlight:
 
     Attributes:
         sent: the global model by name.
+        examine: checks a training reply on its own.
         view: what the sampler saw, or None where it was not asked.
         selection: the sampler's, or None likewise.
         outcome: the clients whose updates entered the average, with their weights; None: none did.
@@ -45,6 +46,7 @@ class InFlight:
     """
 
     sent: dict[str, AnyArray] = field(default_factory=dict)
+    examine: Callable[[Message], Reply] | None = None
     view: View | None = None
     selection: Selection | None = None
     outcome: Outcome | None = None
@@ -71,13 +73,13 @@ class InFlight:
             self._rows = {identifier: row for row, identifier in identifiers.items() if identifier}
         return self._rows.get(reply.metadata.reply_to_message_id)
 
-    def accepts(self, message: Message, *, weighted_by_key: str) -> bool:
+    def accepts(self, message: Message) -> bool:
         """Whether a training reply is valid on its own; the checked reply is stored."""
         row = self.row_of(message)
-        if row is None:
+        if row is None or self.examine is None:
             return False
         if row not in self.replies:
-            self.replies[row] = examined(message, weighted_by_key=weighted_by_key, sent=self.sent)
+            self.replies[row] = self.examine(message)
         return self.replies[row].refused is None
 
     def lap(self, phase: str) -> None:

@@ -16,7 +16,7 @@ LOGGER = logging.getLogger("fedgs.flower")
 _FLOWER = logging.getLogger("flwr")
 _SHOWN = 10  # names in a log line
 
-Request = Literal["train", "evaluate", "losses", "describe", "graph"]
+Request = Literal["train", "evaluate", "losses", "describe", "graph", "deliver"]
 Event = dict[str, object]  # one line of `events.jsonl`
 
 # The beginnings of FedAvg's log lines about its own choice of nodes and replies, which

@@ -79,17 +79,11 @@ def observed(weighting: Weighting, memory: Memory, view: View, outcome: Outcome 
 
 
 def check_requests(sampler: Sampler) -> None:
-    """Refuse a mini-batch, a report or counts that a sampler cannot have.
+    """Refuse a mini-batch or a report that a sampler cannot have.
 
     Raises:
-        ConfigError: its `loss_batch` is no integer >= 1, one of its reports does not exist, or it
-            balances answers, for which newcomers have no count to begin with.
+        ConfigError: its `loss_batch` is no integer >= 1, or one of its reports does not exist.
     """
-    if isinstance(sampler, FedGS) and sampler.balance == "answered":
-        raise ConfigError(
-            "method.balance must be 'selected' in a deployment, whose newcomers begin with a count "
-            "of selections alone, got 'answered'"
-        )
     if isinstance(sampler, AsksBatchLosses):
         check_batch(sampler.loss_batch, "method.loss_batch")
     if isinstance(sampler, AsksReports):

@@ -30,7 +30,8 @@ class Outputs:
         inner: whose server optimiser is saved with the state.
         selector: has the state.
         records: the folder of the records.
-        server: the table of the server step; None: the average is the next model.
+        server: the table of the server step or the aggregation; None: the average is the next
+            model.
         state: the file that the state is saved to after every round, or None.
     """
 

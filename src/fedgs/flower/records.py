@@ -2,12 +2,13 @@
 
 In addition to `rounds.jsonl` and `timings.jsonl` the folder holds `events.jsonl` with the failures.
 Each line is a JSON object with `round`, `client` (its key or null), `event` and `detail`, and with
-`request` ("evaluate", "losses", "describe", "graph") where it is not about training. Events are
-"failed" (the client raised), "refused" (its answer is not valid, or it refused a message of the
-private graph), "silent" (no answer in time), "feature" (its feature is not valid), "report" (its
-metrics lack a number that the sampler needs), "describe" (a function given to `describe` failed),
-"incomplete" (a validation loss of fewer clients than were asked), "empty" (the sampler selected
-none) and "gave_up" (the round was aborted).
+`request` ("evaluate", "losses", "describe", "graph", "deliver") where it is not about training.
+Events are "failed" (the client raised), "refused" (its answer is not valid, or it refused a message
+of the private graph), "silent" (no answer in time), "feature" (its feature is not valid), "report"
+(its metrics lack a number that the sampler needs), "describe" (a function given to `describe`
+failed), "state_lost" (a client had lost its state of an aggregation), "incomplete" (a validation
+loss of fewer clients than were asked), "empty" (the sampler selected none) and "gave_up" (the round
+was aborted).
 """
 
 import json
@@ -40,7 +41,7 @@ class DeploymentRecords:
         training: the cohort size (`cohort_limit` or `proportion`) and other settings of the
             deployment.
         seed: of the selection.
-        server: the table of the server step; None: the average is the next model.
+        aggregation: its table; None: the average is the next model.
     """
 
     def __init__(
@@ -50,13 +51,13 @@ class DeploymentRecords:
         *,
         training: Mapping[str, object],
         seed: int,
-        server: Mapping[str, object] | None = None,
+        aggregation: Mapping[str, object] | None = None,
     ) -> None:
         self._folder = None if path is None else RunFolder(Path(path))
         self._method, self._seed = table(sampler), seed
         self._training = dict(training)
         # As in the configuration of a simulation, where it is left out by default.
-        self._aggregation = {} if server is None else {"name": "mean", "server": dict(server)}
+        self._aggregation = {} if aggregation is None else dict(aggregation)
         self._run: dict[str, object] = {
             "engine": "flower",
             "data_title": "Flower clients",

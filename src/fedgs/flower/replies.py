@@ -36,12 +36,16 @@ class Reply:
         refused: why it cannot enter an average, or None.
         metrics: its only metric record; empty if it has none.
         examples: the number of examples it stands for; NaN if it was refused.
+        stored: the vector of the client's state by name, where an aggregation needs it.
+        lost: whether the client had lost its state.
     """
 
     message: Message
     refused: str | None
     metrics: MetricRecord
     examples: float = math.nan
+    stored: Mapping[str, AnyArray] | None = None
+    lost: bool = False
 
     def arrays(self) -> dict[str, AnyArray]:
         """Its arrays by name."""

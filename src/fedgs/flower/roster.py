@@ -27,6 +27,11 @@ class Roster:
         counts: (N,) v_k, in how many rounds each was selected (whether it answered or not).
         answers: (N,) how many of each client's training replies entered an average.
         sizes: (N,) n_k, NaN where unknown.
+        answer_starts: (N,) the answers that each newcomer was credited with, so that a balance of
+            answers does not select newcomers alone.
+        failures: (N,) how many of the last selections of each had no answer, since its last one.
+        entered: (N,) the last round whose reply entered the model, -1 before it; where clients hold
+            a model of their own, the last round whose model they confirmed.
         features: row -> feature vector u_k, for the rows that have one; all of one length.
         revision: raised for every new client or feature, so that the graph is rebuilt only then.
     """
@@ -35,12 +40,18 @@ class Roster:
     counts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     answers: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     sizes: FloatArray = field(default_factory=lambda: np.zeros(0))
+    answer_starts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    failures: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    entered: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     features: dict[int, FloatArray] = field(default_factory=dict)
     revision: int = 0
     _rows: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._rows = {str(key): row for row, key in enumerate(self.keys)}
+        for name, start in (("answer_starts", 0), ("failures", 0), ("entered", -1)):
+            if len(getattr(self, name)) != len(self.keys):
+                setattr(self, name, np.full(len(self.keys), start, dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -71,14 +82,23 @@ class Roster:
         if str(key) in self._rows:
             return self._rows[str(key)]
         mean = newcomer == "mean" and len(self.keys) > 0
-        start = int(np.floor(self.counts.mean() + 0.5)) if mean else 0
+        start = _rounded_mean(self.counts) if mean else 0
+        answers = _rounded_mean(self.credited_answers + self.failures) if mean else 0
         self._rows[str(key)] = len(self.keys)
         self.keys.append(key)
         self.counts = np.append(self.counts, start)
         self.answers = np.append(self.answers, 0)
         self.sizes = np.append(self.sizes, np.nan)
+        self.answer_starts = np.append(self.answer_starts, answers)
+        self.failures = np.append(self.failures, 0)
+        self.entered = np.append(self.entered, -1)
         self.revision += 1
         return self._rows[str(key)]
+
+    @property
+    def credited_answers(self) -> IntArray:
+        """(N,) answers as samplers and weightings see them, those at the start included."""
+        return self.answers + self.answer_starts
 
     def learn_feature(self, row: int, feature: FloatArray) -> str | None:
         """Store a client's feature vector; returns why it was refused, or None."""
@@ -106,3 +126,7 @@ class Roster:
         if self.features and len(self.features) == len(self.keys):
             features = np.stack([self.features[row] for row in range(len(self.keys))])
         return Clients(tuple(self.keys), self.known_sizes(), features=features)
+
+
+def _rounded_mean(counts: IntArray) -> int:
+    return int(np.floor(counts.mean() + 0.5))

@@ -144,7 +144,8 @@ class Selector:
             memory=self.state.memory,
             objective=self.objective,
             weighting_memory=self.state.weighting,
-            answers=self.roster.answers.copy(),
+            answers=self.roster.credited_answers,
+            failures=self.roster.failures.copy(),
         )
 
     def loss_candidates(self, view: View) -> IntArray | None:
@@ -212,7 +213,6 @@ class Selector:
         Returns:
             Why the feature was refused, or None.
         """
-        self.roster.answers[row] += 1
         self.roster.sizes[row] = size
         has_feature = self._graph is not None and self._graph.similarity in _OF_MODELS
         if self._graph is None or not has_feature or row in self.roster.features:
@@ -225,6 +225,19 @@ class Selector:
             parameters=self._parameters,
         )
         return self.roster.learn_feature(row, feature)
+
+    def count_answers(self, cohort: IntArray, good: IntArray, *, averaged: bool) -> None:
+        """Count answers and failures at the end of a round.
+
+        Args:
+            cohort: (m,) rows that were selected.
+            good: rows of the clients with a valid reply.
+            averaged: whether these replies entered the model.
+        """
+        self.roster.failures[cohort] += 1
+        self.roster.failures[good] = 0
+        if averaged:
+            self.roster.answers[good] += 1
 
     def observe(self, view: View, outcome: Outcome) -> None:
         """Update the memory of a sampler that keeps one, at the end of a round with an average."""

@@ -18,9 +18,11 @@ from fedgs.records import write_atomically
 
 __all__ = ["DeploymentState", "read_state", "refuse_foreign_state", "write_state"]
 
-_FORMAT, _FORMAT_WITH_WEIGHTING, _FORMAT_WITH_SERVER = 2, 3, 4
-# 1: without a run id; 3: with the memory of a weighting; 4: with a server step and its moments
-_READABLE = (1, 2, 3, 4)
+_FORMAT, _WITH_WEIGHTING, _WITH_SERVER, _WITH_ANSWERS = 2, 3, 4, 5
+# 1: without a run id; 3: with the memory of a weighting; 4: with a server step and its moments;
+# 5: with arrays of the roster that differ from their start
+_READABLE = (1, 2, 3, 4, 5)
+_OF_CLIENTS = {"answer_starts": 0, "failures": 0, "entered": -1}  # the start of each array
 _PLAIN = {"name": "sgd", "rate": 1.0}  # the server step that is not named
 # The errors of reading a file that is no state.
 _NOT_A_STATE = (
@@ -76,7 +78,8 @@ def write_state(
         path: the file.
         state: what is saved.
         sampler: the sampler's table, which must be the same when the state is read.
-        server: the server step's table, likewise; None: the average is the next model.
+        server: the table of the server step or the aggregation, likewise; None: the average is the
+            next model.
     """
     roster = state.roster
     rows = sorted(roster.features)
@@ -85,6 +88,12 @@ def write_state(
         "answers": roster.answers,
         "sizes": roster.sizes,
     }
+    moved = {
+        name: getattr(roster, name)
+        for name, start in _OF_CLIENTS.items()
+        if (getattr(roster, name) != start).any()
+    }
+    arrays |= moved
     if rows:
         arrays["feature_rows"] = np.array(rows)
         arrays["features"] = np.stack([roster.features[row] for row in rows])
@@ -96,9 +105,13 @@ def write_state(
     names = {group: list(entries) for group, entries in groups.items()}
     for group, entries in groups.items():
         arrays |= {f"{group}.{position}": array for position, array in enumerate(entries.values())}
-    format = _FORMAT_WITH_WEIGHTING if state.weighting else _FORMAT
+    format = _WITH_WEIGHTING if state.weighting else _FORMAT
+    if moved:
+        format = _WITH_ANSWERS
+    elif server is not None:
+        format = _WITH_SERVER
     meta: dict[str, object] = {
-        "format": format if server is None else _FORMAT_WITH_SERVER,
+        "format": format,
         "seed": state.seed,
         "round": state.round,
         "keys": roster.keys,
@@ -152,7 +165,8 @@ def read_state(
     Args:
         path: the file.
         sampler: the sampler's table.
-        server: the server step's table; None: the average is the next model.
+        server: the table of the server step or the aggregation; None: the average is the next
+            model.
         seed: of the selection.
 
     Raises:
@@ -170,6 +184,9 @@ def read_state(
             for group, names in meta["names"].items()
         }
         roster = Roster(meta["keys"], arrays["counts"], arrays["answers"], arrays["sizes"])
+        for name in _OF_CLIENTS:
+            if name in arrays:
+                setattr(roster, name, arrays[name])
         graph = meta["sampler"].get("graph")
         of_updates = isinstance(graph, dict) and graph.get("similarity") == "update"
         # Updates of format 1 held running statistics too.
@@ -188,7 +205,9 @@ def read_state(
         )
     before, now = (_PLAIN if step is None else step for step in (meta.get("server"), server))
     if before != json.loads(json.dumps(dict(now))):
-        raise OutputError(f"{path} was saved with the server step {before}, not {dict(now)}")
+        raise OutputError(
+            f"{path} was saved with the server step or aggregation {before}, not {dict(now)}"
+        )
     if state.seed != seed:
         raise OutputError(f"{path} was saved with seed {state.seed}, not {seed}")
     return state

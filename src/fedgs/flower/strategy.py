@@ -30,7 +30,7 @@ from fedgs.flower.selector import Selector
 from fedgs.flower.server import Server
 from fedgs.flower.settings import Settings
 from fedgs.flower.training import ClientTraining
-from fedgs.registry import build, table
+from fedgs.registry import Variant, build, table
 from fedgs.sampling.base import Sampler
 from fedgs.server_steps import ServerStep
 
@@ -53,6 +53,9 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         sampler: a sampler or its class, a decorated function, a name, or a table with `name`.
         server: the server step (`fedgs.aggregation.ServerStep`), its name, or a table with `name`:
             how the average of a round moves the model. By default the average is the next model.
+        aggregation: an aggregation whose clients keep a state ("scaffold", "feddyn", "stale",
+            "gossip", "postponed"), as an object, its name or a table with `name`; the table holds
+            the server step. It needs PyTorch, and `client_state` in the ClientApp. None: the mean.
         clients: a federation that is known in advance: keys, data sizes and, for the graph, label
             counts or features. Its order is the order of the rows. None: clients are met as they
             connect.
@@ -67,7 +70,8 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
 
     Raises:
         ConfigError: a strategy that ignores weights or chooses by itself, a sampler that cannot
-            work here, a server step beside a strategy with its own, a bad setting.
+            work here, a server step or an aggregation beside a strategy with its own, an
+            aggregation that cannot be deployed, a bad setting.
 
     >>> from flwr.serverapp.strategy import FedAvg
     >>> SampledStrategy(FedAvg(fraction_train=0.5), sampler="uniform").round
@@ -80,6 +84,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         sampler: Sampler | Callable[..., Sampler | Selection] | str | Mapping[str, object],
         *,
         server: ServerStep | str | Mapping[str, object] = "sgd",
+        aggregation: Variant | str | Mapping[str, object] | None = None,
         clients: Clients | None = None,
         responses: Responses | None = None,
         parameters: Parameters | None = None,
@@ -89,7 +94,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         built = build("method", sampler)
         if not isinstance(built, Sampler):
             raise ConfigError(f"sampler must be a sampler, got {built!r}")
-        self._server = Server.of(server, inner, parameters)
+        self._server = Server.of(server, inner, parameters, aggregation)
         self._settings = checked = Settings(**settings)
         self._selector = Selector(
             built,
@@ -100,6 +105,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             responses=responses,
             parameters=parameters,
         )
+        self._server.check(self._selector.weighting, checked.objective)
         describe_timeout = min(checked.describe_timeout, checked.connect_timeout)
         self._directory = Directory(timeout=describe_timeout, asks=checked.describe)
         size: dict[str, object] = {"cohort_limit": checked.cohort_limit}
@@ -110,12 +116,19 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             "fraction_evaluate": float(self._inner.fraction_evaluate),
         }
         training = {**size, **checked.limits(), **aggregation}
-        step = self._server.table
         records = DeploymentRecords(
-            checked.records, built, training=training, server=step, seed=checked.seed
+            checked.records,
+            built,
+            training=training,
+            aggregation=self._server.aggregation_table,
+            seed=checked.seed,
         )
         self._outputs = Outputs(
-            self._inner, self._selector, records, server=step, state=checked.state
+            self._inner,
+            self._selector,
+            records,
+            server=self._server.table,
+            state=checked.state,
         )
         self._idle = 0  # aborted rounds in a row
         self._journal = Journal()

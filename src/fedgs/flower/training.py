@@ -1,13 +1,12 @@
 """Training by clients: the requests of a round, the wait for replies, and their average."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
-from fedgs.arrays import FloatArray
+from fedgs.arrays import AnyArray, FloatArray
 from fedgs.clients import Outcome
 from fedgs.flower.arrivals import connected
 from fedgs.flower.directory import Directory
@@ -17,12 +16,13 @@ from fedgs.flower.flight import InFlight
 from fedgs.flower.inner import Inner
 from fedgs.flower.journal import Journal, listed
 from fedgs.flower.private.graph import PrivateGraph
-from fedgs.flower.replies import Reply, arrays_of, finite, refuse_unlike
+from fedgs.flower.replies import Reply, arrays_of, examined, finite, refuse_unlike
 from fedgs.flower.reports import reports_of
 from fedgs.flower.roster import Key
 from fedgs.flower.selector import Selector
 from fedgs.flower.server import Server
 from fedgs.flower.settings import Settings
+from fedgs.flower.stateful import ClientStates
 from fedgs.flower.sums import scale_updates
 
 __all__ = ["ClientTraining"]
@@ -55,6 +55,10 @@ class ClientTraining:
         self._inner, self._selector, self._server = inner, selector, server
         self._directory = directory
         self._evaluation, self._journal, self._settings = evaluation, journal, settings
+        rule = server.rule
+        self._states = None if rule is None else ClientStates(rule, server, selector, journal)
+        self._grid: Grid | None = None  # of the round
+        self._nodes: dict[int, int] = {}  # row -> node id, of the round
         self.timeout = settings.reply_timeout  # seconds to wait for replies
         self._private = PrivateGraph(journal, settings.graph_timeout)
         self.now = InFlight()
@@ -77,8 +81,9 @@ class ClientTraining:
             config: of the request.
             grid: connects to the nodes.
         """
-        self.now = now = InFlight(sent=arrays_of(arrays))
-        nodes = self.connected(grid)
+        self.now = now = InFlight(sent=arrays_of(arrays), examine=self._examined)
+        self._grid, self._nodes = grid, self.connected(grid)
+        nodes = self._nodes
         now.available = sorted(nodes)
         if now.aborted:
             return []
@@ -134,9 +139,8 @@ class ClientTraining:
 
     def exchange(self, grid: Grid, messages: Sequence[Message], timeout: float) -> list[Message]:
         """Send the requests and wait until enough valid replies have arrived."""
-        accept = partial(self.now.accepts, weighted_by_key=self._inner.strategy.weighted_by_key)
         enough = self._enough(len(messages))
-        return exchange(grid, messages, timeout=timeout, enough=enough, accept=accept)
+        return exchange(grid, messages, timeout=timeout, enough=enough, accept=self.now.accepts)
 
     def aggregate(
         self, replies: Iterable[Message]
@@ -160,6 +164,10 @@ class ClientTraining:
                 self._abort(f"good replies: {counts}; missing: {missing}", clients=missing)
             else:
                 arrays, metrics, weights = self._average(good)
+            assert now.selection is not None
+            self._selector.count_answers(
+                now.selection.clients, np.array(sorted(good), dtype=np.int64), averaged=now.averaged
+            )
             text = "%d of %d selected clients replied usefully"
             self._journal.line(self._round, text, len(good), cohort_size)
         if not now.averaged:
@@ -172,7 +180,26 @@ class ClientTraining:
         """The messages by row, with a lifetime that fits the deadline."""
         timeout, group = self.timeout, str(self._round + 1)
         by_row = {row_of[message.metadata.dst_node_id]: message for message in messages}
-        return {row: resend(by_row[row], timeout=timeout, group=group) for row in sorted(by_row)}
+        contents = {row: message.content for row, message in by_row.items()}
+        if self._states is not None:
+            key = self._inner.strategy.arrayrecord_key
+            contents = self._states.contents(by_row, self.now.sent, key)
+        return {
+            row: resend(by_row[row], timeout=timeout, group=group, content=contents[row])
+            for row in sorted(by_row)
+        }
+
+    def _examined(self, message: Message) -> Reply:
+        """A training reply, checked on its own."""
+        states, sent = self._states, self.now.sent
+        key = self._inner.strategy.weighted_by_key
+        if states is None or message.has_error():
+            return examined(message, weighted_by_key=key, sent=sent)
+        own = states.taken(message)
+        reply = examined(message, weighted_by_key=key, sent=sent)
+        if reply.refused is None:
+            states.read(reply, *own, sent=sent)
+        return reply
 
     def _enough(self, cohort_size: int) -> int:
         wanted = self._settings.sufficient_replies
@@ -185,7 +212,7 @@ class ClientTraining:
         """
         now = self.now
         for message in replies:
-            now.accepts(message, weighted_by_key=self._inner.strategy.weighted_by_key)
+            now.accepts(message)
         ordered = [(row, now.replies[row]) for row in sorted(now.replies)]
         refuse_unlike([reply for _, reply in ordered if reply.refused is None])
         silent = f"no reply within {self.timeout:g} s or before enough others had come"
@@ -207,23 +234,27 @@ class ClientTraining:
         assert now.selection is not None
         sizes = {row: reply.examples for row, reply in good.items()}
         weights = self._selector.weights(now.view, now.selection, sizes)
+        start: Mapping[str, AnyArray] = now.sent
+        if self._states is not None:
+            start = self._states.start_model(now.sent)
         for row, weight in zip(now.selection.clients.tolist(), weights.tolist(), strict=True):
             if row in good:
                 good[row].metrics[key] = weight
                 why = self._selector.learn(
-                    row, size=good[row].examples, sent=now.sent, local=good[row].arrays
+                    row, size=good[row].examples, sent=start, local=good[row].arrays
                 )
                 if why is not None:
                     self._journal.event(
                         self._round, "feature", self._selector.roster.keys[row], why
                     )
+        sums = self._sums(good, weights)
         messages = [reply.message for reply in good.values()]
         if not self._selector.sums_to_one(now.selection):
             self._apply_as_sum(good, float(weights.sum()))
         with self._inner.undisturbed() as inner:
             arrays, metrics = inner.aggregate_train(self._round + 1, messages)
         if arrays is not None:
-            arrays = self._stepped(arrays, clients=self._names(good))
+            arrays = self._stepped(arrays, clients=self._names(good), sums=sums)
             if arrays is None:
                 return None, None, np.zeros_like(weights)
             now.averaged = True
@@ -234,16 +265,40 @@ class ClientTraining:
         applied = weights[np.isin(now.selection.clients, rows)]
         now.outcome = Outcome(rows, applied, reports=reports)
         self._selector.observe(now.view, now.outcome)
+        if self._states is not None:
+            self._states.entered(good)
+            if self._grid is not None and arrays is not None:
+                limit = self._evaluation.timeout
+                self._states.deliver(self._grid, rows.tolist(), self._nodes, arrays, timeout=limit)
         return arrays, metrics, weights
 
+    def _sums(self, good: Mapping[int, Reply], weights: FloatArray) -> dict[str, FloatArray]:
+        """What the replies add to the vectors of the aggregation, in the order of the rows."""
+        now, sums = self.now, dict[str, FloatArray]()
+        if self._states is None or now.view is None or now.selection is None:
+            return sums
+        shares = now.view.shares
+        for row, weight in zip(now.selection.clients.tolist(), weights.tolist(), strict=True):
+            if row in good:
+                share = float(shares[row])
+                terms = self._states.answer(good[row], now.sent, share=share, weight=weight)
+                for name, term in terms.items():
+                    sums[name] = sums[name] + term if name in sums else term
+        return sums
+
     def _stepped(
-        self, average: ArrayRecord | None, *, clients: Sequence[Key] = ()
+        self,
+        average: ArrayRecord | None,
+        *,
+        clients: Sequence[Key] = (),
+        sums: Mapping[str, FloatArray] | None = None,
     ) -> ArrayRecord | None:
         """The model after the server step; None: it stays, since it or the average is not finite.
 
         Args:
             average: theta^t + U, or None in a round without one; then the model may stay too.
             clients: whose updates are averaged.
+            sums: of the aggregation's terms.
         """
         if average is not None and not _all_finite(average):
             self._abort("the average is not finite (NaN or inf)", clients)
@@ -251,7 +306,7 @@ class ClientTraining:
         if self._server.is_plain:
             return average
         state, target = self._selector.state, None if average is None else arrays_of(average)
-        model, moments = self._server.moved(state.round, self.now.sent, target, state.moments)
+        model, moments = self._server.moved(state.round, self.now.sent, target, state.moments, sums)
         record = None
         if model is not None:
             record = ArrayRecord({name: Array(array) for name, array in model.items()})
