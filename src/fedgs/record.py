@@ -64,7 +64,8 @@ class Record:
             `evaluation.sample`, whose clients alone have figures. None, and left out of
             `rounds.jsonl`, in rounds without `evaluation.per_client`.
         clock: seconds of the run at the beginning of the round. It and the following are None, and
-            left out of files, where a run has no clock (no table `[system]`).
+            left out of files, where a run has no clock (no table `[system]`). Deployments have a
+            real one.
         seconds: from the beginning of the round to its end.
         fates: what became of each client of the cohort: "answered", "late", "gone" or "failed".
             Clients that did not answer have weight 0.

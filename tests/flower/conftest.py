@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 from collections import defaultdict
 from typing import Any
 
@@ -162,6 +163,13 @@ def _make_world() -> Any:
     )
     World.config = staticmethod(lambda **values: ConfigRecord(values))
     return World
+
+
+def without_times(text: str) -> list[dict[str, Any]]:
+    """Lines of a file of records, without what a real clock measured."""
+    entries = [json.loads(line) for line in text.splitlines()]
+    measured = ("clock", "seconds", "worked")
+    return [{k: v for k, v in entry.items() if k not in measured} for entry in entries]
 
 
 @pytest.fixture(scope="session")

@@ -63,6 +63,7 @@ def both(world: Any, folder: Path, tables: dict[str, Any], **settings: Any) -> t
         aggregation=tables.get("aggregation", "mean"),
         objective=tables.get("training", {}).get("objective", "data_size"),
         connect_timeout=0.02,
+        durations=False,  # the simulation has no clock
         **settings,
     )
     return simulated(config), deployed.start(ROUNDS)

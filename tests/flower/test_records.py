@@ -11,8 +11,10 @@ import pytest
 pytest.importorskip("flwr")
 
 from flwr.serverapp.strategy import FedAvg
+from tests.flower.conftest import without_times
 
-from fedgs.errors import OutputError, UserError
+from fedgs import sampler
+from fedgs.errors import ConfigError, OutputError, UserError
 from fedgs.flower import SampledStrategy
 from fedgs.records import RunFolder
 from fedgs.report.reading import read_runs
@@ -224,7 +226,7 @@ def test_a_continued_deployment_keeps_the_validation_loss_and_its_events(
         return Muted(SITES)
 
     def lines(folder: Path, name: str) -> list[Any]:
-        entries = [json.loads(line) for line in (folder / name).read_text().splitlines()]
+        entries = without_times((folder / name).read_text())
         return [{**entry, "detail": ""} if "detail" in entry else entry for entry in entries]
 
     settings = {"inner": FedAvg(), "reply_timeout": 0.1}
@@ -311,3 +313,64 @@ def test_a_failed_start_is_written_and_a_later_one_removes_it(world: Any, tmp_pa
     chosen.start(grid, world.model(), num_rounds=1)
     assert RunFolder(tmp_path).failure() is None
     assert json.loads((tmp_path / "rounds.jsonl").read_text().splitlines()[-1])["round"] == 3
+
+
+def test_records_hold_the_time_that_a_round_took(world: Any, tmp_path: Path) -> None:
+    """The fields are those of a simulation with a clock, from a real one."""
+    keys = [f"site-{k}" for k in range(5)]
+    state, folder = tmp_path / "state.npz", tmp_path / "records"
+
+    def part(rounds: int, **faults: Any) -> SampledStrategy:
+        grid = world(keys)
+        grid.faults = {100 + int(name[1:]): fault for name, fault in faults.items()}
+        made = SampledStrategy(
+            FedAvg(fraction_evaluate=0.0),
+            "uniform",
+            cohort_limit=5,
+            describe=False,
+            reply_timeout=0.3,
+            records=folder,
+            state=state,
+        )
+        model = made.load_state(state) if state.exists() else world.model()
+        made.start(grid, model, num_rounds=rounds)
+        return made
+
+    part(1, n0="silent", n1="error", n2="raise", n3=lambda reply: spoil(reply))
+    again = part(2)
+    first, second, third, last = RunFolder(folder).records()
+    assert first.fates == ["late", "gone", "failed", "failed", "answered"]
+    assert first.ended == "deadline" and second.ended == "target"
+    assert first.seconds >= first.worked[0] >= 0.3 > first.worked[4] > 0
+    assert second.fates == ["answered"] * 5
+    assert first.traffic == 7 * 136 < second.traffic == 10 * 136  # bytes of an array of two numbers
+    clocks = [record.clock for record in (first, second, third, last)]
+    assert clocks == sorted(clocks) and clocks[1] >= first.seconds  # over the restart
+    assert last.seconds is None and last.fates is None
+    seconds = again._selector.roster.seconds
+    assert np.isfinite(seconds).all() and (seconds > 0).all()
+
+
+def spoil(reply: Any) -> Any:
+    reply.content["metrics"]["num-examples"] = -1
+    return reply
+
+
+def test_samplers_see_durations_unless_they_are_hidden(world: Any) -> None:
+    seen: list[Any] = []
+
+    @sampler("watching-durations")
+    def watching(view: Any, rng: Any) -> Any:
+        seen.append((view.seconds, view.clock))
+        return view.available[:1]
+
+    for durations in (True, False):
+        chosen = SampledStrategy(
+            FedAvg(fraction_evaluate=0.0), watching, durations=durations, cohort_limit=1
+        )
+        chosen.start(world(["a-0", "b-1"]), world.model(), num_rounds=2)
+    assert np.isnan(seen[0][0]).all() and np.isfinite(seen[1][0]).tolist() == [True, False]
+    assert seen[1][1] > seen[0][1] >= 0
+    assert seen[2:] == [(None, None)] * 2
+    with pytest.raises(ConfigError, match="method.penalty has no effect with durations = False"):
+        SampledStrategy(FedAvg(), {"name": "oort", "penalty": 1.0}, durations=False)

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("flwr")
 
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM
+from tests.flower.conftest import without_times
 
 from fedgs.errors import OutputError
 from fedgs.flower import SampledStrategy
@@ -42,8 +43,8 @@ def evaluate(server_round: int, arrays: Any) -> Any:
     )
 
 
-def rounds(folder: Path) -> str:
-    return (folder / "records" / "rounds.jsonl").read_text()
+def rounds(folder: Path) -> list[dict[str, Any]]:
+    return without_times((folder / "records" / "rounds.jsonl").read_text())
 
 
 @pytest.mark.parametrize(

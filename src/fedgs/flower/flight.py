@@ -8,11 +8,12 @@ from flwr.app import Message
 
 from fedgs.arrays import AnyArray, FloatArray
 from fedgs.clients import Outcome, Selection, View
+from fedgs.flower.exchange import from_client
 from fedgs.flower.replies import Reply
 from fedgs.flower.roster import Key
 from fedgs.records import Record
 
-__all__ = ["InFlight", "ModelMetrics"]
+__all__ = ["InFlight", "ModelMetrics", "round_time"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,13 @@ class InFlight:
         why: the reason.
         seconds: phase -> seconds.
         started: when the current phase began (of `time.perf_counter`).
+        begun: when the round began.
+        clock: seconds of the deployment until then.
+        pushed: when the requests were sent; None: they were not.
+        took: row -> seconds from the requests to the reply.
+        traffic: bytes of the arrays in requests and replies.
+        ended: what ended the wait: "target", "deadline" or "nobody"; None: nothing was sent.
+        ended_at: when the wait ended (of `time.perf_counter`).
     """
 
     sent: dict[str, AnyArray] = field(default_factory=dict)
@@ -59,6 +67,13 @@ class InFlight:
     why: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
+    begun: float = field(default_factory=time.perf_counter)
+    clock: float = 0.0
+    pushed: float | None = None
+    took: dict[int, float] = field(default_factory=dict)
+    traffic: int = 0
+    ended: str | None = None
+    ended_at: float = field(default_factory=time.perf_counter)
     _rows: dict[str, int] = field(default_factory=dict)
 
     def row_of(self, reply: Message) -> int | None:
@@ -79,8 +94,33 @@ class InFlight:
         if row is None or self.examine is None:
             return False
         if row not in self.replies:
+            if self.pushed is not None:
+                self.took[row] = time.perf_counter() - self.pushed
+            self.traffic += bytes_of(message)
             self.replies[row] = self.examine(message)
         return self.replies[row].refused is None
+
+    def sending(self) -> None:
+        """The requests are sent now."""
+        self.pushed = time.perf_counter()
+        self.traffic += sum(map(bytes_of, self.messages.values()))
+
+    def fates(self, rows: Sequence[int]) -> list[str]:
+        """What became of each client of the cohort, in the words of a simulation with a clock.
+
+        "answered": its reply is valid; "failed": it raised an error or its reply was refused;
+        "gone": the SuperLink answered for it; "late": no reply.
+        """
+        words = []
+        for row in rows:
+            reply = self.replies.get(row)
+            if reply is None:
+                words.append("late")
+            elif reply.refused is None:
+                words.append("answered")
+            else:
+                words.append("failed" if from_client(reply.message) else "gone")
+        return words
 
     def lap(self, phase: str) -> None:
         """Add the seconds since the last lap to those of `phase`."""
@@ -100,6 +140,9 @@ class InFlight:
             metrics: of the model before the round's update.
         """
         chosen = self.selection
+        rows = [] if chosen is None else chosen.clients.tolist()
+        seconds = time.perf_counter() - self.begun
+        waited = 0.0 if self.pushed is None else self.ended_at - self.pushed
         return Record(
             round=round,
             available=[keys[row] for row in self.available],
@@ -113,4 +156,23 @@ class InFlight:
             test_loss=metrics.test_loss,
             test_accuracy=metrics.test_accuracy,
             valid_loss=metrics.valid_loss,
+            clock=round_time(self.clock),
+            seconds=round_time(seconds),
+            fates=self.fates(rows),
+            worked=[round_time(self.took.get(row, waited)) for row in rows],
+            traffic=self.traffic,
+            ended=self.ended if rows else None,
         )
+
+
+def bytes_of(message: Message) -> int:
+    """Bytes of the arrays of a message."""
+    if not message.has_content():
+        return 0
+    records = message.content.array_records.values()
+    return sum(len(array.data) for record in records for array in record.values())
+
+
+def round_time(seconds: float) -> float:
+    """Seconds, to a microsecond."""
+    return round(seconds, 6)

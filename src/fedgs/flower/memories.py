@@ -16,6 +16,7 @@ __all__ = [
     "check_requests",
     "grown",
     "observed",
+    "refuse_durations",
     "refuse_features",
     "refuse_rates",
     "weighting_memory",
@@ -88,6 +89,20 @@ def check_requests(sampler: Sampler) -> None:
         check_batch(sampler.loss_batch, "method.loss_batch")
     if isinstance(sampler, AsksReports):
         check_reports(sampler.wanted_reports)
+
+
+def refuse_durations(sampler: Sampler) -> None:
+    """Refuse settings about durations, which a sampler does not see.
+
+    Raises:
+        ConfigError: one of them is not the default.
+    """
+    for name in sampler.of_durations:
+        if getattr(sampler, name) != type(sampler).model_fields[name].default:
+            raise ConfigError(
+                f"method.{name} has no effect with durations = False, which hides the durations "
+                "that it is about; leave it out"
+            )
 
 
 def refuse_features(sampler: Sampler) -> None:

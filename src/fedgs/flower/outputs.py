@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord, MetricRecord
 
 from fedgs.arrays import FloatArray
 from fedgs.errors import OutputError
-from fedgs.flower.flight import InFlight, ModelMetrics
+from fedgs.flower.flight import InFlight, ModelMetrics, round_time
 from fedgs.flower.inner import Inner, restored_arrays, saved_arrays
 from fedgs.flower.journal import Event
 from fedgs.flower.records import DeploymentRecords
@@ -90,7 +90,8 @@ class Outputs:
         """Write record T: the metrics of the final model."""
         round = self._selector.state.round
         metrics = dataclasses.asdict(self._metrics_of(round))
-        self.records.add(Record(round=round, **metrics), None, events)
+        clock = round_time(self._selector.state.clock.read())
+        self.records.add(Record(round=round, clock=clock, **metrics), None, events)
         self.write_clients(now, last=True)
 
     def fail(self, now: InFlight, events: Sequence[Event], error: Exception) -> None:

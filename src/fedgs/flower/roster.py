@@ -30,6 +30,7 @@ class Roster:
         answer_starts: (N,) the answers that each newcomer was credited with, so that a balance of
             answers does not select newcomers alone.
         failures: (N,) how many of the last selections of each had no answer, since its last one.
+        seconds: (N,) how long the last valid reply of each took, NaN before it.
         entered: (N,) the last round whose reply entered the model, -1 before it; where clients hold
             a model of their own, the last round whose model they confirmed.
         features: row -> feature vector u_k, for the rows that have one; all of one length.
@@ -43,6 +44,7 @@ class Roster:
     answer_starts: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     failures: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     entered: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    seconds: FloatArray = field(default_factory=lambda: np.zeros(0))
     features: dict[int, FloatArray] = field(default_factory=dict)
     revision: int = 0
     _rows: dict[str, int] = field(default_factory=dict)
@@ -52,6 +54,8 @@ class Roster:
         for name, start in (("answer_starts", 0), ("failures", 0), ("entered", -1)):
             if len(getattr(self, name)) != len(self.keys):
                 setattr(self, name, np.full(len(self.keys), start, dtype=np.int64))
+        if len(self.seconds) != len(self.keys):
+            self.seconds = np.full(len(self.keys), np.nan)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -92,6 +96,7 @@ class Roster:
         self.answer_starts = np.append(self.answer_starts, answers)
         self.failures = np.append(self.failures, 0)
         self.entered = np.append(self.entered, -1)
+        self.seconds = np.append(self.seconds, np.nan)
         self.revision += 1
         return self._rows[str(key)]
 

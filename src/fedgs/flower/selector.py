@@ -22,6 +22,7 @@ from fedgs.flower.memories import (
     check_requests,
     grown,
     observed,
+    refuse_durations,
     refuse_features,
     refuse_rates,
     weighting_memory,
@@ -52,6 +53,7 @@ class Selector:
         responses: a model's mean response, for functional similarities.
         parameters: which arrays of the model a graph of model updates uses, see
             `features.parameter_names`.
+        durations: whether the sampler sees how long replies took.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Selector:
         clients: Clients | None = None,
         responses: Responses | None = None,
         parameters: Parameters | None = None,
+        durations: bool = True,
     ) -> None:
         self.sampler = sampler
         self.objective: Objective = objective
@@ -71,6 +74,9 @@ class Selector:
         refuse_rates(self.weighting)
         refuse_features(sampler)
         check_requests(sampler)
+        if not durations:
+            refuse_durations(sampler)
+        self._durations = durations
         self.state = DeploymentState(
             seed, roster=Roster() if clients is None else Roster.of_clients(clients)
         )
@@ -146,6 +152,8 @@ class Selector:
             weighting_memory=self.state.weighting,
             answers=self.roster.credited_answers,
             failures=self.roster.failures.copy(),
+            seconds=self.roster.seconds.copy() if self._durations else None,
+            clock=self.state.clock.read() if self._durations else None,
         )
 
     def loss_candidates(self, view: View) -> IntArray | None:

@@ -44,6 +44,9 @@ class Settings(Variant):
             as the simulator.
         objective: the weights p_k of the clients in the objective: "data_size", n_k / n; "equal",
             1/N. Weightings follow it, and so does the mean of the clients' evaluations.
+        durations: whether samplers see how long replies took (`oort` and `rbcs_f` read that).
+            False: cohorts depend on seed and availability alone, as in a simulation without a
+            clock.
         records: folder for records that `fedgs table` and `fedgs report` read, or None. It must be
             new or empty, or hold the records of the deployment that `load_state` continues.
         state: file that the state is saved to after every round, or None. It must be new, or hold
@@ -67,14 +70,15 @@ class Settings(Variant):
     newcomer_count: Literal["mean", "zero"] = "mean"
     seed: int = Field(default=0, ge=0)
     objective: Objective = "data_size"
+    durations: bool = True
     records: str | Path | None = None
     state: str | Path | None = None
 
     def limits(self) -> dict[str, object]:
         """The settings that the records of the deployment name: all but M, the seed and the files.
 
-        The default objective is not named, as in the simulator, nor is the default of
-        `graph_timeout`.
+        The default objective is not named, as in the simulator, nor are the defaults of
+        `graph_timeout` and `durations`.
 
         >>> "reply_timeout" in Settings().limits(), "state" in Settings().limits()
         (True, False)
@@ -84,5 +88,7 @@ class Settings(Variant):
             excluded.add("objective")
         if self.graph_timeout == type(self).model_fields["graph_timeout"].default:
             excluded.add("graph_timeout")
+        if self.durations:
+            excluded.add("durations")
         settings = self.model_dump(exclude=excluded)
         return {name: value for name, value in settings.items() if value is not None}

@@ -3,6 +3,7 @@
 import io
 import json
 import secrets
+import time
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,13 +17,18 @@ from fedgs.errors import OutputError
 from fedgs.flower.roster import Roster
 from fedgs.records import write_atomically
 
-__all__ = ["DeploymentState", "read_state", "refuse_foreign_state", "write_state"]
+__all__ = ["Clock", "DeploymentState", "read_state", "refuse_foreign_state", "write_state"]
 
 _FORMAT, _WITH_WEIGHTING, _WITH_SERVER, _WITH_ANSWERS = 2, 3, 4, 5
 # 1: without a run id; 3: with the memory of a weighting; 4: with a server step and its moments;
 # 5: with arrays of the roster that differ from their start
 _READABLE = (1, 2, 3, 4, 5)
-_OF_CLIENTS = {"answer_starts": 0, "failures": 0, "entered": -1}  # the start of each array
+_OF_CLIENTS = {
+    "answer_starts": 0,
+    "failures": 0,
+    "entered": -1,
+    "seconds": np.nan,
+}  # the start of each array
 _PLAIN = {"name": "sgd", "rate": 1.0}  # the server step that is not named
 # The errors of reading a file that is no state.
 _NOT_A_STATE = (
@@ -34,6 +40,30 @@ _NOT_A_STATE = (
     zipfile.BadZipFile,
     AttributeError,
 )
+
+
+@dataclass(eq=False)
+class Clock:
+    """Seconds that a deployment ran for, over restarts.
+
+    Attributes:
+        before: seconds of earlier starts.
+
+    >>> Clock(5.0).read()
+    5.0
+    """
+
+    before: float = 0.0
+    _begun: float | None = None
+
+    def start(self) -> None:
+        """It runs from now on."""
+        if self._begun is None:
+            self._begun = time.monotonic()
+
+    def read(self) -> float:
+        """Seconds until now."""
+        return self.before + (0.0 if self._begun is None else time.monotonic() - self._begun)
 
 
 @dataclass(eq=False)
@@ -50,6 +80,7 @@ class DeploymentState:
         model: the global model by name; empty before round 0.
         optimizer: the arrays that a server optimiser of the inner strategy carries.
         moments: those of the server step.
+        clock: of the deployment.
         run_id: distinguishes the records of this deployment from those of others; made at the
             first start.
     """
@@ -62,6 +93,7 @@ class DeploymentState:
     model: Mapping[str, AnyArray] = field(default_factory=dict)
     optimizer: Mapping[str, AnyArray] = field(default_factory=dict)
     moments: Mapping[str, AnyArray] = field(default_factory=dict)
+    clock: Clock = field(default_factory=Clock)
     run_id: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
@@ -91,7 +123,9 @@ def write_state(
     moved = {
         name: getattr(roster, name)
         for name, start in _OF_CLIENTS.items()
-        if (getattr(roster, name) != start).any()
+        if not np.array_equal(
+            array := getattr(roster, name), np.full_like(array, start), equal_nan=start != start
+        )
     }
     arrays |= moved
     if rows:
@@ -118,6 +152,7 @@ def write_state(
         "names": names,
         "sampler": sampler,
         "run_id": state.run_id,
+        "clock": state.clock.read(),
     }
     if server is not None:
         meta["server"] = server
@@ -194,7 +229,10 @@ def read_state(
             rows = arrays["feature_rows"].tolist()
             roster.features = dict(zip(rows, arrays["features"], strict=True))
         run_id = meta.get("run_id", "")
-        state = DeploymentState(meta["seed"], meta["round"], roster, **groups, run_id=run_id)
+        clock = Clock(float(meta.get("clock", 0.0)))
+        state = DeploymentState(
+            meta["seed"], meta["round"], roster, **groups, clock=clock, run_id=run_id
+        )
     except OutputError:
         raise
     except _NOT_A_STATE as error:

@@ -66,7 +66,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             except running_mean, running_var and num_batches_tracked.
         settings: see `fedgs.flower.settings.Settings`: cohort_limit, min_connected,
             sufficient_replies, connect_timeout, describe, describe_timeout, reply_timeout,
-            evaluate_timeout, max_idle_rounds, newcomer_count, seed, records, state.
+            evaluate_timeout, max_idle_rounds, newcomer_count, durations, seed, records, state.
 
     Raises:
         ConfigError: a strategy that ignores weights or chooses by itself, a sampler that cannot
@@ -104,6 +104,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             clients=clients,
             responses=responses,
             parameters=parameters,
+            durations=checked.durations,
         )
         self._server.check(self._selector.weighting, checked.objective)
         describe_timeout = min(checked.describe_timeout, checked.connect_timeout)
@@ -208,6 +209,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         self._training.timeout = min(timeout, settings.reply_timeout)
         self._evaluation.timeout = min(settings.evaluate_timeout, self._training.timeout)
         self._idle, self._journal.last = 0, before + num_rounds
+        self._selector.state.clock.start()
         with self._journal.heard():
             self._selector.check_model(arrays_of(initial_arrays))
             self._outputs.begin(rounds=before + num_rounds)

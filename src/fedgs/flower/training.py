@@ -1,5 +1,6 @@
 """Training by clients: the requests of a round, the wait for replies, and their average."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -82,6 +83,7 @@ class ClientTraining:
             grid: connects to the nodes.
         """
         self.now = now = InFlight(sent=arrays_of(arrays), examine=self._examined)
+        now.clock = self._selector.state.clock.read()
         self._grid, self._nodes = grid, self.connected(grid)
         nodes = self._nodes
         now.available = sorted(nodes)
@@ -139,8 +141,18 @@ class ClientTraining:
 
     def exchange(self, grid: Grid, messages: Sequence[Message], timeout: float) -> list[Message]:
         """Send the requests and wait until enough valid replies have arrived."""
-        enough = self._enough(len(messages))
-        return exchange(grid, messages, timeout=timeout, enough=enough, accept=self.now.accepts)
+        now, enough = self.now, self._enough(len(messages))
+        now.sending()
+        replies = exchange(grid, messages, timeout=timeout, enough=enough, accept=now.accepts)
+        now.ended_at = time.perf_counter()
+        answered = sum(reply.refused is None for reply in now.replies.values())
+        now.ended = "target" if answered >= enough else "nobody"
+        if now.ended == "nobody" and len(now.replies) < len(messages):
+            now.ended = "deadline"
+        for row, reply in now.replies.items():
+            if reply.refused is None:
+                self._selector.roster.seconds[row] = now.took[row]
+        return replies
 
     def aggregate(
         self, replies: Iterable[Message]
