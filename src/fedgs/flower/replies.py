@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from flwr.app import ArrayRecord, Message, MetricRecord
+from flwr.app import Array, ArrayRecord, Message, MetricRecord
 
 from fedgs.arrays import AnyArray
 
@@ -82,6 +82,7 @@ def examined(
 
 
 def _arrays_refusal(message: Message, sent: Mapping[str, AnyArray]) -> str | None:
+    """Why the arrays cannot be averaged, or None; they get the model's floating-point types."""
     records = list(message.content.array_records.values())
     if len(records) != 1:
         return f"its reply has {len(records)} array records instead of 1"
@@ -89,11 +90,24 @@ def _arrays_refusal(message: Message, sent: Mapping[str, AnyArray]) -> str | Non
         name = min(set(records[0]) ^ set(sent))
         state = "unknown" if name in records[0] else "missing"
         return f"its arrays are not those of the model: {name!r} is {state}"
-    for name, stored in records[0].items():
+    for name, stored in list(records[0].items()):
         shape, expected = tuple(stored.shape), sent[name].shape
         if shape != expected:
             return f"its array {name!r} has shape {shape}, the model's {expected}"
-        if not finite(stored.numpy()):
+        try:
+            array = stored.numpy()
+        except (ValueError, EOFError, OSError) as error:
+            return f"its array {name!r} cannot be read: {error}"
+        if array.dtype.kind not in "biuf":
+            return f"its array {name!r} holds {array.dtype}, which are no real numbers"
+        if array.shape != expected:
+            return f"its array {name!r} has shape {array.shape}, the model's {expected}"
+        if array.dtype != sent[name].dtype and sent[name].dtype.kind == "f":
+            # Otherwise the reply that is averaged first would decide about the precision of all.
+            with np.errstate(over="ignore"):
+                array = array.astype(sent[name].dtype)
+            records[0][name] = Array(array)
+        if not finite(array):
             return f"its array {name!r} holds NaN or inf"
     return None
 

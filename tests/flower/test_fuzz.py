@@ -1,0 +1,261 @@
+"""Nodes that come, go, lie and return twice: no exception escapes, and no average is wrong."""
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from flwr.app import Array, ArrayRecord, MetricRecord
+from flwr.serverapp.strategy import FedAvg
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.flower.conftest import _make_world
+
+from fedgs.flower import SampledStrategy
+
+NODES = 6
+
+
+def with_arrays(**arrays: Any) -> Any:
+    """A fault: other arrays in place of the model."""
+
+    def changed(reply: Any) -> Any:
+        record = ArrayRecord({name: Array(np.asarray(array)) for name, array in arrays.items()})
+        reply.content["arrays"] = record
+        return reply
+
+    return changed
+
+
+def with_metrics(**metrics: Any) -> Any:
+    """A fault: other metrics."""
+
+    def changed(reply: Any) -> Any:
+        named = {name.replace("_", "-"): value for name, value in metrics.items()}
+        reply.content["metrics"] = MetricRecord(named)
+        return reply
+
+    return changed
+
+
+def emptied(reply: Any) -> Any:
+    for name in list(reply.content):
+        del reply.content[name]
+    return reply
+
+
+def doubled(reply: Any) -> Any:
+    reply.content["more"] = reply.content["arrays"]
+    return reply
+
+
+# What a reply can be; those of `GOOD` have to enter the average, and no other one may.
+FAULTS: dict[str, Any] = {
+    "none": None,
+    "silent": "silent",
+    "superlink": "error",
+    "raises": "raise",
+    "nan": with_arrays(w=np.array([np.nan, 1.0], dtype=np.float32)),
+    "inf": with_arrays(w=np.array([np.inf, 1.0], dtype=np.float32)),
+    "shape": with_arrays(w=np.zeros(3, dtype=np.float32)),
+    "scalar": with_arrays(w=np.float32(1.0)),
+    "other name": with_arrays(v=np.zeros(2, dtype=np.float32)),
+    "no arrays": with_arrays(),
+    "float64": with_arrays(w=np.array([2.0, 3.0])),
+    "float16": with_arrays(w=np.array([2.0, 3.0], dtype=np.float16)),
+    "integers": with_arrays(w=np.array([2, 3])),
+    "text": with_arrays(w=np.array(["a", "b"])),
+    "huge": with_arrays(w=np.full(2, 3e38, dtype=np.float32)),
+    "complex": with_arrays(w=np.array([1j, 2.0])),
+    "booleans": with_arrays(w=np.array([True, False])),
+    "no metrics": with_metrics(),
+    "no examples": with_metrics(num_examples=0, train_loss=0.0),
+    "negative": with_metrics(num_examples=-5, train_loss=0.0),
+    "nan examples": with_metrics(num_examples=float("nan"), train_loss=0.0),
+    "listed examples": with_metrics(num_examples=[1, 2], train_loss=0.0),
+    "grown": with_metrics(num_examples=10**9, train_loss=0.0),
+    "infinite loss": with_metrics(num_examples=5, train_loss=float("inf")),
+    "other metrics": with_metrics(num_examples=5, loss=0.0),
+    "empty": emptied,
+    "two models": doubled,
+}
+NEVER = {"silent", "superlink", "raises", "nan", "inf", "shape", "scalar", "other name"}
+NEVER |= {"no arrays", "text", "no metrics", "no examples", "negative", "nan examples"}
+NEVER |= {"listed examples", "empty", "two models", "complex"}
+
+
+class Noting(FedAvg):
+    """Notes what it averages."""
+
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        replies = list(replies)
+        self.noted = [
+            (reply.content["arrays"]["w"].numpy(), reply.content["metrics"]["num-examples"])
+            for reply in replies
+        ]
+        return super().aggregate_train(server_round, replies)
+
+
+class Deployment(RuleBasedStateMachine):
+    """One strategy over many starts; between them nodes change."""
+
+    @initialize(
+        sampler=st.sampled_from(["uniform", "fedgs", "md", "oort", "least_recent"]),
+        weighting=st.sampled_from(["data_size", "equal", "all", "fedau"]),
+        enough=st.sampled_from([None, 2]),
+    )
+    def begin(self, sampler: str, weighting: str, enough: int | None) -> None:
+        logging.disable(logging.CRITICAL)
+        self.grid = _make_world()([f"site-{k}" for k in range(NODES)])
+        self.inner = Noting(fraction_evaluate=0.0)
+        method = {"name": sampler}
+        if sampler not in ("md",):
+            method["weighting"] = weighting
+        self.strategy = SampledStrategy(
+            self.inner,
+            method,
+            cohort_limit=3,
+            min_connected=1,
+            sufficient_replies=enough,
+            connect_timeout=0.02,
+            describe_timeout=0.02,
+            reply_timeout=0.02,
+            max_idle_rounds=None,
+        )
+        self.model = np.zeros(2, dtype=np.float32)
+        self.faults = dict.fromkeys(range(100, 100 + NODES), "none")
+        self.nodes = itertools_from(1000)
+
+    @rule(node=st.integers(0, NODES - 1), fault=st.sampled_from(sorted(FAULTS)))
+    def misbehave(self, node: int, fault: str) -> None:
+        """A site answers in another way from now on."""
+        ids = sorted(node for node in self.grid.keys if node in self.faults)
+        chosen = ids[node % len(ids)]
+        self.faults[chosen] = fault
+        self.grid.faults[chosen] = FAULTS[fault]
+
+    @rule(node=st.integers(0, NODES - 1))
+    def leave_or_return(self, node: int) -> None:
+        """A site goes off line, or comes back under its node id."""
+        ids = sorted(self.grid.keys)
+        online = set(ids if self.grid.online is None else self.grid.online)
+        online ^= {ids[node % len(ids)]}
+        self.grid.online = sorted(online)
+
+    @rule(node=st.integers(0, NODES - 1), both=st.booleans())
+    def restart(self, node: int, both: bool) -> None:
+        """A site returns under another node id, perhaps while the first one is still listed."""
+        ids = sorted(self.grid.keys)
+        old, new = ids[node % len(ids)], next(self.nodes)
+        self.grid.keys[new] = self.grid.keys[old]
+        self.faults[new] = "none"
+        online = set(ids if self.grid.online is None else self.grid.online) | {new}
+        self.grid.online = sorted(online)
+        self.grid.faults[old], self.faults[old] = "silent", "silent"
+        if not both:
+            self.grid.online.remove(old) if old in self.grid.online else None
+            del self.grid.keys[old], self.faults[old]
+
+    @rule(rounds=st.integers(1, 2))
+    def train(self, rounds: int) -> None:
+        """Rounds, each checked against what was averaged."""
+        start = ArrayRecord({"w": Array(self.model)})
+        for _ in range(rounds):
+            before = self.strategy.answers
+            self.inner.noted = []
+            # Inner is copied by the strategy; the copy notes.
+            copy = self.strategy._inner.strategy
+            copy.noted = []
+            with np.errstate(all="ignore"):
+                start = self.strategy.start(self.grid, start, num_rounds=1).arrays
+            self.model = start["w"].numpy()
+            self.check(before, copy.noted)
+
+    def check(self, before: dict[Any, int], noted: list[Any]) -> None:
+        """The average is one of valid replies alone, and the counts agree with it."""
+        after = self.strategy.answers
+        entered = {key for key in after if after[key] > before.get(key, 0)}
+        fault_of = {self.grid.keys[node]: fault for node, fault in self.faults.items()}
+        live = [key for key in entered if fault_of[key] not in ("silent",)]
+        assert not {fault_of[key] for key in live} & NEVER
+        assert len(entered) in (0, len(noted))
+        assert self.model.shape == (2,) and np.isfinite(self.model).all()
+        assert self.model.dtype == np.float32
+
+    @invariant()
+    def counts_are_consistent(self) -> None:
+        """Selections and answers fit to each other and to the rounds done."""
+        if not hasattr(self, "strategy"):
+            return
+        roster = self.strategy._selector.roster
+        assert len(set(map(str, roster.keys))) == len(roster) <= NODES
+        assert (roster.answers >= 0).all() and (roster.failures >= 0).all()
+        assert int(roster.answers.sum()) <= 3 * self.strategy.round
+        assert (roster.answers <= self.strategy.round).all()
+        assert (np.isnan(roster.sizes) | (roster.sizes > 0)).all()
+
+    def teardown(self) -> None:
+        logging.disable(logging.NOTSET)
+
+
+def itertools_from(first: int) -> Any:
+    while True:
+        yield first
+        first += 1
+
+
+@pytest.mark.parametrize("weighting", ["data_size", "all"])
+@pytest.mark.parametrize("everyone", [False, True])
+def test_no_fault_ends_a_deployment(world: Any, everyone: bool, weighting: str) -> None:
+    """Each fault alone, of one client of three and of all."""
+    for name, fault in FAULTS.items():
+        grid = world(["site-0", "site-1", "site-2"])
+        for node in (100, 101, 102) if everyone else (100,):
+            grid.faults[node] = fault
+        chosen = SampledStrategy(
+            FedAvg(fraction_evaluate=0.0),
+            {"name": "uniform", "weighting": weighting},
+            cohort_limit=3,
+            min_connected=1,
+            connect_timeout=0.01,
+            describe_timeout=0.01,
+            reply_timeout=0.01,
+            max_idle_rounds=None,
+        )
+        with np.errstate(all="ignore"):
+            result = chosen.start(grid, world.model(), num_rounds=1)
+        model = result.arrays["w"].numpy()
+        assert model.dtype == np.float32 and np.isfinite(model).all(), name
+        answers = chosen.answers
+        others = sum(answers.get(f"site-{k}", 0) for k in (1, 2))
+        assert others == (2 if not everyone else others), name
+        if name in NEVER:
+            assert not any(answers.values() if everyone else [answers.get("site-0", 0)]), name
+
+
+COMMON: Any = {
+    "deadline": None,
+    "suppress_health_check": list(HealthCheck),
+    "derandomize": True,
+    "database": None,
+}
+
+
+def test_a_few_deployments() -> None:
+    machine = settings(max_examples=3, stateful_step_count=8, **COMMON)
+    run_machine(machine)
+
+
+@pytest.mark.long
+def test_many_deployments() -> None:
+    run_machine(settings(max_examples=300, stateful_step_count=20, **COMMON))
+
+
+def run_machine(how: Any) -> None:
+    from hypothesis.stateful import run_state_machine_as_test
+
+    run_state_machine_as_test(Deployment, settings=how)
