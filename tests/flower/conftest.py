@@ -52,7 +52,7 @@ def _make_world() -> Any:
             self.faults: dict[int, Any] = {}
             self.asked: list[tuple[str, int]] = []
             self.answers: dict[str, Any] = {}
-            self.states: dict[int, Any] = defaultdict(RecordDict)  # of the contexts, by node
+            self.kept: dict[int, Any] = defaultdict(RecordDict)  # of the contexts, by node
             self.identifiers = itertools.count(1)
 
         run = property(lambda self: None)
@@ -90,7 +90,7 @@ def _make_world() -> Any:
                 reply = Message(Error(code=5, reason="Node Unavailable"), reply_to=message)
                 reply.metadata.__dict__["_src_node_id"] = 1
                 return reply
-            context = Context(1, node, self.node_config(self.keys[node]), self.states[node], {})
+            context = Context(1, node, self.node_config(self.keys[node]), self.kept[node], {})
             try:
                 if fault == "raise":
                     raise RuntimeError("the client's own error")

@@ -103,7 +103,7 @@ def test_a_file_alone_survives_a_restart_of_the_node(
 
         def online() -> list[int]:
             if restart and chosen.round == 2:
-                grid.states.clear()
+                grid.kept.clear()
             return [100, 101, 102]
 
         grid.script = online
