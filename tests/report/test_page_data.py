@@ -73,7 +73,7 @@ def test_more_than_a_page_can_hold_is_left_out_by_seed(
 def test_many_clients_are_sampled_by_size_and_rounds_thinned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedgs.report.page_data._MOST_CLIENTS", 10)
+    monkeypatch.setattr("fedgs.report.client_groups.MOST_PICKED", 10)
     monkeypatch.setattr("fedgs.report.page_data._MOST_CELLS", 150)
     folders.write_run(tmp_path, "uniform", 0)
     runs, _ = read_runs(tmp_path)
