@@ -16,7 +16,8 @@ pytest.importorskip("numba")
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("kernels", [pytest.param("training", marks=pytest.mark.long), "selecting"])
+@pytest.mark.long
+@pytest.mark.parametrize("kernels", ["training", "selecting"])
 def test_bad_input_is_refused_before_a_kernel_sees_it(kernels: str, tmp_path: Path) -> None:
     checked = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     done = subprocess.run(

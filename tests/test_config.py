@@ -94,7 +94,7 @@ def test_more_than_all_clients_is_refused() -> None:
         ({"seed": -1}, r"seed should be greater than or equal to 0, got -1"),
         ({"rounds": 5}, r"rounds is not a setting; .*did you mean 'training.rounds'\?"),
         ({"trainin": {}}, r"trainin is not a setting; .*did you mean 'training'\?"),
-        ({"training": 5}, r"training should be"),
+        ({"training": 5}, r"training must be a table of settings or a Training, got 5"),
     ],
 )
 def test_bad_settings_are_one_sentence(settings: dict[str, object], message: str) -> None:

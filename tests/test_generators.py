@@ -184,7 +184,9 @@ def test_clients_and_rounds_draw_different_numbers(toy_federation: Federation, s
     assert trained == 24 and len(set(drawn[-trained:])) == trained
 
 
-@pytest.mark.parametrize("when", ["training", "evaluation", "both"])
+@pytest.mark.parametrize(
+    "when", [*(pytest.param(w, marks=pytest.mark.long) for w in ("training", "evaluation")), "both"]
+)
 @pytest.mark.parametrize("source", DRAWS)
 def test_a_model_that_draws_gives_the_same_records_whatever_else_draws(
     toy_federation: Federation, tmp_path: Path, source: str, when: str

@@ -434,7 +434,7 @@ def careless(view, rng):
 """
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_plugin_that_writes_ends_its_own_run_in_every_process(
     toy_federation: Federation, tmp_path: Path, workers: int
 ) -> None:

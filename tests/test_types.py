@@ -93,7 +93,7 @@ EXPRESSIONS = {
     "fedgs.Training().rounds": "int",
     "view.round": "int",
     "view.cohort_size": "int",
-    "view.clients.names": "tuple[str | int, ...]",
+    "view.clients.names": "typing.Sequence[str | int]",
     "view.memory": "typing.Mapping[str, numpy.ndarray[tuple[Any, ...], numpy.dtype[Any]]]",
     "selection.status": "str | None",
     "fedgs.errors.ClientError(0, '').client": "int",

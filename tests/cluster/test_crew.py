@@ -119,7 +119,14 @@ def ended() -> list[object]:
     return [Progress(6, 6, 0), RunEnded(0, {}, None, []), ShareEnded()]
 
 
-@pytest.mark.parametrize("error", [ActorDiedError, ActorUnavailableError, OutOfMemoryError])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ActorDiedError,
+        pytest.param(ActorUnavailableError, marks=pytest.mark.long),
+        pytest.param(OutOfMemoryError, marks=pytest.mark.long),
+    ],
+)
 def test_a_lost_members_runs_start_again_on_another_node(
     runs: list[PreparedRun], error: type[RayError]
 ) -> None:
@@ -133,6 +140,7 @@ def test_a_lost_members_runs_start_again_on_another_node(
     assert [progress.rounds for progress in seen] == [2, 6]
 
 
+@pytest.mark.long
 def test_runs_that_are_lost_three_times_are_given_up(runs: list[PreparedRun]) -> None:
     fake = FakeCluster(lambda start: [ActorDiedError()], nodes=3)
     crew = crew_of(fake, runs)
@@ -142,6 +150,7 @@ def test_runs_that_are_lost_three_times_are_given_up(runs: list[PreparedRun]) ->
         Executor(crew, runs).carry_out(cluster_shares(runs, [0], crew.size))
 
 
+@pytest.mark.long
 def test_a_cluster_that_has_lost_all_nodes_is_waited_for_and_given_up(
     runs: list[PreparedRun], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +162,7 @@ def test_a_cluster_that_has_lost_all_nodes_is_waited_for_and_given_up(
         Executor(crew, runs).carry_out(cluster_shares(runs, [0], crew.size))
 
 
+@pytest.mark.long
 def test_a_silent_member_is_asked_and_one_that_does_not_answer_is_lost(
     runs: list[PreparedRun], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +186,7 @@ def test_a_silent_member_is_asked_and_one_that_does_not_answer_is_lost(
     assert 300 <= fake.clock - before <= 450
 
 
+@pytest.mark.long
 def test_a_cluster_whose_nodes_are_too_small_is_refused(runs: list[PreparedRun]) -> None:
     execution = runs[0].config.execution.model_copy(update={"threads": 2})
     config = runs[0].config.model_copy(update={"execution": execution})
@@ -183,6 +194,7 @@ def test_a_cluster_whose_nodes_are_too_small_is_refused(runs: list[PreparedRun])
         crew_of(FakeCluster(lambda start: []), [replace(runs[0], config=config)])
 
 
+@pytest.mark.long
 def test_an_idle_member_gets_the_next_share(toy_federation: Federation) -> None:
     runs = prepared_runs(toy_federation, methods=["uniform", "md", "fedgs"])
     fake = FakeCluster(lambda start: ended(), nodes=1)
@@ -203,6 +215,7 @@ def test_the_study_writes_the_files_that_members_send(
     assert (tmp_path / runs[0].folder_name / "rounds.jsonl").read_bytes() == b"{}\n"
 
 
+@pytest.mark.long
 def test_a_member_that_cannot_load_the_runs_is_one_sentence(runs: list[PreparedRun]) -> None:
     fake = FakeCluster(lambda start: [Unloadable("ImportError: no module")])
     crew = crew_of(fake, runs)

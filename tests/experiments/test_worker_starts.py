@@ -196,10 +196,8 @@ def test_every_kind_of_part_of_a_script_without_a_guard_works_in_workers(tmp_pat
     assert (tmp_path / "starts.txt").read_text() == "started\n"
 
 
-LONG = [pytest.param(kind, marks=pytest.mark.long) for kind in ("module", "command", "interactive")]
-
-
-@pytest.mark.parametrize("kind", ["stdin", *LONG])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["stdin", "module", "command", "interactive"])
 def test_workers_do_not_start_the_main_module_again(kind: str, tmp_path: Path) -> None:
     (tmp_path / "short.py").write_text(SHORT)
     arguments, stdin = {

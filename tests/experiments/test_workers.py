@@ -97,6 +97,7 @@ def test_workers_stop_runs_early_and_evaluate_clients_as_one_process_does(
     assert all(run.records[0].per_client and run.records[-1].per_client for run in two.runs)
 
 
+@pytest.mark.long
 def test_a_crashed_workers_runs_start_again_and_the_rest_goes_on(
     toy_federation: Federation, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

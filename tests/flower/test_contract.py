@@ -11,11 +11,12 @@ pytest.importorskip("torch")
 
 from flwr.serverapp.strategy import FedAvg
 from tests.flower.federated import Deployed, availability, configuration, simulated
+from tests.parts import built_in
 
 from fedgs.aggregation import Aggregation, Mean
 from fedgs.errors import ConfigError
 from fedgs.flower import SampledStrategy
-from fedgs.registry import build, variant_names
+from fedgs.registry import build
 
 ROUNDS = 6
 AGGREGATIONS: dict[str, dict[str, Any]] = {
@@ -116,10 +117,10 @@ def short_or_long(value: Any) -> Any:
 
 def test_all_that_is_registered_is_compared_or_refused() -> None:
     methods = {method if isinstance(method, str) else method["name"] for method in METHODS}
-    assert methods | set(REFUSED["method"]) == set(variant_names("method"))
-    assert {*WEIGHTINGS, *REFUSED["weighting"]} == set(variant_names("weighting"))
+    assert methods | set(REFUSED["method"]) == set(built_in("method"))
+    assert {*WEIGHTINGS, *REFUSED["weighting"]} == set(built_in("weighting"))
     aggregations = {tables["aggregation"]["name"] for tables in AGGREGATIONS.values()}
-    assert {*aggregations, "mean"} == set(variant_names("aggregation"))
+    assert {*aggregations, "mean"} == set(built_in("aggregation"))
 
 
 @pytest.mark.parametrize("method", [short_or_long(method) for method in METHODS], ids=str)

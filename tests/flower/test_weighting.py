@@ -11,6 +11,7 @@ pytest.importorskip("flwr")
 
 from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import FedAvg, FedAvgM
+from tests.flower.conftest import without_times
 
 from fedgs.arrays import FloatArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
@@ -155,7 +156,7 @@ def test_a_restart_between_participations_goes_on_exactly(
     # Client 4 is absent from round 1 to round 6; nobody is available in rounds 3 and 5.
     script = [[3, 4], [0, 1], [1, 2, 3], [], [0, 3], [], [2, 4], [1, 4]]
 
-    def run(folder: Path, *parts: int) -> tuple[FloatArray, bytes, Memory]:
+    def run(folder: Path, *parts: int) -> tuple[FloatArray, list[Any], Memory]:
         model = world.model()
         for rounds in parts:
             chosen = strategy(
@@ -167,7 +168,7 @@ def test_a_restart_between_participations_goes_on_exactly(
             if (folder / "state.npz").exists():
                 model = chosen.load_state(folder / "state.npz")
             result = chosen.start(grid_of(world, chosen, script), model, num_rounds=rounds)
-        lines = (folder / "records" / "rounds.jsonl").read_bytes()
+        lines = without_times((folder / "records" / "rounds.jsonl").read_text())
         return result.arrays["w"].numpy(), lines, weighting_memory(chosen)
 
     whole, halves = run(tmp_path / "whole", 8), run(tmp_path / "halves", 4, 1, 3)
@@ -278,7 +279,6 @@ def test_a_state_without_the_weightings_memory_is_continued_with_a_fresh_one(
     with np.load(tmp_path / "state.npz") as stored:
         arrays = dict(stored)
     meta = json.loads(str(arrays.pop("meta")))
-    assert meta["format"] == 3
     assert list(meta["names"].pop("weighting")) == ["rounds", "intervals", "mean"]
     meta["format"] = 2
     arrays = {name: array for name, array in arrays.items() if not name.startswith("weighting.")}
@@ -289,15 +289,12 @@ def test_a_state_without_the_weightings_memory_is_continued_with_a_fresh_one(
     assert weighting_memory(again)["intervals"].sum() == 2
 
 
-def test_a_state_without_a_weightings_memory_has_the_earlier_format(
-    world: Any, tmp_path: Path
-) -> None:
+def test_a_state_without_a_weightings_memory_has_no_such_arrays(world: Any, tmp_path: Path) -> None:
     chosen = strategy(Uniform())
     chosen.start(grid_of(world, chosen), world.model(), num_rounds=1)
     chosen.save_state(tmp_path / "state.npz")
     with np.load(tmp_path / "state.npz") as stored:
         meta = json.loads(str(stored["meta"]))
-        assert meta["format"] == 2
         assert sorted(meta["names"]) == ["memory", "model", "optimizer"]
 
 

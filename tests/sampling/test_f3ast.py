@@ -110,6 +110,7 @@ def test_the_memory_is_that_of_its_last_round_until_a_round_has_a_cohort() -> No
     assert memory["round"].tolist() == [3]
 
 
+@pytest.mark.long
 def test_updates_count_in_proportion_to_the_shares_in_the_long_run() -> None:
     # Over T rounds ln r_k changes by about -beta T + beta sum 1/r_k, so the weights of client k sum
     # to p_k T (1 + ln(r_T / r_0) / (beta T)), whatever the availability is; the terms of second
