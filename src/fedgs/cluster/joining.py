@@ -216,7 +216,7 @@ def _join(ray: "ModuleType", address: str, data_bytes: int) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """Refuse an address where nobody listens; Ray would try for a minute and end the process."""
+    """Refuse an address without a listener; Ray would try for a minute and end the process."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()

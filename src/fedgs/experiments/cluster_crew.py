@@ -281,7 +281,7 @@ class ClusterCrew:
         return node.gpus if self._on_gpu else node.cpus // self._threads
 
     def _look(self) -> None:
-        """Find the nodes that are there now."""
+        """Find the nodes that are connected now."""
         self._nodes = [node for node in self._cluster.nodes() if self._places(node) >= 1]
         alive = {node.key for node in self._nodes}
         self._idle = [member for member in self._idle if member.node.key in alive]

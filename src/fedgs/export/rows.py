@@ -41,7 +41,7 @@ TYPES: dict[str, type] = {
     "test_accuracy": float,
     "valid_loss": float,
 }
-# Columns that are there where a record has the field; `test_NAME` and `valid_NAME`
+# Columns that are present where a record has the field; `test_NAME` and `valid_NAME`
 # stand for further metrics.
 OPTIONAL: dict[str, type] = {
     "stopped": str,

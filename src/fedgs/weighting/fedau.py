@@ -77,7 +77,7 @@ class FedAU(Weighting):
         return weights
 
     def observe(self, memory: Memory, view: View, outcome: Outcome | None) -> Memory:
-        """End the intervals of the clients that took part, and those that reached the cutoff."""
+        """End the intervals of the clients that participated, and those that reached the cutoff."""
         if self.counts == "selected":
             return self._with_selections(memory, view)
         took_part = np.zeros(len(memory["rounds"]), dtype=np.bool_)
