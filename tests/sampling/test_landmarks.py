@@ -90,16 +90,28 @@ def test_the_memory_is_small_and_its_words_say_how_good_it_is() -> None:
     assert landmark_words({"distance": np.eye(2)}) is None
 
 
-def test_a_poor_metric_is_warned_of(
+@pytest.mark.parametrize(("share", "words"), [(0.989, ".989"), (0.9, ".900")])
+def test_a_share_below_99_in_100_is_warned_of(
+    share: float, words: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(landmarks, "measured_quality", lambda *a, **k: np.array([share, 40.0]))
+    with caplog.at_level(logging.WARNING, "fedgs"):
+        memory = landmark_memory(LANDMARKS, federation("unequal", 60), of="clients")
+    sentence = (
+        f"30 landmarks: {words} of the full graph on a sample of 40, less than 0.99: more "
+        "landmarks bring cohorts nearer to the full graph's"
+    )
+    assert caplog.messages == [f"the client graph has {sentence}"]
+    assert landmark_words(memory) == sentence
+
+
+def test_a_share_of_99_in_100_is_not_warned_of(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(landmarks, "measured_quality", lambda *a, **k: np.array([0.9, 40.0]))
+    monkeypatch.setattr(landmarks, "measured_quality", lambda *a, **k: np.array([0.99, 40.0]))
     with caplog.at_level(logging.WARNING, "fedgs"):
         landmark_memory(LANDMARKS, federation("unequal", 60), of="clients")
-    assert caplog.messages == [
-        "the client graph has 30 landmarks: .900 of the full graph on a sample of 40, less than "
-        "0.95: more landmarks bring cohorts nearer to the full graph's"
-    ]
+    assert caplog.messages == []
 
 
 def test_the_quality_is_that_of_the_two_cohorts_in_the_full_graph() -> None:

@@ -40,7 +40,7 @@ _log = logging.getLogger("fedgs")
 _SAMPLE = 2000
 _COHORT = 100
 # Below this share of the full graph's dispersion, a warning is given.
-_GOOD = 0.95
+_GOOD = 0.99
 
 
 def has_landmarks(graph: Graph, clients: Clients) -> bool:
@@ -88,7 +88,7 @@ def landmark_memory(
 
     Arrays: landmarks (L,), nearest (N,) int32, pendant (N,) and between (L, L), see
     `fedgs.graph.LandmarkDistances`; quality (2,), the share of `measured_quality` and the size of
-    its sample. A share below 0.95 is warned of.
+    its sample. A share below 0.99 is warned of.
 
     Args:
         graph: the settings.
