@@ -58,7 +58,16 @@ LAYERS = [
         "sampling",
         "features",
     ],
-    ["available_clients", "records", "checkpoint", "plan", "round_records", "simulation", "driver"],
+    [
+        "available_clients",
+        "records",
+        "checkpoint",
+        "optimizer_states",
+        "plan",
+        "round_records",
+        "simulation",
+        "driver",
+    ],
     ["report", "export", "cluster", "experiments", "flower", "bench"],
     ["cli"],
 ]

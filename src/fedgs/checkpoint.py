@@ -57,6 +57,8 @@ class State:
         watched: the figures of the evaluations so far that decide when the run stops, see
             `fedgs.stopping`; empty where it does not stop early.
         time: the clock and what belongs to it; None: the run has no clock.
+        optimizer: the states of the clients' optimisers, see `fedgs.optimizer_states`; empty where
+            they do not outlive a round.
     """
 
     round: int
@@ -67,6 +69,7 @@ class State:
     vectors: Vectors = field(default_factory=dict)
     watched: Memory = field(default_factory=dict)
     time: TimeState | None = None
+    optimizer: Vectors = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", frozen(self.counts))
@@ -125,13 +128,10 @@ def save_checkpoint(
     arrays |= {f"watched.{key}": value for key, value in state.watched.items()}
     if state.time is not None:
         arrays |= {f"time.{key}": value for key, value in vars(state.time).items()}
-    tables = []
-    for key, vector in state.vectors.items():
-        if isinstance(vector, ClientTable):
-            tables.append(vector)
-            arrays |= {f"table.{key}.{part}": array for part, array in vector.arrays().items()}
-        else:
-            arrays[f"vector.{key}"] = vector.detach().cpu().numpy()
+    arrays |= _arrays_of(state.vectors)
+    arrays |= {f"optimizer.{key}": value for key, value in _arrays_of(state.optimizer).items()}
+    vectors = (*state.vectors.values(), *state.optimizer.values())
+    tables = [vector for vector in vectors if isinstance(vector, ClientTable)]
     for table in tables:  # the rows are on the disk before the checkpoint that refers to them
         table.sync()
     save_arrays(folder.path / "checkpoint.npz", arrays)
@@ -147,13 +147,20 @@ def with_table_files(folder: RunFolder, state: State) -> State:
     """
     (folder.path / "checkpoint.npz").unlink(missing_ok=True)
     least = MAPPED_NUMBERS / len(state.parameters)
-    vectors = {
-        key: vector.kept_in(folder.path / f"table-{quote(key, safe='')}.bin")
-        if isinstance(vector, ClientTable) and len(vector) >= least
-        else vector
-        for key, vector in state.vectors.items()
-    }
-    return replace(state, vectors=vectors)
+
+    def in_files(vectors: Vectors, prefix: str) -> Vectors:
+        return {
+            key: vector.kept_in(folder.path / f"{prefix}-{quote(key, safe='')}.bin")
+            if isinstance(vector, ClientTable) and len(vector) >= least
+            else vector
+            for key, vector in vectors.items()
+        }
+
+    return replace(
+        state,
+        vectors=in_files(state.vectors, "table"),
+        optimizer=in_files(state.optimizer, "optimizer"),
+    )
 
 
 def load_checkpoint(folder: RunFolder, start_memory: Memory) -> Checkpoint | None:
@@ -181,6 +188,7 @@ def load_checkpoint(folder: RunFolder, start_memory: Memory) -> Checkpoint | Non
             _vectors(arrays, folder.path),
             _named(arrays, "watched."),
             _time(_named(arrays, "time.")),
+            _vectors(_named(arrays, "optimizer."), folder.path),
         )
         return Checkpoint(state, header["engine"], header["records_bytes"], header["timings_bytes"])
     except KeyError as error:
@@ -202,8 +210,19 @@ def _time(arrays: Memory) -> TimeState | None:
     return TimeState(float(arrays["clock"]), **parts)
 
 
+def _arrays_of(vectors: Vectors) -> dict[str, AnyArray]:
+    """Tensors and tables as arrays; rows of tables in files stay there."""
+    arrays: dict[str, AnyArray] = {}
+    for key, vector in vectors.items():
+        if isinstance(vector, ClientTable):
+            arrays |= {f"table.{key}.{part}": array for part, array in vector.arrays().items()}
+        else:
+            arrays[f"vector.{key}"] = vector.detach().cpu().numpy()
+    return arrays
+
+
 def _vectors(arrays: Memory, folder: Path) -> Vectors:
-    """The aggregation's tensors and tables, whose files are in the folder."""
+    """The tensors and tables that `_arrays_of` stored, whose files are in the folder."""
     vectors: dict[str, torch.Tensor | ClientTable] = {
         key: torch.from_numpy(array.copy()) for key, array in _named(arrays, "vector.").items()
     }

@@ -125,8 +125,9 @@ class Training(Variant):
             n_k / n; "equal": 1/N. Weightings and the validation loss follow it.
         loss: what clients minimise and what is recorded as the loss of a model; none: the default
             of the federation's task, cross-entropy for classes.
-        optimizer: the direction of a local step; none: `sgd`, the gradient. Its state is reset
-            with every client and round.
+        optimizer: the direction of a local step; none: `sgd`, the gradient.
+        optimizer_state: how long the optimiser's state lasts: "round": one participation of a
+            client; "client": all of its participations.
         clip: gradients of larger norm are scaled to this norm, > 0 and within float32's
             range; none: any norm.
 
@@ -152,6 +153,7 @@ class Training(Variant):
     loss: Loss = None
     optimizer: Optimizer = None
     clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    optimizer_state: Literal["round", "client"] = "round"
 
     @field_validator("learning_rate", "mu", "clip")
     @classmethod
@@ -171,6 +173,8 @@ class Training(Variant):
         settings = serialize(self)
         if self.objective == "data_size":
             settings.pop("objective", None)
+        if self.optimizer_state == "round":
+            settings.pop("optimizer_state", None)
         later = ("local_epochs", "drop_last", "schedule", "warmup", "loss", "optimizer", "clip")
         for name in later:
             if not getattr(self, name):

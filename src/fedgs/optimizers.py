@@ -1,8 +1,9 @@
 """Optimisers of local training: the direction of a step from its gradient.
 
 Every step is theta <- theta - eta_t·d with the learning rate eta_t of the round and a direction d.
-The state of an optimiser is reset for every client and round. The steps are those of
-`torch.optim`. PyTorch is imported when a direction is computed, not before.
+The state of an optimiser is reset for every client and round, or kept from a client's participation
+to its next one (`training.optimizer_state`). The steps are those of `torch.optim`. PyTorch is
+imported when a direction is computed, not before.
 """
 
 from collections.abc import Sequence
@@ -48,17 +49,28 @@ class Optimizer(Variant):
             )
         return value
 
+    @property
+    def memory(self) -> tuple[str, ...]:
+        """The entries of the state that later steps depend on.
+
+        Each is a list with one tensor of the shape of each trained one. `training.optimizer_state =
+        "client"` keeps them and nothing else; it is refused for an optimiser that names none.
+        """
+        return ()
+
     def directions(
         self, step: int, gradients: "Tensors", parameters: "Tensors", state: "State"
     ) -> "Tensors":
         """The directions of a step.
 
         Args:
-            step: 0 for the first step of a client in a round.
+            step: how many steps the state has seen: 0 for the first step of a client, in a round or
+                in the run.
             gradients: of the local objective. Two of them may share memory, so neither they nor
                 the parameters may be written to.
             parameters: before the step.
-            state: empty at the first step; what is stored in it is there at the next.
+            state: empty at the first step; what is stored in it is there at the next. At the first
+                step of a later round it has the entries that `memory` names alone.
 
         Returns:
             One direction for each gradient. It is read before the next step, which may overwrite
@@ -97,6 +109,11 @@ class SGD(Optimizer):
         if self.nesterov and self.momentum == 0:
             raise ConfigError("training.optimizer.nesterov needs a momentum > 0; got momentum = 0")
 
+    @property
+    def memory(self) -> tuple[str, ...]:
+        """The velocity v, where there is momentum."""
+        return ("velocity",) if self.momentum else ()
+
     def directions(
         self, step: int, gradients: "Tensors", parameters: "Tensors", state: "State"
     ) -> "Tensors":
@@ -106,9 +123,10 @@ class SGD(Optimizer):
         decay, momentum, nesterov = self.weight_decay, self.momentum, self.nesterov
         if not decay and not momentum:
             return gradients
-        if step == 0:
-            state["velocity"] = _zeros(parameters if momentum else ())
-            state["total"] = _zeros(parameters if decay or nesterov else ())
+        if momentum and "velocity" not in state:
+            state["velocity"] = _zeros(parameters)
+        if (decay or nesterov) and "total" not in state:
+            state["total"] = _zeros(parameters)
         directions = []
         for place, total in enumerate(gradients):
             if decay or nesterov:
@@ -135,12 +153,18 @@ class _Adaptive(Optimizer):
     beta2: float = Field(default=0.999, ge=0, lt=1)
     epsilon: float = Field(default=1e-8, gt=0, allow_inf_nan=False)
 
+    @property
+    def memory(self) -> tuple[str, ...]:
+        """The means of gradients and of squared gradients."""
+        return ("mean", "square")
+
     def _moved(self, step: int, gradients: "Tensors", state: "State") -> "Tensors":
         """m^ / (sqrt(v^) + e), with m^ and v^ the means corrected for their start at 0."""
         import torch
 
-        if step == 0:
-            state |= {name: _zeros(gradients) for name in ("mean", "square", "direction")}
+        for name in (*self.memory, "direction"):
+            if name not in state:
+                state[name] = _zeros(gradients)
         of_mean, of_square = 1 - self.beta1 ** (step + 1), 1 - self.beta2 ** (step + 1)
         for place, gradient in enumerate(gradients):
             mean, square, direction = (state[n][place] for n in ("mean", "square", "direction"))

@@ -19,6 +19,7 @@ from fedgs.features import check_wish
 from fedgs.local.descent import not_plain
 from fedgs.losses import loss_of
 from fedgs.metrics import Metric, directions, ranges_of
+from fedgs.optimizer_states import check_memory
 from fedgs.registry import Variant
 from fedgs.requests import ReportName, Work, check_batch, check_reports
 from fedgs.sampling.base import (
@@ -89,6 +90,7 @@ class Plan:
         mode, sampler = self.availability.mode, self.sampler
         loss_of(self.work).check(self.federation)
         self._check_rates()
+        check_memory(self.work)
         with user_code(f"availability {mode.name or type(mode).__name__!r}"):
             mode.check(self.federation.clients, self.rounds)
         _check_defined(sampler, Sampler, "select(view, rng)")

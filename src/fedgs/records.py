@@ -5,8 +5,8 @@ files), `available.bits` (the available clients, where there are more than 1000 
 `timings.jsonl` (seconds), `clients.npz` (names, data sizes and label counts, which tables and pages
 need with the records) and, where they apply, `memory.npz` (the sampler's arrays at the start, such
 as the distances H; or `memory.json`, the path of a file that runs share), `checkpoint.npz`,
-`table-NAME.bin` (large tables of an aggregation) and `failure.json`. Everything here reads and
-writes without torch and without the data.
+`table-NAME.bin` and `optimizer-NAME.bin` (large tables of an aggregation and of optimisers) and
+`failure.json`. Everything here reads and writes without torch and without the data.
 """
 
 import contextlib

@@ -41,6 +41,7 @@ __all__ = [
     "Fold",
     "Losses",
     "Metrics",
+    "OptimizerState",
     "Reply",
     "ReportName",
     "Request",
@@ -54,6 +55,7 @@ __all__ = [
 Split = Literal["train", "validation", "test"]
 ReportName = Literal["mean_loss", "rms_loss", "update_norm"]
 Precision = Literal["float32", "bf16"]
+StateLifetime = Literal["round", "client"]
 
 # The answer to a request: a tuple with the result of each fold (`Train`), (m,) losses (`Losses`),
 # `Metrics` or `ClientMetrics` (`Evaluate`) or a `Failure`.
@@ -84,6 +86,8 @@ class Work:
         local_epochs: passes over its examples that a client makes instead of E steps; None: E.
         drop_last: whether the short batch that ends a pass is left out, see
             `fedgs.local.batches`.
+        optimizer_state: how long the state of an optimiser lasts: "round": one participation of a
+            client; "client": all of them.
     """
 
     federation: "Federation"
@@ -98,6 +102,7 @@ class Work:
     clip: float | None = None
     local_epochs: int | None = None
     drop_last: bool = False
+    optimizer_state: StateLifetime = "round"
 
 
 class Fold(Protocol[Accumulator, Result]):
@@ -156,6 +161,20 @@ def check_batch(batch: object, setting: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
+class OptimizerState:
+    """What an optimiser of one client remembers.
+
+    Attributes:
+        steps: that it has made.
+        entries: (K,) float32, the entries that `Optimizer.memory` names, one after another. It must
+            not be written to.
+    """
+
+    steps: int
+    entries: "torch.Tensor"
+
+
+@dataclass(frozen=True, eq=False)
 class Train:
     """Train clients; the reply is a tuple with each fold's result, and the reports if any.
 
@@ -177,9 +196,13 @@ class Train:
             reply, a mapping of name to (m,) float64: "mean_loss": mean over the E steps of the
             batch's mean loss; "rms_loss": root mean square of the losses of all examples of the
             batches; "update_norm": the Euclidean norm of theta_k - starts_k, all P numbers.
+        states: the state with which each client's optimiser begins, None for a new one. The reply
+            then ends with the m states after the last steps, a tuple. None: all begin anew, and the
+            reply has no states.
 
     Raises:
-        DataError: starts or offsets that are no (m, P) float32 tensors.
+        DataError: starts or offsets that are no (m, P) float32 tensors; states of other than m
+            clients.
         ConfigError: a report that does not exist, or one that is named twice.
     """
 
@@ -192,8 +215,14 @@ class Train:
     starts: "torch.Tensor | None" = None
     offsets: "torch.Tensor | None" = None
     reports: tuple[ReportName, ...] = ()
+    states: tuple[OptimizerState | None, ...] | None = None
 
     def __post_init__(self) -> None:
+        if self.states is not None and len(self.states) != len(self.clients):
+            raise DataError(
+                f"states must be one for each of {len(self.clients)} clients, "
+                f"got {len(self.states)}"
+            )
         for name, rows in (("starts", self.starts), ("offsets", self.offsets)):
             if rows is None:
                 continue

@@ -8,7 +8,7 @@ fails, the run keeps the state from before the round.
 
 from collections.abc import Callable, Generator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from fedgs.clients import Memory, Outcome, Selection, View
 from fedgs.errors import user_code
 from fedgs.features import feature_fold, feature_request
 from fedgs.local.parameters import initial_parameters
+from fedgs.optimizer_states import kept_states, start_states, states_of
 from fedgs.plan import Plan, title_of
 from fedgs.record import Record
 from fedgs.requests import ClientMetrics, Evaluate, Losses, Metrics, Reply, Request, Train
@@ -46,6 +47,14 @@ Requesting = Generator[Request, Reply, Any]
 Shared = Callable[[str, Callable[[], Memory]], Memory]
 
 
+class _Trained(NamedTuple):
+    """theta^{t+1}, the vectors of the aggregation, and the states of the clients' optimisers."""
+
+    parameters: torch.Tensor
+    vectors: Vectors
+    optimizer: Vectors
+
+
 def initial_state(plan: Plan, memory: Memory) -> State:
     """The state before round 0 with this memory.
 
@@ -59,7 +68,8 @@ def initial_state(plan: Plan, memory: Memory) -> State:
         vectors = checked_vectors(plan.aggregation, plan.aggregation.start(parameters, clients))
     counts = np.zeros(len(clients), dtype=np.int64)
     time = None if plan.time is None else TimeState.before_round_0(len(clients))
-    state = State(0, parameters, counts, memory, weighting, vectors, time=time)
+    optimizer = start_states(plan.work)
+    state = State(0, parameters, counts, memory, weighting, vectors, time=time, optimizer=optimizer)
     # A step that cannot do without a cohort is found here and not in the first such round.
     _empty_round(plan, state, plan.view(state, np.empty(0, dtype=np.int64)))
     return state
@@ -245,12 +255,8 @@ def with_losses(plan: Plan, state: State, view: View) -> Generator[Request, Repl
 
 def train_selected(
     plan: Plan, state: State, *, view: View, selection: Selection
-) -> Generator[Request, Reply, tuple[tuple[torch.Tensor, Vectors], Outcome]]:
-    """The local training of the cohort and its aggregation.
-
-    Returns:
-        theta^{t+1} with the vectors of the aggregation, and the outcome.
-    """
+) -> Generator[Request, Reply, tuple[_Trained, Outcome]]:
+    """The local training of the cohort and its aggregation."""
     cohort, aggregation = selection.clients, plan.aggregation
     weighting, memory = plan.weighting, state.weighting
     if selection.weighting is not None:
@@ -273,21 +279,23 @@ def train_selected(
         starts=corrections.starts,
         offsets=corrections.offsets,
         reports=plan.reports,
+        states=states_of(state.optimizer, round.trainees),
     )
+    replies, optimizer = kept_states(state.optimizer, round.trainees, replies)
     if wish is not None:
         features = frozen(replies[own_folds])
     reports = {} if not plan.reports else {n: frozen(v) for n, v in replies[-1].items()}
     outcome = Outcome(frozen(cohort), frozen(weights), features, reports)
-    return checked_step(aggregation, round, replies[:own_folds]), outcome
+    return _Trained(*checked_step(aggregation, round, replies[:own_folds]), optimizer), outcome
 
 
 def train_without_cohort(
     plan: Plan, state: State, view: View
-) -> Generator[Request, Reply, tuple[torch.Tensor, Vectors] | None]:
+) -> Generator[Request, Reply, _Trained | None]:
     """The training of all clients in a round without a cohort, where the aggregation has it.
 
     Returns:
-        theta^{t+1} with the vectors of the aggregation; None where no client trains.
+        None where no client trains.
     """
     aggregation = plan.aggregation
     if not aggregation.trains_everyone:
@@ -304,8 +312,10 @@ def train_without_cohort(
         aggregation.folds(round),
         starts=corrections.starts,
         offsets=corrections.offsets,
+        states=states_of(state.optimizer, round.trainees),
     )
-    return checked_step(aggregation, round, replies)
+    replies, optimizer = kept_states(state.optimizer, round.trainees, replies)
+    return _Trained(*checked_step(aggregation, round, replies), optimizer)
 
 
 def aggregation_round(
@@ -338,7 +348,7 @@ def advance(
     state: State,
     view: View,
     *,
-    trained: tuple[torch.Tensor, Vectors] | None = None,
+    trained: _Trained | None = None,
     outcome: Outcome | None = None,
     cohort: IntArray | None = None,
     played: Played | None = None,
@@ -349,7 +359,7 @@ def advance(
         plan: the run.
         state: of this round.
         view: what the sampler saw.
-        trained: theta^{t+1} and the vectors of the aggregation; None: no client trained.
+        trained: what follows from the local training; None: no client trained.
         outcome: of the local training; None: no client trained.
         cohort: (m,) the selected clients; None: none was selected.
         played: the round in time; None: without a clock, or without a cohort.
@@ -366,19 +376,19 @@ def advance(
         weighting = checked_memory(plan.weighting.observe(weighting, view, outcome), "observe")
     if trained is None:
         trained = _empty_round(plan, state, view)
-    parameters, vectors = trained
-    arrays = (memory, weighting, vectors, state.watched, time)
+    parameters, vectors, optimizer = trained
+    arrays = (memory, weighting, vectors, state.watched, time, optimizer)
     return State(state.round + 1, parameters, counts, *arrays)
 
 
-def _empty_round(plan: Plan, state: State, view: View) -> tuple[torch.Tensor, Vectors]:
-    """Parameters and vectors after a round without a cohort."""
+def _empty_round(plan: Plan, state: State, view: View) -> _Trained:
+    """What follows from a round without a cohort."""
     nobody = (np.empty(0, dtype=np.int64), np.empty(0))
     round = aggregation_round(plan, state, view, selected=nobody, weighting=plan.weighting)
     with user_code(
         f"step of aggregation {title_of(plan.aggregation)!r} in a round without a cohort"
     ):
-        return checked_step(plan.aggregation, round, ())
+        return _Trained(*checked_step(plan.aggregation, round, ()), state.optimizer)
 
 
 def final_record(plan: Plan, state: State) -> Generator[Request, Reply, Record]:

@@ -145,6 +145,7 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
         training.clip,
         training.local_epochs,
         training.drop_last,
+        training.optimizer_state,
     )
     limit = cohort_limit(training, len(federation))
     examples = examples_of_round(training, federation.clients)

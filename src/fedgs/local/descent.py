@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import torch
 
+from fedgs.errors import ConfigError
 from fedgs.optimizers import SGD, Optimizer
-from fedgs.requests import Work
+from fedgs.requests import OptimizerState, Work
 
 __all__ = ["Descent", "is_plain", "not_plain", "sgd_of", "sums"]
 
@@ -52,14 +53,55 @@ class Descent:
         work: the optimiser and the largest norm of a gradient.
         parameters: the tensors that are trained; (r, *shape) each for a stack of r clients.
         stacked: whether they are those of a stack.
+        state: of the optimiser, after earlier rounds; None: it begins anew.
     """
 
-    def __init__(self, work: Work, parameters: Sequence[torch.Tensor], *, stacked: bool) -> None:
+    def __init__(
+        self,
+        work: Work,
+        parameters: Sequence[torch.Tensor],
+        *,
+        stacked: bool,
+        state: OptimizerState | None = None,
+    ) -> None:
         self._optimizer: Optimizer = _PLAIN if work.optimizer is None else work.optimizer
         self._clip, self._stacked = work.clip, stacked
         self._parameters = list(parameters)
         self._state: dict[str, list[torch.Tensor]] = {}
         self._step = 0
+        if state is not None:
+            self._step, self._state = state.steps, self._restored(state.entries)
+
+    def state(self) -> OptimizerState:
+        """The state of the optimiser after the last step, on the CPU.
+
+        Raises:
+            ConfigError: an entry that the optimiser names does not fit the trained tensors.
+        """
+        entries: list[torch.Tensor] = []
+        for name in self._optimizer.memory:
+            tensors, owner = self._state.get(name, []), self._optimizer
+            if [one.shape for one in tensors] != [one.shape for one in self._parameters]:
+                raise ConfigError(
+                    f"training.optimizer {owner.name or type(owner).__name__!r} must keep in "
+                    f"state[{name!r}] one tensor of the shape of each trained one, since its "
+                    "memory names it"
+                )
+            entries += [tensor.flatten() for tensor in tensors]
+        return OptimizerState(self._step, torch.cat(entries).cpu())
+
+    def _restored(self, entries: torch.Tensor) -> dict[str, list[torch.Tensor]]:
+        """Copies of a state's entries, in the memory order of each trained tensor."""
+        names = self._optimizer.memory
+        sizes = [tensor.numel() for tensor in self._parameters] * len(names)
+        parts = iter(torch.split(entries, sizes))
+        return {
+            name: [
+                torch.empty_like(tensor).copy_(next(parts).view(tensor.shape))
+                for tensor in self._parameters
+            ]
+            for name in names
+        }
 
     def directions(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The directions of the next step.

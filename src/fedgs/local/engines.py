@@ -11,7 +11,7 @@ Nothing of PyTorch is imported before an engine is chosen.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from fedgs.errors import ConfigError
 from fedgs.registry import Variant, register, variant_class, variant_names
@@ -35,6 +35,10 @@ __all__ = [
 
 class EngineVariant(Variant):
     """Base of the engines that `execution.engine` can name."""
+
+    keeps_states: ClassVar[bool] = False
+    """Whether the engine takes the states of optimisers that a request for training has, and
+    replies with those after it. Without it, `training.optimizer_state = "client"` is refused."""
 
     def can(self, work: Work) -> str | None:
         """Why the engine cannot carry out this work; None: it can.
@@ -63,6 +67,8 @@ class EngineVariant(Variant):
 @register("engine", "loop")
 class Loop(EngineVariant):
     """One client after another; any module."""
+
+    keeps_states: ClassVar[bool] = True
 
     def make(self, device: str) -> Engine:
         from fedgs.local.loop import LoopEngine
@@ -117,7 +123,8 @@ def choose_engine(name: str, *, device: str, work: Work) -> EngineChoice:
 
     "auto" is a fixed rule of model and device. On the CPU, convolutional models are trained by the
     loop engine and others by the stacked one; on CUDA, all by the stacked one. A model that cannot
-    be stacked is trained by the loop engine everywhere.
+    be stacked is trained by the loop engine everywhere, and so is every model whose clients keep
+    the state of their optimiser.
 
     Args:
         name: "auto" or a registered engine.
@@ -130,13 +137,21 @@ def choose_engine(name: str, *, device: str, work: Work) -> EngineChoice:
     from fedgs.local.devices import checked_device
 
     where = checked_device(device)
+    keeps_states = work.optimizer_state == "client"
     if name != "auto":
+        if keeps_states and not _variant(name).keeps_states:
+            raise ConfigError(
+                f"execution.engine is {name!r}, which does not keep the states of optimisers that "
+                "training.optimizer_state = 'client' asks for; use 'auto' or 'loop'"
+            )
         obstacle = _variant(name).can(work)
         if obstacle is not None:
             raise ConfigError(
                 f"execution.engine is {name!r}, but this model {obstacle}; use 'auto' or 'loop'"
             )
         return EngineChoice(name, f"{name}: execution.engine asks for it")
+    if keeps_states:
+        return EngineChoice("loop", "loop: training.optimizer_state = 'client'")
     obstacle = _variant("stacked").can(work)
     if obstacle is not None:
         return EngineChoice("loop", f"loop: the model {obstacle}")

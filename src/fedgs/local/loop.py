@@ -18,7 +18,7 @@ from fedgs.local.terms import Trained, joined_reports, reports_of, wants_losses
 from fedgs.local.threads import one_thread_if
 from fedgs.local.workbench import Workbench, workbench_key
 from fedgs.losses import loss_of
-from fedgs.requests import Failure, Request, Train, Work
+from fedgs.requests import Failure, OptimizerState, Request, Train, Work
 from fedgs.rng import kept_generators, seed_generators
 
 __all__ = ["NUMERICS", "LoopEngine", "client_error", "not_finite"]
@@ -104,6 +104,7 @@ def _train(workbench: Workbench, request: Train) -> tuple[object, ...] | Failure
     # Read once, at the end: to read a flag after each client would wait for the GPU each time.
     finite: list[torch.Tensor] = []
     reports: list[Mapping[str, FloatArray]] = []
+    states: list[OptimizerState] = []
     seed, round_index = request.key
     with kept_generators():
         for row, client in enumerate(clients.tolist()):
@@ -114,9 +115,11 @@ def _train(workbench: Workbench, request: Train) -> tuple[object, ...] | Failure
                 if request.starts is not None:
                     start = request.starts[row].to(workbench.device)
                 steps = _Steps(row, start, rows, batches.sizes[row])
-                losses = _descend(workbench, request, steps)
+                losses, state = _descend(workbench, request, steps)
             except Exception as error:
                 raise client_error(work, client, error) from error
+            if state is not None:
+                states.append(state)
             finite.append(all_finite(workbench.flat.vector))
             models = workbench.flat.vector.unsqueeze(0)  # (1, P)
             if request.reports:
@@ -138,7 +141,8 @@ def _train(workbench: Workbench, request: Train) -> tuple[object, ...] | Failure
         fold.finish(accumulator)
         for fold, accumulator in zip(request.folds, accumulators, strict=True)
     ]
-    return (*results, *joined_reports(request, reports))
+    kept = [] if request.states is None else [tuple(states)]
+    return (*results, *joined_reports(request, reports), *kept)
 
 
 class _Steps(NamedTuple):
@@ -157,7 +161,9 @@ class _Steps(NamedTuple):
     sizes: IntArray
 
 
-def _descend(workbench: Workbench, request: Train, steps: _Steps) -> AnyArray | None:
+def _descend(
+    workbench: Workbench, request: Train, steps: _Steps
+) -> tuple[AnyArray | None, OptimizerState | None]:
     """E steps theta -= eta·d on one client's batches.
 
     The direction d is that of the optimiser for gradient + offset + mu·(theta - start), which it is
@@ -165,12 +171,12 @@ def _descend(workbench: Workbench, request: Train, steps: _Steps) -> AnyArray | 
 
     Args:
         workbench: its module holds theta afterwards.
-        request: offsets, mu and eta.
+        request: offsets, mu, eta and the state of the client's optimiser.
         steps: the client's start and batches.
 
     Returns:
-        (1, E, B) losses of the examples before each step, 0 where a batch is short; None unless a
-        report needs them.
+        (1, E, B) losses of the examples before each step, 0 where a batch is short, None unless a
+        report needs them; and the state of the optimiser, None unless the request has states.
     """
     flat, examples = workbench.flat, workbench.examples("train")
     mu, rate = request.work.mu, request.learning_rate
@@ -184,7 +190,9 @@ def _descend(workbench: Workbench, request: Train, steps: _Steps) -> AnyArray | 
     flat.load(start)
     batches = torch.from_numpy(rows).to(workbench.device)
     descent = None
-    if not is_plain(request.work):
+    if request.states is not None:
+        descent = Descent(request.work, flat.trained, stacked=False, state=request.states[place])
+    elif not is_plain(request.work):
         descent = Descent(request.work, flat.trained, stacked=False)
     for step, size in enumerate(sizes[sizes > 0].tolist()):
         x, y = examples.gather(batches[step, :size])
@@ -210,4 +218,5 @@ def _descend(workbench: Workbench, request: Train, steps: _Steps) -> AnyArray | 
                 flat.parameters.add_(pull, alpha=-rate)
             if offset is not None:
                 flat.parameters.add_(offset, alpha=-rate)
-    return None if losses is None else losses.cpu().numpy()
+    state = None if descent is None or request.states is None else descent.state()
+    return None if losses is None else losses.cpu().numpy(), state

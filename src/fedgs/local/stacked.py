@@ -64,6 +64,9 @@ class StackedEngine:
         """See `fedgs.requests.Engine`."""
         groups: dict[Hashable, list[int]] = {}
         for position, request in enumerate(requests):
+            if isinstance(request, Train) and request.states is not None:
+                yield position, self.loop.reply(request)  # stacks do not keep optimisers' states
+                continue
             groups.setdefault((work_key(request.work), _kind(request)), []).append(position)
         for positions in groups.values():
             training: list[Train] = []
