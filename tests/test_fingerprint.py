@@ -616,3 +616,21 @@ def test_the_metric_over_landmarks_has_a_version_of_its_own() -> None:
 
     assert "landmarks 1" in numerics("landmarks")
     assert "landmarks" not in numerics("auto") and numerics("auto") == numerics("dense")
+
+
+def test_sums_over_more_than_a_block_of_clients_have_a_version_of_their_own() -> None:
+    def numerics(cohort: int, aggregation: str | None = None) -> str:
+        training = {"cohort_limit": cohort, "rounds": 1}
+        data = {"name": "synthetic", "clients": 40}
+        tables: dict[str, object] = {
+            "data": data,
+            "method": "uniform",
+            "availability": "IDL",
+            "training": training,
+        }
+        if aggregation is not None:
+            tables |= {"aggregation": aggregation}
+        return prepare([build_config(tables)])[0].identity.parts["numerics"]
+
+    assert "tree" not in numerics(32) and "tree 1" in numerics(33)
+    assert "tree" not in numerics(33, "scaffold")

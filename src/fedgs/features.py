@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -147,6 +147,16 @@ class UpdateSketch:
             for client, model, start in zip(clients.tolist(), models, starts, strict=True)
         ]
 
+    def part(self, start: int, stop: int) -> "UpdateSketch":
+        """The fold of the clients start..stop-1."""
+        if self.parameters.ndim == 1:
+            return self
+        return replace(self, parameters=self.parameters[start:stop])
+
+    def merge(self, one: list[FloatArray], other: list[FloatArray]) -> list[FloatArray]:
+        """The features of both."""
+        return one + other
+
     def finish(self, accumulator: list[FloatArray]) -> FloatMatrix:
         """The (m, d) features, d = p or `size`."""
         return np.stack(accumulator).astype(np.float64)
@@ -210,6 +220,14 @@ class Responses:
             block.append(response)
         return probe, responses + block
 
+    def part(self, start: int, stop: int) -> "Responses":
+        """The fold of the clients start..stop-1."""
+        return self
+
+    def merge(self, one: "_ProbeAndResponses", other: "_ProbeAndResponses") -> "_ProbeAndResponses":
+        """The responses of both."""
+        return one[0], one[1] + other[1]
+
     def finish(self, accumulator: "_ProbeAndResponses") -> FloatMatrix:
         """The (m, d) responses, d the size of the layer's output."""
         return np.stack(accumulator[1])
@@ -229,6 +247,9 @@ class _Probe:
             )
         self._layer = fold.layer
         module.eval()
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()  # another process builds its own for the next model
 
     def mean_response(self, model: torch.Tensor) -> FloatArray:
         """The mean response of a model with these parameters, (d,) float64."""

@@ -40,6 +40,7 @@ __all__ = [
     "Failure",
     "Fold",
     "Losses",
+    "MergingFold",
     "Metrics",
     "OptimizerState",
     "Reply",
@@ -124,6 +125,24 @@ class Fold(Protocol[Accumulator, Result]):
 
     def finish(self, accumulator: Accumulator) -> Result:
         """The result of all m models."""
+        ...
+
+
+@runtime_checkable
+class MergingFold(Fold[Accumulator, Result], Protocol[Accumulator, Result]):
+    """A fold whose models may be added in several places, block by block.
+
+    Accumulators of neighbouring blocks are merged, however the blocks were dealt out, and the
+    result has the bits of one accumulator to which all models were added. Blocks begin at multiples
+    of `fedgs.aggregation.BLOCK` models.
+    """
+
+    def part(self, start: int, stop: int) -> "MergingFold[Accumulator, Result]":
+        """The fold that gathers the models at the places start..stop-1 of this one's."""
+        ...
+
+    def merge(self, one: Accumulator, other: Accumulator) -> Accumulator:
+        """The accumulator of the models of both, of which the second ones follow the first."""
         ...
 
 

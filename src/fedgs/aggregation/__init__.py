@@ -21,9 +21,11 @@ from fedgs.aggregation.postponed import Postponed
 from fedgs.aggregation.scaffold import Scaffold
 from fedgs.aggregation.stale import Stale
 from fedgs.aggregation.table import ClientTable
+from fedgs.aggregation.tree import BLOCK
 from fedgs.server_steps import Adagrad, Adam, Amplified, Momentum, ServerStep, Sgd, Yogi
 
 __all__ = [
+    "BLOCK",
     "Adagrad",
     "Adam",
     "Aggregation",

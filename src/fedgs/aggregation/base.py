@@ -108,6 +108,9 @@ class Aggregation(Variant):
     needs_plain_steps: ClassVar[bool] = False
     """Whether `step` reads gradients off the updates, as E steps of plain SGD give them."""
 
+    keeps_models: ClassVar[bool] = False
+    """Whether the folds are `Rows`, whose result does not depend on sums over many clients."""
+
     trains_everyone: ClassVar[bool] = False
     """Whether all N clients train in every round, also those that are not in the cohort. The folds
     then get all of them, in rounds without a cohort too."""

@@ -1,5 +1,7 @@
 """FedDyn: dynamic regularisation, whose local objectives agree at the optimum of the global one."""
 
+from typing import ClassVar
+
 import torch
 from pydantic import Field
 
@@ -35,6 +37,8 @@ class FedDyn(Aggregation):
     >>> FedDyn(alpha=0.05).proximal
     0.05
     """
+
+    keeps_models: ClassVar[bool] = True
 
     alpha: float = Field(default=0.1, gt=0, allow_inf_nan=False)
 

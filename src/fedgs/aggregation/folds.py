@@ -1,21 +1,16 @@
 """Folds that reduce local models block by block: weighted mean, weighted sum, and all rows."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
+from fedgs.aggregation.tree import Node, added, merged, root
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.errors import UpdateError
 
 __all__ = ["Rows", "WeightedMean", "WeightedSum", "all_finite", "is_finite", "weighted_rows"]
-
-
-_IN_CACHE = 1 << 16  # numbers
-
-# The number of models so far, the first one, and the weighted sum of the differences to it.
-_Accumulator = tuple[int, torch.Tensor | None, torch.Tensor | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,12 +18,14 @@ class WeightedMean:
     """The fold sum_k w_k·theta_k.
 
     It is accumulated in float64 as theta_first + sum_k w_k·(theta_k - theta_first). In this form
-    the average of identical local models is exactly that model. Models are added one at a time in
-    the clients' order, so the result does not depend on how they were cut into blocks. Cost: O(m·P)
-    time, two (P,) float64 vectors of memory.
+    the average of identical local models is exactly that model. Models are added in the clients'
+    order, in blocks that a fixed tree joins (`fedgs.aggregation.tree`), so the result does not
+    depend on how they arrived, nor on where blocks were added. Cost: O(m·P) time; a float32 and a
+    float64 vector of P numbers for each of at most 1 + log2(m / 32) nodes.
 
     Attributes:
         weights: (m,) in the order of the request's clients, sum 1.
+        begin: place of the first of these clients in the cohort, a multiple of 32.
 
     >>> mean = WeightedMean(np.array([0.25, 0.75]))
     >>> mean.finish(mean.add(mean.start(), np.array([4, 7]), torch.tensor([[0.0], [4.0]])))
@@ -36,38 +33,33 @@ class WeightedMean:
     """
 
     weights: FloatArray
+    begin: int = 0
 
-    def start(self) -> _Accumulator:
+    def start(self) -> tuple[Node, ...]:
         """The accumulator of no models."""
-        return (0, None, None)
+        return ()
 
     def add(
-        self, accumulator: _Accumulator, clients: IntArray, models: torch.Tensor
-    ) -> _Accumulator:
+        self, accumulator: tuple[Node, ...], clients: IntArray, models: torch.Tensor
+    ) -> tuple[Node, ...]:
         """Add the (b, P) models of the next b clients."""
-        done, first, total = accumulator
-        if first is None or total is None:
-            first = models[0].clone()
-            total = torch.zeros_like(first, dtype=torch.float64)
-        for row, weight in zip(
-            models, self.weights[done : done + len(clients)].tolist(), strict=True
-        ):
-            _add_difference(total, row, first, weight)
-        return (done + len(clients), first, total)
+        return _added(self, accumulator, len(clients), models)
 
-    def finish(self, accumulator: _Accumulator) -> torch.Tensor:
+    def part(self, start: int, stop: int) -> "WeightedMean":
+        """The fold of the clients start..stop-1."""
+        return replace(self, weights=self.weights[start:stop], begin=self.begin + start)
+
+    def merge(self, one: tuple[Node, ...], other: tuple[Node, ...]) -> tuple[Node, ...]:
+        """The sums of both, of which the second ones follow the first."""
+        return merged(one, other)
+
+    def finish(self, accumulator: tuple[Node, ...]) -> torch.Tensor:
         """The (P,) float32 average.
 
         Raises:
             UpdateError: a model was missing, or the average is not finite.
         """
-        done, first, total = accumulator
-        if done != len(self.weights) or first is None or total is None:
-            raise UpdateError(f"the average needs {len(self.weights)} local models, got {done}")
-        average: torch.Tensor = (first + total).float()
-        if not is_finite(average):
-            raise UpdateError("the average of the local models is not finite (NaN or inf)")
-        return average
+        return _finished(self, accumulator)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +71,7 @@ class WeightedSum:
     Attributes:
         weights: (m,) in the order of the request's clients.
         parameters: (P,) float32, theta.
+        begin: see `WeightedMean`.
 
     >>> fold = WeightedSum(np.array([0.5, 1.0]), torch.tensor([1.0]))
     >>> fold.finish(fold.add(fold.start(), np.array([4, 7]), torch.tensor([[3.0], [2.0]])))
@@ -87,24 +80,35 @@ class WeightedSum:
 
     weights: FloatArray
     parameters: torch.Tensor
+    begin: int = 0
 
-    def start(self) -> _Accumulator:
+    def start(self) -> tuple[Node, ...]:
         """The accumulator of no models."""
-        return (0, self.parameters, torch.zeros_like(self.parameters, dtype=torch.float64))
+        return ()
 
     def add(
-        self, accumulator: _Accumulator, clients: IntArray, models: torch.Tensor
-    ) -> _Accumulator:
+        self, accumulator: tuple[Node, ...], clients: IntArray, models: torch.Tensor
+    ) -> tuple[Node, ...]:
         """Add the (b, P) models of the next b clients."""
-        return WeightedMean(self.weights).add(accumulator, clients, models)
+        return _added(self, accumulator, len(clients), models, self.parameters)
 
-    def finish(self, accumulator: _Accumulator) -> torch.Tensor:
+    def part(self, start: int, stop: int) -> "WeightedSum":
+        """The fold of the clients start..stop-1."""
+        return replace(self, weights=self.weights[start:stop], begin=self.begin + start)
+
+    def merge(self, one: tuple[Node, ...], other: tuple[Node, ...]) -> tuple[Node, ...]:
+        """The sums of both, of which the second ones follow the first."""
+        return merged(one, other)
+
+    def finish(self, accumulator: tuple[Node, ...]) -> torch.Tensor:
         """The (P,) float32 sum.
 
         Raises:
             UpdateError: a model was missing, or the sum is not finite.
         """
-        return WeightedMean(self.weights).finish(accumulator)
+        if len(self.weights) == 0:
+            return self.parameters
+        return _finished(self, accumulator)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +129,16 @@ class Rows:
     ) -> tuple[torch.Tensor, ...]:
         """Add the (b, P) models of the next b clients; they are copied."""
         return (*accumulator, models.clone())
+
+    def part(self, start: int, stop: int) -> "Rows":
+        """The fold of the clients start..stop-1."""
+        return self
+
+    def merge(
+        self, one: tuple[torch.Tensor, ...], other: tuple[torch.Tensor, ...]
+    ) -> tuple[torch.Tensor, ...]:
+        """The models of both."""
+        return (*one, *other)
 
     def finish(self, accumulator: tuple[torch.Tensor, ...]) -> torch.Tensor:
         """The (m, P) models."""
@@ -168,13 +182,26 @@ def is_finite(vector: torch.Tensor) -> bool:
         return math.isfinite(np.add.reduce(vector.numpy(), dtype=np.float64))
 
 
-def _add_difference(
-    total: torch.Tensor, model: torch.Tensor, first: torch.Tensor, weight: float
-) -> None:
-    """Add (model - first)·weight to `total` in float64, (P,) each, in pieces that fit the cache."""
-    size = _IN_CACHE if total.device.type == "cpu" else len(total)
-    difference = torch.empty_like(total[:size])
-    pieces = zip(*(torch.split(vector, size) for vector in (total, model, first)), strict=True)
-    for total_piece, model_piece, first_piece in pieces:
-        piece = difference[: len(total_piece)].copy_(model_piece)
-        total_piece += piece.sub_(first_piece).mul_(weight)
+def _added(
+    fold: WeightedMean | WeightedSum,
+    nodes: tuple[Node, ...],
+    count: int,
+    models: torch.Tensor,
+    first: torch.Tensor | None = None,
+) -> tuple[Node, ...]:
+    """The nodes with the models of the next clients."""
+    done = sum(node.count for node in nodes)
+    weights = fold.weights[done : done + count].tolist()
+    return added(nodes, models, weights, begin=fold.begin, first=first)
+
+
+def _finished(fold: WeightedMean | WeightedSum, nodes: tuple[Node, ...]) -> torch.Tensor:
+    """The (P,) float32 result of all models."""
+    done, wanted = sum(node.count for node in nodes), len(fold.weights)
+    if done != wanted or not nodes:
+        raise UpdateError(f"the average needs {wanted} local models, got {done}")
+    whole = root(nodes)
+    average: torch.Tensor = (whole.first + whole.total).float()
+    if not is_finite(average):
+        raise UpdateError("the average of the local models is not finite (NaN or inf)")
+    return average

@@ -39,6 +39,7 @@ class Gossip(Aggregation):
     True
     """
 
+    keeps_models: ClassVar[bool] = True
     objective: ClassVar[Objective | None] = "equal"
 
     echo: bool = True

@@ -38,6 +38,7 @@ class Postponed(Aggregation):
     True
     """
 
+    keeps_models: ClassVar[bool] = True
     trains_everyone: ClassVar[bool] = True
     objective: ClassVar[Objective | None] = "equal"
 

@@ -35,6 +35,7 @@ class Scaffold(Aggregation):
     1.0
     """
 
+    keeps_models: ClassVar[bool] = True
     needs_plain_steps: ClassVar[bool] = True
 
     def start(self, parameters: torch.Tensor, clients: Clients) -> Vectors:

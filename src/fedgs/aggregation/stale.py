@@ -1,6 +1,6 @@
 """Aggregation with a table of each client's last update: MIFA, FedVARP, FedStale, FedLaAvg."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -39,6 +39,8 @@ class Stale(Aggregation):
     >>> Stale(unit="gradient").beta
     1.0
     """
+
+    keeps_models: ClassVar[bool] = True
 
     beta: float = Field(default=1.0, ge=0, le=1)
     unit: Literal["update", "gradient"] = "update"

@@ -4,6 +4,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fedgs.aggregation import BLOCK, tree
 from fedgs.config import Config, Training
 from fedgs.data.base import Data
 from fedgs.data.federation import Federation
@@ -161,13 +162,17 @@ def prepare_one(
         numerics["system"] = NUMERICS
         shape, num_labels = federation.example_shape, federation.num_labels
         plan.time.check_durations(count_parameters(model, shape, num_labels))
+    aggregation, limit = plan.aggregation, plan.cohort_limit
+    trainees = len(federation) if aggregation.trains_everyone else limit
+    if trainees > BLOCK and not aggregation.keeps_models:
+        numerics["tree"] = tree.NUMERICS
     sampler = plan.sampler
     if isinstance(sampler, FedGS) and has_landmarks(sampler.graph, federation.clients):
         numerics["landmarks"] = landmarks.NUMERICS
     identity = identity_of(
         config,
         data_fingerprint=federation.fingerprint,
-        limit=plan.cohort_limit,
+        limit=limit,
         noise_seed=(
             seed_of(config.data) if any(wish.kind == "functional" for wish in plan.wishes) else None
         ),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from fedgs.aggregation import all_finite
+from fedgs.aggregation import BLOCK, all_finite
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.errors import DataError
 from fedgs.local.batches import compiled_kernels
@@ -27,7 +27,7 @@ def weighted_means(
     Args:
         models: (r, P) float32.
         begin: (R,) first row of each range.
-        end: (R,) row after the last of each range, > begin.
+        end: (R,) row after the last of each range, which has 1 to 32 rows, a block of the folds.
         weights: R vectors of end - begin numbers.
         references: (R, P) float32 parameters that `WeightedSum` adds to; None: `WeightedMean`.
 
@@ -36,8 +36,8 @@ def weighted_means(
         finite.
 
     Raises:
-        DataError: models that are no float32 matrix, ranges that are empty or out of bounds,
-            weights of another length.
+        DataError: models that are no float32 matrix, ranges that are empty, longer than a block or
+            out of bounds, weights of another length.
 
     >>> models = torch.tensor([[0.0], [4.0], [torch.nan]])
     >>> weights = [np.array([0.25, 0.75]), np.array([1.0])]
@@ -52,9 +52,9 @@ def weighted_means(
     models = models.contiguous()
     begin, end = checked_ranges(begin, end, (len(weights),), len(models))
     for length, of_range in zip((end - begin).tolist(), weights, strict=True):
-        if length < 1 or np.shape(of_range) != (length,):
+        if not 1 <= length <= BLOCK or np.shape(of_range) != (length,):
             raise DataError(
-                f"each range must hold models and as many weights, got {length} models, "
+                f"each range must hold 1 to {BLOCK} models and as many weights, got {length}, "
                 f"weights {np.shape(of_range)}"
             )
     averages = models.new_empty(len(begin), models.shape[1])

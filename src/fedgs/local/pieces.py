@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from fedgs.aggregation import WeightedMean, WeightedSum, all_finite
+from fedgs.aggregation import BLOCK, WeightedMean, WeightedSum, all_finite
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.local.averages import weighted_means
 from fedgs.local.loop import not_finite
@@ -141,8 +141,8 @@ def averages_of(
 ) -> dict[int, tuple[torch.Tensor]]:
     """The average of each request whose only fold is a weighted mean or sum, all at once.
 
-    Requests that are cut, and those where something is not finite, are left to the folds
-    themselves.
+    Requests that are cut, those with more clients than a block of the folds' tree, and those where
+    something is not finite are left to the folds themselves.
     """
     if models.numel() > _AVERAGED_NUMBERS:
         return {}
@@ -164,7 +164,7 @@ def _weighted(
         fold = request.folds[0] if len(request.folds) == 1 else None
         if type(fold) is not kind:
             continue
-        if piece.length == len(request.clients) == len(fold.weights) > 0:
+        if 0 < piece.length == len(request.clients) == len(fold.weights) <= BLOCK:
             members.append(piece.request)
             begin.append(stop - piece.length)
             end.append(stop)
