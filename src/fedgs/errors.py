@@ -97,6 +97,9 @@ class ClientError(RunError):
         super().__init__(message)
         self.client = client
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.client, *self.args), vars(self)
+
 
 def require_extra(module: str, extra: str) -> MissingExtraError:
     """The error to raise when an optional `module` cannot be imported.

@@ -1,8 +1,9 @@
 """Losses of clients and metrics of a model: forward passes over blocks, summed by client."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,9 +23,18 @@ from fedgs.metrics import (
     weighted_metrics,
 )
 from fedgs.requests import ClientMetrics, Evaluate, Losses, Metrics
-from fedgs.rng import seeded
+from fedgs.rng import generator_states, seeded
 
-__all__ = ["RequestedRows", "block_rows", "measure", "segment_sums", "shape_of_block"]
+__all__ = [
+    "ExampleFigures",
+    "RequestedRows",
+    "block_rows",
+    "figures_of_rows",
+    "measure",
+    "measured",
+    "segment_sums",
+    "shape_of_block",
+]
 
 # Numbers in the examples of one forward pass; activations take some tens of times that.
 _BLOCK_NUMBERS = 1 << 18
@@ -121,14 +131,59 @@ def _mini_batches(request: Losses, begin: IntArray, end: IntArray) -> tuple[IntA
     return rows[np.arange(batch) < sizes[some][:, None]], sizes
 
 
+class ExampleFigures(NamedTuple):
+    """Figures of n examples, from which replies are computed.
+
+    Attributes:
+        values: name -> (n,) numbers, see `example_figures`.
+        outputs: (n, ...) float32 outputs; None: no metric is asked for.
+        targets: (n, ...) labels of the examples; None likewise.
+        drew: whether the model drew random numbers; None: it was not watched.
+    """
+
+    values: Mapping[str, AnyArray]
+    outputs: AnyArray | None = None
+    targets: AnyArray | None = None
+    drew: bool | None = None
+
+    @staticmethod
+    def joined(pieces: Sequence["ExampleFigures"]) -> "ExampleFigures":
+        """The figures of all examples, one piece after another."""
+        names = pieces[0].values
+        values = {name: np.concatenate([piece.values[name] for piece in pieces]) for name in names}
+        outputs = [piece.outputs for piece in pieces if piece.outputs is not None]
+        targets = [piece.targets for piece in pieces if piece.targets is not None]
+        if not outputs:
+            return ExampleFigures(values)
+        return ExampleFigures(values, np.concatenate(outputs), np.concatenate(targets))
+
+
 def measure(
     workbench: Workbench, request: Losses | Evaluate
 ) -> FloatArray | Metrics | ClientMetrics:
     """The reply to a request for losses or metrics."""
     requested = RequestedRows.of(request)
+    return measured(request, requested, figures_of_rows(workbench, request, requested.rows))
+
+
+def figures_of_rows(
+    workbench: Workbench, request: Losses | Evaluate, rows: IntArray, *, watch: bool = False
+) -> ExampleFigures:
+    """The figures of some examples of the request's part.
+
+    Forward passes take `block_rows` rows each, so that the figures of rows which begin at a
+    multiple of it have the bits that they have among all rows, unless the model draws random
+    numbers.
+
+    Args:
+        workbench: its module gets the request's parameters.
+        request: for losses or metrics.
+        rows: (n,) of the part.
+        watch: whether to find out if the model draws random numbers on the CPU.
+    """
     examples, module = workbench.examples(request.split), workbench.flat.module
     loss, task = loss_of(request.work), request.work.federation.task
-    metrics = request.metrics if isinstance(request, Evaluate) else ()
+    wants_outputs = isinstance(request, Evaluate) and bool(request.metrics)
     workbench.flat.load(request.parameters)
     module.eval()
     step = block_rows(shape_of_block(request.work.federation))
@@ -140,23 +195,36 @@ def measure(
     pieces, collected = [], []
     seed, round_index = request.key
     with seeded(seed, "evaluate", round_index), torch.no_grad(), one_thread_if(small):
-        for rows in torch.split(torch.from_numpy(requested.rows).to(workbench.device), step):
-            x, y = examples.gather(rows)
+        before = generator_states() if watch else None
+        for block in torch.split(torch.from_numpy(rows).to(workbench.device), step):
+            x, y = examples.gather(block)
             outputs = workbench.forward(x)
             pieces.append(example_figures(loss, task, outputs, y))
-            if metrics:
+            if wants_outputs:
                 collected.append(outputs.float().cpu())
-    figures = {
+        drew = before != generator_states() if watch else None
+    values = {
         name: torch.cat([piece[name] for piece in pieces]).cpu().numpy() for name in pieces[0]
     }
-    reply = requested.reply(segment_sums(figures, requested.sizes))
-    if not metrics or not isinstance(reply, Metrics):
+    if not wants_outputs:
+        return ExampleFigures(values, drew=drew)
+    targets = examples.y.cpu().numpy()[rows]
+    return ExampleFigures(values, torch.cat(collected).numpy(), targets, drew)
+
+
+def measured(
+    request: Losses | Evaluate, requested: RequestedRows, figures: ExampleFigures
+) -> FloatArray | Metrics | ClientMetrics:
+    """The reply to a request from the figures of all its examples."""
+    reply = requested.reply(segment_sums(figures.values, requested.sizes))
+    answers, targets = figures.outputs, figures.targets
+    if answers is None or targets is None or not isinstance(reply, Metrics):
         return reply
-    answers, targets = torch.cat(collected).numpy(), examples.y.cpu().numpy()[requested.rows]
-    if task == "sequence":
+    assert isinstance(request, Evaluate)
+    if request.work.federation.task == "sequence":
         counted = targets >= 0
         answers, targets = answers[counted], targets[counted]
-    others = {metric_key(one): metric_value(one, answers, targets) for one in metrics}
+    others = {metric_key(one): metric_value(one, answers, targets) for one in request.metrics}
     return replace(reply, others=others)
 
 
