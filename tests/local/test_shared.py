@@ -1,5 +1,6 @@
 """Requests that are answered in several places: the bits of one place, however they are cut."""
 
+import dataclasses
 import pickle
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +23,8 @@ from fedgs.local.engines import new_engine
 from fedgs.local.shared import Answer, SharedEngine
 from fedgs.metrics import Metric
 from fedgs.models import LogisticRegression
-from fedgs.requests import Engine, Evaluate, Failure, Losses, Metrics, Request, Work
+from fedgs.optimizers import Adam
+from fedgs.requests import Engine, Evaluate, Failure, Losses, Request, Work
 
 CLIENTS = 150
 
@@ -85,9 +87,10 @@ def same(one: object, other: object) -> bool:
         return isinstance(other, torch.Tensor) and torch.equal(one, other)
     if isinstance(one, np.ndarray):
         return np.array_equal(one, np.asarray(other), equal_nan=True)
-    if isinstance(one, Metrics):
-        return one == other
-    return all(same(vars(one)[key], vars(other)[key]) for key in vars(one))
+    if dataclasses.is_dataclass(one):
+        names = [entry.name for entry in dataclasses.fields(one)]
+        return all(same(getattr(one, name), getattr(other, name)) for name in names)
+    return one == other
 
 
 def requests_of(work: Work, cohort: int) -> list[Request]:
@@ -132,6 +135,16 @@ def test_replies_have_the_bits_of_one_place(
     assert not any(isinstance(reply, Failure) for reply in expected)
     found = replies(shared(places, seed, engine=engine, losses=0.1), *requests)
     assert [same(a, b) for a, b in zip(expected, found, strict=True)] == [True] * len(requests)
+
+
+def test_states_of_optimisers_are_those_of_one_place(work: Work) -> None:
+    kept = replace(work, optimizer=Adam(), optimizer_state="client")
+    request = replace(train_request(kept, range(100)), states=(None,) * 100)
+    (expected,) = replies(new_engine("loop", "cpu"), request)
+    request = replace(request, states=expected[-1], reports=("mean_loss",))
+    (expected,) = replies(new_engine("loop", "cpu"), request)
+    (found,) = replies(shared(3), request)
+    assert same(expected, found) and len(found[-1]) == 100
 
 
 def test_logistic_regression_has_the_bits_of_one_place(work: Work) -> None:

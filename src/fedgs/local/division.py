@@ -84,6 +84,7 @@ def cut(request: Request, start: int, stop: int, *, units: int) -> Piece:
             folds=folds,
             starts=None if request.starts is None else request.starts[begin:end],
             offsets=None if request.offsets is None else request.offsets[begin:end],
+            states=None if request.states is None else request.states[begin:end],
         )
     return request if units == 1 else RowBlocks(request, start, stop)
 
@@ -167,18 +168,20 @@ def _part(fold: AnyFold, begin: int, end: int) -> AnyFold:
 
 
 def _trained(request: Train, answers: Sequence[tuple[Any, ...]]) -> tuple[object, ...]:
-    results = []
+    results: list[object] = []
     for place, fold in enumerate(request.folds):
         gathered = [answer[place] for answer in answers]
         if _merges(fold) and isinstance(fold, MergingFold):
             results.append(fold.finish(reduce(fold.merge, gathered)))
         else:
             results.append(_folded(fold, request, gathered))
-    if not request.reports:
-        return tuple(results)
-    pieces = [answer[-1] for answer in answers]
-    reports = {name: np.concatenate([one[name] for one in pieces]) for name in request.reports}
-    return (*results, reports)
+    if request.reports:
+        pieces = [answer[len(results)] for answer in answers]
+        names = request.reports
+        results.append({name: np.concatenate([piece[name] for piece in pieces]) for name in names})
+    if request.states is not None:
+        results.append(tuple(state for answer in answers for state in answer[-1]))
+    return tuple(results)
 
 
 def _folded(fold: AnyFold, request: Train, gathered: Sequence[Sequence[Any]]) -> object:
