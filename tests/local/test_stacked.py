@@ -51,6 +51,25 @@ def test_large_requests_are_cut_without_changing_a_bit(monkeypatch: pytest.Monke
         assert all(torch.equal(a[i], b[i]) for a, b in zip(whole, cut, strict=True) for i in (0, 1))
 
 
+def test_what_is_constant_in_a_run_is_found_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Work] = []
+    work_key = stacked_module.work_key
+
+    def counted(work: Work) -> object:
+        asked.append(work)
+        return work_key(work)
+
+    monkeypatch.setattr(stacked_module, "work_key", counted)
+    federation = make_federation((3, 5))
+    works = [Work(federation, LogisticRegression(), mu, 2, 4) for mu in (0.0, 0.0, 0.5)]
+    engine = StackedEngine()
+    requests = [train_request(work, [0, 1]) for work in works]
+    first, again = replies(engine, *requests), replies(engine, *requests)
+    assert [id(work) for work in asked] == [id(work) for work in works]
+    assert engine.program(works[0]) is engine.program(works[1]) is not engine.program(works[2])
+    assert all(torch.equal(one[1], other[1]) for one, other in zip(first, again, strict=True))
+
+
 @given(st.lists(st.integers(0, 70), max_size=6), st.integers(1, 5))
 def test_stacks_hold_every_client_once_and_in_order(lengths: list[int], limit: int) -> None:
     limit *= PERIOD

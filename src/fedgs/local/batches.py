@@ -133,10 +133,10 @@ def local_batches(
     >>> sorted([*batches.indices[0, 0].tolist(), int(batches.indices[0, 1, 0])])
     [0, 1, 2]
     """
-    each = isinstance(local_steps, np.ndarray)
+    alike = not isinstance(local_steps, np.ndarray)
     for name, number in (("local_steps", local_steps), ("batch_size", batch_size)):
         fits = isinstance(number, int | np.integer) and number >= 1
-        if not fits and not (each and name == "local_steps"):
+        if not fits and (alike or name == "batch_size"):
             raise ConfigError(f"{name} must be an integer >= 1, got {number!r}")
     streams = np.ascontiguousarray(as_integers("keys", keys, (np.size(keys),)), dtype=np.uint64)
     data_sizes = np.ascontiguousarray(
@@ -145,11 +145,10 @@ def local_batches(
     if len(data_sizes) and data_sizes.min() < 1:
         raise DataError(f"data_sizes must be >= 1, got {data_sizes.min()}")
     steps = np.full(streams.shape, local_steps, dtype=np.int64)
-    most = int(steps.max(initial=1))
-    fewest = int(steps.min(initial=most))
+    most = int(local_steps) if alike else int(steps.max(initial=1))
+    fewest = most if alike else int(steps.min(initial=most))
     if fewest < 1:
         raise ConfigError(f"local_steps must be >= 1 for each client, got {fewest}")
-    most = most if each else int(local_steps)
     ends = _ends(data_sizes, batch_size, drop_last)
     sizes = np.minimum(batch_size, _left_in_pass(ends, most, batch_size))
     if fewest < most:
@@ -171,8 +170,8 @@ def steps_a_pass(data_sizes: IntArray, batch_size: int, *, drop_last: bool = Fal
     return steps
 
 
-def steps_of(work: Work, data_sizes: IntArray, *, batch_size: int | None = None) -> IntArray:
-    """(r,) steps of clients of these sizes: E, or as many as the passes take.
+def steps_of(work: Work, data_sizes: IntArray, *, batch_size: int | None = None) -> int | IntArray:
+    """The steps of clients of these sizes: E, or (r,) as many as the passes take.
 
     Args:
         work: E, B, the passes, and whether short batches are left out.
@@ -180,7 +179,7 @@ def steps_of(work: Work, data_sizes: IntArray, *, batch_size: int | None = None)
         batch_size: another B; None: that of the work.
     """
     if work.local_epochs is None:
-        return np.full(np.shape(data_sizes), work.local_steps, dtype=np.int64)
+        return work.local_steps
     batch = work.batch_size if batch_size is None else batch_size
     return work.local_epochs * steps_a_pass(data_sizes, batch, drop_last=work.drop_last)
 

@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from fedgs.aggregation import all_finite
@@ -80,10 +81,11 @@ def client_error(work: Work, client: int, error: Exception) -> ClientError:
 
 def not_finite(work: Work, client: int) -> UpdateError:
     """The error for a local model with NaN or inf."""
-    name = work.federation.clients.names[client]
+    clients = work.federation.clients
+    steps = np.max(steps_of(work, clients.data_sizes[[client]]))
     return UpdateError(
-        f"the local model of client {name!r} is not finite (NaN or inf) "
-        f"after {int(steps_of(work, work.federation.clients.data_sizes[[client]])[0])} steps"
+        f"the local model of client {clients.names[client]!r} is not finite (NaN or inf) "
+        f"after {steps} steps"
     )
 
 

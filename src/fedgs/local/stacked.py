@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -58,7 +58,9 @@ class StackedEngine:
     def __init__(self, device: str = "cpu") -> None:
         self.device = torch.device(device)
         self.loop = LoopEngine(device)
-        self._programs: dict[Hashable, LinearProgram | StackedProgram] = {}
+        self._programs: dict[int, LinearProgram | StackedProgram] = {}
+        self._kinds: dict[Hashable, int] = {}
+        self._known: dict[int, _Known] = {}
 
     def answer(self, requests: Sequence[Request]) -> Iterator[tuple[int, object]]:
         """See `fedgs.requests.Engine`."""
@@ -67,7 +69,8 @@ class StackedEngine:
             if isinstance(request, Train) and request.states is not None:
                 yield position, self.loop.reply(request)  # stacks do not keep optimisers' states
                 continue
-            groups.setdefault((work_key(request.work), _kind(request)), []).append(position)
+            kind = self._facts(request.work).kind
+            groups.setdefault((kind, _kind(request)), []).append(position)
         for positions in groups.values():
             training: list[Train] = []
             measuring: list[Losses | Evaluate] = []
@@ -84,18 +87,27 @@ class StackedEngine:
 
     def program(self, work: Work) -> LinearProgram | StackedProgram:
         """The program for a kind of work, set up at first use."""
-        key = work_key(work)
-        if key not in self._programs:
+        kind = self._facts(work).kind
+        if kind not in self._programs:
             workbench = self.loop.workbench(work)
             compiled = (
                 self.device.type == "cpu"
                 and compiled_kernels() is not None
                 and suits_kernels(work, workbench.flat.module)
             )
-            self._programs[key] = (
+            self._programs[kind] = (
                 LinearProgram(work) if compiled else StackedProgram(workbench, work)
             )
-        return self._programs[key]
+        return self._programs[kind]
+
+    def _facts(self, work: Work) -> "_Known":
+        """What is found out once for each work, and not in every round."""
+        known = self._known.get(id(work))
+        if known is None:
+            kind = self._kinds.setdefault(work_key(work), len(self._kinds))
+            steps = int(np.max(steps_of(work, work.federation.clients.data_sizes)))
+            known = self._known[id(work)] = _Known(work, kind, filled_batch_size(work), steps)
+        return known
 
     def _train(self, requests: list[Train]) -> Iterator[tuple[int, object]]:
         """Replies to training requests of one kind of work, stack by stack."""
@@ -126,20 +138,16 @@ class StackedEngine:
 
         Parameters, gradients and what a forward pass keeps count.
         """
-        work = request.work
-        workbench = self.loop.workbench(work)
-        size = workbench.flat.layout.size
-        steps = work.local_steps
-        if work.local_epochs is not None:
-            steps = int(steps_of(work, work.federation.clients.data_sizes).max())
+        work, size = request.work, len(request.parameters)
+        facts = self._facts(work)
         own_starts, offsets, losses = kind_of(request)
         if isinstance(self.program(work), LinearProgram):
-            per_client = 4 * size + 8 * steps * filled_batch_size(work)
+            per_client = 4 * size + 8 * facts.steps * facts.slots
         else:
             batch = work.batch_size * int(np.prod(work.federation.example_shape))
             per_client = 4 * (4 * size + 32 * batch)
         per_client += 4 * size * (own_starts + offsets)
-        per_client += 4 * steps * filled_batch_size(work) * losses
+        per_client += 4 * facts.steps * facts.slots * losses
         return max(1, _STACK_BYTES // per_client // PERIOD) * PERIOD
 
     def _models(self, requests: list[Train], pieces: list[Piece]) -> tuple[Trained, IntArray]:
@@ -150,7 +158,8 @@ class StackedEngine:
         keys = stacked_keys([request.key for request, _ in members], lengths, clients)
         sizes = training_sizes(work.federation, clients)
         program = self.program(work)
-        slots = filled_batch_size(work) if isinstance(program, LinearProgram) else work.batch_size
+        by_kernels = isinstance(program, LinearProgram)
+        slots = self._facts(work).slots if by_kernels else work.batch_size
         batches = local_batches(
             keys,
             sizes,
@@ -209,6 +218,23 @@ class StackedEngine:
                 error,
             )
         return replies
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What is found out once for a work.
+
+    Attributes:
+        work: it is held, so that no other work gets its id.
+        kind: equal for works that can share a tensor program.
+        slots: see `filled_batch_size`.
+        steps: of the client that makes the most.
+    """
+
+    work: Work
+    kind: int
+    slots: int
+    steps: int
 
 
 def _kind(request: Request) -> Hashable:
