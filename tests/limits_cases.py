@@ -13,7 +13,8 @@ import numpy as np
 
 import fedgs
 from fedgs.availability import Trace
-from fedgs.data import ByColumn, Labelled, Normalization, Quantiles, Shards, share_out
+from fedgs.data import ByColumn, Labelled, Normalization, Quantiles, Shards, export, share_out
+from fedgs.data.on_demand import holding
 from fedgs.graph import Graph
 from fedgs.registry import build
 from fedgs.sampling import FedGS
@@ -448,6 +449,18 @@ def _graph_landmarks(folder: Path) -> object:
 def _synthetic_memory(folder: Path) -> object:
     with patch("fedgs.data.synthetic.memory_limit", return_value=16 * 10**9):
         return fedgs.Synthetic(clients=10**9).load()
+
+
+@case("on-demand-memory")
+def _on_demand_memory(folder: Path) -> object:
+    federation = fedgs.Synthetic(clients=20_000, on_demand=True, test_clients=1).load()
+    with patch("fedgs.data.on_demand.memory_limit", return_value=10**9):
+        return holding(federation, np.arange(20_000))
+
+
+@case("on-demand-all")
+def _on_demand_all(folder: Path) -> object:
+    return export(fedgs.Synthetic(clients=2, on_demand=True).load(), folder / "all.npz")
 
 
 def training(name: str, model: object = "logistic", **settings: object) -> None:

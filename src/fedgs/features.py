@@ -11,7 +11,8 @@ import torch
 
 from fedgs import rng
 from fedgs.arrays import AnyArray, FloatArray, FloatMatrix, IntArray
-from fedgs.data.federation import Federation, Part
+from fedgs.data.federation import Federation
+from fedgs.data.on_demand import Held, examples_of
 from fedgs.errors import ClientError, ConfigError
 from fedgs.local.parameters import FlatModule, build_module, count_parameters
 from fedgs.requests import AnyFold, Train, Work
@@ -296,15 +297,15 @@ def noise_batch(
     Returns:
         (n, *example_shape) float32.
     """
-    part = federation.validation
-    if part is None or len(part) == 0:
-        part = federation.train
+    split: Held = "validation"
+    if federation.validation is None or len(federation.validation) == 0:
+        split = "train"
         _log.warning(
             "%s has no validation parts: the noise batch takes %d training examples",
             federation.name,
             examples,
         )
-    inputs = _picked(federation, part, rng.stream(seed, "noise examples"), examples)  # (k, D)
+    inputs = _picked(federation, split, rng.stream(seed, "noise examples"), examples)  # (k, D)
     mean = inputs.mean(axis=0)
     centred = (inputs - mean) / np.sqrt(max(len(inputs) - 1, 1))  # so that centred' centred = Sigma
     draws = rng.stream(seed, "noise")
@@ -321,10 +322,12 @@ def noise_batch(
 
 
 def _picked(
-    federation: Federation, part: Part, draws: np.random.Generator, count: int
+    federation: Federation, split: Held, draws: np.random.Generator, count: int
 ) -> FloatMatrix:
+    part = federation.train if split == "train" else federation.validation
+    assert part is not None
     rows = np.sort(draws.choice(len(part), size=min(count, len(part)), replace=False))
-    x = np.asarray(part.x[rows])
+    x = examples_of(federation, rows, split)
     inputs = x if federation.normalization is None else federation.normalization.apply(x)
     return np.asarray(inputs.reshape(len(rows), -1), dtype=np.float64)
 

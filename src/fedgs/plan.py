@@ -14,7 +14,8 @@ from fedgs.client_sample import client_sample
 from fedgs.clients import View
 from fedgs.config import ClientEvaluation
 from fedgs.data.federation import Federation
-from fedgs.errors import ConfigError, user_code
+from fedgs.data.on_demand import FederationOnDemand
+from fedgs.errors import ConfigError, DataError, user_code
 from fedgs.features import check_wish
 from fedgs.local.descent import not_plain
 from fedgs.losses import loss_of
@@ -148,6 +149,8 @@ class Plan:
             self._check_client_part(self.per_client)
         if self.sample is not None:
             self._check_sample(self.sample)
+        if isinstance(self.federation, FederationOnDemand):
+            self._check_room(self.federation)
         for wish in self.wishes:
             check_wish(wish, self.work)
         check_reports(self.reports)
@@ -213,6 +216,19 @@ class Plan:
                 f"evaluation.sample = {sample} draws no client with validation examples for seed "
                 f"{self.seed}; give a larger number"
             )
+
+    def _check_room(self, federation: FederationOnDemand) -> None:
+        """Refuse a run that needs the examples of more clients at once than fit into memory."""
+        try:
+            federation.check_room(self.evaluated, "validation")
+            if self.aggregation.trains_everyone or self.wish("start") is not None:
+                federation.check_room(None, "train")
+        except DataError as error:
+            raise ConfigError(
+                f"{error}; with evaluation.sample = 10_000, so many clients stand for all"
+                if self.evaluated is None
+                else f"{error}; use a method and an aggregation that train the cohort alone"
+            ) from None
 
     @cached_property
     def evaluated(self) -> IntArray | None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from fedgs.arrays import AnyArray, IntArray, frozen
 from fedgs.clients import Clients
+from fedgs.data.checks import check_held
 from fedgs.data.classes import given_classes
 from fedgs.data.federation import Federation, Normalization, Part
 from fedgs.data.normalization import chosen_normalization
@@ -51,8 +52,10 @@ def export(federation: Federation, path: str | Path) -> Path:
     The file is written completely or not at all.
 
     Raises:
+        DataError: the federation makes its examples on demand.
         OutputError: the folder cannot be written to.
     """
+    check_held(federation)
     path = Path(path)
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
     parts = [(name, part) for name, part in parts_of(federation).items() if part is not None]

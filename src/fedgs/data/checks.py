@@ -14,7 +14,20 @@ from fedgs.errors import DataError
 if TYPE_CHECKING:
     from fedgs.data.federation import Federation
 
-__all__ = ["check_groups", "check_part", "check_test_offsets"]
+__all__ = ["check_groups", "check_held", "check_part", "check_test_offsets"]
+
+
+def check_held(federation: "Federation") -> None:
+    """Refuse a federation that makes its examples on demand, where all of them are read.
+
+    Raises:
+        DataError: the federation does not hold its examples.
+    """
+    if not federation.train.held:
+        raise DataError(
+            f"{federation.name} makes its examples on demand, so they can be neither exported nor "
+            "compared; load it with data.on_demand = false"
+        )
 
 
 def check_part(federation: "Federation", label: str, part: Part) -> None:

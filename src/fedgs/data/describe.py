@@ -176,7 +176,7 @@ def describe(federation: Federation, *, cohort_size: int | None = None) -> Descr
         facts=federation.facts,
         task=federation.task,
         num_targets=federation.num_labels,
-        duplicates=duplicates(federation),
+        duplicates=duplicates(federation) if federation.train.held else None,
     )
 
 

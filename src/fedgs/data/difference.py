@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from fedgs.arrays import AnyArray
+from fedgs.data.checks import check_held
 from fedgs.data.federation import Federation, Part
 
 __all__ = ["first_difference"]
@@ -17,10 +18,15 @@ def first_difference(federation: Federation, expected: Federation) -> str | None
     shapes, then part by part sizes, labels and examples, then features. The federation's name and
     facts are not compared.
 
+    Raises:
+        DataError: a federation makes its examples on demand.
+
     >>> from fedgs.data.synthetic import Synthetic
     >>> first_difference(Synthetic(clients=3).load(), Synthetic(clients=2).load())
     'there are 3 clients, expected 2'
     """
+    check_held(federation)
+    check_held(expected)
     return next(_differences(federation, expected), None)
 
 

@@ -7,7 +7,7 @@ that opening reads neither examples nor labels. What is written has passed all c
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, cast
@@ -17,11 +17,14 @@ import numpy as np
 from fedgs.arrays import AnyArray
 from fedgs.clients import Clients
 from fedgs.data.archive import PARTS, Meta, meta_of, parts_of
+from fedgs.data.base import Data
 from fedgs.data.federation import Federation, Part
 from fedgs.data.normalization import as_normalization
+from fedgs.data.on_demand import FederationOnDemand
 from fedgs.data.targets import checked_task
-from fedgs.errors import DataError
+from fedgs.errors import ConfigError, DataError
 from fedgs.file_writing import errors_named, write_atomically
+from fedgs.registry import build, table
 
 __all__ = ["FORMAT", "check_folder", "complete_folder", "open_folder", "to_folder"]
 
@@ -33,10 +36,15 @@ _ARRAYS = ("features", "label_counts", "groups", "test_offsets")
 def to_folder(federation: Federation, folder: Path) -> Path:
     """Write every array to its own `.npy` in `folder`, and return the folder.
 
-    Processes that open the folder share the memory of the examples.
+    Processes that open the folder share the memory of the examples. Of a federation that makes its
+    examples on demand, only the settings are written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "meta.json").unlink(missing_ok=True)
+    if isinstance(federation, FederationOnDemand):
+        settings = {"format": FORMAT, "on_demand": table(federation.data)}
+        write_atomically(folder / "meta.json", json.dumps(settings).encode())
+        return folder
     for name, part in parts_of(federation).items():
         for key in ("x", "y", "offsets", "index"):
             _save(folder / f"{name}-{key}.npy", None if part is None else getattr(part, key))
@@ -80,7 +88,10 @@ def open_folder(folder: Path) -> Federation:
     Raises:
         DataError: no such folder, or a file that is missing, cut off or of another format.
     """
-    return _opened(folder, _read_meta(folder))
+    meta = _read_meta(folder)
+    if "on_demand" in meta:
+        return _made_again(folder, meta["on_demand"])
+    return _opened(folder, meta)
 
 
 def check_folder(folder: Path) -> str | None:
@@ -92,6 +103,9 @@ def check_folder(folder: Path) -> str | None:
         DataError: the folder cannot be opened.
     """
     meta = _read_meta(folder)
+    if "on_demand" in meta:
+        _made_again(folder, meta["on_demand"])
+        return None
     federation = _opened(folder, meta)
     for name, digests in meta["digests"].items():
         for block, digest in enumerate(_digests(folder / name)):
@@ -111,6 +125,16 @@ def _read_meta(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder} is not a complete folder of a federation: {error}") from None
     return cast(dict[str, Any], meta)
+
+
+def _made_again(folder: Path, settings: Mapping[str, object]) -> Federation:
+    """The federation that makes its examples on demand, from the settings of its data set."""
+    try:
+        data = build("data", settings)
+    except ConfigError as error:
+        raise DataError(f"{folder} is not a complete folder of a federation: {error}") from None
+    assert isinstance(data, Data)
+    return data.load()
 
 
 def _opened(folder: Path, meta: dict[str, Any]) -> Federation:

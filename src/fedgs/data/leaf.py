@@ -18,6 +18,7 @@ from fedgs.arrays import AnyArray, FloatMatrix, IntArray, frozen
 from fedgs.clients import Clients
 from fedgs.data.assemble import nonempty_clients, server_part
 from fedgs.data.base import SYNTHETIC_TRAINING, Data, Defaults
+from fedgs.data.checks import check_held
 from fedgs.data.classes import given_classes
 from fedgs.data.federation import Federation, Part
 from fedgs.data.groups import GroupsSetting, Quantiles, as_groups
@@ -258,8 +259,10 @@ def write_leaf(federation: Federation, folder: str | Path) -> Path:
     set is the test part of one user, "server".
 
     Raises:
+        DataError: the federation makes its examples on demand.
         OutputError: a folder that cannot be written to.
     """
+    check_held(federation)
     folder = Path(folder)
     names = [str(name) for name in federation.clients.names]
     for label in _PARTS:

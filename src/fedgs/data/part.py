@@ -26,12 +26,15 @@ class Part:
             set has offsets (0, n).
         index: (n,) row of each example in the set that was partitioned, or None where there was no
             such set.
+        held: whether the examples are there. Where they are made on demand, x is NaN and y -1, see
+            `fedgs.data.on_demand`.
     """
 
     x: AnyArray
     y: AnyArray
     offsets: IntArray
     index: IntArray | None = None
+    held: bool = True
 
     def __post_init__(self) -> None:
         for name in ("x", "y", "offsets", "index"):

@@ -1,17 +1,19 @@
 """Synthetic(a, b): every client has its own optimum and its own distribution of inputs."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_serializer
 
 from fedgs.arrays import AnyArray, FloatArray, IntArray, frozen
 from fedgs.clients import Clients
 from fedgs.data.base import SYNTHETIC_TRAINING, Data, Defaults
 from fedgs.data.federation import Federation, Part
+from fedgs.data.on_demand import FederationOnDemand, not_held
 from fedgs.errors import DataError
 from fedgs.machine import memory_limit
 from fedgs.registry import register
@@ -27,6 +29,20 @@ _INPUT_SD = np.array([float(Decimal(i) ** Decimal("-0.6")) for i in range(1, _DI
 # Memory of an average client while the federation is generated: exp(4 + 2²/2) + 50 examples and an
 # optimum, each held twice.
 _CLIENT_BYTES = 2 * (453 * (4 * _DIMENSION + 8) + 8 * _LABELS * (_DIMENSION + 1))
+# Of a client whose examples are made on demand: sizes, offsets and features, with copies.
+_BYTES_ON_DEMAND = 100
+
+
+@dataclass(frozen=True, eq=False)
+class _Distribution:
+    """What a client's examples are drawn from, and the generator that draws them."""
+
+    rng: np.random.Generator
+    size: int  # s
+    mean: float  # mu_k
+    weight: FloatArray  # (10, 60) W_k
+    bias: FloatArray  # (10,) b_k
+    centre_mean: float  # B_k
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +62,17 @@ class Synthetic(Data):
     validation and test examples; the server's test set is the union of the tests. Client k is the
     same for every number of clients.
 
+    With `on_demand` the examples are the same, and those of a client are made when it is needed, so
+    that a million clients fit into memory. The clients have no label counts, and (mu_k, B_k) as
+    features in place of (W_k, b_k). The run is another run, also where its records are equal.
+
     Attributes:
         a: standard deviation of mu_k, >= 0: how far clients differ in their optimum.
         b: standard deviation of B_k, >= 0: how far clients differ in their inputs.
         clients: N >= 1.
+        on_demand: whether the examples of a client are made when they are needed.
+        test_clients: with `on_demand`, how many clients' test examples are the server's test set,
+            >= 1; all where there are no more clients, else so many drawn by the seed.
 
     >>> federation = Synthetic(clients=3).load()
     >>> federation.name, federation.example_shape, federation.clients.features.shape
@@ -60,6 +83,27 @@ class Synthetic(Data):
     a: float = Field(default=0.5, ge=0, allow_inf_nan=False)
     b: float = Field(default=0.5, ge=0, allow_inf_nan=False)
     clients: int = Field(default=30, ge=1)
+    on_demand: bool = False
+    test_clients: int = Field(default=1000, ge=1)
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
+        """Leave out the settings of `on_demand` where it is off."""
+        settings = serialize(self)
+        if not self.on_demand:
+            settings.pop("on_demand", None)
+            settings.pop("test_clients", None)
+        return settings
+
+    @classmethod
+    def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:
+        """`test_clients` without `on_demand`, where all clients' test examples are the test set."""
+        if settings.get("on_demand") or settings.get("test_clients", 1000) == 1000:
+            return {}
+        return {
+            "test_clients": "data.test_clients has no effect without data.on_demand = true; leave "
+            "it out"
+        }
 
     @property
     def title(self) -> str:
@@ -73,9 +117,12 @@ class Synthetic(Data):
             DataError: the clients' data would not fit into the memory of the machine or the
                 container.
         """
+        if self.on_demand:
+            check_memory(self.clients, _BYTES_ON_DEMAND)
+            return self._on_demand()
         check_memory(self.clients, _CLIENT_BYTES)
         drawn = [self._client(client) for client in range(self.clients)]
-        cuts = [(int(0.75 * len(data.y)), int(0.9 * len(data.y))) for data in drawn]
+        cuts = [_cuts(len(data.y)) for data in drawn]
         train = _part(drawn, [slice(0, end) for end, _ in cuts])
         validation = _part(drawn, [slice(start, end) for start, end in cuts])
         test = _part(drawn, [slice(start, None) for _, start in cuts])
@@ -88,16 +135,59 @@ class Synthetic(Data):
         server = Part(test.x, test.y, np.array([0, len(test)], dtype=np.int64))
         return Federation(self.title, clients, _LABELS, train, validation, server)
 
+    def _on_demand(self) -> Federation:
+        """The federation without examples but those of the server's test set."""
+        cuts = np.empty((self.clients, 2), dtype=np.int64)
+        features = np.empty((self.clients, 2))
+        for client in range(self.clients):
+            drawn = self._distribution(client)
+            cuts[client] = _cuts(drawn.size)
+            features[client] = drawn.mean, drawn.centre_mean
+        testers = np.arange(self.clients)
+        if self.clients > self.test_clients:
+            rng = stream(self.seed, "synthetic test clients")
+            testers = np.sort(rng.choice(self.clients, self.test_clients, replace=False))
+        tested = [self._client(client) for client in testers.tolist()]
+        test = _part(tested, [slice(end, None) for end in cuts[testers, 1].tolist()])
+        train, validation = (
+            not_held(np.concatenate([[0], np.cumsum(sizes)]), (_DIMENSION,), "float32")
+            for sizes in (cuts[:, 0], cuts[:, 1] - cuts[:, 0])
+        )
+        return FederationOnDemand(
+            self.title,
+            Clients(range(self.clients), data_sizes=cuts[:, 0], features=features),
+            _LABELS,
+            train,
+            validation,
+            Part(test.x, test.y, np.array([0, len(test)], dtype=np.int64)),
+            data=self,
+            make=self._examples,
+        )
+
+    def _examples(self, client: int) -> tuple[AnyArray, IntArray]:
+        data = self._client(client)
+        return data.x, data.y
+
     def _client(self, client: int) -> _ClientData:
+        drawn = self._distribution(client)
+        rng, weight, bias = drawn.rng, drawn.weight, drawn.bias
+        centre = rng.normal(drawn.centre_mean, 1.0, _DIMENSION)
+        x = centre + _INPUT_SD * rng.standard_normal((drawn.size, _DIMENSION))  # (s, 60)
+        y = np.argmax(x @ weight.T + bias, axis=1).astype(np.int64)
+        return _ClientData(x.astype(np.float32), y, np.concatenate([weight.ravel(), bias]))
+
+    def _distribution(self, client: int) -> _Distribution:
         rng = stream(self.seed, "synthetic", client)
         size = int(rng.lognormal(4.0, 2.0)) + 50
         mean = rng.normal(0.0, self.a)
         weight = rng.normal(mean, 1.0, (_LABELS, _DIMENSION))
         bias = rng.normal(mean, 1.0, _LABELS)
-        centre = rng.normal(rng.normal(0.0, self.b), 1.0, _DIMENSION)
-        x = centre + _INPUT_SD * rng.standard_normal((size, _DIMENSION))  # (s, 60)
-        y = np.argmax(x @ weight.T + bias, axis=1).astype(np.int64)
-        return _ClientData(x.astype(np.float32), y, np.concatenate([weight.ravel(), bias]))
+        return _Distribution(rng, size, mean, weight, bias, rng.normal(0.0, self.b))
+
+
+def _cuts(size: int) -> tuple[int, int]:
+    """How many of a client's examples are training ones, and training or validation ones."""
+    return int(0.75 * size), int(0.9 * size)
 
 
 def check_memory(num_clients: int, client_bytes: int) -> None:

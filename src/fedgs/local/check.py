@@ -12,6 +12,7 @@ from torch import nn
 
 from fedgs.arrays import IntArray
 from fedgs.data.federation import Federation
+from fedgs.data.on_demand import holding
 from fedgs.errors import ConfigError
 from fedgs.local.batches import batch_extremes, steps_of
 from fedgs.local.evaluation import measure
@@ -27,6 +28,7 @@ from fedgs.rng import kept_generators, seed_generators
 __all__ = ["check_metrics", "check_training"]
 
 _SECONDS = 2.0  # for sizes between the smallest and the largest
+_FEW = 100  # clients whose validation examples are made for a metric where they are made on demand
 
 
 def check_training(work: Work) -> None:
@@ -58,7 +60,9 @@ def check_training(work: Work) -> None:
         drop_last=work.drop_last,
     )
     sizes = np.unique(extremes).tolist()
-    workbench = Workbench(replace(work, precision="float32"), torch.device("cpu"))
+    federation = holding(work.federation, _tried(work))
+    work = replace(work, federation=federation, precision="float32")
+    workbench = Workbench(work, torch.device("cpu"))
     with kept_generators(), one_thread_if(not workbench.convolutional):
         trial = _Trial(workbench)
         for size in _in_order(sizes):
@@ -88,6 +92,8 @@ def check_metrics(work: Work, metrics: Sequence[Metric]) -> None:
     own += tuple(one for one in metrics if isinstance(one, FunctionMetric) and one not in own)
     if not own:
         return
+    few = np.arange(min(len(work.federation), _FEW))
+    work = replace(work, federation=holding(work.federation, few, "validation"))
     workbench = Workbench(replace(work, precision="float32"), torch.device("cpu"))
     start = workbench.flat.vector.clone()
     name = work.federation.name
@@ -112,6 +118,13 @@ def check_metrics(work: Work, metrics: Sequence[Metric]) -> None:
                 raise ConfigError(
                     f"{title} must be a finite number on the {part} of {name!r}, got {value}"
                 )
+
+
+def _tried(work: Work) -> IntArray:
+    """The clients on whose examples `_Trial` tries batches: the first with so many, of any size."""
+    most = 4 * filled_batch_size(work)
+    sizes = np.minimum(work.federation.clients.data_sizes, most)
+    return np.flatnonzero(np.diff(np.maximum.accumulate(sizes), prepend=0))
 
 
 class _Trial:

@@ -11,9 +11,11 @@ Nothing of PyTorch is imported before an engine is chosen.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from fedgs.errors import ConfigError
+from fedgs.local.on_demand import OnDemandEngine
 from fedgs.registry import Variant, register, variant_class, variant_names
 from fedgs.requests import Engine, Work
 
@@ -166,7 +168,7 @@ def new_engine(name: str, device: str) -> Engine:
     Raises:
         ConfigError: no such engine.
     """
-    return _variant(name).make(device)
+    return OnDemandEngine(partial(_variant(name).make, device))
 
 
 def make_engine(name: str, device: str, work: Work) -> tuple[Engine, str]:

@@ -89,7 +89,7 @@ class AUC(Metric):
         super().check(federation)
         parts = {"test set": federation.test, "validation parts": federation.validation}
         for title, part in parts.items():
-            if part is None:
+            if part is None or not part.held:
                 continue
             counted = part.y[part.y >= 0] if federation.task == "sequence" else part.y
             if not any(right.any() and not right.all() for _, right in _by_class(counted)):

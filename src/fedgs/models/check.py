@@ -156,7 +156,9 @@ def _two_examples(federation: "Federation") -> "Tensor":
     """(2, ...) float32 inputs: the first and the last example, which may be the same."""
     import torch
 
-    rows = federation.train.x[np.array([0, len(federation.train) - 1])]
+    from fedgs.data.on_demand import examples_of
+
+    rows = examples_of(federation, np.array([0, len(federation.train) - 1]))
     inputs = (
         rows.astype(np.float32)
         if federation.normalization is None
