@@ -19,6 +19,7 @@ from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.sinks import FolderSink, MemorySink, RunSink
 from fedgs.experiments.snapshots import BestModel, best_figure, load_best, tensors_of
 from fedgs.local.engines import choose_engine, new_engine, numerics_with
+from fedgs.local.on_demand import OnDemandEngine
 from fedgs.local.threads import threads_of, usable_threads
 from fedgs.plan import Plan
 from fedgs.records import Record
@@ -141,7 +142,7 @@ def _driven(begun: Sequence[_Begun]) -> Iterable[Progress]:
         groups.setdefault(run.engine, {})[run.live] = run
     for (name, device, threads), group in groups.items():
         if (name, device) not in engines:
-            engines[name, device] = new_engine(name, device)
+            engines[name, device] = OnDemandEngine(partial(new_engine, name, device))
         with threads_of(threads):
             for live in steps(list(group), engines[name, device]):
                 if group[live].sink.failure is not None:

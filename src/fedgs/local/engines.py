@@ -163,18 +163,21 @@ def choose_engine(name: str, *, device: str, work: Work) -> EngineChoice:
 
 
 def new_engine(name: str, device: str) -> Engine:
-    """A new engine of a registered name.
+    """A new engine of a registered name, for federations that hold their examples.
 
     Raises:
         ConfigError: no such engine.
     """
-    return OnDemandEngine(partial(_variant(name).make, device))
+    return _variant(name).make(device)
 
 
 def make_engine(name: str, device: str, work: Work) -> tuple[Engine, str]:
-    """The engine for a kind of work and the sentence that says why, see `choose_engine`."""
+    """The engine for a kind of work and the sentence that says why, see `choose_engine`.
+
+    It also answers requests on federations that make their examples on demand.
+    """
     choice = choose_engine(name, device=device, work=work)
-    return new_engine(choice.name, device), choice.reason
+    return OnDemandEngine(partial(new_engine, choice.name, device)), choice.reason
 
 
 def numerics_by_rule(work: Work) -> dict[str, int]:
