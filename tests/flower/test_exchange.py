@@ -132,3 +132,21 @@ def test_doubtful_nodes_are_waited_for_as_long_again_as_the_others_needed(world:
     replies = exchange(grid, messages, timeout=30.0, doubtful=(101, 102))
     assert [reply.metadata.src_node_id for reply in replies] == [100, 101]
     assert 0.4 <= time.monotonic() - begun < 5.0
+
+
+def test_replies_are_received_in_parts_in_the_order_of_the_messages(world: Any) -> None:
+    grid = world([f"site-{k}" for k in range(5)])
+    grid.faults[103] = "silent"
+    parts: list[int] = []
+    pull = grid.pull_messages
+    grid.pull_messages = lambda identifiers: (parts.append(len(identifiers)), pull(identifiers))[1]
+    messages = train(world, 104, 103, 102, 101, 100)
+    replies = exchange(grid, messages, timeout=0.02, at_once=2)
+    assert [reply.metadata.src_node_id for reply in replies] == [104, 102, 101, 100]
+    assert parts[:3] == [2, 2, 1] and max(parts) == 2
+
+
+def test_enough_ends_the_parts_early(world: Any) -> None:
+    grid = world([f"site-{k}" for k in range(5)])
+    messages = train(world, 100, 101, 102, 103, 104)
+    assert len(exchange(grid, messages, timeout=60.0, at_once=2, enough=3)) == 4

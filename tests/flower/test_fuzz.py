@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.flower.conftest import _make_world
 
-from fedgs.flower import SampledStrategy
+from fedgs.flower import SampledStrategy, training
+from fedgs.flower.spool import LIMIT
 
 NODES = 6
 
@@ -107,9 +108,11 @@ class Deployment(RuleBasedStateMachine):
         sampler=st.sampled_from(["uniform", "fedgs", "md", "oort", "least_recent"]),
         weighting=st.sampled_from(["data_size", "equal", "all", "fedau"]),
         enough=st.sampled_from([None, 2]),
+        limit=st.sampled_from([LIMIT, 0]),
     )
-    def begin(self, sampler: str, weighting: str, enough: int | None) -> None:
+    def begin(self, sampler: str, weighting: str, enough: int | None, limit: int) -> None:
         logging.disable(logging.CRITICAL)
+        training.LIMIT = limit  # of the replies in memory
         self.grid = _make_world()([f"site-{k}" for k in range(NODES)])
         self.inner = Noting(fraction_evaluate=0.0)
         method = {"name": sampler}
@@ -200,6 +203,7 @@ class Deployment(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         logging.disable(logging.NOTSET)
+        training.LIMIT = LIMIT
 
 
 def itertools_from(first: int) -> Any:

@@ -51,6 +51,7 @@ def exchange(
     enough: int | None = None,
     accept: Callable[[Message], bool] | None = None,
     doubtful: Collection[int] = (),
+    at_once: int | None = None,
 ) -> list[Message]:
     """Send messages and collect the replies.
 
@@ -64,6 +65,7 @@ def exchange(
         accept: which replies count; None: those without an error.
         doubtful: node ids that are not waited for until the deadline: only as long again as the
             others needed or, if there are no others, for a tenth of the timeout.
+        at_once: how many replies are received before they are accepted; None: all that arrived.
 
     Returns:
         All replies that arrived, including errors.
@@ -76,27 +78,33 @@ def exchange(
     node_of = {
         identifier: message.metadata.dst_node_id for identifier, message in pushed if identifier
     }
-    waiting = set(node_of)
+    waiting = dict.fromkeys(node_of)  # in the order of the messages
     trusted = {identifier for identifier, node in node_of.items() if node not in doubtful}
     replies: list[Message] = []
     accepted = 0
     until = None if trusted else begun + timeout * _SHORT_WAIT
     for _ in pauses(begun + timeout):
-        if waiting:
-            arrived = list(grid.pull_messages(list(waiting)))
-            waiting -= {reply.metadata.reply_to_message_id for reply in arrived}
-            replies += arrived
-            accepted += sum(
-                accept(reply) if accept is not None else reply.has_content() for reply in arrived
-            )
-        if not waiting or (enough is not None and accepted >= enough):
+        for identifiers in _parts(list(waiting), at_once):
+            for reply in grid.pull_messages(identifiers):
+                waiting.pop(reply.metadata.reply_to_message_id, None)
+                replies.append(reply)
+                accepted += accept(reply) if accept is not None else reply.has_content()
+            if enough is not None and accepted >= enough:
+                return replies
+        if not waiting:
             break
-        if not waiting & trusted:
+        if trusted.isdisjoint(waiting):
             now = time.monotonic()
             until = 2 * now - begun if until is None else until
             if now >= until:
                 break
     return replies
+
+
+def _parts(identifiers: list[str], size: int | None) -> Iterator[list[str]]:
+    size = size or max(1, len(identifiers))
+    for start in range(0, len(identifiers), size):
+        yield identifiers[start : start + size]
 
 
 def from_client(reply: Message) -> bool:

@@ -9,8 +9,9 @@ from flwr.app import Message
 from fedgs.arrays import AnyArray, FloatArray
 from fedgs.clients import Outcome, Selection, View
 from fedgs.flower.exchange import from_client
-from fedgs.flower.replies import Reply
+from fedgs.flower.replies import Reply, array_records
 from fedgs.flower.roster import Key
+from fedgs.flower.spool import Spool
 from fedgs.records import Record
 
 __all__ = ["InFlight", "ModelMetrics", "round_time"]
@@ -32,6 +33,7 @@ class InFlight:
     Attributes:
         sent: the global model by name.
         examine: checks a training reply on its own.
+        spool: keeps the arrays of replies.
         view: what the sampler saw, or None where it was not asked.
         selection: the sampler's, or None likewise.
         outcome: the clients whose updates entered the average, with their weights; None: none did.
@@ -55,6 +57,7 @@ class InFlight:
 
     sent: dict[str, AnyArray] = field(default_factory=dict)
     examine: Callable[[Message], Reply] | None = None
+    spool: Spool = field(default_factory=Spool)
     view: View | None = None
     selection: Selection | None = None
     outcome: Outcome | None = None
@@ -97,13 +100,22 @@ class InFlight:
             if self.pushed is not None:
                 self.took[row] = time.perf_counter() - self.pushed
             self.traffic += bytes_of(message)
-            self.replies[row] = self.examine(message)
+            reply = self.replies[row] = self.examine(message)
+            if reply.refused is None:
+                reply.replace_arrays(self.spool.kept)
+            else:
+                reply.drop_arrays()
         return self.replies[row].refused is None
 
     def sending(self) -> None:
         """The requests are sent now."""
         self.pushed = time.perf_counter()
-        self.traffic += sum(map(bytes_of, self.messages.values()))
+        sizes: dict[int, int] = {}  # by content, which messages share
+        for message in self.messages.values():
+            content = id(message.content)
+            if content not in sizes:
+                sizes[content] = bytes_of(message)
+            self.traffic += sizes[content]
 
     def fates(self, rows: Sequence[int]) -> list[str]:
         """What became of each client of the cohort, in the words of a simulation with a clock.
@@ -167,9 +179,7 @@ class InFlight:
 
 def bytes_of(message: Message) -> int:
     """Bytes of the arrays of a message."""
-    if not message.has_content():
-        return 0
-    records = message.content.array_records.values()
+    records = array_records(message)
     return sum(len(array.data) for record in records for array in record.values())
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ __all__ = [
     "ACCURACIES",
     "LOSSES",
     "Reply",
+    "array_records",
     "arrays_of",
     "examined",
     "finite",
@@ -36,7 +37,7 @@ class Reply:
         refused: why it cannot enter an average, or None.
         metrics: its only metric record; empty if it has none.
         examples: the number of examples it stands for; NaN if it was refused.
-        stored: the vector of the client's state by name, where an aggregation needs it.
+        stored: the vector of the client's state, where an aggregation needs it.
         lost: whether the client had lost its state.
     """
 
@@ -44,12 +45,26 @@ class Reply:
     refused: str | None
     metrics: MetricRecord
     examples: float = math.nan
-    stored: Mapping[str, AnyArray] | None = None
+    stored: ArrayRecord | None = None
     lost: bool = False
 
     def arrays(self) -> dict[str, AnyArray]:
         """Its arrays by name."""
-        return arrays_of(next(iter(self.message.content.array_records.values())))
+        return arrays_of(array_records(self.message)[0])
+
+    def replace_arrays(self, replaced: Callable[[ArrayRecord], ArrayRecord]) -> None:
+        """Replace its arrays, and those of the client's state, by others."""
+        content = self.message.content
+        for name, record in list(content.items()):
+            if isinstance(record, ArrayRecord):
+                content[name] = replaced(record)
+        if self.stored is not None:
+            self.stored = replaced(self.stored)
+
+    def drop_arrays(self) -> None:
+        """Drop the arrays of a reply that was refused, for the memory that they take."""
+        if self.message.has_content():
+            self.replace_arrays(lambda record: ArrayRecord())
 
 
 def examined(
@@ -66,7 +81,7 @@ def examined(
         reason = (message.error.reason or "no reason given").strip().splitlines()
         why = f"error {message.error.code}: {reason[-1] if reason else ''}"
         return Reply(message, why, MetricRecord())
-    records = list(message.content.metric_records.values())
+    records = [record for record in message.content.values() if isinstance(record, MetricRecord)]
     if len(records) != 1:
         why = f"its reply has {len(records)} metric records instead of 1"
         return Reply(message, why, MetricRecord())
@@ -83,7 +98,7 @@ def examined(
 
 def _arrays_refusal(message: Message, sent: Mapping[str, AnyArray]) -> str | None:
     """Why the arrays cannot be averaged, or None; they get the model's floating-point types."""
-    records = list(message.content.array_records.values())
+    records = array_records(message)
     if len(records) != 1:
         return f"its reply has {len(records)} array records instead of 1"
     if set(records[0]) != set(sent):
@@ -131,6 +146,13 @@ def _shape(metrics: Mapping[str, object]) -> tuple[tuple[str, int], ...]:
         name: len(value) if isinstance(value, list) else -1 for name, value in metrics.items()
     }
     return tuple(sorted(lengths.items()))
+
+
+def array_records(message: Message) -> list[ArrayRecord]:
+    """The arrays of a message; none if it is an error."""
+    if not message.has_content():
+        return []
+    return [record for record in message.content.values() if isinstance(record, ArrayRecord)]
 
 
 def arrays_of(record: ArrayRecord) -> dict[str, AnyArray]:

@@ -108,7 +108,7 @@ class ClientStates:
             if not fits(arrays, sent, names) or not all(map(_is_finite, arrays.values())):
                 reply.refused = "the stored update that it sent is not finite or not of this model"
                 return
-            reply.stored = arrays
+            reply.stored = stored
 
     def answer(
         self, reply: Reply, sent: Mapping[str, AnyArray], *, share: float, weight: float
@@ -125,12 +125,13 @@ class ClientStates:
             return {}
         names, local = self._server.names(sent), reply.arrays()
         update = flat(local, names).astype(np.float64) - flat(sent, names)
+        stored = None if reply.stored is None else flat(arrays_of(reply.stored), names)
         numbers = {name: positive(reply.metrics, name) or 1.0 for name in self.rule.needed}
         answer = Answer(
             update,
             share=share,
             weight=weight,
-            stored=None if reply.stored is None else flat(reply.stored, names).astype(np.float64),
+            stored=None if stored is None else stored.astype(np.float64),
             numbers=numbers,
         )
         return self.rule.term(answer, self._selector.state.moments)

@@ -288,6 +288,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
     def _finish_round(self, arrays: ArrayRecord | None, weights: FloatArray) -> None:
         """Write the record and the state; the next round begins."""
         now, state = self._training.now, self._selector.state
+        now.spool.close()
         state.model = now.sent if arrays is None else arrays_of(arrays)
         self._selector.observe_weights(
             now.view,

@@ -23,8 +23,9 @@ from fedgs.flower.roster import Key
 from fedgs.flower.selector import Selector
 from fedgs.flower.server import Server
 from fedgs.flower.settings import Settings
+from fedgs.flower.spool import LIMIT, Spool
 from fedgs.flower.stateful import ClientStates
-from fedgs.flower.sums import scale_updates
+from fedgs.flower.sums import scale_update
 
 __all__ = ["ClientTraining"]
 
@@ -82,7 +83,8 @@ class ClientTraining:
             config: of the request.
             grid: connects to the nodes.
         """
-        self.now = now = InFlight(sent=arrays_of(arrays), examine=self._examined)
+        spool = Spool(LIMIT)
+        self.now = now = InFlight(sent=arrays_of(arrays), examine=self._examined, spool=spool)
         now.clock = self._selector.state.clock.read()
         self._grid, self._nodes = grid, self.connected(grid)
         nodes = self._nodes
@@ -143,7 +145,15 @@ class ClientTraining:
         """Send the requests and wait until enough valid replies have arrived."""
         now, enough = self.now, self._enough(len(messages))
         now.sending()
-        replies = exchange(grid, messages, timeout=timeout, enough=enough, accept=now.accepts)
+        size = max(1, sum(array.nbytes for array in now.sent.values()))
+        replies = exchange(
+            grid,
+            messages,
+            timeout=timeout,
+            enough=enough,
+            accept=now.accepts,
+            at_once=max(1, LIMIT // size),
+        )
         now.ended_at = time.perf_counter()
         answered = sum(reply.refused is None for reply in now.replies.values())
         now.ended = "target" if answered >= enough else "nobody"
@@ -331,7 +341,9 @@ class ClientTraining:
 
     def _apply_as_sum(self, good: Mapping[int, Reply], total: float) -> None:
         """Let the average of the replies be theta plus the weighted sum of their updates."""
-        scale_updates((reply.message for reply in good.values()), sent=self.now.sent, total=total)
+        for reply in good.values():
+            scale_update(reply.message, sent=self.now.sent, total=total)
+            reply.replace_arrays(self.now.spool.kept)
         if total == 0:  # no update counts; the inner strategy cannot divide by zero
             for reply in good.values():
                 reply.metrics[self._inner.strategy.weighted_by_key] = 1.0
