@@ -8,9 +8,9 @@ from tests.driving import driven, make_plan
 from tests.local.material import make_federation, replies
 
 from fedgs.client_sample import client_sample
-from fedgs.config import ClientEvaluation, Evaluation
 from fedgs.data.part import Part
 from fedgs.errors import ConfigError
+from fedgs.evaluation_settings import ClientEvaluation, Evaluation
 from fedgs.local import LoopEngine, StackedEngine, initial_parameters
 from fedgs.models import LogisticRegression
 from fedgs.report.by_client import client_losses

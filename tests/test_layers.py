@@ -41,6 +41,8 @@ LAYERS = [
         "stopping",
         "system_settings",
         "execution_settings",
+        "training_settings",
+        "evaluation_settings",
         "config",
         "fingerprint",
     ],

@@ -9,9 +9,9 @@ import torch
 from tests.driving import driven, make_plan
 from tests.local.material import make_federation, mlp
 
-from fedgs.config import ClientEvaluation
 from fedgs.data import Federation
 from fedgs.errors import ConfigError
+from fedgs.evaluation_settings import ClientEvaluation
 from fedgs.experiments.compare import compare
 from fedgs.local import LoopEngine, StackedEngine, initial_parameters
 from fedgs.local.parameters import build_module

@@ -12,10 +12,10 @@ from fedgs.availability import AvailabilityDraws, RoundAvailability
 from fedgs.checkpoint import State
 from fedgs.client_sample import client_sample
 from fedgs.clients import View
-from fedgs.config import ClientEvaluation
 from fedgs.data.federation import Federation
 from fedgs.data.on_demand import FederationOnDemand
 from fedgs.errors import ConfigError, DataError, user_code
+from fedgs.evaluation_settings import ClientEvaluation
 from fedgs.features import check_wish
 from fedgs.local.descent import not_plain
 from fedgs.losses import loss_of
