@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, model_serializer
 
 from fedgs.registry import Variant, text_keys
+from fedgs.stopping import named_figure
 from fedgs.training_settings import named_table, part_of
 
 __all__ = ["ClientEvaluation", "Evaluation"]
@@ -53,6 +54,10 @@ class Evaluation(Variant):
         per_client: when the model is evaluated on the examples of each client; none: never.
         sample: so many clients, drawn once by the run's seed, stand for all in the validation loss
             and in `per_client`; none: all clients.
+        best: the figure by which the best model is kept: "valid_loss", "test_loss",
+            "test_accuracy", or "valid_" or "test_" and the name of a metric of `metrics`; the
+            lowest loss, or the best value by the metric's direction. None: the validation loss, or
+            the test loss where there are no validation parts.
 
     >>> Evaluation(every=10, metrics="macro_f1, auc").metrics
     (MacroF1(), AUC())
@@ -63,6 +68,12 @@ class Evaluation(Variant):
     metrics: Metrics = ()
     per_client: ClientEvaluation | None = None
     sample: int | None = Field(default=None, ge=1)
+    best: str | None = None
+
+    @field_validator("best")
+    @classmethod
+    def _of_records(cls, best: str | None) -> str | None:
+        return None if best is None else named_figure(best, "evaluation.best")
 
     @field_validator("per_client", mode="before")
     @classmethod
@@ -79,6 +90,7 @@ class Evaluation(Variant):
             settings.pop("metrics", None)
         if self.per_client is None:
             settings.pop("per_client", None)
-        if self.sample is None:
-            settings.pop("sample", None)
+        for name in ("sample", "best"):
+            if getattr(self, name) is None:
+                settings.pop(name, None)
         return settings

@@ -33,7 +33,7 @@ from fedgs.sampling.base import (
     Wish,
 )
 from fedgs.schedules import Schedule
-from fedgs.stopping import Stopping
+from fedgs.stopping import Stopping, check_figure
 from fedgs.system import SystemTime
 from fedgs.weighting import Weighting, as_weighting
 
@@ -62,6 +62,8 @@ class Plan:
         per_client: when the model is evaluated on the examples of each client; None: never.
         sample: so many clients stand for all in the validation loss and in `per_client`; None: all.
         metrics: of the test set that are recorded beside loss and accuracy.
+        best: the figure by which the best model is kept; None: the validation loss, or the test
+            loss where there are no validation parts.
         schedule: eta of round t is learning_rate * schedule.factor(t); None: see `decay`.
         warmup: eta is multiplied by (t + 1)/(warmup + 1) in the first `warmup` rounds.
         time: how rounds take time; None: the run has no clock, and every selected client answers.
@@ -83,6 +85,7 @@ class Plan:
     per_client: ClientEvaluation | None = None
     sample: int | None = None
     metrics: tuple[Metric, ...] = ()
+    best: str | None = None
     schedule: Schedule | None = None
     warmup: int = 0
     time: SystemTime | None = None
@@ -145,6 +148,14 @@ class Plan:
             metrics=list(directions(self.metrics)),
             ranges=ranges_of(self.metrics),
         )
+        if self.best is not None:
+            check_figure(
+                self.best,
+                "evaluation.best",
+                has_validation=self.federation.validation is not None,
+                has_accuracy=self.federation.task != "regression",
+                metrics=list(directions(self.metrics)),
+            )
         if self.per_client is not None:
             self._check_client_part(self.per_client)
         if self.sample is not None:

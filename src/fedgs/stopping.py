@@ -13,7 +13,7 @@ from fedgs.errors import ConfigError
 from fedgs.registry import Variant
 from fedgs.targets import first_reached
 
-__all__ = ["Stopping"]
+__all__ = ["Stopping", "check_figure", "is_higher", "named_figure"]
 
 Reason = Literal["target", "patience"]
 Range = tuple[float, float]  # the lowest and the highest value
@@ -62,13 +62,7 @@ class Stopping(Variant):
     @field_validator("figure")
     @classmethod
     def _of_records(cls, figure: str) -> str:
-        part, _, name = figure.partition("_")
-        if part not in ("valid", "test") or not name or figure == "valid_accuracy":
-            raise ValueError(
-                "stopping.figure must be 'valid_loss', 'test_loss', 'test_accuracy', or 'valid_' "
-                f"or 'test_' and the name of a metric, got {figure!r}"
-            )
-        return figure
+        return named_figure(figure, "stopping.figure")
 
     @field_validator("target_metrics")
     @classmethod
@@ -199,7 +193,7 @@ class Stopping(Variant):
         ]
         for metric, value in self.target_metrics.items():
             figure = _figure_of(metric)
-            targets.append((figure, value, _is_higher(figure, lower)))
+            targets.append((figure, value, is_higher(figure, lower)))
         for name, target, higher in targets:
             if target is None:
                 continue
@@ -207,7 +201,7 @@ class Stopping(Variant):
                 return "target"
         if self.patience is not None:
             values = history[self.figure]
-            losses = -values if _is_higher(self.figure, lower) else values
+            losses = -values if is_higher(self.figure, lower) else values
             if len(losses) - 1 - _best(losses) >= self.patience:
                 return "patience"
         return None
@@ -232,8 +226,68 @@ def _figure_of(metric: str) -> str:
     return metric if metric.startswith(_VALID) else f"test_{metric}"
 
 
-def _is_higher(figure: str, lower: Collection[str]) -> bool:
-    """Whether higher values of a figure are better."""
+def named_figure(figure: str, setting: str) -> str:
+    """The figure, if it has the form of one.
+
+    Raises:
+        ValueError: it has not; the message names the setting.
+    """
+    part, _, name = figure.partition("_")
+    if part not in ("valid", "test") or not name or figure == "valid_accuracy":
+        raise ValueError(
+            f"{setting} must be 'valid_loss', 'test_loss', 'test_accuracy', or 'valid_' "
+            f"or 'test_' and the name of a metric, got {figure!r}"
+        )
+    return figure
+
+
+def check_figure(
+    figure: str,
+    setting: str,
+    *,
+    has_validation: bool,
+    has_accuracy: bool,
+    metrics: Collection[str],
+) -> None:
+    """Refuse a figure that the records of a run do not have.
+
+    Args:
+        figure: as `named_figure` returns it.
+        setting: that names it.
+        has_validation: whether there are validation parts.
+        has_accuracy: whether answers are right or wrong.
+        metrics: names of the metrics that are recorded.
+
+    Raises:
+        ConfigError: the run does not record the figure.
+    """
+    if figure not in _FIGURES and figure.partition("_")[2] not in metrics:
+        recorded = ", ".join(map(repr, metrics)) or "none"
+        raise ConfigError(
+            f"{setting} names {figure!r}, whose metric evaluation.metrics does not have; "
+            f"recorded are {recorded}"
+        )
+    if figure.startswith(_VALID) and not has_validation:
+        raise ConfigError(
+            f"{setting} = {figure!r} needs validation parts, and this federation has none"
+        )
+    if figure == "test_accuracy" and not has_accuracy:
+        raise ConfigError(
+            f"{setting} = 'test_accuracy' needs targets that are classes, and those of this "
+            "federation are none"
+        )
+
+
+def is_higher(figure: str, lower: Collection[str]) -> bool:
+    """Whether higher values of a figure are better.
+
+    Args:
+        figure: such as "test_loss" or "valid_auc".
+        lower: names of metrics of which lower values are better.
+
+    >>> is_higher("valid_loss", ()), is_higher("test_auc", ()), is_higher("test_mae", {"mae"})
+    (False, True, False)
+    """
     return not figure.endswith("_loss") and figure.partition("_")[2] not in lower
 
 

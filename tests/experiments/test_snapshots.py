@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from tests.conftest import make_federation
 from tests.experiments.test_this_process import prepared_runs
 from torch import nn
 
@@ -14,8 +16,10 @@ from fedgs.experiments.compare import compare
 from fedgs.experiments.snapshots import best_record, stored_snapshot
 from fedgs.experiments.study import Results
 from fedgs.experiments.this_process import carry_out
-from fedgs.records import RunFolder
+from fedgs.records import Record, RunFolder
 from fedgs.report.run_view import Run
+
+MAE = (0.5, 0.4, 0.9, 0.4)
 
 
 def study(federation: Federation, rounds: int = 7, **settings: Any) -> Results:
@@ -129,3 +133,46 @@ def test_a_model_of_a_function_is_built_again(toy_federation: Federation) -> Non
     last = results.runs[0].records[-1].test_loss
     module = results.model(results.runs[0], "last")
     assert losses_of(module, toy_federation) == pytest.approx(last, rel=1e-5)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("figure", ["test_accuracy", "test_macro_f1", "valid_macro_f1"])
+def test_the_best_model_follows_the_chosen_figure_and_its_direction(
+    toy_federation: Federation, tmp_path: Path, stored: bool, figure: str
+) -> None:
+    evaluation = {"every": 1, "metrics": ["macro_f1"], "best": figure}
+    out = tmp_path if stored else None
+    if stored:  # begun with fewer rounds, and resumed
+        study(toy_federation, 3, evaluation=evaluation, out=out)
+    results = study(toy_federation, evaluation=evaluation, out=out)
+    others = 0
+    for run in results.runs:
+        values = [record.value(figure) for record in run.records]
+        assert all(value is not None for value in values)
+        best = run.records[int(np.argmax(np.array(values, dtype=float)))]
+        by_loss = best_record(run.records)
+        others += by_loss is not None and by_loss.round != best.round
+        module = results.model(run)
+        assert losses_of(module, toy_federation) == pytest.approx(best.test_loss, rel=1e-5)
+    assert others, "the lowest loss gives the same model in all runs: nothing was tested"
+
+
+def test_lower_values_of_an_error_are_better() -> None:
+    records = [Record(t, test_loss=1.0, test_metrics={"mae": value}) for t, value in enumerate(MAE)]
+    lowest, highest = (best_record(records, "test_mae", higher=higher) for higher in (False, True))
+    assert lowest is not None and lowest.round == 1
+    assert highest is not None and highest.round == 2
+
+
+@pytest.mark.parametrize(
+    ("best", "message"),
+    [
+        ("auc", r"evaluation\.best must be 'valid_loss', .* got 'auc'"),
+        ("test_auc", r"evaluation\.best names 'test_auc', whose metric .* recorded are none"),
+        ("valid_loss", r"evaluation\.best = 'valid_loss' needs validation parts, and this"),
+    ],
+)
+def test_a_figure_that_is_not_recorded_is_refused(best: str, message: str) -> None:
+    federation = make_federation((4, 5), validation=False)
+    with pytest.raises(ConfigError, match=message):
+        study(federation, 1, evaluation={"best": best})

@@ -38,8 +38,8 @@ def model(
 ) -> None:
     """Write the models of the runs in DIR as safetensors files.
 
-    The best model is the one with the lowest validation loss, or with the lowest test loss where
-    there are no validation parts.
+    The best model is that by the figure evaluation.best, without which it is the one with the
+    lowest validation loss, or with the lowest test loss where there are no validation parts.
     """
     from fedgs.errors import OutputError
     from fedgs.experiments.kept_models import metadata_of

@@ -170,6 +170,7 @@ def make_plan(config: Config, federation: Federation, shared: SharedDraws | None
         per_client=config.evaluation.per_client,
         sample=config.evaluation.sample,
         metrics=checked_metrics(config.evaluation.metrics, federation),
+        best=config.evaluation.best,
         time=None
         if config.system is None
         else SystemTime(config.system, federation.clients, mode, limit, examples),

@@ -1,10 +1,10 @@
 """Snapshots of a run's models: the best one so far, and the last one.
 
-The best model is the one with the lowest validation loss among the evaluated ones, or with the
-lowest test loss where the federation has no validation parts; the first of equal ones. A folder
-holds it in `best.npz`, which is written before a checkpoint where it has changed, and the last
-model in `checkpoint.npz`. The model of record T is not written twice: a reader compares its figure
-with that of `best.npz`.
+The best model is the evaluated one with the best value of the figure `evaluation.best`, by default
+with the lowest validation loss, or with the lowest test loss where the federation has no validation
+parts; the first of equal ones. A folder holds it in `best.npz`, which is written before a
+checkpoint where it has changed, and the last model in `checkpoint.npz`. The model of record T is
+not written twice: a reader compares its figure with that of `best.npz`.
 """
 
 import json
@@ -23,6 +23,7 @@ from fedgs.plan import Plan
 from fedgs.records import Record, RunFolder, save_arrays
 from fedgs.report.summary import is_figure
 from fedgs.requests import Work
+from fedgs.stopping import is_higher
 
 __all__ = [
     "BestModel",
@@ -88,39 +89,64 @@ class BestModel:
     """The best evaluated model of a run so far.
 
     Attributes:
-        figure: "valid_loss" or "test_loss", the lower the better.
+        figure: by which models are compared, see `fedgs.record.Record.value`.
+        higher: whether higher values of it are better.
         snapshot: the model; None: no model was evaluated.
         value: its figure.
         saved: the snapshot that the folder holds.
     """
 
     figure: str = "test_loss"
+    higher: bool = False
     snapshot: Snapshot | None = None
-    value: float = np.inf
+    value: float = np.nan
     saved: Snapshot | None = None
 
     def see(self, state: State, record: Record, tensors: Tensors) -> None:
         """Keep the model of a state if its record is the best so far."""
-        value = getattr(record, self.figure)
-        if is_figure(value) and value < self.value:
+        value = record.value(self.figure)
+        if not is_figure(value):
+            return
+        if np.isnan(self.value) or (value > self.value if self.higher else value < self.value):
             self.snapshot, self.value = Snapshot.of(state, tensors), value
 
 
-def best_figure(plan: Plan) -> str:
-    """The figure by which the best model of a run is chosen."""
-    return "test_loss" if plan.federation.validation is None else "valid_loss"
+def best_figure(plan: Plan) -> tuple[str, bool]:
+    """The figure by which the best model of a run is chosen, and whether higher is better."""
+    default = "test_loss" if plan.federation.validation is None else "valid_loss"
+    figure = plan.best or default
+    return figure, is_higher(figure, plan.lower_metrics)
 
 
-def best_record(records: Sequence[Record]) -> Record | None:
+def best_record(
+    records: Sequence[Record], figure: str | None = None, *, higher: bool = False
+) -> Record | None:
     """The record of the best model, None where no model was evaluated.
+
+    Args:
+        records: of a run.
+        figure: by which models are compared; None: the validation loss, or the test loss where no
+            record has it.
+        higher: whether higher values of it are better.
 
     >>> best_record([Record(0, test_loss=0.5), Record(5, test_loss=0.4), Record(10)]).round
     5
     """
-    figure = "valid_loss" if any(is_figure(r.valid_loss) for r in records) else "test_loss"
-    values = [(record, getattr(record, figure)) for record in records]
-    pairs = [(record, value) for record, value in values if is_figure(value)]
+    if figure is None:
+        figure = "valid_loss" if any(is_figure(r.valid_loss) for r in records) else "test_loss"
+    values = [(record, record.value(figure)) for record in records]
+    pairs = [(record, -value if higher else value) for record, value in values if is_figure(value)]
     return min(pairs, key=lambda pair: pair[1])[0] if pairs else None
+
+
+def _stored_figure(folder: RunFolder) -> tuple[str | None, bool]:
+    """The figure of `evaluation.best` of a stored run, and whether higher is better."""
+    tables = folder.config()
+    figure = tables.get("evaluation", {}).get("best")
+    if figure is None:
+        return None, False
+    better = tables.get("run", {}).get("metrics", {})
+    return figure, is_higher(figure, [name for name in better if better[name] == "lower"])
 
 
 def tensors_of(work: Work) -> Tensors:
@@ -142,7 +168,7 @@ def save_best(folder: RunFolder, best: BestModel) -> None:
     best.saved = snapshot
 
 
-def load_best(folder: RunFolder, figure: str, state: State | None) -> BestModel:
+def load_best(folder: RunFolder, figure: tuple[str, bool], state: State | None) -> BestModel:
     """The best model that an earlier start has stored.
 
     A model of the rounds that are repeated counts, too, since they give the same records; where the
@@ -150,9 +176,9 @@ def load_best(folder: RunFolder, figure: str, state: State | None) -> BestModel:
     """
     arrays = {} if state is None or state.round == 0 else folder.arrays("best")
     if not arrays:
-        return BestModel(figure)
+        return BestModel(*figure)
     snapshot, value = _read(folder, arrays)
-    return BestModel(figure, snapshot, value, saved=snapshot)
+    return BestModel(*figure, snapshot, value, saved=snapshot)
 
 
 def stored_snapshot(folder: RunFolder, which: str, rounds: int | None = None) -> Snapshot:
@@ -177,7 +203,9 @@ def stored_snapshot(folder: RunFolder, which: str, rounds: int | None = None) ->
     end = last.round if rounds is None else min(rounds, max((r.round for r in records), default=0))
     if which == "last":
         return _of_round(folder, end, [last], "last")
-    best = best_record([record for record in records if record.round <= end])
+    figure, higher = _stored_figure(folder)
+    evaluated = [record for record in records if record.round <= end]
+    best = best_record(evaluated, figure, higher=higher)
     if best is None:
         raise OutputError(f"{folder.path} holds no best model: no model was evaluated yet")
     arrays = folder.arrays("best")

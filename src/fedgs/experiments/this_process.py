@@ -170,7 +170,7 @@ def _begin(
     describe(earlier.memory)
     clients, figure, tensors = plan.federation.clients, best_figure(plan), tensors_of(plan.work)
     if run.folder is None:
-        sink: RunSink = MemorySink(clients, BestModel(figure), tensors, describe)
+        sink: RunSink = MemorySink(clients, BestModel(*figure), tensors, describe)
     else:
         if earlier.engine:
             run.folder.write_config(tables)
