@@ -246,7 +246,6 @@ def test_the_rule_of_auto() -> None:
     assert uses(Graph(structure="landmarks"), 5)
     for other in (
         {"similarity": "private"},
-        {"start": "seen"},
         {"construction": "complete"},
         {"path": "graph.npz"},
     ):

@@ -192,7 +192,6 @@ def test_a_shared_memory_is_that_of_its_structure() -> None:
     [
         ({"similarity": "private"}, "structure has no effect with similarity 'private'"),
         ({"construction": "complete"}, "structure has no effect with construction 'complete'"),
-        ({"start": "seen"}, "structure has no effect with start 'seen'; it belongs to 'all'"),
         ({"path": "graph.npz"}, "structure has no effect where method.graph.path gives the graph"),
     ],
 )

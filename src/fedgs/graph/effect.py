@@ -10,7 +10,6 @@ _MODELS = ("update", "functional")
 _WITH_LANDMARKS = (
     ("construction", ("threshold",)),
     ("similarity", ("oracle", *_MODELS)),
-    ("start", ("all",)),
 )
 
 # Setting -> the values of other settings with which it has an effect. The first condition that does

@@ -35,7 +35,7 @@ def uses_landmarks(graph: Graph, count: int, coordinates: int | None = None) -> 
     """Whether the graph of so many clients has landmarks, by its setting `structure`.
 
     "auto" chooses them above 10,000 clients where the graph can have them: threshold construction
-    from features before round 0, of at most 256 numbers if the clients give them.
+    from features, of at most 256 numbers if the clients give them.
 
     Args:
         graph: the settings.
@@ -52,7 +52,6 @@ def uses_landmarks(graph: Graph, count: int, coordinates: int | None = None) -> 
         and graph.path is None
         and graph.construction == "threshold"
         and graph.similarity != "private"
-        and graph.start == "all"
         and (coordinates is None or coordinates <= MOST_COORDINATES)
     )
 

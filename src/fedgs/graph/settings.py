@@ -112,7 +112,8 @@ class Graph(Variant):
             0 the first feature stays.
         structure: "dense" holds the distances of all pairs; "landmarks" those of a few clients, and
             for each other client the edge to one of these, see
-            `fedgs.graph.landmark_distances`; "auto" is "dense" for up to 10,000 clients.
+            `fedgs.graph.landmark_distances`; "auto" is "dense" for up to 10,000 clients. With start
+            "seen" the landmarks are among the clients that were selected.
         landmarks: number of landmarks, in 2..10,000.
 
     References:

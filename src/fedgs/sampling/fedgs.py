@@ -22,6 +22,11 @@ from fedgs.registry import Variant, register, table
 from fedgs.sampling.base import Sampler, Wish
 from fedgs.sampling.graph_source import graph_before_round_0, graph_of_features, graph_source
 from fedgs.sampling.growing import grown_by_features, grown_by_products, nobody_seen
+from fedgs.sampling.growing_landmarks import (
+    landmarks_by_features,
+    landmarks_by_products,
+    nobody_known,
+)
 from fedgs.sampling.landmarks import (
     check_structure,
     has_landmarks,
@@ -209,10 +214,14 @@ class FedGS(Sampler):
         """
         self.check(clients, 1)
         with _enough_memory(len(clients)):
-            if has_landmarks(self.graph, clients) and self.wish("start") is None:
+            landmarks = has_landmarks(self.graph, clients)
+            if graph_source(self.graph) == "cohorts":
+                return (nobody_known if landmarks else nobody_seen)(len(clients))
+            if landmarks and self.wish("start") is None:
                 return landmark_memory(self.graph, client_features(clients), of="clients")
             graph = graph_before_round_0(self.graph, clients)
-            return nobody_seen(len(clients)) if graph is None else _memory_of(graph)
+            assert graph is not None  # see `graph_source`
+            return _memory_of(graph)
 
     def start_from(self, clients: Clients, features: FloatMatrix) -> Memory:
         """The graph before round 0 from (N, d) features of local models."""
@@ -225,16 +234,17 @@ class FedGS(Sampler):
         """The same graph, or one that has grown with the cohort if `graph.start` is "seen"."""
         if graph_source(self.graph) != "cohorts":
             return memory
+        landmarks = "known" in memory
         if self.graph.similarity == "oracle":
-            return grown_by_products(
-                self.graph, memory, client_features(view.clients), outcome.clients
-            )
+            grow = landmarks_by_products if landmarks else grown_by_products
+            return grow(self.graph, memory, client_features(view.clients), outcome.clients)
         if outcome.features is None:
             raise SelectionError(
                 "'fedgs' with graph.start = 'seen' needs the cohort's features in "
                 "outcome.features, got none"
             )
-        return grown_by_features(self.graph, memory, np.asarray(outcome.features), outcome.clients)
+        add = landmarks_by_features if landmarks else grown_by_features
+        return add(self.graph, memory, np.asarray(outcome.features), outcome.clients)
 
     def select(self, view: View, rng: np.random.Generator) -> Selection:
         """The best cohort found, with the solver's status and bound.
@@ -276,6 +286,8 @@ class FedGS(Sampler):
 
     def describe(self, memory: Memory) -> Mapping[str, str]:
         """The landmarks in words, under "graph"; nothing for a graph of all pairs."""
+        if "known" in memory:
+            return {"graph": f"at most {self.graph.landmarks} landmarks among selected clients"}
         words = landmark_words(memory)
         return {} if words is None else {"graph": words}
 

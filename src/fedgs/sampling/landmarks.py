@@ -22,6 +22,7 @@ from fedgs.rng import stream
 from fedgs.solver import SelectionProblem, objective, solve
 
 __all__ = [
+    "GOOD",
     "NUMERICS",
     "check_structure",
     "has_landmarks",
@@ -39,8 +40,8 @@ _log = logging.getLogger("fedgs")
 # Clients of the sample on which both graphs select a cohort, and the size of that cohort.
 _SAMPLE = 2000
 _COHORT = 100
-# Below this share of the full graph's dispersion, a warning is given.
-_GOOD = 0.99
+GOOD = 0.99
+"""The share of the full graph's dispersion below which a warning is given."""
 
 
 def has_landmarks(graph: Graph, clients: Clients) -> bool:
@@ -104,7 +105,7 @@ def landmark_memory(
         "between": metric.between,
         "quality": quality,
     }
-    if quality[0] < _GOOD:
+    if quality[0] < GOOD:
         _log.warning("the client graph has %s", landmark_words(memory))
     return memory
 
@@ -169,9 +170,9 @@ def landmark_words(memory: Memory) -> str | None:
         f"{len(memory['landmarks'])} landmarks: {f'{share:.3f}'.removeprefix('0')} of the full "
         f"graph on a sample of {sample:.0f}"
     )
-    if share >= _GOOD:
+    if share >= GOOD:
         return words
-    return f"{words}, less than {_GOOD}: more landmarks bring cohorts nearer to the full graph's"
+    return f"{words}, less than {GOOD}: more landmarks bring cohorts nearer to the full graph's"
 
 
 class _Checked(NamedTuple):

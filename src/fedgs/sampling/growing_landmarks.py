@@ -1,0 +1,125 @@
+"""The memory of a graph over landmarks that grows: only clients that were selected have vectors."""
+
+import logging
+from typing import Literal
+
+import numpy as np
+
+from fedgs.arrays import AnyArray, FloatMatrix, IntArray
+from fedgs.clients import Memory
+from fedgs.graph import Graph
+from fedgs.graph.growth import unit_rows
+from fedgs.graph.landmark_building import landmark_distances
+from fedgs.sampling.landmarks import GOOD, landmark_words, measured_quality
+
+__all__ = ["landmarks_by_features", "landmarks_by_products", "nobody_known"]
+
+_log = logging.getLogger("fedgs")
+
+
+def nobody_known(count: int) -> Memory:
+    """The memory before round 0: all N clients have distance 1 from each other.
+
+    Arrays: known (s,) ascending, the clients that were selected; features (s, d) float32 of their
+    local models, scaled to length 1; landmarks, nearest, pendant and between, see
+    `fedgs.graph.LandmarkDistances`; quality (2,), see `measured_quality`, and measured (1,), how
+    many clients were known when it was measured. Clients that are not known have no edge.
+
+    >>> from fedgs.sampling.landmarks import remembered
+    >>> remembered(nobody_known(3)).rows(np.array([0])).tolist()
+    [[0.0, 1.0, 1.0]]
+    """
+    pendant = np.full(count, np.inf)
+    pendant[0] = 0.0  # a metric has at least one landmark
+    return {
+        "known": np.empty(0, dtype=np.int64),
+        "features": np.empty((0, 0), dtype=np.float32),
+        "landmarks": np.zeros(1, dtype=np.int64),
+        "nearest": np.zeros(count, dtype=np.int32),
+        "pendant": pendant,
+        "between": np.zeros((1, 1)),
+        "quality": np.array([1.0, 0.0]),
+        "measured": np.zeros(1, dtype=np.int64),
+    }
+
+
+def landmarks_by_products(
+    graph: Graph, memory: Memory, vectors: FloatMatrix, clients: IntArray
+) -> Memory:
+    """The memory after a cohort whose clients give the oracle's vectors, which never change.
+
+    Args:
+        graph: settings, of similarity "oracle".
+        memory: before the round, see `nobody_known`.
+        vectors: (N, d) u_k; only the rows of known clients are used.
+        clients: (m,) the cohort.
+    """
+    known = np.union1d(memory["known"], clients)
+    if len(known) == len(memory["known"]):
+        return memory
+    return _of_known(graph, memory, known, vectors[known], of="clients")
+
+
+def landmarks_by_features(
+    graph: Graph, memory: Memory, features: FloatMatrix, clients: IntArray
+) -> Memory:
+    """The memory after a cohort whose local models gave features.
+
+    Features enter moving averages as in `fedgs.sampling.growing.grown_by_features`.
+
+    Args:
+        graph: settings, of similarity "update" or "functional".
+        memory: before the round, see `nobody_known`.
+        features: (m, d) of the cohort.
+        clients: (m,) the cohort.
+    """
+    earlier: IntArray = memory["known"]
+    known = np.union1d(earlier, clients)
+    if len(known) == len(earlier) and graph.refresh == 0:
+        return memory
+    rows = unit_rows(features)
+    averages = np.zeros((len(known), rows.shape[1]), dtype=np.float32)
+    if len(earlier):
+        averages[np.searchsorted(known, earlier)] = memory["features"]
+    places, first = np.searchsorted(known, clients), ~np.isin(clients, earlier)
+    before = averages[places].astype(np.float64)
+    mixed = unit_rows((1 - graph.refresh) * before + graph.refresh * rows)
+    later = mixed if graph.refresh > 0 else before
+    averages[places] = np.where(first[:, None], rows, later)
+    memory = {**memory, "features": averages}
+    return _of_known(graph, memory, known, averages, of="models")
+
+
+def _of_known(
+    graph: Graph,
+    memory: Memory,
+    known: IntArray,
+    rows: AnyArray,
+    *,
+    of: Literal["clients", "models"],
+) -> Memory:
+    """The memory with the landmark metric of the known clients, O(s·L·d + L³).
+
+    Its quality is measured when there are more known clients than landmarks, and again whenever
+    their number has doubled.
+    """
+    metric = landmark_distances(rows, graph, of=of)
+    count = len(memory["nearest"])
+    nearest, pendant = np.zeros(count, dtype=np.int32), np.full(count, np.inf)
+    nearest[known], pendant[known] = metric.nearest, metric.pendant
+    grown = {
+        **memory,
+        "known": known,
+        "landmarks": known[metric.landmarks],
+        "nearest": nearest,
+        "pendant": pendant,
+        "between": metric.between,
+    }
+    if len(known) <= graph.landmarks or len(known) < 2 * int(memory["measured"][0]):
+        return grown
+    quality = measured_quality(graph, metric, rows, of=of)
+    grown |= {"quality": quality, "measured": np.array([len(known)])}
+    if quality[0] < GOOD:
+        words = landmark_words(grown)
+        _log.warning("the graph of the %d clients known so far has %s", len(known), words)
+    return grown
