@@ -1,13 +1,16 @@
 """Runs that end before their last round."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.conftest import make_federation
 from tests.driving import Keeping, RecordedRun, driven, make_plan
 
 from fedgs.checkpoint import load_checkpoint, save_checkpoint
@@ -20,6 +23,8 @@ from fedgs.experiments.grid import build_config
 from fedgs.experiments.preparing import prepare
 from fedgs.local import LoopEngine
 from fedgs.records import Record, RunFolder
+from fedgs.report.methods import Method
+from fedgs.report.metric_columns import further_figures, metric_columns
 from fedgs.stopping import Stopping
 
 DEFAULTS: dict[str, Any] = {"availability": "LDF", "training": {"rounds": 12, "proportion": 0.4}}
@@ -148,7 +153,7 @@ def test_stopping_is_part_of_the_identity_only_where_it_is_on(toy_federation: Fe
         ({"figure": "test_loss"}, "stopping.figure = 'test_loss' has no effect without"),
         ({"patience": 2, "figure": "loss"}, "stopping.figure must be 'valid_loss', .* got 'loss'"),
         ({"patience": 2, "figure": "test_"}, "stopping.figure must be .* got 'test_'"),
-        ({"patience": 2, "figure": "valid_accuracy"}, "must be .* got 'valid_accuracy'"),
+        ({"patience": 2, "figure": "accuracy"}, "must be .* got 'accuracy'"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
@@ -273,3 +278,39 @@ def test_metrics_of_validation_parts_are_recorded_and_stop_a_run(
     assert Record.from_json(whole.records[1].to_json()).valid_metrics == {"macro_f1": values[1]}
     stopped = study(target_metrics={"valid_macro_f1": 0.0})
     assert stopped.rounds_done == 1 and stopped.records[-1].value("valid_macro_f1") == values[1]
+
+
+@pytest.mark.parametrize("validation", [True, False])
+def test_the_accuracy_on_validation_parts_is_recorded_where_it_is_named(validation: bool) -> None:
+    federation = make_federation(validation=validation)
+
+    def study(**settings: Any) -> Any:
+        return compare(
+            federation,
+            methods=["uniform"],
+            training={"rounds": 4, "proportion": 0.4},
+            **{"evaluation": {"every": 1, "metrics": ["accuracy"]}, **settings},
+        )
+
+    named, default = study(), study(evaluation={"every": 1})
+    run, plain = named.runs[0], default.runs[0]
+    assert [record.test_metrics for record in run.records] == [None] * 5
+    rows = [replace(record, valid_metrics=None) for record in run.records]
+    assert rows == plain.records
+    values = [record.value("valid_accuracy") for record in run.records]
+    assert [value is not None for value in values] == [validation] * 5
+    assert set(further_figures([run])) == ({"valid_accuracy"} if validation else set())
+    titles = [column.title for column, _ in metric_columns([Method("uniform", (run,), {})])]
+    assert titles == (["highest valid. accuracy", "last valid. accuracy"] if validation else [])
+    if not validation:
+        with pytest.raises(ConfigError, match="names 'valid_accuracy', which evaluation.metrics"):
+            study(stopping={"patience": 1, "figure": "valid_accuracy"})
+        return
+    part = federation.validation
+    assert part is not None
+    x, y = torch.from_numpy(part.x.copy()), torch.from_numpy(part.y.copy())
+    right = named.model(run, "last")(x).argmax(dim=1) == y
+    assert values[-1] == pytest.approx(float(right.float().mean()))
+    stopped = study(stopping={"patience": 1, "figure": "valid_accuracy"}).runs[0]
+    end = stopped.records[-1].round
+    assert [record.value("valid_accuracy") for record in stopped.records] == values[: end + 1]

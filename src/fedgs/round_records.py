@@ -36,11 +36,12 @@ def figures_of(metrics: TestAndValidation | None) -> Figures:
     if metrics is None:
         return {}
     test, valid = metrics
+    further = {name: value for name, value in (test.others or {}).items() if name != "accuracy"}
     return {
         "test_loss": test.loss,
         "test_accuracy": test.accuracy,
         "valid_loss": None if valid is None else valid.loss,
-        "test_metrics": test.others,
+        "test_metrics": further or None,
         "valid_metrics": None if valid is None else valid.others,
     }
 

@@ -233,7 +233,7 @@ def named_figure(figure: str, setting: str) -> str:
         ValueError: it has not; the message names the setting.
     """
     part, _, name = figure.partition("_")
-    if part not in ("valid", "test") or not name or figure == "valid_accuracy":
+    if part not in ("valid", "test") or not name:
         raise ValueError(
             f"{setting} must be 'valid_loss', 'test_loss', 'test_accuracy', or 'valid_' "
             f"or 'test_' and the name of a metric, got {figure!r}"

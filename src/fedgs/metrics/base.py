@@ -156,7 +156,9 @@ def metric_key(metric: Metric) -> str:
 
 
 def checked_metrics(metrics: Sequence[object], federation: Federation) -> tuple[Metric, ...]:
-    """The metrics to compute; accuracy, which is always recorded, is not among them.
+    """The metrics to compute.
+
+    The accuracy is among them only for validation parts: that on the test set is always recorded.
 
     Raises:
         ConfigError: something else than a metric, one without a meaning for the federation, a name
@@ -183,7 +185,9 @@ def checked_metrics(metrics: Sequence[object], federation: Federation) -> tuple[
             )
         given.check(federation)
         chosen[key] = given
-    return tuple(metric for key, metric in chosen.items() if key not in _RECORDED)
+    if federation.validation is None:
+        chosen.pop("accuracy", None)
+    return tuple(chosen.values())
 
 
 def directions(metrics: Sequence[Metric]) -> dict[str, Direction]:

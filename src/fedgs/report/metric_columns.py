@@ -52,12 +52,14 @@ def ranges_of(runs: Iterable[Run]) -> dict[str, tuple[float, float]]:
 def further_figures(runs: Iterable[Run]) -> dict[str, str]:
     """Figure -> title, of each metric on the test set, and on validation parts if it has values.
 
+    The accuracy on the test set is a figure of every run, and not among them.
+
     >>> further_figures([Run({"run": {"metrics": {"auc": "higher"}}}, ())])
     {'test_auc': 'test auc'}
     """
     given = list(runs)
     names = better_of(given)
-    titles = {f"test_{name}": f"test {name}" for name in names}
+    titles = {f"test_{name}": f"test {name}" for name in names if name != "accuracy"}
     for name in names:
         if any(evaluated(run, f"valid_{name}") for run in given):
             titles[f"valid_{name}"] = f"validation {name}"
@@ -98,6 +100,8 @@ def metric_columns(methods: Sequence[Method]) -> list[tuple[Column, _CellOf]]:
         direction = "highest" if better > 0 else "lowest"
         for part in ("test", "valid"):
             if part == "valid" and not any(evaluated(run, f"valid_{name}") for run in runs):
+                continue
+            if part == "test" and name == "accuracy":  # which has columns in every table
                 continue
             prefix, words = ("", "") if part == "test" else ("valid_", "valid. ")
             for which in ("best", "last"):
