@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_serializer
+from pydantic import Field, field_validator, model_serializer, model_validator
 
 from fedgs.registry import Variant, check_registered
 
@@ -26,6 +26,10 @@ class Execution(Variant):
         cluster: the Ray cluster whose nodes carry out the runs: "auto", the one that runs on this
             computer or that `RAY_ADDRESS` names; "host:port" of its head; "local", one that is
             started on this computer alone; None: no cluster.
+        share: what the processes of a cluster share: "runs", of which each is carried out in one
+            process, or "cohorts", of which each process trains a part in every round; "auto": runs,
+            and cohorts of more than 32 clients where there are fewer runs than processes and a
+            round takes a second or more in one.
         trust_network: whether a cluster without authentication may be joined.
 
     >>> Execution(workers=2).engine
@@ -40,14 +44,25 @@ class Execution(Variant):
     checkpoint_every: int | None = Field(default=None, ge=1)
     cluster: str | None = None
     trust_network: bool = False
+    share: Literal["auto", "runs", "cohorts"] = "auto"
 
     @model_serializer(mode="wrap")
-    def _without_trust(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
-        """Leave `trust_network` out where it is not given, as earlier versions did."""
+    def _without_defaults(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
+        """Leave later settings out where they are not given, as earlier versions did."""
         settings = serialize(self)
         if not self.trust_network:
             settings.pop("trust_network", None)
+        if self.share == "auto":
+            settings.pop("share", None)
         return settings
+
+    @model_validator(mode="after")
+    def _shares_on_a_cluster(self) -> Self:
+        if self.share == "cohorts" and self.cluster is None:
+            raise ValueError(
+                "execution.share = 'cohorts' has no effect without execution.cluster; leave it out"
+            )
+        return self
 
     @field_validator("cluster")
     @classmethod

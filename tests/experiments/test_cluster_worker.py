@@ -18,8 +18,9 @@ from tests.experiments.test_this_process import (
 )
 
 from fedgs.data import Federation
-from fedgs.experiments.cluster_worker import ClusterWorker, FilesChanged, Parcel
+from fedgs.experiments.cluster_worker import ClusterWorker, FilesChanged
 from fedgs.experiments.crew import Progress, RunEnded, ShareEnded
+from fedgs.experiments.member import Parcel
 from fedgs.experiments.mirror import apply_changes, content_of
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.transfer import pack_runs

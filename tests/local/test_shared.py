@@ -41,7 +41,7 @@ class FakePool:
         self.made = places
         self.announced: Sequence[Request] = ()
 
-    def announce(self, requests: Sequence[Request]) -> None:
+    def announce(self, requests: Sequence[Request], *, engine: str, device: str) -> None:
         self.announced = requests
 
     def free(self) -> list[int]:

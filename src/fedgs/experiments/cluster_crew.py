@@ -14,22 +14,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedgs.cluster import Cluster, Node, driver_folders
-from fedgs.data import Federation
+from fedgs.cluster import Cluster, Node
 from fedgs.errors import ConfigError, WorkerError
 from fedgs.experiments.arrivals import give_record, taken
-from fedgs.experiments.cluster_worker import ClusterWorker, FilesChanged, Parcel
+from fedgs.experiments.cluster_worker import ClusterWorker, FilesChanged
 from fedgs.experiments.crew import Message, Share
 from fedgs.experiments.executor import shares_of
 from fedgs.experiments.listening import Listener
+from fedgs.experiments.luggage import Luggage, Places
 from fedgs.experiments.mirror import apply_changes, content_of
 from fedgs.experiments.prepared import PreparedRun
-from fedgs.experiments.transfer import CannotTravelError, pack_runs, pack_variants
-from fedgs.experiments.travelling_files import named_files
-from fedgs.experiments.travelling_sources import plugin_sources, user_lines
+from fedgs.experiments.transfer import CannotTravelError
 from fedgs.experiments.worker import NewRecord
 
-__all__ = ["ClusterCrew", "bytes_of", "cluster_shares"]
+__all__ = ["ClusterCrew", "cluster_shares"]
 
 _log = logging.getLogger("fedgs")
 SAVE_SECONDS = 30.0  # for members to save their runs when the study ends early
@@ -52,12 +50,6 @@ def cluster_shares(
     first = len(numbers) - (len(numbers) // 8 if members > 1 else 0)
     shares = shares_of(runs, numbers[:first], min(members, first))
     return shares + shares_of(runs, numbers[first:], min(members, len(numbers) - first))
-
-
-def bytes_of(federation: Federation) -> int:
-    """Bytes of the examples of a federation."""
-    parts = (federation.train, federation.validation, federation.test)
-    return sum(part.x.nbytes + part.y.nbytes for part in parts if part is not None)
 
 
 @dataclass(eq=False)
@@ -100,41 +92,22 @@ class ClusterCrew:
     ) -> None:
         self._cluster, self._ray = cluster, cluster.ray
         self._runs, self._listener = runs, listener
-        executions = [run.config.execution for run in runs]
-        self._threads = max((e.threads or 1 for e in executions), default=1)
-        self._workers = max((e.workers or 0 for e in executions), default=0)
-        self._on_gpu = any(e.device != "cpu" for e in executions)
-        self._federations = list({id(r.plan.federation): r.plan.federation for r in runs}.values())
-        sources = plugin_sources()
-        self._modules = {source.module for source in sources}
-        self._pack(range(len(runs)))  # what cannot travel is refused before anything is put
-        parcel = Parcel(
-            variants=pack_variants(self._modules),
-            sources=sources,
-            lines=user_lines(),
-            files={path: text for run in runs for path, text in named_files(run.config).items()},
-            driver_folders=driver_folders(),
-            threads=self._threads,
-            log_level=_log.getEffectiveLevel(),
-            tells_records=listener is not None,
+        self._places = Places.of(runs)
+        self._luggage = Luggage(
+            cluster, runs, threads=self._places.threads, tells_records=listener is not None
         )
-        self._parcel = self._ray.put(parcel)
-        self._data = [self._ray.put(federation) for federation in self._federations]
         self._members: dict[Share, _Member] = {}
         self._idle: list[_Member] = []
         self._nodes = cluster.nodes()
         self._looked = self._seen = time.monotonic()
-        if not any(self._places(node) for node in self._nodes):
-            wanted = "a GPU" if self._on_gpu else f"{self._threads} processors (execution.threads)"
-            raise ConfigError(f"execution.cluster: no node of the cluster has {wanted}")
+        self._places.check(self._nodes)
 
     @property
     def size(self) -> int:
         """Shares that the nodes carry out at the same time now."""
         if time.monotonic() - self._looked > (LOOK_SECONDS if self._nodes else 0.5):
             self._look()
-        places = sum(self._places(node) for node in self._nodes)
-        return min(places, self._workers) if self._workers else places
+        return self._places.total(self._nodes)
 
     @property
     def nodes(self) -> int:
@@ -147,7 +120,7 @@ class ClusterCrew:
         folders, shared = [self._runs[number].folder for number in share.runs], set[str]()
         contents = [content_of(folder, shared) for folder in folders if folder is not None] or None
         stream = member.actor.work.options(num_returns="streaming")
-        member.stream = stream.remote(self._pack(share.runs), contents, *self._data)
+        member.stream = stream.remote(self._luggage.pack(share.runs), contents, *self._luggage.data)
         member.how = None
         self._members[share] = member
 
@@ -198,7 +171,7 @@ class ClusterCrew:
                 self._ray.kill(member.actor)
             self._members.clear()
             self._idle.clear()
-            self._data.clear()
+            self._luggage.data.clear()
 
     def _received(self, share: Share, member: _Member) -> Iterable[tuple[Share, Message]]:
         """What a member has sent, as far as it is here."""
@@ -264,25 +237,16 @@ class ClusterCrew:
             self._lose(member, error)
 
     def _new_member(self) -> _Member:
+        places = self._places.on
         taken_places = Counter(m.node.key for m in self._members.values() if m.how is None)
-        free = [n for n in self._nodes if taken_places[n.key] < self._places(n)] or self._nodes
-        node = min(free, key=lambda node: taken_places[node.key] / self._places(node))
-        actor = self._ray.remote(ClusterWorker).options(
-            num_cpus=0 if self._on_gpu else self._threads,
-            num_gpus=1 if self._on_gpu else 0,
-            max_restarts=0,
-            max_task_retries=0,
-            max_concurrency=4,
-            scheduling_strategy=self._cluster.only(node.key),
-        )
-        return _Member(actor.remote(self._parcel), node)
-
-    def _places(self, node: Node) -> int:
-        return node.gpus if self._on_gpu else node.cpus // self._threads
+        free = [n for n in self._nodes if taken_places[n.key] < places(n)] or self._nodes
+        node = min(free, key=lambda node: taken_places[node.key] / places(node))
+        actor = self._places.actor(self._cluster, ClusterWorker, node)
+        return _Member(actor.remote(self._luggage.parcel), node)
 
     def _look(self) -> None:
         """Find the nodes that are connected now."""
-        self._nodes = [node for node in self._cluster.nodes() if self._places(node) >= 1]
+        self._nodes = [node for node in self._cluster.nodes() if self._places.on(node) >= 1]
         alive = {node.key for node in self._nodes}
         self._idle = [member for member in self._idle if member.node.key in alive]
         self._looked = time.monotonic()
@@ -298,10 +262,3 @@ class ClusterCrew:
             )
         time.sleep(1.0)
         self._look()
-
-    def _pack(self, numbers: Iterable[int]) -> bytes:
-        chosen = [self._runs[number] for number in numbers]
-        try:
-            return pack_runs(chosen, self._federations, elsewhere=self._modules)
-        except CannotTravelError as error:
-            raise ConfigError(f"execution.cluster cannot carry out the runs: {error}") from None

@@ -13,11 +13,13 @@ from typing import TypeVar
 from fedgs.checkpoint import stored_round
 from fedgs.cluster import Cluster, open_cluster
 from fedgs.errors import ConfigError
-from fedgs.experiments.cluster_crew import ClusterCrew, bytes_of, cluster_shares
+from fedgs.experiments.cluster_crew import ClusterCrew, cluster_shares
+from fedgs.experiments.cohorts import share_cohorts
 from fedgs.experiments.crew import Progress
 from fedgs.experiments.earlier import beside_earlier
 from fedgs.experiments.executor import Executor, finished_run, shares_of
 from fedgs.experiments.listening import Listener, OnRecord
+from fedgs.experiments.luggage import bytes_of
 from fedgs.experiments.output import claim
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.this_process import ThisProcess
@@ -176,6 +178,10 @@ def _on_cluster(
     listener: Listener | None,
 ) -> dict[int, Run]:
     """The runs with these numbers, on the nodes of a cluster."""
+    runs = share_cohorts(cluster, prepared, numbers, on_progress, listener)
+    numbers = [number for number in numbers if number not in runs]
+    if not numbers:
+        return runs
     crew = ClusterCrew(cluster, prepared, listener)
     shares = cluster_shares(prepared, numbers, crew.size)
 
@@ -183,7 +189,7 @@ def _on_cluster(
         if on_progress is not None:
             on_progress(replace(progress, nodes=crew.nodes))
 
-    return Executor(crew, prepared, with_nodes).carry_out(shares)
+    return runs | Executor(crew, prepared, with_nodes).carry_out(shares)
 
 
 def _listener(

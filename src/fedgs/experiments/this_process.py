@@ -27,7 +27,9 @@ from fedgs.requests import Engine
 from fedgs.sampling.base import DescribesMemory, Remembers
 from fedgs.simulation import initial_state, memory_key
 
-__all__ = ["ThisProcess", "carry_out"]
+__all__ = ["MakeEngine", "ThisProcess", "carry_out"]
+
+MakeEngine = Callable[[str, str], Engine]  # of a name and a device
 
 
 class ThisProcess:
@@ -36,13 +38,20 @@ class ThisProcess:
     Args:
         runs: that shares name by their numbers.
         listener: takes the new records, or None.
+        make_engine: makes the engines by which the runs' requests are answered.
     """
 
     size = 1
 
-    def __init__(self, runs: Sequence[PreparedRun], listener: Listener | None = None) -> None:
+    def __init__(
+        self,
+        runs: Sequence[PreparedRun],
+        listener: Listener | None = None,
+        make_engine: MakeEngine = new_engine,
+    ) -> None:
         self._runs = runs
         self._listener = listener
+        self._make_engine = make_engine
         self._working: dict[Share, Generator[Message, None, None]] = {}
 
     def start(self, share: Share) -> None:
@@ -53,7 +62,8 @@ class ThisProcess:
             if listener is None
             else lambda position, record: listener.give(numbers[position], record)
         )
-        self._working[share] = carry_out([self._runs[number] for number in numbers], on_record)
+        runs = [self._runs[number] for number in numbers]
+        self._working[share] = carry_out(runs, on_record, make_engine=self._make_engine)
 
     def messages(self) -> Iterable[tuple[Share, Message]]:
         """All messages of the share, each as soon as its round has passed. Errors are raised."""
@@ -76,6 +86,8 @@ def carry_out(
     runs: Sequence[PreparedRun],
     on_record: Callable[[int, Record], None] | None = None,
     on_write: Callable[[int], None] | None = None,
+    *,
+    make_engine: MakeEngine = new_engine,
 ) -> Generator[Message, None, None]:
     """Drive runs together in this process.
 
@@ -84,6 +96,7 @@ def carry_out(
         on_record: called with the position of the run and each of its records, before the record is
             stored; a `ListenerError` ends that run.
         on_write: called with the position of a run after files of its folder have changed.
+        make_engine: makes the engines by which the runs' requests are answered.
 
     Yields:
         `Progress` after each round of each run and each failure, then one `RunEnded` for each run,
@@ -101,7 +114,7 @@ def carry_out(
             begun.append(_begin(run, memories, written))
             if on_record is not None:
                 begun[-1].live.on_record = partial(on_record, position)
-        yield from _driven(begun)
+        yield from _driven(begun, make_engine)
     except BaseException:
         for run_begun in begun:
             run_begun.sink.interrupt()
@@ -133,7 +146,7 @@ class _Begun:
         return max(0, self.live.plan.rounds - self.live.round)
 
 
-def _driven(begun: Sequence[_Begun]) -> Iterable[Progress]:
+def _driven(begun: Sequence[_Begun], make_engine: MakeEngine) -> Iterable[Progress]:
     rounds, failed = 0, 0
     total, earlier = sum(run.rounds_left for run in begun), sum(run.live.round for run in begun)
     engines: dict[tuple[str, str], Engine] = {}
@@ -142,7 +155,7 @@ def _driven(begun: Sequence[_Begun]) -> Iterable[Progress]:
         groups.setdefault(run.engine, {})[run.live] = run
     for (name, device, threads), group in groups.items():
         if (name, device) not in engines:
-            engines[name, device] = OnDemandEngine(partial(new_engine, name, device))
+            engines[name, device] = OnDemandEngine(partial(make_engine, name, device))
         with threads_of(threads):
             for live in steps(list(group), engines[name, device]):
                 if group[live].sink.failure is not None:

@@ -29,7 +29,15 @@ from fedgs.experiments.travelling_sources import is_installed
 from fedgs.families import CODE_IN_IDENTITY, FAMILIES
 from fedgs.registry import Variant, loaded_plugins, register, table, variant_class, variant_names
 
-__all__ = ["CannotTravelError", "pack_runs", "pack_variants", "register_variants", "unpack_runs"]
+__all__ = [
+    "CannotTravelError",
+    "dumps",
+    "loads",
+    "pack_runs",
+    "pack_variants",
+    "register_variants",
+    "unpack_runs",
+]
 
 
 class CannotTravelError(Exception):
@@ -58,7 +66,7 @@ def pack_runs(
     """
     numbers = {id(federation): number for number, federation in enumerate(federations)}
     try:
-        return _dumps([_Travelling.of(run, numbers) for run in prepared], numbers, elsewhere)
+        return dumps([_Travelling.of(run, numbers) for run in prepared], numbers, elsewhere)
     except ModuleNotFoundError as error:
         raise CannotTravelError(str(missing_extra(error) or error)) from None
     except Exception as error:
@@ -77,7 +85,7 @@ def unpack_runs(
             hold here.
     """
     shared: SharedDraws = {}
-    packed: list[_Travelling] = _loads(content, federations)
+    packed: list[_Travelling] = loads(content, dict(enumerate(federations)))
     return [run.prepared(federations, shared, places or {}) for run in packed]
 
 
@@ -94,7 +102,7 @@ def pack_variants(elsewhere: Collection[str] | None = None) -> list[tuple[str, s
             if cls.__module__.split(".")[0] == "fedgs" or cls.__module__ in loaded_plugins():
                 continue
             try:
-                packed.append((family, name, _dumps(cls, {}, elsewhere)))
+                packed.append((family, name, dumps(cls, {}, elsewhere)))
             except Exception:
                 continue
     return packed
@@ -104,7 +112,7 @@ def register_variants(packed: Sequence[tuple[str, str, bytes]]) -> None:
     """Register the classes of `pack_variants`; those that cannot be loaded here are left out."""
     for family, name, content in packed:
         try:
-            register(family, name)(_loads(content, ()))
+            register(family, name)(loads(content, {}))
         except Exception:
             continue
 
@@ -167,7 +175,7 @@ def _culprit(
         for family in CODE_IN_IDENTITY:
             part = getattr(run.config, family)
             try:
-                _dumps(part, numbers, elsewhere)
+                dumps(part, numbers, elsewhere)
             except Exception as error:
                 name = getattr(part, "name", "") or type(part).__name__
                 return f"{family} {name!r} cannot be sent to another process ({_reason(error)})"
@@ -178,17 +186,24 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _dumps(
-    value: object, numbers: Mapping[int, int], elsewhere: Collection[str] | None = None
+def dumps(
+    value: object, names: Mapping[int, object], elsewhere: Collection[str] | None = None
 ) -> bytes:
+    """A value as bytes for `loads`.
+
+    Args:
+        value: any object.
+        names: id of an object that the other process has -> what both call it.
+        elsewhere: see `pack_runs`.
+    """
     import cloudpickle
 
     buffer = io.BytesIO()
     with _modules_by_value(elsewhere) as by_value:
 
         class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-            def persistent_id(self, obj: object) -> int | None:
-                return numbers.get(id(obj)) if isinstance(obj, Federation) else None
+            def persistent_id(self, obj: object) -> object | None:
+                return names.get(id(obj))
 
             def reducer_override(self, obj: Any) -> Any:
                 if isinstance(obj, CodeType):  # with its file, which tracebacks name
@@ -208,10 +223,17 @@ def _dumps(
     return buffer.getvalue()
 
 
-def _loads(content: bytes, federations: Sequence[Federation]) -> Any:
+def loads(content: bytes, known: Mapping[Any, object]) -> Any:
+    """The value of `dumps`.
+
+    Args:
+        content: its bytes.
+        known: what both call an object -> the object in this process.
+    """
+
     class Unpickler(pickle.Unpickler):
-        def persistent_load(self, number: int) -> Federation:
-            return federations[number]
+        def persistent_load(self, name: object) -> object:
+            return known[name]
 
     return Unpickler(io.BytesIO(content)).load()
 

@@ -38,7 +38,7 @@ from fedgs.requests import (
     Train,
 )
 
-__all__ = ["Piece", "RowBlocks", "answered", "count_of_units", "cut", "joined"]
+__all__ = ["Piece", "RowBlocks", "answered", "count_of_units", "cut", "joined", "portable"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ def answered(engine: Engine, piece: Piece) -> object:
     """
     if not isinstance(piece, RowBlocks):
         ((_, reply),) = engine.answer([piece])
-        return _portable(reply) if isinstance(reply, Failure) else reply
+        return portable(reply) if isinstance(reply, Failure) else reply
     loop = engine.loop if isinstance(engine, StackedEngine) else engine
     assert isinstance(loop, LoopEngine)
     try:
@@ -107,7 +107,7 @@ def answered(engine: Engine, piece: Piece) -> object:
         figures = figures_of_rows(loop.workbench(request.work), request, rows, watch=True)
         return None if figures.drew else figures
     except Exception as error:
-        return _portable(Failure(None, error))
+        return portable(Failure(None, error))
 
 
 def joined(request: Request, answers: Sequence[Any]) -> Reply:
@@ -126,6 +126,19 @@ def joined(request: Request, answers: Sequence[Any]) -> Reply:
         return Failure(error.client, error)
     except Exception as error:
         return Failure(None, error)
+
+
+def portable(failure: Failure) -> Failure:
+    """The failure with its traceback as a note, and an exception that can be sent."""
+    error = failure.exception
+    text = "".join(traceback.format_exception(error)).rstrip()
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        name = f"{type(error).__name__}: {error}"
+        error = RunError(name) if failure.client is None else ClientError(failure.client, name)
+    error.add_note(f"raised in another process:\n{text}")
+    return Failure(failure.client, error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,16 +212,3 @@ def _failure(answers: Sequence[object]) -> Failure | None:
     failures = [answer for answer in answers if isinstance(answer, Failure)]
     raised = [one for one in failures if isinstance(one.exception, ClientError)]
     return next(iter([*raised, *failures]), None)
-
-
-def _portable(failure: Failure) -> Failure:
-    """The failure with its traceback as a note, and an exception that can be sent."""
-    error = failure.exception
-    text = "".join(traceback.format_exception(error)).rstrip()
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        name = f"{type(error).__name__}: {error}"
-        error = RunError(name) if failure.client is None else ClientError(failure.client, name)
-    error.add_note(f"raised in another process:\n{text}")
-    return Failure(failure.client, error)

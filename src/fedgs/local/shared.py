@@ -36,8 +36,14 @@ class Answer:
 class Pool(Protocol):
     """Places that answer pieces of requests: what the engine needs to know about them."""
 
-    def announce(self, requests: Sequence[Request]) -> None:
-        """Bring what all pieces of these requests need to the places; what was before is over."""
+    def announce(self, requests: Sequence[Request], *, engine: str, device: str) -> None:
+        """Bring what all pieces of these requests need to the places; what was before is over.
+
+        Args:
+            requests: of which pieces follow.
+            engine: as registered, by which each place answers.
+            device: of the engine.
+        """
 
     def free(self) -> Sequence[Hashable]:
         """The places that have no piece now; empty while none is ready.
@@ -115,7 +121,7 @@ class SharedEngine:
 
     def answer(self, requests: Sequence[Request]) -> Iterator[tuple[int, object]]:
         """See `fedgs.requests.Engine`."""
-        self._pool.announce(requests)
+        self._pool.announce(requests, engine=self.name, device=self._device)
         begun = [_InProgress(request, self._units(request)) for request in requests]
         queue = deque[_Task]()
         working: dict[Hashable, _Task] = {}
@@ -140,12 +146,14 @@ class SharedEngine:
 
     def seconds_of(self, request: Request) -> float:
         """The seconds that one place takes for a request."""
-        self._pool.announce([request])
-        while not (free := self._pool.free()):
-            pass
+        self._pool.announce([request], engine=self.name, device=self._device)
         piece = cut(request, 0, self._units(request), units=1)
-        self._pool.send(free[0], 0, piece)
+        is_sent = False
         while True:
+            free = self._pool.free()
+            if free and not is_sent:
+                self._pool.send(free[0], 0, piece)
+                is_sent = True
             for _, answer in self._pool.received():
                 return 0.0 if answer is None else answer.seconds
 
