@@ -211,6 +211,19 @@ def test_work_of_lost_actors_goes_to_others(
     assert len(cluster.made) > 2 and cluster.doubted
 
 
+def test_examples_that_are_made_on_demand_are_made_on_the_nodes(tmp_path: Path) -> None:
+    data = {"name": "synthetic", "clients": 40, "on_demand": True}
+    tables = {
+        "data": data, "availability": "IDL", "method": "md", "evaluation": {"every": 1},
+        "training": {"rounds": 2, "cohort_limit": 40, "local_steps": 2},
+        "execution": {"engine": "loop", "cluster": "local", "share": "cohorts", "threads": 1},
+    }  # fmt: skip
+    here, there = ([stored(prepare([build_config(tables)])[0], tmp_path / at)] for at in "ab")
+    carried_out(here)
+    shared(LocalCluster(2), there)
+    assert record_files(there) == record_files(here)
+
+
 @pytest.mark.long
 def test_without_a_node_the_run_ends_and_resumes(
     federation: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,6 +10,7 @@ from typing import Any
 from fedgs.arrays import AnyArray
 from fedgs.data import Federation
 from fedgs.experiments.member import Member, Parcel
+from fedgs.experiments.this_process import own_engine
 from fedgs.experiments.transfer import loads
 from fedgs.experiments.worker import Log, forward_logs
 from fedgs.requests import Engine, Failure
@@ -90,13 +91,12 @@ class CohortWorker(Member):
         import torch
 
         from fedgs.local.division import answered
-        from fedgs.local.engines import new_engine
         from fedgs.local.threads import threads_of
 
         vector = torch.from_numpy(parameters.copy())  # the store's memory must not be written to
         request = loads(piece, {**self._known, PARAMETERS: vector})
         if engine not in self._engines:
-            self._engines[engine] = new_engine(*engine)
+            self._engines[engine] = own_engine(*engine)
         with threads_of(threads):
             return answered(self._engines[engine], request)
 

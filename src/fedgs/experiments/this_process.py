@@ -27,9 +27,14 @@ from fedgs.requests import Engine
 from fedgs.sampling.base import DescribesMemory, Remembers
 from fedgs.simulation import initial_state, memory_key
 
-__all__ = ["MakeEngine", "ThisProcess", "carry_out"]
+__all__ = ["MakeEngine", "ThisProcess", "carry_out", "own_engine"]
 
 MakeEngine = Callable[[str, str], Engine]  # of a name and a device
+
+
+def own_engine(name: str, device: str) -> Engine:
+    """An engine in this process, also for examples that are made on demand."""
+    return OnDemandEngine(partial(new_engine, name, device))
 
 
 class ThisProcess:
@@ -47,7 +52,7 @@ class ThisProcess:
         self,
         runs: Sequence[PreparedRun],
         listener: Listener | None = None,
-        make_engine: MakeEngine = new_engine,
+        make_engine: MakeEngine = own_engine,
     ) -> None:
         self._runs = runs
         self._listener = listener
@@ -87,7 +92,7 @@ def carry_out(
     on_record: Callable[[int, Record], None] | None = None,
     on_write: Callable[[int], None] | None = None,
     *,
-    make_engine: MakeEngine = new_engine,
+    make_engine: MakeEngine = own_engine,
 ) -> Generator[Message, None, None]:
     """Drive runs together in this process.
 
@@ -155,7 +160,7 @@ def _driven(begun: Sequence[_Begun], make_engine: MakeEngine) -> Iterable[Progre
         groups.setdefault(run.engine, {})[run.live] = run
     for (name, device, threads), group in groups.items():
         if (name, device) not in engines:
-            engines[name, device] = OnDemandEngine(partial(make_engine, name, device))
+            engines[name, device] = make_engine(name, device)
         with threads_of(threads):
             for live in steps(list(group), engines[name, device]):
                 if group[live].sink.failure is not None:

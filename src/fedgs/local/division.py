@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedgs.aggregation import BLOCK, Rows
+from fedgs.data.on_demand import FederationOnDemand
 from fedgs.errors import ClientError, RunError
 from fedgs.local.engines import program_of
 from fedgs.local.evaluation import (
@@ -25,6 +26,7 @@ from fedgs.local.evaluation import (
     shape_of_block,
 )
 from fedgs.local.loop import LoopEngine
+from fedgs.local.on_demand import OnDemandEngine
 from fedgs.local.stacked import StackedEngine
 from fedgs.requests import (
     AnyFold,
@@ -64,6 +66,8 @@ def count_of_units(request: Request, *, engine: str, device: str) -> int:
     """
     if isinstance(request, Train):
         return max(1, -(-len(request.clients) // BLOCK))
+    if isinstance(request.work.federation, FederationOnDemand):
+        return 1
     by_loop = engine == "loop" or (
         engine == "stacked" and program_of(engine, device=device, work=request.work) != "linear"
     )
@@ -98,7 +102,8 @@ def answered(engine: Engine, piece: Piece) -> object:
     if not isinstance(piece, RowBlocks):
         ((_, reply),) = engine.answer([piece])
         return portable(reply) if isinstance(reply, Failure) else reply
-    loop = engine.loop if isinstance(engine, StackedEngine) else engine
+    inner = engine.engine if isinstance(engine, OnDemandEngine) else engine
+    loop = inner.loop if isinstance(inner, StackedEngine) else inner
     assert isinstance(loop, LoopEngine)
     try:
         request, requested = piece.request, RequestedRows.of(piece.request)

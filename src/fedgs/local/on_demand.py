@@ -21,12 +21,15 @@ class OnDemandEngine:
 
     Args:
         make: gives a new engine.
+
+    Attributes:
+        engine: the one that stays.
     """
 
     def __init__(self, make: Callable[[], Engine]) -> None:
         self._make = make
-        self._engine = make()
-        self.name = self._engine.name
+        self.engine = make()
+        self.name = self.engine.name
 
     def answer(self, requests: Sequence[Request]) -> Iterator[tuple[int, Reply]]:
         """See `fedgs.requests.Engine`."""
@@ -40,7 +43,7 @@ class OnDemandEngine:
                 needing.setdefault((id(request.work.federation), split), []).append(position)
         if held:
             chosen = requests if not needing else [requests[position] for position in held]
-            for place, reply in self._engine.answer(chosen):
+            for place, reply in self.engine.answer(chosen):
                 yield held[place], reply
         for (_, split), positions in needing.items():
             chosen = [requests[position] for position in positions]
