@@ -46,7 +46,7 @@ def strategy(aggregation: Any = "scaffold", **settings: Any) -> SampledStrategy:
     defaults: dict[str, Any] = {
         "clients": FEDERATION,
         "cohort_limit": 3,
-        "min_connected": 1,
+        "min_connected": 0,
         "reply_timeout": 0.3,
         "evaluate_timeout": 0.3,
         "max_idle_rounds": None,

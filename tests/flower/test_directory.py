@@ -303,8 +303,9 @@ def test_an_error_of_the_superlink_is_no_answer_of_the_app(world: Any) -> None:
     grid._reply = lambda message: Message(
         Error(code=5, reason="Node Unavailable"), reply_to=message
     )
-    chosen = strategy(connect_timeout=0.5)
-    chosen._training.connected(grid)
+    chosen = strategy(connect_timeout=0.5, max_idle_rounds=1)
+    with pytest.raises(RunError, match="2 clients must be connected, 0 are"):
+        chosen.start(grid, world.model(), num_rounds=1)
     assert chosen.counts == {}
 
 

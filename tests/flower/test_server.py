@@ -50,7 +50,7 @@ class Recording(FedAvg):
 def strategy(server: Any, inner: Any = None, sampler: Any = None, **more: Any) -> SampledStrategy:
     settings = {
         "cohort_limit": 2,
-        "min_connected": 1,
+        "min_connected": 0,
         "connect_timeout": 0.05,
         "reply_timeout": 0.2,
         "clients": FEDERATION,

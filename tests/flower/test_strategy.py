@@ -347,91 +347,92 @@ def test_partition_ids_are_keys_too(world: Any) -> None:
 # Deadlines and failures.
 
 
-def test_too_few_connected_gives_the_round_up_and_keeps_the_model(
-    world: Any, tmp_path: Path, caplog: Any
-) -> None:
+def test_waiting_for_clients_uses_up_no_round(world: Any, tmp_path: Path, caplog: Any) -> None:
     grid = world(SITES)
-    grid.online = [102]
-    result = strategy(min_connected=2, records=tmp_path).start(
-        grid, world.model(4.0, 5.0), num_rounds=2
+    calls = iter(range(1000))
+    grid.script = lambda: [102] if next(calls) < 40 else [100, 102]
+    chosen = strategy(
+        min_connected=2,
+        records=tmp_path / "records",
+        state=tmp_path / "state.npz",
+        connect_timeout=0.02,
+        max_idle_rounds=500,
     )
-    assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
-    why = "after 0.1 s: 2 clients must be connected, 1 are ('site-2')"
-    assert f"round 1 of 2 (record 0): gave up, the model stays: {why}" in caplog.text
-    assert [event["event"] for event in events(tmp_path)] == ["gave_up", "gave_up"]
-    record = RunFolder(tmp_path).records()[0]
-    assert (record.selection_status, record.cohort, record.available) == ("skipped", [], ["site-2"])
+    chosen.start(grid, world.model(), num_rounds=2)
+    assert chosen.round == 2
+    assert set(chosen.counts.values()) == {2}
+    records = RunFolder(tmp_path / "records").records()
+    assert [record.cohort for record in records[:-1]] == 2 * [["site-2", "site-0"]]
+    why = "2 clients must be connected, 1 are ('site-2')"
+    assert f"round 1 of 2 (record 0): waits for clients: {why}" in caplog.text
+    waits = events(tmp_path / "records")
+    assert len(waits) >= 2
+    first = {"round": 0, "client": None, "event": "waiting", "detail": why, "clients": ["site-2"]}
+    assert waits == len(waits) * [first]
 
 
-def test_nobody_connected_gives_the_round_up(world: Any, tmp_path: Path) -> None:
-    grid = world(SITES)
-    grid.online = []
-    result = strategy(records=tmp_path).start(grid, world.model(4.0, 5.0), num_rounds=1)
-    assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
-    assert len(RunFolder(tmp_path).records()) == 2
+def test_a_wait_is_in_the_events_before_it_is_over(world: Any, tmp_path: Path) -> None:
+    grid, seen = world(SITES), []
+
+    def online() -> list[int]:
+        path = tmp_path / "events.jsonl"
+        seen.append(path.exists() and "waiting" in path.read_text())
+        return [100] if seen[-1] else []
+
+    grid.script = online
+    chosen = strategy(records=tmp_path, connect_timeout=0.02)
+    chosen.start(grid, world.model(), num_rounds=1)
+    assert chosen.counts == {"site-0": 1}
+    assert not seen[0]
 
 
-def test_a_silent_client_is_not_selected_for_ever(world: Any, tmp_path: Path) -> None:
-    grid = world(SITES)
-    chosen = strategy(records=tmp_path)
-    chosen._training.connected(grid)  # everybody has said who it is
-    grid.faults[102] = "silent"
-    chosen.start(grid, world.model(), num_rounds=4)
-    assert max(chosen.counts.values()) - min(chosen.counts.values()) <= 1
-    assert chosen.answers["site-2"] == 0
-    assert {event["client"] for event in events(tmp_path) if event["event"] == "silent"} == {
-        "site-2"
+def test_a_deployment_ends_if_clients_are_missing_for_too_long(world: Any, tmp_path: Path) -> None:
+    grid = world(SITES[:2])
+    settings = {
+        "records": tmp_path / "records",
+        "state": tmp_path / "state.npz",
+        "max_idle_rounds": 3,
+        "connect_timeout": 0.02,
+        "min_connected": 2,
     }
+    chosen = strategy("uniform", **settings)
+    grid.script = lambda: [100, 101] if chosen.round < 2 else [100]
+    why = (
+        r"^3 waits of connect_timeout = 0.02 s are over \(max_idle_rounds = 3\): 2 clients must be "
+        r"connected, 1 are \('site-0'\); 2 rounds are done, and load_state continues after them$"
+    )
+    with pytest.raises(RunError, match=why):
+        chosen.start(grid, world.model(), num_rounds=9)
+    folder = RunFolder(tmp_path / "records")
+    assert [record.round for record in folder.records()] == [0, 1]
+    assert folder.failure()["round"] == 2
+    assert [event["event"] for event in events(tmp_path / "records")] == 3 * ["waiting"]
+    # It continues with the round that has not begun, as if nothing had been missing.
+    again = strategy("uniform", **settings)
+    model = again.load_state(tmp_path / "state.npz")
+    again.start(world(SITES[:2]), model, num_rounds=2)
+    whole = strategy("uniform", **{**settings, "records": None, "state": None})
+    expected = whole.start(world(SITES[:2]), world.model(), num_rounds=4)
+    assert again.round == 4
+    assert again.counts == whole.counts
+    assert again._selector.state.model["w"].tolist() == expected.arrays["w"].numpy().tolist()
+    assert [record.round for record in folder.records()] == [0, 1, 2, 3, 4]
+    assert events(tmp_path / "records") == []
 
 
-def test_a_dead_node_is_named_though_the_superlink_answers_for_it(
+def test_a_round_without_clients_is_aborted_where_none_are_needed(
     world: Any, tmp_path: Path
 ) -> None:
     grid = world(SITES)
-    chosen = strategy(records=tmp_path)
-    chosen._training.connected(grid)
-    grid.faults[101] = "error"
-    result = chosen.start(grid, world.model(), num_rounds=1)
-    assert result.arrays["w"].numpy()[0] == pytest.approx(1.0)  # client 0 alone
-    assert events(tmp_path) == [
-        {"round": 0, "client": "site-1", "event": "failed", "detail": "error 5: Node Unavailable"}
-    ]
-    assert RunFolder(tmp_path).records()[0].weights == [1.0, 0.0]
-
-
-def test_all_failing_keeps_the_model(world: Any, tmp_path: Path) -> None:
-    grid = world(SITES)
-    chosen = strategy(records=tmp_path)
-    chosen._training.connected(grid)
-    grid.faults = dict.fromkeys(grid.keys, "raise")
-    result = chosen.start(grid, world.model(4.0, 5.0), num_rounds=1)
-    assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
-    kinds = [(event["event"], event["client"]) for event in events(tmp_path)]
-    assert kinds == [("failed", "site-0"), ("failed", "site-1"), ("gave_up", None)]
-    assert events(tmp_path)[0]["detail"] == "error 2: RuntimeError: the client's own error"
-
-
-def test_enough_replies_end_the_round(world: Any) -> None:
-    grid = world(SITES)
-    chosen = strategy(cohort_limit=3, sufficient_replies=2, reply_timeout=60.0)
-    chosen._training.connected(grid)
-    grid.faults[102] = "silent"
-    result = chosen.start(grid, world.model(), num_rounds=1)  # ends at once, not after 60 s
-    assert result.arrays["w"].numpy()[0] == pytest.approx(5 / 3)
-
-
-def test_fewer_than_sufficient_replies_give_the_round_up(world: Any, tmp_path: Path) -> None:
-    grid = world(SITES)
-    chosen = strategy(cohort_limit=3, sufficient_replies=2, records=tmp_path)
-    chosen._training.connected(grid)
-    grid.faults = {101: "silent", 102: "silent"}
-    result = chosen.start(grid, world.model(4.0, 5.0), num_rounds=1)
-    assert result.arrays["w"].numpy().tolist() == [4.0, 5.0]
-    assert (
-        events(tmp_path)[-1]["detail"]
-        == "good replies: 1 came, 2 needed; missing: ['site-1', 'site-2']"
-    )
-    assert chosen.counts["site-1"] == 1
+    chosen = strategy(min_connected=0, records=tmp_path, connect_timeout=60.0)
+    grid.script = lambda: [] if chosen.round == 1 else [100]
+    result = chosen.start(grid, world.model(), num_rounds=3)
+    assert result.arrays["w"].numpy()[0] == pytest.approx(2.0)
+    assert chosen.counts == {"site-0": 2}
+    (event,) = events(tmp_path)
+    assert (event["event"], event["detail"]) == ("gave_up", "no client is connected")
+    record = RunFolder(tmp_path).records()[1]
+    assert (record.selection_status, record.cohort, record.available) == ("skipped", [], [])
 
 
 @pytest.mark.parametrize("fault", ["raise", "silent", "error"])
@@ -485,10 +486,8 @@ def test_the_model_of_an_ended_deployment_can_be_saved(world: Any, tmp_path: Pat
 def test_rounds_without_clients_are_idle_too(world: Any) -> None:
     grid = world(SITES)
     grid.online = []
-    with pytest.raises(
-        RunError, match="the last of them: after 0.1 s: 1 clients must be connected, 0 are"
-    ):
-        strategy(max_idle_rounds=2).start(grid, world.model(), num_rounds=50)
+    with pytest.raises(RunError, match="the last of them: no client is connected; 2 rounds are"):
+        strategy(max_idle_rounds=2, min_connected=0).start(grid, world.model(), num_rounds=50)
 
 
 def test_a_useful_round_ends_a_row_of_idle_ones(world: Any) -> None:

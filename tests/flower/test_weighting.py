@@ -66,7 +66,7 @@ class Log(Weighting):
 def strategy(sampler: Any, inner: Any = None, **settings: Any) -> SampledStrategy:
     defaults = {
         "cohort_limit": 2,
-        "min_connected": 1,
+        "min_connected": 0,
         "connect_timeout": 0.05,
         "reply_timeout": 0.2,
         "clients": FEDERATION,

@@ -92,6 +92,12 @@ class Journal:
         entry: Event = {"round": record, "client": None, "event": "gave_up", "detail": why}
         self.events.append({**entry, "clients": list(clients)})
 
+    def waiting(self, record: int, why: str, clients: Sequence[Key]) -> None:
+        """A round has not begun, since clients are missing."""
+        LOGGER.warning("%s: waits for clients: %s", self.place(record), why)
+        entry: Event = {"round": record, "client": None, "event": "waiting", "detail": why}
+        self.events.append({**entry, "clients": list(clients)})
+
     def line(self, record: int, text: str, *arguments: object, request: Request = "train") -> None:
         """A line that reports no failure."""
         LOGGER.info("%s: " + text, self.place(record, request), *arguments)

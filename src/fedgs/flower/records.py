@@ -7,8 +7,8 @@ Events are "failed" (the client raised), "refused" (its answer is not valid, or 
 of the private graph), "silent" (no answer in time), "feature" (its feature is not valid), "report"
 (its metrics lack a number that the sampler needs), "describe" (a function given to `describe`
 failed), "state_lost" (a client had lost its state of an aggregation), "incomplete" (a validation
-loss of fewer clients than were asked), "empty" (the sampler selected none) and "gave_up" (the round
-was aborted).
+loss of fewer clients than were asked), "waiting" (clients are missing for a round to begin),
+"empty" (the sampler selected none) and "gave_up" (the round was aborted).
 """
 
 import json

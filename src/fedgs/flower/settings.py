@@ -19,13 +19,13 @@ class Settings(Variant):
     Attributes:
         cohort_limit: M, the most clients that a round selects. None: the inner strategy's
             `fraction_train` of the clients met so far, at least its `min_train_nodes`.
-        min_connected: clients that must be connected before a round selects. None: the inner
-            strategy's `min_available_nodes`.
+        min_connected: clients that must be connected before a round begins. None: the inner
+            strategy's `min_available_nodes`. 0: no round waits, and one without clients is aborted.
         sufficient_replies: a round ends as soon as this many valid replies have arrived (those of
             the whole cohort, if it is smaller), and is aborted if fewer arrive in time. None: it
             waits for the whole cohort and averages the replies that arrive in time.
-        connect_timeout: seconds to wait for `min_connected`; then the round is aborted and the
-            model is kept.
+        connect_timeout: seconds of a wait for `min_connected`; then an event is written and the
+            next wait begins. Waits use up no round.
         describe: whether every node is asked once for its client key. False: no node is asked, and
             a client is known by its node's public key or its node id.
         describe_timeout: seconds that a round waits for nodes that are asked for the first time, at
@@ -37,7 +37,8 @@ class Settings(Variant):
             only briefly until it answers again.
         graph_timeout: seconds that each of the four phases of a private graph waits for replies.
         max_idle_rounds: the deployment ends with an error after this many rounds in a row were
-            aborted because clients or valid replies were missing. None: never.
+            aborted because valid replies were missing, and after this many waits of
+            `connect_timeout` in a row. None: never.
         newcomer_count: the count that a newcomer starts with: the "mean" of the others, rounded, or
             "zero".
         seed: of the selection, >= 0: the same seed and the same availability give the same cohorts
@@ -58,7 +59,7 @@ class Settings(Variant):
 
     family = "SampledStrategy"
     cohort_limit: int | None = Field(default=None, ge=1)
-    min_connected: int | None = Field(default=None, ge=1)
+    min_connected: int | None = Field(default=None, ge=0)
     sufficient_replies: int | None = Field(default=None, ge=1)
     connect_timeout: Seconds = 600.0
     describe: bool = True

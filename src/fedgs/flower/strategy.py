@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedgs.arrays import FloatArray
 from fedgs.clients import Clients, Selection
-from fedgs.errors import ConfigError, RunError
+from fedgs.errors import ConfigError
 from fedgs.flower.directory import Directory
 from fedgs.flower.evaluation import ClientEvaluation
 from fedgs.flower.exchange import DeadlineGrid
@@ -146,6 +146,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             journal=self._journal,
             settings=checked,
         )
+        self._training.waited = lambda: self._outputs.records.add_events(self._journal.taken())
 
     @property
     def round(self) -> int:
@@ -202,8 +203,9 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         Raises:
             OutputError: `records` or `state` holds content of something else; nothing has been
                 written.
-            RunError: `max_idle_rounds` rounds in a row were aborted, or two live nodes have one
-                client key; records and state have been written.
+            RunError: `max_idle_rounds` rounds in a row were aborted, or so many waits for clients
+                have passed, or two live nodes have one client key; records and state have been
+                written.
         """
         before, settings = self.round, self._settings
         self._training.timeout = min(timeout, settings.reply_timeout)
@@ -265,12 +267,9 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         self._idle = 0 if now.averaged else self._idle + now.aborted
         self._finish_round(arrays, weights)
         if self._idle and self._idle == self._settings.max_idle_rounds:
-            advice = "load_state continues after them"
-            if self._settings.state is None:
-                advice = "save_state keeps the model"
-            raise RunError(
+            raise self._training.ended(
                 f"the last {self._idle} rounds were aborted (max_idle_rounds = {self._idle}), the "
-                f"last of them: {now.why}; {self.round} rounds are done, and {advice}"
+                f"last of them: {now.why}"
             )
         return arrays, metrics
 
