@@ -145,7 +145,9 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State
             return Record(round=state.round, stopped=reason, **figures, **clock_of(state))
     figures |= yield from evaluate_clients(plan, state)
     if plan.time is not None and plan.time.is_simulated and state.time is not None:
-        state = replace(state, time=plan.time.begun(state.time))
+        begun = plan.time.begun(state.time)
+        if begun is not state.time:
+            state = replace(state, time=begun)
     available = plan.available(state)
     view = plan.view(state, available.clients)
     if not available.names:
@@ -174,8 +176,10 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State
         plan, state, view, trained=trained, outcome=outcome, cohort=cohort, played=played
     )
     weights = np.zeros(len(cohort))
-    if outcome is not None:
-        weights[slice(None) if played is None else played.answered] = outcome.weights
+    if outcome is not None and len(outcome.weights) == len(cohort):
+        weights = outcome.weights
+    elif outcome is not None and played is not None:
+        weights[played.answered] = outcome.weights
     record = round_record(
         plan, state, available, figures, selection=selection, weights=weights, played=played
     )

@@ -8,9 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedgs.arrays import FloatArray, IntArray
-from fedgs.clients import Selection
-from fedgs.system import Tasks, drop_outs, play, tasks_of
-from fedgs.system.play import ANSWERED, FAILED, FATES, GONE
+from fedgs.availability import Ideal
+from fedgs.clients import Clients, Selection
+from fedgs.system import (
+    SystemTime,
+    Tasks,
+    checked_tasks,
+    drop_outs,
+    lost_tasks,
+    paused_tasks,
+    play,
+)
+from fedgs.system.play import FAILED, FATES, GONE
+from fedgs.system_settings import System
 
 WORDS = ["answered", "gone", "failed"]
 
@@ -113,46 +123,56 @@ class Sessions:
 def test_clients_that_leave(away: str, phases: tuple[float, ...], end: float, fate: str) -> None:
     """The round begins at 100; sessions are [100, 110) and [120, 140)."""
     mode = Sessions((100, 110), (120, 140))
-    seconds = tuple(np.array([float(phase)]) for phase in phases)
-    made = tasks_of(
-        seconds,  # type: ignore[arg-type]
-        away=away,  # type: ignore[arg-type]
-        start=100.0,
-        is_available=mode.is_available,  # type: ignore[arg-type]
-        next_change=mode.next_change,
-    )
+    seconds = np.array([[float(phase)] for phase in phases])
+    start, leaves, durations = np.array([100.0]), np.array([110.0]), seconds.sum(axis=0)
+    made = {
+        "lost": lambda: lost_tasks(durations, leaves - start),
+        "at_end": lambda: checked_tasks(durations, start, leaves, mode.is_available),
+        "pause": lambda: paused_tasks(seconds, start, leaves, mode.next_change),
+    }[away]()
     assert (made.ends.tolist(), made.words) == ([end], [fate])
     assert made.durations.tolist() == [sum(phases)]
 
 
 def test_a_paused_client_is_not_waited_for_longer_than_the_longest_time() -> None:
     mode = Sessions(*[(float(10 * k), 10.0 * k + 1) for k in range(1000)])
-    long = np.array([1.0]), np.array([900.0]), np.array([0.0])
-    made = tasks_of(long, away="pause", longest=500.0, next_change=mode.next_change)
+    long = np.array([[1.0], [900.0], [0.0]])
+    made = paused_tasks(long, np.zeros(1), np.array([1.0]), mode.next_change, longest=500.0)
     assert made.words == ["gone"] and 500 <= made.ends[0] <= 510
 
 
-def test_failures_are_uniform_over_the_task_and_belong_to_the_client() -> None:
+def test_a_client_without_an_absence_is_as_quick_paused_as_not() -> None:
+    """Sums that round differently, and ends shortly before and after a client leaves."""
+    rng = np.random.default_rng(0)
+    phases, start = rng.exponential(20.0, (3, 200)), np.full(200, 12_345_678.9)
+    leaves = np.ceil(start + phases.sum(axis=0)) + rng.integers(0, 4, 200)
+    mode = Sessions((0, 1e9))
+    slow = paused_tasks(phases, start, leaves, mode.next_change)  # some leave at once
+    assert set(slow.words) == {"answered"}
+    for k in range(200):
+        alone = paused_tasks(phases[:, [k]], start[:1], leaves[[k]] + 1e6, mode.next_change)
+        assert alone.ends.tolist() == slow.ends[[k]].tolist()
+
+
+def test_failures_belong_to_the_client_and_are_uniform_over_the_task() -> None:
     count = 4000
-    whole = Tasks(np.full(count, 8.0), np.full(count, 8.0), np.full(count, ANSWERED))
-    settings = {"probability": 0.25, "seed": 3, "round": 7, "num_clients": count}
-    failed = drop_outs(whole, chosen=np.arange(count), **settings)  # type: ignore[arg-type]
-    moments = failed.ends[failed.fates == FAILED] / 8
+    clients = Clients(tuple(range(count)), np.ones(count, dtype=np.int64))
+    system = System(drop_out=0.25, seed=3, update_bytes=0, example_seconds_spread=0)
+    time = SystemTime(system, clients, Ideal(), count, np.full(count, 8 / 0.0136))
+    failed = time.play(7, 0.0, np.arange(count), 610)
+    moments = failed.worked[failed.fates == FAILED] / 8
     # The share has sd .0068, the mean of 1000 moments .0091: five sd.
     assert abs(len(moments) / count - 0.25) < 0.035
     assert abs(moments.mean() - 0.5) < 0.046 and moments.min() < 0.02 and moments.max() > 0.98
     few = np.array([5, 17, 3999])
-    part = Tasks(whole.durations[few], whole.ends[few], whole.fates[few])
-    again = drop_outs(part, chosen=few, **settings)  # type: ignore[arg-type]
-    assert again.ends.tolist() == failed.ends[few].tolist()
+    again = time.play(7, 0.0, few, 610)
+    assert again.worked.tolist() == failed.worked[few].tolist()
 
 
 def test_a_client_that_has_left_does_not_fail_afterwards() -> None:
     count = 500
     gone = Tasks(np.full(count, 8.0), np.full(count, 2.0), np.full(count, GONE))
-    played = drop_outs(
-        gone, probability=1.0, seed=0, round=0, chosen=np.arange(count), num_clients=count
-    )
+    played = drop_outs(gone, np.random.default_rng(0).random(count))
     failed = played.fates == FAILED
     assert 0.18 < failed.mean() < 0.32  # 2 of 8 seconds, sd .019
     assert (played.ends[~failed] == 2).all() and (played.ends[failed] < 2).all()

@@ -1,6 +1,7 @@
 """The end of a round: which of the clients' answers the server still takes."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -32,6 +33,11 @@ class Tasks:
     durations: FloatArray
     ends: FloatArray
     fates: AnyArray
+
+    @staticmethod
+    def undisturbed(durations: FloatArray) -> "Tasks":
+        """The tasks of clients that neither leave nor fail."""
+        return Tasks(durations, durations, np.zeros(len(durations), dtype=np.int8))
 
     @property
     def words(self) -> list[str]:
@@ -66,7 +72,7 @@ class Played:
     traffic: int = 0
     entered: bool = True
 
-    @property
+    @cached_property
     def answered(self) -> BoolArray:
         """(m,) which clients answered in time."""
         answered: BoolArray = self.fates == ANSWERED
@@ -77,13 +83,25 @@ class Played:
         """The fates as words."""
         return [FATES[fate] for fate in self.fates.tolist()]
 
+    @cached_property
+    def all_answered(self) -> bool:
+        """Whether every client answered in time."""
+        return bool(self.answered.all())
+
     def entering(self, selection: Selection) -> Selection:
         """The clients of the selection, in ascending order, whose updates enter the model."""
-        kept = self.answered if self.entered else np.zeros(len(self.fates), dtype=np.bool_)
-        if kept.all():
+        if self.entered and self.all_answered:
             return selection
+        kept = self.answered if self.entered else np.zeros(len(self.fates), dtype=np.bool_)
         draws = None if selection.draws is None else selection.draws[kept]
-        return replace(selection, clients=selection.clients[kept], draws=draws)
+        return Selection(
+            selection.clients[kept],
+            draws,
+            selection.weighting,
+            selection.status,
+            selection.objective,
+            selection.upper_bound,
+        )
 
 
 def play(
@@ -109,19 +127,23 @@ def play(
     >>> play(tasks, wanted=2, deadline=4.0).words
     ['answered', 'late', 'gone']
     """
-    count = len(tasks.ends)
+    durations, ends, fates = tasks.durations, tasks.ends, tasks.fates
+    is_answer = fates == ANSWERED
+    count, answers = len(ends), int(np.count_nonzero(is_answer))
     target = min(wanted, count)
-    answers = (tasks.fates == ANSWERED).nonzero()[0]
-    in_order = answers[tasks.ends[answers].argsort(kind="stable")[:target]]
-    ended: Ended = "target" if len(in_order) == target else "nobody"
-    seconds = float(tasks.ends[in_order[-1]] if ended == "target" else tasks.ends.max())
+    arrivals = ends if answers == count else np.where(is_answer, ends, np.inf)
+    order = arrivals.argsort(kind="stable")
+    ended: Ended = "target" if answers >= target else "nobody"
+    seconds = float(ends[order[target - 1]] if ended == "target" else ends.max())
+    in_time = min(answers, target)
     if deadline is not None and deadline < seconds:
         seconds, ended = float(deadline), "deadline"
-        in_order = in_order[tasks.ends[in_order] <= seconds]
-    fates = tasks.fates.copy()
-    fates[answers] = LATE
-    fates[tasks.ends > seconds] = LATE
-    fates[in_order] = ANSWERED
-    worked = np.minimum(np.minimum(tasks.durations, tasks.ends), seconds)
-    traffic, entered = (count + len(in_order)) * update_bytes, len(in_order) >= least
-    return Played(fates, seconds, ended, worked, tasks.durations, traffic, entered)
+        in_time = int(np.count_nonzero(arrivals <= seconds))
+    worked = ends if ends is durations else np.minimum(durations, ends)
+    if in_time < count:
+        late = ends > seconds
+        late[order[in_time:answers]] = True  # also those that answer in the second of the end
+        fates = np.where(late, np.int8(LATE), fates)
+        worked = np.minimum(worked, seconds)
+    traffic, entered = (count + in_time) * update_bytes, in_time >= least
+    return Played(fates, seconds, ended, worked, durations, traffic, entered)

@@ -5,11 +5,17 @@ from collections.abc import Callable
 import numpy as np
 
 from fedgs.arrays import BoolArray, FloatArray, IntArray
-from fedgs.rng import stream
 from fedgs.system.play import FAILED, GONE, Tasks
-from fedgs.system_settings import Away
 
-__all__ = ["YEAR", "IsAvailable", "NextChange", "drop_outs", "tasks_of"]
+__all__ = [
+    "YEAR",
+    "IsAvailable",
+    "NextChange",
+    "checked_tasks",
+    "drop_outs",
+    "lost_tasks",
+    "paused_tasks",
+]
 
 YEAR = 366 * 86_400.0
 
@@ -19,64 +25,80 @@ IsAvailable = Callable[[IntArray, FloatArray], BoolArray]
 NextChange = Callable[[IntArray, FloatArray], FloatArray]
 
 
-def tasks_of(
-    phases: tuple[FloatArray, FloatArray, FloatArray],
-    *,
-    away: Away,
-    start: float = 0.0,
-    longest: float = YEAR,
-    is_available: IsAvailable | None = None,
-    next_change: NextChange | None = None,
-) -> Tasks:
-    """The tasks of m clients that are all available when the round begins.
+def lost_tasks(durations: FloatArray, present: FloatArray) -> Tasks:
+    """The tasks of clients whose work is lost when they leave.
 
     Args:
-        phases: (m,) seconds of download, training and upload.
-        away: what happens to the work of a client that leaves, see `System`.
-        start: the second at which the round begins, for the functions.
-        longest: seconds after which a paused client counts as gone.
-        is_available: of the availability mode; for "at_end" alone.
-        next_change: of the availability mode; None: no client leaves.
+        durations: (m,) seconds of work.
+        present: (m,) seconds from the beginning of the round until each client leaves, inf for
+            never.
 
-    >>> phases = np.array([1.0, 1.0]), np.array([4.0, 9.0]), np.array([1.0, 1.0])
-    >>> leaving = lambda chosen, seconds: np.full(len(chosen), 8.0)
-    >>> tasks = tasks_of(phases, away="lost", is_available=None, next_change=leaving)
+    >>> tasks = lost_tasks(np.array([6.0, 11.0]), np.array([8.0, 8.0]))
     >>> tasks.ends.tolist(), tasks.words
     ([6.0, 8.0], ['answered', 'gone'])
     """
-    durations: FloatArray = phases[0] + phases[1] + phases[2]
+    is_gone = present < durations
+    if not is_gone.any():
+        return Tasks.undisturbed(durations)
+    return Tasks(durations, np.minimum(present, durations), is_gone * np.int8(GONE))
+
+
+def checked_tasks(
+    durations: FloatArray, start: FloatArray, leaves: FloatArray, is_available: IsAvailable
+) -> Tasks:
+    """The tasks of clients that answer if they are available at the end of their work.
+
+    Args:
+        durations: (m,) seconds of work.
+        start: (m,) the second at which the round of each client begins.
+        leaves: (m,) the seconds at which the clients leave, inf for never.
+        is_available: of the availability mode.
+
+    >>> back = lambda few, seconds: seconds > 110
+    >>> checked_tasks(np.array([6.0, 9.0, 20.0]), np.full(3, 100.0), np.full(3, 108.0), back).words
+    ['answered', 'gone', 'answered']
+    """
+    stopped = start + durations
+    unsure = np.flatnonzero(stopped >= leaves)  # it has left, and may be back
+    if not len(unsure):
+        return Tasks.undisturbed(durations)
     fates = np.zeros(len(durations), dtype=np.int8)
-    if next_change is None:
-        return Tasks(durations, durations, fates)
-    ends, everyone = durations.copy(), np.arange(len(durations))
-    if away == "at_end":
-        assert is_available is not None
-        is_gone = ~is_available(everyone, start + durations)
-    elif away == "lost":
-        leaves = next_change(everyone, np.full(len(durations), start)) - start
-        is_gone = leaves < durations
-        ends[is_gone] = leaves[is_gone]
-    else:
-        ends, is_gone = _paused(phases, start, longest, next_change)
-    fates[is_gone] = GONE
-    return Tasks(durations, ends, fates)
+    fates[unsure[~is_available(unsure, stopped[unsure])]] = GONE
+    return Tasks(durations, durations, fates)
 
 
-def _paused(
-    phases: tuple[FloatArray, FloatArray, FloatArray],
-    start: float,
-    longest: float,
+def paused_tasks(
+    phases: FloatArray,
+    start: FloatArray,
+    leaves: FloatArray,
     next_change: NextChange,
-) -> tuple[FloatArray, BoolArray]:
-    """Ends and losses if training continues after an absence and transfers do not."""
+    *,
+    longest: float = YEAR,
+) -> Tasks:
+    """The tasks of clients that go on training after an absence, and do not repeat a transfer.
+
+    Args:
+        phases: (3, m) seconds of download, training and upload.
+        start: (m,) the second at which the round of each client begins.
+        leaves: (m,) the seconds at which the clients leave, inf for never.
+        next_change: of the availability mode.
+        longest: seconds after which a client that is away counts as gone.
+
+    >>> changes = lambda few, seconds: np.where(seconds < 108, 108.0, seconds + 5)
+    >>> phases = np.array([[1.0], [10.0], [1.0]])
+    >>> tasks = paused_tasks(phases, np.array([100.0]), np.array([108.0]), changes)
+    >>> tasks.ends.tolist()  # it was away for 5 s
+    [17.0]
+    """
     download, training, upload = phases
-    count = len(download)
-    everyone = np.arange(count)
-    is_gone = np.zeros(count, dtype=np.bool_)
-    now = np.full(count, start)
-    leaves = next_change(everyone, now)
-    is_gone |= leaves - now < download
-    now = np.where(is_gone, leaves, now + download)
+    durations: FloatArray = download + training + upload
+    count = len(durations)
+    finished = start + download + training + upload
+    if (finished < leaves - 1.0).all():  # a second is far more than what rounding loses
+        return Tasks(durations, finished - start, np.zeros(count, dtype=np.int8))
+    is_gone = leaves - start < download
+    leaves = leaves.copy()
+    now = np.where(is_gone, leaves, start + download)
     left = training.copy()
     active = np.flatnonzero(~is_gone)
     while len(active):
@@ -89,7 +111,7 @@ def _paused(
         left[active] -= room
         now[active] = leaves[active]
         back = next_change(active, leaves[active])
-        never = back - start > longest
+        never = back - start[active] > longest
         is_gone[active[never]] = True
         active = active[~never]
         now[active] = back[~never]
@@ -100,38 +122,27 @@ def _paused(
     is_gone[lost] = True
     now[lost] = leaves[lost]
     now[kept] += upload[kept]
-    ends: FloatArray = now - start
-    return ends, is_gone
+    return Tasks(durations, now - start, is_gone * np.int8(GONE))
 
 
-def drop_outs(
-    tasks: Tasks, *, probability: float, seed: int, round: int, chosen: IntArray, num_clients: int
-) -> Tasks:
-    """The tasks, some of which fail at a uniform moment.
-
-    The draws of a client depend on seed, round and client, not on the other clients of the cohort.
+def drop_outs(tasks: Tasks, moments: FloatArray) -> Tasks:
+    """The tasks, some of which fail.
 
     Args:
         tasks: of the m clients.
-        probability: of each to fail, in [0, 1].
-        seed: of the draws.
-        round: t.
-        chosen: (m,) indices of the clients.
-        num_clients: N.
+        moments: (m,) the share of its work after which each client fails, in [0, 1), inf for
+            clients that do not fail.
 
-    >>> tasks = Tasks(np.array([2.0]), np.array([2.0]), np.array([0]))  # answered
-    >>> failed = drop_outs(
-    ...     tasks, probability=1.0, seed=0, round=3, chosen=np.array([1]), num_clients=2
-    ... )
-    >>> failed.words, bool(failed.ends[0] < 2)
-    (['failed'], True)
+    >>> tasks = Tasks(np.array([2.0, 4.0]), np.array([2.0, 4.0]), np.array([0, 0]))  # answered
+    >>> failed = drop_outs(tasks, np.array([np.inf, 0.25]))
+    >>> failed.words, failed.ends.tolist()
+    (['answered', 'failed'], [2.0, 1.0])
     """
-    if probability == 0:
+    durations, ends = tasks.durations, tasks.ends
+    failing = moments * (ends if ends is durations else np.maximum(durations, ends))
+    fails = failing < ends  # else it has left before
+    if not fails.any():
         return tasks
-    coins, moments = stream(seed, "drop out", round).random((2, num_clients))[:, chosen]
-    failing = moments * np.maximum(tasks.durations, tasks.ends)
-    fails = (coins < probability) & (failing < tasks.ends)  # else it has left before
-    ends: FloatArray = np.where(fails, failing, tasks.ends)
     fates = tasks.fates.copy()
     fates[fails] = FAILED
-    return Tasks(tasks.durations, ends, fates)
+    return Tasks(durations, np.minimum(failing, ends), fates)

@@ -10,11 +10,11 @@ from fedgs.availability import Availability, InSeconds
 from fedgs.clients import Clients
 from fedgs.config import Training
 from fedgs.errors import ConfigError, RunError
-from fedgs.rng import stream
-from fedgs.system.devices import Devices, devices_of
-from fedgs.system.play import Played, Tasks, play
+from fedgs.system.devices import Devices
+from fedgs.system.play import Played, play
 from fedgs.system.profile import read_profile
-from fedgs.system.tasks import YEAR, drop_outs, tasks_of
+from fedgs.system.tasks import YEAR
+from fedgs.system.work import ClientWork
 from fedgs.system_settings import System
 
 __all__ = [
@@ -69,14 +69,17 @@ class TimeState:
             cohort: (m,) indices of the selected clients.
             played: the round.
         """
-        answers, failures, answered = self.answers, self.failures, played.answered
-        good = cohort[answered]
-        if len(good) < len(cohort) or failures[good].any():
+        answers, failures, good = self.answers, self.failures, cohort
+        durations, seconds = played.durations, self.seconds.copy()
+        if not played.all_answered:
+            good, durations = cohort[played.answered], durations[played.answered]
             failures = failures.copy()
             failures[cohort] += 1
             failures[good] = 0
-        seconds = self.seconds.copy()
-        seconds[good] = played.durations[answered]
+        elif failures[good].any():
+            failures = failures.copy()
+            failures[good] = 0
+        seconds[good] = durations
         if played.entered:
             answers = answers.copy()
             answers[good] += 1
@@ -150,9 +153,14 @@ class SystemTime:
         return self.settings.clock == "simulated"
 
     @cached_property
+    def work(self) -> ClientWork:
+        """What the clients do with the work of a round."""
+        return ClientWork(self.settings, self.clients, self.in_seconds, self.examples)
+
+    @property
     def devices(self) -> Devices:
         """The speeds of the clients."""
-        return devices_of(self.settings, self.clients)
+        return self.work.devices
 
     @cached_property
     def selected(self) -> int:
@@ -160,31 +168,10 @@ class SystemTime:
         limit = int(np.ceil(self.settings.over_selection * self.cohort_limit - 1e-9))
         return min(len(self.clients), limit)
 
-    def phases(
-        self, round: int, chosen: IntArray, num_parameters: int
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(m,) seconds of download, training and upload in a round; independent of the cohort."""
-        settings = self.settings
-        every = self._phases(self.update_bytes(num_parameters))
-        phases = every[0][chosen], every[1][chosen], every[2][chosen]
-        if settings.noise == 0:
-            return phases
-        normal = stream(settings.seed or 0, "duration", round).standard_normal(len(self.clients))
-        factor = np.exp(settings.noise * normal[chosen] - settings.noise**2 / 2)
-        return phases[0] * factor, phases[1] * factor, phases[2] * factor
-
-    def _phases(self, update_bytes: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(N,) seconds of download, training and upload without noise, the same in all rounds."""
-        known = self._known_phases.get(update_bytes)
-        if known is None:
-            everyone, examples = np.arange(len(self.clients)), self.settings.work * self.examples
-            known = self.devices.phases(everyone, examples, update_bytes=update_bytes)
-            self._known_phases[update_bytes] = known
-        return known
-
-    @cached_property
-    def _known_phases(self) -> dict[int, tuple[FloatArray, FloatArray, FloatArray]]:
-        return {}
+    def phases(self, round: int, chosen: IntArray, num_parameters: int) -> FloatArray:
+        """(3, m) seconds of download, training and upload in a round, independent of the cohort."""
+        update_bytes = self.update_bytes(num_parameters)
+        return self.work.phases(round, chosen, update_bytes=update_bytes)
 
     def check_durations(self, num_parameters: int) -> None:
         """Refuse clients that need more than `MOST_SECONDS` for a phase of a round, without noise.
@@ -228,11 +215,10 @@ class SystemTime:
         """
         if not self.is_simulated or self.available(state.clock).any():
             return state
-        everyone, mode = np.arange(len(self.clients)), self.in_seconds
+        mode = self.in_seconds
         assert mode is not None
         second = mode.second_of(0) + state.clock
-        seconds = np.full(len(everyone), second)
-        first = float(mode.next_change(seconds, self.clients, everyone).min())
+        first = float(self.work.states.next_change(second).min())
         if first - second > self.settings.max_wait_hours * 3600:
             raise RunError(
                 f"no client is available from hour {state.clock / 3600:.2f} of the run on for "
@@ -243,7 +229,7 @@ class SystemTime:
     def available(self, clock: float) -> BoolArray:
         """(N,) the clients that are available at a second of the run's own clock."""
         assert self.in_seconds is not None
-        return available_at(self.in_seconds, self.clients, clock)
+        return self.work.states.is_available(self.in_seconds.second_of(0) + clock)
 
     def play(self, round: int, clock: float, cohort: IntArray, num_parameters: int) -> Played:
         """A round in time; depends on seed, round, clock and cohort alone.
@@ -254,38 +240,13 @@ class SystemTime:
             cohort: (m,) ascending indices of the selected clients, m >= 1.
             num_parameters: P of the model.
         """
-        settings = self.settings
-        tasks = drop_outs(
-            self._tasks(round, clock, cohort, num_parameters),
-            probability=settings.drop_out,
-            seed=settings.seed or 0,
-            round=round,
-            chosen=cohort,
-            num_clients=len(self.clients),
-        )
+        settings, update_bytes = self.settings, self.update_bytes(num_parameters)
         return play(
-            tasks,
+            self.work.tasks(round, clock, cohort, update_bytes=update_bytes),
             wanted=self.cohort_limit,
             deadline=settings.deadline,
             least=settings.least,
-            update_bytes=self.update_bytes(num_parameters),
-        )
-
-    def _tasks(self, round: int, clock: float, cohort: IntArray, num_parameters: int) -> Tasks:
-        """What the cohort would do if the server waited for all of them."""
-        phases = self.phases(round, cohort, num_parameters)
-        settings, mode, clients = self.settings, self.in_seconds, self.clients
-        if mode is None:
-            return tasks_of(phases, away="lost")
-        start = mode.second_of(0) + clock if self.is_simulated else mode.second_of(round)
-        deadline = YEAR if settings.deadline is None else settings.deadline
-        return tasks_of(
-            phases,
-            away=settings.away,
-            start=start,
-            longest=min(deadline, YEAR),
-            is_available=lambda few, at: mode.is_available(at, clients, cohort[few]),
-            next_change=lambda few, at: mode.next_change(at, clients, cohort[few]),
+            update_bytes=update_bytes,
         )
 
 
