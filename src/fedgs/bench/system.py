@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedgs.arrays import BoolArray
 from fedgs.availability import Trace
 from fedgs.checkpoint import State
 from fedgs.clients import Clients, Selection, View
@@ -21,6 +22,7 @@ from fedgs.local.threads import threads_of
 from fedgs.records import Record
 from fedgs.rng import stream
 from fedgs.sampling.base import Sampler
+from fedgs.system import available_at
 from fedgs.traces import DAY, Traces, write_traces
 
 __all__ = ["ROWS", "Measured", "Row", "generated_traces", "markdown", "measure_system"]
@@ -41,7 +43,8 @@ class Row:
         name: what it adds.
         system: the table.
         traced: whether the clients are devices of a generated trace, with and without the table;
-            else all clients are available.
+            else all clients are available. With `clock = "simulated"`, the rounds without the table
+            read the trace at the clocks of those with it.
     """
 
     name: str
@@ -69,15 +72,17 @@ class Measured:
     Attributes:
         name: of the row.
         milliseconds: of processor time, the median.
-        ratio: to a round without the table in which as many clients train, the median; None: it
-            has none.
         target: milliseconds for a row without a ratio, else the largest ratio that is aimed at.
+        plain: milliseconds of a round without the table, in which equally many clients are
+            available and train; None: it has none.
+        ratio: of both, the median over pairs; None likewise.
     """
 
     name: str
     milliseconds: float
-    ratio: float | None
     target: float
+    plain: float | None = None
+    ratio: float | None = None
 
 
 def generated_traces(devices: int, *, days: int = _DAYS, intervals: int = _INTERVALS) -> Traces:
@@ -111,15 +116,26 @@ class _AsMany(Sampler):
         return Selection(rng.choice(view.available, number, replace=False))
 
 
-class _Noting:  # a sink that notes how many clients trained and raises the failure of a run
-    def __init__(self, numbers: list[int]) -> None:
-        self._numbers = numbers
+class _AtClocks(Trace):
+    """The trace at the clocks of the rounds of a run with a clock of its own."""
+
+    clocks: ClassVar[dict[int, list[float]]] = {}  # seed of the run -> by round
+    run: int = 0
+
+    def available(self, round: int, clients: Clients) -> BoolArray:
+        return available_at(self, clients, self.clocks[self.run][round])
+
+
+class _Noting:  # a sink that notes trained clients and clocks, and raises the failure of a run
+    def __init__(self, numbers: list[int], clocks: list[float]) -> None:
+        self._numbers, self._clocks = numbers, clocks
 
     def on_start(self, state: State) -> State:
         return state
 
     def on_round(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
         self._numbers.append(sum(weight > 0 for weight in record.weights or ()))
+        self._clocks.append(record.clock or 0.0)
 
     def on_end(self, state: State, record: Record, seconds: Mapping[str, float]) -> None:
         pass
@@ -151,21 +167,35 @@ def _pairs(
 ) -> list[tuple[float, float]]:
     """Seconds of a run-round without and with the table, in turns."""
     numbers: dict[int, list[int]] = {seed: [] for seed in range(runs)}
-    _AsMany.numbers = numbers
-    mode = {"name": "trace", "path": str(path)} if row.traced else {"name": "IDL"}
+    clocks: dict[int, list[float]] = {seed: [] for seed in range(runs)}
+    _AsMany.numbers, _AtClocks.clocks = numbers, clocks
     common: dict[str, object] = {
         "data": {"name": "synthetic", "clients": _CLIENTS},
-        "availability": mode,
         "training": {"rounds": _NEVER},
         "evaluation": {"every": _NEVER},
     }
+    mode = {"name": "trace", "path": str(path)} if row.traced else {"name": "IDL"}
+
+    def mode_without(seed: int) -> object:
+        is_own = row.system.get("clock") == "simulated"
+        return _AtClocks(path=str(path), run=seed, seed=seed) if is_own else mode
+
     with_clock = [
-        {**common, "method": "uniform", "system": dict(row.system), "seed": seed}
+        {
+            **common,
+            "availability": mode,
+            "method": "uniform",
+            "system": dict(row.system),
+            "seed": seed,
+        }
         for seed in numbers
     ]
-    without = [{**common, "method": _AsMany(run=seed), "seed": seed} for seed in numbers]
-    timed = _Timed(with_clock, [_Noting(numbers[seed]) for seed in numbers])
-    plain = _Timed(without, [_Noting([]) for _ in numbers])
+    without = [
+        {**common, "availability": mode_without(seed), "method": _AsMany(run=seed), "seed": seed}
+        for seed in numbers
+    ]
+    timed = _Timed(with_clock, [_Noting(numbers[seed], clocks[seed]) for seed in numbers])
+    plain = _Timed(without, [_Noting([], []) for _ in numbers])
     timed.seconds(_WARM_UP + _AHEAD)
     plain.seconds(_WARM_UP)
     pairs = []
@@ -211,25 +241,30 @@ def measure_system(
     with threads_of(1), tempfile.TemporaryDirectory() as folder:
         many = write_traces(generated_traces(devices), Path(folder, "many.npz"))
         seconds = _look_up(many, devices, 5 * repeats)
-        yield Measured(f"A_t, {devices} devices", 1e3 * seconds, None, 20.0)
+        yield Measured(f"A_t, {devices} devices", 1e3 * seconds, 20.0)
         few = write_traces(generated_traces(2 * _CLIENTS), Path(folder, "few.npz"))
         for row in rows:
             pairs = _pairs(row, few, runs=runs, rounds=rounds, repeats=repeats)
-            median = statistics.median(slow for _, slow in pairs)
+            base, slow = (1e3 * statistics.median(times) for times in zip(*pairs, strict=True))
             ratio = statistics.median(slow / base for base, slow in pairs)
-            yield Measured(row.name, 1e3 * median, ratio, 1.2)
+            yield Measured(row.name, slow, 1.2, base, ratio)
 
 
 def markdown(measured: Sequence[Measured]) -> str:
     """The table of the benchmarks' page.
 
-    >>> print(markdown([Measured("clock", 0.2, 1.041, 1.2)]).splitlines()[2])
-    | clock | .20 ms | 1.04 | 1.2 |
+    >>> print(markdown([Measured("clock", 0.2, 1.2, 0.19, 1.041)]).splitlines()[2])
+    | clock | .20 ms | .19 ms | 1.04 | 1.2 |
     """
-    lines = ["| part | time | ratio | target |", "|---|---:|---:|---:|"]
+    lines = ["| part | time | without | ratio | target |", "|---|---:|---:|---:|---:|"]
+
+    def ms(value: float | None) -> str:
+        return "-" if value is None else f"{value:.2f} ms".removeprefix("0")
+
     for row in measured:
-        ms = f"{row.milliseconds:.2f}".removeprefix("0")
         ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
         target = f"{row.target:g} ms" if row.ratio is None else f"{row.target:g}"
-        lines.append(f"| {row.name} | {ms} ms | {ratio} | {target} |")
+        lines.append(
+            f"| {row.name} | {ms(row.milliseconds)} | {ms(row.plain)} | {ratio} | {target} |"
+        )
     return "\n".join(lines)
