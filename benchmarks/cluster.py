@@ -1,12 +1,15 @@
 """Measure studies on a Ray cluster of this computer: its start, a grid, and two nodes against one.
 
-    python benchmarks/cluster.py start            # seconds until an own cluster is ready
-    python benchmarks/cluster.py grid             # worker processes against a cluster of one node
-    python benchmarks/cluster.py nodes            # one node of one core against two, images
+    python benchmarks/cluster.py           # everything, within ten minutes
+    python benchmarks/cluster.py start     # seconds until an own cluster is ready
+    python benchmarks/cluster.py grid      # a cluster of one node against worker processes
+    python benchmarks/cluster.py nodes     # two nodes of one core against one, a grid of images
+    python benchmarks/cluster.py cohorts   # the same for one run of images with cohorts of 128
+    python benchmarks/cluster.py --tiny    # a few rounds of each, which says nothing about time
 
 Wall-clock times mean something on an idle computer alone, so the load is printed with each of them.
-Kinds alternate, and each ratio is that of the medians. Records of all kinds are compared. Needs
-`pip install "fedgs[sim,cluster]"`.
+Kinds alternate as long as the time of a part lasts, and each ratio is that of the medians. Records
+of all kinds are compared. Needs `pip install "fedgs[sim,cluster]"`.
 """
 
 import argparse
@@ -46,38 +49,67 @@ def grid(out: Path, rounds: int, execution: dict[str, Any]) -> float:
     return time.monotonic() - started
 
 
-def images(out: Path, rounds: int, execution: dict[str, Any]) -> float:
-    """Seconds of a grid of convolutional models on random images."""
+def images_of(clients: int) -> Federation:
+    """Random images of so many clients."""
     draws = np.random.default_rng(0)
-    x = draws.integers(0, 256, size=(3000, 1, 28, 28), dtype=np.uint8)
-    y, owners = draws.integers(0, 10, size=3000), np.arange(3000) % 30
+    count = 100 * clients
+    x = draws.integers(0, 256, size=(count, 1, 28, 28), dtype=np.uint8)
+    y, owners = draws.integers(0, 10, size=count), np.arange(count) % clients
     scaling = fedgs.Normalization(scale=255.0, mean=(0.5,), sd=(0.5,))
-    federation = Federation.from_arrays(
+    return Federation.from_arrays(
         x, y, client=owners, test=(x[:300], y[:300]), normalization=scaling
     )
+
+
+def images(
+    out: Path, rounds: int, execution: dict[str, Any], *, clients: int = 30, cohort: int = 3
+) -> float:
+    """Seconds of convolutional models on random images: a grid, or one run of a large cohort."""
+    large = cohort > 32
+    federation = images_of(clients)
     started = time.monotonic()
     fedgs.compare(
         federation,
-        methods=["uniform", "md"],
+        methods=["uniform"] if large else ["uniform", "md"],
         availability="IDL",
         model="fashion_cnn",
-        seeds=range(4),
-        training={"rounds": rounds, "local_steps": 5, "batch_size": 20, "learning_rate": 0.01},
-        execution=execution,
+        seeds=range(1 if large else 4),
+        training={
+            "rounds": rounds,
+            "cohort_limit": cohort,
+            "local_steps": 5,
+            "batch_size": 20,
+            "learning_rate": 0.01,
+        },
+        evaluation={"every": 5},
+        execution={**execution, "threads": 1},
         out=out,
     )
     return time.monotonic() - started
+
+
+def rounds_for(seconds: float, clients: int) -> int:
+    """Rounds in which one process trains so many clients for about so long."""
+    with tempfile.TemporaryDirectory() as folder:
+        times = [images(Path(folder) / str(rounds), rounds, {"workers": 1}) for rounds in (1, 1, 3)]
+    per_client = max(times[2] - times[1], 1e-3) / 2 / (8 * 3)  # 8 runs of 3 clients
+    return max(1, round(seconds / (per_client * clients)))
 
 
 def records(out: Path) -> dict[str, bytes]:
     return {path.parent.name: path.read_bytes() for path in out.glob("*/rounds.jsonl")}
 
 
-def compared(kinds: dict[str, Callable[[Path], float]], repeats: int) -> None:
-    """Print the seconds of each kind and the ratio of their medians."""
+def compared(kinds: dict[str, Callable[[Path], float]], limit: float) -> str:
+    """Measure two kinds by turns within a time limit, at least once.
+
+    Returns:
+        The medians of their seconds, the ratio of these, and whether all records are equal.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in kinds}
+    started, same, repeat = time.monotonic(), True, 0
     with tempfile.TemporaryDirectory() as folder:
-        for repeat in range(repeats):
+        while repeat == 0 or (time.monotonic() - started) * (repeat + 1) / repeat < limit:
             stored = []
             for name, kind in kinds.items():
                 out = Path(folder) / f"{name}-{repeat}".replace(" ", "-")
@@ -85,10 +117,12 @@ def compared(kinds: dict[str, Callable[[Path], float]], repeats: int) -> None:
                 stored.append(records(out))
                 load = os.getloadavg()[0]
                 print(f"{name}: {seconds[name][-1]:.1f} s, load {load:.1f}", flush=True)
-            print("records are", "equal" if stored[0] == stored[1] else "DIFFERENT")
+            same = same and stored[0] == stored[1] and len(stored[0]) > 0
+            repeat += 1
     first, second = (statistics.median(times) for times in seconds.values())
     one, other = kinds
-    print(f"{one} {first:.1f} s, {other} {second:.1f} s: {first / second:.2f}x")
+    equal = "equal records" if same else "DIFFERENT RECORDS"
+    return f"{one} {first:.1f} s, {other} {second:.1f} s: {first / second:.2f}x; {equal}"
 
 
 @contextmanager
@@ -144,47 +178,85 @@ def process(command: list[str]) -> Iterator[None]:
             running.wait()
 
 
-def start(repeats: int) -> None:
-    """Print how long an own cluster takes, each time in a process of its own."""
+def start(options: argparse.Namespace) -> str:
+    """How long an own cluster takes, each time in a process of its own."""
     code = (
         "import time\nstarted = time.monotonic()\nfrom fedgs.cluster import open_cluster\n"
         "with open_cluster('local') as cluster:\n"
         "    print(f'{time.monotonic() - started:.1f}', len(cluster.nodes()))"
     )
-    for _ in range(repeats):
+    times = []
+    for _ in range(1 if options.tiny else 3):
         program = [sys.executable, "-c", code]
         done = subprocess.run(program, capture_output=True, text=True, check=True)
-        seconds = done.stdout.split()[0]
-        print(f"start of an own cluster: {seconds} s, load {os.getloadavg()[0]:.1f}", flush=True)
+        times.append(float(done.stdout.split()[0]))
+        print(f"start of an own cluster: {times[-1]} s, load {os.getloadavg()[0]:.1f}", flush=True)
+    return f"start of an own cluster {statistics.median(times):.1f} s (at most 12 s)"
+
+
+def small_grid(options: argparse.Namespace) -> str:
+    """The grid of Table 2 on a cluster of one node, whose start is not counted."""
+    rounds = 2 if options.tiny else options.rounds or 200
+    with open_cluster("local"):
+        kinds = {
+            "cluster": lambda out: grid(out, rounds, {"cluster": "local"}),
+            "worker processes": lambda out: grid(out, rounds, {}),
+        }
+        found = compared(kinds, options.limit)
+    return f"Table 2, {rounds} rounds: {found} (at most 1.25x plus the start of processes)"
+
+
+def two_nodes(options: argparse.Namespace) -> str:
+    """A grid of images on one node and on two."""
+    rounds = 1 if options.tiny else options.rounds or rounds_for(80.0, 8 * 3)
+    with started_nodes(2) as address:
+        kinds = {
+            name: lambda out, count=count: images(
+                out, rounds, {"cluster": address, "workers": count}
+            )
+            for name, count in (("one node", 1), ("two nodes", 2))
+        }
+        found = compared(kinds, options.limit)
+    return f"images, 8 runs of {rounds} rounds: {found} (at least 1.7x)"
+
+
+def large_cohort(options: argparse.Namespace) -> str:
+    """One run of images whose cohorts of 128 are shared by one node and by two."""
+    rounds = 1 if options.tiny else options.rounds or rounds_for(80.0, 128)
+    with started_nodes(2) as address:
+        kinds = {
+            name: lambda out, count=count: images(
+                out,
+                rounds,
+                {"cluster": address, "workers": count, "share": "cohorts"},
+                clients=150,
+                cohort=128,
+            )
+            for name, count in (("one node", 1), ("two nodes", 2))
+        }
+        found = compared(kinds, options.limit)
+    return f"images, one run of {rounds} rounds, cohort 128: {found} (at least 1.7x)"
+
+
+PARTS = {"start": start, "grid": small_grid, "nodes": two_nodes, "cohorts": large_cohort}
 
 
 def main() -> None:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
-    parser.add_argument("what", choices=["start", "grid", "nodes"])
+    parser.add_argument("what", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--rounds", type=int, default=None)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--limit", type=float, default=100.0, help="seconds in which a part is repeated"
+    )
+    parser.add_argument("--tiny", action="store_true", help="to see that it works")
     options = parser.parse_args()
-    if options.what == "start":
-        start(options.repeats)
-    elif options.what == "grid":
-        rounds = options.rounds or 1000
-        with open_cluster("local"):  # stays open, so that its start is not counted
-            kinds = {
-                "cluster": lambda out: grid(out, rounds, {"cluster": "local"}),
-                "worker processes": lambda out: grid(out, rounds, {}),
-            }
-            compared(kinds, options.repeats)
-    else:
-        rounds = options.rounds or 20
-        with started_nodes(2) as address:
-            kinds = {
-                name: lambda out, count=count: images(
-                    out, rounds, {"cluster": address, "workers": count, "threads": 1}
-                )
-                for name, count in (("one node", 1), ("two nodes", 2))
-            }
-            compared(kinds, options.repeats)
+    unknown = set(options.what) - set(PARTS)
+    if unknown:
+        parser.error(f"PART must be one of {', '.join(PARTS)}, got {min(unknown)}")
+    options.limit = 0.0 if options.tiny else options.limit
+    lines = [PARTS[name](options) for name in options.what or PARTS]
+    print("", *lines, sep="\n")
 
 
 if __name__ == "__main__":
