@@ -429,3 +429,21 @@ def test_of_equal_lines_each_is_visible(page: Page, tmp_path: Path) -> None:
     page.open(path)
     widths = page.evaluate("byId('loss-chart').data.map((trace) => trace.line.width)")
     assert widths == sorted(widths, reverse=True) and len(set(widths)) == 3
+
+
+@needs_browser
+def test_very_many_clients_are_drawn_as_tenths(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedgs.report.page_data.MOST_ROWS", 20)
+    folders.write_run(tmp_path, "uniform", 0)
+    path = tmp_path / "report.html"
+    path.write_text(render_page(*read_runs(tmp_path)), encoding="utf-8")
+    page.complaints.clear()
+    page.open(path)
+    assert page.complaints == []
+    text = page.evaluate("document.body.textContent")
+    assert "a row is a tenth of the clients by data size" in text
+    assert "Each dot is the mean of a tenth of the clients by data size." in text
+    assert "shown as tenths, and their graph is not drawn" in text
+    assert page.evaluate("byId('map-chart').data[0].z.length") == 10

@@ -95,6 +95,25 @@ def test_many_clients_are_sampled_by_size_and_rounds_thinned(
     ]
 
 
+def test_very_many_clients_are_shown_as_tenths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedgs.report.page_data.MOST_ROWS", 20)
+    monkeypatch.setattr("fedgs.report.page_data._FEW_POINTS", 20)
+    folders.write_run(tmp_path, "uniform", 0)
+    runs, _ = read_runs(tmp_path)
+    (run,) = page_data(runs, [])["runs"]
+    assert runs[0].clients is not None and "available" not in run
+    sizes, names = runs[0].clients.data_sizes, runs[0].clients.names
+    groups = [np.sort(part) for part in np.array_split(np.argsort(sizes, kind="stable"), 10)]
+    assert run["shares"]["stride"] == 2  # 40 rounds in 20 columns
+    kept = [record for record in runs[0].records if record.cohort is not None][::2]
+    for kind, members in (("available", "available"), ("selected", "cohort")):
+        inside = [[name in getattr(record, members) for name in names] for record in kept]
+        shares = [[np.mean([row[k] for k in group]) for row in inside] for group in groups]
+        np.testing.assert_allclose(run["shares"][kind], shares, rtol=1e-4)
+
+
 def test_milliseconds_are_medians_that_the_first_round_does_not_move(deployments: Path) -> None:
     (run, _), _ = read_runs(deployments)
     # select: 3 s, 1 ms, 2 ms, 3 ms: the median is 2.5 ms

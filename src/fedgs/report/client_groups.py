@@ -13,6 +13,7 @@ __all__ = [
     "MOST_ROWS",
     "TENTHS",
     "group_activity",
+    "group_shares",
     "mean_rows",
     "means",
     "picked",
@@ -41,6 +42,27 @@ def group_activity(groups: Sequence[IntArray], history: Participation) -> FloatA
     """(G, T) share of each group that is available in each round."""
     columns = [means(groups, history.inside(t)) for t in range(history.rounds)]
     return np.stack(columns, axis=1)
+
+
+def group_shares(
+    groups: Sequence[IntArray], history: Participation, stride: int
+) -> tuple[FloatArray, FloatArray]:
+    """(G, T') shares of each group that are available and selected in every `stride`-th round.
+
+    >>> history = Participation(4, [[0, 1, 2]], [np.array([2])], None)
+    >>> [share.tolist() for share in group_shares([np.array([0, 1]), np.array([2, 3])], history, 1)]
+    [[[1.0], [0.5]], [[0.0], [0.5]]]
+    """
+    owner = np.empty(history.number, dtype=np.int64)
+    for place, group in enumerate(groups):
+        owner[group] = place
+    sizes = np.array([len(group) for group in groups])
+    rounds = range(0, history.rounds, stride)
+    shares = np.zeros((2, len(groups), len(rounds)))
+    for column, t in enumerate(rounds):
+        for which, clients in enumerate((np.flatnonzero(history.inside(t)), history.cohorts[t])):
+            shares[which, :, column] = np.bincount(owner[clients], minlength=len(groups)) / sizes
+    return shares[0], shares[1]
 
 
 def mean_rows(counts: IntArray, groups: int = 10) -> FloatArray:

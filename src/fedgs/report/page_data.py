@@ -15,7 +15,15 @@ from fedgs.clients import Clients
 from fedgs.errors import OutputError
 from fedgs.palette import label_colours
 from fedgs.report.by_client import client_accuracies, client_losses
-from fedgs.report.client_groups import MOST_PICKED, MOST_ROWS, means, picked, tenths, title_of
+from fedgs.report.client_groups import (
+    MOST_PICKED,
+    MOST_ROWS,
+    group_shares,
+    means,
+    picked,
+    tenths,
+    title_of,
+)
 from fedgs.report.doubles import latest
 from fedgs.report.history import (
     Curve,
@@ -227,6 +235,13 @@ def _of_clients(
         values["federation"] = _position(shared.federations, _grouped(clients, groups))
         values["counts"] = _numbers(means(groups, history.counts))
         values["activity"] = _numbers(means(groups, activity))
+        stride = max(1, math.ceil(history.rounds / _FEW_POINTS))
+        available, selected = group_shares(groups, history, stride)
+        values["shares"] = {
+            "stride": stride,
+            "available": [_numbers(row) for row in available],
+            "selected": [_numbers(row) for row in selected],
+        }
         return None
     rows = picked(clients)
     values["federation"] = _position(shared.federations, _federation(clients, rows))

@@ -113,11 +113,19 @@ function lossRange(curves) {
   return [low - room, high + room];
 }
 
+// Why a run has no map, in words.
+function withoutMap(run) {
+  if (!run) return "No run.";
+  if (run.shares) return "The clients of this run are shown as tenths, and their graph is not drawn.";
+  return "This run has no map here: its clients are not known, or the page would be too large.";
+}
+
 function drawMap() {
   const run = lookedAt(), map = mapOf(run), note = byId("map-note");
-  byId("map-chart").hidden = !map;
+  byId("map-chart").hidden = !map && !(run && run.shares);
+  if (run && run.shares) return drawShares(run, note);
   if (!map) {
-    note.textContent = run ? "This run has no map here: its clients are not known, or the page would be too large." : "No run.";
+    note.textContent = withoutMap(run);
     return null;
   }
   const federation = DATA.federations[run.federation];
@@ -142,24 +150,38 @@ function drawMap() {
   const perCell = [Math.ceil(map.clients / rows), Math.ceil(map.rounds / columns) * map.stride];
   const single = perCell[0] === 1 && perCell[1] === 1;
   const names = single ? order.map((k) => String(federation.names[k])) : y.map((place) => `clients from place ${place}`);
-  const common = { type: "heatmap", x, y, zmin: 0, showscale: false, customdata: names.map((name) => Array(columns).fill(escaped(name))) };
+  const traces = mapTraces({ x, y, names, available: grid((cell) => there[cell] / cells[cell]), selected: grid((cell) => chosen[cell] / cells[cell]) }, run.label, ".0%");
+  note.textContent = `${run.label}, seed ${run.seed}: ${MEANING[show]}` + (single ? "." : `; the darker, the larger the share in a cell of up to ${plural(perCell[0], "client")} and ${plural(perCell[1], "round")}.`);
+  return draw("map-chart", traces, { xaxis: { title: { text: "round" }, ...whole(map.rounds * map.stride) }, yaxis: { title: { text: "clients", standoff: 10 }, autorange: "reversed", ...(rows === map.clients ? named(order.map((k) => federation.names[k])) : {}) } }, note.textContent);
+}
+
+const MEANING = { both: "blank: not available, grey: available, colour: selected", available: "grey: available", selected: "colour: selected" };
+
+// Heat maps of shares that are available and selected: a row for each of `y`, a column for each of `x`.
+function mapTraces({ x, y, names, available, selected }, label, digits) {
+  const show = byId("map-show").value, colour = colourOf(label);
+  const common = { type: "heatmap", x, y, zmin: 0, showscale: false, customdata: names.map((name) => Array(x.length).fill(escaped(name))) };
   const traces = [];
   if (show !== "selected") traces.push(Object.assign({}, common, {
-    name: "available", z: grid((cell) => there[cell] / cells[cell]), zmax: 1, colorscale: [[0, shade("page")], [1, shade(show === "both" ? "there" : "unknown")]],
+    name: "available", z: available, zmax: 1, colorscale: [[0, shade("page")], [1, shade(show === "both" ? "there" : "unknown")]],
     hovertemplate: "%{customdata}<br>round %{x}: available %{z:.0%}<extra></extra>",
   }));
-  if (show !== "available") {
-    const share = (cell) => chosen[cell] / cells[cell], colour = colourOf(run.label);
-    let most = 0;
-    for (let cell = 0; cell < size; cell++) if (cells[cell]) most = Math.max(most, share(cell));
-    traces.push(Object.assign({}, common, {
-      name: "selected", z: grid(share), zmax: most || 1, colorscale: [[0, transparent(colour)], [1, colour]], text: grid((cell) => percent(there[cell] / cells[cell])),
-      hovertemplate: "%{customdata}<br>round %{x}: selected %{z:.0%}, available %{text}<extra></extra>",
-    }));
-  }
-  const meaning = { both: "blank: not available, grey: available, colour: selected", available: "grey: available", selected: "colour: selected" }[show];
-  note.textContent = `${run.label}, seed ${run.seed}: ${meaning}` + (single ? "." : `; the darker, the larger the share in a cell of up to ${plural(perCell[0], "client")} and ${plural(perCell[1], "round")}.`);
-  return draw("map-chart", traces, { xaxis: { title: { text: "round" }, ...whole(map.rounds * map.stride) }, yaxis: { title: { text: "clients", standoff: 10 }, autorange: "reversed", ...(rows === map.clients ? named(order.map((k) => federation.names[k])) : {}) } }, note.textContent);
+  if (show !== "available") traces.push(Object.assign({}, common, {
+    name: "selected", z: selected, zmax: Math.max(0, ...selected.flat().filter((share) => !Number.isNaN(share))) || 1, colorscale: [[0, transparent(colour)], [1, colour]], text: available.map((row) => row.map(percent)),
+    hovertemplate: `%{customdata}<br>round %{x}: selected %{z:${digits}}, available %{text}<extra></extra>`,
+  }));
+  return traces;
+}
+
+// Very many clients: a row for each tenth of them by data size.
+function drawShares(run, note) {
+  const { stride, available, selected } = run.shares, federation = DATA.federations[run.federation];
+  const keys = { size: federation.sizes, activity: run.activity, count: run.counts };
+  const order = descending(keys[byId("map-order").value]), columns = available[0].length;
+  const x = Array.from({ length: columns }, (_, column) => column * stride), y = order.map((_, place) => place);
+  const traces = mapTraces({ x, y, names: order.map((k) => federation.names[k]), available: order.map((k) => available[k]), selected: order.map((k) => selected[k]) }, run.label, ".2~%");
+  note.textContent = `${run.label}, seed ${run.seed}: ${MEANING[byId("map-show").value]}; a row is a tenth of the clients by data size, and the darker, the larger the share of it.`;
+  return draw("map-chart", traces, { xaxis: { title: { text: "round" }, ...whole(columns * stride) }, yaxis: { title: { text: "tenths of the clients", standoff: 10 }, autorange: "reversed", ...whole(order.length) } }, note.textContent);
 }
 
 function transparent(colour) {
@@ -167,7 +189,8 @@ function transparent(colour) {
 }
 
 function drawCounts() {
-  const traces = [];
+  const traces = [], tenths = shownRuns().some((run) => run.shares);
+  byId("counts-note").textContent = tenths ? "Each dot is the mean of a tenth of the clients by data size." : "Each dot is a client, larger where several fall together.";
   for (const run of shownRuns().filter((one) => one.counts)) {
     const places = new Map(), names = DATA.federations[run.federation].names;
     const most = Math.max(1, ...run.counts), steps = run.counts.length > 200 ? 30 : 100;
@@ -183,10 +206,10 @@ function drawCounts() {
     traces.push({
       type: "scatter", mode: "markers", name: run.label, x: dots.map((dot) => dot.x), y: dots.map((dot) => dot.y), text: dots.map((dot) => plural(dot.names.length, "client") + (dot.names.length <= 6 ? `: ${dot.names.map(escaped).join(", ")}` : "")),
       marker: { color: colourOf(run.label), size: dots.map((dot) => Math.min(22, 5 + 2 * Math.sqrt(dot.names.length))), opacity: 0.65, line: { width: 0 } },
-      hovertemplate: `${escaped(run.label)}: %{text}<br>available in %{x:.0%} of the rounds<br>selected in %{y:.0f}<extra></extra>`,
+      hovertemplate: `${escaped(run.label)}: %{text}<br>available in %{x:.0%} of the rounds<br>selected in %{y${tenths ? ":.3~g" : ":.0f"}}<extra></extra>`,
     });
   }
-  return draw("counts-chart", traces, { xaxis: { title: { text: "share of rounds available" }, tickformat: ".0%", range: [-0.03, 1.03] }, yaxis: { title: { text: "rounds selected" }, rangemode: "tozero", ...whole(Math.max(0, ...traces.flatMap((trace) => trace.y))) } },
+  return draw("counts-chart", traces, { xaxis: { title: { text: "share of rounds available" }, tickformat: ".0%", range: [-0.03, 1.03] }, yaxis: { title: { text: "rounds selected" }, rangemode: "tozero", ...(tenths ? {} : whole(Math.max(0, ...traces.flatMap((trace) => trace.y)))) } },
     `Rounds selected against share of rounds available, seed ${state.seed}: ${traces.map((trace) => trace.name).join(", ")}`);
 }
 

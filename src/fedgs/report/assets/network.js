@@ -80,7 +80,7 @@ function buildNetwork(run) {
 function drawNetwork() {
   const run = lookedAt(), map = mapOf(run), slider = byId("round");
   byId("drawing").hidden = slider.disabled = byId("play").disabled = byId("client").disabled = !map;
-  if (!map) { byId("round-note").textContent = "This run has no map here: its clients are not known, or the page would be too large."; return; }
+  if (!map) { byId("round-note").textContent = withoutMap(run); return; }
   buildNetwork(run);
   slider.max = Math.max(0, map.rounds - 1);
   state.round = Math.min(state.round, Number(slider.max));
