@@ -29,12 +29,14 @@ def describe(
     label_counts: Callable[[Context], Numbers] | None = None,
     feature: Callable[[Context], Numbers] | None = None,
     data_size: Callable[[Context], int] | None = None,
+    battery: Callable[[Context], float] | None = None,
+    metered: Callable[[Context], bool] | None = None,
 ) -> None:
     """Let a ClientApp report its key, data size and feature when the server asks for them.
 
-    The server asks every node once, and again later if one of the functions failed. The three
-    parts are independent: if a function raises, the server gets its name and message, and the
-    other parts.
+    The server asks every node once, and again later if one of the functions failed, or if its
+    filters need battery or network. The parts are independent: if a function raises, the server
+    gets its name and message, and the other parts.
 
     Args:
         app: the ClientApp; it gets a query handler named "fedgs".
@@ -43,6 +45,9 @@ def describe(
         feature: context -> (d,) instead, another finite vector u_k for the client graph.
         data_size: context -> n_k >= 0; without it the server learns n_k from the first reply to a
             training request.
+        battery: context -> charge of the battery in [0, 1]; 1 where there is none to spare. For
+            `SampledStrategy(filters={"min_battery": ...})`.
+        metered: context -> whether the network is metered, for `filters={"metered": False}`.
 
     Raises:
         ConfigError: both `label_counts` and `feature`.
@@ -55,13 +60,17 @@ def describe(
             "describe takes label_counts or feature, not both: the graph is made from one of them"
         )
 
-    parts: list[tuple[str, str, Callable[[Context], int | list[float]]]] = []  # entry, argument
+    parts: list[tuple[str, str, Callable[[Context], float | list[float]]]] = []  # entry, argument
     if data_size is not None:
         parts.append(("data-size", "data_size", _composed(data_size, _size)))
     if label_counts is not None:
         parts.append(("feature", "label_counts", _composed(label_counts, _proportions)))
     if feature is not None:
         parts.append(("feature", "feature", _composed(feature, _vector)))
+    if battery is not None:
+        parts.append(("battery", "battery", _composed(battery, _charge)))
+    if metered is not None:
+        parts.append(("metered", "metered", _composed(metered, bool)))
 
     def answer(message: Message, context: Context) -> Message:
         if RECORD in message.content:  # a model to keep, and no question
@@ -95,6 +104,12 @@ def _size(value: int) -> int:
     if size < 0:
         raise ConfigError(f"data_size must be >= 0, got {size}")
     return size
+
+
+def _charge(value: float) -> float:
+    if not 0 <= float(value) <= 1:
+        raise ConfigError(f"battery must be a charge in [0, 1], got {float(value):g}")
+    return float(value)
 
 
 def _proportions(counts: Numbers) -> list[float]:

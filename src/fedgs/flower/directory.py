@@ -3,10 +3,9 @@
 A node is asked once for its key. A key that returns under another node id is the same client.
 """
 
-import hashlib
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,11 +14,16 @@ from flwr.serverapp import Grid
 
 from fedgs.errors import RunError
 from fedgs.flower.client import DESCRIBE, ERRORS, RECORD
+from fedgs.flower.descriptions import (
+    Description,
+    fallback_key,
+    last_line,
+    warn_of_unnamed,
+)
 from fedgs.flower.exchange import from_client, pauses, resend
-from fedgs.flower.journal import listed
 from fedgs.flower.roster import Key
 
-__all__ = ["Description", "Directory", "Resolved"]
+__all__ = ["Directory", "Resolved"]
 
 _logger = logging.getLogger(__name__)
 # Share of the timeout that the first node is waited for before all others are asked too.
@@ -29,25 +33,6 @@ _LONGEST = 16
 # Flower's error for a ClientApp without `describe`. Flower gives it no code of its own, so the text
 # is all there is to recognise it by.
 _NO_HANDLER = "No query function registered"
-
-
-@dataclass(frozen=True)
-class Description:
-    """A node's description of itself.
-
-    Attributes:
-        key: its client key.
-        data_size: n_k, or None.
-        feature: its feature vector, or None.
-        errors: a sentence for each function of the client's `describe` that failed.
-        unnamed: why the node reported no key, so that `key` stands for the node; None if it did.
-    """
-
-    key: Key
-    data_size: float | None = None
-    feature: Sequence[float] | None = None
-    errors: tuple[str, ...] = ()
-    unnamed: str | None = None
 
 
 class Resolved(NamedTuple):
@@ -89,10 +74,14 @@ class Directory:
         timeout: seconds after which the first request to a node counts as lost; each further one
             has twice as long.
         asks: whether nodes are asked at all.
+        max_age: seconds after which a node is asked again; None: it is not.
     """
 
     timeout: float = 60.0
     asks: bool = True
+    max_age: float | None = None
+    # Node id -> its last description, and when it arrived (of `time.monotonic`).
+    _said: dict[int, tuple[Description, float]] = field(default_factory=dict)
     _known: dict[int, Key] = field(default_factory=dict)
     _requests: dict[int, _Request] = field(default_factory=dict)
     # Nodes that a round has waited for.
@@ -141,6 +130,7 @@ class Directory:
             for node, (when, _) in self._repeats.items()
             if when <= round and node not in self._requests
         ]
+        due += [node for node in self._aged(nodes) if node not in due]
         self._ask(grid, [node for node in due if node not in self._replaced])
         until = min(deadline, time.monotonic() + self.timeout)
         described += self._gather(grid, round, deadline=until)
@@ -149,9 +139,10 @@ class Directory:
         fresh = {node for node, _ in described if node not in self._known}
         for node, description in described:
             self._known[node] = description.key
+            self._said[node] = (description, time.monotonic())
         self._replace_older(grid, nodes, fresh)
         if self.asks:
-            _warn_of_unnamed(dict(described))
+            warn_of_unnamed(dict(described))
         # Ordered by key, since the order of node ids and of answers is random.
         descriptions = sorted(
             (description for _, description in described),
@@ -166,6 +157,24 @@ class Directory:
             for node in sorted(online)
             if node in self._known and node not in self._replaced
         }
+
+    def said(self, node: int) -> Description | None:
+        """What a node last said of itself."""
+        return self._said[node][0] if node in self._said else None
+
+    def _aged(self, nodes: set[int]) -> list[int]:
+        """Nodes whose descriptions are older than `max_age`, and that are not being asked."""
+        if self.max_age is None or not self.asks or self._has_handler is False:
+            return []
+        limit = time.monotonic() - self.max_age
+        return [
+            node
+            for node, (_, when) in self._said.items()
+            if when <= limit
+            and node in nodes
+            and node not in self._requests
+            and node not in self._repeats
+        ]
 
     def _ask_strangers(
         self, grid: Grid, nodes: set[int], round: int, *, deadline: float
@@ -182,9 +191,7 @@ class Directory:
             self._ask(grid, strangers)
             return described
         why = "their ClientApp has no answer" if self.asks else "nodes are not asked"
-        unnamed = [
-            (node, Description(_fallback_key(grid, node), unnamed=why)) for node in strangers
-        ]
+        unnamed = [(node, Description(fallback_key(grid, node), unnamed=why)) for node in strangers]
         return described + unnamed
 
     def _forget(self, nodes: set[int]) -> None:
@@ -291,15 +298,18 @@ class Directory:
             self._postpone(node, round)
         else:
             self._repeats.pop(node, None)
+        battery, metered = entries.get("battery"), entries.get("metered")
         key, unnamed = entries.get("client-key"), None
         if not isinstance(key, str | int):
-            key, unnamed = _fallback_key(grid, node), "neither client-id nor partition-id is set"
+            key, unnamed = fallback_key(grid, node), "neither client-id nor partition-id is set"
         return Description(
             key=self._spelt.setdefault(str(key), key),
             data_size=size if isinstance(size, int | float) else None,
             feature=feature if isinstance(feature, list) else None,
             errors=tuple(map(str, errors)) if isinstance(errors, list) else (),
             unnamed=unnamed,
+            battery=battery if isinstance(battery, float) and 0 <= battery <= 1 else None,
+            metered=metered if isinstance(metered, bool) else None,
         )
 
     def _read_error(self, grid: Grid, node: int, reason: str, round: int) -> Description | None:
@@ -318,7 +328,7 @@ class Directory:
             if no_handler:
                 self._repeats.pop(node, None)
             return None
-        return Description(_fallback_key(grid, node), unnamed=_last_line(reason))
+        return Description(fallback_key(grid, node), unnamed=last_line(reason))
 
     def _replace_older(self, grid: Grid, nodes: set[int], fresh: set[int]) -> None:
         """If two nodes reported one key, the later one replaces the older, which is asked again."""
@@ -340,35 +350,4 @@ class Directory:
         raise RunError(
             f"client key {key!r} is held by two live nodes ({first} and {second}); give every "
             "SuperNode a client-id of its own"
-        )
-
-
-def _last_line(text: str) -> str:
-    return text.strip().splitlines()[-1] if text.strip() else "no reason given"
-
-
-def _fallback_key(grid: Grid, node: int) -> Key:
-    """The node's public key if Flower reports it, else its id.
-
-    Neither survives a restart without a registered key. Flower before 1.38 reports no nodes.
-    """
-    nodes = grid.get_nodes() if hasattr(grid, "get_nodes") else ()
-    public_keys = (getattr(info, "public_key", b"") for info in nodes if info.node_id == node)
-    public_key = next(public_keys, b"")
-    return f"key-{hashlib.sha256(public_key).hexdigest()[:16]}" if public_key else f"node-{node}"
-
-
-def _warn_of_unnamed(described: Mapping[int, Description]) -> None:
-    """One line for all nodes that are known by their node id, which does not survive a restart."""
-    reasons: dict[str, list[Key]] = {}
-    for node, description in sorted(described.items()):
-        if description.unnamed is not None and description.key == f"node-{node}":
-            reasons.setdefault(description.unnamed, []).append(description.key)
-    for why, keys in reasons.items():
-        _logger.warning(
-            "nodes do not say which clients they are (%s), so each is a client of its own until it "
-            "restarts: %s; set client-id in its node configuration and add "
-            "fedgs.flower.describe(app) to the ClientApp",
-            why,
-            listed(keys),
         )

@@ -8,7 +8,8 @@ of the private graph), "silent" (no answer in time), "feature" (its feature is n
 (its metrics lack a number that the sampler needs), "describe" (a function given to `describe`
 failed), "state_lost" (a client had lost its state of an aggregation), "incomplete" (a validation
 loss of fewer clients than were asked), "waiting" (clients are missing for a round to begin),
-"empty" (the sampler selected none) and "gave_up" (the round was aborted).
+"filtered" (the client breaks the `rule` of the filters and is not available), "empty" (the sampler
+selected none) and "gave_up" (the round was aborted).
 """
 
 import json

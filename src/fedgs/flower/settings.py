@@ -1,16 +1,23 @@
 """The settings of a deployment, checked when the strategy is made."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from fedgs.clients import Objective
+from fedgs.errors import ConfigError, RunError
+from fedgs.flower.filters import Filters
 from fedgs.registry import Variant
 
 __all__ = ["Settings"]
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _as_filters(value: object) -> object:
+    return Filters(**value) if isinstance(value, Mapping) else value
 
 
 class Settings(Variant):
@@ -39,6 +46,8 @@ class Settings(Variant):
         max_idle_rounds: the deployment ends with an error after this many rounds in a row were
             aborted because valid replies were missing, and after this many waits of
             `connect_timeout` in a row. None: never.
+        filters: rules that a connected client has to meet, see `fedgs.flower.filters.Filters`, or
+            a table of them.
         newcomer_count: the count that a newcomer starts with: the "mean" of the others, rounded, or
             "zero".
         seed: of the selection, >= 0: the same seed and the same availability give the same cohorts
@@ -68,12 +77,28 @@ class Settings(Variant):
     evaluate_timeout: Seconds = 120.0
     graph_timeout: Seconds = 120.0
     max_idle_rounds: int | None = Field(default=10, ge=1)
+    filters: Annotated[Filters, BeforeValidator(_as_filters)] = Filters()
     newcomer_count: Literal["mean", "zero"] = "mean"
     seed: int = Field(default=0, ge=0)
     objective: Objective = "data_size"
     durations: bool = True
     records: str | Path | None = None
     state: str | Path | None = None
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        if self.filters.asks and not self.describe:
+            raise ConfigError(
+                "filters of battery and network need describe = True, since clients report both "
+                "when they are asked; got describe = False"
+            )
+
+    def ended(self, rounds: int, why: str) -> RunError:
+        """The error that ends a deployment after so many rounds, with what is left of it."""
+        advice = "load_state continues after them"
+        if self.state is None:
+            advice = "save_state keeps the model"
+        return RunError(f"{why}; {rounds} rounds are done, and {advice}")
 
     def limits(self) -> dict[str, object]:
         """The settings that the records of the deployment name: all but M, the seed and the files.
@@ -84,7 +109,7 @@ class Settings(Variant):
         >>> "reply_timeout" in Settings().limits(), "state" in Settings().limits()
         (True, False)
         """
-        excluded = {"cohort_limit", "seed", "records", "state"}
+        excluded = {"cohort_limit", "seed", "records", "state", "filters"}
         if self.objective == "data_size":
             excluded.add("objective")
         if self.graph_timeout == type(self).model_fields["graph_timeout"].default:
@@ -92,4 +117,6 @@ class Settings(Variant):
         if self.durations:
             excluded.add("durations")
         settings = self.model_dump(exclude=excluded)
+        if self.filters != Filters():
+            settings["filters"] = self.filters.model_dump(exclude_none=True)
         return {name: value for name, value in settings.items() if value is not None}

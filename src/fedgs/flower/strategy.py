@@ -66,7 +66,8 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             except running_mean, running_var and num_batches_tracked.
         settings: see `fedgs.flower.settings.Settings`: cohort_limit, min_connected,
             sufficient_replies, connect_timeout, describe, describe_timeout, reply_timeout,
-            evaluate_timeout, max_idle_rounds, newcomer_count, durations, seed, records, state.
+            evaluate_timeout, max_idle_rounds, filters, newcomer_count, durations, seed, records,
+            state.
 
     Raises:
         ConfigError: a strategy that ignores weights or chooses by itself, a sampler that cannot
@@ -108,7 +109,11 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         )
         self._server.check(self._selector.weighting, checked.objective)
         describe_timeout = min(checked.describe_timeout, checked.connect_timeout)
-        self._directory = Directory(timeout=describe_timeout, asks=checked.describe)
+        self._directory = Directory(
+            timeout=describe_timeout,
+            asks=checked.describe,
+            max_age=checked.filters.max_age if checked.filters.asks else None,
+        )
         size: dict[str, object] = {"cohort_limit": checked.cohort_limit}
         if checked.cohort_limit is None:
             size = {"proportion": float(self._inner.fraction_train)}
@@ -146,7 +151,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             journal=self._journal,
             settings=checked,
         )
-        self._training.waited = lambda: self._outputs.records.add_events(self._journal.taken())
+        self._training.arrivals.waited = lambda: records.add_events(self._journal.taken())
 
     @property
     def round(self) -> int:
@@ -267,9 +272,10 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         self._idle = 0 if now.averaged else self._idle + now.aborted
         self._finish_round(arrays, weights)
         if self._idle and self._idle == self._settings.max_idle_rounds:
-            raise self._training.ended(
+            raise self._settings.ended(
+                self.round,
                 f"the last {self._idle} rounds were aborted (max_idle_rounds = {self._idle}), the "
-                f"last of them: {now.why}"
+                f"last of them: {now.why}",
             )
         return arrays, metrics
 
@@ -309,6 +315,7 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         They are drawn by the seed. This never waits for clients.
         """
         node_of = self._directory.listed(grid.get_node_ids())
+        node_of = self._training.arrivals.gate.passed(self.round, node_of)
         return self._evaluation.configure(node_of, arrays, config, grid)
 
     def aggregate_evaluate(

@@ -1,7 +1,7 @@
 """Training by clients: the requests of a round, the wait for replies, and their average."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -9,8 +9,7 @@ from flwr.serverapp import Grid
 
 from fedgs.arrays import AnyArray, FloatArray
 from fedgs.clients import Outcome
-from fedgs.errors import RunError
-from fedgs.flower.arrivals import connected
+from fedgs.flower.arrivals import Arrivals
 from fedgs.flower.directory import Directory
 from fedgs.flower.evaluation import ClientEvaluation
 from fedgs.flower.exchange import CohortGrid, exchange, resend
@@ -56,14 +55,13 @@ class ClientTraining:
         settings: Settings,
     ) -> None:
         self._inner, self._selector, self._server = inner, selector, server
-        self._directory = directory
         self._evaluation, self._journal, self._settings = evaluation, journal, settings
         rule = server.rule
         self._states = None if rule is None else ClientStates(rule, server, selector, journal)
         self._grid: Grid | None = None  # of the round
         self._nodes: dict[int, int] = {}  # row -> node id, of the round
         self.timeout = settings.reply_timeout  # seconds to wait for replies
-        self.waited: Callable[[], None] = lambda: None  # called after each wait for clients
+        self.arrivals = Arrivals(directory, selector, journal, settings)
         self._private = PrivateGraph(journal, settings.graph_timeout)
         self.now = InFlight()
 
@@ -129,7 +127,10 @@ class ClientTraining:
         Raises:
             RunError: `max_idle_rounds` waits of `connect_timeout` seconds have passed.
         """
-        node_of = self._waited_for(grid)
+        needed = self._settings.min_connected
+        if needed is None:
+            needed = max(1, self._inner.min_available_nodes)
+        node_of = self.arrivals.wait(grid, needed=needed)
         nodes = {self._selector.roster.admit(key): node for key, node in node_of.items()}
         if self._selector.products is not None:
             self._private.complete(
@@ -140,34 +141,6 @@ class ClientTraining:
                 round=self._round,
             )
         return nodes
-
-    def _waited_for(self, grid: Grid) -> dict[Key, int]:
-        """Client key -> node id; a wait uses up no round."""
-        needed, timeout = self._settings.min_connected, self._settings.connect_timeout
-        if needed is None:
-            needed = max(1, self._inner.min_available_nodes)
-        waits = 0
-        while True:
-            node_of, why = connected(
-                grid, self._directory, self._selector, self._journal, needed=needed, timeout=timeout
-            )
-            if why is None:
-                return node_of
-            waits += 1
-            self._journal.waiting(self._round, why, list(node_of))
-            self.waited()
-            if waits == self._settings.max_idle_rounds:
-                raise self.ended(
-                    f"{waits} waits of connect_timeout = {timeout:g} s are over (max_idle_rounds = "
-                    f"{waits}): {why}"
-                )
-
-    def ended(self, why: str) -> RunError:
-        """The error that ends a deployment, with what is left of it."""
-        advice = "load_state continues after them"
-        if self._settings.state is None:
-            advice = "save_state keeps the model"
-        return RunError(f"{why}; {self._round} rounds are done, and {advice}")
 
     def exchange(self, grid: Grid, messages: Sequence[Message], timeout: float) -> list[Message]:
         """Send the requests and wait until enough valid replies have arrived."""

@@ -63,6 +63,8 @@ def describe_privately(
     feature: Callable[[Context], Numbers] | None = None,
     value_range: float = 1.0,
     data_size: Callable[[Context], int] | None = None,
+    battery: Callable[[Context], float] | None = None,
+    metered: Callable[[Context], bool] | None = None,
 ) -> None:
     """Let a ClientApp take part in the private graph, in place of `fedgs.flower.describe`.
 
@@ -78,7 +80,9 @@ def describe_privately(
             value_range].
         value_range: public bound of the entries of `feature`, > 0, the same for all clients. It
             must not be computed from the data.
-        data_size: see `fedgs.flower.describe`.
+        data_size: see `fedgs.flower.describe`, also for the following two.
+        battery: charge of the battery.
+        metered: whether the network is metered.
 
     Raises:
         ConfigError: both or neither of `label_counts` and `feature`, or a bad `value_range`.
@@ -99,7 +103,7 @@ def describe_privately(
             f"value_range is of feature and has no effect on label_counts, got {value_range}"
         )
     KeyPair.generate()  # fails at once where the package for it is missing
-    describe(app, data_size=data_size)
+    describe(app, data_size=data_size, battery=battery, metered=metered)
 
     def vector(context: Context) -> FloatArray:
         if label_counts is not None:
