@@ -39,9 +39,9 @@ METHODS = ["fedgs", "uniform", "md", "power_of_choice"]
 MODES = ["IDL", "MDF", "LDF", "YMF", "YC", "LN", "SLN"]
 
 
-def grid(out: Path, rounds: int, execution: dict[str, Any]) -> float:
+def grid(out: Path, rounds: int, execution: dict[str, Any], seeds: int) -> float:
     """Seconds of the Synthetic grid of the paper's Table 2, with fewer rounds."""
-    axes = {"method": METHODS, "availability": MODES, "seed": list(range(5))}
+    axes = {"method": METHODS, "availability": MODES, "seed": list(range(seeds))}
     tables = {"data": "synthetic", "training": {"rounds": rounds}, "execution": execution}
     study = prepare_study(expand({**tables, "grid": axes}).configs)
     started = time.monotonic()
@@ -62,7 +62,13 @@ def images_of(clients: int) -> Federation:
 
 
 def images(
-    out: Path, rounds: int, execution: dict[str, Any], *, clients: int = 30, cohort: int = 3
+    out: Path,
+    rounds: int,
+    execution: dict[str, Any],
+    *,
+    clients: int = 30,
+    cohort: int = 3,
+    steps: int = 5,
 ) -> float:
     """Seconds of convolutional models on random images: a grid, or one run of a large cohort."""
     large = cohort > 32
@@ -77,7 +83,7 @@ def images(
         training={
             "rounds": rounds,
             "cohort_limit": cohort,
-            "local_steps": 5,
+            "local_steps": steps,
             "batch_size": 20,
             "learning_rate": 0.01,
         },
@@ -196,11 +202,11 @@ def start(options: argparse.Namespace) -> str:
 
 def small_grid(options: argparse.Namespace) -> str:
     """The grid of Table 2 on a cluster of one node, whose start is not counted."""
-    rounds = 2 if options.tiny else options.rounds or 200
+    rounds, seeds = (2, 1) if options.tiny else (options.rounds or 200, 5)
     with open_cluster("local"):
         kinds = {
-            "cluster": lambda out: grid(out, rounds, {"cluster": "local"}),
-            "worker processes": lambda out: grid(out, rounds, {}),
+            "cluster": lambda out: grid(out, rounds, {"cluster": "local"}, seeds),
+            "worker processes": lambda out: grid(out, rounds, {}, seeds),
         }
         found = compared(kinds, options.limit)
     return f"Table 2, {rounds} rounds: {found} (at most 1.25x plus the start of processes)"
@@ -208,11 +214,11 @@ def small_grid(options: argparse.Namespace) -> str:
 
 def two_nodes(options: argparse.Namespace) -> str:
     """A grid of images on one node and on two."""
-    rounds = 1 if options.tiny else options.rounds or rounds_for(80.0, 8 * 3)
+    rounds, steps = (1, 1) if options.tiny else (options.rounds or rounds_for(80.0, 8 * 3), 5)
     with started_nodes(2) as address:
         kinds = {
             name: lambda out, count=count: images(
-                out, rounds, {"cluster": address, "workers": count}
+                out, rounds, {"cluster": address, "workers": count}, steps=steps
             )
             for name, count in (("one node", 1), ("two nodes", 2))
         }
@@ -222,20 +228,23 @@ def two_nodes(options: argparse.Namespace) -> str:
 
 def large_cohort(options: argparse.Namespace) -> str:
     """One run of images whose cohorts of 128 are shared by one node and by two."""
-    rounds = 1 if options.tiny else options.rounds or rounds_for(80.0, 128)
+    rounds, cohort, steps = 1, 40, 1
+    if not options.tiny:
+        rounds, cohort, steps = options.rounds or rounds_for(80.0, 128), 128, 5
     with started_nodes(2) as address:
         kinds = {
             name: lambda out, count=count: images(
                 out,
                 rounds,
                 {"cluster": address, "workers": count, "share": "cohorts"},
-                clients=150,
-                cohort=128,
+                clients=cohort,
+                cohort=cohort,
+                steps=steps,
             )
             for name, count in (("one node", 1), ("two nodes", 2))
         }
         found = compared(kinds, options.limit)
-    return f"images, one run of {rounds} rounds, cohort 128: {found} (at least 1.7x)"
+    return f"images, one run of {rounds} rounds, cohort {cohort}: {found} (at least 1.7x)"
 
 
 PARTS = {"start": start, "grid": small_grid, "nodes": two_nodes, "cohorts": large_cohort}

@@ -279,6 +279,26 @@ def test_a_node_that_loses_actors_before_they_are_ready_is_left_out() -> None:
     assert len(cluster.doubted) == 3
 
 
+def test_the_first_actors_begin_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, clock = LocalCluster(2), [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    prepared = {"0": Reference(lambda: ""), "1": Reference(None)}
+
+    def make(node: Node) -> Any:
+        return Handle(cluster, object()), prepared[node.key]
+
+    def crowd() -> Any:
+        return module.Actors(cluster, lambda node: 1, make)  # type: ignore[arg-type]
+
+    both, one = crowd(), crowd()
+    for actors in (both, one):
+        assert actors.free() == [] and list(actors.received()) == [] and actors.free() == []
+    clock[0] = 31.0
+    assert len(one.free()) == 1  # the other may wait for processors for long
+    clock[0], prepared["1"].get = 1.0, lambda: ""
+    assert list(both.received()) == [] and len(both.free()) == 2
+
+
 def test_a_silent_actor_is_asked_and_one_that_does_not_answer_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

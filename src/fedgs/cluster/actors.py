@@ -5,6 +5,7 @@ place of the lost one.
 """
 
 import contextlib
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ LOOK_SECONDS = 5.0  # between two looks at the nodes
 PING_SECONDS = 60.0  # without an answer before an actor is asked whether it is there
 SILENT_SECONDS = 300.0  # without a reply to that before it counts as lost
 STARTS = 3  # how often actors of a node are lost before they are ready until it is left out
+BEGIN_SECONDS = 30.0  # for the first actors to be ready together
 END_SECONDS = 2.0  # for actors to remove their temporary files
 
 
@@ -64,6 +66,7 @@ class Actors:
     limit: int = 0
     _all: list[Actor] = field(default_factory=list)
     _looked: float = -LOOK_SECONDS
+    _begun: float | None = None  # when the first actor was started; -inf: work has begun
     _seen: float = field(default_factory=time.monotonic)
     _lost: Counter[str] = field(default_factory=Counter)  # before they were ready, by node
 
@@ -74,6 +77,8 @@ class Actors:
 
     def free(self) -> list[Actor]:
         """The actors that have nothing to do.
+
+        At the beginning there is none until all are ready, or for half a minute.
 
         Raises:
             WorkerError: there has been no actor for two minutes.
@@ -89,7 +94,7 @@ class Actors:
                 f"the cluster has had no node for {ALONE_SECONDS:g} s; the same command resumes "
                 "the runs from their checkpoints"
             )
-        return [actor for actor in self._all if actor.call is None]
+        return [] if self._is_beginning(now) else [a for a in self._all if a.call is None]
 
     def received(self) -> Iterator[tuple[Actor, Any]]:
         """The answers that have come; waits at most a second.
@@ -137,6 +142,17 @@ class Actors:
         for actor in self._all:
             ray.kill(actor.handle)
         self._all.clear()
+
+    def _is_beginning(self, now: float) -> bool:
+        """Whether the first actors are still waited for, so that they share the first work."""
+        if self._begun is None:
+            self._begun = now if self._all else None
+        if self._begun is None or now - self._begun > BEGIN_SECONDS:
+            return False
+        if all(actor.is_ready for actor in self._all):
+            self._begun = -math.inf
+            return False
+        return True
 
     def _start(self) -> None:
         """Start the actors that nodes have room for."""
