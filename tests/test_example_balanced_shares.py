@@ -1,6 +1,7 @@
 """The study of balanced shares writes rows and resumes; its summary makes tables and a figure."""
 
 import importlib
+import itertools
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,26 +37,66 @@ def test_a_study_resumes_and_takes_the_rates_from_the_tuning_runs(
     study, _ = modules
     monkeypatch.setattr(study, "ROUNDS", 2)
     monkeypatch.setattr(study, "MODES", ("LN",))
-    monkeypatch.setattr(study, "TUNING_FEDERATIONS", {"tune": ("11",), "tune_all": ("11",)})
+    monkeypatch.setattr(
+        study, "TUNING_FEDERATIONS", dict.fromkeys(study.TUNING_FEDERATIONS, ("11",))
+    )
     monkeypatch.setattr(study, "TUNING_MODES", ("IDL",))
     path = tmp_path / "rows.csv"
     study.main(path, "tune", ["uniform", "balanced_shares"])
     rows = study.read_rows(path)
     # Two rounds learn most at the highest rate, so the grid was extended.
     assert {row.rate for row in rows} > {0.05, 0.1, 0.2}
-    rates = study.chosen_rates(rows)
+    best = study.learning_rates(rows)
     before = path.read_bytes()
     study.main(path, "tune", ["uniform", "balanced_shares"])
     assert path.read_bytes() == before
+    assert study.chosen_rates(rows) == {method: (rate, 1) for method, rate in best.items()}
+    study.main(path, "tune_server", ["uniform"])
+    rows = study.read_rows(path)
+    rates = study.chosen_rates(rows)
+    grid = study.server_grid(rows, "tune", "uniform")
+    assert rates["uniform"] == min(grid, key=grid.__getitem__)
+    edges = [sorted({pair[axis] for pair in grid}) for axis in (0, 1)]
+    assert all(
+        best not in (edge[0], edge[-1]) for best, edge in zip(rates["uniform"], edges, strict=True)
+    )
+    assert rates["balanced_shares"] == (best["balanced_shares"], 1)
     study.main(path, "confirm", ["3"])
     confirmed = [row for row in study.read_rows(path) if row.part == "confirm"]
-    assert {row.method: row.rate for row in confirmed} == rates
+    assert {row.method: row.rates for row in confirmed} == rates
     assert all(row.bias >= 0 and row.lowest <= row.last for row in confirmed)
     # With M = N under IDL, every client has its share in every round.
     study.main(path, "tune_all", ["uniform", "deficit"])
     everybody = [row for row in study.read_rows(path) if row.part == "tune_all"]
     assert {row.method for row in everybody} == {"uniform", "deficit"}
     assert all(row.bias < 1e-6 and row.count_variance == 0 for row in everybody)
+
+
+def test_a_server_rate_is_chosen_on_the_cells_of_its_grid(
+    modules: tuple[ModuleType, ModuleType],
+) -> None:
+    study, summary = modules
+    measured = dict.fromkeys(("last", "tail", "bias", "weight_variance", "count_variance"), 0.0)
+    row = study.Row("tune", "11", "IDL", "md", 0.1, 1.0, 0, lowest=0.4, **measured)
+    other = replace(row, part="tune_server")
+    rows = [
+        row,
+        replace(row, data="15", lowest=0.1),  # not in the grid of the server rates
+        replace(row, rate=0.2, lowest=0.5),
+        replace(row, rate=0.2, data="15", lowest=0.5),
+        *(
+            replace(other, rate=0.1 * factor, server_rate=server, lowest=0.35 + 0.01 * factor)
+            for factor, server in itertools.product((0.5, 1, 2), (0.5, 2.0))
+        ),
+    ]
+    assert study.learning_rates(rows) == {"md": 0.1}
+    assert study.chosen_rates(rows) == {"md": (0.05, 0.5)}  # the first of two equal ones
+    assert study.chosen_rates(rows[:4]) == {"md": (0.1, 1)}
+    assert summary.server_table(rows).splitlines()[2:] == [
+        "| `md` | 0.5 | **0.355** | 0.360 | 0.370 |",
+        "| `md` | 1 |  | 0.400 | 0.500 |",
+        "| `md` | 2 | 0.355 | 0.360 | 0.370 |",
+    ]
 
 
 def test_every_setting_that_was_tried_runs_and_has_a_line_where_its_runs_are_complete(
@@ -120,7 +161,7 @@ def test_the_tables_hold_differences_of_pairs_and_the_cells_that_miss_the_limit(
 ) -> None:
     study, summary = modules
     numbers = {"last": 1.0, "tail": 1.0, "bias": 0.1, "weight_variance": 0.5, "count_variance": 2.0}
-    row = study.Row("confirm", summary.PAPER, "IDL", "uniform", 0.1, 0, lowest=0.5, **numbers)
+    row = study.Row("confirm", summary.PAPER, "IDL", "uniform", 0.1, 1.0, 0, lowest=0.5, **numbers)
     losses = {"balanced_shares": 0.30, "fedgs": 0.29, "md": 0.40, "inverse_participation": 0.35}
     losses |= {"known": 0.10, "uniform": 0.5}
     rows = [

@@ -21,7 +21,9 @@ from study import (
     TUNING_MODES,
     Row,
     chosen_rates,
+    learning_rates,
     read_rows,
+    server_grid,
 )
 
 OURS, ORACLE = "balanced_shares", "known"
@@ -45,7 +47,7 @@ class Cells:
         self._rows = {
             (r.data, r.mode, r.method, r.seed): r
             for r in rows
-            if r.part == part and r.rate == rates.get(r.method, r.rate)
+            if r.part == part and r.rates == rates.get(r.method, r.rates)
         }
         seeds: dict[str, set[int]] = {}
         for data, _, _, seed in self._rows:
@@ -214,7 +216,7 @@ def tuning_table(rows: Sequence[Row], part: str = "tune") -> str:
     The last column takes the best rate of each mode in place of one rate for all modes.
     """
     of_part = [row for row in rows if row.part == part]
-    chosen = chosen_rates(rows, part)
+    chosen = learning_rates(rows, part)
     rates = sorted({row.rate for row in of_part} | set(RATES))
     cells = {method: set[tuple[str, str]]() for method in chosen}
     for row in of_part:
@@ -244,6 +246,32 @@ def tuning_table(rows: Sequence[Row], part: str = "tune") -> str:
         if m in chosen
     ]
     return markdown(["method", *(f"{rate:g}" for rate in rates), "best of each mode"], lines)
+
+
+def server_table(rows: Sequence[Row], part: str = "tune") -> str:
+    """Mean lowest loss of the pairs of a learning rate and a server rate, lowest in bold.
+
+    One row for each method and server rate, over the cells of the server grid.
+    """
+    grids = {method: server_grid(rows, part, method) for method in PARTS[part][0]}
+    locals_ = sorted({rates.local for grid in grids.values() for rates in grid})
+
+    def line(method: str, server: float) -> list[str]:
+        grid = grids[method]
+        chosen = min(grid, key=grid.__getitem__)
+        texts = {
+            rates.local: f"{loss:.3f}" for rates, loss in grid.items() if rates.server == server
+        }
+        if chosen.server == server:
+            texts[chosen.local] = f"**{texts[chosen.local]}**"
+        return [f"`{method}`", f"{server:g}", *(texts.get(rate, "") for rate in locals_)]
+
+    lines = [
+        line(method, server)
+        for method, grid in grids.items()
+        for server in sorted({rates.server for rates in grid})
+    ]
+    return markdown(["method", "η_g", *(f"{rate:g}" for rate in locals_)], lines)
 
 
 def design_table(rows: Sequence[Row], modes: Sequence[str], federations: Sequence[str]) -> str:
@@ -290,13 +318,15 @@ def draw(cells: Cells, picture: Path, highest: float = 45.0) -> None:
         for i, method in enumerate(cells.methods):
             percent = [above_ideal(cells, data, method) for data in federations]
             heights = [np.mean([p[mode] for p in percent]) for mode in MODES]
-            style = {"color": "black", "lw": 2.4} if method == OURS else {"lw": 1.1}
+            style = {"lw": 1.1, "ls": "-" if i < 10 else ":"}  # there are ten colours
+            if method == OURS:
+                style = {"color": "black", "lw": 2.4}
             if method == ORACLE:
                 style = {"color": "0.6", "lw": 1.1, "ls": "--"}
             marker, style = "os^DvPXh<>*dp"[i % 13], {"color": f"C{i % 10}", **style}
             axis.plot(MODES, heights, marker=marker, markersize=4, label=method, **style)
         axis.set_title(title)
-        axis.set_ylim(-8, highest)
+        axis.set_ylim(-3, highest)
     axes[0][0].set_ylabel("lowest test loss above IDL, %")
     axes[0][-1].legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1))
     figure.tight_layout()
@@ -321,8 +351,13 @@ def report(rows: Sequence[Row]) -> str:
         ("Bias", lambda: column_table(cells, "bias")),
         ("Variance of the weights of a round", lambda: column_table(cells, "weight_variance", 2)),
     ]
-    if any(row.part == "tune_all" for row in rows):
+    tuned = {row.part for row in rows}
+    if "tune_server" in tuned:
+        parts.append(("Server rates", lambda: server_table(rows)))
+    if "tune_all" in tuned:
         parts.append(("Learning rates, M = N", lambda: tuning_table(rows, "tune_all")))
+    if "tune_all_server" in tuned:
+        parts.append(("Server rates, M = N", lambda: server_table(rows, "tune_all")))
     unlimited = Cells(rows, "confirm_all", "deficit")
     if unlimited.seeds:
         federations = list(unlimited.seeds)
