@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ X, Y = np.arange(12.0).reshape(6, 2), np.arange(6) % 2
 
 
 def shared(partition: IndexLists) -> Federation:
-    return share_out(Labelled("mine", X, Y, (X, Y), 2), partition, 9, validation_fraction=0.0)
+    return share_out(Labelled("mine", X, Y, (X, Y), 2), partition, None, validation_fraction=0.0)
 
 
 @pytest.mark.parametrize(
@@ -112,3 +113,24 @@ def test_a_file_with_a_name_twice_or_nested_too_deeply_is_refused(
     for rest in ("refuse", "leave_out"):
         with pytest.raises(DataError, match=message):
             shared(IndexLists(path=str(path), rest=rest))
+
+
+@pytest.mark.parametrize("partition", ["index_lists", "by_column"])
+def test_another_number_of_clients_than_the_partition_gives_is_refused(
+    tmp_path: Path, partition: str
+) -> None:
+    path = tmp_path / "mine.npz"
+    x = np.zeros((6, 2), dtype=np.float32)
+    np.savez(path, x=x, y=[0, 1] * 3, split=[0, 0, 0, 0, 2, 2], ward=list("aabbab"))
+    settings: dict[str, Any] = {"name": partition}
+    settings |= {"lists": [[0, 1], [2, 3]]} if partition == "index_lists" else {"column": "ward"}
+    message = f"clients = 7 contradicts partition '{partition}', which gives 2 clients; leave it"
+    for clients in ({}, {"clients": 2}, {"clients": 30}):  # 30 is the default
+        file = File(path=str(path), partition=settings, validation_fraction=0.0, **clients)
+        assert len(file.load()) == 2
+    with pytest.raises(DataError, match=message):
+        File(path=str(path), partition=settings, validation_fraction=0.0, clients=7).load()
+    if partition == "index_lists":
+        dataset = [(row, k % 2) for k, row in enumerate(x)]
+        with pytest.raises(DataError, match="clients = 7 contradicts partition 'index_lists'"):
+            Federation.from_dataset(dataset[:4], partition=settings, clients=7, test=dataset)

@@ -155,7 +155,7 @@ def test_partitions_read_groups_and_some_need_none() -> None:
     assert sorted(federation.label_counts.tolist()) == [[0, 10], [0, 10], [10, 0], [10, 0]]
     without = Labelled("mine", x, y, (x, y), 1, task="regression")
     assert share_out(without, Iid(), 4).groups is None
-    by_site = share_out(without, ByColumn(column="site"), 1, columns={"site": np.arange(40) % 3})
+    by_site = share_out(without, ByColumn(column="site"), None, columns={"site": np.arange(40) % 3})
     assert len(by_site) == 3
     with pytest.raises(DataError, match="partition 'shards' needs labels or groups"):
         share_out(without, Shards(), 4)

@@ -123,7 +123,7 @@ class Labelled:
 def share_out(
     source: Labelled,
     partition: Partition,
-    clients: int,
+    clients: int | None,
     *,
     seed: int = 0,
     validation_fraction: float = 0.2,
@@ -137,7 +137,7 @@ def share_out(
     Args:
         source: the data set.
         partition: which client gets which example.
-        clients: N >= 1.
+        clients: N >= 1; None: the partition determines it.
         seed: of the partition and of the split.
         validation_fraction: share of each client's examples for validation, see `federate`.
         drop_empty: leave clients without examples out, see `federate`.
@@ -145,8 +145,8 @@ def share_out(
             Partitions get read-only views.
 
     Raises:
-        DataError: an impossible partition, one that loses or repeats examples, a client without
-            examples.
+        DataError: an impossible partition, one that loses or repeats examples or gives another
+            number of clients, a client without examples.
 
     >>> from fedgs.data import LabelsPerClient
     >>> x, y = np.zeros((40, 3), dtype=np.float32), np.arange(40) % 4
@@ -162,11 +162,16 @@ def share_out(
     }
     assignment = partition.assign(
         read_only(source.labels_for(partition)),
-        clients,
+        1 if clients is None else clients,  # partitions that count themselves do not read it
         stream(seed, "partition"),
         columns={name: read_only(array) for name, array in arrays.items()},
     )
     _check_assignment(assignment, partition, len(source.y))
+    if clients is not None and partition.counts_clients and clients != len(assignment):
+        raise DataError(
+            f"clients = {clients} contradicts partition {partition.name!r}, which gives "
+            f"{len(assignment)} clients; leave it out"
+        )
     facts = {"partition": table(partition), **assignment.facts}
     return federate(
         source,

@@ -22,7 +22,7 @@ from fedgs.data.normalization import NormalizationSetting, check_bytes, warn_of_
 from fedgs.data.npz import integers, read_npz
 from fedgs.data.numeric import as_features
 from fedgs.data.part import counted_labels
-from fedgs.data.partition import Partition, PartitionSetting
+from fedgs.data.partition import Partition, PartitionSetting, clients_for
 from fedgs.data.targets import Task, as_targets, output_count
 from fedgs.errors import DataError
 from fedgs.registry import register
@@ -236,7 +236,7 @@ class File(Data):
                 self._column_of_groups(arrays, pool, where),  # type: ignore[arg-type]
             ),
             partition,
-            self.clients,
+            clients_for(partition, self.clients, type(self).model_fields["clients"].default),
             seed=self.seed,
             validation_fraction=self.validation_fraction,
             drop_empty=self.drop_empty,

@@ -11,7 +11,7 @@ from fedgs.data.dirichlet import LogNormalDirichlet
 from fedgs.data.federation import Federation, Normalization
 from fedgs.data.image_files import read_cifar, read_fashion_mnist
 from fedgs.data.locate import cache_folder, fetch, find_folder, search_folders, unpack
-from fedgs.data.partition import LabelsPerClient, PartitionSetting, as_partition
+from fedgs.data.partition import LabelsPerClient, PartitionSetting, as_partition, clients_for
 from fedgs.errors import ConfigError, DataError
 from fedgs.registry import register, table
 
@@ -49,7 +49,7 @@ class ImageData(Data):
         return share_out(
             self.read(data_dir),
             self.partition,
-            self.clients,
+            clients_for(self.partition, self.clients, type(self).model_fields["clients"].default),
             seed=self.seed,
             validation_fraction=self.validation_fraction,
             drop_empty=self.drop_empty,

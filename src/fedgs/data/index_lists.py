@@ -42,6 +42,7 @@ class IndexLists(Partition):
     """
 
     reads_labels = False
+    counts_clients = True
     lists: dict[str, list[int]] | list[list[int]] | None = None
     path: str | None = None
     rest: Literal["refuse", "leave_out"] = "refuse"

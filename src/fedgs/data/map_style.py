@@ -13,7 +13,7 @@ from fedgs.data.given import Layout, read_parts
 from fedgs.data.groups import Quantiles
 from fedgs.data.normalization import as_normalization
 from fedgs.data.owners import as_owners
-from fedgs.data.partition import Partition
+from fedgs.data.partition import Partition, clients_for
 from fedgs.data.targets import output_count
 from fedgs.errors import DataError
 from fedgs.registry import build
@@ -114,7 +114,7 @@ def from_dataset(
         federation = share_out(
             _labelled(items, train, tested, groups=chosen, **settings),
             shared_by,
-            clients,
+            clients_for(shared_by, clients, 30),
             seed=seed,
             validation_fraction=held_out,
         )

@@ -21,6 +21,7 @@ __all__ = [
     "Partition",
     "PartitionSetting",
     "Shards",
+    "clients_for",
     "draw_label_sets",
 ]
 
@@ -78,10 +79,13 @@ class Partition(Variant):
     Attributes:
         reads_labels: whether the assignment depends on labels. If not, the partition is possible
             also where targets are no classes and there are no groups; its labels are then 0.
+        counts_clients: whether the partition itself determines the number of clients. Another
+            number is then refused.
     """
 
     family: ClassVar[str] = "partition"
     reads_labels: ClassVar[bool] = True
+    counts_clients: ClassVar[bool] = False
 
     @property
     def leaves_out(self) -> bool:
@@ -108,6 +112,23 @@ class Partition(Variant):
             DataError: the partition is not possible; the message says what is.
         """
         raise TypeError(f"{type(self).__name__} must define assign(labels, clients, rng, columns=)")
+
+
+def clients_for(partition: Partition, clients: int, default: object) -> int | None:
+    """The number of clients to ask a partition for.
+
+    Args:
+        partition: which client gets which example.
+        clients: the setting.
+        default: of the setting, which is no number that was asked for.
+
+    Returns:
+        None where the partition determines the number and no other one was asked for.
+
+    >>> clients_for(Iid(), 30, 30), clients_for(ByColumn(column="ward"), 30, 30)
+    (30, None)
+    """
+    return None if partition.counts_clients and clients == default else clients
 
 
 def as_partition(value: object) -> Variant | None:
@@ -200,6 +221,7 @@ class ByColumn(Partition):
     """
 
     reads_labels = False
+    counts_clients = True
     column: str
 
     def assign(

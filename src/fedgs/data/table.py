@@ -18,7 +18,7 @@ from fedgs.data.groups import GroupsSetting, Quantiles
 from fedgs.data.labels import named_labels, numbered
 from fedgs.data.normalization import Normalization, NormalizationSetting
 from fedgs.data.owners import as_owners
-from fedgs.data.partition import Partition, PartitionSetting
+from fedgs.data.partition import Partition, PartitionSetting, clients_for
 from fedgs.data.targets import as_targets, output_count
 from fedgs.errors import ConfigError, DataError
 from fedgs.registry import register
@@ -263,7 +263,7 @@ class TableFile(Data):
                 self._groups(table, pool),  # type: ignore[arg-type]
             ),
             partition,
-            self.clients,
+            clients_for(partition, self.clients, type(self).model_fields["clients"].default),
             seed=self.seed,
             validation_fraction=self.validation_fraction,
             drop_empty=self.drop_empty,
