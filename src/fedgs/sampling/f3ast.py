@@ -23,9 +23,10 @@ class F3AST(Sampler):
     """The m available clients with the largest p_k^2 / r_k^2, ties at random; weights p_k / r_k.
 
     r_k is a moving average of the participations of client k: r_0 = M/N, and after every round,
-    also an empty one, r_k = (1 - beta) r_k + beta 1{k in S_t}. The cohort is the steepest descent
-    of sum_k p_k^2 / r_k. The weighting `f3ast` has the same r_k; given by name, it takes `beta`
-    from here.
+    also an empty one, r_k = (1 - beta) r_k + beta 1{k in S_t}. A client participates with an
+    update that enters the model, not with a selection. The cohort is the steepest descent of
+    sum_k p_k^2 / r_k. The weighting `f3ast` has the same r_k, unless it counts selections; given by
+    name, it takes `beta` from here.
 
     Attributes:
         beta: weight of the newest round, 0 < beta < 1.
