@@ -82,7 +82,9 @@ RATES = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4)
 TUNING_FEDERATIONS, TUNING_CONDITIONS = (101, 102), ("IDL", "trace")
 FEDERATIONS = range(1, 7)
 ROUNDS, EVERY, CLIENTS, LIMIT, TAIL = 400, 10, 100, 10, 5
-IMAGE_ROUNDS = 200
+# Under IDL, FedGS selects each of the 100 clients once in 10 rounds: evaluations every 10 rounds
+# would all be at the same place of this cycle.
+IMAGE_ROUNDS, IMAGE_EVERY = 150, 7
 
 Key = tuple[str, int, str, str, float]  # part, federation, condition, method, rate
 
@@ -221,6 +223,7 @@ def settings_of(key: Key, traces: str | None) -> dict[str, Any]:
         settings |= {
             "federation": fedgs.FashionMNIST(seed=federation),
             "model": "logistic",
+            "evaluation": {"every": IMAGE_EVERY},
         }
     return settings
 
@@ -265,7 +268,7 @@ def conditions(part: str, traces: str | None) -> list[str]:
             *("trace", *(f"trace; {slow}" for slow in SLOW)),
             *("trace, size +.8", "trace, size -.8", "diurnal"),
         ],
-        "images": ["IDL", "YMF", *REALISTIC],
+        "images": ["IDL", "YMF", "trace", "trace, label .8", "diurnal"],
     }[part]
     return [name for name in names if traces or not name.startswith("trace")]
 

@@ -218,7 +218,7 @@ def _draw_differences(axes: Any, cells: Cells) -> None:
     axes.set_xticks(places, names, rotation=40, ha="right", fontsize=8)
     axes.set_ylabel("lowest test loss minus that of uniform")
     axes.set_yscale("symlog", linthresh=0.05)
-    axes.set_ylim(-0.7, 1.2)
+    axes.set_ylim(-0.7, 1.4)
     ticks = [-0.4, -0.2, -0.1, -0.05, -0.025, 0, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8]
     axes.set_yticks(ticks, [f"{tick:+g}" if tick else "0" for tick in ticks])
     if names:
@@ -270,6 +270,8 @@ def report(rows: Sequence[Row]) -> str:
         ),
         ("Bias", lambda: column_table(rounds, "bias", 2)),
         *((f"Time, {name}", lambda name=name: time_table(time, name)) for name in time.conditions),
+        ("Time, lowest test loss", lambda: loss_table(time, time.conditions)),
+        ("Time, differences", lambda: difference_table(time, time.conditions)),
     ]
     if images.conditions:
         parts += [
