@@ -1,6 +1,7 @@
 import pytest
 
 from fedgs.bench import scale as bench
+from fedgs.bench import scale_workers
 from fedgs.cli.bench_scale import scale
 
 
@@ -17,3 +18,18 @@ def test_the_command_prints_the_table(
     scale(None, rounds=2, seed=1)
     assert asked == [(bench.CLIENTS, {"rounds": 2, "seed": 1})]
     assert "| 30, 3 | dense | 0.50 s | 1 ms | 7 MB | - |" in capsys.readouterr().out
+
+
+def test_workers_are_measured_in_place_of_selections(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def measured(*which: object, **how: int) -> list[scale_workers.WorkersRow]:
+        asked.append((*which, how))
+        return [scale_workers.WorkersRow(50, 1, 0.004, 0.004)]
+
+    monkeypatch.setattr(scale_workers, "measure_workers", measured)
+    scale([50], rounds=2, workers=[1, 2])
+    assert asked == [((50,), [1, 2], {"rounds": 3})]
+    assert "| 50 | 1 | 4.0 ms | 250 | 250 |" in capsys.readouterr().out

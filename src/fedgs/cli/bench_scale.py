@@ -25,15 +25,26 @@ def scale(
             "and disk of runs over data in a folder. Needs about 1 GB on the disk.",
         ),
     ] = False,
+    workers: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--workers",
+            help="Measure rounds of uniform by so many worker processes, in wall time; may be "
+            "given again, the first one 1. Needs about 2 GB on the disk.",
+        ),
+    ] = None,
 ) -> None:
     """Make the client graph, select cohorts, and print processor time and memory as a table."""
-    if whole:
-        from fedgs.bench.scale import CLIENTS
-        from fedgs.bench.scale_rounds import measure_rounds, rounds_markdown
-
-        chosen = tuple(clients or CLIENTS)
-        print(rounds_markdown(list(measure_rounds(chosen, rounds=max(3, rounds)))))
-        return
     from fedgs.bench.scale import CLIENTS, markdown, measure_scale
 
-    print(markdown(list(measure_scale(tuple(clients or CLIENTS), rounds=rounds, seed=seed))))
+    chosen = tuple(clients or CLIENTS)
+    if workers:
+        from fedgs.bench.scale_workers import measure_workers, workers_markdown
+
+        print(workers_markdown(list(measure_workers(chosen, workers, rounds=max(3, rounds)))))
+    elif whole:
+        from fedgs.bench.scale_rounds import measure_rounds, rounds_markdown
+
+        print(rounds_markdown(list(measure_rounds(chosen, rounds=max(3, rounds)))))
+    else:
+        print(markdown(list(measure_scale(chosen, rounds=rounds, seed=seed))))
