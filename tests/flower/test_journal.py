@@ -1,18 +1,22 @@
 """The log of a deployment: cohorts and events, in one numbering of rounds, with Flower's lines."""
 
+import json
 import logging
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("flwr")
 
+from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import FedAvg, FedProx
 
 from fedgs.flower import SampledStrategy
-from fedgs.flower.journal import listed
+from fedgs.flower.journal import JSON_LOGGER, LOGGER, listed
 
 SITES = [f"site-{k}" for k in range(10)]
 
@@ -120,3 +124,83 @@ with Journal().heard():
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
     )
     assert (done.stdout + done.stderr).count("7 clients") == 1
+
+
+# One JSON object a line.
+
+
+@pytest.fixture
+def objects() -> Any:
+    """The objects that `fedgs.flower.json` logs in a test."""
+    found: list[dict[str, Any]] = []
+
+    class Collect(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(json.loads(record.getMessage()))
+
+    handler = Collect()
+    JSON_LOGGER.addHandler(handler)
+    yield found
+    JSON_LOGGER.removeHandler(handler)
+
+
+def test_a_round_is_objects_that_name_cohort_sampler_and_reasons(
+    world: Any, tmp_path: Path, objects: Any
+) -> None:
+    grid = world(["site-0", "site-1", "site-2"])
+    nan = ArrayRecord({"w": Array(np.array([np.nan, 0.0], dtype=np.float32))})
+    grid.faults[101] = lambda reply: (reply.content.update({"arrays": nan}), reply)[1]
+    strategy = SampledStrategy(
+        FedAvg(min_evaluate_nodes=1), "uniform", cohort_limit=3, records=tmp_path
+    )
+    strategy.start(grid, world.model(), num_rounds=1)
+    assert all(isinstance(entry.pop("time"), float) for entry in objects)
+    selected, refused, trained, evaluated = objects
+    cohort = ["site-0", "site-1", "site-2"]
+    assert selected == {
+        "round": 0,
+        "event": "selected",
+        "sampler": "uniform",
+        "available": 3,
+        "cohort": cohort,
+        "status": None,
+    }
+    assert refused == {
+        "round": 0,
+        "client": "site-1",
+        "event": "refused",
+        "detail": "its array 'w' holds NaN or inf",
+    }
+    assert trained == {
+        "round": 0,
+        "event": "trained",
+        "sampler": "uniform",
+        "cohort": cohort,
+        "answered": ["site-0", "site-2"],
+        "averaged": True,
+    }
+    loss = (0 * 10 + 1 * 20 + 2 * 30) / 60
+    assert evaluated.pop("loss") == pytest.approx(loss)
+    assert evaluated == {"round": 1, "event": "evaluated", "answered": 3, "asked": 3}
+    # Every event of the records is among them, as it is there.
+    lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert all(line in objects for line in lines)
+
+
+def test_objects_do_not_reach_the_text_log(world: Any, objects: Any) -> None:
+    texts: list[str] = []
+
+    class Collect(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            texts.append(record.getMessage())
+
+    handler = Collect()
+    LOGGER.addHandler(handler)
+    try:
+        SampledStrategy(FedAvg(), "uniform", cohort_limit=2).start(
+            world(["a-0", "b-1"]), world.model(), num_rounds=1
+        )
+    finally:
+        LOGGER.removeHandler(handler)
+    assert objects and texts
+    assert not [text for text in texts if text.startswith("{")]

@@ -1,5 +1,7 @@
 """Tables and pages read a deployment's records: limits, validation losses, empty rounds, events."""
 
+from types import SimpleNamespace
+
 import pytest
 
 pytest.importorskip("flwr")
@@ -7,6 +9,7 @@ pytest.importorskip("flwr")
 from flwr.serverapp.strategy import FedAvg
 
 from fedgs import Selection, sampler
+from fedgs.cli.report import report
 from fedgs.flower import SampledStrategy
 from fedgs.report.page_data import page_data
 from fedgs.report.reading import read_runs
@@ -54,3 +57,37 @@ def test_rounds_without_a_cohort_and_their_events_reach_the_page(world, tmp_path
     assert shown["statuses"] == {"empty": 1}
     assert shown["events"]["counts"] == {"empty": 1}
     assert shown["done"] == 3
+
+
+def test_the_page_of_a_running_deployment_is_written_again_as_it_goes(
+    world, tmp_path, monkeypatch, capsys
+):
+    """`fedgs report --every`: each writing shows the rounds and events so far."""
+    pytest.importorskip("plotly")
+    grid = world(["a-0", "b-1", "c-2"])
+    strategy = SampledStrategy(
+        FedAvg(), "uniform", cohort_limit=2, min_connected=3, connect_timeout=0.02, records=tmp_path
+    )
+    offline = [2]  # waits before everyone is connected
+    seen = []
+
+    def pause(seconds):
+        """In place of `time.sleep` of the command: a round goes by."""
+        assert seconds == 30
+        page = (tmp_path / "report.html").read_text(encoding="utf-8")
+        seen.append((page.count("clients must be connected") > 0, len(read_runs(tmp_path)[0])))
+        assert '<meta http-equiv="refresh" content="30">' in page[:200]
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        grid.script = lambda: grid.keys if offline.pop() == 0 else [100]
+        offline[:] = [0] * 1000 + [2] * 20
+        strategy.start(grid, world.model(), num_rounds=1)
+
+    strategy.start(grid, world.model(), num_rounds=1)
+    monkeypatch.setattr("fedgs.cli.report.time", SimpleNamespace(sleep=pause))
+    with pytest.raises(KeyboardInterrupt):
+        report(tmp_path, every=30)
+    assert seen == [(False, 1), (True, 1), (True, 1)]
+    (run,), _ = read_runs(tmp_path)
+    assert run.rounds_done == 3
+    assert capsys.readouterr().out.count("report.html: 1 run") == 3

@@ -134,6 +134,7 @@ class ClientEvaluation:
         result = "no loss among their metrics" if loss is None else f"validation loss {loss:.4g}"
         text = "%d of %d clients evaluated, %s"
         self._journal.line(record, text, *counts, result, request="evaluate")
+        self._journal.tell(record, "evaluated", answered=counts[0], asked=counts[1], loss=loss)
         return metrics
 
     # Losses for a sampler.

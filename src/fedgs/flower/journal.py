@@ -3,16 +3,31 @@
 Flower counts rounds from 1, records count from 0. Log lines state both: "round 3 of 10 (record 2)".
 """
 
+import json
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
 from fedgs.flower.roster import Key
 
-__all__ = ["LOGGER", "Event", "Journal", "Request", "listed", "without_sampling_lines"]
+__all__ = [
+    "JSON_LOGGER",
+    "LOGGER",
+    "Event",
+    "Journal",
+    "Request",
+    "listed",
+    "without_sampling_lines",
+]
 
 LOGGER = logging.getLogger("fedgs.flower")
+# One JSON object for each line, for programs. It passes nothing on, so that it needs a handler.
+JSON_LOGGER = logging.getLogger("fedgs.flower.json")
+JSON_LOGGER.propagate = False
+JSON_LOGGER.setLevel(logging.INFO)
+JSON_LOGGER.addHandler(logging.NullHandler())
 _FLOWER = logging.getLogger("flwr")
 _SHOWN = 10  # names in a log line
 
@@ -84,19 +99,33 @@ class Journal:
         who = f"client {client!r} {kind}" if client is not None else kind
         LOGGER.warning("%s: %s%s: %s", self.place(record, request), who, about, detail)
         entry: Event = {"round": record, "client": client, "event": kind, "detail": detail, **more}
-        self.events.append(entry if request == "train" else {**entry, "request": request})
+        self._keep(entry if request == "train" else {**entry, "request": request})
 
     def aborted(self, record: int, why: str, clients: Sequence[Key]) -> None:
         """A round keeps the model because clients or replies are missing."""
         LOGGER.warning("%s: gave up, the model stays: %s", self.place(record), why)
         entry: Event = {"round": record, "client": None, "event": "gave_up", "detail": why}
-        self.events.append({**entry, "clients": list(clients)})
+        self._keep({**entry, "clients": list(clients)})
 
     def waiting(self, record: int, why: str, clients: Sequence[Key]) -> None:
         """A round has not begun, since clients are missing."""
         LOGGER.warning("%s: waits for clients: %s", self.place(record), why)
         entry: Event = {"round": record, "client": None, "event": "waiting", "detail": why}
-        self.events.append({**entry, "clients": list(clients)})
+        self._keep({**entry, "clients": list(clients)})
+
+    def tell(self, record: int, kind: str, **fields: object) -> None:
+        """An object for `JSON_LOGGER` that is no failure: what was selected, trained, evaluated.
+
+        Args:
+            record: t.
+            kind: "selected", "trained" or "evaluated".
+            fields: what it names.
+        """
+        _to_json({"round": record, "event": kind, **fields})
+
+    def _keep(self, event: Event) -> None:
+        self.events.append(event)
+        _to_json(event)
 
     def line(self, record: int, text: str, *arguments: object, request: Request = "train") -> None:
         """A line that reports no failure."""
@@ -122,6 +151,11 @@ class Journal:
             for handler in added:
                 LOGGER.removeHandler(handler)
             LOGGER.setLevel(level)
+
+
+def _to_json(entry: Event) -> None:
+    if JSON_LOGGER.isEnabledFor(logging.INFO):
+        JSON_LOGGER.info("%s", json.dumps({"time": round(time.time(), 3), **entry}))
 
 
 def listed(keys: Sequence[Key]) -> str:

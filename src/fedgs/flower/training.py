@@ -108,6 +108,14 @@ class ClientTraining:
             len(now.available),
             listed(self._names(rows)),
         )
+        self._journal.tell(
+            self._round,
+            "selected",
+            sampler=self._selector.sampler_name,
+            available=len(now.available),
+            cohort=self._names(rows),
+            status=now.selection.status,
+        )
         if not rows:
             none = f"the sampler selected none of {len(view.available)} available clients"
             self._journal.event(self._round, "empty", None, f"{none}; the model stays")
@@ -193,6 +201,14 @@ class ClientTraining:
             )
             text = "%d of %d selected clients replied usefully"
             self._journal.line(self._round, text, len(good), cohort_size)
+            self._journal.tell(
+                self._round,
+                "trained",
+                sampler=self._selector.sampler_name,
+                cohort=self._names(now.messages),
+                answered=self._names(good),
+                averaged=now.averaged,
+            )
         if not now.averaged:
             arrays = self._stepped(None)
         return arrays, metrics, weights

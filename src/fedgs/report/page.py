@@ -23,6 +23,7 @@ def render_page(
     *,
     title: str = "fedgs report",
     written: datetime | None = None,
+    reload: float | None = None,
 ) -> str:
     """The whole page. The same arguments give the same page.
 
@@ -31,6 +32,7 @@ def render_page(
         problems: one line each, shown in the overview.
         title: the page's title.
         written: when the page is written, which it then says.
+        reload: seconds after which the browser loads the page again; None: it does not.
 
     Raises:
         MissingExtraError: plotly is not installed.
@@ -54,6 +56,9 @@ def render_page(
         before, marker, after = page.partition(f"<!--{name}-->")
         assert marker, name
         page = before + content + after
+    if reload is not None:
+        refresh = f'<meta http-equiv="refresh" content="{reload:g}">'
+        page = page.replace("<head>", f"<head>\n{refresh}", 1)
     return page
 
 
