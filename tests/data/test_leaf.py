@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedgs.data import Federation, Leaf, Synthetic, write_leaf
-from fedgs.data.leaf import read_users
+from fedgs.data.leaf_reading import read_users
 from fedgs.errors import DataError
 from fedgs.registry import build
 

@@ -14,7 +14,8 @@ from fedgs.data.gamma import expected_weights, gamma
 from fedgs.data.groups import Quantiles
 from fedgs.data.images import CIFAR10, FashionMNIST
 from fedgs.data.index_lists import IndexLists
-from fedgs.data.leaf import Leaf, write_leaf
+from fedgs.data.leaf import Leaf
+from fedgs.data.leaf_writing import write_leaf
 from fedgs.data.map_style import MapStyle
 from fedgs.data.niid_bench import DirichletCapped, QuantitySkew
 from fedgs.data.partition import Assignment, ByColumn, Iid, LabelsPerClient, Partition, Shards
