@@ -170,3 +170,41 @@ def test_texts_beside_numbers_are_refused(tmp_path: Path) -> None:
     users: Users = {"ann": {"x": [[0]], "y": ["a"]}, "ben": {"x": [[0]], "y": [1]}}
     with pytest.raises(DataError, match="must both hold numbers or both texts"):
         Leaf(path=write(tmp_path, users)).load()
+
+
+def test_lists_of_tokens_of_unequal_length_are_padded_and_masked(tmp_path: Path) -> None:
+    """Within a user, between users and between the parts."""
+    train: Users = {
+        "a": {"x": [[1, 2], [3]], "y": [[2, 0], [1]]},
+        "b": {"x": [[2, 2, 1]], "y": [[2, 1, 0]]},
+        "c": {"x": [[1], [2]], "y": [[3], [0]]},
+    }
+    test: Users = {"a": {"x": [[1, 2, 3, 0]], "y": [[2, 3, -1, 1]]}}
+    federation = Leaf(path=write(tmp_path, train, test), task="sequence").load()
+    assert federation.train.x.tolist() == [
+        [1, 2, 0, 0],
+        [3, 0, 0, 0],
+        [2, 2, 1, 0],
+        [1, 0, 0, 0],
+        [2, 0, 0, 0],
+    ]
+    assert federation.train.y.tolist() == [
+        [2, 0, -1, -1],
+        [1, -1, -1, -1],
+        [2, 1, 0, -1],
+        [3, -1, -1, -1],
+        [0, -1, -1, -1],
+    ]
+    assert federation.test.x.tolist() == [[1, 2, 3, 0]]
+    assert federation.test.y.tolist() == [[2, 3, -1, 1]]
+    assert federation.train.x.dtype == federation.train.y.dtype == np.int64
+    copy = Leaf(path=str(write_leaf(federation, tmp_path / "copy"))).load()
+    assert first_difference(federation, copy) is None
+
+
+def test_a_token_without_a_label_is_refused(tmp_path: Path) -> None:
+    train: Users = {"a": {"x": [[1, 2], [3]], "y": [[2], [1]]}}
+    with pytest.raises(
+        DataError, match=r"a label for each token, got 2 tokens and 1 labels in row 0"
+    ):
+        Leaf(path=write(tmp_path, train), task="sequence").load()

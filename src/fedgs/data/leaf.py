@@ -217,11 +217,20 @@ def _number_texts(parts: dict[str, Users], task: Task, *, every: bool) -> dict[s
 
 
 def _as_integers(parts: dict[str, Users]) -> None:
-    """The tokens of all users as int64, where they are whole numbers."""
+    """The tokens of all users as int64, where they are whole numbers, and of one length.
+
+    Shorter sequences get token 0 at their end, with label -1.
+    """
+    pairs = [pair for part in parts.values() for pair in part.values()]
+    longest = max((y.shape[1] for x, y in pairs if x.shape == y.shape and y.ndim == 2), default=0)
     for part in parts.values():
         for user, (x, y) in part.items():
             whole = x.astype(np.int64)
-            part[user] = (whole if np.array_equal(whole, x) else x, y)
+            tokens = whole if np.array_equal(whole, x) else x
+            if x.shape == y.shape and y.ndim == 2 and y.shape[1] < longest:
+                ends = ((0, 0), (0, longest - y.shape[1]))
+                tokens, y = np.pad(tokens, ends), np.pad(y, ends, constant_values=-1)
+            part[user] = (tokens, y)
 
 
 def _refuse_strangers(testers: list[str], users: list[str], where: str) -> None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from fedgs.arrays import AnyArray
 from fedgs.data.json_stream import JsonStream
 from fedgs.data.numeric import as_numbers
+from fedgs.data.padding import padded
 from fedgs.data.targets import Task, as_targets, checked_task
 from fedgs.data.text import check_texts
 from fedgs.errors import DataError
@@ -150,10 +151,16 @@ def _examples(
         )
     if task == "sequence" and y and isinstance(data["x"][0], str):
         return check_texts(data["x"], y, f"{where}, user {user!r}")
-    targets = _targets(data["y"], f"{where}: y of user {user!r}", task)
+    x_title, y_title = (f"{where}: {key} of user {user!r}" for key in "xy")
+    given: object = data["x"]
+    labels: object = data["y"]
+    if task == "sequence" and y:
+        xs, ys = padded({x_title: given}, {y_title: labels}, task=task, mask=False)
+        given, labels = xs[x_title], ys[y_title]
+    targets = _targets(labels, y_title, task)
     if len(targets) == 0:
         return np.zeros(0, dtype=dtype), targets
-    x = as_numbers(data["x"], f"{where}: x of user {user!r}")
+    x = as_numbers(given, x_title)
     converted = x.astype(dtype)
     if converted.dtype.kind != "f" and not np.array_equal(converted, x):
         raise DataError(
@@ -173,7 +180,7 @@ def _targets(y: object, where: str, task: Task) -> AnyArray:
                     f"got {label!r} in row {row}"
                 )
         return np.array(y, dtype=object)
-    if task != "classes" and y == []:
+    if task != "classes" and isinstance(y, list) and not y:
         return np.zeros(0, dtype=np.int64 if task == "sequence" else np.float32)
     return as_targets(y, where, task)
 
