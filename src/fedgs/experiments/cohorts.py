@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedgs.aggregation import BLOCK, WeightedMean
 from fedgs.cluster import Cluster, Node
 from fedgs.cluster.actors import Actor, Actors
 from fedgs.errors import ConfigError
@@ -74,8 +75,6 @@ def _asks(run: PreparedRun) -> bool:
 
 
 def _may_share(run: PreparedRun, few: bool) -> bool:
-    from fedgs.aggregation import BLOCK
-
     large = run.plan.cohort_limit > BLOCK or run.plan.aggregation.trains_everyone
     return _asks(run) or (run.config.execution.share == "auto" and few and large)
 
@@ -183,8 +182,6 @@ def _handle(logs: Iterable[logging.LogRecord]) -> None:
 
 def _probe(plan: Plan, count: int) -> Train:
     """The training of so many clients of usual size from theta^0."""
-    from fedgs.aggregation import WeightedMean
-
     sizes = plan.federation.clients.data_sizes
     places = ((2 * np.arange(count) + 1) * len(sizes)) // (2 * count)
     clients = np.sort(np.argsort(sizes, kind="stable")[places])

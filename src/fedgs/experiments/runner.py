@@ -14,7 +14,6 @@ from fedgs.checkpoint import stored_round
 from fedgs.cluster import Cluster, open_cluster
 from fedgs.errors import ConfigError
 from fedgs.experiments.cluster_crew import ClusterCrew, cluster_shares
-from fedgs.experiments.cohorts import share_cohorts
 from fedgs.experiments.crew import Progress
 from fedgs.experiments.earlier import beside_earlier
 from fedgs.experiments.executor import Executor, finished_run, shares_of
@@ -178,6 +177,8 @@ def _on_cluster(
     listener: Listener | None,
 ) -> dict[int, Run]:
     """The runs with these numbers, on the nodes of a cluster."""
+    from fedgs.experiments.cohorts import share_cohorts  # imports all engines
+
     runs = share_cohorts(cluster, prepared, numbers, on_progress, listener)
     numbers = [number for number in numbers if number not in runs]
     if not numbers:
