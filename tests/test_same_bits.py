@@ -72,6 +72,11 @@ def linear():
                 models, begin, np.array([2, 6]), weights, references, averages, fine
             )
             store(f"linear averages {n} {len(references)}", averages, fine)
+            totals = np.empty(averages.shape)
+            kernels.block_sums(
+                models, begin, np.array([2, 6]), weights, references, totals, fine
+            )
+            store(f"linear sums {n} {len(references)}", totals, fine)
         indices = np.zeros(rows.shape, np.int64)
         keys = rng.integers(0, 2**63, 6).astype(np.uint64)
         own = rng.integers(1, n, 6)

@@ -11,6 +11,7 @@ from fedgs.compiling import load_kernels
 from fedgs.errors import UpdateError
 from fedgs.local import averages as module
 
+SEEDS = st.integers(0, 10**6)
 RANGES = st.lists(st.integers(1, 6), min_size=1, max_size=8)
 
 
@@ -43,6 +44,30 @@ def folded(models: torch.Tensor, weights: np.ndarray) -> torch.Tensor:
 def test_compiled_path_is_what_it_says(path: str) -> None:
     assert (module.compiled_kernels() is None) == (path == "plain")
     assert load_kernels("fedgs.local.kernels") is not None or path == "plain"
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@given(st.lists(st.sampled_from([1, 31, 32, 33, 64, 70, 130]), min_size=1, max_size=4), SEEDS)
+@settings(max_examples=15, deadline=None)
+def test_averages_over_several_blocks_have_the_bits_of_the_folds(
+    plain: bool, lengths: list[int], seed: int
+) -> None:
+    models, begin, end, weights = random_stack(lengths, 7, seed)
+    references = torch.stack([models[a] / 3 for a in begin])
+    with pytest.MonkeyPatch.context() as patch:
+        if plain:
+            patch.setattr(module, "compiled_kernels", lambda: None)
+        found, fine = module.tree_means(models, begin, end=end, weights=weights)
+        sums, _ = module.tree_means(models, begin, end=end, weights=weights, references=references)
+        broken = models.clone()
+        broken[int(end[0]) - 1, 3] = torch.nan
+        _, good = module.tree_means(broken, begin, end=end, weights=weights)
+    assert fine.all() and good.tolist() == [False] + [True] * (len(lengths) - 1)
+    for place, (a, b) in enumerate(zip(begin, end, strict=True)):
+        assert torch.equal(found[place], folded(models[a:b], weights[place]))
+        fold = WeightedSum(weights[place], references[place])
+        gathered = fold.add(fold.start(), np.arange(b - a), models[a:b])
+        assert torch.equal(sums[place], fold.finish(gathered))
 
 
 @pytest.mark.parametrize("plain", [False, True])

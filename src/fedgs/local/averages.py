@@ -6,12 +6,13 @@ import numpy as np
 import torch
 
 from fedgs.aggregation import BLOCK, all_finite
-from fedgs.arrays import FloatArray, IntArray
+from fedgs.aggregation.tree import Node, merged, root
+from fedgs.arrays import BoolArray, FloatArray, IntArray
 from fedgs.errors import DataError
 from fedgs.local.batches import compiled_kernels
 from fedgs.local.bounds import checked_ranges
 
-__all__ = ["weighted_means"]
+__all__ = ["tree_means", "weighted_means"]
 
 
 def weighted_means(
@@ -80,6 +81,73 @@ def weighted_means(
         averages[place] = _averages(stack, shares, first.double())
         fine[place] = all_finite(stack).all(dim=1) & all_finite(averages[place])
     return averages, fine
+
+
+def tree_means(
+    models: torch.Tensor,
+    begin: IntArray,
+    *,
+    end: IntArray,
+    weights: Sequence[FloatArray],
+    references: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same as `weighted_means`, for ranges of any length, whose blocks a tree joins.
+
+    Blocks of all ranges are summed at once.
+    """
+    models = models.contiguous()
+    begin, end = checked_ranges(begin, end, (len(weights),), len(models))
+    begins = [np.arange(a, b, BLOCK) for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
+    owner = np.repeat(np.arange(len(begins)), [len(of_range) for of_range in begins])
+    starts = np.concatenate(begins)
+    stops = np.minimum(starts + BLOCK, end[owner])
+    flat = np.zeros(len(models))  # (r,) each model's weight in its range
+    for a, b, of_range in zip(begin.tolist(), end.tolist(), weights, strict=True):
+        flat[a:b] = of_range
+    places = torch.from_numpy(starts if references is None else owner).to(models.device)
+    first = (models if references is None else references)[places]  # (R', P)
+    totals, finite = _block_sums(models, starts, stops, flat=flat, first=first)
+    averages = models.new_empty(len(begin), models.shape[1])
+    for place in range(len(begin)):
+        nodes: tuple[Node, ...] = ()
+        for block in np.flatnonzero(owner == place).tolist():
+            a, b = int(starts[block]), int(stops[block])
+            weight = 0.0
+            for value in flat[a:b].tolist():
+                weight += value
+            leaf = Node(a - int(begin[place]), b - a, first[block], totals[block], weight)
+            nodes = merged(nodes, (leaf,))
+        whole = root(nodes)
+        averages[place] = (whole.first + whole.total).float()
+    of_models = np.logical_and.reduceat(finite, np.searchsorted(owner, np.arange(len(begin))))
+    return averages, torch.from_numpy(of_models).to(models.device) & all_finite(averages)
+
+
+def _block_sums(
+    models: torch.Tensor,
+    begin: IntArray,
+    end: IntArray,
+    *,
+    flat: FloatArray,
+    first: torch.Tensor,
+) -> tuple[torch.Tensor, BoolArray]:
+    """(R, P) float64 sums of w_k·(theta_k - first) over ranges, and (R,) whether all are finite."""
+    kernels = compiled_kernels()
+    if kernels is not None and models.device.type == "cpu":
+        totals, fine = np.empty(tuple(first.shape)), np.empty(len(begin), dtype=bool)
+        kernels.block_sums(models.numpy(), begin, end, flat, first.numpy(), totals, fine)
+        return torch.from_numpy(totals), fine
+    sums = torch.zeros_like(first, dtype=torch.float64)
+    finite = np.ones(len(begin), dtype=bool)
+    for position in range(int((end - begin).max())):
+        live = np.flatnonzero(begin + position < end)
+        rows, place = (
+            torch.from_numpy(i).to(models.device) for i in (begin[live] + position, live)
+        )
+        shares = torch.from_numpy(flat[begin[live] + position]).to(models.device)
+        sums[place] += (models[rows].double() - first[place]) * shares[:, None]
+        finite[live] &= all_finite(models[rows]).cpu().numpy()
+    return sums, finite
 
 
 def _averages(models: torch.Tensor, weights: torch.Tensor, first: torch.Tensor) -> torch.Tensor:

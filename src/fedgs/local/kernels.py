@@ -17,7 +17,7 @@ import numpy as np
 from fedgs.compiling import compiled
 from fedgs.local.lanes import LANES, fma, fma_lanes, load, total, zero_lanes
 
-__all__ = ["averages", "fill_batches", "linear_losses", "train_linear"]
+__all__ = ["averages", "block_sums", "fill_batches", "linear_losses", "train_linear"]
 
 
 def _fill_batches(keys: Any, data_sizes: Any, ends: Any, steps: Any, indices: Any) -> None:
@@ -483,6 +483,33 @@ def _averages(
         fine[i] = math.isfinite(sums + _sum_of(averages[i]))
 
 
+def _block_sums(
+    models: Any, begin: Any, end: Any, weights: Any, references: Any, totals: Any, fine: Any
+) -> None:
+    """The weighted sums of differences in R ranges of models, as those of a fold's blocks.
+
+    Args:
+        models: see `_averages`.
+        begin: likewise.
+        end: likewise.
+        weights: likewise.
+        references: likewise.
+        totals: (R, P) float64, filled.
+        fine: (R,) bool, filled: whether the range's models are all finite.
+    """
+    for i in range(len(begin)):
+        first = references[i] if len(references) > 0 else models[begin[i]]
+        total = totals[i]
+        total[:] = 0
+        sums = 0.0
+        for row in range(begin[i], end[i]):
+            model, weight = models[row], weights[row]
+            for j in range(len(total)):
+                total[j] += (np.float64(model[j]) - np.float64(first[j])) * weight
+            sums += _sum_of(model)
+        fine[i] = math.isfinite(sums)
+
+
 def _sum(vector: Any) -> Any:
     total = 0.0
     for value in vector:
@@ -501,6 +528,7 @@ _pulls_of = compiled(_pulls)
 _descend_by_velocity_by = compiled(_descend_by_velocity)
 _sum_of = compiled(_sum)
 averages = compiled(_averages)
+block_sums = compiled(_block_sums)
 fill_batches = compiled(_fill_batches)
 train_linear = compiled(_train_linear)
 linear_losses = compiled(_linear_losses)

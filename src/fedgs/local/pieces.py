@@ -8,7 +8,7 @@ import torch
 
 from fedgs.aggregation import BLOCK, WeightedMean, WeightedSum, all_finite
 from fedgs.arrays import FloatArray, IntArray
-from fedgs.local.averages import weighted_means
+from fedgs.local.averages import tree_means, weighted_means
 from fedgs.local.loop import not_finite
 from fedgs.local.stacking import PERIOD
 from fedgs.local.terms import Trained, joined_reports, reports_of
@@ -141,8 +141,8 @@ def averages_of(
 ) -> dict[int, tuple[torch.Tensor]]:
     """The average of each request whose only fold is a weighted mean or sum, all at once.
 
-    Requests that are cut, those with more clients than a block of the folds' tree, and those where
-    something is not finite are left to the folds themselves.
+    Requests that are cut, and those where something is not finite, are left to the folds
+    themselves.
     """
     if models.numel() > _AVERAGED_NUMBERS:
         return {}
@@ -164,7 +164,7 @@ def _weighted(
         fold = request.folds[0] if len(request.folds) == 1 else None
         if type(fold) is not kind:
             continue
-        if 0 < piece.length == len(request.clients) == len(fold.weights) <= BLOCK:
+        if 0 < piece.length == len(request.clients) == len(fold.weights):
             members.append(piece.request)
             begin.append(stop - piece.length)
             end.append(stop)
@@ -173,7 +173,8 @@ def _weighted(
                 references.append(fold.parameters.to(models.device))
     if not members:
         return {}
-    averages, fine = weighted_means(
+    fit = max(map(len, weights)) <= BLOCK
+    averages, fine = (weighted_means if fit else tree_means)(
         models,
         np.array(begin),
         end=np.array(end),
