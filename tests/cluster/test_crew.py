@@ -232,3 +232,4 @@ def test_shares_hold_every_run_once_and_become_smaller(
     sizes = [len(share.runs) for share in shares]
     assert min(sizes) >= 1 and len(sizes) >= min(count, members)
     assert sizes == sorted(sizes, reverse=True) and len(sizes) <= 2 * members
+    assert (len(sizes) > members) == (count > members)  # a member that comes late gets some

@@ -47,7 +47,7 @@ def cluster_shares(
     would cost more than they save, since the runs of a share train in stacks.
     """
     members = max(1, min(members, len(numbers)))
-    first = len(numbers) - (len(numbers) // 8 if members > 1 else 0)
+    first = len(numbers) - (-(-len(numbers) // 8) if len(numbers) > members else 0)
     shares = shares_of(runs, numbers[:first], min(members, first))
     return shares + shares_of(runs, numbers[first:], min(members, len(numbers) - first))
 
