@@ -713,6 +713,20 @@ def test_bad_settings_are_refused_with_their_name(settings: dict[str, Any], mess
         SampledStrategy(FedAvg(), Uniform(), **settings)
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *("loss", "optimizer", "optimizer_state", "clip", "schedule", "warmup", "local_epochs"),
+        *("drop_last", "training", "metrics", "per_client", "evaluation", "stopping", "model"),
+    ],
+)
+def test_settings_of_simulations_are_refused_by_name(setting: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^SampledStrategy\.{setting} is not a setting; known"):
+        SampledStrategy(FedAvg(), Uniform(), **{setting: 1})
+    with pytest.raises(ConfigError, match=rf"^method\.{setting} is not a setting; known"):
+        SampledStrategy(FedAvg(), {"name": "uniform", setting: 1})
+
+
 def test_a_sampler_can_be_named(world: Any) -> None:
     chosen = strategy("md")
     chosen.start(world(SITES), world.model(), num_rounds=1)
