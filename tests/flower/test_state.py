@@ -13,6 +13,7 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM
 from tests.flower.conftest import without_times
 
 from fedgs.errors import OutputError
+from fedgs.file_writing import write_atomically
 from fedgs.flower import SampledStrategy
 from fedgs.records import RunFolder
 from fedgs.sampling import FedGS, Uniform
@@ -178,3 +179,31 @@ def test_tables_read_a_deployment(world: Any, tmp_path: Path) -> None:
     runs, problems = read_runs(tmp_path / "records")
     assert problems == []
     assert [(run.label, run.rounds_done) for run in runs] == [("uniform", 3)]
+
+
+def test_a_state_that_cannot_be_written_leaves_the_last_one(
+    world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = strategy(tmp_path)
+    chosen.start(world(SITES), world.model(), num_rounds=2)
+    before = (tmp_path / "state.npz").read_bytes()
+
+    def full(path: Path, content: bytes) -> None:
+        with monkeypatch.context() as inside:
+            inside.setattr("fedgs.file_writing.os.fsync", full_disk)
+            write_atomically(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fedgs.flower.state.write_atomically", full)
+        with pytest.raises(OSError, match=r"No space left on device: .*state\.npz"):
+            chosen.start(world(SITES), world.model(), num_rounds=1)
+    assert (tmp_path / "state.npz").read_bytes() == before
+    again = strategy(tmp_path)
+    model = again.load_state(tmp_path / "state.npz")
+    assert again.round == 2
+    again.start(world(SITES), model, num_rounds=1)
+    assert len(rounds(tmp_path)) == 4
+
+
+def full_disk(*_: Any) -> None:
+    raise OSError(28, "No space left on device")
