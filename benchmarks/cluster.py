@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +97,18 @@ def images(
 
 def rounds_for(seconds: float, clients: int) -> int:
     """Rounds in which one process trains so many clients for about so long."""
+    return max(1, round(seconds / (seconds_of_client() * clients)))
+
+
+@cache
+def seconds_of_client() -> float:
+    """Seconds of the local training of one client in one round, on this computer."""
     with tempfile.TemporaryDirectory() as folder:
-        times = [images(Path(folder) / str(rounds), rounds, {"workers": 1}) for rounds in (1, 1, 3)]
-    per_client = max(times[2] - times[1], 1e-3) / 2 / (8 * 3)  # 8 runs of 3 clients
-    return max(1, round(seconds / (per_client * clients)))
+        times = [
+            images(Path(folder) / str(number), rounds, {"workers": 1})
+            for number, rounds in enumerate((1, 1, 2))
+        ]
+    return max(times[2] - times[1], 1e-3) / (8 * 3)  # 8 runs of 3 clients
 
 
 def records(out: Path) -> dict[str, bytes]:
