@@ -49,6 +49,6 @@ def test_the_study_runs_on_generated_images_and_is_summarised(
 
 def test_the_study_has_the_size_that_its_page_gives() -> None:
     configs = expand(read_config(FOLDER / "study.toml")).configs
-    assert [config.training.rounds for config in configs] == [20, 20]
+    assert [config.training.rounds for config in configs] == [60, 60]
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
-    assert "2 methods, 1 seed, 20 rounds" in text and "clients.png" in text
+    assert "2 methods, 1 seed, 60 rounds" in text and "clients.png" in text
