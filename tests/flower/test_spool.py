@@ -1,5 +1,8 @@
 """Replies beyond a limit of memory: the same results, the memory of a few models, no file left."""
 
+import errno
+import io
+import os
 import tempfile
 import tracemalloc
 from pathlib import Path
@@ -155,6 +158,38 @@ def test_replies_stay_in_memory_where_nothing_can_be_written(
     assert result.arrays["w"].numpy()[0] == pytest.approx((10 + 40 + 90) / 60)
     lines = [r.getMessage() for r in caplog.records if "stay in memory" in r.getMessage()]
     assert len(lines) == 1 and "missing" in lines[0]
+
+
+@pytest.mark.parametrize("fails", [1, 2, 3])
+def test_replies_stay_in_memory_from_where_the_disk_is_full(
+    world: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: int
+) -> None:
+    """A small array must not wait in a buffer until a later read or the end fails."""
+
+    class Disk(io.FileIO):
+        writes = 0
+
+        def write(self, data: Any) -> int:
+            Disk.writes += 1
+            if Disk.writes >= fails:
+                raise OSError(errno.ENOSPC, "no space left")
+            return super().write(data)
+
+    def opened(buffering: int = -1, **named: Any) -> Any:
+        with tempfile.NamedTemporaryFile(delete=False) as file:
+            path = file.name
+        raw = Disk(path, "r+b")
+        os.unlink(path)
+        return raw if buffering == 0 else io.BufferedRandom(raw)
+
+    monkeypatch.setattr("fedgs.flower.training.LIMIT", 0)
+    monkeypatch.setattr(spool_module.tempfile, "TemporaryFile", opened)
+    strategy = SampledStrategy(FedAvg(fraction_evaluate=0.0), "uniform", cohort_limit=3)
+    with caplog.at_level("WARNING", logger="fedgs.flower"):
+        result = strategy.start(world(SITES[:3]), world.model(), num_rounds=1)
+    assert result.arrays["w"].numpy()[0] == pytest.approx((10 + 40 + 90) / 60)
+    assert Disk.writes == fails  # later arrays are not tried
+    assert sum("stay in memory" in r.getMessage() for r in caplog.records) == 1
 
 
 @pytest.mark.parametrize("limit", [0, spool_module.LIMIT])

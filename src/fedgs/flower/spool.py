@@ -73,10 +73,12 @@ class Spool:
 
     def _written(self, array: Array) -> Array:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="fedgs-")  # noqa: SIM115
+            # Unbuffered, so that a full disk is noticed here and not in a later read.
+            self._file = tempfile.TemporaryFile(prefix="fedgs-", buffering=0)  # noqa: SIM115
         start = self._file.seek(0, 2)
-        self._file.write(array.data)
-        self._file.flush()
+        left = memoryview(array.data)
+        while left:
+            left = left[self._file.write(left) :]
         return _OnDisk(array, self._file, start)
 
 
