@@ -152,7 +152,8 @@ class UpdateSketch:
         """The fold of the clients start..stop-1."""
         if self.parameters.ndim == 1:
             return self
-        return replace(self, parameters=self.parameters[start:stop])
+        # A view would be sent with the storage of all rows.
+        return replace(self, parameters=self.parameters[start:stop].clone())
 
     def merge(self, one: list[FloatArray], other: list[FloatArray]) -> list[FloatArray]:
         """The features of both."""

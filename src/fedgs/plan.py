@@ -230,16 +230,14 @@ class Plan:
 
     def _check_room(self, federation: FederationOnDemand) -> None:
         """Refuse a run that needs the examples of more clients at once than fit into memory."""
+        advice = "with evaluation.sample = 10_000, so many clients stand for all"
         try:
             federation.check_room(self.evaluated, "validation")
+            advice = "use a method and an aggregation that train the cohort alone"
             if self.aggregation.trains_everyone or self.wish("start") is not None:
                 federation.check_room(None, "train")
         except DataError as error:
-            raise ConfigError(
-                f"{error}; with evaluation.sample = 10_000, so many clients stand for all"
-                if self.evaluated is None
-                else f"{error}; use a method and an aggregation that train the cohort alone"
-            ) from None
+            raise ConfigError(f"{error}; {advice}") from None
 
     @cached_property
     def evaluated(self) -> IntArray | None:

@@ -3,6 +3,7 @@ import pytest
 from fedgs.bench import scale as bench
 from fedgs.bench import scale_workers
 from fedgs.cli.bench_scale import scale
+from fedgs.errors import ConfigError
 
 
 def test_the_command_prints_the_table(
@@ -33,3 +34,8 @@ def test_workers_are_measured_in_place_of_selections(
     scale([50], rounds=2, workers=[1, 2])
     assert asked == [((50,), [1, 2], {"rounds": 3})]
     assert "| 50 | 1 | 4.0 ms | 250 | 250 |" in capsys.readouterr().out
+
+
+def test_two_kinds_of_rounds_at_once_are_refused() -> None:
+    with pytest.raises(ConfigError, match="either --whole-rounds or --workers, not both"):
+        scale([50], whole=True, workers=[1])

@@ -254,6 +254,16 @@ def test_auto_shares_long_rounds_of_few_runs(
     assert shared(LocalCluster(4), runs_of(federation, share="runs")) == {}
 
 
+@pytest.mark.parametrize(("clients", "shared"), [(32, False), (33, True)])
+def test_auto_counts_the_clients_that_train(clients: int, shared: bool) -> None:
+    plan = SimpleNamespace(
+        aggregation=SimpleNamespace(trains_everyone=True), federation=range(clients), cohort_limit=2
+    )
+    config = SimpleNamespace(execution=SimpleNamespace(share="auto"))
+    run: Any = SimpleNamespace(plan=plan, config=config)
+    assert cohorts._may_share(run, few=True) is shared
+
+
 def test_runs_that_a_node_cannot_load_are_refused_by_its_name(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ from fedgs.data import (
 from fedgs.data import on_demand as module
 from fedgs.data.on_demand import FederationOnDemand, examples_of, holding
 from fedgs.errors import ConfigError, DataError
+from fedgs.experiments.luggage import bytes_of
 from fedgs.local.engines import new_engine
 from fedgs.models import LogisticRegression
 from fedgs.registry import table
@@ -176,6 +177,8 @@ def test_examples_that_are_not_made_take_no_memory_and_cannot_be_trained_on() ->
     one = made(clients=50)
     assert one.train.x.strides[0] == one.train.y.strides[0] == 0
     assert not one.train.held and np.isnan(one.train.x[0]).all() and one.train.y[0] == -1
+    assert one.test is not None
+    assert bytes_of(one) == one.test.x.nbytes + one.test.y.nbytes  # what a cluster stores
     plain = copy.copy(one.holding(np.array([0]), "validation"))  # its training part is not made
     work = Work(plain, LogisticRegression(), 0.0, local_steps=1, batch_size=5)
     import torch
@@ -217,8 +220,9 @@ def test_more_examples_than_fit_into_memory_are_refused(
     one.holding(np.arange(3), "train")
     data = Synthetic(clients=20, on_demand=True)
     graph = {"name": "fedgs", "graph": {"similarity": "update"}}
-    with pytest.raises(ConfigError, match="a method and an aggregation that train the cohort"):
-        study(data, tmp_path, [graph], evaluation={"sample": 5})
+    for evaluation in ({"sample": 5}, {}):
+        with pytest.raises(ConfigError, match="a method and an aggregation that train the cohort"):
+            study(data, tmp_path, [graph], evaluation=evaluation)
     monkeypatch.setattr(module, "memory_limit", lambda: 248 * 40)
     with pytest.raises(ConfigError, match="with evaluation.sample = 10_000, so many clients stand"):
         study(data, tmp_path)

@@ -18,13 +18,13 @@ from torch import nn
 from fedgs.aggregation import BLOCK, WeightedMean, WeightedSum
 from fedgs.errors import ClientError, UpdateError, WorkerError
 from fedgs.features import UpdateSketch
-from fedgs.local.division import Piece, answered, count_of_units
+from fedgs.local.division import Piece, answered, count_of_units, cut
 from fedgs.local.engines import new_engine
 from fedgs.local.shared import Answer, SharedEngine
 from fedgs.metrics import Metric
 from fedgs.models import LogisticRegression
 from fedgs.optimizers import Adam
-from fedgs.requests import Engine, Evaluate, Failure, Losses, Request, Work
+from fedgs.requests import Engine, Evaluate, Failure, Losses, Request, Train, Work
 
 CLIENTS = 150
 
@@ -166,6 +166,18 @@ def test_work_is_cut_and_shared(work: Work) -> None:
         12 * len(request.parameters) + 1500
     )
     assert count_of_units(request, engine="loop", device="cpu") == 128 // BLOCK
+
+
+def test_a_piece_has_the_rows_of_its_clients_alone(work: Work) -> None:
+    request = train_request(work, range(128))
+    rows = torch.zeros(128, len(request.parameters))
+    request = replace(request, starts=rows, offsets=rows, folds=(UpdateSketch(rows, 3),))
+    sizes = []
+    for units in (4, 1):
+        piece = cut(request, 0, units, units=4)
+        assert isinstance(piece, Train)
+        sizes.append(len(pickle.dumps((piece.starts, piece.offsets, piece.folds))))
+    assert sizes[1] < 0.3 * sizes[0]
 
 
 class Half(WeightedMean):

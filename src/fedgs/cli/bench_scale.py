@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from fedgs.errors import ConfigError
+
 __all__ = ["scale"]
 
 
@@ -37,6 +39,8 @@ def scale(
     """Make the client graph, select cohorts, and print processor time and memory as a table."""
     from fedgs.bench.scale import CLIENTS, markdown, measure_scale
 
+    if whole and workers:
+        raise ConfigError("give either --whole-rounds or --workers, not both")
     chosen = tuple(clients or CLIENTS)
     if workers:
         from fedgs.bench.scale_workers import measure_workers, workers_markdown

@@ -75,8 +75,9 @@ def _asks(run: PreparedRun) -> bool:
 
 
 def _may_share(run: PreparedRun, few: bool) -> bool:
-    large = run.plan.cohort_limit > BLOCK or run.plan.aggregation.trains_everyone
-    return _asks(run) or (run.config.execution.share == "auto" and few and large)
+    everyone = run.plan.aggregation.trains_everyone
+    trainees = len(run.plan.federation) if everyone else run.plan.cohort_limit
+    return _asks(run) or (run.config.execution.share == "auto" and few and trainees > BLOCK)
 
 
 class CohortPool:

@@ -20,9 +20,10 @@ _log = logging.getLogger("fedgs")
 
 
 def bytes_of(federation: Federation) -> int:
-    """Bytes of the examples of a federation."""
+    """Bytes of the examples of a federation that are held, not made on demand."""
     parts = (federation.train, federation.validation, federation.test)
-    return sum(part.x.nbytes + part.y.nbytes for part in parts if part is not None)
+    held = (part for part in parts if part is not None and part.held)
+    return sum(part.x.nbytes + part.y.nbytes for part in held)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 
 from fedgs.aggregation import BLOCK, Rows
 from fedgs.data.on_demand import FederationOnDemand
@@ -86,11 +87,16 @@ def cut(request: Request, start: int, stop: int, *, units: int) -> Piece:
             request,
             clients=request.clients[begin:end],
             folds=folds,
-            starts=None if request.starts is None else request.starts[begin:end],
-            offsets=None if request.offsets is None else request.offsets[begin:end],
+            starts=_rows(request.starts, begin, end),
+            offsets=_rows(request.offsets, begin, end),
             states=None if request.states is None else request.states[begin:end],
         )
     return request if units == 1 else RowBlocks(request, start, stop)
+
+
+def _rows(matrix: torch.Tensor | None, start: int, stop: int) -> torch.Tensor | None:
+    """A copy of some rows: a view is sent with the storage of all rows."""
+    return None if matrix is None else matrix[start:stop].clone()
 
 
 def answered(engine: Engine, piece: Piece) -> object:
