@@ -13,7 +13,8 @@ from mkdocs.structure.files import File, Files
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from fedgs.config import ClientEvaluation, Evaluation, Execution, System, Training
+from fedgs.config import Evaluation, Execution, System, Training
+from fedgs.evaluation_settings import ClientEvaluation
 from fedgs.families import FAMILIES, Family
 from fedgs.graph import Graph
 from fedgs.registry import Variant, variant_class, variant_names
