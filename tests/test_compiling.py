@@ -126,6 +126,7 @@ def test_kernels_run_as_plain_python_for_whoever_looks_for_a_fault(tmp_path: Pat
     assert plain.stdout == run(code, tmp_path).stdout
 
 
+@pytest.mark.long
 def test_compiling_is_announced_only_where_something_is_compiled(tmp_path: Path) -> None:
     pytest.importorskip("numba")
     # 495 choices: no search

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from tests.driving import RecordedRun
 
@@ -70,6 +71,7 @@ def crowd(clients: int) -> Federation:
     )
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_rounds() -> None:
     federation = crowd(1000)
     seen: list[int] = []
@@ -101,6 +103,7 @@ def test_memory_does_not_grow_with_the_rounds() -> None:
     assert growth < 100_000  # bytes; a round's record holds 1000 names
 
 
+@pytest.mark.long
 def test_fifty_runs_leave_no_threads_and_no_handles(
     toy_federation: Federation, tmp_path: Path
 ) -> None:

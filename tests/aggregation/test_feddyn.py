@@ -53,6 +53,7 @@ def proximal(federation: Federation, mu: float) -> Work:
     return Work(federation, LogisticRegression(), mu, 20, 100)
 
 
+@pytest.mark.long
 def test_it_ends_nearer_to_the_minimum_than_fedprox(toy_federation: Federation) -> None:
     """All clients, full batches: after 20 local steps FedProx's clients drift, FedDyn's agree."""
 

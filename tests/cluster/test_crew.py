@@ -204,6 +204,7 @@ def test_an_idle_member_gets_the_next_share(toy_federation: Federation) -> None:
     assert (fake.made, fake.starts) == (1, ["0"] * 3)
 
 
+@pytest.mark.long
 def test_the_study_writes_the_files_that_members_send(
     runs: list[PreparedRun], tmp_path: Path
 ) -> None:

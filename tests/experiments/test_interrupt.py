@@ -136,6 +136,7 @@ fedgs.compare(federation, methods=methods, **settings, out="out")
 """
 
 
+@pytest.mark.long
 def test_an_interrupt_while_workers_load_ends_them_without_a_word_of_theirs(
     leaves_nothing: Path,
 ) -> None:

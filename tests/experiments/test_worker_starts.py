@@ -289,6 +289,7 @@ def test_runs_stay_in_this_process_where_the_temporary_folder_is_full(
     assert "TMPDIR" in caplog.text
 
 
+@pytest.mark.long
 def test_a_thread_of_the_users_that_does_not_end_is_not_waited_for(
     toy_federation: Federation, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ def files(out: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.long
 def test_two_workers_write_the_records_of_one(toy_federation: Federation, tmp_path: Path) -> None:
     seen: list[Progress] = []
     study(toy_federation, 1, tmp_path / "one")

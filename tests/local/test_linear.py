@@ -60,6 +60,7 @@ def test_only_one_linear_layer_with_a_bias_is_linear() -> None:
         assert not is_linear(other)
 
 
+@pytest.mark.long
 def test_without_numba_the_general_program_answers(federation: Federation) -> None:
     code = """
 import sys

@@ -299,6 +299,7 @@ def test_a_mini_batch_of_one_is_every_example_equally_often() -> None:
     np.testing.assert_allclose(counts / 1200, 0.25, atol=0.075)
 
 
+@pytest.mark.long
 def test_without_numba_the_general_program_serves_them() -> None:
     code = """
 import sys

@@ -30,6 +30,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_the_python_blocks_run_in_order_and_write_what_they_name(
     study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -50,6 +51,7 @@ def test_every_function_for_figures_is_on_the_page_with_an_example() -> None:
         assert f"{name}(" in examples, name
 
 
+@pytest.mark.long
 def test_the_commands_run(study: Path) -> None:
     app = typer.Typer()
     app.command("table")(table)

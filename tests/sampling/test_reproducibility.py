@@ -43,6 +43,7 @@ def cohorts(*arguments: str) -> list[str]:
     return run.stdout.splitlines()
 
 
+@pytest.mark.long
 def test_fresh_processes_select_the_same_cohorts_and_load_no_torch() -> None:
     quiet = cohorts()
     assert len(quiet) == 45
