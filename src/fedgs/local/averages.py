@@ -91,9 +91,9 @@ def tree_means(
     weights: Sequence[FloatArray],
     references: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same as `weighted_means`, for ranges of any length, whose blocks a tree joins.
+    """The same as `weighted_means`, for ranges of any length but 0, whose blocks a tree joins.
 
-    Blocks of all ranges are summed at once.
+    Blocks of all ranges are summed at once. Each range has as many weights as models.
     """
     models = models.contiguous()
     begin, end = checked_ranges(begin, end, (len(weights),), len(models))
