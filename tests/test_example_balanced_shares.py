@@ -14,6 +14,7 @@ import pytest
 from fedgs import Clients, View
 from fedgs.clients import Outcome
 from fedgs.experiments.grid import expand, read_config
+from fedgs.report import read_runs
 from fedgs.weighting import Deficit
 
 ROOT = Path(__file__).parents[1]
@@ -192,6 +193,15 @@ def test_the_page_shows_the_tables_of_the_stored_rows(
     for block in summary.report(study.read_rows(STORED)).split("\n\n"):
         if block.startswith("|"):
             assert block in page
+
+
+def test_the_page_shows_the_stored_run_on_images() -> None:
+    page = (ROOT / "docs" / "explanation" / "beyond-the-paper.md").read_text(encoding="utf-8")
+    (run,), problems = read_runs(STORED.parent / "images")
+    assert not problems
+    losses = {r.round: r.test_loss for r in run.records if r.test_loss is not None}
+    lowest, later = (f"{x:.3f}".lstrip("0") for x in (min(losses.values()), losses[200]))
+    assert f"| `balanced_shares` | {lowest} | {later} |" in page
 
 
 def test_the_grid_on_images_has_a_run_for_each_method_and_mode() -> None:
