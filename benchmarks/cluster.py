@@ -273,8 +273,14 @@ def main() -> None:
     if unknown:
         parser.error(f"PART must be one of {', '.join(PARTS)}, got {min(unknown)}")
     options.limit = 0.0 if options.tiny else options.limit
-    lines = [PARTS[name](options) for name in options.what or PARTS]
-    print("", *lines, sep="\n")
+    names = options.what or list(PARTS)
+    if len(names) == 1:
+        print("", PARTS[names[0]](options), sep="\n")
+        return
+    # Ray reads the token of a cluster once in a process.
+    further = [argument for argument in sys.argv[1:] if argument not in names]
+    for name in names:
+        subprocess.run([sys.executable, __file__, name, *further], check=True)
 
 
 if __name__ == "__main__":
