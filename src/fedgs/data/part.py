@@ -26,8 +26,8 @@ class Part:
             set has offsets (0, n).
         index: (n,) row of each example in the set that was partitioned, or None where there was no
             such set.
-        held: whether the examples are there. Where they are made on demand, x is NaN and y -1, see
-            `fedgs.data.on_demand`.
+        held: whether the examples are in memory. Where they are made on demand, x is NaN and y -1,
+            see `fedgs.data.on_demand`.
     """
 
     x: AnyArray

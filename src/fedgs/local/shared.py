@@ -135,7 +135,7 @@ class SharedEngine:
                 task = working[place] = queue.popleft()
                 self._pool.send(place, task.position, begun[task.position].piece(task))
             for place, answer in self._pool.received():
-                if place not in working:  # of requests that were given up
+                if place not in working:  # its request has failed meanwhile
                     continue
                 task = working.pop(place)
                 one = begun[task.position]
@@ -163,7 +163,7 @@ class SharedEngine:
         return count_of_units(request, engine=self.name, device=self._device)
 
     def _tasks(self, begun: Sequence[_InProgress], free: Sequence[Hashable]) -> Iterator[_Task]:
-        """All units of the requests, cut for the places that are there."""
+        """All units of the requests, cut for the places of the pool."""
         places = max(1, len(free) // len(begun))
         for position, one in enumerate(begun):
             kind = isinstance(one.request, Train)

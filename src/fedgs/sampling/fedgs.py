@@ -21,11 +21,11 @@ from fedgs.machine import memory_limit
 from fedgs.registry import Variant, register, table
 from fedgs.sampling.base import Sampler, Wish
 from fedgs.sampling.graph_source import graph_before_round_0, graph_of_features, graph_source
-from fedgs.sampling.growing import grown_by_features, grown_by_products, nobody_seen
+from fedgs.sampling.growing import grown_by_features, grown_by_products, no_client_seen
 from fedgs.sampling.growing_landmarks import (
     landmarks_by_features,
     landmarks_by_products,
-    nobody_known,
+    no_client_known,
 )
 from fedgs.sampling.landmarks import (
     check_structure,
@@ -216,7 +216,7 @@ class FedGS(Sampler):
         with _enough_memory(len(clients)):
             landmarks = has_landmarks(self.graph, clients)
             if graph_source(self.graph) == "cohorts":
-                return (nobody_known if landmarks else nobody_seen)(len(clients))
+                return (no_client_known if landmarks else no_client_seen)(len(clients))
             if landmarks and self.wish("start") is None:
                 return landmark_memory(self.graph, client_features(clients), of="clients")
             graph = graph_before_round_0(self.graph, clients)

@@ -8,17 +8,17 @@ from fedgs.graph import Graph, feature_products
 from fedgs.graph.growth import embedded, unit_rows, widened
 from fedgs.graph.settings import ClientGraph
 
-__all__ = ["grown_by_features", "grown_by_products", "nobody_seen"]
+__all__ = ["grown_by_features", "grown_by_products", "no_client_seen"]
 
 
-def nobody_seen(count: int) -> Memory:
+def no_client_seen(count: int) -> Memory:
     """The memory before round 0: all N clients have distance 1 from each other.
 
     Arrays: seen (N,) bool; features (N, d), scaled to length 1, with d = 0 before the first cohort;
     paths (N, N), shortest paths between seen clients; similarity, adjacency and distance (N, N), as
     in `fedgs.graph.ClientGraph`.
 
-    >>> nobody_seen(2)["distance"]
+    >>> no_client_seen(2)["distance"]
     array([[0., 1.],
            [1., 0.]])
     """
@@ -42,7 +42,7 @@ def grown_by_products(
 
     Args:
         graph: settings, of similarity "oracle".
-        memory: before the round, see `nobody_seen`.
+        memory: before the round, see `no_client_seen`.
         vectors: (N, d) u_k; only the rows of seen clients are used.
         clients: (m,) the cohort.
     """
@@ -66,7 +66,7 @@ def grown_by_features(
 
     Args:
         graph: settings, of similarity "update" or "functional".
-        memory: before the round, see `nobody_seen`.
+        memory: before the round, see `no_client_seen`.
         features: (m, d) of the cohort.
         clients: (m,) the cohort.
     """

@@ -12,12 +12,12 @@ from fedgs.graph.growth import unit_rows
 from fedgs.graph.landmark_building import landmark_distances
 from fedgs.sampling.landmarks import GOOD, landmark_words, measured_quality
 
-__all__ = ["landmarks_by_features", "landmarks_by_products", "nobody_known"]
+__all__ = ["landmarks_by_features", "landmarks_by_products", "no_client_known"]
 
 _log = logging.getLogger("fedgs")
 
 
-def nobody_known(count: int) -> Memory:
+def no_client_known(count: int) -> Memory:
     """The memory before round 0: all N clients have distance 1 from each other.
 
     Arrays: known (s,) ascending, the clients that were selected; features (s, d) float32 of their
@@ -26,7 +26,7 @@ def nobody_known(count: int) -> Memory:
     many clients were known when it was measured. Clients that are not known have no edge.
 
     >>> from fedgs.sampling.landmarks import remembered
-    >>> remembered(nobody_known(3)).rows(np.array([0])).tolist()
+    >>> remembered(no_client_known(3)).rows(np.array([0])).tolist()
     [[0.0, 1.0, 1.0]]
     """
     pendant = np.full(count, np.inf)
@@ -50,7 +50,7 @@ def landmarks_by_products(
 
     Args:
         graph: settings, of similarity "oracle".
-        memory: before the round, see `nobody_known`.
+        memory: before the round, see `no_client_known`.
         vectors: (N, d) u_k; only the rows of known clients are used.
         clients: (m,) the cohort.
     """
@@ -69,7 +69,7 @@ def landmarks_by_features(
 
     Args:
         graph: settings, of similarity "update" or "functional".
-        memory: before the round, see `nobody_known`.
+        memory: before the round, see `no_client_known`.
         features: (m, d) of the cohort.
         clients: (m,) the cohort.
     """

@@ -1,4 +1,4 @@
-"""What the clients do with the work of a round, whoever is selected."""
+"""What each client does with the work of a round, for any cohort."""
 
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -207,7 +207,7 @@ class _TasksOfRounds:
     """The tasks of N clients in R rounds; zeros for clients that are not available.
 
     Attributes:
-        durations, ends, fates: (R, N), see `Tasks`; `ends` is `durations` where nobody leaves or
+        durations, ends, fates: (R, N), see `Tasks`; `ends` is `durations` where no client leaves or
             fails.
     """
 
