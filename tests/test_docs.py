@@ -47,6 +47,16 @@ def test_no_page_is_wider_than_100_columns() -> None:
             )
 
 
+def test_every_table_has_a_header() -> None:
+    """A row after an empty line is a paragraph, not a row."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+    for page in [*pages, *sorted(DOCS.rglob("*.md"))]:
+        text = CODE.sub("", page.read_text(encoding="utf-8"))
+        for rows in re.findall(r"(?:^\|[ -].*\n)+", text, re.MULTILINE):
+            second = rows.splitlines()[1:2]
+            assert second and set(second[0]) <= set("|-: "), f"{page.relative_to(ROOT)}: {rows}"
+
+
 def public_names() -> dict[str, list[str]]:
     """Module -> the names that the page of the Python interface gives it."""
     page = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")

@@ -31,6 +31,7 @@ NOT_RUN = {
     "how-to/flower.md": {
         "installs packages",
         "needs a running deployment",
+        "runs in scripts/flower-faults, case tls",
         "starts a node of a deployment",
     },
     "how-to/scale-out.md": {"needs a cluster", "takes longer than a minute"},
