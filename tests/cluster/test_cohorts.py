@@ -82,8 +82,8 @@ class LocalCluster:
         return value
 
     def remote(self, kind: type) -> Any:
-        def start(parcel: Any) -> Any:
-            actor = kind(parcel)
+        def start(setup: Any) -> Any:
+            actor = kind(setup)
             self.made.append(actor)
             MADE.append(actor)
             return Handle(self, actor)
@@ -268,7 +268,7 @@ def test_runs_that_a_node_cannot_load_are_refused_by_its_name(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs, cluster = runs_of(federation), LocalCluster(1)
-    monkeypatch.setattr(cohorts.Luggage, "pack", lambda self, numbers: b"no pickle")
+    monkeypatch.setattr(cohorts.RunPayload, "pack", lambda self, numbers: b"no pickle")
     with pytest.raises(ConfigError, match=r"node 'node0' cannot carry out the runs: Unpickling"):
         shared(cluster, runs)
     assert cluster.ended == cluster.made

@@ -71,7 +71,7 @@ class FakeCluster:
 
     def options(self, *, scheduling_strategy: str, **options: object) -> Any:
         self.made += 1
-        return SimpleNamespace(remote=lambda parcel: self.actor(scheduling_strategy))
+        return SimpleNamespace(remote=lambda setup: self.actor(scheduling_strategy))
 
     def actor(self, key: str) -> Any:
         def work(runs: bytes, contents: object, *data: object) -> Iterator[object]:

@@ -22,7 +22,7 @@ from fedgs.data import (
 from fedgs.data import on_demand as module
 from fedgs.data.on_demand import FederationOnDemand, examples_of, holding
 from fedgs.errors import ConfigError, DataError
-from fedgs.experiments.luggage import bytes_of
+from fedgs.experiments.payload import bytes_of
 from fedgs.local.engines import new_engine
 from fedgs.models import LogisticRegression
 from fedgs.registry import table

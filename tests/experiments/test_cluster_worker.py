@@ -20,11 +20,11 @@ from tests.experiments.test_this_process import (
 from fedgs.data import Federation
 from fedgs.experiments.cluster_worker import ClusterWorker, FilesChanged
 from fedgs.experiments.crew import Progress, RunEnded, ShareEnded
-from fedgs.experiments.member import Parcel
+from fedgs.experiments.member import MemberSetup
 from fedgs.experiments.mirror import apply_changes, content_of
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.transfer import pack_runs
-from fedgs.experiments.travelling_sources import import_sources, plugin_sources, show_lines
+from fedgs.experiments.transferred_sources import import_sources, plugin_sources, show_lines
 from fedgs.experiments.worker import NewRecord, Unloadable
 from fedgs.records import RunFolder
 from fedgs.registry import load_plugin, variant_class
@@ -53,7 +53,7 @@ def member(**changes: Any) -> ClusterWorker:
         "variants": [], "sources": [], "lines": {}, "files": {}, "driver_folders": [],
         "threads": 1, "log_level": logging.WARNING, "tells_records": False,
     }  # fmt: skip
-    MEMBERS.append(ClusterWorker(Parcel(**{**nothing, **changes})))
+    MEMBERS.append(ClusterWorker(MemberSetup(**{**nothing, **changes})))
     return MEMBERS[-1]
 
 
@@ -153,8 +153,8 @@ import fedgs
 from beside import chosen
 
 
-@fedgs.sampler("travelling-test")
-def travelling(view, rng):
+@fedgs.sampler("transferred-test")
+def transferred(view, rng):
     return fedgs.Selection(chosen(view))
 """
 BESIDE = """
@@ -165,21 +165,21 @@ def chosen(view):
 """
 
 
-def test_plugins_travel_as_text_and_raise_with_their_own_lines(
+def test_plugins_are_sent_as_text_and_raise_with_their_own_lines(
     toy_federation: Federation, tmp_path: Path
 ) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
-    (folder / "travelling.py").write_text(PLUGIN)
+    (folder / "transferred.py").write_text(PLUGIN)
     (folder / "beside.py").write_text(BESIDE)
-    load_plugin(folder / "travelling.py")
-    (run,) = prepared_runs(toy_federation, tmp_path / "out", methods=["travelling-test"])
+    load_plugin(folder / "transferred.py")
+    (run,) = prepared_runs(toy_federation, tmp_path / "out", methods=["transferred-test"])
     sources = plugin_sources()
     packed = pack_runs([run], [toy_federation], elsewhere={source.module for source in sources})
-    assert [source.module for source in sources] == ["beside", "fedgs_plugin_travelling"]
-    for name in ("beside", "fedgs_plugin_travelling"):
+    assert [source.module for source in sources] == ["beside", "fedgs_plugin_transferred"]
+    for name in ("beside", "fedgs_plugin_transferred"):
         del sys.modules[name]
-    (folder / "travelling.py").unlink()
+    (folder / "transferred.py").unlink()
     (folder / "beside.py").unlink()
     sys.path.remove(str(folder))
     worked(member(sources=sources), [run], packed=packed)
@@ -228,11 +228,11 @@ def test_lines_of_a_file_that_is_not_here_are_shown(tmp_path: Path) -> None:
     assert "return 1 / 0" in "".join(traceback.format_exception(raised.value))
 
 
-def test_files_that_settings_name_travel(toy_federation: Federation, tmp_path: Path) -> None:
+def test_files_that_settings_name_are_sent(toy_federation: Federation, tmp_path: Path) -> None:
     from fedgs.experiments.compare import _Given
     from fedgs.experiments.grid import build_config
     from fedgs.experiments.preparing import prepare
-    from fedgs.experiments.travelling_files import named_files
+    from fedgs.experiments.transferred_files import named_files
 
     matrix = tmp_path / "matrix.csv"
     matrix.write_text("\n".join("1,0,1,1" for _ in range(6)))

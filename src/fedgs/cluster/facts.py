@@ -1,6 +1,6 @@
 """What a computer reports about itself before it gets work.
 
-The module travels to the computer as it is, also to one without fedgs: every function imports what
+The module is sent to the computer as it is, also to one without fedgs: every function imports what
 it needs, and nothing of the package.
 """
 

@@ -15,9 +15,9 @@ The modules in the order in which a study passes through them:
   runs by `transfer` and report through a `channel`.
 * `cluster_crew` and `cluster_worker` are a crew on the nodes of a cluster, which share no file with
   the study: `mirror` finds and writes what changes in the folders of its runs, and
-  `travelling_files` and `travelling_sources` bring settings' files and plug-ins to the nodes.
+  `transferred_files` and `transferred_sources` bring settings' files and plug-ins to the nodes.
 * `cohorts` and `cohort_worker` carry out runs in this process whose cohorts the nodes train.
-  `luggage` and `member` are what both uses of a cluster have in common.
+  `payload` and `member` are what both uses of a cluster have in common.
 * `memories`: samplers' memories before round 0, computed once for all runs that share them.
 * `sinks`: take the rounds of a run, into memory or into its folder.
 

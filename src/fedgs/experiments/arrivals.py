@@ -8,7 +8,7 @@ from typing import TypeVar
 from fedgs.errors import WorkerError
 from fedgs.experiments.crew import Share, ShareRaised
 from fedgs.experiments.listening import Listener, ListenerError
-from fedgs.experiments.transfer import CannotTravelError
+from fedgs.experiments.transfer import TransferError
 from fedgs.experiments.worker import Log, NewRecord, Raised, Unloadable
 from fedgs.records import Record
 
@@ -25,10 +25,10 @@ def taken(message: T, member: str = "a worker process") -> T | ShareRaised | Non
         member: what to call it.
 
     Raises:
-        CannotTravelError: the member cannot load its runs.
+        TransferError: the member cannot load its runs.
     """
     if isinstance(message, Unloadable):
-        raise CannotTravelError(f"{member} cannot load the runs ({message.reason})")
+        raise TransferError(f"{member} cannot load the runs ({message.reason})")
     if isinstance(message, Log):
         logging.getLogger(message.record.name).handle(message.record)
         return None

@@ -21,10 +21,10 @@ from fedgs.experiments.cluster_worker import ClusterWorker, FilesChanged
 from fedgs.experiments.crew import Message, Share
 from fedgs.experiments.executor import shares_of
 from fedgs.experiments.listening import Listener
-from fedgs.experiments.luggage import Luggage, Places
 from fedgs.experiments.mirror import apply_changes, content_of
+from fedgs.experiments.payload import Places, RunPayload
 from fedgs.experiments.prepared import PreparedRun
-from fedgs.experiments.transfer import CannotTravelError
+from fedgs.experiments.transfer import TransferError
 from fedgs.experiments.worker import NewRecord
 
 __all__ = ["ClusterCrew", "cluster_shares"]
@@ -93,7 +93,7 @@ class ClusterCrew:
         self._cluster, self._ray = cluster, cluster.ray
         self._runs, self._listener = runs, listener
         self._places = Places.of(runs)
-        self._luggage = Luggage(
+        self._payload = RunPayload(
             cluster, runs, threads=self._places.threads, tells_records=listener is not None
         )
         self._members: dict[Share, _Member] = {}
@@ -120,7 +120,7 @@ class ClusterCrew:
         folders, shared = [self._runs[number].folder for number in share.runs], set[str]()
         contents = [content_of(folder, shared) for folder in folders if folder is not None] or None
         stream = member.actor.work.options(num_returns="streaming")
-        member.stream = stream.remote(self._luggage.pack(share.runs), contents, *self._luggage.data)
+        member.stream = stream.remote(self._payload.pack(share.runs), contents, *self._payload.data)
         member.how = None
         self._members[share] = member
 
@@ -171,7 +171,7 @@ class ClusterCrew:
                 self._ray.kill(member.actor)
             self._members.clear()
             self._idle.clear()
-            self._luggage.data.clear()
+            self._payload.data.clear()
 
     def _received(self, share: Share, member: _Member) -> Iterable[tuple[Share, Message]]:
         """What a member has sent, as far as it is here."""
@@ -204,7 +204,7 @@ class ClusterCrew:
     def _taken(self, message: Any, member: _Member) -> Any:
         try:
             return taken(message, f"a process on node {member.node.name!r}")
-        except CannotTravelError as error:
+        except TransferError as error:
             raise ConfigError(f"execution.cluster cannot carry out the runs: {error}") from None
 
     def _set_idle(self, member: _Member) -> None:
@@ -242,7 +242,7 @@ class ClusterCrew:
         free = [n for n in self._nodes if taken_places[n.key] < places(n)] or self._nodes
         node = min(free, key=lambda node: taken_places[node.key] / places(node))
         actor = self._places.actor(self._cluster, ClusterWorker, node)
-        return _Member(actor.remote(self._luggage.parcel), node)
+        return _Member(actor.remote(self._payload.setup), node)
 
     def _look(self) -> None:
         """Find the nodes that are connected now."""

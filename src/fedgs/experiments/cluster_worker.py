@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fedgs.data import Federation
-from fedgs.experiments.member import Member, Parcel
+from fedgs.experiments.member import Member, MemberSetup
 from fedgs.experiments.mirror import FileChange, Mirror, apply_changes
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.worker import Unloadable, drive, forward_logs, raised
@@ -39,11 +39,11 @@ class ClusterWorker(Member):
     """A member. Its methods are called from several threads.
 
     Args:
-        parcel: what it needs.
+        setup: what it needs.
     """
 
-    def __init__(self, parcel: Parcel) -> None:
-        super().__init__(parcel)
+    def __init__(self, setup: MemberSetup) -> None:
+        super().__init__(setup)
         self._mirror = Mirror()
         self._replies: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._stopped = threading.Event()
@@ -70,7 +70,7 @@ class ClusterWorker(Member):
         Yields:
             Some pickled messages, see `fedgs.experiments.worker.work`, and `FilesChanged`.
         """
-        channel = _Channel(0.0 if self.parcel.tells_records else GATHER_SECONDS)
+        channel = _Channel(0.0 if self.setup.tells_records else GATHER_SECONDS)
         thread = threading.Thread(
             target=self._carry_out, args=(channel, runs, contents, federations), daemon=True
         )
@@ -86,7 +86,7 @@ class ClusterWorker(Member):
     ) -> None:
         try:
             try:
-                forward_logs(channel, self.parcel.log_level)
+                forward_logs(channel, self.setup.log_level)
                 runs = self._loaded(packed, contents, federations)
             except Exception as error:
                 channel.send(Unloadable(f"{type(error).__name__}: {error}"))
@@ -95,7 +95,7 @@ class ClusterWorker(Member):
                 drive(
                     runs,
                     channel,
-                    self._replies.get if self.parcel.tells_records else None,
+                    self._replies.get if self.setup.tells_records else None,
                     on_write=None if contents is None else self._sender(channel, runs),
                     stopped=self._stopped.is_set,
                 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedgs.arrays import AnyArray
 from fedgs.data import Federation
-from fedgs.experiments.member import Member, Parcel
+from fedgs.experiments.member import Member, MemberSetup
 from fedgs.experiments.this_process import own_engine
 from fedgs.experiments.transfer import loads
 from fedgs.experiments.worker import Log, forward_logs
@@ -17,7 +17,7 @@ from fedgs.requests import Engine, Failure
 
 __all__ = ["PARAMETERS", "CohortWorker", "names_of"]
 
-PARAMETERS = "parameters"  # the name of the parameters of a request, which travel by themselves
+PARAMETERS = "parameters"  # names the parameters of a request, which are sent separately
 
 
 def names_of(works: list[Any], federations: list[Federation]) -> dict[int, object]:
@@ -31,11 +31,11 @@ class CohortWorker(Member):
     """A member that answers one piece after another. Its methods are called from several threads.
 
     Args:
-        parcel: what it needs.
+        setup: what it needs.
     """
 
-    def __init__(self, parcel: Parcel) -> None:
-        super().__init__(parcel)
+    def __init__(self, setup: MemberSetup) -> None:
+        super().__init__(setup)
         self._logs: list[logging.LogRecord] = []
         self._known: Mapping[object, object] = {}
         self._engines: dict[tuple[str, str], Engine] = {}
@@ -52,7 +52,7 @@ class CohortWorker(Member):
             "" or why they cannot be loaded.
         """
         try:
-            forward_logs(self, self.parcel.log_level)
+            forward_logs(self, self.setup.log_level)
             works = [run.plan.work for run in self.load(packed, federations)]
         except Exception as error:
             return f"{type(error).__name__}: {error}"

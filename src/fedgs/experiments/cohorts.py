@@ -16,7 +16,7 @@ from fedgs.experiments.cohort_worker import PARAMETERS, CohortWorker, names_of
 from fedgs.experiments.crew import Progress
 from fedgs.experiments.executor import Executor, shares_of
 from fedgs.experiments.listening import Listener
-from fedgs.experiments.luggage import Luggage, Places
+from fedgs.experiments.payload import Places, RunPayload
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.this_process import ThisProcess
 from fedgs.experiments.transfer import dumps
@@ -95,18 +95,18 @@ class CohortPool:
     def __init__(self, cluster: Cluster, runs: Sequence[PreparedRun], places: Places) -> None:
         self._ray = cluster.ray
         places.check(cluster.nodes())
-        self._luggage = luggage = Luggage(
+        self._payload = payload = RunPayload(
             cluster, runs, threads=places.threads, tells_records=False
         )
-        packed = self._ray.put(luggage.pack(range(len(runs))))
-        self._names = names_of([run.plan.work for run in runs], luggage.federations)
+        packed = self._ray.put(payload.pack(range(len(runs))))
+        self._names = names_of([run.plan.work for run in runs], payload.federations)
         self._engine = ("", "")
         self._requests: Sequence[Request] = ()
         self._parameters: list[Any] = []
 
         def make(node: Node) -> tuple[Any, Any]:
-            handle = places.actor(cluster, CohortWorker, node).remote(luggage.parcel)
-            return handle, handle.prepare.remote(packed, *luggage.data)
+            handle = places.actor(cluster, CohortWorker, node).remote(payload.setup)
+            return handle, handle.prepare.remote(packed, *payload.data)
 
         self._actors = Actors(cluster, places.on, make, places.workers)
 
@@ -151,7 +151,7 @@ class CohortPool:
 
         names = {**self._names, id(self._requests[position].parameters): PARAMETERS}
         try:
-            content = dumps(piece, names, self._luggage.modules)
+            content = dumps(piece, names, self._payload.modules)
         except Exception as error:
             raise ConfigError(
                 "execution.share = 'cohorts' needs work that can be sent to another computer "

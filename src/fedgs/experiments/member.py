@@ -12,16 +12,16 @@ from fedgs.collector import collect_rarely
 from fedgs.data import Federation
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.transfer import register_variants, unpack_runs
-from fedgs.experiments.travelling_files import stored_files
-from fedgs.experiments.travelling_sources import Source, import_sources, show_lines
+from fedgs.experiments.transferred_files import stored_files
+from fedgs.experiments.transferred_sources import Source, import_sources, show_lines
 
-__all__ = ["Member", "Parcel"]
+__all__ = ["Member", "MemberSetup"]
 
 PREFIX = "fedgs-member-"  # of temporary folders; the process's number follows
 
 
 @dataclass(frozen=True)
-class Parcel:
+class MemberSetup:
     """What every member needs once.
 
     Attributes:
@@ -49,14 +49,14 @@ class Member:
     """A process on a node, which shares no file with the study.
 
     Args:
-        parcel: what it needs.
+        setup: what it needs.
     """
 
-    def __init__(self, parcel: Parcel) -> None:
+    def __init__(self, setup: MemberSetup) -> None:
         collect_rarely()
-        self.parcel = parcel
+        self.setup = setup
         own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        sys.path[:] = [p for p in sys.path if p not in parcel.driver_folders or p in own]
+        sys.path[:] = [p for p in sys.path if p not in setup.driver_folders or p in own]
         _remove_leftovers()
         self._scratch = tempfile.TemporaryDirectory(
             prefix=f"{PREFIX}{os.getpid()}-", ignore_cleanup_errors=True
@@ -80,12 +80,12 @@ class Member:
         """The runs of `pack_runs`, with the plug-ins and files that they need."""
         import torch
 
-        torch.set_num_threads(self.parcel.threads)
+        torch.set_num_threads(self.setup.threads)
         if self._places is None:
-            show_lines(self.parcel.lines)
-            import_sources(self.parcel.sources)
-            register_variants(self.parcel.variants)
-            self._places = stored_files(self.parcel.files, self.scratch / "settings")
+            show_lines(self.setup.lines)
+            import_sources(self.setup.sources)
+            register_variants(self.setup.variants)
+            self._places = stored_files(self.setup.files, self.scratch / "settings")
         return unpack_runs(packed, federations, self._places)
 
 

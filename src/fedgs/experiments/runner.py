@@ -18,11 +18,11 @@ from fedgs.experiments.crew import Progress
 from fedgs.experiments.earlier import beside_earlier
 from fedgs.experiments.executor import Executor, finished_run, shares_of
 from fedgs.experiments.listening import Listener, OnRecord
-from fedgs.experiments.luggage import bytes_of
 from fedgs.experiments.output import claim
+from fedgs.experiments.payload import bytes_of
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.this_process import ThisProcess
-from fedgs.experiments.transfer import CannotTravelError
+from fedgs.experiments.transfer import TransferError
 from fedgs.experiments.workers import WorkerProcesses
 from fedgs.machine import physical_cores
 from fedgs.plurals import counted
@@ -133,7 +133,7 @@ def _carried_out(
         try:
             crew = WorkerProcesses(prepared, shares, listener)
             return Executor(crew, prepared, on_progress).carry_out(shares)
-        except CannotTravelError as reason:
+        except TransferError as reason:
             _log.warning("all runs stay in this process: %s", reason)
     shares = shares_of(prepared, numbers, min(1, len(numbers)))
     return Executor(ThisProcess(prepared, listener), prepared, on_progress).carry_out(shares)

@@ -1,9 +1,9 @@
-"""How runs travel to worker processes.
+"""How runs are sent to worker processes.
 
-Functions and classes that a worker can import travel by name; those of a `__main__` module, of a
-notebook or of an enclosing function travel by value, with what they refer to. Federations do not
-travel: the worker maps their files into memory. The data set that made a federation is replaced by
-its settings.
+Functions and classes that a worker can import are pickled by name; those of a `__main__` module, of
+a notebook or of an enclosing function are pickled by value, with what they refer to. Federations
+are not pickled: the worker maps their files into memory. The data set that made a federation is
+replaced by its settings.
 """
 
 import functools
@@ -24,13 +24,13 @@ from pydantic import BaseModel, ConfigDict
 from fedgs.data import Data, Federation
 from fedgs.errors import missing_extra
 from fedgs.experiments.prepared import PreparedRun, SharedDraws, make_plan
-from fedgs.experiments.travelling_files import with_files
-from fedgs.experiments.travelling_sources import is_installed
+from fedgs.experiments.transferred_files import with_files
+from fedgs.experiments.transferred_sources import is_installed
 from fedgs.families import CODE_IN_IDENTITY, FAMILIES
 from fedgs.registry import Variant, loaded_plugins, register, table, variant_class, variant_names
 
 __all__ = [
-    "CannotTravelError",
+    "TransferError",
     "dumps",
     "loads",
     "pack_runs",
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-class CannotTravelError(Exception):
+class TransferError(Exception):
     """Worker processes cannot carry out the runs; the message is the reason, without a full stop.
 
     The runs are then carried out in the study's own process.
@@ -62,15 +62,15 @@ def pack_runs(
             names; None: for a process with the same `sys.path`.
 
     Raises:
-        CannotTravelError: a part cannot be pickled; the message names it.
+        TransferError: a part cannot be pickled; the message names it.
     """
     numbers = {id(federation): number for number, federation in enumerate(federations)}
     try:
-        return dumps([_Travelling.of(run, numbers) for run in prepared], numbers, elsewhere)
+        return dumps([_Transferred.of(run, numbers) for run in prepared], numbers, elsewhere)
     except ModuleNotFoundError as error:
-        raise CannotTravelError(str(missing_extra(error) or error)) from None
+        raise TransferError(str(missing_extra(error) or error)) from None
     except Exception as error:
-        raise CannotTravelError(_culprit(prepared, numbers, elsewhere) or _reason(error)) from None
+        raise TransferError(_culprit(prepared, numbers, elsewhere) or _reason(error)) from None
 
 
 def unpack_runs(
@@ -85,7 +85,7 @@ def unpack_runs(
             hold here.
     """
     shared: SharedDraws = {}
-    packed: list[_Travelling] = loads(content, dict(enumerate(federations)))
+    packed: list[_Transferred] = loads(content, dict(enumerate(federations)))
     return [run.prepared(federations, shared, places or {}) for run in packed]
 
 
@@ -118,7 +118,7 @@ def register_variants(packed: Sequence[tuple[str, str, bytes]]) -> None:
 
 
 @dataclass(frozen=True)
-class _Travelling:
+class _Transferred:
     """A run without its plan and its data.
 
     Attributes:
@@ -131,7 +131,7 @@ class _Travelling:
     federation: int
 
     @classmethod
-    def of(cls, run: PreparedRun, numbers: Mapping[int, int]) -> "_Travelling":
+    def of(cls, run: PreparedRun, numbers: Mapping[int, int]) -> "_Transferred":
         known = {
             field.name: getattr(run, field.name) for field in fields(run) if field.name != "plan"
         }
@@ -263,7 +263,7 @@ def _variant_of(module: str, qualname: str) -> object:
 class _ByValue:
     """Modules that another process could not import, such as those made by hand.
 
-    What they define travels by value.
+    What they define is pickled by value.
     """
 
     def __init__(self, stack: ExitStack, elsewhere: Collection[str] | None) -> None:

@@ -28,7 +28,7 @@ from fedgs.experiments.crew import Message, Share
 from fedgs.experiments.lifeline import SAVE_SECONDS
 from fedgs.experiments.listening import Listener
 from fedgs.experiments.prepared import PreparedRun
-from fedgs.experiments.transfer import CannotTravelError, pack_runs, pack_variants
+from fedgs.experiments.transfer import TransferError, pack_runs, pack_variants
 from fedgs.experiments.worker import NewRecord, Order
 from fedgs.machine import physical_cores
 from fedgs.registry import loaded_plugins
@@ -58,7 +58,7 @@ class WorkerProcesses:
         listener: takes the new records in this process, or None.
 
     Raises:
-        CannotTravelError: there are no worker processes on this system, or a run cannot be sent to
+        TransferError: there are no worker processes on this system, or a run cannot be sent to
             another process; nothing was done.
     """
 
@@ -87,7 +87,7 @@ class WorkerProcesses:
         """Start a process for the share.
 
         Raises:
-            CannotTravelError: the system starts no more processes.
+            TransferError: the system starts no more processes.
         """
         order = Order(
             runs=self._packed.pop(share) if share in self._packed else self._pack(share),
@@ -105,7 +105,7 @@ class WorkerProcesses:
         """What the workers have sent; waits at most a second.
 
         Raises:
-            CannotTravelError: a worker cannot load its runs.
+            TransferError: a worker cannot load its runs.
         """
         working = {share: worker for share, worker in self._workers.items() if worker.listening}
         ready = wait([worker.channel.socket for worker in working.values()], timeout=1.0)
@@ -158,7 +158,7 @@ def _written(federations: Sequence[Federation], scratch: Path) -> list[Path]:
     """A folder for each federation, which workers map into memory.
 
     Raises:
-        CannotTravelError: the disk is full.
+        TransferError: the disk is full.
     """
     try:
         return [
@@ -167,7 +167,7 @@ def _written(federations: Sequence[Federation], scratch: Path) -> list[Path]:
         ]
     except OSError as error:
         reason = error.strerror or "the disk may be full"
-        raise CannotTravelError(
+        raise TransferError(
             f"the data cannot be written to the temporary folder {str(scratch.parent)!r} "
             f"({reason}); "
             "the environment variable TMPDIR names another one"
@@ -176,9 +176,9 @@ def _written(federations: Sequence[Federation], scratch: Path) -> list[Path]:
 
 def _check_system() -> None:
     if os.name != "posix":
-        raise CannotTravelError("worker processes need Linux, macOS or another POSIX system")
+        raise TransferError("worker processes need Linux, macOS or another POSIX system")
     if not sys.executable or getattr(sys, "frozen", False):
-        raise CannotTravelError(
+        raise TransferError(
             "this program has no Python interpreter that could carry out worker processes"
         )
 
@@ -205,7 +205,7 @@ def _started(order: Order, scratch: Path, name: str) -> _Worker:
         return _Worker(process, Channel(own_end))
     except OSError as error:
         own_end.close()
-        raise CannotTravelError(f"no worker process can be started: {error}") from None
+        raise TransferError(f"no worker process can be started: {error}") from None
     except BaseException:
         own_end.close()  # a process that was started all the same ends with it
         raise
@@ -214,7 +214,7 @@ def _started(order: Order, scratch: Path, name: str) -> _Worker:
 
 
 def _interpreter_flags() -> list[str]:
-    """The options of this interpreter that change what code does; `sys.path` travels by itself."""
+    """The options of this interpreter that change what code does; `sys.path` is sent separately."""
     flags = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
     flags += ["-E"] if sys.flags.ignore_environment else []
     flags += ["-s"] if sys.flags.no_user_site else []

@@ -1,4 +1,4 @@
-"""Source files that travel to other computers as text: plug-ins, and what tracebacks show.
+"""Source files that are sent to other computers as text: plug-ins, and what tracebacks show.
 
 A worker elsewhere has none of the files of the study's computer. A module that it gets is compiled
 with its name and path there, so that tracebacks show the user's file and its lines.

@@ -8,13 +8,13 @@ from typing import Any, Self
 from fedgs.cluster import Cluster, Node, driver_folders
 from fedgs.data import Federation
 from fedgs.errors import ConfigError
-from fedgs.experiments.member import Parcel
+from fedgs.experiments.member import MemberSetup
 from fedgs.experiments.prepared import PreparedRun
-from fedgs.experiments.transfer import CannotTravelError, pack_runs, pack_variants
-from fedgs.experiments.travelling_files import named_files
-from fedgs.experiments.travelling_sources import plugin_sources, user_lines
+from fedgs.experiments.transfer import TransferError, pack_runs, pack_variants
+from fedgs.experiments.transferred_files import named_files
+from fedgs.experiments.transferred_sources import plugin_sources, user_lines
 
-__all__ = ["Luggage", "Places", "bytes_of"]
+__all__ = ["RunPayload", "Places", "bytes_of"]
 
 _log = logging.getLogger("fedgs")
 
@@ -77,18 +77,18 @@ class Places:
         )
 
 
-class Luggage:
+class RunPayload:
     """What every process needs once, in Ray's store.
 
     Args:
         cluster: that this process has joined.
         runs: the runs of the study.
         threads: of torch in a process.
-        tells_records: see `Parcel`.
+        tells_records: see `MemberSetup`.
 
     Attributes:
         modules: names of the plug-ins, which travel as source text.
-        parcel: reference of a `Parcel`.
+        setup: reference of a `MemberSetup`.
         data: references of the federations.
 
     Raises:
@@ -103,7 +103,7 @@ class Luggage:
         sources = plugin_sources()
         self.modules = {source.module for source in sources}
         self.pack(range(len(runs)))  # what cannot travel is refused before anything is put
-        parcel = Parcel(
+        setup = MemberSetup(
             variants=pack_variants(self.modules),
             sources=sources,
             lines=user_lines(),
@@ -113,7 +113,7 @@ class Luggage:
             log_level=_log.getEffectiveLevel(),
             tells_records=tells_records,
         )
-        self.parcel = cluster.ray.put(parcel)
+        self.setup = cluster.ray.put(setup)
         self.data = [cluster.ray.put(federation) for federation in self.federations]
 
     def pack(self, numbers: Iterable[int]) -> bytes:
@@ -121,5 +121,5 @@ class Luggage:
         chosen = [self.runs[number] for number in numbers]
         try:
             return pack_runs(chosen, self.federations, elsewhere=self.modules)
-        except CannotTravelError as error:
+        except TransferError as error:
             raise ConfigError(f"execution.cluster cannot carry out the runs: {error}") from None
