@@ -14,6 +14,7 @@ from fedgs.flower.selector import Selector
 from fedgs.graph import Graph
 from fedgs.registry import build
 from fedgs.sampling import FedGS, Sampler, Uniform
+from fedgs.sampling.landmarks import remembered
 from fedgs.weighting import as_weighting, checked_weights
 
 LABELS = np.array([[8, 0, 0], [4, 4, 0], [0, 4, 4], [0, 0, 8]])
@@ -83,6 +84,51 @@ def test_updates_grow_the_graph_with_the_replies() -> None:
     # Only the first reply counts.
     selector.learn(0, size=5, sent=sent, local=lambda: {"w": np.array([0.0, 1.0])})
     assert distance(selector) is near
+
+
+@pytest.mark.parametrize("similarity", ["oracle", "update"])
+@pytest.mark.parametrize("structure", ["auto", "landmarks", "dense"])
+def test_the_structure_of_the_settings_is_used(
+    monkeypatch: pytest.MonkeyPatch, similarity: Any, structure: Any
+) -> None:
+    monkeypatch.setattr("fedgs.graph.landmark_building.MOST_DENSE", 3)
+    selectors = [
+        Selector(FedGS(graph=Graph(similarity=similarity, structure=name)))
+        for name in (structure, "dense")
+    ]
+    for count, key in enumerate("abcde", start=1):  # the last client's feature stays unknown
+        for selector in selectors:
+            selector.meet(key, feature=proportions(count - 1) if count < 5 else None)
+            model = {"w": np.array(LABELS[min(count, 4) - 1], dtype=np.float64)}
+            if count < 5:
+                zeros = {"w": np.zeros(3)}
+                selector.learn(count - 1, size=5, sent=zeros, local=lambda model=model: model)
+        found, wanted = (s.view(np.arange(count), 2).memory for s in selectors)
+        large = structure == "auto" and count > 3
+        assert ("landmarks" in found) == (structure == "landmarks" or large)
+        got = (
+            remembered(found).rows(np.arange(count)) if "landmarks" in found else found["distance"]
+        )
+        assert got == pytest.approx(wanted["distance"])  # fewer clients than landmarks
+    selection = selectors[0].select(selectors[0].view(np.arange(5), 2))
+    assert len(selection.clients) == 2
+    assert selection.status == ("optimal" if structure == "dense" else "landmarks")
+
+
+def test_a_resumed_deployment_has_the_same_landmarks() -> None:
+    selector = Selector(FedGS(graph=Graph(structure="landmarks", landmarks=2)))
+    for row, key in enumerate("abcd"):
+        selector.meet(key, feature=proportions(row))
+    before = selector.view(np.arange(4), 2).memory
+    assert selector.saved_memory() == {}  # made again from the features
+    assert before["quality"][1] == 2  # the clients that are no landmarks are the sample
+    selector.state.memory = {}
+    resumed = Selector(selector.sampler)
+    resumed.resume(selector.state)
+    after = resumed.view(np.arange(4), 2).memory
+    assert after.keys() == before.keys()
+    for name, array in before.items():
+        np.testing.assert_array_equal(after[name], array)
 
 
 def test_a_feature_of_another_length_is_refused() -> None:

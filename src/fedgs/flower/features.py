@@ -9,16 +9,20 @@ import numpy as np
 
 from fedgs import rng
 from fedgs.arrays import AnyArray, FloatArray, FloatMatrix
+from fedgs.clients import Memory
 from fedgs.errors import ConfigError
 from fedgs.flower.private.products import check_private
 from fedgs.graph import Graph, cosines, feature_products
+from fedgs.graph.landmark_building import uses_landmarks
 from fedgs.sampling.graph_source import graph_source
+from fedgs.sampling.growing_landmarks import landmarks_of_known, no_client_known
 
 __all__ = [
     "Parameters",
     "Responses",
     "checked_parameters",
     "distances",
+    "graph_memory",
     "graph_of",
     "is_parameter",
     "parameter_names",
@@ -87,6 +91,41 @@ def distances(graph: Graph, features: Mapping[int, FloatArray], num_clients: int
     distance[np.ix_(known, known)] = block
     np.fill_diagonal(distance, 0.0)
     return distance
+
+
+def graph_memory(
+    graph: Graph, features: Mapping[int, FloatArray], num_clients: int, earlier: Memory
+) -> Memory:
+    """FedGS's memory of the graph over the clients whose feature is known.
+
+    It holds `distances` under "distance", or landmarks where `graph.structure` says so: see
+    `fedgs.graph.landmark_building.uses_landmarks`.
+
+    Args:
+        graph: settings.
+        features: row -> feature.
+        num_clients: N.
+        earlier: the memory of fewer clients or features; {}: there is none.
+
+    >>> graph_memory(Graph(), {0: np.ones(1)}, 2, {})["distance"].tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    >>> memory = graph_memory(Graph(structure="landmarks"), {0: np.ones(1)}, 2, {})
+    >>> memory["landmarks"].tolist(), memory["pendant"].tolist()
+    ([0], [0.0, inf])
+    """
+    known = np.array(sorted(features), dtype=np.int64)
+    rows = np.stack([features[row] for row in known.tolist()]) if len(known) else None
+    oracle = graph.similarity == "oracle"
+    coordinates = rows.shape[1] if rows is not None and oracle else None
+    if not uses_landmarks(graph, num_clients, coordinates):
+        return {"distance": distances(graph, features, num_clients)}
+    memory = no_client_known(num_clients)
+    if rows is None:
+        return memory
+    quality = {name: earlier[name] for name in ("quality", "measured") if name in earlier}
+    return landmarks_of_known(
+        graph, {**memory, **quality}, known, rows, of="clients" if oracle else "models"
+    )
 
 
 def checked_parameters(parameters: Parameters | None) -> Parameters | None:

@@ -13,7 +13,7 @@ from fedgs.flower.features import (
     Parameters,
     Responses,
     checked_parameters,
-    distances,
+    graph_memory,
     graph_of,
     parameter_names,
     reply_feature,
@@ -313,9 +313,10 @@ class Selector:
                 )
             if self.products is not None:
                 distance = self.products.distances(self._graph, len(self.roster))
+                self.state.memory = {"distance": distance}
             else:
-                distance = distances(self._graph, self.roster.features, len(self.roster))
-            self.state.memory = {"distance": distance}
+                features, count = self.roster.features, len(self.roster)
+                self.state.memory = graph_memory(self._graph, features, count, self.state.memory)
         elif isinstance(self.sampler, Remembers) and (before is None or before[0] != version[0]):
             self.state.memory = grown(self.state.memory, self.sampler.start(clients))
         self._memory_version = version

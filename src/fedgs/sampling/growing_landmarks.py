@@ -12,7 +12,12 @@ from fedgs.graph.growth import unit_rows
 from fedgs.graph.landmark_building import landmark_distances
 from fedgs.sampling.landmarks import GOOD, landmark_words, measured_quality
 
-__all__ = ["landmarks_by_features", "landmarks_by_products", "no_client_known"]
+__all__ = [
+    "landmarks_by_features",
+    "landmarks_by_products",
+    "landmarks_of_known",
+    "no_client_known",
+]
 
 _log = logging.getLogger("fedgs")
 
@@ -57,7 +62,7 @@ def landmarks_by_products(
     known = np.union1d(memory["known"], clients)
     if len(known) == len(memory["known"]):
         return memory
-    return _of_known(graph, memory, known, vectors[known], of="clients")
+    return landmarks_of_known(graph, memory, known, vectors[known], of="clients")
 
 
 def landmarks_by_features(
@@ -87,10 +92,10 @@ def landmarks_by_features(
     later = mixed if graph.refresh > 0 else before
     averages[places] = np.where(first[:, None], rows, later)
     memory = {**memory, "features": averages}
-    return _of_known(graph, memory, known, averages, of="models")
+    return landmarks_of_known(graph, memory, known, averages, of="models")
 
 
-def _of_known(
+def landmarks_of_known(
     graph: Graph,
     memory: Memory,
     known: IntArray,
@@ -102,6 +107,20 @@ def _of_known(
 
     Its quality is measured when there are more known clients than landmarks, and again whenever
     their number has doubled.
+
+    Args:
+        graph: settings, of construction "threshold".
+        memory: the one before, see `no_client_known`; it has the N of the new one.
+        known: (s,) ascending, at least one client.
+        rows: (s, d) their features.
+        of: whether these are the clients' own or those of local models.
+
+    >>> from fedgs.sampling.landmarks import remembered
+    >>> rows = np.array([[1.0, 0.0], [0.5, 0.5]])
+    >>> known = np.array([0, 2])
+    >>> memory = landmarks_of_known(Graph(), no_client_known(3), known, rows, of="clients")
+    >>> remembered(memory).rows(known).tolist()
+    [[0.0, 1.0, 1.0], [1.0, 1.0, 0.0]]
     """
     metric = landmark_distances(rows, graph, of=of)
     count = len(memory["nearest"])
