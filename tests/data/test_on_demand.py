@@ -23,6 +23,7 @@ from fedgs.data import on_demand as module
 from fedgs.data.on_demand import FederationOnDemand, examples_of, holding
 from fedgs.errors import ConfigError, DataError
 from fedgs.experiments.payload import bytes_of
+from fedgs.experiments.transfer import read_federation, write_federation
 from fedgs.local.engines import new_engine
 from fedgs.models import LogisticRegression
 from fedgs.registry import table
@@ -157,20 +158,48 @@ def test_the_fingerprint_is_a_function_of_the_settings() -> None:
     assert len({one.fingerprint, Synthetic(clients=5).load().fingerprint, *prints}) == 6
 
 
-def test_copies_and_folders_hold_the_settings_alone(tmp_path: Path) -> None:
+def test_folders_hold_the_settings_alone(tmp_path: Path) -> None:
     one = made(clients=20)
-    content = pickle.dumps(one)
-    assert len(content) < 2000
     folder = to_folder(one, tmp_path / "folder")
     assert sum(path.stat().st_size for path in folder.iterdir()) < 1000
     assert check_folder(folder) is None
-    for other in (pickle.loads(content), copy.deepcopy(one), open_folder(folder)):
-        assert isinstance(other, FederationOnDemand)
-        assert other.fingerprint == one.fingerprint
-        np.testing.assert_array_equal(other.train.offsets, one.train.offsets)
+    assert_equal_federations(open_folder(folder), one)
     (folder / "meta.json").write_text('{"format": 2, "on_demand": {"name": "synthetics"}}')
     with pytest.raises(DataError, match=r"not a complete folder .* 'synthetics'"):
         open_folder(folder)
+
+
+def assert_equal_federations(other: Any, one: FederationOnDemand) -> None:
+    assert isinstance(other, FederationOnDemand)
+    assert (other.fingerprint, other.name, len(other)) == (one.fingerprint, one.name, len(one))
+    assert list(other.clients.names) == list(one.clients.names)
+    assert not other.train.held and np.isnan(other.train.x[-1]).all()
+    for split in ("train", "validation"):
+        np.testing.assert_array_equal(getattr(other, split).offsets, getattr(one, split).offsets)
+        held, wanted = (getattr(f.holding(np.array([3, 1]), split), split) for f in (other, one))
+        np.testing.assert_array_equal(held.x, wanted.x)
+    np.testing.assert_array_equal(other.clients.features, one.clients.features)
+    np.testing.assert_array_equal(other.test.x, one.test.x)
+    for array in (other.clients.features, other.train.offsets, other.test.x):
+        assert not array.flags.writeable
+
+
+def test_copies_and_workers_draw_nothing_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    one, drawn = made(clients=20), []
+    draw = Synthetic._distribution
+    content, folder = pickle.dumps(one), write_federation(one, tmp_path / "0")
+    monkeypatch.setattr(
+        Synthetic,
+        "_distribution",
+        lambda data, client: (drawn.append(client), draw(data, client))[1],
+    )
+    others = [pickle.loads(content), copy.deepcopy(one), read_federation(folder)]
+    assert drawn == []
+    for other in others:
+        assert_equal_federations(other, one)
+    assert set(drawn) == {1, 3}
 
 
 def test_examples_that_are_not_made_take_no_memory_and_cannot_be_trained_on() -> None:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -43,7 +43,7 @@ class FederationOnDemand(Federation):
 
     `train` and `validation` have the clients' offsets and no examples, see `not_held`; `holding`
     gives a federation with the examples of some clients. The server's test set is held. A copy and
-    a pickle hold the settings alone, and load the federation again.
+    a pickle hold what was drawn for all clients, such as their sizes; nothing is drawn again.
 
     Attributes:
         data: the data set that it is made from; the fingerprint is a hash of its settings.
@@ -57,8 +57,13 @@ class FederationOnDemand(Federation):
     def __post_init__(self) -> None:
         """No example is there to be checked."""
 
-    def __reduce__(self) -> tuple[Callable[[Data], Federation], tuple[Data]]:
-        return _loaded, (self.data,)
+    def __reduce__(self) -> tuple[Callable[..., Federation], tuple[object, ...]]:
+        fields = {name: getattr(self, name) for name in type(self).__dataclass_fields__}
+        offsets = {
+            split: None if fields[split] is None else fields.pop(split).offsets
+            for split in ("train", "validation")
+        }
+        return _restored, (fields, offsets, self.example_shape, self.train.x.dtype.str)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -131,8 +136,20 @@ class FederationOnDemand(Federation):
         return part
 
 
-def _loaded(data: Data) -> Federation:
-    return data.load()
+def _restored(
+    fields: dict[str, object],
+    offsets: Mapping[str, IntArray | None],
+    example_shape: tuple[int, ...],
+    kind: str,
+) -> Federation:
+    """The federation of a pickle, in which parts without examples are their offsets."""
+    parts = {
+        split: None if of_clients is None else not_held(of_clients, example_shape, kind)
+        for split, of_clients in offsets.items()
+    }
+    federation = object.__new__(FederationOnDemand)
+    federation.__setstate__({**fields, **parts})
+    return federation
 
 
 def holding(federation: Federation, clients: IntArray, split: Held = "train") -> Federation:

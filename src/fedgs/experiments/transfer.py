@@ -21,7 +21,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from fedgs.data import Data, Federation
+from fedgs.data import Data, Federation, open_folder, to_folder
+from fedgs.data.on_demand import FederationOnDemand
 from fedgs.errors import missing_extra
 from fedgs.experiments.prepared import PreparedRun, SharedDraws, make_plan
 from fedgs.experiments.transferred_files import with_files
@@ -35,9 +36,14 @@ __all__ = [
     "loads",
     "pack_runs",
     "pack_variants",
+    "read_federation",
     "register_variants",
     "unpack_runs",
+    "write_federation",
 ]
+
+
+_DRAWN = "federation.pickle"
 
 
 class TransferError(Exception):
@@ -45,6 +51,28 @@ class TransferError(Exception):
 
     The runs are then carried out in the study's own process.
     """
+
+
+def write_federation(federation: Federation, folder: Path) -> Path:
+    """Write a federation to a folder of this study, for `read_federation` of worker processes.
+
+    Workers map the arrays into memory. What was drawn for a federation that makes its examples on
+    demand is written as a pickle, since workers would take as long to draw it again.
+    """
+    if not isinstance(federation, FederationOnDemand):
+        return to_folder(federation, folder)
+    folder.mkdir(parents=True)
+    (folder / _DRAWN).write_bytes(pickle.dumps(federation))
+    return folder
+
+
+def read_federation(folder: Path) -> Federation:
+    """The federation of `write_federation`."""
+    if not (folder / _DRAWN).exists():
+        return open_folder(folder)
+    federation = pickle.loads((folder / _DRAWN).read_bytes())
+    assert isinstance(federation, Federation)
+    return federation
 
 
 def pack_runs(

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from fedgs.data import open_folder
 from fedgs.experiments.channel import Channel
 from fedgs.experiments.crew import Message, Progress
 from fedgs.experiments.lifeline import Lifeline
 from fedgs.experiments.listening import ListenerError
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.this_process import carry_out
-from fedgs.experiments.transfer import register_variants, unpack_runs
+from fedgs.experiments.transfer import read_federation, register_variants, unpack_runs
 from fedgs.records import Record
 from fedgs.registry import load_plugin
 
@@ -184,7 +183,7 @@ def _load(order: Order) -> list[PreparedRun]:
     for path in order.plugins:
         load_plugin(path)
     register_variants(order.variants)
-    return unpack_runs(order.runs, [open_folder(folder) for folder in order.federations])
+    return unpack_runs(order.runs, [read_federation(folder) for folder in order.federations])
 
 
 def _until(messages: Iterable[Message], stopped: Callable[[], bool] | None) -> Iterator[Message]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
 
-from fedgs.data import Federation, to_folder
+from fedgs.data import Federation
 from fedgs.experiments import start_worker
 from fedgs.experiments.arrivals import give_record, taken
 from fedgs.experiments.channel import Channel
@@ -28,7 +28,7 @@ from fedgs.experiments.crew import Message, Share
 from fedgs.experiments.lifeline import SAVE_SECONDS
 from fedgs.experiments.listening import Listener
 from fedgs.experiments.prepared import PreparedRun
-from fedgs.experiments.transfer import TransferError, pack_runs, pack_variants
+from fedgs.experiments.transfer import TransferError, pack_runs, pack_variants, write_federation
 from fedgs.experiments.worker import NewRecord, Order
 from fedgs.machine import physical_cores
 from fedgs.registry import loaded_plugins
@@ -162,7 +162,7 @@ def _written(federations: Sequence[Federation], scratch: Path) -> list[Path]:
     """
     try:
         return [
-            to_folder(federation, scratch / str(number))
+            write_federation(federation, scratch / str(number))
             for number, federation in enumerate(federations)
         ]
     except OSError as error:
