@@ -25,6 +25,16 @@ def test_a_run_is_measured_and_its_disk_extrapolated(tmp_path: Path) -> None:
     assert 996 * (188 + 400) < 1e6 * (row.of_thousand - row.disk_megabytes) < 996 * (188 + 2500)
 
 
+def test_memory_that_a_run_gives_back_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sizes = iter([100.0, 140.0])  # before the run, and when the thread begins
+    monkeypatch.setattr(scale_rounds, "_private_megabytes", lambda: next(sizes, 90.0))
+    make_folder(tmp_path, 30)
+    row = measure_run(tmp_path, "uniform", rounds=3, ready=True)
+    assert row.memory_megabytes == 40.0
+
+
 def test_measured_and_extrapolated_figures_have_columns_of_their_own() -> None:
     row = RoundsRow(10**6, "fedgs", 30, 0.123, 0.2, 9.1, None, 66.61, 118.2)
     head, _, line = rounds_markdown([row]).splitlines()

@@ -1,7 +1,7 @@
 import pytest
 
 from fedgs.bench import scale as bench
-from fedgs.bench import scale_workers
+from fedgs.bench import scale_rounds, scale_workers
 from fedgs.cli.bench_scale import scale
 from fedgs.errors import ConfigError
 
@@ -34,6 +34,35 @@ def test_workers_are_measured_in_place_of_selections(
     scale([50], rounds=2, workers=[1, 2])
     assert asked == [((50,), [1, 2], {"rounds": 3})]
     assert "| 50 | 1 | 4.0 ms | 250 | 250 |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("chosen", "measured"),
+    [(None, ("uniform", "fedgs")), (["fedgs"], ("fedgs",)), (["uniform"] * 2, ("uniform",))],
+)
+def test_whole_rounds_are_measured_by_method(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    chosen: list[str] | None,
+    measured: tuple[str, ...],
+) -> None:
+    asked = []
+
+    def measure(clients: tuple[int, ...], **how: object) -> list[scale_rounds.RoundsRow]:
+        asked.append((clients, how))
+        return []
+
+    monkeypatch.setattr(scale_rounds, "measure_rounds", measure)
+    scale([50], rounds=2, whole=True, method=chosen)
+    assert asked == [((50,), {"methods": measured, "rounds": 3})]
+    assert "| N | method | a round |" in capsys.readouterr().out
+
+
+def test_other_methods_and_methods_without_whole_rounds_are_refused() -> None:
+    with pytest.raises(ConfigError, match="--method must be uniform or fedgs, got 'md'"):
+        scale([50], whole=True, method=["uniform", "md"])
+    with pytest.raises(ConfigError, match="--method needs --whole-rounds"):
+        scale([50], method=["uniform"])
 
 
 def test_two_kinds_of_rounds_at_once_are_refused() -> None:

@@ -3,10 +3,12 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
+from threading import Event, Thread
 from time import process_time
 
 import numpy as np
@@ -35,8 +37,8 @@ class RoundsRow:
         round_seconds: median processor time of a round, with its records on the disk.
         target_seconds: 1.5 times that of the fewest clients, plus .02 s; None: this is the line.
         start_seconds: processor time before the first round.
-        memory_megabytes: by how much the process grew, without the pages of the data's files; None:
-            the system does not say.
+        memory_megabytes: by how much the process grew at most, from before the run to its end,
+            without the pages of the data's files; None: the system does not say.
         disk_megabytes: of the run's folder.
         of_thousand: what 1000 rounds take on the disk, extrapolated.
     """
@@ -109,7 +111,8 @@ def measure_run(
     before = _private_megabytes()
     with tempfile.TemporaryDirectory(prefix="fedgs-scale-") as out:
         began = process_time()
-        times, largest = _rounds(federation, method, rounds, Path(out))
+        with _largest_memory() as largest:
+            times = _rounds(federation, method, rounds, Path(out))
         sizes = {p.name: p.stat().st_size for p in Path(out).rglob("*") if p.is_file()}
     width = -(-len(federation) // 8)
     lines = sizes.get("rounds.jsonl", 0) + sizes.get("timings.jsonl", 0)
@@ -123,27 +126,17 @@ def measure_run(
         round_seconds=median(np.diff(times[1:]).tolist()),
         target_seconds=None if first is None else 1.5 * first + 0.02,
         start_seconds=times[0] - began,
-        memory_megabytes=None if before is None or largest is None else largest - before,
+        memory_megabytes=None if before is None else max(largest, default=before) - before,
         disk_megabytes=sum(sizes.values()) / 1e6,
         of_thousand=thousand / 1e6,
     )
 
 
-def _rounds(
-    federation: Federation, method: str, rounds: int, out: Path
-) -> tuple[list[float], float | None]:
-    """Processor time at each record, and the largest private memory at one."""
+def _rounds(federation: Federation, method: str, rounds: int, out: Path) -> list[float]:
+    """Processor time at each record."""
     from fedgs.experiments.compare import compare
 
     times: list[float] = []
-    sizes: list[float] = []
-
-    def see(run: object, record: object) -> None:
-        times.append(process_time())
-        size = _private_megabytes()
-        if size is not None:
-            sizes.append(size)
-
     compare(
         federation,
         methods=[Uniform() if method == "uniform" else FedGS()],
@@ -152,9 +145,32 @@ def _rounds(
         training=Training(rounds=rounds, cohort_limit=COHORT, batch_size=8),
         seeds=[0],
         out=out / "runs",
-        on_record=see,
+        on_record=lambda run, record: times.append(process_time()),
     )
-    return times, max(sizes, default=None)
+    return times
+
+
+@contextmanager
+def _largest_memory() -> Iterator[list[float]]:
+    """The largest private memory so far, in MB, which a thread looks at every 10 ms; or nothing."""
+    largest: list[float] = []
+    ended = Event()
+
+    def look() -> None:
+        while True:
+            size = _private_megabytes()
+            if size is not None:
+                largest[:] = [max([size, *largest])]
+            if ended.wait(0.01):
+                return
+
+    thread = Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield largest
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _private_megabytes() -> float | None:

@@ -8,6 +8,8 @@ from fedgs.errors import ConfigError
 
 __all__ = ["scale"]
 
+METHODS = ("uniform", "fedgs")  # of --whole-rounds
+
 
 def scale(
     clients: Annotated[
@@ -27,6 +29,13 @@ def scale(
             "and disk of runs over data in a folder. Needs about 1 GB on the disk.",
         ),
     ] = False,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method",
+            help="uniform or fedgs, for --whole-rounds; may be given again. Without it: both.",
+        ),
+    ] = None,
     workers: Annotated[
         list[int] | None,
         typer.Option(
@@ -41,6 +50,12 @@ def scale(
 
     if whole and workers:
         raise ConfigError("give either --whole-rounds or --workers, not both")
+    if method and not whole:
+        raise ConfigError("--method needs --whole-rounds; the other tables have one method")
+    methods = tuple(dict.fromkeys(method or METHODS))
+    unknown = [name for name in methods if name not in METHODS]
+    if unknown:
+        raise ConfigError(f"--method must be {' or '.join(METHODS)}, got {unknown[0]!r}")
     chosen = tuple(clients or CLIENTS)
     if workers:
         from fedgs.bench.scale_workers import measure_workers, workers_markdown
@@ -49,6 +64,7 @@ def scale(
     elif whole:
         from fedgs.bench.scale_rounds import measure_rounds, rounds_markdown
 
-        print(rounds_markdown(list(measure_rounds(chosen, rounds=max(3, rounds)))))
+        measured = measure_rounds(chosen, methods=methods, rounds=max(3, rounds))
+        print(rounds_markdown(list(measured)))
     else:
         print(markdown(list(measure_scale(chosen, rounds=rounds, seed=seed))))
