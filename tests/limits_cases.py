@@ -439,6 +439,14 @@ def _graph_private(folder: Path) -> object:
     return FedGS(graph=Graph(similarity="private")).check(clients, cohort_limit=10)
 
 
+@case("graph-trained")
+def _graph_trained(folder: Path) -> object:
+    count = 100_001
+    clients = fedgs.Clients(range(count), np.ones(count, dtype=np.int64))
+    FedGS(graph=Graph(similarity="update", start="seen")).check(clients, cohort_limit=10)
+    return FedGS(graph=Graph(similarity="update")).check(clients, cohort_limit=10)
+
+
 @case("graph-landmarks")
 def _graph_landmarks(folder: Path) -> object:
     clients = fedgs.Clients((0, 1), np.ones(2, dtype=np.int64), features=np.ones((2, 300)))

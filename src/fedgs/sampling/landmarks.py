@@ -19,6 +19,7 @@ from fedgs.graph.landmark_building import (
 )
 from fedgs.graph.tree import SpanningForest
 from fedgs.rng import stream
+from fedgs.sampling.graph_source import graph_source
 from fedgs.solver import SelectionProblem, objective, solve
 
 __all__ = [
@@ -40,6 +41,8 @@ _log = logging.getLogger("fedgs")
 # Clients of the sample on which both graphs select a cohort, and the size of that cohort.
 _SAMPLE = 2000
 _COHORT = 100
+# Up to this number of clients all may train before round 0 for their features.
+_MOST_TRAINED = 100_000
 GOOD = 0.99
 """The share of the full graph's dispersion below which a warning is given."""
 
@@ -65,9 +68,15 @@ def check_structure(graph: Graph, clients: Clients) -> None:
     """Refuse a structure that these clients' graph cannot have.
 
     Raises:
-        ConfigError: landmarks for features that are too long, or a private graph of too many
-            clients.
+        ConfigError: landmarks for features that are too long, or too many clients for a private
+            graph, or for one that trains all of them before round 0.
     """
+    if graph_source(graph) == "local_models" and len(clients) > _MOST_TRAINED:
+        raise ConfigError(
+            f"method.graph.start must be 'seen' for similarity {graph.similarity!r} with more than "
+            f"{_MOST_TRAINED} clients, since all of them would train before round 0, got 'all' and "
+            f"{len(clients)} clients"
+        )
     if graph.similarity == "private" and graph.path is None and len(clients) > MOST_DENSE:
         raise ConfigError(
             f"method.graph.similarity must not be 'private' with more than {MOST_DENSE} clients, "
