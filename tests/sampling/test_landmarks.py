@@ -84,10 +84,10 @@ def test_the_memory_is_small_and_its_words_say_how_good_it_is() -> None:
     # 12 N + 8 L² bytes, the landmarks' indices, and two numbers
     assert sum(array.nbytes for array in memory.values()) == 12 * 500 + 8 * 30**2 + 8 * 30 + 16
     assert memory["quality"][1] == 470
-    assert landmark_words({**memory, "quality": np.array([0.998, 470.0])}) == (
+    assert landmark_words({**memory, "quality": np.array([0.998, 470.0])}, 30) == (
         "30 landmarks: .998 of the full graph on a sample of 470"
     )
-    assert landmark_words({"distance": np.eye(2)}) is None
+    assert landmark_words({"distance": np.eye(2)}, 30) is None
 
 
 @pytest.mark.parametrize(("share", "words"), [(0.989, ".989"), (0.9, ".900")])
@@ -102,7 +102,11 @@ def test_a_share_below_99_in_100_is_warned_of(
         "landmarks bring cohorts nearer to the full graph's"
     )
     assert caplog.messages == [f"the client graph has {sentence}"]
-    assert landmark_words(memory) == sentence
+    assert landmark_words(memory, 30) == sentence
+    assert landmark_words(memory, 31) == sentence.replace(
+        "more landmarks bring cohorts nearer to the full graph's",
+        "all features have a landmark, so a larger graph.landmarks changes nothing",
+    )
 
 
 def test_a_share_of_99_in_100_is_not_warned_of(

@@ -288,7 +288,7 @@ class FedGS(Sampler):
         """The landmarks in words, under "graph"; nothing for a graph of all pairs."""
         if "known" in memory:
             return {"graph": f"at most {self.graph.landmarks} landmarks among selected clients"}
-        words = landmark_words(memory)
+        words = landmark_words(memory, self.graph.landmarks)
         return {} if words is None else {"graph": words}
 
     def _counts(self, view: View) -> IntArray | FloatArray:

@@ -139,6 +139,6 @@ def landmarks_of_known(
     quality = measured_quality(graph, metric, rows, of=of)
     grown |= {"quality": quality, "measured": np.array([len(known)])}
     if quality[0] < GOOD:
-        words = landmark_words(grown)
+        words = landmark_words(grown, graph.landmarks)
         _log.warning("the graph of the %d clients known so far has %s", len(known), words)
     return grown

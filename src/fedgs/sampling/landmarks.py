@@ -115,7 +115,7 @@ def landmark_memory(
         "quality": quality,
     }
     if quality[0] < GOOD:
-        _log.warning("the client graph has %s", landmark_words(memory))
+        _log.warning("the client graph has %s", landmark_words(memory, graph.landmarks))
     return memory
 
 
@@ -165,23 +165,33 @@ def measured_quality(
     return np.array([round(share, 3), len(sample)])
 
 
-def landmark_words(memory: Memory) -> str | None:
+def landmark_words(memory: Memory, most: int) -> str | None:
     """The graph of a memory in words; None if it has no landmarks.
 
+    Args:
+        memory: from `landmark_memory`.
+        most: landmarks that the settings allow; there are fewer where they cover all features.
+
     >>> memory = {"landmarks": np.arange(1024), "quality": np.array([0.9987, 2000.0])}
-    >>> landmark_words(memory)
+    >>> landmark_words(memory, 1024)
     '1024 landmarks: .999 of the full graph on a sample of 2000'
     """
     if "landmarks" not in memory:
         return None
     share, sample = np.asarray(memory["quality"]).tolist()
+    number = len(memory["landmarks"])
     words = (
-        f"{len(memory['landmarks'])} landmarks: {f'{share:.3f}'.removeprefix('0')} of the full "
-        f"graph on a sample of {sample:.0f}"
+        f"{number} landmarks: {f'{share:.3f}'.removeprefix('0')} of the full graph on a sample of "
+        f"{sample:.0f}"
     )
     if share >= GOOD:
         return words
-    return f"{words}, less than {GOOD}: more landmarks bring cohorts nearer to the full graph's"
+    advice = (
+        "more landmarks bring cohorts nearer to the full graph's"
+        if number >= most
+        else "all features have a landmark, so a larger graph.landmarks changes nothing"
+    )
+    return f"{words}, less than {GOOD}: {advice}"
 
 
 class _Checked(NamedTuple):
