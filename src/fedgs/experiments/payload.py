@@ -87,7 +87,7 @@ class RunPayload:
         tells_records: see `MemberSetup`.
 
     Attributes:
-        modules: names of the plug-ins, which travel as source text.
+        modules: names of the plug-ins, which are sent as source text.
         setup: reference of a `MemberSetup`.
         data: references of the federations.
 
@@ -102,7 +102,7 @@ class RunPayload:
         self.federations = list({id(r.plan.federation): r.plan.federation for r in runs}.values())
         sources = plugin_sources()
         self.modules = {source.module for source in sources}
-        self.pack(range(len(runs)))  # what cannot travel is refused before anything is put
+        self.pack(range(len(runs)))  # what cannot be sent is refused before anything is put
         setup = MemberSetup(
             variants=pack_variants(self.modules),
             sources=sources,
