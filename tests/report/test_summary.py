@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tests.report import folders
 
+from fedgs.clients import Clients
 from fedgs.records import Record
 from fedgs.report.reading import read_runs
 from fedgs.report.run_view import Run
@@ -78,3 +79,19 @@ def test_weights_that_sum_to_1_have_no_range(run: Run) -> None:
 def test_the_range_of_a_deployment_leaves_out_aborted_rounds() -> None:
     figures = summarize(weighted([0.0, 0.0], [0.5, 0.0], engine="flower"))
     assert (figures.lowest_weight_sum, figures.highest_weight_sum) == (0.5, 0.5)
+
+
+def test_records_without_cohorts_have_losses_and_rounds_but_no_counts() -> None:
+    records = [Record(0, test_loss=0.9), Record(1), Record(2, test_loss=0.4)]
+    clients = Clients(("a", "b"), np.array([1, 2]), None, None)
+    run = Run({"training": {"rounds": 2}}, records, clients=clients)
+    assert (run.rounds_done, run.finished, summarize(run).test_loss) == (2, True, 0.4)
+    assert sampling_counts(run) is None and count_variance(run) is None
+    begun = Run({"training": {"rounds": 2}}, records[:0], clients=clients)
+    assert sampling_counts(begun).tolist() == [0, 0] and count_variance(begun) is None
+    nobody = Run(
+        {"training": {"rounds": 2}},
+        [Record(0, cohort=[]), Record(1, cohort=[]), Record(2)],
+        clients=clients,
+    )
+    assert sampling_counts(nobody).tolist() == [0, 0] and count_variance(nobody) == 0.0

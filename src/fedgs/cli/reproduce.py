@@ -124,8 +124,11 @@ def _command(name: str, context: typer.Context) -> str:
 
 def _document(out: Path) -> None:
     from fedgs.experiments.paper.frame.page import write_page
+    from fedgs.plurals import counted
 
-    written, problems = write_page(out)
-    for problem in problems:
+    written = write_page(out)
+    for problem in written.problems:
         console(stderr=True).print(problem)
-    console().print(f"{written}: the page of every part, run or not")
+    files = counted(len(written.files), "file")
+    console().print(f"{written.path}: the page of every part, run or not")
+    console().print(f"{out}/: {files} of tables and figures, made from the records")

@@ -121,11 +121,21 @@ class Run:
     @property
     def rounds(self) -> int:
         """T, the rounds requested."""
-        return int(self.table("training").get("rounds", self.rounds_done))
+        rounds = self.table("training").get("rounds")
+        return self._cohorts if rounds is None else int(rounds)
 
     @property
     def rounds_done(self) -> int:
-        """The number of completed rounds."""
+        """The number of completed rounds.
+
+        That of a finished run is known without the cohorts, which records may leave out.
+        """
+        if self.finished:
+            return self.records[-1].round
+        return self._cohorts
+
+    @property
+    def _cohorts(self) -> int:
         return sum(record.cohort is not None for record in self.records)
 
     @property

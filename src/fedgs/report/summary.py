@@ -146,8 +146,11 @@ def _weight_range(run: Run) -> tuple[float, float, float] | tuple[None, None, No
 
 
 def sampling_counts(run: Run) -> IntArray | None:
-    """(N,) the number of rounds that selected each client; None if the clients are not known."""
-    if run.clients is None:
+    """(N,) the number of rounds that selected each client.
+
+    None if the clients are not known, or the records leave the cohorts out.
+    """
+    if run.clients is None or not _has_cohorts(run):
         return None
     times = _times_selected(run)
     return np.array([times[name] for name in run.clients.names], dtype=np.int64)
@@ -156,15 +159,21 @@ def sampling_counts(run: Run) -> IntArray | None:
 def count_variance(run: Run) -> float | None:
     """Variance over the N clients of the sampling counts, with N - 1 in the denominator.
 
-    None before round 0 has ended, for N < 2, or if N is not known.
+    None before round 0 has ended, for N < 2, if N is not known, or if the records leave the cohorts
+    out.
     """
     number = run.num_clients
-    if number is None or number < 2 or run.rounds_done == 0:
+    if number is None or number < 2 or run.rounds_done == 0 or not _has_cohorts(run):
         return None
     times = list(_times_selected(run).values())
     counts = np.zeros(max(number, len(times)))
     counts[: len(times)] = times
     return float(counts.var(ddof=1))
+
+
+def _has_cohorts(run: Run) -> bool:
+    """Whether the completed rounds have their cohorts; true where no round is completed."""
+    return run.rounds_done == 0 or any(record.cohort is not None for record in run.records)
 
 
 def _times_selected(run: Run) -> Counter[str | int]:

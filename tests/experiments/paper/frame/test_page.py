@@ -1,9 +1,11 @@
 """The page of all that a folder holds."""
 
+import importlib.util
 import json
 import shutil
 from pathlib import Path
 
+import pytest
 from tests.experiments.paper.helpers import FAST, LDF, CarriedOut, carry_out, request_of
 
 from fedgs.experiments.paper.catalogue import NAMES, find
@@ -87,8 +89,44 @@ def test_figures_and_federations_without_runs_are_on_the_page(
     assert "* **Data.** toy, 6 clients (content " in text
 
 
-def test_the_page_is_written_into_the_folder(table2: CarriedOut, tmp_path: Path) -> None:
+def test_the_page_is_written_with_the_tables_and_figures_of_every_part(
+    table2: CarriedOut, toy_file: Path, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(table2[1], copy)
-    assert write_page(copy) == (copy / "reproduction.md", [])
-    assert (copy / "reproduction.md").read_text(encoding="utf-8") == page(copy)[0]
+    drawn = carry_out(request_of("fig7", toy_file), copy)
+    expected = {path.name: path.read_bytes() for path in (*table2[2].files, *drawn.files)}
+    for name in expected:
+        (copy / name).unlink(missing_ok=True)
+    written = write_page(copy)
+    assert written.path == copy / "reproduction.md" and written.problems == []
+    assert written.path.read_text(encoding="utf-8") == page(copy)[0]
+    assert {path.name for path in written.files} == set(expected)
+    for path in written.files:
+        if path.suffix in (".txt", ".md", ".csv", ".tex"):
+            assert path.read_bytes() == expected[path.name], path.name
+    assert f"]({drawn.files[-1].stem}.png)" in written.path.read_text(encoding="utf-8")
+
+
+def test_a_part_with_missing_records_keeps_its_tables(table2: CarriedOut, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(table2[1], copy)
+    shutil.rmtree(next((copy / "runs").glob("*-md-*")))
+    written = write_page(copy)
+    assert written.files == [] and len(written.problems) == 1
+    for path in table2[2].files:
+        assert (copy / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_without_matplotlib_the_page_says_that_figures_are_left_out(
+    toy_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = carry_out(request_of("fig7", toy_file), tmp_path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    written = write_page(tmp_path)
+    assert written.problems == [
+        "figures are left out: this needs 'matplotlib', which is not installed: "
+        "pip install 'fedgs[report]'"
+    ]
+    tables = {path for path in drawn.files if path.suffix not in (".png", ".pdf")}
+    assert set(written.files) == tables and tables

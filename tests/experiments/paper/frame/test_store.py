@@ -95,6 +95,16 @@ def test_a_stored_manifest_is_read_and_written_byte_for_byte(tmp_path: Path) -> 
     assert (tmp_path / name).read_text() == STORED
 
 
+def test_the_time_of_the_rounds_is_stored_where_it_is_known(tmp_path: Path) -> None:
+    tables = {**json.loads(STORED), "round_seconds": 7.5}
+    (tmp_path / "table2.json").write_text(json.dumps(tables))
+    ((manifest,), _) = read_manifests(tmp_path)
+    assert manifest.round_seconds == 7.5
+    (tmp_path / "table2.json").unlink()
+    manifest.write(tmp_path)
+    assert read_manifests(tmp_path)[0] == [manifest]
+
+
 @pytest.mark.parametrize("key", ["asked", "places", "seconds"])
 def test_a_manifest_with_a_part_missing_is_named(key: str, tmp_path: Path) -> None:
     tables = json.loads(STORED)

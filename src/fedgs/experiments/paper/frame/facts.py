@@ -6,7 +6,7 @@ from fedgs.experiments.paper.frame.experiment import Experiment, ExperimentRecor
 from fedgs.experiments.paper.frame.store import Manifest
 from fedgs.report.run_view import Run
 
-__all__ = ["facts_of"]
+__all__ = ["facts_of", "round_seconds"]
 
 
 def facts_of(
@@ -21,7 +21,7 @@ def facts_of(
         "Hyper-parameters": _hyper_parameters(runs),
         "Seeds": ", ".join(map(str, manifest.request.seeds)) if "seeds" in experiment.takes else "",
         "Hardware": _hardware(manifest.machine),
-        "Time": _time(manifest.seconds) + _recorded(runs),
+        "Time": _time(manifest.seconds) + _of_rounds(manifest.round_seconds, runs),
         "Command": f"`{manifest.command}`" if manifest.command else "",
         "Left out": _left_out(manifest, records),
     }
@@ -107,16 +107,27 @@ def _time(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def _recorded(runs: Sequence[Run]) -> str:
-    """The time of the rounds by their records.
+def _of_rounds(stored: float | None, runs: Sequence[Run]) -> str:
+    """The time of the rounds of all runs, by their timings or else as it is stored.
 
     The command's time leaves out runs that were finished before.
     """
-    seconds = sum(
+    seconds = round_seconds(runs) or stored
+    if seconds is None:
+        return ""
+    return f" from start to tables; the rounds of all runs, added up: {_time(seconds)}"
+
+
+def round_seconds(runs: Sequence[Run]) -> float | None:
+    """Wall time of the rounds of all runs, added up; None where a run has no timings.
+
+    >>> round_seconds([Run({}, (), timings=[{"round": 0, "train": 2.0}, {"round": 1, "train": 1}])])
+    3.0
+    """
+    if not runs or not all(run.timings for run in runs):
+        return None
+    return sum(
         sum(timing.values()) - timing.get("round", 0) for run in runs for timing in run.timings
-    )
-    return (
-        f" from start to tables; the rounds of all runs, added up: {_time(seconds)}" if runs else ""
     )
 
 

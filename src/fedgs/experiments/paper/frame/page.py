@@ -1,26 +1,30 @@
 """`reproduction.md` from a folder of records: every part of the paper, and what was not run.
 
 A section states claim, data, model, hyper-parameters, hardware, time, command, figures (ours and
-the paper's) and verdict.
+the paper's) and verdict. Neither data nor training is needed.
 """
 
 import glob
+import importlib.util
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fedgs.errors import require_extra
 from fedgs.experiments.output import claim
 from fedgs.experiments.paper.catalogue import NAMES, find
 from fedgs.experiments.paper.frame.conditions import Source
-from fedgs.experiments.paper.frame.experiment import Experiment, ExperimentRecords
+from fedgs.experiments.paper.frame.experiment import Experiment, ExperimentRecords, Rendering
 from fedgs.experiments.paper.frame.facts import facts_of
 from fedgs.experiments.paper.frame.published import MODES
 from fedgs.experiments.paper.frame.request import ExperimentRequest
 from fedgs.experiments.paper.frame.store import Manifest, read_manifests, read_records
 from fedgs.experiments.paper.frame.wrapping import wrapped
+from fedgs.experiments.paper.frame.writing import write_rendering
 from fedgs.report.files import write_file
 
-__all__ = ["page", "write_page"]
+__all__ = ["WrittenPage", "page", "write_page"]
 
 _HEAD = """# Reproduction of the paper
 
@@ -51,19 +55,67 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def write_page(out: Path) -> tuple[Path, list[str]]:
-    """Write `reproduction.md` into the folder.
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One part of the paper as a folder holds it.
 
-    Returns:
-        The file, and one line for each record that cannot be read.
+    Attributes:
+        manifest: its request, records and time.
+        records: those that could be read.
+        rendering: tables, verdict and figures of these records.
+        whole: whether all records could be read.
+    """
+
+    manifest: Manifest
+    records: ExperimentRecords
+    rendering: Rendering
+    whole: bool
+
+    @property
+    def experiment(self) -> Experiment:
+        return find(self.manifest.request.name)
+
+
+@dataclass(frozen=True)
+class WrittenPage:
+    """What `write_page` has done.
+
+    Attributes:
+        path: of `reproduction.md`.
+        files: tables and figures.
+        problems: one line for each record that cannot be read.
+    """
+
+    path: Path
+    files: Sequence[Path]
+    problems: Sequence[str]
+
+
+def write_page(out: Path) -> WrittenPage:
+    """Write `reproduction.md` and the tables and figures of every part into the folder.
+
+    A part whose records cannot all be read keeps the tables and figures that the folder holds.
+    Figures need matplotlib; without it, a line says that they are left out.
 
     Raises:
         OutputError: there is no such folder, or another process is writing to it.
     """
-    text, problems = page(out)
+    parts, problems = _read(out)
+    complete = [part for part in parts if part.whole]
+    if importlib.util.find_spec("matplotlib") is None:
+        if any(part.rendering.draw is not None for part in complete):
+            problems.append(f"figures are left out: {require_extra('matplotlib', 'report')}")
+        complete = [
+            replace(part, rendering=replace(part.rendering, draw=None)) for part in complete
+        ]
     with claim(out):
-        write_file(out / "reproduction.md", text.encode())
-    return out / "reproduction.md", problems
+        files = [
+            path
+            for part in complete
+            for path in write_rendering(out, part.manifest.request.stem, part.rendering)
+        ]
+        write_file(out / "reproduction.md", _text(out, parts).encode())
+    return WrittenPage(out / "reproduction.md", files, problems)
 
 
 def page(out: Path) -> tuple[str, list[str]]:
@@ -74,23 +126,34 @@ def page(out: Path) -> tuple[str, list[str]]:
     Raises:
         OutputError: there is no such folder.
     """
+    parts, problems = _read(out)
+    return _text(out, parts), problems
+
+
+def _read(out: Path) -> tuple[list[_Part], list[str]]:
+    """The parts that a folder holds, and one line for each record that cannot be read."""
     manifests, problems = read_manifests(out)
-    sections = [_HEAD, _overview(manifests)]
+    parts = []
+    for manifest in manifests:
+        records, unread = read_records(out, manifest)
+        rendering = find(manifest.request.name).render(manifest.request, records)
+        parts.append(_Part(manifest, records, rendering, whole=not unread))
+        problems += unread
+    return parts, problems
+
+
+def _text(out: Path, parts: Sequence[_Part]) -> str:
+    sections = [_HEAD, _overview([part.manifest for part in parts])]
     for name in NAMES:
         experiment = find(name)
-        carried_out = []
+        carried_out = [part for part in parts if part.manifest.request.name == name]
         sections.append(f"## {experiment.title}\n\n**Claim.** {experiment.claim}\n")
-        for manifest in (each for each in manifests if each.request.name == name):
-            records, unread = read_records(out, manifest)
-            carried_out.append((manifest, records))
-            problems += unread
-            pictures = sorted(
-                path.name for path in out.glob(f"{glob.escape(manifest.request.stem)}*.png")
-            )
-            sections.append(_section(experiment, manifest, records, pictures))
+        for part in carried_out:
+            stem = glob.escape(part.manifest.request.stem)
+            sections.append(_section(part, sorted(path.name for path in out.glob(f"{stem}*.png"))))
         sections.append(_missing(name, carried_out))
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(sections)).rstrip("\n") + "\n"
-    return wrapped(text), problems
+    return wrapped(text)
 
 
 def _overview(manifests: Sequence[Manifest]) -> str:
@@ -120,12 +183,10 @@ def _where(request: ExperimentRequest) -> str:
     return ", ".join([*(source.title for source in request.data), *changed]) or "no data needed"
 
 
-def _section(
-    experiment: Experiment, manifest: Manifest, records: ExperimentRecords, pictures: Sequence[str]
-) -> str:
-    rendering = experiment.render(manifest.request, records)
-    facts = facts_of(experiment, manifest, records)
-    lines = [f"### {_where(manifest.request)}", ""]
+def _section(part: _Part, pictures: Sequence[str]) -> str:
+    experiment, rendering = part.experiment, part.rendering
+    facts = facts_of(experiment, part.manifest, part.records)
+    lines = [f"### {_where(part.manifest.request)}", ""]
     lines += [f"* **{name}.** {text}" for name, text in facts.items() if text]
     for table in rendering.tables.values():
         lines += ["", f"**{table.title}**", "", table.markdown().rstrip("\n")]
@@ -140,15 +201,15 @@ def _section(
     return "\n".join(lines) + "\n"
 
 
-def _missing(name: str, carried_out: Sequence[tuple[Manifest, ExperimentRecords]]) -> str:
+def _missing(name: str, carried_out: Sequence[_Part]) -> str:
     """The paper's federations without records, and the missing modes and rows of the others."""
     if not _PARTS[name]:
         return "" if carried_out else "Not run.\n"
-    done = {block for manifest, records in carried_out for block in _blocks(manifest, records)}
+    done = {block for part in carried_out for block in _blocks(part.manifest, part.records)}
     absent = [Source(key).title for key in _PARTS[name] if key not in done]
     lines = [f"Not run: {', '.join(absent)}.\n"] if absent else []
-    for manifest, _ in carried_out:
-        request = manifest.request
+    for part in carried_out:
+        request = part.manifest.request
         requested_modes = {mode.name for mode in request.modes}
         missing_modes = [
             mode

@@ -11,11 +11,12 @@ from fedgs.experiments.output import claim
 from fedgs.experiments.paper.catalogue import find
 from fedgs.experiments.paper.frame.computing import compute_missing
 from fedgs.experiments.paper.frame.experiment import ExperimentRecords, Rendering
+from fedgs.experiments.paper.frame.facts import round_seconds
 from fedgs.experiments.paper.frame.job import ExperimentJob, ProgressDisplay
 from fedgs.experiments.paper.frame.planning import computations_of
 from fedgs.experiments.paper.frame.published import PAPER_BETA
 from fedgs.experiments.paper.frame.request import ExperimentRequest, Options
-from fedgs.experiments.paper.frame.store import read_records
+from fedgs.experiments.paper.frame.store import Manifest, read_records
 from fedgs.experiments.paper.frame.training import train_missing
 from fedgs.experiments.paper.frame.writing import write_rendering
 
@@ -137,8 +138,14 @@ def reproduce(
         computations = (experiment.computations or computations_of)(request)
         stored = compute_missing(job, computations, compute=experiment.compute)
     with claim(out):
-        stored.manifest.write(out)
         records, problems = read_records(out, stored.manifest)
+        _with_round_seconds(stored.manifest, records).write(out)
         rendering = experiment.render(request, records)
         files = write_rendering(out, request.stem, rendering)
     return Reproduction(rendering, records, stored.reused, stored.total, files, problems)
+
+
+def _with_round_seconds(manifest: Manifest, records: ExperimentRecords) -> Manifest:
+    """The manifest with the time of the rounds, as far as the timings of all runs are there."""
+    seconds = round_seconds([loaded.run for loaded in records.runs])
+    return manifest if seconds is None else replace(manifest, round_seconds=seconds)

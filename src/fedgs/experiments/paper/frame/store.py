@@ -46,6 +46,8 @@ class Manifest:
         machine: see `fedgs.experiments.paper.frame.machine`.
         runs: its runs.
         computed: key of a computation -> file in `computed/`.
+        round_seconds: wall time of the rounds of all runs, added up. It stays where the timings of
+            the runs are not kept. None: not known.
     """
 
     request: ExperimentRequest
@@ -54,6 +56,7 @@ class Manifest:
     machine: Mapping[str, object]
     runs: Sequence[StoredRun] = ()
     computed: Mapping[str, str] = field(default_factory=dict)
+    round_seconds: float | None = None
 
     def write(self, out: Path) -> None:
         """Write STEM.json into the folder."""
@@ -65,6 +68,8 @@ class Manifest:
             "places": [asdict(stored) for stored in self.runs],
             "computed": dict(self.computed),
         }
+        if self.round_seconds is not None:
+            tables["round_seconds"] = round(self.round_seconds, 1)
         write_atomically(
             out / f"{self.request.stem}.json", (json.dumps(tables, indent=1) + "\n").encode()
         )
@@ -85,6 +90,7 @@ class Manifest:
                 stored["machine"],
                 [StoredRun(**run) for run in stored["places"]],
                 stored["computed"] or {},
+                stored.get("round_seconds"),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             reason = " ".join(str(error).split())[:120]
