@@ -1,0 +1,166 @@
+"""The records kept in `docs/records/reproduction`, and the reproduction page made from them."""
+
+import importlib.util
+import re
+import shutil
+import tarfile
+import zlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tests.experiments.paper.helpers import FAST, LDF, CarriedOut, carry_out, request_of
+
+from fedgs.data import export
+from fedgs.data.federation import Federation
+from fedgs.experiments.paper.frame.page import page
+from fedgs.experiments.paper.frame.store import read_manifests
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+PAGE = (DOCS / "reproduction.md").read_text(encoding="utf-8")
+LIMIT = 3_000_000  # bytes, compressed
+Sections = dict[tuple[str, str], str]
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+records = script("reproduction_page")
+
+# Sections of the page, by part and data, of which not all records are kept.
+TABLE_2, FIGURE_4, FIGURE_5 = (
+    next(line for line in PAGE.splitlines() if line.startswith(f"## {part}"))
+    for part in ("Table 2", "Figure 4", "Figure 5")
+)
+IMAGES = "### FashionMNIST, evaluation.every = 10"
+SYNTHETIC = ("### Synthetic(0.5, 0.5)", "### synthetic_seed0")
+PENDING = {
+    *((TABLE_2, data) for data in (IMAGES, *SYNTHETIC)),
+    (FIGURE_4, IMAGES),
+    (FIGURE_5, IMAGES),
+    (
+        "## Table 3: edges of the constructed graph against the oracle's",
+        "### CIFAR10, FashionMNIST",
+    ),
+    ("## Table 4: FedGS on the oracle's and on constructed graphs", "### synthetic_seed0"),
+}
+
+
+def sections(text: str) -> Sections:
+    """(part, data) -> the text below the two headings, without what was not run."""
+    found: Sections = {}
+    part = ""
+    for block in re.split(r"^(?=###? )", text, flags=re.MULTILINE):
+        heading = block.partition("\n")[0]
+        if heading.startswith("### "):
+            found[part, heading] = re.split(r"^Not run", block, flags=re.MULTILINE)[0].strip()
+        part = heading if heading.startswith("## ") else part
+    return found
+
+
+def linked(text: str, folder: Path) -> str:
+    """The page with its figures where the documentation has them."""
+    for path in folder.glob("*.png"):
+        text = text.replace(f"]({path.name})", f"](figures/{path.name})")
+    return text
+
+
+def check(text: str) -> None:
+    """Every section of a page that the records give is that of the documentation."""
+    made, shown = sections(text), sections(PAGE)
+    assert len(made) >= 7
+    for key in set(made) - PENDING:
+        assert made[key] == shown[key], key
+    for key in set(made) & PENDING:
+        lines = [line.replace("*", "") for line in shown[key].splitlines()]
+        rows = [line.replace("*", "") for line in made[key].splitlines() if line.startswith("|")]
+        assert rows and set(rows) <= set(lines), key
+
+
+def test_the_tables_of_the_page_are_made_from_the_kept_records(tmp_path: Path) -> None:
+    folder = shutil.copytree(records.RECORDS, tmp_path / "records")
+    for picture in (DOCS / "figures").glob("fig*.png"):
+        (folder / picture.name).touch()
+    text, problems = page(folder)
+    assert problems == []
+    check(linked(text, folder))
+
+
+@pytest.mark.long
+def test_all_tables_and_figures_of_the_page_are_made_from_the_kept_records(tmp_path: Path) -> None:
+    folder = records.kept(records.RECORDS, tmp_path / "records")
+    written = records.write_page(folder)
+    assert written.problems == []
+    text = linked(written.path.read_text(encoding="utf-8"), folder)
+    check(text)
+    for name in re.findall(r"\]\(figures/([^)]+)\)", text):
+        assert (folder / name).stat().st_size > 1000, name
+        assert (folder / name).with_suffix(".pdf").is_file(), name
+    assert set(sections(PAGE)) - set(sections(text)) <= PENDING
+    if not PENDING:
+        assert text == PAGE
+
+
+def test_the_figures_of_the_page_are_in_the_documentation() -> None:
+    names = re.findall(r"\]\(figures/([^)]+)\)", PAGE)
+    assert names
+    for name in names:
+        assert (DOCS / "figures" / name).is_file(), name
+
+
+def test_the_kept_records_are_small() -> None:
+    files = [path for path in records.RECORDS.rglob("*") if path.is_file()]
+    assert 0 < sum(len(zlib.compress(path.read_bytes())) for path in files) < LIMIT
+    assert not [path for path in files if path.name in ("best.npz", "checkpoint.npz")]
+
+
+def test_the_losses_alone_give_the_same_page(table2: CarriedOut, tmp_path: Path) -> None:
+    source, target = table2[1], tmp_path / "kept"
+    records.keep(source, target, losses=True)
+    assert [path.name for path in target.iterdir()] == [records.ARCHIVE]
+    folder = records.kept(target, tmp_path / "copy")
+    assert page(folder) == page(source)
+    with tarfile.open(target / records.ARCHIVE) as tar:
+        names = {Path(name).name for name in tar.getnames()}
+    (manifest,) = (path.name for path in source.glob("table2-*.json"))
+    assert names == {manifest, "fedgs.json", "config.toml", "clients.npz", "rounds.jsonl"}
+    first = (target / records.ARCHIVE).read_bytes()
+    records.keep(source, target, losses=True)
+    assert (target / records.ARCHIVE).read_bytes() == first
+
+
+@pytest.mark.long
+def test_finished_runs_added_one_by_one_give_the_rows_and_panels_of_the_page(
+    toy_federation: Federation, tmp_path: Path
+) -> None:
+    """Stands for the runs of an image data set, whose whole records are kept."""
+    file = export(toy_federation, tmp_path / "toy.npz")
+    docs, target = tmp_path / "docs", tmp_path / "records"
+    docs.mkdir()
+    for methods in (("uniform", "fedgs-1"), ("uniform", "fedgs-1", "md")):
+        for name in ("table2", "fig4", "fig5"):
+            options = {"methods": methods, "modes": LDF, "seeds": (0,), "overrides": FAST}
+            carry_out(request_of(name, file, **options), tmp_path / "out")
+        records.keep(tmp_path / "out", target)
+        assert len(list((target / "runs").glob("*/config.toml"))) == len(methods)
+        assert not list((target / "runs").glob("*/checkpoint.npz"))
+        text = records.write(target, docs)
+        for row in ("uniform", "fedgs 1", "md")[: len(methods)]:
+            assert text.count(f"\n| {row} | ") == 3, (row, text)
+        pictures = re.findall(r"\]\((figures/fig[45]-toy[^)]*-LDF\.png)\)", text)
+        assert len(pictures) == 2 and all((docs / picture).is_file() for picture in pictures)
+    assert len(read_manifests(target)[0]) == 3
+
+
+def test_records_that_cannot_be_read_are_named(table2: CarriedOut, tmp_path: Path) -> None:
+    copy = shutil.copytree(table2[1], tmp_path / "copy")
+    run = next(path.parent for path in (copy / "runs").glob("*/rounds.jsonl"))
+    (run / "rounds.jsonl").write_text("rubbish\n")
+    with pytest.raises(SystemExit, match=run.name):
+        records.keep(copy, tmp_path / "kept")
