@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.random import mtrand
 
-from fedgs.rng import derived_seed, stream
+from fedgs.rng import derived_seed, stream, streams
 
 
 def test_equal_names_give_equal_streams_in_another_process() -> None:
@@ -55,10 +55,38 @@ def test_a_name_means_what_numpy_makes_of_its_numbers(
     assert stream(seed, purpose, *keys).integers(2**62) == plain.integers(2**62)
 
 
+@given(
+    st.integers(0, 2**70),
+    st.text(max_size=5),
+    st.integers(0, 2**33) | st.integers(2**32 - 4, 2**32 + 1),
+    st.integers(0, 4),
+)
+def test_streams_of_successive_keys_are_those_of_each_key(
+    seed: int, purpose: str, first: int, number: int
+) -> None:
+    keys = range(first, first + number)
+    made = [generator.bit_generator.state for generator in streams(seed, purpose, keys)]
+    assert made == [stream(seed, purpose, key).bit_generator.state for key in keys]
+
+
+def test_streams_of_a_purpose_with_a_short_hash_are_those_of_each_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One purpose in 2^32 has a word less, and SeedSequence then hashes the key in another way."""
+    monkeypatch.setattr("fedgs.rng._name", lambda seed, _, keys: (seed, 77, keys))
+    made = [generator.integers(2**62) for generator in streams(3, "any", range(2))]
+    assert made == [stream(3, "any", key).integers(2**62) for key in range(2)]
+
+
 @pytest.mark.parametrize("name", [(-1, "a"), (0, "a", -2)])
 def test_negative_seeds_and_keys_are_refused(name: tuple[Any, ...]) -> None:
     with pytest.raises(ValueError, match=r"^seeds and keys must be >= 0, got -"):
         stream(*name)
+
+
+def test_negative_keys_of_streams_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^seeds and keys must be >= 0, got -1"):
+        list(streams(0, "a", range(-1, 2)))
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,14 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 # The functions are those of `numpy.random`, whose type stubs leave out two of them.
 from numpy.random import mtrand
+from numpy.random.bit_generator import ISeedSequence
 
 __all__ = [
     "cuda_is_started",
@@ -26,6 +29,7 @@ __all__ = [
     "seed_generators",
     "seeded",
     "stream",
+    "streams",
 ]
 
 
@@ -72,6 +76,73 @@ def stream(seed: int, purpose: str, *keys: int) -> np.random.Generator:
     return np.random.Generator(
         np.random.PCG64(np.random.SeedSequence(np.array(words, dtype=np.uint32)))
     )
+
+
+def _powers(first: int, factor: int, number: int) -> npt.NDArray[np.uint32]:
+    """The numbers first * factor^i modulo 2^32 for i = 0, 1, ..."""
+    return np.array([first * factor**i % 2**32 for i in range(number)], dtype=np.uint32)
+
+
+# SeedSequence's constants: those of words that enter its pool of four, and those of the eight words
+# that leave it.
+_FACTOR = 0x931E8875
+_ENTER = _powers(0x43B0D7E5, _FACTOR, 5)
+_LEAVE = _powers(0x8B51F9DD, 0x58F38DED, 9)
+
+
+def _hashed(
+    words: npt.NDArray[np.uint32], constants: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.uint32]:
+    """(keys, n) words, each hashed with two of n + 1 constants."""
+    hashed = (words ^ constants[:-1]) * constants[1:]
+    hashed ^= hashed >> np.uint32(16)
+    return hashed
+
+
+class _Seed(ISeedSequence):
+    """The numbers that seed a PCG64, (4,) uint64, which is the type that it asks for."""
+
+    __slots__ = ("numbers",)
+
+    def __init__(self, numbers: npt.NDArray[np.uint64]) -> None:
+        self.numbers = numbers
+
+    def generate_state(
+        self,
+        n_words: int,
+        dtype: npt.DTypeLike = np.uint32,
+    ) -> npt.NDArray[Any]:
+        return self.numbers[:n_words]
+
+
+def streams(seed: int, purpose: str, keys: range) -> Iterator[np.random.Generator]:
+    """The generators `stream(seed, purpose, key)` of successive keys, at a fifth of the cost.
+
+    What the names share is hashed once, and the keys together, as SeedSequence does it.
+
+    Args:
+        seed: as for `stream`.
+        purpose: as for `stream`.
+        keys: integers >= 0 in steps of 1.
+
+    >>> first, second = streams(0, "select", range(3, 5))
+    >>> second.integers(1000) == stream(0, "select", 4).integers(1000)
+    np.True_
+    """
+    name = _name(seed, purpose, 1)
+    if len(name) < 4 or not 0 <= keys.start <= keys.stop <= 2**32:
+        yield from (stream(seed, purpose, key) for key in keys)
+        return
+    pool = np.random.SeedSequence(np.array(name, dtype=np.uint32)).pool  # (4,)
+    # Each word of the name has moved the constants on by four.
+    enter = _ENTER * np.uint32(pow(_FACTOR, 4 * len(name), 2**32))
+    key = np.arange(keys.start, keys.stop, dtype=np.uint32)[:, np.newaxis]
+    pools = pool * np.uint32(0xCA01F9DD) - _hashed(key, enter) * np.uint32(0x4973F715)
+    pools ^= pools >> np.uint32(16)  # (keys, 4)
+    words = _hashed(np.concatenate((pools, pools), axis=1), _LEAVE)
+    for numbers in words.astype("<u4", copy=False).view("<u8").astype(np.uint64, copy=False):
+        # NumPy takes any ISeedSequence, which its type stubs leave out.
+        yield np.random.Generator(np.random.PCG64(_Seed(numbers)))  # type: ignore[arg-type]
 
 
 def derived_seed(seed: int, purpose: str, *keys: int) -> int:

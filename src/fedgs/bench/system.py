@@ -106,14 +106,14 @@ def generated_traces(devices: int, *, days: int = _DAYS, intervals: int = _INTER
 
 
 class _AsMany(Sampler):
-    """As many clients as trained in the same round of a run with a clock, uniformly drawn."""
+    """As many clients as trained in the same round of a run with a clock, drawn as `uniform`."""
 
     numbers: ClassVar[dict[int, list[int]]] = {}  # seed of the run -> by round
     run: int = 0
 
     def select(self, view: View, rng: np.random.Generator) -> Selection:
         number = min(self.numbers[self.run][view.round], view.cohort_size)
-        return Selection(rng.choice(view.available, number, replace=False))
+        return Selection(np.sort(rng.choice(view.available, size=number, replace=False)))
 
 
 class _AtClocks(Trace):

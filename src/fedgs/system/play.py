@@ -1,7 +1,6 @@
 """The end of a round: which of the clients' answers the server still takes."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -51,6 +50,8 @@ class Played:
 
     Attributes:
         fates: (m,) int8 positions in `FATES`, of which late is still working at the end.
+        answered: (m,) which clients answered in time.
+        answers: how many these are.
         seconds: from the beginning of the round to its end.
         ended: "target": with the last answer that was waited for; "deadline"; "nobody": when no
             client was working any more.
@@ -59,12 +60,15 @@ class Played:
         traffic: bytes of the models sent to all clients and of the answers.
         entered: whether the answers enter the model; not where there are too few.
 
-    >>> one = np.array([1.0])
-    >>> Played(np.array([LATE]), 1.0, "deadline", one, durations=2 * one).answered.tolist()
-    [False]
+    >>> tasks = Tasks.undisturbed(np.array([2.0, 1.0]))
+    >>> played = play(tasks, wanted=2, deadline=1.0)
+    >>> played.answered.tolist(), played.answers, played.all_answered
+    ([False, True], 1, False)
     """
 
     fates: AnyArray
+    answered: BoolArray
+    answers: int
     seconds: float
     ended: Ended
     worked: FloatArray
@@ -72,21 +76,15 @@ class Played:
     traffic: int = 0
     entered: bool = True
 
-    @cached_property
-    def answered(self) -> BoolArray:
-        """(m,) which clients answered in time."""
-        answered: BoolArray = self.fates == ANSWERED
-        return answered
-
     @property
     def words(self) -> list[str]:
         """The fates as words."""
         return [FATES[fate] for fate in self.fates.tolist()]
 
-    @cached_property
+    @property
     def all_answered(self) -> bool:
         """Whether every client answered in time."""
-        return bool(self.answered.all())
+        return self.answers == len(self.fates)
 
     def entering(self, selection: Selection) -> Selection:
         """The clients of the selection, in ascending order, whose updates enter the model."""
@@ -128,10 +126,10 @@ def play(
     ['answered', 'late', 'gone']
     """
     durations, ends, fates = tasks.durations, tasks.ends, tasks.fates
-    is_answer = fates == ANSWERED
-    count, answers = len(ends), int(np.count_nonzero(is_answer))
+    answered = fates == ANSWERED
+    count, answers = len(ends), int(np.count_nonzero(answered))
     target = min(wanted, count)
-    arrivals = ends if answers == count else np.where(is_answer, ends, np.inf)
+    arrivals = ends if answers == count else np.where(answered, ends, np.inf)
     order = arrivals.argsort(kind="stable")
     ended: Ended = "target" if answers >= target else "nobody"
     seconds = float(ends[order[target - 1]] if ended == "target" else ends.max())
@@ -140,10 +138,12 @@ def play(
         seconds, ended = float(deadline), "deadline"
         in_time = int(np.count_nonzero(arrivals <= seconds))
     worked = ends if ends is durations else np.minimum(durations, ends)
-    if in_time < count:
+    if in_time < count and ended != "nobody":  # else no client is still working
         late = ends > seconds
         late[order[in_time:answers]] = True  # also those that answer in the second of the end
-        fates = np.where(late, np.int8(LATE), fates)
+        fates = fates.copy()
+        fates[late] = LATE
+        answered = fates == ANSWERED
         worked = np.minimum(worked, seconds)
     traffic, entered = (count + in_time) * update_bytes, in_time >= least
-    return Played(fates, seconds, ended, worked, durations, traffic, entered)
+    return Played(fates, answered, in_time, seconds, ended, worked, durations, traffic, entered)

@@ -76,7 +76,7 @@ class TimeState:
             failures = failures.copy()
             failures[cohort] += 1
             failures[good] = 0
-        elif failures[good].any():
+        elif np.count_nonzero(failures[good]):
             failures = failures.copy()
             failures[good] = 0
         seconds[good] = durations

@@ -8,7 +8,7 @@ import numpy as np
 from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.availability import InSeconds
 from fedgs.clients import Clients
-from fedgs.rng import stream
+from fedgs.rng import streams
 from fedgs.system.devices import Devices, devices_of
 from fedgs.system.kept import KnownStates, Rounds
 from fedgs.system.play import Tasks
@@ -109,7 +109,7 @@ class ClientWork:
     def _draw_factors(self, rounds: range) -> FloatArray:
         """(R, N) the factors of the durations."""
         seed, noise, count = self.settings.seed or 0, self.settings.noise, len(self.clients)
-        normal = [stream(seed, "duration", t).standard_normal(count) for t in rounds]
+        normal = [rng.standard_normal(count) for rng in streams(seed, "duration", rounds)]
         factors: FloatArray = np.exp(noise * np.array(normal) - noise**2 / 2)
         return factors
 
@@ -120,7 +120,7 @@ class ClientWork:
     def _draw_moments(self, rounds: range) -> FloatArray:
         """(R, N) the shares of their work after which clients fail, inf for the others."""
         seed, count = self.settings.seed or 0, len(self.clients)
-        drawn = np.array([stream(seed, "drop out", t).random((2, count)) for t in rounds])
+        drawn = np.array([rng.random((2, count)) for rng in streams(seed, "drop out", rounds)])
         moments: FloatArray = np.where(drawn[:, 0] < self.settings.drop_out, drawn[:, 1], np.inf)
         return moments
 
