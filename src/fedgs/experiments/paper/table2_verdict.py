@@ -132,7 +132,7 @@ def _federation_sentence(source: Source) -> str:
     """Whether the federation is the paper's."""
     if source.path is not None:
         return (
-            "The paper's Synthetic figures stand beside a file of 30 clients: levels can be "
+            "The paper's Synthetic figures are next to a file of 30 clients: levels can be "
             "compared if it is the paper's own federation."
         )
     if source.key == "synthetic":
