@@ -1,9 +1,9 @@
 """Settings of evaluation: the table `[evaluation]` of a configuration."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, model_serializer
+from pydantic import BeforeValidator, Field, PlainSerializer, field_validator
 
 from fedgs.registry import Variant, text_keys
 from fedgs.stopping import named_figure
@@ -69,6 +69,7 @@ class Evaluation(Variant):
     per_client: ClientEvaluation | None = None
     sample: int | None = Field(default=None, ge=1)
     best: str | None = None
+    later_settings = (("metrics",), ("per_client",), ("sample",), ("best",))
 
     @field_validator("best")
     @classmethod
@@ -81,16 +82,3 @@ class Evaluation(Variant):
         if isinstance(value, Mapping):
             return ClientEvaluation(**text_keys(value, "evaluation.per_client"))
         return value
-
-    @model_serializer(mode="wrap")
-    def _without_no_metrics(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
-        """Leave out what earlier versions did not have, whose runs stay the same runs."""
-        settings = serialize(self)
-        if not self.metrics:
-            settings.pop("metrics", None)
-        if self.per_client is None:
-            settings.pop("per_client", None)
-        for name in ("sample", "best"):
-            if getattr(self, name) is None:
-                settings.pop(name, None)
-        return settings

@@ -1,10 +1,9 @@
 """How a run is carried out: the table `execution` of a configuration."""
 
 import re
-from collections.abc import Callable
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_serializer, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from fedgs.registry import Variant, check_registered
 
@@ -45,16 +44,7 @@ class Execution(Variant):
     cluster: str | None = None
     trust_network: bool = False
     share: Literal["auto", "runs", "cohorts"] = "auto"
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
-        """Leave later settings out where they are not given, as earlier versions did."""
-        settings = serialize(self)
-        if not self.trust_network:
-            settings.pop("trust_network", None)
-        if self.share == "auto":
-            settings.pop("share", None)
-        return settings
+    later_settings = (("trust_network",), ("share",))
 
     @model_validator(mode="after")
     def _shares_on_a_cluster(self) -> Self:

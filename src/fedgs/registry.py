@@ -13,12 +13,12 @@ import importlib.metadata
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer
 
 from fedgs.errors import ConfigError, shown
 from fedgs.families import FAMILIES
@@ -71,6 +71,11 @@ class Variant(BaseModel):
     apart_in_identity: ClassVar[frozenset[str]] = frozenset()
     """Settings whose content is a part of its own in a run's identity, see `fedgs.fingerprint`."""
 
+    later_settings: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """Settings that earlier versions did not have, each followed by those that depend on it. Tables
+    leave them out where the first one has its default, so that runs of earlier versions stay the
+    same runs."""
+
     @property
     def numerics(self) -> Mapping[str, int]:
         """Versions of the package's numerical code that this variant uses.
@@ -87,6 +92,22 @@ class Variant(BaseModel):
             raise ConfigError(sentence(error, where=self.family, model=type(self))) from None
         for reason in self.without_effect(settings).values():
             raise ConfigError(reason)
+
+    def _left_out(self) -> Iterator[str]:
+        """The settings that tables leave out, see `later_settings`."""
+        fields = type(self).model_fields
+        for names in self.later_settings:
+            default = fields[names[0]].get_default(call_default_factory=True)
+            if getattr(self, names[0]) == default:
+                yield from names
+
+    @model_serializer(mode="wrap")
+    def _without_later_defaults(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
+        """The settings without those that are left out."""
+        settings = serialize(self)
+        for name in self._left_out():
+            settings.pop(name, None)
+        return settings
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:

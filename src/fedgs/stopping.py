@@ -1,11 +1,11 @@
 """When a run ends before its last round: at a target, or when a figure no longer improves."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, field_validator, model_serializer
+from pydantic import Field, field_validator
 
 from fedgs.arrays import AnyArray, FloatArray
 from fedgs.clients import Memory
@@ -58,6 +58,7 @@ class Stopping(Variant):
     target_metrics: dict[str, float] = Field(default_factory=dict)
     patience: int | None = Field(default=None, ge=1)
     figure: str = "valid_loss"
+    later_settings = (("target_metrics",),)
 
     @field_validator("figure")
     @classmethod
@@ -206,15 +207,11 @@ class Stopping(Variant):
                 return "patience"
         return None
 
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, serialize: Any) -> Any:
-        """Leave out what is not set, and the figure where there is no patience."""
-        settings = serialize(self)
-        if not self.target_metrics:
-            settings.pop("target_metrics", None)
+    def _left_out(self) -> Iterator[str]:
+        """Also the figure where there is no patience."""
+        yield from super()._left_out()
         if self.patience is None:
-            settings.pop("figure", None)
-        return settings
+            yield "figure"
 
 
 def _figure_of(metric: str) -> str:

@@ -1,7 +1,7 @@
 """Settings of local training and cohorts: the table `[training]` of a configuration."""
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -9,7 +9,6 @@ from pydantic import (
     PlainSerializer,
     ValidationInfo,
     field_validator,
-    model_serializer,
 )
 
 from fedgs.clients import Objective
@@ -122,6 +121,10 @@ class Training(Variant):
     optimizer: Optimizer = None
     clip: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     optimizer_state: Literal["round", "client"] = "round"
+    later_settings = (
+        ("objective",), ("local_epochs",), ("drop_last",), ("schedule",), ("warmup",), ("loss",),
+        ("optimizer",), ("clip",), ("optimizer_state",),
+    )  # fmt: skip
 
     @field_validator("learning_rate", "mu", "clip")
     @classmethod
@@ -135,22 +138,10 @@ class Training(Variant):
             )
         return value
 
-    @model_serializer(mode="wrap")
-    def _without_later_defaults(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
-        """Leave out what earlier versions did not have, whose runs stay the same runs."""
-        settings = serialize(self)
-        if self.objective == "data_size":
-            settings.pop("objective", None)
-        if self.optimizer_state == "round":
-            settings.pop("optimizer_state", None)
-        later = ("local_epochs", "drop_last", "schedule", "warmup", "loss", "optimizer", "clip")
-        for name in later:
-            if not getattr(self, name):
-                settings.pop(name, None)
-        for name, instead in _INSTEAD.items():
-            if getattr(self, instead) is not None:
-                settings.pop(name, None)
-        return settings
+    def _left_out(self) -> Iterator[str]:
+        """Also what another setting replaces."""
+        yield from super()._left_out()
+        yield from (name for name, other in _INSTEAD.items() if getattr(self, other) is not None)
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:

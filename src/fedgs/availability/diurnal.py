@@ -2,13 +2,13 @@
 
 import cmath
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from pydantic import Field, field_validator, model_serializer, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from fedgs.arrays import BoolArray, FloatArray, frozen
 from fedgs.availability.base import Availability
@@ -92,15 +92,7 @@ class Diurnal(Availability):
     spread_hours: float = Field(default=0, ge=0, le=24)
     couple: Literal["none", "data_size"] = "none"
     coupling: float = Field(default=0, ge=-1, le=1)
-
-    @model_serializer(mode="wrap")
-    def _without_default_coupling(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
-        """Leave out the coupling of earlier versions, whose runs stay the same runs."""
-        settings = serialize(self)
-        if self.couple == "none":
-            settings.pop("couple", None)
-            settings.pop("coupling", None)
-        return settings
+    later_settings = (("couple", "coupling"),)
 
     @field_validator("shape", mode="before")
     @classmethod

@@ -1,14 +1,14 @@
 """Availability from a trace of real devices."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_serializer, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from fedgs.arrays import BoolArray, FloatArray, IntArray
 from fedgs.availability.base import Availability
@@ -116,14 +116,7 @@ class Trace(Availability):
     spread_hours: float = Field(default=0, ge=0, le=24)
     couple: Couple = "none"
     coupling: float = Field(default=0, ge=-1, le=1)
-
-    @model_serializer(mode="wrap")
-    def _without_default_zones(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
-        """Leave out the zones of earlier versions, whose runs stay the same runs."""
-        settings = serialize(self)
-        if self.zones == "file":
-            settings.pop("zones", None)
-        return settings
+    later_settings = (("zones",),)
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:

@@ -1,13 +1,13 @@
 """Synthetic(a, b): every client has its own optimum and its own distribution of inputs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from pydantic import Field, model_serializer
+from pydantic import Field
 
 from fedgs.arrays import AnyArray, FloatArray, IntArray, frozen
 from fedgs.clients import Clients
@@ -85,15 +85,7 @@ class Synthetic(Data):
     clients: int = Field(default=30, ge=1)
     on_demand: bool = False
     test_clients: int = Field(default=1000, ge=1)
-
-    @model_serializer(mode="wrap")
-    def _without_defaults(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
-        """Leave out the settings of `on_demand` where it is off."""
-        settings = serialize(self)
-        if not self.on_demand:
-            settings.pop("on_demand", None)
-            settings.pop("test_clients", None)
-        return settings
+    later_settings = (("on_demand", "test_clients"),)
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:

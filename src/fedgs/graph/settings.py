@@ -1,11 +1,11 @@
 """The graph's settings, and the graph: similarity → adjacency → distance."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import ClassVar, Literal, TypedDict
 
 import numpy as np
-from pydantic import Field, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from fedgs.arrays import FloatMatrix
 from fedgs.clients import Clients
@@ -150,6 +150,7 @@ class Graph(Variant):
     refresh: float = Field(default=0.5, ge=0, le=1)
     structure: Literal["auto", "dense", "landmarks"] = "auto"
     landmarks: int = Field(default=1024, ge=2, le=10_000)
+    later_settings = (("structure",), ("landmarks",))
 
     @model_validator(mode="before")
     @classmethod
@@ -157,15 +158,6 @@ class Graph(Variant):
         if isinstance(given, dict) and given.get("preset") == "authors":
             return {**_AUTHORS, **given}
         return given
-
-    @model_serializer(mode="wrap")
-    def _without_default_structure(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
-        """Leave out the structure of earlier versions, whose runs stay the same runs."""
-        settings = serialize(self)
-        for name, value in (("structure", "auto"), ("landmarks", 1024)):
-            if settings.get(name) == value:
-                settings.pop(name)
-        return settings
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:

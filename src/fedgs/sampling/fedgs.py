@@ -5,11 +5,11 @@ import hashlib
 import importlib.util
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_serializer
+from pydantic import Field
 
 from fedgs import __version__, solver
 from fedgs.arrays import FloatArray, FloatMatrix, IntArray
@@ -119,14 +119,7 @@ class FedGS(Sampler):
     graph: Graph = Graph()
     solver: Solver = Solver()
     balance: Balance = "selected"
-
-    @model_serializer(mode="wrap")
-    def _without_default_balance(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
-        """Leave out the balance of earlier versions, whose runs stay the same runs."""
-        settings = serialize(self)
-        if self.balance == "selected":
-            settings.pop("balance", None)
-        return settings
+    later_settings = (("balance",),)
 
     @classmethod
     def without_effect(cls, settings: Mapping[str, object]) -> dict[str, str]:

@@ -1,10 +1,7 @@
 """F3AST: weights from a moving average of each client's participation."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from pydantic import Field, model_serializer
+from pydantic import Field
 
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.clients import Clients, Counted, Memory, Outcome, Selection, View
@@ -73,14 +70,7 @@ class F3ASTWeighting(Weighting):
     beta: float = Field(default=0.001, gt=0, lt=1)
     normalise: bool = False
     counts: Counted = "answered"
-
-    @model_serializer(mode="wrap")
-    def _without_default_counts(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
-        """Leave out the counts of earlier versions, whose runs stay the same runs."""
-        settings = serialize(self)
-        if self.counts == "answered":
-            settings.pop("counts", None)
-        return settings
+    later_settings = (("counts",),)
 
     @property
     def is_normalised(self) -> bool:

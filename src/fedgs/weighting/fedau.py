@@ -1,10 +1,7 @@
 """FedAU: weights from the mean length of the intervals between participations."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from pydantic import Field, model_serializer
+from pydantic import Field
 
 from fedgs.arrays import BoolArray, FloatArray
 from fedgs.clients import Clients, Counted, Memory, Outcome, Selection, View
@@ -49,14 +46,7 @@ class FedAU(Weighting):
 
     cutoff: int = Field(default=50, ge=0)
     counts: Counted = "answered"
-
-    @model_serializer(mode="wrap")
-    def _without_default_counts(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
-        """Leave out the counts of earlier versions, whose runs stay the same runs."""
-        settings = serialize(self)
-        if self.counts == "answered":
-            settings.pop("counts", None)
-        return settings
+    later_settings = (("counts",),)
 
     @property
     def is_normalised(self) -> bool:

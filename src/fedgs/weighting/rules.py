@@ -1,10 +1,7 @@
 """Rules that need no memory: data sizes, draws, equal shares, inverse participation."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from pydantic import Field, model_serializer
+from pydantic import Field
 
 from fedgs.arrays import FloatArray
 from fedgs.clients import Counted, Memory, Selection, View
@@ -82,14 +79,7 @@ class InverseParticipation(Weighting):
     normalise: bool = True
     cutoff: int | None = Field(default=None, ge=1)
     counts: Counted = "selected"
-
-    @model_serializer(mode="wrap")
-    def _without_default_counts(self, serialize: Callable[[Any], dict[str, Any]]) -> Any:
-        """Leave out the counts of earlier versions, whose runs stay the same runs."""
-        settings = serialize(self)
-        if self.counts == "selected":
-            settings.pop("counts", None)
-        return settings
+    later_settings = (("counts",),)
 
     def model_post_init(self, context: object) -> None:
         """Refuse a cutoff beside normalised weights."""
