@@ -130,7 +130,8 @@ def write(records: Path = RECORDS, docs: Path = DOCS) -> str:
         The text of the page.
 
     Raises:
-        SystemExit: a record cannot be read.
+        SystemExit: a record cannot be read, or the page would lose a section, whose records are not
+            kept.
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder = kept(records, Path(temporary) / "records")
@@ -139,12 +140,33 @@ def write(records: Path = RECORDS, docs: Path = DOCS) -> str:
             raise SystemExit("\n".join(written.problems))
         pictures = [path for path in written.files if path.suffix == ".png"]
         text = written.path.read_text(encoding="utf-8")
+        page = docs / "reproduction.md"
+        shown = sections(page.read_text(encoding="utf-8")) if page.is_file() else set()
+        if lost := shown - sections(text):
+            names = "; ".join(sorted(f"{part}, {data}" for part, data in lost))
+            raise SystemExit(f"the page has sections whose records are not kept: {names}")
         (docs / "figures").mkdir(exist_ok=True)
         for path in pictures:
             text = text.replace(f"]({path.name})", f"](figures/{path.name})")
             shutil.copyfile(path, docs / "figures" / path.name)
-    (docs / "reproduction.md").write_text(text, encoding="utf-8")
+    page.write_text(text, encoding="utf-8")
     return text
+
+
+def sections(text: str) -> set[tuple[str, str]]:
+    r"""The parts of a page and their data, as the headings have them.
+
+    >>> sections("# Page\n## Table 2\n### CIFAR10\n## Table 3\n")
+    {('Table 2', 'CIFAR10')}
+    """
+    found = set()
+    part = ""
+    for line in text.splitlines():
+        if line.startswith("## "):
+            part = line.removeprefix("## ")
+        elif line.startswith("### "):
+            found.add((part, line.removeprefix("### ")))
+    return found
 
 
 def main() -> None:

@@ -162,3 +162,18 @@ def test_records_that_cannot_be_read_are_named(table2: CarriedOut, tmp_path: Pat
     (run / "rounds.jsonl").write_text("rubbish\n")
     with pytest.raises(SystemExit, match=run.name):
         records.keep(copy, tmp_path / "kept")
+
+
+def test_the_page_does_not_lose_a_section_whose_records_are_not_kept(
+    table2: CarriedOut, tmp_path: Path
+) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    records.keep(table2[1], tmp_path / "kept", losses=True)
+    text = records.write(tmp_path / "kept", docs)
+    (part, data) = next(iter(sections(text)))
+    before = text.replace(f"{data}\n", f"{data}\n\nOurs.\n\n### Another federation\n\nNumbers.\n")
+    (docs / "reproduction.md").write_text(before, encoding="utf-8")
+    with pytest.raises(SystemExit, match=f"not kept: {part[3:]}, Another federation"):
+        records.write(tmp_path / "kept", docs)
+    assert (docs / "reproduction.md").read_text(encoding="utf-8") == before
