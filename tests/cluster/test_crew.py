@@ -99,7 +99,8 @@ class FakeCluster:
             return []
         if isinstance(message, RayError):
             raise message
-        return [pickle.dumps(message)]
+        messages = message if isinstance(message, list) else [message]
+        return [pickle.dumps(one) for one in messages]
 
     def kill(self, actor: Any) -> None:
         self.killed.append(actor.key)
@@ -209,11 +210,59 @@ def test_the_study_writes_the_files_that_members_send(
     runs: list[PreparedRun], tmp_path: Path
 ) -> None:
     stored = [replace(run, folder=RunFolder(tmp_path / run.folder_name)) for run in runs]
-    change = FilesChanged(0, [FileChange("rounds.jsonl", None, b"{}\n")])
+    change = FilesChanged(0, [FileChange("rounds.jsonl", None, b"{}\n")], 0)
     fake = FakeCluster(lambda start: [change, *ended()])
     crew = crew_of(fake, stored)
     Executor(crew, stored).carry_out(cluster_shares(stored, [0], 1))
     assert (tmp_path / runs[0].folder_name / "rounds.jsonl").read_bytes() == b"{}\n"
+
+
+def lines(number: int) -> FilesChanged:
+    """The change that appends line `number` to the records."""
+    if number == 0:
+        return FilesChanged(0, [FileChange("rounds.jsonl", None, b"0\n")], 0)
+    content = f"{number}\n".encode()
+    return FilesChanged(
+        0, [FileChange("rounds.jsonl", 2 * number, content, 2 * number + 2)], number
+    )
+
+
+def test_an_interrupt_between_messages_loses_none(runs: list[PreparedRun], tmp_path: Path) -> None:
+    stored = [replace(run, folder=RunFolder(tmp_path / run.folder_name)) for run in runs]
+    come: list[object] = [lines(0), Progress(6, 1, 0), lines(1)]
+    crew = crew_of(FakeCluster(lambda start: [come, [lines(2), *ended()]]), stored)
+
+    def interrupted(progress: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Executor(crew, stored, interrupted).carry_out(cluster_shares(stored, [0], 1))
+    assert (tmp_path / runs[0].folder_name / "rounds.jsonl").read_bytes() == b"0\n1\n2\n"
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_an_interrupt_that_loses_changes_leaves_no_gap(
+    lost: int, runs: list[PreparedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = [replace(run, folder=RunFolder(tmp_path / run.folder_name)) for run in runs]
+    apply = cluster_crew.apply_changes
+
+    def interrupted(folder: Path, changes: list[FileChange]) -> None:
+        monkeypatch.setattr(cluster_crew, "apply_changes", apply)
+        raise KeyboardInterrupt
+
+    come = [lines(number) for number in range(4)]
+    fake = FakeCluster(lambda start: [*filter(None, [come[:lost], come[lost:]]), ended()])
+    crew, (share,) = crew_of(fake, stored), cluster_shares(stored, [0], 1)
+    crew.start(share)
+    if lost:
+        assert list(crew.messages()) == []
+    monkeypatch.setattr(cluster_crew, "apply_changes", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(crew.messages())
+    crew.end()
+    path = tmp_path / runs[0].folder_name / "rounds.jsonl"
+    assert (path.read_bytes() if path.exists() else b"") == b"0\n"[: 2 * lost]
 
 
 @pytest.mark.long

@@ -9,9 +9,9 @@ import contextlib
 import logging
 import pickle
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedgs.cluster import Cluster, Node
@@ -63,6 +63,8 @@ class _Member:
         how: how its share ended; None: it is being carried out.
         heard: when it sent something, or answered; None: it has not begun.
         ping: a question that it has not answered; None: there is none.
+        inbox: pickled messages that came and have not been taken.
+        applied: changes of files that were applied, by the position of their run in the share.
     """
 
     actor: Any
@@ -71,6 +73,8 @@ class _Member:
     how: str | None = None
     heard: float | None = None
     ping: Any = None
+    inbox: deque[bytes] = field(default_factory=deque)
+    applied: Counter[int] = field(default_factory=Counter)
 
 
 class ClusterCrew:
@@ -122,6 +126,7 @@ class ClusterCrew:
         stream = member.actor.work.options(num_returns="streaming")
         member.stream = stream.remote(self._payload.pack(share.runs), contents, *self._payload.data)
         member.how = None
+        member.applied.clear()
         self._members[share] = member
 
     def messages(self) -> Iterable[tuple[Share, Message]]:
@@ -174,12 +179,29 @@ class ClusterCrew:
             self._payload.data.clear()
 
     def _received(self, share: Share, member: _Member) -> Iterable[tuple[Share, Message]]:
-        """What a member has sent, as far as it is here."""
+        """What a member has sent, as far as it is here.
+
+        An interrupt may end this anywhere. Messages that were not taken are taken later.
+        """
+        if not member.inbox and not self._fetch(member):
+            return
+        while member.inbox:
+            message = self._taken(pickle.loads(member.inbox.popleft()), member)
+            if isinstance(message, FilesChanged):
+                self._apply(share, member, message)
+            elif isinstance(message, NewRecord):
+                if self._listener is not None:
+                    give_record(self._listener, share, message, member.actor.reply.remote)
+            elif message is not None:
+                yield share, message
+
+    def _fetch(self, member: _Member) -> bool:
+        """Take what has come from a member into its inbox; False: its share has ended."""
         try:
             content = self._ray.get(next(member.stream))
         except StopIteration:
             self._set_idle(member)
-            return
+            return False
         except self._ray.exceptions.RayTaskError as error:
             raise ConfigError(
                 f"node {member.node.name!r} cannot carry out the runs: {error.cause}"
@@ -187,19 +209,20 @@ class ClusterCrew:
         except self._ray.exceptions.RayError as error:
             # An actor that died, that cannot be reached, or that was ended for want of memory.
             self._lose(member, error)
-            return
+            return False
+        member.inbox.extend(content)
         member.heard, member.ping = time.monotonic(), None
-        for packed in content:
-            message = self._taken(pickle.loads(packed), member)
-            if isinstance(message, FilesChanged):
-                folder = self._runs[share.runs[message.position]].folder
-                if folder is not None:
-                    apply_changes(folder.path, message.changes)
-            elif isinstance(message, NewRecord):
-                if self._listener is not None:
-                    give_record(self._listener, share, message, member.actor.reply.remote)
-            elif message is not None:
-                yield share, message
+        return True
+
+    def _apply(self, share: Share, member: _Member, message: FilesChanged) -> None:
+        """Write changes of files, unless an interrupt has lost earlier ones of the same run.
+
+        Later ones would leave gaps. Without them the run resumes as after a crash.
+        """
+        folder = self._runs[share.runs[message.position]].folder
+        if folder is not None and message.number == member.applied[message.position]:
+            apply_changes(folder.path, message.changes)
+            member.applied[message.position] += 1
 
     def _taken(self, message: Any, member: _Member) -> Any:
         try:

@@ -7,6 +7,7 @@ changes in it is sent, see `mirror`.
 import pickle
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,10 +30,12 @@ class FilesChanged:
     Attributes:
         position: of the run in the share.
         changes: in their order.
+        number: of changes that were sent of this run before, in the same share.
     """
 
     position: int
     changes: list[FileChange]
+    number: int
 
 
 class ClusterWorker(Member):
@@ -123,12 +126,15 @@ class ClusterWorker(Member):
         return here
 
     def _sender(self, channel: "_Channel", runs: Sequence[PreparedRun]) -> Callable[[int], None]:
+        sent = Counter[int]()
+
         def send(position: int) -> None:
             folder = runs[position].folder
             assert folder is not None
             changes = self._mirror.changes(folder.path)
             if changes:
-                channel.send(FilesChanged(position, changes))
+                channel.send(FilesChanged(position, changes, sent[position]))
+                sent[position] += 1
 
         return send
 
