@@ -47,7 +47,10 @@ def store(name, *values):
     digests[name] = hashlib.md5(content).hexdigest()
 
 def linear():
-    kernels, rng = load_kernels("fedgs.local.kernels"), np.random.default_rng(0)
+    kernels, means, draws = (
+        load_kernels(f"fedgs.local.kernels.{part}") for part in ("linear", "averages", "batches")
+    )
+    rng = np.random.default_rng(0)
     settings = (200, 60, 10, 10, 10, 0.0), (90, 33, 3, 7, 6, 0.5), (50, 1, 2, 1, 4, 0.0)
     for n, d, classes, batch, steps, mu in settings:
         x, y = rng.normal(size=(n, d)).astype(np.float32), rng.integers(0, classes, n)
@@ -68,19 +71,19 @@ def linear():
         averages, fine, begin = np.empty_like(starts), np.empty(2, bool), np.array([0, 2])
         for references in (models[:0], models[:2]):
             weights = np.random.default_rng(1).random(6)
-            kernels.averages(
+            means.averages(
                 models, begin, np.array([2, 6]), weights, references, averages, fine
             )
             store(f"linear averages {n} {len(references)}", averages, fine)
             totals = np.empty(averages.shape)
-            kernels.block_sums(
+            means.block_sums(
                 models, begin, np.array([2, 6]), weights, references, totals, fine
             )
             store(f"linear sums {n} {len(references)}", totals, fine)
         indices = np.zeros(rows.shape, np.int64)
         keys = rng.integers(0, 2**63, 6).astype(np.uint64)
         own = rng.integers(1, n, 6)
-        kernels.fill_batches(keys, own, own, np.full(6, steps), indices)
+        draws.fill_batches(keys, own, own, np.full(6, steps), indices)
         store(f"linear {n}", models, sums, correct, averages, fine, indices)
 
 def graph():
@@ -114,15 +117,17 @@ def solver():
             store(f"solver {count} {weight}", answer.cohort, answer.objective, answer.upper_bound)
 
 def helpers():
-    kernels, rng = load_kernels("fedgs.local.kernels"), np.random.default_rng(0)
+    from fedgs.local.kernels import linear, logits, steps
+
+    rng = np.random.default_rng(0)
     table = rng.normal(size=(14, 64)).astype(np.float32)
     z = rng.normal(size=(12, 2)).astype(np.float32)
     bias, bits = np.zeros(2, np.float32), np.zeros(24, np.int32)
-    kernels._descend_by(table, 2, z, 2, bias)
-    kernels._logits_of(table[2:], table[:2], bias, z)
-    kernels._losses_of(z.copy(), np.zeros(12, np.int64), 2, bits, np.zeros(12, np.float32))
-    kernels._slopes_of(z, np.zeros(12, np.int64), 2, np.float32(0.1), bits)
-    kernels._exponentials_of(-np.abs(z.reshape(-1)), bits)
+    steps.descend(table, 2, z, 2, bias)
+    logits.logits(table[2:], table[:2], bias, z)
+    linear._cross_entropies(z.copy(), np.zeros(12, np.int64), 2, bits, np.zeros(12, np.float32))
+    linear._slopes(z, np.zeros(12, np.int64), 2, np.float32(0.1), bits)
+    logits.exponentials(-np.abs(z.reshape(-1)), bits)
 
 if how == "no-cache, other-order":
     helpers(), solver(), graph(), linear()
@@ -227,8 +232,8 @@ def test_training_has_the_same_bits_compiled_for_a_simple_processor(tmp_path: Pa
         "NUMBA_CPU_FEATURES": "",
         "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
     }
-    usual = started(code, tmp_path, "fedgs.local.kernels", "as-usual")
-    other = printed(started(code, tmp_path, "fedgs.local.kernels", "as-usual", **simple))
+    usual = started(code, tmp_path, "fedgs.local.kernels.linear", "as-usual")
+    other = printed(started(code, tmp_path, "fedgs.local.kernels.linear", "as-usual", **simple))
     assert len(other) == 13
     assert printed(usual)[:-1] == other[:-1]
 

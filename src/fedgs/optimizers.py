@@ -33,9 +33,12 @@ class Optimizer(Variant):
 
     Attributes:
         weight_decay: lambda >= 0, within float32's range; how it enters is said in each class.
+        starts_at_zero: whether a state whose `memory` is all 0 is a new one, whatever else it
+            holds. The stacked engine then uses the memory of an earlier round's state again.
     """
 
     family: ClassVar[str] = "optimizer"
+    starts_at_zero: ClassVar[bool] = False
     weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
     @field_validator("weight_decay", "epsilon", check_fields=False)
@@ -101,6 +104,7 @@ class SGD(Optimizer):
     [1.0, 1.5]
     """
 
+    starts_at_zero: ClassVar[bool] = True
     momentum: float = Field(default=0.0, ge=0, lt=1)
     nesterov: bool = False
 
@@ -149,6 +153,7 @@ class _Adaptive(Optimizer):
         epsilon: e, > 0 and within float32's range.
     """
 
+    starts_at_zero: ClassVar[bool] = True
     beta1: float = Field(default=0.9, ge=0, lt=1)
     beta2: float = Field(default=0.999, ge=0, lt=1)
     epsilon: float = Field(default=1e-8, gt=0, allow_inf_nan=False)

@@ -18,7 +18,7 @@ RANGES = st.lists(st.integers(1, 6), min_size=1, max_size=8)
 @pytest.fixture(params=["compiled", "plain"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "plain":
-        monkeypatch.setattr(module, "compiled_kernels", lambda: None)
+        monkeypatch.setattr(module, "compiled_kernels", lambda part: None)
     else:
         pytest.importorskip("numba")
     return request.param
@@ -42,7 +42,7 @@ def folded(models: torch.Tensor, weights: np.ndarray) -> torch.Tensor:
 
 @pytest.mark.parametrize("path", ["compiled", "plain"], indirect=True)
 def test_compiled_path_is_what_it_says(path: str) -> None:
-    assert (module.compiled_kernels() is None) == (path == "plain")
+    assert (module.compiled_kernels("averages") is None) == (path == "plain")
     assert load_kernels("fedgs.local.kernels") is not None or path == "plain"
 
 
@@ -56,7 +56,7 @@ def test_averages_over_several_blocks_have_the_bits_of_the_folds(
     references = torch.stack([models[a] / 3 for a in begin])
     with pytest.MonkeyPatch.context() as patch:
         if plain:
-            patch.setattr(module, "compiled_kernels", lambda: None)
+            patch.setattr(module, "compiled_kernels", lambda part: None)
         found, fine = module.tree_means(models, begin, end=end, weights=weights)
         sums, _ = module.tree_means(models, begin, end=end, weights=weights, references=references)
         broken = models.clone()
@@ -79,7 +79,7 @@ def test_averages_have_the_bits_of_the_folds(
     models, begin, end, weights = random_stack(lengths, size, seed)
     with pytest.MonkeyPatch.context() as patch:
         if plain:
-            patch.setattr(module, "compiled_kernels", lambda: None)
+            patch.setattr(module, "compiled_kernels", lambda part: None)
         found, fine = module.weighted_means(models, begin, end=end, weights=weights)
     assert fine.all()
     for average, a, b, own in zip(found, begin, end, weights, strict=True):
@@ -134,7 +134,7 @@ def test_sums_have_the_bits_of_the_folds(
     )
     with pytest.MonkeyPatch.context() as patch:
         if plain:
-            patch.setattr(module, "compiled_kernels", lambda: None)
+            patch.setattr(module, "compiled_kernels", lambda part: None)
         sums, fine = module.weighted_means(
             models, begin, end=end, weights=weights, references=references
         )

@@ -87,6 +87,6 @@ print(found[0].tolist())
 def test_the_program_without_numba_names_the_extra(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linear, "compiled_kernels", lambda: None)
+    monkeypatch.setattr(linear, "compiled_kernels", lambda part: None)
     with pytest.raises(MissingExtraError, match=r"^this needs 'numba'.*fedgs\[sim\]"):
         LinearProgram(Work(federation, LogisticRegression(), 0.0, 1, 4))

@@ -83,7 +83,7 @@ def test_the_estimate_counts_clients_steps_and_examples(
     federation: Federation, monkeypatch: pytest.MonkeyPatch, program: str, needed: int
 ) -> None:
     work = Work(federation, LogisticRegression(), 0.0, local_steps=100, batch_size=50)
-    monkeypatch.setattr("fedgs.local.memory.compiled_kernels", object)
+    monkeypatch.setattr("fedgs.local.memory.compiled_kernels", lambda part: object())
     monkeypatch.setattr("fedgs.local.memory.memory_limit", lambda: needed)
     check_batch_memory(work, program=program, device="cpu", cohort_limit=3)
     monkeypatch.setattr("fedgs.local.memory.memory_limit", lambda: needed - 1)

@@ -25,10 +25,11 @@ from fedgs.experiments.grid import build_config
 from fedgs.experiments.preparing import prepare
 from fedgs.local import LoopEngine, StackedEngine
 from fedgs.local.batches import compiled_kernels
+from fedgs.local.descent import Descent
 from fedgs.local.engines import program_of
 from fedgs.local.linear import LinearProgram
 from fedgs.local.parameters import build_module
-from fedgs.models import LogisticRegression
+from fedgs.models import MLP, LogisticRegression
 from fedgs.optimizers import SGD, Adam, AdamW, Optimizer
 from fedgs.requests import Train, Work
 
@@ -137,6 +138,43 @@ def test_a_stack_has_the_same_bits_alone_and_among_others(
     assert torch.equal(alone[1], among[1])
 
 
+class FirstGradient(Optimizer):
+    """Follows the first gradient of the round, which no state of zeros can stand for."""
+
+    def directions(self, step: int, gradients: Any, parameters: Any, state: Any) -> Any:
+        assert step or not state
+        return state.setdefault("first", [gradient.clone() for gradient in gradients])
+
+
+@pytest.mark.parametrize("optimizer", [*(one for one, _ in OPTIMIZERS[1:]), FirstGradient()])
+def test_a_round_does_not_see_the_optimisers_of_earlier_rounds(optimizer: Optimizer) -> None:
+    """Rounds of as many clients and of fewer follow each other in the memory of one engine."""
+    work = Work(make_federation((7, 9, 12)), MLP(hidden=(4,)), 0.0, 3, 4, optimizer=optimizer)
+    engine = StackedEngine()
+    for clients in ([0, 1], [1, 2], list(range(3)) * 4, [2]):
+        request = train_request(work, clients)
+        models = [replies(one, request)[0][1] for one in (engine, StackedEngine())]
+        assert torch.equal(*models)
+
+
+def test_the_memory_of_optimisers_is_allocated_once() -> None:
+    optimizer = SGD(momentum=0.9, weight_decay=0.1)
+    spare: dict[str, list[torch.Tensor]] = {}
+    for _ in range(3):
+        parameters = [torch.ones(2, 3)]
+        descent = Descent(
+            Work(make_federation((3,)), MLP(), 0.0, 1, 1, optimizer=optimizer),
+            parameters,
+            stacked=True,
+            spare=spare,
+        )
+        before = {name: tensors[0].data_ptr() for name, tensors in spare.items()}
+        (direction,) = descent.directions([torch.ones(2, 3)])
+        torch.testing.assert_close(direction, torch.full((2, 3), 1.1))
+        after = {name: tensors[0].data_ptr() for name, tensors in spare.items()}
+        assert not before or before == after
+
+
 def test_logistic_regression_is_left_to_the_general_program_where_kernels_cannot() -> None:
     federation = make_federation((7, 12, 5))
     for optimizer, clip, program in (
@@ -164,7 +202,7 @@ def test_the_kernels_of_logistic_regression_are_plain_steps(
         federation, LogisticRegression(), 0.2, 6, 10 if len(sizes) > 2 else 3, optimizer=optimizer
     )
     engine = StackedEngine()
-    if compiled_kernels() is not None:
+    if compiled_kernels("linear") is not None:
         assert isinstance(engine.program(work), LinearProgram)
     request = train_request(work, range(len(sizes)), rate=0.05)
     models = replies(engine, request)[0][1]

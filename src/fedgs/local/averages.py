@@ -60,7 +60,7 @@ def weighted_means(
             )
     averages = models.new_empty(len(begin), models.shape[1])
     fine = torch.empty(len(begin), dtype=torch.bool, device=models.device)
-    kernels = compiled_kernels()
+    kernels = compiled_kernels("averages")
     if kernels is not None and models.device.type == "cpu":
         flat = np.zeros(len(models))  # (r,) each model's weight in its range
         for a, b, of_range in zip(begin.tolist(), end.tolist(), weights, strict=True):
@@ -132,7 +132,7 @@ def _block_sums(
     first: torch.Tensor,
 ) -> tuple[torch.Tensor, BoolArray]:
     """(R, P) float64 sums of w_k·(theta_k - first) over ranges, and (R,) whether all are finite."""
-    kernels = compiled_kernels()
+    kernels = compiled_kernels("averages")
     if kernels is not None and models.device.type == "cpu":
         totals, fine = np.empty(tuple(first.shape)), np.empty(len(begin), dtype=bool)
         kernels.block_sums(models.numpy(), begin, end, flat, first.numpy(), totals, fine)

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -154,7 +155,7 @@ def local_batches(
     if fewest < most:
         sizes[np.arange(most) >= steps[:, None]] = 0
     indices = np.zeros((len(streams), most, batch_size), dtype=np.int64)
-    kernels = compiled_kernels()
+    kernels = compiled_kernels("batches")
     fill = _fill if kernels is None else kernels.fill_batches
     fill(streams, data_sizes, ends, steps, indices)
     return Batches(indices, sizes)
@@ -221,9 +222,9 @@ def _base(seed: int, purpose: str) -> int:
     return derived_seed(seed, purpose)
 
 
-def compiled_kernels() -> ModuleType | None:
-    """The compiled kernels, or None where numba is not installed."""
-    return load_kernels("fedgs.local.kernels")
+def compiled_kernels(part: Literal["averages", "batches", "linear"]) -> ModuleType | None:
+    """A module of compiled kernels, or None where numba is not installed."""
+    return load_kernels(f"fedgs.local.kernels.{part}")
 
 
 def _mix(state: KeyArray) -> KeyArray:

@@ -54,6 +54,7 @@ class Descent:
         parameters: the tensors that are trained; (r, *shape) each for a stack of r clients.
         stacked: whether they are those of a stack.
         state: of the optimiser, after earlier rounds; None: it begins anew.
+        spare: the state of earlier steps, of any tensors, whose memory may be used again.
     """
 
     def __init__(
@@ -63,14 +64,28 @@ class Descent:
         *,
         stacked: bool,
         state: OptimizerState | None = None,
+        spare: dict[str, list[torch.Tensor]] | None = None,
     ) -> None:
         self._optimizer: Optimizer = _PLAIN if work.optimizer is None else work.optimizer
         self._clip, self._stacked = work.clip, stacked
         self._parameters = list(parameters)
-        self._state: dict[str, list[torch.Tensor]] = {}
+        self._state: dict[str, list[torch.Tensor]] = {} if spare is None else spare
+        if self._state:
+            self._empty(self._state)
         self._step = 0
         if state is not None:
             self._step, self._state = state.steps, self._restored(state.entries)
+
+    def _empty(self, spare: dict[str, list[torch.Tensor]]) -> None:
+        """Make a new state of an earlier one: one of zeros where that will do."""
+        shapes = [tensor.shape for tensor in self._parameters]
+        if not self._optimizer.starts_at_zero or any(
+            [one.shape for one in tensors] != shapes for tensors in spare.values()
+        ):
+            spare.clear()
+        for name in self._optimizer.memory:
+            for tensor in spare.get(name, []):
+                tensor.zero_()
 
     def state(self) -> OptimizerState:
         """The state of the optimiser after the last step, on the CPU.

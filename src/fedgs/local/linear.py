@@ -88,7 +88,7 @@ class LinearProgram:
     """
 
     def __init__(self, work: Work) -> None:
-        kernels = compiled_kernels()
+        kernels = compiled_kernels("linear")
         if kernels is None:
             raise require_extra("numba", "sim")
         self._kernels = kernels

@@ -51,7 +51,7 @@ def check_batch_memory(work: Work, *, program: str, device: str, cohort_limit: i
     if limit is None or program not in ("loop", "linear", "stacked"):
         return
     filled = filled_batch_size(work)
-    padded = program == "stacked" or (program == "linear" and compiled_kernels() is None)
+    padded = program == "stacked" or (program == "linear" and compiled_kernels("linear") is None)
     if padded:
         slots, clients = work.batch_size, _PADDED if device == "cpu" else 1
         inputs = 4 * math.prod(work.federation.example_shape)

@@ -92,7 +92,7 @@ class StackedEngine:
             workbench = self.loop.workbench(work)
             compiled = (
                 self.device.type == "cpu"
-                and compiled_kernels() is not None
+                and compiled_kernels("linear") is not None
                 and suits_kernels(work, workbench.flat.module)
             )
             self._programs[kind] = (

@@ -56,6 +56,7 @@ class StackedProgram:
         }
         # One for each thread, since torch.func sets a module's tensors while it runs.
         self._modules = [workbench.flat.module]
+        self._spare: list[dict[str, list[torch.Tensor]]] = [{}]  # likewise, for their optimisers
 
     def train(
         self,
@@ -71,7 +72,7 @@ class StackedProgram:
         start = run if terms.start is None else terms.start
         stack = _Stack(starts, start, rates, rows, sizes, terms)
         if self.workbench.device.type != "cpu":
-            models, losses = self._train(self._modules[0], stack)
+            models, losses = self._train(0, stack)
             return Trained(models, None if losses is None else losses.cpu().numpy())
         places, padding = _padded(run)
         batch_size = rows.shape[2]
@@ -79,14 +80,13 @@ class StackedProgram:
         stack = stack._replace(rows=rows).part(padding)
         models = torch.empty(len(padding), starts.shape[1])
         losses = torch.empty(len(padding), *rows.shape[1:]) if terms.losses else None
-        self._modules += [
-            copy.deepcopy(self._modules[0])
-            for _ in range(torch.get_num_threads() - len(self._modules))
-        ]
+        for _ in range(torch.get_num_threads() - len(self._modules)):
+            self._modules.append(copy.deepcopy(self._modules[0]))
+            self._spare.append({})
 
         def chunk(thread: int, a: int, b: int) -> None:
             clients = slice(a * PERIOD, b * PERIOD)
-            trained, of_examples = self._train(self._modules[thread], stack.part(clients))
+            trained, of_examples = self._train(thread, stack.part(clients))
             models[clients] = trained
             if losses is not None and of_examples is not None:
                 losses[clients] = of_examples
@@ -96,10 +96,9 @@ class StackedProgram:
         of_clients = None if losses is None else losses.numpy()[places, :, :batch_size]
         return Trained(models[torch.from_numpy(places)], of_clients)
 
-    def _train(
-        self, module: nn.Module, stack: "_Stack"
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def _train(self, thread: int, stack: "_Stack") -> tuple[torch.Tensor, torch.Tensor | None]:
         """E steps of a stack: (r, P) models, and (r, E, B) losses of examples if wanted."""
+        module = self._modules[thread]
         device, (starts, origin, rates, rows, sizes, terms) = self.workbench.device, stack
         theta = torch.zeros(len(origin), -(-starts.shape[1] // _ALIGNED) * _ALIGNED, device=device)
         theta[:, : starts.shape[1]] = starts.to(device)[torch.from_numpy(origin).to(device)]
@@ -123,7 +122,9 @@ class StackedProgram:
             offsets = self.workbench.flat.trained_part(terms.offsets.to(device))
             shift = offsets * eta[:, None] if is_plain(self.work) else offsets
         losses = torch.zeros(rows.shape, device=device) if terms.losses else None
-        descent = None if is_plain(self.work) else Descent(self.work, trained, stacked=True)
+        descent = None
+        if not is_plain(self.work):
+            descent = Descent(self.work, trained, stacked=True, spare=self._spare[thread])
         module.train()
         for step in range(steps):
             weight = weights[:, step]
