@@ -38,7 +38,8 @@ def _make_world() -> Any:
         Attributes:
             online: ids of the nodes that are listed now; None: all.
             faults: node id -> "silent", "error" (from the SuperLink), "raise", or a function reply
-                -> reply.
+                -> reply, for replies to training requests.
+            lies: node id -> a function reply -> reply, for replies to evaluation requests.
             asked: (message type, node id) in the order of sending.
         """
 
@@ -50,6 +51,7 @@ def _make_world() -> Any:
             self.script: Any = None
             self.round = -1
             self.faults: dict[int, Any] = {}
+            self.lies: dict[int, Any] = {}
             self.asked: list[tuple[str, int]] = []
             self.answers: dict[str, Any] = {}
             self.kept: dict[int, Any] = defaultdict(RecordDict)  # of the contexts, by node
@@ -101,8 +103,11 @@ def _make_world() -> Any:
                     Error(code=2, reason=f"Traceback ...\n{type(error).__name__}: {error}"),
                     reply_to=message,
                 )
-            trained = message.metadata.message_type == "train"
-            return fault(reply) if callable(fault) and trained else reply
+            if message.metadata.message_type == "evaluate":
+                fault = self.lies.get(node)
+            elif message.metadata.message_type != "train":
+                fault = None
+            return fault(reply) if callable(fault) else reply
 
         def pull_messages(self, message_ids: Any) -> list[Any]:
             return [

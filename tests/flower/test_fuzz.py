@@ -88,6 +88,32 @@ FAULTS: dict[str, Any] = {
 NEVER = {"silent", "superlink", "raises", "nan", "inf", "shape", "scalar", "other name"}
 NEVER |= {"no arrays", "text", "no metrics", "no examples", "negative", "nan examples"}
 NEVER |= {"listed examples", "empty", "two models", "complex"}
+# What an evaluation can report; none of these losses may enter the validation loss.
+LIES: dict[str, Any] = {
+    "none": None,
+    "nan": with_metrics(num_examples=10, eval_loss=float("nan")),
+    "inf": with_metrics(num_examples=10, eval_loss=float("inf")),
+    "listed": with_metrics(num_examples=10, eval_loss=[1.0, 2.0]),
+    "no loss": with_metrics(num_examples=10, eval_acc=0.5),
+    "no examples": with_metrics(num_examples=0, eval_loss=1e9),
+    "negative": with_metrics(num_examples=-10, eval_loss=1e9),
+    "nan examples": with_metrics(num_examples=float("nan"), eval_loss=1e9),
+    "no metrics": with_metrics(),
+    "empty": emptied,
+}
+
+
+def trained(fault: str, number: int, sent: np.ndarray) -> tuple[np.ndarray, float]:
+    """The local model and the number of examples that a valid reply of client `number` has."""
+    local = sent.astype(np.float64) + np.array([number + 1, 0])
+    if fault in ("float64", "float16", "integers"):
+        local = np.array([2.0, 3.0])
+    elif fault == "booleans":
+        local = np.array([1.0, 0.0])
+    elif fault == "huge":
+        local = np.full(2, 3e38)
+    examples = {"grown": 10**9, "infinite loss": 5, "other metrics": 5}
+    return local, float(examples.get(fault, 10 * (number + 1)))
 
 
 class Noting(FedAvg):
@@ -110,12 +136,16 @@ class Deployment(RuleBasedStateMachine):
         weighting=st.sampled_from(["data_size", "equal", "all", "fedau"]),
         enough=st.sampled_from([None, 2]),
         limit=st.sampled_from([LIMIT, 0]),
+        evaluates=st.booleans(),
     )
-    def begin(self, sampler: str, weighting: str, enough: int | None, limit: int) -> None:
+    def begin(
+        self, sampler: str, weighting: str, enough: int | None, limit: int, evaluates: bool
+    ) -> None:
         logging.disable(logging.CRITICAL)
         training.LIMIT = limit  # of the replies in memory
         self.grid = _make_world()([f"site-{k}" for k in range(NODES)])
-        self.inner = Noting(fraction_evaluate=0.0)
+        self.inner = Noting(fraction_evaluate=float(evaluates))
+        self.weighting = None if sampler == "md" else weighting
         method = {"name": sampler}
         if sampler not in ("md",):
             method["weighting"] = weighting
@@ -128,6 +158,7 @@ class Deployment(RuleBasedStateMachine):
             connect_timeout=0.02,
             describe_timeout=0.02,
             reply_timeout=0.02,
+            evaluate_timeout=0.02,
             max_idle_rounds=None,
         )
         self.model = np.zeros(2, dtype=np.float32)
@@ -141,6 +172,18 @@ class Deployment(RuleBasedStateMachine):
         chosen = ids[node % len(ids)]
         self.faults[chosen] = fault
         self.grid.faults[chosen] = FAULTS[fault]
+
+    @rule(faults=st.lists(st.sampled_from(sorted(FAULTS)), min_size=NODES, max_size=NODES))
+    def all_misbehave(self, faults: list[str]) -> None:
+        """Every site answers in another way from now on."""
+        for node, fault in enumerate(faults):
+            self.misbehave(node, fault)
+
+    @rule(node=st.integers(0, NODES - 1), lie=st.sampled_from(sorted(LIES)))
+    def lie(self, node: int, lie: str) -> None:
+        """A site reports something else of its evaluation from now on."""
+        ids = sorted(self.grid.keys)
+        self.grid.lies[ids[node % len(ids)]] = LIES[lie]
 
     @rule(node=st.integers(0, NODES - 1))
     def leave_or_return(self, node: int) -> None:
@@ -176,12 +219,16 @@ class Deployment(RuleBasedStateMachine):
             copy.noted = []
             try:
                 with np.errstate(all="ignore"):
-                    start = self.strategy.start(self.grid, start, num_rounds=1).arrays
+                    result = self.strategy.start(self.grid, start, num_rounds=1)
             except RunError as error:
                 self.end_twins(error)
                 return
+            sent, start = self.model, result.arrays
             self.model = start["w"].numpy()
             self.check(before, copy.noted)
+            self.check_average(sent)
+            for metrics in result.evaluate_metrics_clientapp.values():
+                assert 0 <= metrics["eval_loss"] <= NODES - 1
 
     def end_twins(self, error: RunError) -> None:
         """Two live nodes may not hold one key; the older ones leave."""
@@ -204,6 +251,26 @@ class Deployment(RuleBasedStateMachine):
         assert len(entered) in (0, len(noted))
         assert self.model.shape == (2,) and np.isfinite(self.model).all()
         assert self.model.dtype == np.float32
+
+    def check_average(self, sent: np.ndarray) -> None:
+        """The model is theta + sum of w_k Delta_k, with the weights that the weighting states."""
+        now = self.strategy._training.now
+        if not now.averaged:
+            np.testing.assert_array_equal(self.model, sent)
+            return
+        nodes, keys = self.strategy._training._nodes, self.strategy._selector.roster.keys
+        rows, weights = now.outcome.clients.tolist(), now.outcome.weights
+        replies = [
+            trained(self.faults[nodes[row]], int(keys[row].split("-")[1]), sent) for row in rows
+        ]
+        local, examples = map(np.array, zip(*replies, strict=True))
+        if self.weighting in ("data_size", "equal"):
+            shares = examples if self.weighting == "data_size" else np.ones(len(rows))
+            np.testing.assert_allclose(weights, shares / shares.sum(), rtol=1e-6)
+        largest = max(np.abs(local).max(), np.abs(sent).max(), 1.0)
+        if largest < 1e30:  # beyond it float32 overflows
+            expected = sent + weights @ (local - sent)
+            np.testing.assert_allclose(self.model, expected, rtol=1e-5, atol=1e-5 * largest)
 
     @invariant()
     def counts_are_consistent(self) -> None:
