@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -157,10 +157,10 @@ def resident() -> int:
     return pages * resource.getpagesize()
 
 
-def print_times(rounds: int) -> None:
+def print_times(sizes: Sequence[int], rounds: int) -> None:
     print(f"a cohort of {COHORT}, medians of {rounds - 10} rounds, ms of processor time a round")
     print("sampler    nodes  " + "  ".join(f"{name:>9s}" for name in (*PARTS, "ours")))
-    for nodes in (1000, 10_000):
+    for nodes in sizes:
         for sampler in ("uniform", "fedgs"):
             watch = Watch()
             run(nodes, 2, sampler, rounds=rounds, watch=watch)
@@ -206,11 +206,11 @@ def main() -> None:
     parser.add_argument("what", choices=("time", "memory", "growth"))
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--parameters", type=int)
-    parser.add_argument("--nodes", type=int, help="of memory; by default 1000, then 10,000")
+    parser.add_argument("--nodes", type=int, help="by default 1000, then 10,000; growth has 1000")
     given = parser.parse_args()
     logging.disable(logging.WARNING)
     if given.what == "time":
-        print_times(given.rounds or 110)
+        print_times([given.nodes] if given.nodes else (1000, 10_000), given.rounds or 110)
     elif given.what == "growth":
         print_growth(given.parameters or 10**5, given.rounds or 500)
     elif given.nodes:
