@@ -41,6 +41,8 @@ def _make_world() -> Any:
                 -> reply, for replies to training requests.
             lies: node id -> a function reply -> reply, for replies to evaluation requests.
             asked: (message type, node id) in the order of sending.
+            refused: the id in place of that of a message to a node which is not registered: that
+                of Flower's SuperLink, or None: there is no id, as in Flower's simulations.
         """
 
         def __init__(self, keys: Any, app: Any = None, node_config: Any = None) -> None:
@@ -53,6 +55,7 @@ def _make_world() -> Any:
             self.faults: dict[int, Any] = {}
             self.lies: dict[int, Any] = {}
             self.asked: list[tuple[str, int]] = []
+            self.refused: str | None = ""
             self.answers: dict[str, Any] = {}
             self.kept: dict[int, Any] = defaultdict(RecordDict)  # of the contexts, by node
             self.identifiers = itertools.count(1)
@@ -76,6 +79,9 @@ def _make_world() -> Any:
             identifiers = []
             for message in messages:
                 message.metadata.__dict__["_message_id"] = f"m{next(self.identifiers)}"
+                if message.metadata.dst_node_id not in self.keys:
+                    identifiers += [] if self.refused is None else [self.refused]
+                    continue
                 identifiers.append(message.metadata.message_id)
                 self.asked.append((message.metadata.message_type, message.metadata.dst_node_id))
                 reply = self._reply(message)
@@ -86,7 +92,7 @@ def _make_world() -> Any:
         def _reply(self, message: Any) -> Any:
             node = message.metadata.dst_node_id
             fault = self.faults.get(node)
-            if fault == "silent" or node not in self.keys:
+            if fault == "silent":
                 return None
             if fault == "error":
                 reply = Message(Error(code=5, reason="Node Unavailable"), reply_to=message)

@@ -20,7 +20,7 @@ from fedgs.flower.descriptions import (
     last_line,
     warn_of_unnamed,
 )
-from fedgs.flower.exchange import from_client, pauses, resend
+from fedgs.flower.exchange import from_client, pauses, push, resend
 from fedgs.flower.roster import Key
 
 __all__ = ["Directory", "Resolved"]
@@ -217,8 +217,10 @@ class Directory:
             for node in nodes
         ]
         now = time.monotonic()
-        for identifier, node in zip(grid.push_messages(messages), nodes, strict=False):
-            self._requests[node] = _Request(identifier or None, now, seconds)
+        sent = push(grid, messages)
+        identifiers = {message.metadata.dst_node_id: name for name, message in sent.items()}
+        for node in nodes:
+            self._requests[node] = _Request(identifiers.get(node), now, seconds)
 
     def _overdue(self) -> list[tuple[int, _Request]]:
         """Requests that count as lost, though a late answer is still accepted."""

@@ -15,7 +15,16 @@ if TYPE_CHECKING:  # where newer Flower has them; older versions have them elsew
     from flwr.proto.node_pb2 import NodeInfo
     from flwr.supercore.run import Run
 
-__all__ = ["CohortGrid", "DeadlineGrid", "Patience", "exchange", "from_client", "pauses", "resend"]
+__all__ = [
+    "CohortGrid",
+    "DeadlineGrid",
+    "Patience",
+    "exchange",
+    "from_client",
+    "pauses",
+    "push",
+    "resend",
+]
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.01, 1.0, 1.5
 # A message lives a little longer than the wait for its reply, so that the wait ends at our own
@@ -74,9 +83,8 @@ def exchange(
     if not sent:
         return []
     begun = time.monotonic()
-    pushed = zip(grid.push_messages(sent), sent, strict=False)
     node_of = {
-        identifier: message.metadata.dst_node_id for identifier, message in pushed if identifier
+        identifier: message.metadata.dst_node_id for identifier, message in push(grid, sent).items()
     }
     waiting = dict.fromkeys(node_of)  # in the order of the messages
     trusted = {identifier for identifier, node in node_of.items() if node not in doubtful}
@@ -99,6 +107,24 @@ def exchange(
             if now >= until:
                 break
     return replies
+
+
+def push(grid: Grid, messages: Sequence[Message]) -> dict[str, Message]:
+    """Send messages; returns those that are on their way by id, in their order.
+
+    The SuperLink takes no message to a node that was unregistered. Some grids then return an empty
+    id and others none, so a message is found by the id that it was given.
+
+    Args:
+        grid: connects to the nodes.
+        messages: one for each node.
+    """
+    taken = {identifier for identifier in grid.push_messages(messages) if identifier}
+    return {
+        message.metadata.message_id: message
+        for message in messages
+        if message.metadata.message_id in taken
+    }
 
 
 def _parts(identifiers: list[str], size: int | None) -> Iterator[list[str]]:
