@@ -4,7 +4,8 @@ import pytest
 from tests.models.material import federation
 
 from fedgs.errors import ConfigError
-from fedgs.models import Model, as_model, check_model, model
+from fedgs.models import LSTM, MLP, Model, as_model, check_model, model
+from fedgs.models.base import check_size
 from fedgs.registry import table, variant_names
 from fedgs.sampling import Uniform
 
@@ -51,3 +52,16 @@ def test_a_model_without_build_is_named() -> None:
 def test_a_variant_of_another_family_is_no_model() -> None:
     with pytest.raises(ConfigError, match="^model must be "):
         as_model(Uniform())
+
+
+@pytest.mark.parametrize(
+    ("large", "shape"), [(MLP(hidden=(10**6,)), (4,)), (LSTM(hidden=1000, embedding=8), (5,))]
+)
+def test_a_model_that_memory_cannot_hold_is_refused_before_it_is_built(
+    large: Model, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedgs.models.base.memory_limit", lambda: 10**8)
+    with pytest.raises(ConfigError, match=r"at most 5,000,000 parameters.*0\.1 GB.*got \d+,\d"):
+        large.build(shape, 3)
+    monkeypatch.setattr("fedgs.models.base.memory_limit", lambda: None)
+    check_size(large, 10**9)

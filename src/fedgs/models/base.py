@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 from pydantic import Field, field_serializer, field_validator
 
 from fedgs.errors import ConfigError, require_extra, shown
+from fedgs.machine import memory_limit
 from fedgs.registry import Variant, build, check_name, register, stand_for
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ __all__ = [
 ]
 
 _MOST_PARAMETERS = 2**31  # 8 GB of float32
+# A round holds at least the model, a local model and its gradient in float32, and a float64 sum.
+_BYTES_PER_PARAMETER = 4 + 4 + 4 + 8
 
 # Returns an `nn.Module`. pydantic resolves the type at run time, where torch may be missing, so
 # `check_model` checks what comes.
@@ -67,10 +70,12 @@ class Model(Variant):
 
 
 def check_size(model: Model, parameters: int) -> None:
-    """Refuse a model with more parameters than one vector may have.
+    """Refuse a model with more parameters than one vector may have, or than memory can hold.
+
+    Memory counts for the least that a round takes, so a model that is not refused can be too large.
 
     Raises:
-        ConfigError: it has 2^31 or more.
+        ConfigError: it has 2^31 or more, or a round takes more memory than this process may use.
 
     >>> check_size(Model(), 10**6)
     """
@@ -78,6 +83,13 @@ def check_size(model: Model, parameters: int) -> None:
         raise ConfigError(
             f"model {model_title(model)} must have fewer than {_MOST_PARAMETERS:,} parameters, "
             f"got {parameters:,}; use smaller layers"
+        )
+    limit, needed = memory_limit(), _BYTES_PER_PARAMETER * parameters
+    if limit is not None and needed > limit:
+        raise ConfigError(
+            f"model {model_title(model)} must have at most {limit // _BYTES_PER_PARAMETER:,} "
+            f"parameters, since this process may use {limit / 1e9:.1f} GB and a round takes at "
+            f"least {needed / 1e9:.1f} GB, got {parameters:,}; use smaller layers"
         )
 
 
