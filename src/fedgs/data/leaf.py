@@ -118,14 +118,16 @@ class Leaf(Data):
         sizes = _sizes(parts["train"], users)
         rows = nonempty_clients(sizes, tuple(users), drop_empty=self.drop_empty)
         nonempty = [users[k] for k in rows.tolist()]
-        train, validation = _part(parts["train"], nonempty), _part(parts["validation"], nonempty)
+        train, validation = (
+            _part(parts[name], nonempty, f"{where}/{name}") for name in ("train", "validation")
+        )
         testers = list(parts["test"])
         test_offsets = None
         if meta.get("client_test") if self.client_test is None else self.client_test:
             _refuse_strangers(testers, users, where)
             testers = nonempty
             test_offsets = np.concatenate([[0], np.cumsum(_sizes(parts["test"], nonempty))])
-        test = _part(parts["test"], testers)
+        test = _part(parts["test"], testers, f"{where}/test")
         assert train is not None
         if test is None:
             raise DataError(
@@ -256,17 +258,24 @@ def _features_of(users: list[str], meta: LeafMeta, where: str) -> FloatMatrix | 
     return features[[row[user] for user in users]]
 
 
-def _part(data: Users, users: list[str]) -> Part | None:
-    """The examples of `users` in their order; None where there is no example."""
+def _part(data: Users, users: list[str], where: str) -> Part | None:
+    """The examples of `users` in their order; None where there is no example.
+
+    Args:
+        data: of one folder of files.
+        users: whose examples.
+        where: the folder.
+    """
     sizes = _sizes(data, users)
     pieces = {user: data[user] for user, size in zip(users, sizes, strict=True) if size}
     if not pieces:
         return None
-    first, *_ = (x.shape[1:] for x, _ in pieces.values())
+    first_user, first = next((user, x.shape[1:]) for user, (x, _) in pieces.items())
     for user, (x, _) in pieces.items():
         if x.shape[1:] != first:
             raise DataError(
-                f"examples must have one shape, got {first} and, from user {user!r}, {x.shape[1:]}"
+                f"{where}: examples must have one shape, got {first} from user {first_user!r} and "
+                f"{x.shape[1:]} from user {user!r}; only sequences of tokens are padded"
             )
     return Part(
         frozen(np.concatenate([x for x, _ in pieces.values()])),
