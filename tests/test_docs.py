@@ -37,6 +37,14 @@ def test_the_records_page_names_every_key() -> None:
         assert f"`{name}`" in page, name
 
 
+def test_the_benchmarks_page_shows_every_benchmark() -> None:
+    page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    names = [path.stem for path in (ROOT / "src" / "fedgs" / "cli").glob("bench_*.py")]
+    assert names
+    for name in names:
+        assert f"fedgs {name.replace('_', ' ')}" in page, name
+
+
 def test_no_page_is_wider_than_100_columns() -> None:
     """Tables and pictures are one line in Markdown."""
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
