@@ -41,12 +41,10 @@ TABLE_2, FIGURE_4, FIGURE_5 = (
 IMAGES = "### FashionMNIST, evaluation.every = 10"
 PENDING = {
     *((part, IMAGES) for part in (TABLE_2, FIGURE_4, FIGURE_5)),
-    (TABLE_2, "### Synthetic(0.5, 0.5)"),
     (
         "## Table 3: edges of the constructed graph against the oracle's",
         "### CIFAR10, FashionMNIST",
     ),
-    ("## Table 4: FedGS on the oracle's and on constructed graphs", "### synthetic_seed0"),
 }
 
 
