@@ -84,6 +84,12 @@ def test_negative_seeds_and_keys_are_refused(name: tuple[Any, ...]) -> None:
         stream(*name)
 
 
+@pytest.mark.parametrize("keys", [range(0, 10, 3), range(9, 2, -2), range(4, 4)])
+def test_streams_of_any_range_are_those_of_each_key(keys: range) -> None:
+    made = [generator.integers(2**62) for generator in streams(3, "any", keys)]
+    assert made == [stream(3, "any", key).integers(2**62) for key in keys]
+
+
 def test_negative_keys_of_streams_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^seeds and keys must be >= 0, got -1"):
         list(streams(0, "a", range(-1, 2)))

@@ -34,7 +34,8 @@ class Optimizer(Variant):
     Attributes:
         weight_decay: lambda >= 0, within float32's range; how it enters is said in each class.
         starts_at_zero: whether a state whose `memory` is all 0 is a new one, whatever else it
-            holds. The stacked engine then uses the memory of an earlier round's state again.
+            holds. The stacked engine then uses the memory of an earlier round's state again. A
+            subclass, which may hold more, states it again.
     """
 
     family: ClassVar[str] = "optimizer"
@@ -153,7 +154,6 @@ class _Adaptive(Optimizer):
         epsilon: e, > 0 and within float32's range.
     """
 
-    starts_at_zero: ClassVar[bool] = True
     beta1: float = Field(default=0.9, ge=0, lt=1)
     beta2: float = Field(default=0.999, ge=0, lt=1)
     epsilon: float = Field(default=1e-8, gt=0, allow_inf_nan=False)
@@ -195,6 +195,8 @@ class Adam(_Adaptive):
     tensor([1.])
     """
 
+    starts_at_zero: ClassVar[bool] = True
+
     def directions(
         self, step: int, gradients: "Tensors", parameters: "Tensors", state: "State"
     ) -> "Tensors":
@@ -225,6 +227,7 @@ class AdamW(_Adaptive):
     tensor([2.])
     """
 
+    starts_at_zero: ClassVar[bool] = True
     weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
 
     def directions(

@@ -146,7 +146,18 @@ class FirstGradient(Optimizer):
         return state.setdefault("first", [gradient.clone() for gradient in gradients])
 
 
-@pytest.mark.parametrize("optimizer", [*(one for one, _ in OPTIMIZERS[1:]), FirstGradient()])
+class FirstMomentum(SGD):
+    """Keeps the first gradient of the round beside SGD's velocity; its `memory` leaves it out."""
+
+    def directions(self, step: int, gradients: Any, parameters: Any, state: Any) -> Any:
+        first = state.setdefault("first", [gradient.clone() for gradient in gradients])
+        return super().directions(step, first, parameters, state)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [*(one for one, _ in OPTIMIZERS[1:]), FirstGradient(), FirstMomentum(momentum=0.9)],
+)
 def test_a_round_does_not_see_the_optimisers_of_earlier_rounds(optimizer: Optimizer) -> None:
     """Rounds of as many clients and of fewer follow each other in the memory of one engine."""
     work = Work(make_federation((7, 9, 12)), MLP(hidden=(4,)), 0.0, 3, 4, optimizer=optimizer)

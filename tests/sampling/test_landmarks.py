@@ -105,7 +105,8 @@ def test_a_share_below_99_in_100_is_warned_of(
     assert landmark_words(memory, 30) == sentence
     assert landmark_words(memory, 31) == sentence.replace(
         "more landmarks bring cohorts nearer to the full graph's",
-        "all features have a landmark, so a larger graph.landmarks changes nothing",
+        "all features of the clients that landmarks are chosen from have one, so a larger "
+        "graph.landmarks changes little",
     )
 
 

@@ -79,7 +79,8 @@ class Descent:
     def _empty(self, spare: dict[str, list[torch.Tensor]]) -> None:
         """Make a new state of an earlier one: one of zeros where that will do."""
         shapes = [tensor.shape for tensor in self._parameters]
-        if not self._optimizer.starts_at_zero or any(
+        is_own = "starts_at_zero" in vars(type(self._optimizer))  # a subclass may keep more
+        if not (is_own and self._optimizer.starts_at_zero) or any(
             [one.shape for one in tensors] != shapes for tensors in spare.values()
         ):
             spare.clear()

@@ -189,7 +189,8 @@ def landmark_words(memory: Memory, most: int) -> str | None:
     advice = (
         "more landmarks bring cohorts nearer to the full graph's"
         if number >= most
-        else "all features have a landmark, so a larger graph.landmarks changes nothing"
+        else "all features of the clients that landmarks are chosen from have one, so a larger "
+        "graph.landmarks changes little"
     )
     return f"{words}, less than {GOOD}: {advice}"
 

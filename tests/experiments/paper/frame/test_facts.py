@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 from tests.experiments.paper.helpers import CarriedOut, carry_out
 
 from fedgs.experiments.paper.frame.page import page
@@ -36,3 +37,21 @@ def test_the_time_of_the_rounds_stays_where_timings_are_not_kept(
     again = carry_out(table2[0], copy)
     assert again.reused == again.total
     assert json.loads(manifest.read_text())["round_seconds"] == 7200
+
+
+def test_an_interruption_keeps_the_time_of_the_rounds(
+    table2: CarriedOut, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(table2[1], copy)
+    shutil.rmtree(next((copy / "runs").glob("*seed*")))
+    manifest = next(copy.glob("table2-*.json"))
+    before = json.loads(manifest.read_text())["round_seconds"]
+
+    def interrupted(*given: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedgs.experiments.paper.frame.training.run_all", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(table2[0], copy)
+    assert json.loads(manifest.read_text())["round_seconds"] == before

@@ -47,7 +47,7 @@ class Manifest:
         runs: its runs.
         computed: key of a computation -> file in `computed/`.
         round_seconds: wall time of the rounds of all runs, added up. It stays where the timings of
-            the runs are not kept. None: not known.
+            the runs are not kept, until one of them is trained. None: not known.
     """
 
     request: ExperimentRequest

@@ -55,6 +55,8 @@ def train_missing(
         seconds = earlier.seconds if earlier is not None and begun else 0.0
         device = configs[0].execution.device
         manifest = Manifest(request, job.command, seconds, machine(device), stored)
+        if earlier is not None:
+            manifest = replace(manifest, round_seconds=earlier.round_seconds)
         manifest.write(out)
     started = time.monotonic()
     try:
@@ -66,8 +68,8 @@ def train_missing(
     reused = sum(result.reused for result in finished)
     if reused == len(finished):
         manifest = replace(earlier or manifest, runs=manifest.runs)
-    else:
-        manifest = _with_time(manifest, started)
+    else:  # the time of all rounds is known where all runs have timings
+        manifest = replace(_with_time(manifest, started), round_seconds=None)
     return StoredExperiment(manifest, reused, len(finished))
 
 
