@@ -276,7 +276,7 @@ def test_runs_stay_in_this_process_where_the_temporary_folder_is_full(
     def full(*given: object) -> None:
         raise OSError("296280 requested and 718 written")  # as NumPy says it
 
-    monkeypatch.setattr(workers, "to_folder", full)
+    monkeypatch.setattr("fedgs.experiments.transfer.to_folder", full)
     with caplog.at_level(logging.WARNING, logger="fedgs"):
         runs = compare(
             toy_federation,
