@@ -30,6 +30,7 @@ def run(code: str, folder: Path, **environment: str) -> subprocess.CompletedProc
     )
 
 
+@pytest.mark.long
 def test_the_first_compilation_is_announced_in_one_line(tmp_path: Path) -> None:
     for name in ("kern", "other"):
         (tmp_path / f"{name}.py").write_text(FUNCTION)

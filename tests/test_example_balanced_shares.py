@@ -32,6 +32,7 @@ def modules() -> Iterator[tuple[ModuleType, ModuleType]]:
         sys.modules.pop(name, None)
 
 
+@pytest.mark.long
 def test_a_study_resumes_and_takes_the_rates_from_the_tuning_runs(
     modules: tuple[ModuleType, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -326,6 +326,7 @@ if os.environ.get("KILL_HERE"):
 """
 
 
+@pytest.mark.long
 def test_a_killed_run_of_a_model_that_draws_goes_on_to_the_same_records(tmp_path: Path) -> None:
     def run(folder: str, *, kill: bool) -> int:
         (tmp_path / folder).mkdir(exist_ok=True)

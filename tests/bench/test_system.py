@@ -29,6 +29,23 @@ def test_each_part_has_a_time_and_rounds_have_a_ratio() -> None:
     for row in others:
         assert row.milliseconds > 0 and row.plain is not None and row.plain > 0
         assert row.ratio == row.milliseconds / row.plain  # of one pair
+        assert row.alone is not None and row.alone > 0 and row.alone != row.ratio
+
+
+def test_runs_are_evaluated_and_rounds_alone_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated: list[int] = []
+
+    class Sink(system._Noting):
+        def on_round(self, state: Any, record: Record, seconds: Any) -> None:
+            if record.test_loss is not None:
+                evaluated.append(record.round)
+            super().on_round(state, record, seconds)
+
+    monkeypatch.setattr(system, "_Noting", Sink)
+    list(measure_system(ROWS[:1], devices=60, runs=1, rounds=5, repeats=1))
+    # With the table in 3 + 20 rounds before the measured 5, without it in 3 of them.
+    runs_of_both = [*range(0, 28, 5), *range(0, 8, 5)]
+    assert sorted(evaluated) == sorted([*runs_of_both, 0, 0])  # the first round always
 
 
 def test_rounds_without_the_table_have_the_same_available_clients(
@@ -49,7 +66,7 @@ def test_rounds_without_the_table_have_the_same_available_clients(
 
     monkeypatch.setattr(system, "_Noting", Sink)
     path = write_traces(generated_traces(60), tmp_path / "few.npz")
-    system._pairs(ROWS[-1], path, runs=2, rounds=3, repeats=2)
+    system._pairs(ROWS[-1], path, runs=2, rounds=3, repeats=2, every=5)
     for run in range(2):
         pairs = list(zip(records[run], records[2 + run], strict=False))
         assert len(pairs) > 5
@@ -60,8 +77,8 @@ def test_rounds_without_the_table_have_the_same_available_clients(
 
 
 def test_the_table_has_a_line_for_each_part() -> None:
-    rows = [Measured("A_t, 9 devices", 14.2, 20), Measured("clock", 0.2, 1.2, 0.19, 1.041)]
+    rows = [Measured("A_t, 9 devices", 14.2, 20), Measured("clock", 0.2, 1.2, 0.19, 1.041, 1.1)]
     assert markdown(rows).splitlines()[2:] == [
-        "| A_t, 9 devices | 14.20 ms | - | - | 20 ms |",
-        "| clock | .20 ms | .19 ms | 1.04 | 1.2 |",
+        "| A_t, 9 devices | 14.20 ms | - | - | 20 ms | - |",
+        "| clock | .20 ms | .19 ms | 1.04 | 1.2 | 1.10 |",
     ]

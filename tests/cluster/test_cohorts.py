@@ -211,6 +211,7 @@ def test_work_of_lost_actors_goes_to_others(
     assert len(cluster.made) > 2 and cluster.doubted
 
 
+@pytest.mark.long
 def test_examples_that_are_made_on_demand_are_made_on_the_nodes(tmp_path: Path) -> None:
     data = {"name": "synthetic", "clients": 40, "on_demand": True}
     tables = {
@@ -241,6 +242,7 @@ def test_without_a_node_the_run_ends_and_resumes(
     assert record_files(there) == record_files(here)
 
 
+@pytest.mark.long
 def test_auto_shares_long_rounds_of_few_runs(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -240,6 +240,7 @@ def test_an_interrupt_between_messages_loses_none(runs: list[PreparedRun], tmp_p
     assert (tmp_path / runs[0].folder_name / "rounds.jsonl").read_bytes() == b"0\n1\n2\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", [0, 1])
 def test_an_interrupt_that_loses_changes_leaves_no_gap(
     lost: int, runs: list[PreparedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -66,6 +66,7 @@ def test_the_files_are_downloaded_checked_and_converted(
     assert "Downloading" not in capfd.readouterr().err
 
 
+@pytest.mark.long
 def test_a_truncated_file_is_one_sentence(files: Path) -> None:
     content = (files / "trainer_7.json").read_bytes()
     (files / "trainer_7.json").write_bytes(content[:40])

@@ -83,6 +83,7 @@ def test_a_lost_answer_costs_the_round_it_was_lost_in_and_no_more(world: Any) ->
     assert queries(grid, 102) == 2
 
 
+@pytest.mark.long
 def test_a_node_that_never_says_who_it_is_costs_one_wait_and_few_requests(
     world: Any, tmp_path: Path
 ) -> None:

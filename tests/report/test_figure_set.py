@@ -29,6 +29,7 @@ def test_a_study_has_every_figure(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_several_modes_and_federations_have_files_of_their_own(tmp_path: Path) -> None:
     for mode in ("LDF", "MDF"):
         folders.write_run(tmp_path, "fedgs", 0, rounds=4, availability__name=mode)

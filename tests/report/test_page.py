@@ -391,6 +391,7 @@ def test_everything_can_be_reached_by_keyboard(opened: Page) -> None:
     assert set(folders.MIXED_METHODS) <= set(reached)
 
 
+@pytest.mark.long
 @needs_browser
 def test_small_beginnings_open_too(page: Page, tmp_path: Path) -> None:
     def begun(mode: object, records: Sequence[Record], clients: Clients | None) -> Run:
@@ -431,6 +432,7 @@ def test_of_equal_lines_each_is_visible(page: Page, tmp_path: Path) -> None:
     assert widths == sorted(widths, reverse=True) and len(set(widths)) == 3
 
 
+@pytest.mark.long
 @needs_browser
 def test_very_many_clients_are_drawn_as_tenths(
     page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

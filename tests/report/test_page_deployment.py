@@ -155,6 +155,7 @@ def test_results_by_client_have_a_section_where_there_are_any(opened: Page, tmp_
     assert opened.complaints == []
 
 
+@pytest.mark.long
 def test_runs_without_events_have_no_section_of_them(opened: Page, tmp_path: Path) -> None:
     folders.write_run(tmp_path, "md", 0)
     path = tmp_path / "report.html"

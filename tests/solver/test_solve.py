@@ -83,6 +83,7 @@ def test_plain_numpy_is_as_good_as_compiled(kind: str, without_numba: None) -> N
     assert solution.objective >= greedy_value(problem) - unit(problem)
 
 
+@pytest.mark.long
 @given(st.sampled_from(KINDS), st.integers(0, 10**6))
 @settings(max_examples=25, deadline=None)
 def test_relabelled_clients_reach_the_same_objective(kind: str, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""The cost of time: A_t of many devices of a trace, and rounds with a table `[system]`."""
+"""The cost of time: A_t of many devices of a trace, and runs with a table `[system]`."""
 
 import statistics
 import tempfile
@@ -15,6 +15,7 @@ from fedgs.availability import Trace
 from fedgs.checkpoint import State
 from fedgs.clients import Clients, Selection, View
 from fedgs.driver import Failed, LiveRun, steps
+from fedgs.evaluation_settings import Evaluation
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.preparing import prepare
 from fedgs.local.engines import make_engine
@@ -71,11 +72,12 @@ class Measured:
 
     Attributes:
         name: of the row.
-        milliseconds: of processor time, the median.
+        milliseconds: of processor time, the median; for runs, of a round, evaluations included.
         target: milliseconds for a row without a ratio, else the largest ratio that is aimed at.
-        plain: milliseconds of a round without the table, in which equally many clients are
-            available and train; None: it has none.
+        plain: milliseconds of a run without the table, in which equally many clients are available
+            and train; None: it has none.
         ratio: of both, the median over pairs; None likewise.
+        alone: the same ratio of rounds without evaluations; None likewise.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Measured:
     target: float
     plain: float | None = None
     ratio: float | None = None
+    alone: float | None = None
 
 
 def generated_traces(devices: int, *, days: int = _DAYS, intervals: int = _INTERVALS) -> Traces:
@@ -163,16 +166,16 @@ class _Timed:
 
 
 def _pairs(
-    row: Row, path: Path, *, runs: int, rounds: int, repeats: int
+    row: Row, path: Path, *, runs: int, rounds: int, repeats: int, every: int
 ) -> list[tuple[float, float]]:
-    """Seconds of a run-round without and with the table, in turns."""
+    """Seconds of a run-round without and with the table, in turns; evaluated every so many."""
     numbers: dict[int, list[int]] = {seed: [] for seed in range(runs)}
     clocks: dict[int, list[float]] = {seed: [] for seed in range(runs)}
     _AsMany.numbers, _AtClocks.clocks = numbers, clocks
     common: dict[str, object] = {
         "data": {"name": "synthetic", "clients": _CLIENTS},
         "training": {"rounds": _NEVER},
-        "evaluation": {"every": _NEVER},
+        "evaluation": {"every": every},
     }
     mode = {"name": "trace", "path": str(path)} if row.traced else {"name": "IDL"}
 
@@ -228,14 +231,15 @@ def measure_system(
 ) -> Iterator[Measured]:
     """Time A_t of a generated trace, and rounds with a clock against rounds without, in turns.
 
-    The runs are on Synthetic with 30 clients, of which at most 6 train, without evaluations. In
-    the rounds without the table as many clients train as in the same round with it.
+    The runs are on Synthetic with 30 clients, of which at most 6 train. They are evaluated as often
+    as a configuration's default says, and timed once more without evaluations. In the rounds
+    without the table as many clients train as in the same round with it.
 
     Args:
         rows: the tables.
         devices: of the trace for A_t, each of which is a client.
         runs: that are driven together.
-        rounds: that are timed at once.
+        rounds: that are timed at once, a multiple of the rounds from evaluation to evaluation.
         repeats: how many times, >= 1.
     """
     with threads_of(1), tempfile.TemporaryDirectory() as folder:
@@ -244,27 +248,37 @@ def measure_system(
         yield Measured(f"A_t, {devices} devices", 1e3 * seconds, 20.0)
         few = write_traces(generated_traces(2 * _CLIENTS), Path(folder, "few.npz"))
         for row in rows:
-            pairs = _pairs(row, few, runs=runs, rounds=rounds, repeats=repeats)
+            pairs, alone = (
+                _pairs(row, few, runs=runs, rounds=rounds, repeats=repeats, every=every)
+                for every in (Evaluation().every, _NEVER)
+            )
             base, slow = (1e3 * statistics.median(times) for times in zip(*pairs, strict=True))
-            ratio = statistics.median(slow / base for base, slow in pairs)
-            yield Measured(row.name, slow, 1.2, base, ratio)
+            yield Measured(row.name, slow, 1.2, base, _ratio(pairs), _ratio(alone))
+
+
+def _ratio(pairs: Sequence[tuple[float, float]]) -> float:
+    return statistics.median(slow / base for base, slow in pairs)
 
 
 def markdown(measured: Sequence[Measured]) -> str:
     """The table of the benchmarks' page.
 
-    >>> print(markdown([Measured("clock", 0.2, 1.2, 0.19, 1.041)]).splitlines()[2])
-    | clock | .20 ms | .19 ms | 1.04 | 1.2 |
+    >>> print(markdown([Measured("clock", 0.2, 1.2, 0.19, 1.041, 1.08)]).splitlines()[2])
+    | clock | .20 ms | .19 ms | 1.04 | 1.2 | 1.08 |
     """
-    lines = ["| part | time | without | ratio | target |", "|---|---:|---:|---:|---:|"]
+    lines = [
+        "| part | time | without | ratio | target | rounds alone |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
 
     def ms(value: float | None) -> str:
         return "-" if value is None else f"{value:.2f} ms".removeprefix("0")
 
     for row in measured:
-        ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
-        target = f"{row.target:g} ms" if row.ratio is None else f"{row.target:g}"
-        lines.append(
-            f"| {row.name} | {ms(row.milliseconds)} | {ms(row.plain)} | {ratio} | {target} |"
+        ratio, alone = (
+            "-" if value is None else f"{value:.2f}" for value in (row.ratio, row.alone)
         )
+        target = f"{row.target:g} ms" if row.ratio is None else f"{row.target:g}"
+        times = f"{ms(row.milliseconds)} | {ms(row.plain)}"
+        lines.append(f"| {row.name} | {times} | {ratio} | {target} | {alone} |")
     return "\n".join(lines)

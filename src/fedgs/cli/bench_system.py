@@ -15,7 +15,7 @@ def system(
         int, typer.Option(min=1, help="Measurements of each; the median counts.")
     ] = 15,
 ) -> None:
-    """Time A_t of a trace, and rounds with a table [system] against rounds without."""
+    """Time A_t of a trace, and runs with a table [system] against runs without."""
     from fedgs.bench.system import markdown, measure_system
 
     print(markdown(list(measure_system(devices=devices, repeats=repeats))))
