@@ -243,9 +243,7 @@ def test_a_pickle_of_equal_hashes_ends_within_the_time(tmp_path: Path) -> None:
     keys = (k * (2**61 - 1) for k in range(1, 200_000))  # the hash of each is 0
     items = b"".join(b"\x8a\x0a" + key.to_bytes(10, "little") + b"N" for key in keys)
     (tmp_path / "equal.pkl").write_bytes(b"}(" + items + b"u.")
-    # On a computer that is busy with other programs the time of waiting ends first.
-    limit = r"it takes more than (25 s of processor time, or was stopped|120 s)$"
-    with pytest.raises(DataError, match=limit):
+    with pytest.raises(DataError, match=r"it takes more than 25 s of processor time, or was stop"):
         convert(tmp_path / "equal.pkl")
 
 
