@@ -19,6 +19,7 @@ from flwr.serverapp.strategy import FedAvg
 from fedgs.clients import Clients
 from fedgs.errors import ConfigError, OutputError
 from fedgs.flower import SampledStrategy, client_state, describe, offsets
+from fedgs.flower.client_mod import STORED
 from fedgs.flower.kept import Kept
 
 KEYS = ("site-0", "site-1", "site-2")
@@ -200,6 +201,34 @@ def test_a_client_app_without_its_half_is_named(
     assert len(details) == 3
     for detail in details:
         assert re.search(why, detail)
+
+
+@pytest.mark.parametrize(
+    ("names", "data"),
+    [
+        (["w"], b"PK\x03\x04"),
+        (["w"], b"\x93NUMPY\x01\x00\x06\x00{(((\n\n"),
+        (["v"], None),
+        (["w", "v"], None),
+        ([], None),
+    ],
+)
+def test_a_stored_update_that_cannot_be_read_is_refused(
+    world: Any, tmp_path: Path, names: list[str], data: bytes | None
+) -> None:
+    def spoilt(reply: Any) -> Any:
+        sent = reply.content[STORED]["w"].data
+        array = Array(dtype="float64", shape=(1,), stype="numpy.ndarray", data=data or sent)
+        reply.content[STORED] = ArrayRecord(dict.fromkeys(names, array))
+        return reply
+
+    grid = world(KEYS, app=app_of())
+    grid.faults[102] = spoilt
+    chosen = strategy("stale", records=tmp_path)
+    chosen.start(grid, world.model(0.0), num_rounds=1)
+    (event,) = lines(tmp_path)
+    assert (event["client"], event["event"]) == ("site-2", "refused")
+    assert "stored update" in event["detail"]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,17 @@ def with_arrays(**arrays: Any) -> Any:
     return changed
 
 
+def with_bytes(data: bytes, stype: str = "numpy.ndarray") -> Any:
+    """A fault: an array of the model's shape with other bytes."""
+
+    def changed(reply: Any) -> Any:
+        array = Array(dtype="float32", shape=(2,), stype=stype, data=data)
+        reply.content["arrays"] = ArrayRecord({"w": array})
+        return reply
+
+    return changed
+
+
 def with_metrics(**metrics: Any) -> Any:
     """A fault: other metrics."""
 
@@ -74,6 +85,10 @@ FAULTS: dict[str, Any] = {
     "huge": with_arrays(w=np.full(2, 3e38, dtype=np.float32)),
     "complex": with_arrays(w=np.array([1j, 2.0])),
     "booleans": with_arrays(w=np.array([True, False])),
+    "no bytes": with_bytes(b""),
+    "no format": with_bytes(b"\x93NUMPY\x01\x00\x06\x00{(((\n\n"),
+    "archive": with_bytes(b"PK\x03\x04" + bytes(30)),
+    "foreign": with_bytes(bytes(8), "torch"),
     "no metrics": with_metrics(),
     "no examples": with_metrics(num_examples=0, train_loss=0.0),
     "negative": with_metrics(num_examples=-5, train_loss=0.0),
@@ -87,7 +102,16 @@ FAULTS: dict[str, Any] = {
 }
 NEVER = {"silent", "superlink", "raises", "nan", "inf", "shape", "scalar", "other name"}
 NEVER |= {"no arrays", "text", "no metrics", "no examples", "negative", "nan examples"}
-NEVER |= {"listed examples", "empty", "two models", "complex"}
+NEVER |= {
+    "no bytes",
+    "no format",
+    "archive",
+    "foreign",
+    "listed examples",
+    "empty",
+    "two models",
+    "complex",
+}
 # What an evaluation can report; none of these losses may enter the validation loss.
 LIES: dict[str, Any] = {
     "none": None,

@@ -1,9 +1,12 @@
 """Replies are checked before they enter an average; an invalid one is refused with a reason."""
 
+import io
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord
@@ -21,8 +24,10 @@ __all__ = [
     "first_metric",
     "loss_problem",
     "refuse_unlike",
+    "values_of",
 ]
 
+_NUMPY = "numpy.ndarray"  # Flower's name for bytes of the .npy format
 # The names of a loss and of an accuracy in metrics, in order of preference.
 LOSSES = ("loss", "eval_loss", "test_loss", "valid_loss", "val_loss")
 ACCURACIES = ("accuracy", "eval_acc", "eval_accuracy", "test_accuracy", "acc")
@@ -56,8 +61,8 @@ class Reply:
         """Replace its arrays, and those of the client's state, by others."""
         content = self.message.content
         for name, record in list(content.items()):
-            if isinstance(record, ArrayRecord):
-                content[name] = replaced(record)
+            if isinstance(record, ArrayRecord) and (new := replaced(record)) is not record:
+                content[name] = new
         if self.stored is not None:
             self.stored = replaced(self.stored)
 
@@ -110,8 +115,8 @@ def _arrays_refusal(message: Message, sent: Mapping[str, AnyArray]) -> str | Non
         if shape != expected:
             return f"its array {name!r} has shape {shape}, the model's {expected}"
         try:
-            array = stored.numpy()
-        except (ValueError, EOFError, OSError) as error:
+            array = values_of(stored, sent[name])
+        except ValueError as error:
             return f"its array {name!r} cannot be read: {error}"
         if array.dtype.kind not in "biuf":
             return f"its array {name!r} holds {array.dtype}, which are no real numbers"
@@ -125,6 +130,39 @@ def _arrays_refusal(message: Message, sent: Mapping[str, AnyArray]) -> str | Non
         if not finite(array):
             return f"its array {name!r} holds NaN or inf"
     return None
+
+
+def values_of(stored: Array, like: AnyArray) -> AnyArray:
+    """The values of an array that a client sent.
+
+    Args:
+        stored: as it arrived.
+        like: an array that it probably resembles: the bytes of one with the same type and shape are
+            viewed and neither parsed nor copied, so the values are read-only then.
+
+    Raises:
+        ValueError: the bytes are no array.
+    """
+    header, data = _header(like.dtype, like.shape), stored.data
+    try:
+        alike = len(data) == len(header) + like.nbytes and data.startswith(header)
+        if alike and stored.stype == _NUMPY:
+            return np.ndarray(like.shape, like.dtype, buffer=data, offset=len(header))
+        values = stored.numpy()
+    except Exception as error:  # numpy raises many kinds of errors for bytes that are no array
+        raise ValueError(str(error)) from error
+    if not isinstance(values, np.ndarray):  # an archive of arrays
+        raise ValueError("it is no single array")
+    return values
+
+
+@lru_cache(maxsize=4096)
+def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """The first bytes of an .npy file with such an array in C order."""
+    file = io.BytesIO()
+    about = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, about)
+    return file.getvalue()
 
 
 def refuse_unlike(replies: Sequence[Reply]) -> None:

@@ -14,7 +14,7 @@ from fedgs.flower.exchange import exchange, resend
 from fedgs.flower.journal import Journal
 from fedgs.flower.kept import fits
 from fedgs.flower.names import RECORD
-from fedgs.flower.replies import Reply, arrays_of, finite
+from fedgs.flower.replies import Reply, arrays_of, finite, values_of
 from fedgs.flower.selector import Selector
 from fedgs.flower.server import Server, flat
 from fedgs.flower.task import Task
@@ -104,7 +104,7 @@ class ClientStates:
         reply.lost = bool(record.get(LOST, False))
         if self.rule.is_stored:
             names = self._server.names(sent)
-            arrays = {} if stored is None else arrays_of(stored)
+            arrays = {} if stored is None else _readable(stored, sent)
             if not fits(arrays, sent, names) or not all(map(_is_finite, arrays.values())):
                 reply.refused = "the stored update that it sent is not finite or not of this model"
                 return
@@ -203,6 +203,14 @@ class ClientStates:
             self.rule.needed,
             self.rule.numbers(),
         ).record()
+
+
+def _readable(record: ArrayRecord, sent: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+    """The arrays of a record with the names of the model; none if one cannot be read."""
+    try:
+        return {name: values_of(array, sent[name]) for name, array in record.items()}
+    except (KeyError, ValueError):
+        return {}
 
 
 def _is_finite(array: AnyArray) -> bool:
