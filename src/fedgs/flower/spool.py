@@ -45,7 +45,13 @@ class Spool:
 
         These are read again at each call of `numpy`. If the file cannot be written, they stay in
         memory, and a warning says so.
+
+        The record itself is returned if all its arrays fit into memory.
         """
+        size = sum(len(array.data) for array in record.values())
+        if size <= self._left:
+            self._left -= size
+            return record
         kept = ArrayRecord()
         for name, array in record.items():
             kept[name] = self._kept(array)
