@@ -9,6 +9,7 @@ from torch import nn
 from torch.func import functional_call, vmap
 
 from fedgs.arrays import FloatArray, IntArray
+from fedgs.local.allocation import keep_freed_memory
 from fedgs.local.descent import Descent, is_plain, sums
 from fedgs.local.evaluation import block_rows, shape_of_block
 from fedgs.local.objective import example_figures, proximal_step
@@ -51,6 +52,8 @@ class StackedProgram:
         self.work = work
         self.loss = loss_of(work)
         self.layout = workbench.flat.layout
+        if workbench.device.type == "cpu":
+            keep_freed_memory()  # each step frees tensors of the whole stack
         self._trained = {
             name for name, p in workbench.flat.module.named_parameters() if p.requires_grad
         }
