@@ -140,6 +140,20 @@ def test_the_default_loss_follows_the_task() -> None:
 def test_binary_cross_entropy_refuses_targets_outside_of_0_and_1() -> None:
     with pytest.raises(ConfigError, match=r"needs targets in \[0, 1\], got -?\d"):
         BinaryCrossEntropy().check(federation("regression"))
+    x, inside, beyond = np.eye(4, dtype=np.float32), np.linspace(0, 1, 4), np.full(4, 1.5)
+    for outside in ("training", "validation", "test"):
+        ys = {part: beyond if part == outside else inside for part in ("training", "test")}
+        held = beyond if outside == "validation" else inside
+        made = Federation.from_arrays(
+            x,
+            ys["training"],
+            client=[0, 1] * 2,
+            test=(x, ys["test"]),
+            validation=(x, held, [0, 1] * 2),
+            task="regression",
+        )
+        with pytest.raises(ConfigError, match=f"got 1.5 in the {outside} part of 'arrays'"):
+            BinaryCrossEntropy().check(made)
 
 
 def test_a_registered_function_has_a_name_and_no_settings() -> None:

@@ -133,7 +133,14 @@ class BinaryCrossEntropy(Loss):
     def check(self, federation: Federation) -> None:
         """Refuse other tasks, and targets outside of [0, 1]."""
         super().check(federation)
-        for label, part in (("training", federation.train), ("test", federation.test)):
+        parts = {
+            "training": federation.train,
+            "validation": federation.validation,
+            "test": federation.test,
+        }
+        for label, part in parts.items():
+            if part is None:
+                continue
             low, high = float(np.min(part.y, initial=0)), float(np.max(part.y, initial=0))
             if low < 0 or high > 1:
                 raise ConfigError(
