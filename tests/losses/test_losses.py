@@ -1,5 +1,9 @@
 """Losses: their settings, what they refuse, and their terms by hand."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -7,9 +11,13 @@ from tests.local.material import make_federation
 from tests.local.problems import federation
 from tests.parts import built_in
 from torch import nn
+from torch.nn import functional
 
 from fedgs.config import Training
+from fedgs.data.federation import Federation
+from fedgs.data.targets import Task
 from fedgs.errors import ConfigError
+from fedgs.local.check import check_training
 from fedgs.losses import (
     BinaryCrossEntropy,
     CrossEntropy,
@@ -113,6 +121,51 @@ def test_a_function_and_a_module_are_losses_without_a_name() -> None:
         assert isinstance(chosen, FunctionLoss)
         assert float(chosen.mean(torch.tensor([3.0]), torch.zeros(1))) >= 2.5
     assert "l1_loss" in str(table(FunctionLoss(function=torch.nn.functional.l1_loss)))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        functional.l1_loss,
+        functional.mse_loss,
+        partial(functional.smooth_l1_loss, beta=0.5),
+        nn.HuberLoss(delta=0.5),
+        nn.BCEWithLogitsLoss(),
+    ],
+    ids=lambda given: getattr(given, "__name__", type(given).__name__),
+)
+@pytest.mark.parametrize("columns", [(), (1,), (3,)], ids=["numbers", "one column", "vectors"])
+def test_losses_of_pytorch_pair_outputs_and_targets(
+    given: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], columns: tuple[int, ...]
+) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(12, 4)).astype(np.float32), rng.random((12, *columns))
+    task: Task = "regression"
+    federation = Federation.from_arrays(x, y, client=[0, 1] * 6, test=(x, y), task=task)
+    chosen = FunctionLoss(function=given)
+    check_training(Work(federation, LogisticRegression(), 0.0, 2, 5, loss=chosen))
+    outputs, targets = torch.randn(12, *(columns or (1,))), torch.tensor(y).float()
+    expected = given(outputs.reshape(targets.shape), targets)
+    assert torch.equal(chosen.mean(outputs, targets), expected)
+    sums, weights = chosen.terms(outputs, targets)
+    assert weights is None
+    torch.testing.assert_close(sums.mean(), expected)
+
+
+def test_a_function_of_a_user_gets_outputs_as_they_are_and_the_message_says_what_to_do() -> None:
+    x, y = np.eye(6, dtype=np.float32), np.linspace(0, 1, 6)
+    federation = Federation.from_arrays(x, y, client=[0, 1] * 3, test=(x, y), task="regression")
+    work = Work(federation, LogisticRegression(), 0.0, 2, 3)
+
+    def column(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return (outputs[:, 0] - targets).abs().mean()
+
+    def all_pairs(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return (outputs - targets).abs().mean()
+
+    check_training(replace(work, loss=FunctionLoss(function=column)))
+    with pytest.raises(ConfigError, match=r"shape \(3, 1\) and targets \(3,\), outputs.reshape"):
+        check_training(replace(work, loss=FunctionLoss(function=all_pairs)))
 
 
 def test_a_loss_of_another_task_is_refused_with_the_default_of_the_task() -> None:

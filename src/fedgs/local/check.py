@@ -237,10 +237,14 @@ def _checked_loss(loss: Loss, outputs: torch.Tensor, targets: torch.Tensor) -> t
             )
     total = sums.mean() if weights is None else sums.sum() / weights.sum()
     if not torch.allclose(value, total, rtol=1e-3, atol=1e-5, equal_nan=True):
+        hint = ""
+        if outputs.shape != targets.shape and outputs.numel() == targets.numel():
+            shapes = f"shape {tuple(outputs.shape)} and targets {tuple(targets.shape)}"
+            hint = f"; outputs have {shapes}, outputs.reshape(targets.shape) pairs them"
         raise ConfigError(
             f"{title} must be the mean over the examples of a batch: for {len(outputs)} examples "
-            f"it is {float(value):.6g}, the mean of its values for single examples "
-            f"{float(total):.6g}"
+            f"it is {value.item():.6g}, the mean of its values for single examples "
+            f"{total.item():.6g}{hint}"
         )
     return value
 

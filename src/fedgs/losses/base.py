@@ -1,7 +1,7 @@
 """The interface of losses: a frozen variant, and the wrapper for a user's function."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import Field, field_serializer
@@ -77,7 +77,9 @@ class FunctionLoss(Loss):
 
     The function must be the mean over the examples of the batch: the losses of clients, of test
     sets and of stacked clients are computed from the losses of single examples, which are its
-    values for batches of one. `check_function` compares both before round 0.
+    values for batches of one. Both are compared before round 0. PyTorch's own functions and modules
+    get outputs (b, 1) in the shape of targets (b,), since they would pair all outputs with all
+    targets.
 
     >>> import torch
     >>> squared = FunctionLoss(function=torch.nn.functional.mse_loss)
@@ -105,12 +107,33 @@ class FunctionLoss(Loss):
         def single(output: "Tensor", target: "Tensor") -> Any:
             return self.function(output.unsqueeze(0), target.unsqueeze(0))
 
-        return vmap(single)(outputs, targets), None
+        return vmap(single)(self._fitting(outputs, targets), targets), None
 
     def mean(self, outputs: "Tensor", targets: "Tensor") -> "Tensor":
         """The function's value for the batch."""
-        value: Tensor = self.function(outputs, targets)
+        value: Tensor = self.function(self._fitting(outputs, targets), targets)
         return value
+
+    def _fitting(self, outputs: "Tensor", targets: "Tensor") -> "Tensor":
+        """The outputs as the function gets them, see the class."""
+        alike = targets.is_floating_point() and outputs.numel() == targets.numel()
+        if not alike or outputs.shape == targets.shape or not _of_torch(self.function):
+            return outputs
+        return outputs.reshape(targets.shape)
+
+
+def _of_torch(function: Any) -> bool:
+    """Whether a function or module is PyTorch's own, also with arguments by `functools.partial`.
+
+    >>> from functools import partial
+    >>> import torch
+    >>> _of_torch(partial(torch.nn.functional.huber_loss, delta=2.0)), _of_torch(len)
+    (True, False)
+    """
+    while isinstance(function, partial):
+        function = function.func
+    module = getattr(function, "__module__", None) or type(function).__module__
+    return module == "torch" or module.startswith("torch.")
 
 
 GivenFunction = TypeVar("GivenFunction", bound=LossFunction)
