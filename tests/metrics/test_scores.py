@@ -4,12 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.parts import built_in
 
 from fedgs.config import Evaluation
-from fedgs.errors import ConfigError
+from fedgs.errors import ConfigError, UpdateError
 from fedgs.metrics import (
     AUC,
     Accuracy,
@@ -20,6 +21,7 @@ from fedgs.metrics import (
     directions,
     metric,
     metric_key,
+    metric_value,
 )
 from fedgs.registry import build
 
@@ -110,6 +112,38 @@ def test_a_function_is_a_metric_of_its_name_and_higher_is_better() -> None:
         "higher",
         2.0,
     )
+
+
+@pytest.mark.parametrize(
+    "number",
+    [0.5, np.float32(0.5), np.array(0.5), np.array([0.5]), torch.tensor(0.5), torch.tensor([0.5])],
+    ids=["Python", "NumPy", "array", "array of one", "tensor", "tensor of one"],
+)
+def test_a_number_of_every_library_is_the_value_of_a_metric(number: object) -> None:
+    one = FunctionMetric(function=lambda outputs, targets: number)
+    assert metric_value(one, np.zeros(2), np.zeros(2)) == 0.5
+
+
+@pytest.mark.parametrize("wrong", [torch.zeros(2), np.zeros(2), "0.5", True, None])
+def test_what_is_no_number_is_not_the_value_of_a_metric(wrong: object) -> None:
+    one = FunctionMetric(function=lambda outputs, targets: wrong)
+    with pytest.raises(UpdateError, match="must return a number"):
+        metric_value(one, np.zeros(2), np.zeros(2))
+
+
+def test_functions_of_torchmetrics_are_metrics() -> None:
+    torchmetrics = pytest.importorskip("torchmetrics")
+
+    def macro(outputs: np.ndarray, labels: np.ndarray) -> torch.Tensor:
+        score: torch.Tensor = torchmetrics.functional.classification.multiclass_f1_score(
+            torch.tensor(outputs), torch.tensor(labels), num_classes=3
+        )
+        return score
+
+    rng = np.random.default_rng(0)
+    outputs, labels = rng.normal(size=(30, 3)).astype(np.float32), np.arange(30) % 3
+    value = metric_value(FunctionMetric(function=macro), outputs, labels)
+    assert value == pytest.approx(MacroF1().value(outputs, labels))
 
 
 def test_a_registered_metric_has_a_direction() -> None:

@@ -206,8 +206,9 @@ def metric_value(metric: Metric, outputs: AnyArray, targets: AnyArray) -> float:
     Raises:
         UpdateError: it is not a number.
     """
-    value = metric.value(outputs, targets)
-    number = value.item() if hasattr(value, "item") and getattr(value, "size", 1) == 1 else value
+    value: Any = metric.value(outputs, targets)
+    count = value.numel() if hasattr(value, "numel") else getattr(value, "size", 1)
+    number = value.item() if hasattr(value, "item") and count == 1 else value
     if not isinstance(number, Real) or isinstance(number, bool):
         raise UpdateError(f"metric {metric_key(metric)!r} must return a number, got {shown(value)}")
     return float(number) if not math.isnan(number) else math.nan
