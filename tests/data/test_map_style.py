@@ -78,6 +78,16 @@ def test_owners_may_be_given_beside_the_dataset() -> None:
     assert "label_names" not in beside.facts
 
 
+def test_owners_are_named_by_their_place_in_a_tuple() -> None:
+    triples = [(x, y, f"w{k % 5}") for k, (x, y) in enumerate(pairs())]
+    named = Federation.from_dataset(Mapped(), x="image", y="label", client="writer")
+    for place in (2, -1):
+        by_place = Federation.from_dataset(triples, client=place)  # type: ignore[arg-type]
+        assert by_place.fingerprint == named.fingerprint
+    own = Federation.from_dataset(triples, client=2, client_test=True)  # type: ignore[arg-type]
+    assert own.client_test is not None
+
+
 def test_a_test_dataset_is_the_servers_or_the_clients() -> None:
     given: dict[str, Any] = {"x": "image", "y": "label", "client": "writer", "test": Mapped(10)}
     federation = Federation.from_dataset(Mapped(), validation_fraction=0.0, **given)
@@ -176,6 +186,8 @@ def test_tensors_and_examples_of_unequal_length_are_read() -> None:
         (pairs(), {"partition": "iid"}, "either client or partition must be given, got both"),
         (pairs(), {"client": [1, 2]}, "one for each of the 40 examples, got 2"),
         (pairs(), {"y": 2}, r"y = 2 must be a place in .*, got 2 entries in dataset\[0\]"),
+        (pairs(), {"client": 2}, r"client = 2 must be a place in .*, got 2 entries in dataset"),
+        (pairs(), {"client": True}, "one for each of the 40 examples, got 0"),
         (pairs(), {"client": "writer"}, "client = 'writer' must be a place in the items"),
         (Mapped(), {}, r"x must be one of the names image, label, .* of dataset\[0\], got 0"),
         ([1.0] * 5, {"client": [0] * 5}, "got float in dataset"),

@@ -238,7 +238,7 @@ class Federation:
                 their channels first.
             x: place or name of the examples in an item: arrays, tensors, images or numbers.
             y: place or name of the labels or targets.
-            client: name (a text) of the owners in an item, or (n,) owners.
+            client: place or name of the owners in an item, or (n,) owners.
             partition: by name, as a table or as an object, instead of `client`.
             clients: N >= 1, for `partition`.
             test: a dataset, or the share of the examples that becomes the test set: of each client,

@@ -80,7 +80,8 @@ def from_dataset(
     **settings: Any,
 ) -> Federation:
     """See `Federation.from_dataset`."""
-    places = Places(x, y, client if isinstance(client, str) else None)
+    named = isinstance(client, Key) and not isinstance(client, bool)
+    places = Places(x, y, client if named else None)  # type: ignore[arg-type]
     if (client is None) == (partition is None):
         got = "none" if partition is None else "both"
         raise DataError(f"either client or partition must be given, got {got}")
