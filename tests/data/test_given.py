@@ -45,6 +45,8 @@ def made(**changes: object) -> Federation:
             [datetime.date(2024, 1, day) for day in (1, 2, 1, 2)],
             ["2024-01-01", "2024-01-02"],
         ),
+        ([("ill", 1), ("well", 0)] * 2, ["('ill', 1)", "('well', 0)"]),
+        ([(0, "ill"), (1, b"well")] * 2, ["(0, 'ill')", "(1, b'well')"]),
     ],
 )
 def test_texts_and_other_hashable_labels_become_classes_in_sorted_order(

@@ -63,9 +63,7 @@ def named_labels(names: Sequence[str] | None) -> dict[str, object]:
 
 def _entries(value: object, where: str) -> list[Hashable] | None:
     """The labels of a part as a list, or None where they are numbers (or of another shape)."""
-    if isinstance(value, list | tuple) and not any(
-        isinstance(label, list | tuple) or hasattr(label, "__array__") for label in value
-    ):
+    if isinstance(value, list | tuple) and not any(map(_is_row, value)):
         entries = list(value)  # NumPy would turn numbers next to texts into texts
     else:
         array = plain_array(value, where)
@@ -84,6 +82,13 @@ def _entries(value: object, where: str) -> list[Hashable] | None:
     for row, label in enumerate(entries):
         _refuse(label, row, entries[known[0]], known[0], where)
     return cast(list[Hashable], entries)
+
+
+def _is_row(label: object) -> bool:
+    """Whether an entry of a list is a row of an array, and no label: a tuple with a text is one."""
+    if isinstance(label, tuple):
+        return not any(isinstance(entry, str | bytes) for entry in label)
+    return isinstance(label, list) or hasattr(label, "__array__")
 
 
 def _refuse(label: object, row: int, text: object, text_row: int, where: str) -> None:
