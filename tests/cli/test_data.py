@@ -38,6 +38,30 @@ def test_describe_prints_totals_labels_and_fingerprint() -> None:
     assert len(result.output.split("client  ")[1].split("\n\n")[0].splitlines()) == 1 + 4
 
 
+def test_a_grid_of_several_data_sets_is_refused_and_other_axes_are_not(tmp_path: Path) -> None:
+    lines = ["flu,cold,age,ward", *(f"{k % 2},{k % 3 % 2},{k},{k % 4}" for k in range(40))]
+    path = tmp_path / "wards.csv"
+    path.write_text("\n".join(lines))
+    table = [
+        *("--set", "data=table", "--set", f"data.path={path}", "--set", "data.client=ward"),
+        *("--set", "data.task=multilabel", "--set", "data.features=age"),
+    ]
+    kept = str(tmp_path / "kept.npz")
+    for command in (["describe"], ["export", kept], ["verify", kept]):
+        result = run(*command, *table, "--set", 'data.label=["flu", "cold"]')
+        assert isinstance(result.exception, UserError)
+        assert str(result.exception) == (
+            "data.label must have one value for this command, got ['flu'] and ['cold'] of a grid; "
+            "a list as one value is data.label=[[...]]"
+        )
+        assert run(*command, *table, "--set", 'data.label=[["flu", "cold"]]').exit_code == 0
+    assert "2 targets" in run("describe", *table, "--set", 'data.label=[["flu", "cold"]]').output
+    other = run("describe", *SMALL, "--set", "seed=[0, 1]", "--set", 'method=["md", "uniform"]')
+    assert other.exit_code == 0
+    for axes in ("data.seed=[0, 1]", 'data=["synthetic", "synthetic_clustered"]'):
+        assert isinstance(run("describe", "--set", axes).exception, UserError)
+
+
 def test_describe_as_json_has_every_client_and_nothing_else() -> None:
     result = run("describe", "--set", "data.clients=25", "--json")
     assert len(json.loads(result.stdout)["clients"]) == 25

@@ -11,9 +11,9 @@ import typer
 from rich.console import Console
 
 from fedgs.config import Config
-from fedgs.errors import FedgsError, UserError, missing_extra
+from fedgs.errors import ConfigError, FedgsError, UserError, missing_extra, shown
 from fedgs.experiments.grid import Grid, expand, parse_override, read_config
-from fedgs.registry import load_plugin
+from fedgs.registry import load_plugin, table
 
 __all__ = [
     "ConfigArgument",
@@ -100,8 +100,25 @@ def read_grid(
 def one_config(
     config: Path | None, overrides: list[str] | None, plugins: list[Path] | None
 ) -> Config:
-    """The first configuration, for commands that need a federation rather than runs."""
-    return read_grid(config, overrides, plugins).configs[0]
+    """The first configuration, for commands that need a federation rather than runs.
+
+    Raises:
+        ConfigError: a grid of several data sets.
+    """
+    first, *others = read_grid(config, overrides, plugins).configs
+    mine = table(first.data)
+    for theirs in (table(other.data) for other in others if other.data != first.data):
+        key = next(key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key))
+        hint = (
+            f"; a list as one value is data.{key}=[[...]]"
+            if isinstance(mine.get(key), list)
+            else ""
+        )
+        raise ConfigError(
+            f"data.{key} must have one value for this command, "
+            f"got {shown(mine.get(key))} and {shown(theirs.get(key))} of a grid{hint}"
+        )
+    return first
 
 
 def command_again(
