@@ -40,6 +40,7 @@ def test_the_command_writes_a_profile_with_three_times_the_seconds(
         ({1: {**GOOD, "computation": float("inf")}}, "a number > 0 'computation', got inf"),
         ({1: {**GOOD, "computation": True}}, "a number > 0 'computation', got True"),
         ({1: GOOD, "1": GOOD}, "ids of devices must be distinct as texts"),
+        ({"1": GOOD, 1: GOOD}, "ids of devices must be distinct as texts"),
     ],
 )
 def test_records_that_do_not_fit_are_refused(content: Any, message: str) -> None:

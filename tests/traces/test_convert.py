@@ -1,6 +1,7 @@
 """Files of others in a process of their own: hostile ones end in one sentence."""
 
 import json
+import os
 import pickle
 import pickletools
 import struct
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedgs.errors import ConfigError, DataError, UserError
-from fedgs.traces import convert
+from fedgs.traces import convert, convert_capacities, read_traces, write_traces
 from fedgs.traces.collected import Collected
 from fedgs.traces.csv_text import read_csv
 from fedgs.traces.fedscale import read_fedscale
@@ -96,6 +97,39 @@ PIECES = st.one_of(
 def test_any_operations_are_read_or_refused(pieces: list[bytes]) -> None:
     found = sentence(lambda: read_fedscale(b"".join([*pieces, b"."])).traces({}))
     assert "\n" not in found and len(found) < 600
+
+
+def named(name: str) -> dict[str, bytes]:
+    """A device of a name in each form."""
+    text = json.dumps(name)
+    return {
+        "old pickle": pickle.dumps({name: RECORD, "b": RECORD}, 0),
+        "fedscale": pickle.dumps({name: RECORD, "b": RECORD}),
+        "flash": FLASH.replace(b'"a"', text.encode()),
+        "csv": f"device,on,off\n{name},0,60\n".encode("utf-8", "replace"),
+        "changes": f"id,state\n{name},1,60\n".encode("utf-8", "replace"),
+    }
+
+
+@pytest.mark.parametrize("reader", named("a"))
+@pytest.mark.parametrize(
+    "name", ["", "\0", "a\0", "\ud800", "x" * 201, "x" * 100_000], ids=range(6)
+)
+def test_names_that_arrays_cannot_hold_are_refused(reader: str, name: str) -> None:
+    """In the array form each name takes the place of the longest, and ends before a last NUL."""
+    content = named(name)[reader]
+    if name == "\ud800" and reader in ("csv", "changes"):
+        return  # no UTF-8
+    with pytest.raises(DataError, match=r"a device must have a name|a line must be") as refusal:
+        READERS[reader][1](content)
+    assert "\n" not in str(refusal.value) and len(str(refusal.value)) < 600
+
+
+@pytest.mark.parametrize("name", ["x" * 200, "phone 1", "Gerät\u00a07", "a,b\n"], ids=range(4))
+def test_other_names_are_kept(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.pkl").write_bytes(pickle.dumps({name: RECORD, "b": RECORD}))
+    traces = convert(tmp_path / "a.pkl")
+    assert read_traces(write_traces(traces, tmp_path / "a.npz")).names == (name, "b")
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -268,6 +302,10 @@ def test_wrong_requests_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(CSV)
     with pytest.raises(DataError, match=r"none\.csv' does not exist"):
         convert(tmp_path / "none.csv")
+    with pytest.raises(DataError, match=r"none\.pkl' does not exist"):
+        convert_capacities(tmp_path / "none.pkl")
+    with pytest.raises(DataError, match=r"' is not a file"):
+        convert_capacities(tmp_path)
     with pytest.raises(ConfigError, match="one of csv, fedscale, flash, flame, got 'excel'"):
         convert(tmp_path / "a.csv", form="excel")
     with pytest.raises(ConfigError, match=r"^a rule applies to the form flash alone"):
@@ -278,6 +316,16 @@ def test_wrong_requests_are_refused(tmp_path: Path) -> None:
         DataError, match="is not readable as csv: it cannot be read: Is a directory"
     ):
         convert(tmp_path, form="csv")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for form in (None, "csv"):
+        with pytest.raises(DataError, match="pipe' is neither a file nor a folder"):
+            convert(tmp_path / "pipe", form=form)
+    with pytest.raises(DataError, match="pipe' is not a file"):
+        convert_capacities(tmp_path / "pipe")
 
 
 def test_a_module_beside_the_file_is_not_imported(

@@ -160,6 +160,21 @@ def test_a_missing_file_and_missing_arrays_are_named(tmp_path: Path) -> None:
         read_traces(tmp_path / "some.npz")
 
 
+@pytest.mark.parametrize("path", ["\0", "\0.npz", "a" * 300 + ".npz", "a/" * 3000, ""])
+def test_any_text_is_a_path_that_does_not_exist(path: str) -> None:
+    with pytest.raises(DataError, match=r"^trace must be a file, got '.*, which (does not|is a f)"):
+        read_traces(path)
+
+
+def test_a_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="must be a file, got .*, which is a folder"):
+        read_traces(tmp_path)
+    (tmp_path / "some.npz").mkdir()
+    with pytest.raises(DataError, match=r"some\.npz' must be a file to write, and is a folder"):
+        write_traces(TWO, tmp_path / "some.npz")
+    assert [path.name for path in tmp_path.iterdir()] == ["some.npz"]
+
+
 def test_pickled_objects_are_refused(tmp_path: Path) -> None:
     names = np.array(["a", {"b": 1}], dtype=object)
     np.savez(tmp_path / "some.npz", **{**VALID, "zone_seconds": [0, 0], "names": names})

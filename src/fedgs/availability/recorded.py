@@ -14,6 +14,7 @@ from fedgs.client_names import warn_of_text_order
 from fedgs.clients import Clients
 from fedgs.errors import ConfigError, DataError
 from fedgs.registry import register
+from fedgs.traces.intervals import check_file
 
 __all__ = ["AvailabilityFile"]
 
@@ -76,10 +77,7 @@ class AvailabilityFile(Availability):
         path = Path(self.path)
         if path.suffix not in (".npy", ".csv"):
             raise ConfigError(f"availability.path must end in .npy or .csv, got {self.path!r}")
-        if not path.is_file():
-            raise DataError(
-                f"availability.path must be a file, got {self.path!r}, which does not exist"
-            )
+        check_file(path, setting="availability.path")
         return _read_npy(path) if path.suffix == ".npy" else _read_csv(path)
 
     @property

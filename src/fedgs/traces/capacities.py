@@ -81,8 +81,6 @@ def read_capacities(content: bytes) -> Capacities:
         rows.append(row)
     if not rows:
         raise DataError("it must have at least one device, got none")
-    if len(set(names)) < len(names):
-        raise DataError("ids of devices must be distinct as texts")
     milliseconds, kilobits = np.array(rows, dtype=np.float64).T
     return Capacities(tuple(names), milliseconds, kilobits)
 

@@ -11,7 +11,10 @@ from fedgs.arrays import IntArray
 from fedgs.errors import DataError, shown
 from fedgs.traces.intervals import LATEST, Traces
 
-__all__ = ["Collected", "intervals_of_events"]
+__all__ = ["MOST_CHARACTERS", "Collected", "intervals_of_events"]
+
+MOST_CHARACTERS = 200
+"""Of the name of a device."""
 
 
 class Collected:
@@ -61,9 +64,11 @@ class Collected:
             seen: the observed time [from, to); None: from the first to the last of all intervals.
 
         Raises:
-            DataError: a number that int64 cannot hold.
+            DataError: a number that int64 cannot hold, or a name that the array form cannot.
         """
-        device = self._devices.setdefault(name, len(self._devices))
+        device = self._devices.get(name)
+        if device is None:
+            device = self._devices[_checked_name(name)] = len(self._devices)
         try:
             self._on.extend(on)
             self._off.extend(off)
@@ -182,6 +187,18 @@ def intervals_of_events(
     if on and on[-1] == off[-1]:
         del on[-1], off[-1]
     return on, off, span
+
+
+def _checked_name(name: str) -> str:
+    """The name, if it fits in an array, in which each name takes the place of the longest one."""
+    if not 0 < len(name) <= MOST_CHARACTERS:
+        raise DataError(
+            f"a device must have a name of 1 to {MOST_CHARACTERS} characters, got "
+            f"{len(name)} characters, {shown(name)}"
+        )
+    if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in name):
+        raise DataError(f"a device must have a name without NUL and surrogates, got {shown(name)}")
+    return name
 
 
 def _check(names: Sequence[str], owners: IntArray, on: IntArray, off: IntArray) -> None:

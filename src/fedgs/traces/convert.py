@@ -62,8 +62,9 @@ def convert(
     (('a', 'b'), [0, 120, 30], 'csv')
     """
     source = Path(path)
-    if not source.exists():
-        raise DataError(f"{str(path)!r} does not exist")
+    if not (source.is_file() or source.is_dir()):
+        reason = "is neither a file nor a folder" if source.exists() else "does not exist"
+        raise DataError(f"{str(path)!r} {reason}")
     if form is not None and form not in FORMS:
         raise ConfigError(f"the form must be one of {', '.join(FORMS)}, got {form!r}")
     try:
@@ -90,7 +91,8 @@ def convert_capacities(path: str | os.PathLike[str]) -> Capacities:
     """
     source = Path(path)
     if not source.is_file():
-        raise DataError(f"{str(path)!r} must be a file, which does not exist")
+        reason = "is not a file" if source.exists() else "does not exist"
+        raise DataError(f"{str(path)!r} {reason}")
     return _read_in_child(source, CAPACITIES, None, stored_capacities)
 
 

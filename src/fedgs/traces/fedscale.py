@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from fedgs.errors import DataError, shown
 from fedgs.traces.collected import Collected
+from fedgs.traces.intervals import LATEST
 
 __all__ = ["plain_dict", "read_fedscale"]
 
@@ -109,6 +110,10 @@ def plain_dict(content: bytes) -> dict[int | str, object]:
     for identity in loaded:
         if type(identity) not in (int, str):
             raise DataError(f"ids of devices must be int or str, got {type(identity).__name__}")
+        if type(identity) is int and str(identity) in loaded:
+            raise DataError(
+                f"ids of devices must be distinct as texts, got {identity} as int and as str"
+            )
     return loaded
 
 
@@ -153,6 +158,8 @@ def _add(name: str, record: object, collected: Collected, room: int) -> int:
         raise DataError(f"{device} has more intervals than the file has bytes")
     if end < 0 or any(begin < 0 or later < begin for begin, later in zip(on, off, strict=True)):
         raise DataError(f"{device} must have 0 <= active <= inactive and finish_time >= 0")
+    if end > LATEST:
+        raise DataError(f"{device} must have a finish_time of at most {LATEST}, got {shown(end)}")
     if off and max(off) > end:  # never reached: the device repeats before
         beyond = [(begin, later) for begin, later in zip(on, off, strict=True) if later > end]
         collected.repairs["beyond_finish_time"] += len(beyond)

@@ -23,6 +23,7 @@ __all__ = [
     "LATEST",
     "NEVER",
     "Traces",
+    "check_file",
     "check_target",
     "read_traces",
     "write_plain",
@@ -224,8 +225,7 @@ def read_traces(path: str | os.PathLike[str], *, setting: str = "trace") -> Trac
         DataError: no such file, not an .npz file of traces, or arrays that do not fit.
     """
     where = f"{setting} {str(path)!r}"
-    if not Path(path).is_file():
-        raise DataError(f"{setting} must be a file, got {str(path)!r}, which does not exist")
+    check_file(path, setting=setting)
     try:
         with open_npz(path) as stored:
             missing = [name for name in (*_INTEGERS, "names") if name not in stored.files]
@@ -254,6 +254,21 @@ def read_traces(path: str | os.PathLike[str], *, setting: str = "trace") -> Trac
         raise DataError(f"{where}: {error}") from None
 
 
+def check_file(path: str | os.PathLike[str], *, setting: str) -> None:
+    """Refuse a path that is no file; any text is a path.
+
+    Args:
+        path: of the file.
+        setting: what names it, for messages.
+
+    Raises:
+        DataError: no such file, or a folder.
+    """
+    if not os.path.isfile(path):
+        reason = "is a folder" if os.path.isdir(path) else "does not exist"
+        raise DataError(f"{setting} must be a file, got {shown(str(path))}, which {reason}")
+
+
 def write_traces(traces: Traces, path: str | os.PathLike[str]) -> Path:
     """Write traces as a compressed .npz, completely or not at all; returns its path.
 
@@ -280,8 +295,10 @@ def check_target(path: Path) -> None:
     """
     if path.suffix != ".npz":
         raise DataError(f"the file of traces must end in .npz, got {str(path)!r}")
-    if not path.absolute().parent.is_dir():
+    if not os.path.isdir(path.absolute().parent):
         raise DataError(f"the folder of {str(path)!r} does not exist")
+    if os.path.isdir(path):
+        raise DataError(f"{str(path)!r} must be a file to write, and is a folder")
 
 
 def write_plain(traces: Traces, path: Path) -> None:
