@@ -12,6 +12,7 @@ pytest.importorskip("flwr")
 
 from flwr.serverapp.strategy import FedAvg
 from tests.flower.conftest import without_times
+from tests.time_fields import check_time_fields
 
 from fedgs import sampler
 from fedgs.errors import ConfigError, OutputError, UserError
@@ -338,7 +339,8 @@ def test_records_hold_the_time_that_a_round_took(world: Any, tmp_path: Path) -> 
 
     part(1, n0="silent", n1="error", n2="raise", n3=lambda reply: spoil(reply))
     again = part(2)
-    first, second, third, last = RunFolder(folder).records()
+    first, second, third, last = records = RunFolder(folder).records()
+    check_time_fields(records)
     assert first.fates == ["late", "gone", "failed", "failed", "answered"]
     assert first.ended == "deadline" and second.ended == "target"
     assert first.seconds >= first.worked[0] >= 0.3 > first.worked[4] > 0
