@@ -89,6 +89,10 @@ def test_a_profile_that_does_not_fit_is_one_sentence(
 def test_a_profile_that_is_missing_or_binary_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read: No such file"):
         read_profile(tmp_path / "absent.csv")
+    with pytest.raises(DataError, match="cannot be read: embedded null byte"):
+        read_profile("\0.csv")
+    with pytest.raises(DataError, match="cannot be read: File name too long"):
+        read_profile("a" * 300 + ".csv")
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00\x80")
     with pytest.raises(DataError, match="is not a readable CSV file"):
         read_profile(tmp_path / "binary.csv")

@@ -13,6 +13,8 @@ from fedgs.rng import stream
 
 __all__ = ["Cyclic", "Groups"]
 
+_LONGEST = 10**9  # of periods, so that products with the number of groups fit in int64
+
 
 @register("availability", "cyclic")
 class Cyclic(Availability):
@@ -42,7 +44,7 @@ class Cyclic(Availability):
 
     steady = True
     base: SteadyBase = LabelDirichlet()
-    period: int = Field(default=100, ge=1)
+    period: int = Field(default=100, ge=1, le=_LONGEST)
 
     def check(self, clients: Clients, rounds: int) -> None:
         """As for every mode; also that the base can serve the clients."""
@@ -99,7 +101,7 @@ class Groups(Availability):
 
     steady = True
     groups: int = Field(default=5, ge=1)
-    period: int = Field(default=20, ge=1)
+    period: int = Field(default=20, ge=1, le=_LONGEST)
 
     @model_validator(mode="after")
     def _needs_a_round_for_each_group(self) -> "Groups":
@@ -112,8 +114,9 @@ class Groups(Availability):
 
     def rates(self, round: int, clients: Clients) -> FloatArray:
         """(N,) the part of a period that is the turn of each client's group."""
-        turns = np.bincount(self._turn(np.arange(self.period)), minlength=self.groups)
-        rates: FloatArray = turns[self._groups(clients)] / self.period
+        group = self._groups(clients)
+        ends = (group + 1) * self.period // self.groups  # of the turns, if group 0 begins at 0
+        rates: FloatArray = (ends - group * self.period // self.groups) / self.period
         return rates
 
     def available(self, round: int, clients: Clients) -> BoolArray:

@@ -23,6 +23,7 @@ __all__ = ["Diurnal"]
 
 _DAY = 86_400
 _SHAPE = (2.4, 7.4)
+_RAREST = 1e-9  # chance of a renewal, below which rounding decides about the rates of renewals
 
 # Clients -> (seed, shape, coupling) -> their coupled means, which no mode can hold: its copies with
 # another seed would take them along.
@@ -104,6 +105,12 @@ class Diurnal(Availability):
 
     @model_validator(mode="after")
     def _needs_rates_of_renewals(self) -> "Diurnal":
+        if 1 - self._kept < _RAREST:
+            raise ValueError(
+                f"availability.correlation must be lower for availability.round_seconds "
+                f"{self.round_seconds:g}, so that a state is drawn again at least once in "
+                f"{1 / _RAREST:.0e} rounds, got {self.correlation!r}"
+            )
         if self._amplitude * self._gain > 1:
             most = (self._gain + 1) / (self._gain - 1)
             raise ValueError(

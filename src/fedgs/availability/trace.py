@@ -151,10 +151,10 @@ class Trace(Availability):
     def check(self, clients: Clients, rounds: int) -> None:
         """As for every mode; also enough copies of devices, labels, and rounds in the file."""
         seconds = self.timeline.days * DAY - self.start_hour * 3600
-        most = max(0, int(np.ceil(seconds / self.round_seconds)))
+        most = max(0.0, float(np.ceil(seconds / self.round_seconds)))  # inf for tiny rounds
         if self.wrap == "refuse" and rounds > most:
             raise ConfigError(
-                f"training.rounds must be at most {most}, the rounds of availability.path "
+                f"training.rounds must be at most {most:.0f}, the rounds of availability.path "
                 f"{self.path!r} with availability.wrap = 'refuse', got {rounds}"
             )
         self._slots(clients)

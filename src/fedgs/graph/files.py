@@ -1,6 +1,7 @@
 """Client graphs in files: read, write, and the digest that a run's identity uses."""
 
 import hashlib
+import os
 import zipfile
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def digest_of(path: str) -> str:
 
 
 def _read(path: str) -> dict[str, FloatMatrix]:
-    if not Path(path).is_file():
+    if not os.path.isfile(path):  # any text may be asked for
         raise ConfigError(f"method.graph.path must be a file, got {path!r}, which does not exist")
     try:
         with open_npz(path) as stored:

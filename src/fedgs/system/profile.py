@@ -82,10 +82,9 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
     file = Path(path)
     try:
         status = file.stat()
-    except OSError as error:
-        raise DataError(
-            f"system.profile {str(path)!r} cannot be read: {error.strerror or error}"
-        ) from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DataError(f"system.profile {str(path)!r} cannot be read: {reason}") from None
     if status.st_size > _MOST_BYTES:
         raise DataError(
             f"system.profile {str(path)!r} must have at most {_MOST_BYTES >> 20} MB, got "

@@ -93,7 +93,8 @@ def zone_shifts(num_clients: int, *, spread_hours: float, seed: int) -> IntArray
     rng = stream(seed, "trace zones")
     if spread_hours == 24:
         return rng.integers(DAY, size=num_clients)
-    seconds = rng.normal(0.0, spread_hours * _HOUR, size=num_clients)
+    spread = abs(spread_hours) * _HOUR  # -0.0 is no spread that NumPy takes
+    seconds = rng.normal(0.0, spread, size=num_clients)
     return np.rint(seconds).astype(np.int64)
 
 
