@@ -1,7 +1,9 @@
 """Runs whose cohorts are shared, with actors in this process: the records of one process."""
 
+import gc
 import logging
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -194,6 +196,43 @@ def test_any_number_of_nodes_gives_the_records_of_one_process(
     assert seen[-1].rounds == 6 and seen[-1].nodes == nodes
     assert len(cluster.made) == len(cluster.ended) == nodes  # long-lived, and all are ended
     assert cluster.answers > 12
+
+
+def cycles_after(work: Callable[[], object]) -> Counter[str]:
+    """What some work leaves to the garbage collector alone, by type."""
+    gc.collect()
+    gc.disable()
+    try:
+        work()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        return Counter(type(left).__name__ for left in gc.garbage)
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+@pytest.mark.parametrize(
+    "further",
+    [
+        {},
+        {"training": {"optimizer": "adam", "optimizer_state": "client"}},
+        {"aggregation": "scaffold"},
+    ],
+)
+def test_messages_are_freed_without_the_garbage_collector(
+    federation: Federation, further: dict[str, Any]
+) -> None:
+    def left(rounds: int) -> Counter[str]:
+        training = {"rounds": rounds, "cohort_limit": 66, "local_steps": 2, "batch_size": 4}
+        tables = {**further, "training": {**training, **further.get("training", {})}}
+        runs = runs_of(federation, evaluation={"every": 1}, **tables)
+        return cycles_after(lambda: shared(LocalCluster(1), runs))
+
+    left(1)  # what is made once
+    more = left(7) - left(2)
+    assert not {name: count for name, count in more.items() if count >= 5}  # one in each round
 
 
 @pytest.mark.parametrize(

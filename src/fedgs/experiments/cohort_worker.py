@@ -10,6 +10,7 @@ from typing import Any
 from fedgs.arrays import AnyArray
 from fedgs.data import Federation
 from fedgs.experiments.member import Member, MemberSetup
+from fedgs.experiments.pickled_tensors import reduced_tensor
 from fedgs.experiments.this_process import own_engine
 from fedgs.experiments.transfer import loads
 from fedgs.experiments.worker import Log, forward_logs
@@ -103,17 +104,20 @@ class CohortWorker(Member):
 
 def _packed(content: object) -> bytes:
     """The content of an answer, with all tensors on the CPU."""
-    import torch
-
-    class Pickler(pickle.Pickler):
-        def reducer_override(self, obj: Any) -> Any:
-            if isinstance(obj, torch.Tensor) and obj.device.type != "cpu":
-                return _itself, (obj.cpu(),)
-            return NotImplemented
-
     buffer = io.BytesIO()
-    Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(content)
+    _Pickler(buffer, pickle.HIGHEST_PROTOCOL).dump(content)
     return buffer.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, obj: Any) -> Any:
+        import torch
+
+        if not isinstance(obj, torch.Tensor):
+            return NotImplemented
+        if obj.device.type != "cpu":
+            return _itself, (obj.cpu(),)
+        return reduced_tensor(obj)
 
 
 def _itself(value: object) -> object:

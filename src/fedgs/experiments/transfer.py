@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict
 from fedgs.data import Data, Federation, open_folder, to_folder
 from fedgs.data.on_demand import FederationOnDemand
 from fedgs.errors import missing_extra
+from fedgs.experiments.pickled_tensors import reduced_tensor
 from fedgs.experiments.prepared import PreparedRun, SharedDraws, make_plan
 from fedgs.experiments.transferred_files import with_files
 from fedgs.experiments.transferred_sources import is_installed
@@ -224,30 +225,9 @@ def dumps(
         names: id of an object that the other process has -> what both call it.
         elsewhere: see `pack_runs`.
     """
-    import cloudpickle
-
     buffer = io.BytesIO()
     with _modules_by_value(elsewhere) as by_value:
-
-        class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-            def persistent_id(self, obj: object) -> object | None:
-                return names.get(id(obj))
-
-            def reducer_override(self, obj: Any) -> Any:
-                if isinstance(obj, CodeType):  # with its file, which tracebacks name
-                    return marshal.loads, (marshal.dumps(obj),)
-                if isinstance(obj, FunctionType | type | ModuleType):
-                    attribute = "__name__" if isinstance(obj, ModuleType) else "__module__"
-                    name = getattr(obj, attribute, None)
-                    importable = isinstance(name, str) and by_value.is_importable(name)
-                    path = _decorated(obj) if importable and isinstance(obj, type) else None
-                    if path is not None:
-                        return _variant_of, path
-                    if isinstance(obj, type) and issubclass(obj, BaseModel):
-                        by_value.forget_parent(obj)
-                return super().reducer_override(obj)
-
-        Pickler(buffer).dump(value)
+        _pickler()(buffer, names, by_value).dump(value)
     return buffer.getvalue()
 
 
@@ -258,12 +238,56 @@ def loads(content: bytes, known: Mapping[Any, object]) -> Any:
         content: its bytes.
         known: what both call an object -> the object in this process.
     """
+    return _Unpickler(content, known).load()
 
-    class Unpickler(pickle.Unpickler):
-        def persistent_load(self, name: object) -> object:
-            return known[name]
 
-    return Unpickler(io.BytesIO(content)).load()
+# A class that a function defines refers to itself and to the function's variables. So a class for
+# each message would keep the message's tensors until garbage is collected.
+
+
+@functools.cache
+def _pickler() -> Any:
+    """The class that pickles by value what the other process cannot import."""
+    import cloudpickle
+    import torch
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def __init__(
+            self, buffer: io.BytesIO, names: Mapping[int, object], by_value: _ByValue
+        ) -> None:
+            super().__init__(buffer)
+            self._names, self._by_value = names, by_value
+
+        def persistent_id(self, obj: object) -> object | None:
+            return self._names.get(id(obj))
+
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, torch.Tensor):
+                reduced = reduced_tensor(obj)
+                return super().reducer_override(obj) if reduced is NotImplemented else reduced
+            if isinstance(obj, CodeType):  # with its file, which tracebacks name
+                return marshal.loads, (marshal.dumps(obj),)
+            if isinstance(obj, FunctionType | type | ModuleType):
+                attribute = "__name__" if isinstance(obj, ModuleType) else "__module__"
+                name = getattr(obj, attribute, None)
+                importable = isinstance(name, str) and self._by_value.is_importable(name)
+                path = _decorated(obj) if importable and isinstance(obj, type) else None
+                if path is not None:
+                    return _variant_of, path
+                if isinstance(obj, type) and issubclass(obj, BaseModel):
+                    self._by_value.forget_parent(obj)
+            return super().reducer_override(obj)
+
+    return Pickler
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, content: bytes, known: Mapping[Any, object]) -> None:
+        super().__init__(io.BytesIO(content))
+        self._known = known
+
+    def persistent_load(self, name: object) -> object:
+        return self._known[name]
 
 
 def _decorated(cls: type) -> tuple[str, str] | None:
