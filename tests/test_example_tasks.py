@@ -8,6 +8,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from matplotlib import pyplot as plt
 
 from fedgs.data import Leaf, Quantiles, TableFile
 
@@ -93,6 +94,9 @@ def test_a_small_study_draws_its_picture(
     picture = tmp_path / "picture.png"
     study.draw(results, str(picture))
     assert picture.read_bytes().startswith(b"\x89PNG")
+    bars = plt.gcf().axes[0]
+    assert bars.get_xticks().tolist() == [int(tick) for tick in bars.get_xticks()]  # of clients
+    plt.close("all")
     for run in results.runs:
         last = run.records[-1]
         assert last.test_loss is not None and np.isfinite(last.test_loss)

@@ -49,6 +49,7 @@ def draw(results: fedgs.Results, picture: str) -> None:
     sizes = results.runs[0].clients.data_sizes
     left.bar(range(1, len(sizes) + 1), sizes, color="#999999")
     left.set(xlabel="speaker", ylabel="training texts")
+    left.xaxis.get_major_locator().set_params(integer=True)
     for method, colour in METHODS.items():
         runs = [run for run in results.runs if run.label == method]
         evaluated = [[one for one in run.records if one.test_accuracy is not None] for run in runs]
