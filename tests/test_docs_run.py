@@ -36,6 +36,7 @@ NOT_RUN = {
     },
     "how-to/scale-out.md": {"needs a cluster", "takes longer than a minute"},
     "how-to/use-a-trace.md": {"downloads files"},
+    "how-to/write-a-loss.md": {"needs torchmetrics"},
     "reference/models.md": {"needs a file of weights", "needs stored runs"},
     "tutorial/first-study.md": {"installs packages"},
 }
