@@ -12,9 +12,24 @@ import numpy as np
 import numpy.typing as npt
 
 from fedgs.arrays import AnyArray, open_npz
-from fedgs.errors import OutputError
+from fedgs.errors import DataError, OutputError, shown
 
-__all__ = ["errors_named", "read_arrays", "save_arrays", "write_atomically"]
+__all__ = ["check_file", "errors_named", "read_arrays", "save_arrays", "write_atomically"]
+
+
+def check_file(path: str | os.PathLike[str], *, setting: str) -> None:
+    """Refuse a path that is no file; any text is a path.
+
+    Args:
+        path: of the file.
+        setting: what names it, for messages.
+
+    Raises:
+        DataError: no such file, or a folder.
+    """
+    if not os.path.isfile(path):
+        reason = "is a folder" if os.path.isdir(path) else "does not exist"
+        raise DataError(f"{setting} must be a file, got {shown(str(path))}, which {reason}")
 
 
 def read_arrays(path: Path) -> dict[str, AnyArray]:

@@ -13,8 +13,8 @@ from fedgs.availability.base import Availability
 from fedgs.client_names import warn_of_text_order
 from fedgs.clients import Clients
 from fedgs.errors import ConfigError, DataError
+from fedgs.file_writing import check_file
 from fedgs.registry import register
-from fedgs.traces.intervals import check_file
 
 __all__ = ["AvailabilityFile"]
 

@@ -17,13 +17,13 @@ import numpy as np
 
 from fedgs.arrays import AnyArray, BoolArray, FloatArray, IntArray, frozen, open_npz
 from fedgs.errors import DataError, shown
+from fedgs.file_writing import check_file
 
 __all__ = [
     "DAY",
     "LATEST",
     "NEVER",
     "Traces",
-    "check_file",
     "check_target",
     "read_traces",
     "write_plain",
@@ -252,21 +252,6 @@ def read_traces(path: str | os.PathLike[str], *, setting: str = "trace") -> Trac
         return Traces(**arrays, names=names.tolist(), origin=origin)
     except DataError as error:
         raise DataError(f"{where}: {error}") from None
-
-
-def check_file(path: str | os.PathLike[str], *, setting: str) -> None:
-    """Refuse a path that is no file; any text is a path.
-
-    Args:
-        path: of the file.
-        setting: what names it, for messages.
-
-    Raises:
-        DataError: no such file, or a folder.
-    """
-    if not os.path.isfile(path):
-        reason = "is a folder" if os.path.isdir(path) else "does not exist"
-        raise DataError(f"{setting} must be a file, got {shown(str(path))}, which {reason}")
 
 
 def write_traces(traces: Traces, path: str | os.PathLike[str]) -> Path:
