@@ -72,8 +72,8 @@ def _time(state: State, played: Played | None) -> _Time:
     return {
         "clock": clock,
         "seconds": played.seconds,
-        "fates": played.words,
-        "worked": played.worked.tolist(),
+        "fates": played.fates,
+        "worked": played.worked,
         "traffic": played.traffic,
         "ended": played.ended,
     }

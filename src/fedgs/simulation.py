@@ -179,7 +179,7 @@ def run_round(plan: Plan, state: State) -> Generator[Request, Reply, tuple[State
     if outcome is not None and len(outcome.weights) == len(cohort):
         weights = outcome.weights
     elif outcome is not None and played is not None:
-        weights[played.answered] = outcome.weights
+        weights[played.in_time] = outcome.weights
     record = round_record(
         plan, state, available, figures, selection=selection, weights=weights, played=played
     )

@@ -28,7 +28,7 @@ def outcome(settings: dict[str, object]) -> str:
         for t in (0, 5):
             played = time.play(t, 3.0 * t, np.array([0, 2, 5]), 610)
             assert math.isfinite(played.seconds) and played.seconds >= 0
-            assert np.isfinite(played.worked).all() and set(played.words) <= {
+            assert np.isfinite(played.worked).all() and set(played.fates) <= {
                 "answered", "late", "failed",
             }  # fmt: skip
     except UserError as error:

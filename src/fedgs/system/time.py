@@ -72,7 +72,7 @@ class TimeState:
         answers, failures, good = self.answers, self.failures, cohort
         durations, seconds = played.durations, self.seconds.copy()
         if not played.all_answered:
-            good, durations = cohort[played.answered], durations[played.answered]
+            good, durations = cohort[played.in_time], durations[played.in_time]
             failures = failures.copy()
             failures[cohort] += 1
             failures[good] = 0

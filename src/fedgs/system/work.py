@@ -230,6 +230,6 @@ class _TasksOfRounds:
 
     def of(self, place: int, cohort: IntArray) -> Tasks:
         """The tasks of a cohort in one of the rounds."""
-        durations: FloatArray = self.durations[place][cohort]
-        ends = durations if self.ends is self.durations else self.ends[place][cohort]
-        return Tasks(durations, ends, self.fates[place][cohort])
+        durations: FloatArray = self.durations[place, cohort]
+        ends = durations if self.ends is self.durations else self.ends[place, cohort]
+        return Tasks(durations, ends, self.fates[place, cohort])
