@@ -20,7 +20,7 @@ def _sum(vector: Any) -> Any:
 
 @compiled
 def averages(
-    models: Any, begin: Any, end: Any, weights: Any, references: Any, averages: Any, fine: Any
+    models: Any, begin: Any, end: Any, weights: Any, references: Any, means: Any, fine: Any
 ) -> None:
     """The weighted means or sums of R ranges of models.
 
@@ -33,7 +33,7 @@ def averages(
         weights: (r,) float64.
         references: (R, P) float32, what differences are taken to; (0, P): the first model of each
             range.
-        averages: (R, P) float32, filled.
+        means: (R, P) float32, filled.
         fine: (R,) bool, filled: whether the range's models and their average are all finite.
     """
     total = np.zeros(models.shape[1])
@@ -47,8 +47,8 @@ def averages(
                 total[j] += (np.float64(model[j]) - np.float64(first[j])) * weight
             sums += _sum(model)
         for j in range(len(total)):
-            averages[i, j] = np.float32(first[j] + total[j])
-        fine[i] = math.isfinite(sums + _sum(averages[i]))
+            means[i, j] = np.float32(first[j] + total[j])
+        fine[i] = math.isfinite(sums + _sum(means[i]))
 
 
 @compiled
