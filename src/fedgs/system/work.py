@@ -109,8 +109,10 @@ class ClientWork:
     def _draw_factors(self, rounds: range) -> FloatArray:
         """(R, N) the factors of the durations."""
         seed, noise, count = self.settings.seed or 0, self.settings.noise, len(self.clients)
-        normal = [rng.standard_normal(count) for rng in streams(seed, "duration", rounds)]
-        factors: FloatArray = np.exp(noise * np.array(normal) - noise**2 / 2)
+        normal = np.empty((len(rounds), count))
+        for row, rng in zip(normal, streams(seed, "duration", rounds), strict=True):
+            rng.standard_normal(out=row)
+        factors: FloatArray = np.exp(noise * normal - noise**2 / 2)
         return factors
 
     @cached_property
@@ -120,7 +122,9 @@ class ClientWork:
     def _draw_moments(self, rounds: range) -> FloatArray:
         """(R, N) the shares of their work after which clients fail, inf for the others."""
         seed, count = self.settings.seed or 0, len(self.clients)
-        drawn = np.array([rng.random((2, count)) for rng in streams(seed, "drop out", rounds)])
+        drawn = np.empty((len(rounds), 2, count))
+        for pair, rng in zip(drawn, streams(seed, "drop out", rounds), strict=True):
+            rng.random(out=pair)
         moments: FloatArray = np.where(drawn[:, 0] < self.settings.drop_out, drawn[:, 1], np.inf)
         return moments
 
