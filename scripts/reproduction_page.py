@@ -23,9 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fedgs.experiments.paper.frame.experiment import ExperimentRecords
 from fedgs.experiments.paper.frame.facts import round_seconds
 from fedgs.experiments.paper.frame.page import write_page
-from fedgs.experiments.paper.frame.store import read_manifests, read_records
+from fedgs.experiments.paper.frame.store import Manifest, read_manifests, read_records
 from fedgs.records import save_arrays
 
 __all__ = ["keep", "kept", "write"]
@@ -65,8 +66,8 @@ def _copy(source: Path, target: Path, *, losses: bool) -> None:
     for manifest in manifests:
         records, unread = read_records(source, manifest)
         problems += unread
-        seconds = round_seconds([loaded.run for loaded in records.runs])
-        if seconds is not None:
+        if not unread:
+            seconds = _seconds(manifest, records, target)
             manifest = replace(manifest, round_seconds=seconds)
         manifest.write(target)
         for name in manifest.computed.values():
@@ -76,6 +77,21 @@ def _copy(source: Path, target: Path, *, losses: bool) -> None:
             _copy_run(source / "runs" / name, target / "runs" / name, losses=losses)
     if problems:
         raise SystemExit("\n".join(problems))
+
+
+def _seconds(manifest: Manifest, records: ExperimentRecords, target: Path) -> float | None:
+    """The time of the rounds of all runs; timings of runs that are kept already may be missing."""
+    seconds = round_seconds([loaded.run for loaded in records.runs])
+    path = target / f"{manifest.request.stem}.json"
+    earlier = Manifest.read(path) if path.is_file() else None
+    if seconds is not None or earlier is None or earlier.round_seconds is None:
+        return manifest.round_seconds if seconds is None else seconds
+    are_kept = [stored in earlier.runs for stored in manifest.runs]
+    pairs = zip(are_kept, records.runs, strict=True)
+    added = round_seconds([loaded.run for is_kept, loaded in pairs if not is_kept])
+    if added is None or sum(are_kept) < len(earlier.runs):
+        return manifest.round_seconds
+    return earlier.round_seconds + added
 
 
 def _copy_run(source: Path, target: Path, *, losses: bool) -> None:

@@ -140,10 +140,16 @@ def test_finished_runs_added_one_by_one_give_the_rows_and_panels_of_the_page(
     docs, target = tmp_path / "docs", tmp_path / "records"
     docs.mkdir()
     for methods in (("uniform", "fedgs-1"), ("uniform", "fedgs-1", "md")):
+        for kept in (target / "runs").glob("*/config.toml"):  # their time is in the manifest alone
+            (tmp_path / "out" / "runs" / kept.parent.name / "timings.jsonl").unlink()
         for name in ("table2", "fig4", "fig5"):
             options = {"methods": methods, "modes": LDF, "seeds": (0,), "overrides": FAST}
             carry_out(request_of(name, file, **options), tmp_path / "out")
+        for timings in (tmp_path / "out" / "runs").glob("*/timings.jsonl"):
+            timings.write_text('{"round": 0, "train": 60.0}\n')
         records.keep(tmp_path / "out", target)
+        seconds = {manifest.round_seconds for manifest in read_manifests(target)[0]}
+        assert seconds == {60.0 * len(methods)}
         assert len(list((target / "runs").glob("*/config.toml"))) == len(methods)
         assert not list((target / "runs").glob("*/checkpoint.npz"))
         text = records.write(target, docs)
