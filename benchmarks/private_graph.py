@@ -6,26 +6,28 @@
 `memory` answers with ClientApps in this process and prints the processor time of all parties and
 the bytes per client. `nodes` starts a SuperLink and SuperNodes. Before each phase it sends every
 node a query without content, so that the phase's own time is what it takes longer than that.
+Flower starts a process for each message. `--together` limits how many nodes start, and how many
+answer, at the same time, since all of them share this machine.
 """
 
 import argparse
-import importlib.util
 import itertools
 import json
 import sys
 import tempfile
 import time
 from contextlib import suppress
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 LABELS = 10
+START_SECONDS = 5.0  # a SuperNode's start, and its answer to who it is, on one of two cores
 
 SERVER_APP = """
 import json, time
+from dataclasses import replace
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import ServerApp
 from fedgs.flower.exchange import exchange, resend
@@ -40,18 +42,23 @@ app = ServerApp()
 
 class Timed(PrivateGraph):
     def _ask(self, grid, phase, node_of):
-        began = time.monotonic()
-        empty = [resend(Message(RecordDict({"fedgs": ConfigRecord()}), node, "query.nothing"),
-                        timeout=900, group="empty") for node in node_of.values()]
-        answered = len(exchange(grid, empty, timeout=900))
-        between = time.monotonic()
-        replies = super()._ask(grid, phase, node_of)
-        after = time.monotonic()
+        rows, replies = list(phase.requests), {}
+        time_of = {"phase": phase.name, "empty": 0.0, "phase_s": 0.0, "bytes": 0}
+        for first in range(0, len(rows), TOGETHER):
+            few = rows[first : first + TOGETHER]
+            began = time.monotonic()
+            empty = [resend(Message(RecordDict({"fedgs": ConfigRecord()}), node_of[row],
+                                    "query.nothing"), timeout=900, group="empty") for row in few]
+            exchange(grid, empty, timeout=900)
+            between = time.monotonic()
+            part = replace(phase, requests={row: phase.requests[row] for row in few})
+            replies |= super()._ask(grid, part, node_of)
+            time_of["phase_s"] += time.monotonic() - between
+            time_of["empty"] += between - began
         size = lambda entries: sum(len(v) if isinstance(v, bytes) else 8 for v in entries.values())
         sent = {row: size(entries) for row, entries in phase.requests.items()}
-        TIMES.append({"phase": phase.name, "empty": between - began, "phase_s": after - between,
-                      "answered": answered, "replies": len(replies),
-                      "bytes": max(sent[row] + size(replies.get(row, {})) for row in sent)})
+        time_of["bytes"] = max(sent[row] + size(replies.get(row, {})) for row in sent)
+        TIMES.append({**time_of, "replies": len(replies)})
         return replies
 
 
@@ -170,24 +177,22 @@ def in_memory(clients: int) -> None:
     )
 
 
-def between_nodes(clients: int) -> None:
+def between_nodes(clients: int, together: int) -> None:
     """A SuperLink and SuperNodes on 127.0.0.1."""
-    path = Path(__file__).resolve().parents[1] / "scripts" / "flower-faults"
-    loader = SourceFileLoader("flower_faults", str(path))
-    spec = importlib.util.spec_from_loader("flower_faults", loader)
-    assert spec is not None
-    faults = importlib.util.module_from_spec(spec)
-    sys.modules["flower_faults"] = faults
-    loader.exec_module(faults)
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+    from flower_deployment import deployed
+
     with tempfile.TemporaryDirectory(prefix="fedgs-private-") as folder:
         out = Path(folder) / "times.json"
-        with faults.deployed(Path(folder) / "deployment") as deployment:
+        with deployed(Path(folder) / "deployment") as deployment:
             app = deployment.app / "fedgs_flower"
-            (app / "server_app.py").write_text(SERVER_APP)
+            (app / "server_app.py").write_text(SERVER_APP.replace("TOGETHER", str(together)))
             (app / "client_app.py").write_text(CLIENT_APP)
-            for index in range(clients):
-                deployment.start_node(index)
             deployment.submit(records=str(out), num_clients=clients)
+            for index in range(clients):
+                if index and index % together == 0:
+                    time.sleep(START_SECONDS * together)
+                deployment.start_node(index)
             end = time.monotonic() + 3600
             while not out.exists() or not out.read_text():
                 if time.monotonic() > end:
@@ -216,8 +221,12 @@ def main() -> None:
     )
     parser.add_argument("kind", choices=["memory", "nodes"])
     parser.add_argument("--clients", type=int, default=10)
+    parser.add_argument("--together", type=int, default=10, help="nodes at the same time")
     options = parser.parse_args()
-    {"memory": in_memory, "nodes": between_nodes}[options.kind](options.clients)
+    if options.kind == "memory":
+        in_memory(options.clients)
+    else:
+        between_nodes(options.clients, options.together)
 
 
 if __name__ == "__main__":
