@@ -8,12 +8,12 @@ import numpy as np
 from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.clients import Selection
 
-__all__ = ["ANSWERED", "FAILED", "FATES", "GONE", "LATE", "Ended", "Played", "Tasks", "play"]
+__all__ = ["ANSWERED", "FAILED", "FATES", "GONE", "Ended", "Played", "Tasks", "play"]
 
 Ended = Literal["target", "deadline", "nobody"]
 
 FATES = ("answered", "gone", "failed", "late")
-ANSWERED, GONE, FAILED, LATE = range(4)
+ANSWERED, GONE, FAILED = range(3)
 
 
 @dataclass(frozen=True, eq=False)
