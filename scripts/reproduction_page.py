@@ -17,6 +17,7 @@ import lzma
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -36,6 +37,7 @@ RECORDS = DOCS / "records" / "reproduction"
 ARCHIVE = "synthetic.tar.xz"
 _WHOLE = ("config.toml", "clients.npz", "rounds.jsonl")
 _LOSSES = ("test_loss", "valid_loss")
+_AND = " and "
 
 
 def keep(source: Path, target: Path, *, losses: bool = False) -> None:
@@ -63,12 +65,14 @@ def _copy(source: Path, target: Path, *, losses: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     (target / "fedgs.json").write_text('{"format": 1}')
     (target / "runs" / "fedgs.json").write_text('{"format": 1}')
+    earlier = read_manifests(target)[0]
     for manifest in manifests:
         records, unread = read_records(source, manifest)
         problems += unread
         if not unread:
-            seconds = _seconds(manifest, records, target)
-            manifest = replace(manifest, round_seconds=seconds)
+            seconds = _seconds(manifest, records, earlier)
+            machine = _machine(manifest, earlier)
+            manifest = replace(manifest, machine=machine, round_seconds=seconds)
         manifest.write(target)
         for name in manifest.computed.values():
             with np.load(source / "computed" / name) as stored:
@@ -79,19 +83,53 @@ def _copy(source: Path, target: Path, *, losses: bool) -> None:
         raise SystemExit("\n".join(problems))
 
 
-def _seconds(manifest: Manifest, records: ExperimentRecords, target: Path) -> float | None:
-    """The time of the rounds of all runs; timings of runs that are kept already may be missing."""
+def _machine(manifest: Manifest, earlier: Sequence[Manifest]) -> Mapping[str, object]:
+    """The machine of the runs, with the processors of those that are kept already.
+
+    Args:
+        manifest: of the experiment.
+        earlier: of all experiments that are kept already.
+    """
+    sharing = [one for one in earlier if _folders(manifest) & _folders(one)]
+    if not sharing:
+        return manifest.machine
+    names: dict[str, None] = {}  # in their order
+    for one in sharing:
+        names |= dict.fromkeys(str(one.machine["processor"]).split(_AND))
+    if _folders(manifest) <= set().union(*map(_folders, sharing)):
+        machine = dict(sharing[0].machine)
+    else:
+        machine = dict(manifest.machine)
+        names[str(machine["processor"])] = None
+    return {**machine, "processor": _AND.join(names)}
+
+
+def _seconds(
+    manifest: Manifest, records: ExperimentRecords, earlier: Sequence[Manifest]
+) -> float | None:
+    """The time of the rounds of all runs; timings of runs that are kept already may be missing.
+
+    Args:
+        manifest: of the experiment.
+        records: of the experiment.
+        earlier: of all experiments that are kept already.
+    """
     seconds = round_seconds([loaded.run for loaded in records.runs])
-    path = target / f"{manifest.request.stem}.json"
-    earlier = Manifest.read(path) if path.is_file() else None
-    if seconds is not None or earlier is None or earlier.round_seconds is None:
+    folders = _folders(manifest)
+    parts = [one for one in earlier if one.round_seconds is not None and _folders(one) <= folders]
+    if seconds is not None or not parts:
         return manifest.round_seconds if seconds is None else seconds
-    are_kept = [stored in earlier.runs for stored in manifest.runs]
-    pairs = zip(are_kept, records.runs, strict=True)
-    added = round_seconds([loaded.run for is_kept, loaded in pairs if not is_kept])
-    if added is None or sum(are_kept) < len(earlier.runs):
+    part = max(parts, key=lambda one: len(one.runs))
+    pairs = zip(manifest.runs, records.runs, strict=True)
+    others = [loaded.run for stored, loaded in pairs if stored.folder not in _folders(part)]
+    added = round_seconds(others) if others else 0.0
+    if added is None or part.round_seconds is None:
         return manifest.round_seconds
-    return earlier.round_seconds + added
+    return part.round_seconds + added
+
+
+def _folders(manifest: Manifest) -> set[str]:
+    return {stored.folder for stored in manifest.runs}
 
 
 def _copy_run(source: Path, target: Path, *, losses: bool) -> None:

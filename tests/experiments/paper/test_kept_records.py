@@ -5,6 +5,7 @@ import re
 import shutil
 import tarfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -152,6 +153,25 @@ def test_finished_runs_added_one_by_one_give_the_rows_and_panels_of_the_page(
         pictures = re.findall(r"\]\((figures/fig[45]-toy[^)]*-LDF\.png)\)", text)
         assert len(pictures) == 2 and all((docs / picture).is_file() for picture in pictures)
     assert len(read_manifests(target)[0]) == 3
+
+
+def test_kept_runs_keep_their_processor_and_their_time(table2: CarriedOut, tmp_path: Path) -> None:
+    source, target = shutil.copytree(table2[1], tmp_path / "source"), tmp_path / "kept"
+    records.keep(source, target)
+    ((kept,), _) = read_manifests(target)
+    last = kept.runs[-1].folder
+    first = [stored for stored in kept.runs if stored.folder != last]
+    machine = {**kept.machine, "processor": "Other"}
+    for timings in (source / "runs").glob("*/timings.jsonl"):
+        timings.unlink()
+    (source / "runs" / last / "timings.jsonl").write_text('{"round": 0, "train": 5.0}\n')
+    replace(kept, runs=first, machine=machine, round_seconds=60.0).write(target)
+    both = f"Other and {kept.machine['processor']}"
+    for _ in range(2):  # of the last run, neither is known elsewhere; then both are known
+        records.keep(source, target)
+        ((found,), _) = read_manifests(target)
+        assert (found.machine["processor"], found.round_seconds) == (both, 65.0)
+        assert found.runs == kept.runs
 
 
 def test_records_that_cannot_be_read_are_named(table2: CarriedOut, tmp_path: Path) -> None:
