@@ -10,13 +10,13 @@ import importlib.machinery
 import importlib.util
 import linecache
 import sys
-import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 
 from fedgs.errors import ConfigError
+from fedgs.identity.sources import origin_of_place
 from fedgs.plugins import beside, imported_neighbours
 from fedgs.registry import loaded_plugins
 
@@ -112,7 +112,7 @@ def show_lines(texts: Mapping[str, str]) -> None:
 
 
 def is_installed(module: ModuleType) -> bool:
-    """Whether a module belongs to Python, to fedgs or to a distribution in `site-packages`.
+    """Whether a module belongs to Python, to fedgs or to an installed distribution.
 
     >>> import json, numpy
     >>> is_installed(json), is_installed(numpy), is_installed(sys.modules["fedgs"])
@@ -123,8 +123,7 @@ def is_installed(module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     if not isinstance(file, str):
         return not hasattr(module, "__path__") and module.__name__ != "__main__"
-    places = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return any(Path(file).is_relative_to(place) for place in places)
+    return origin_of_place(file) != "own"
 
 
 class _Given(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
