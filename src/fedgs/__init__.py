@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from fedgs.stopping import Stopping
     from fedgs.system_settings import System
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "__version__",
