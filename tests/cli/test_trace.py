@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from typer.testing import CliRunner, Result
 from fedgs.cli.data import describe
 from fedgs.cli.trace import convert, fetch, stats
 from fedgs.errors import ConfigError, DataError
-from fedgs.traces import DAY, read_traces
+from fedgs.traces import DAY, read_traces, write_traces
 
 app = typer.Typer()
 app.command("convert")(convert)
@@ -25,6 +26,16 @@ FLASH = json.dumps({"a": {"messages": "2020-01-28 10:00:00\twifi\nx\n2020-01-28 
 
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
+
+
+def write(path: Path) -> Path:
+    path.write_text("device,on,off\na,0,60\n")
+    return path
+
+
+def converted(folder: Path) -> Path:
+    run("convert", write(folder / "a.csv"), folder / "a.npz")
+    return folder / "a.npz"
 
 
 @pytest.fixture
@@ -74,18 +85,20 @@ def test_stats_as_text_and_as_json(phones: Path, tmp_path: Path) -> None:
         run("stats", phones)
 
 
+@pytest.mark.parametrize("key", ["a", "fifteen_letters", "many_more_letters_than_that"])
+def test_the_origin_is_told_with_a_space_after_any_name(key: str, tmp_path: Path) -> None:
+    traces = read_traces(converted(tmp_path))
+    write_traces(replace(traces, origin={**traces.origin, key: 751}), tmp_path / "other.npz")
+    lines = run("stats", tmp_path / "other.npz").output.splitlines()
+    assert [key, "751"] in [line.split() for line in lines]
+
+
 def test_fetch_writes_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run("convert", write(tmp_path / "a.csv"), tmp_path / "a.npz")
-    traces = read_traces(tmp_path / "a.npz")
+    traces = read_traces(converted(tmp_path))
     monkeypatch.setattr("fedgs.data.trace_files.fetch_flame", lambda: traces)
     monkeypatch.chdir(tmp_path)
     assert "Written: flame.npz" in run("fetch", "flame").output
     assert read_traces("flame.npz").digest == traces.digest
-
-
-def write(path: Path) -> Path:
-    path.write_text("device,on,off\na,0,60\n")
-    return path
 
 
 def test_describe_tells_the_correlation_that_resulted(phones: Path, tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def _origin_lines(traces: Traces) -> list[str]:
     """Where a trace comes from, and what was repaired."""
     repairs = traces.origin.get("repairs")
     lines = [
-        f"{key:<16}{value}"
+        f"{key:<15} {value}"
         for key, value in traces.origin.items()
         if key not in ("repairs", "converter") and isinstance(value, str | int)
     ]
