@@ -25,6 +25,7 @@ def _make(world: Any) -> Any:
         Attributes:
             states: node id -> its client state.
             relayed: (phase, node id, "request" or "reply", entries) of the private graph.
+            described: replies to the other queries.
             bend: (phase, node id, entries of the reply) -> entries, or None for no reply.
             before: (phase, node id, entries of the request) -> entries, or None: it never arrives.
         """
@@ -33,6 +34,7 @@ def _make(world: Any) -> Any:
             super().__init__(*arguments, **named)
             self.states: dict[int, Any] = {}
             self.relayed: list[tuple[str, int, str, dict[str, Any]]] = []
+            self.described: list[Any] = []
             self.bend: Any = lambda phase, node, entries: entries
             self.before: Any = lambda phase, node, entries: entries
 
@@ -47,8 +49,11 @@ def _make(world: Any) -> Any:
 
         def _reply(self, message: Any) -> Any:
             node = message.metadata.dst_node_id
-            if message.metadata.message_type != "query.fedgs_private":
-                return super()._reply(message)
+            kind = message.metadata.message_type
+            if kind != "query.fedgs_private":
+                reply = super()._reply(message)
+                self.described += [reply] if kind.startswith("query") and reply is not None else []
+                return reply
             if node not in self.keys or self.faults.get(node) in ("silent", "error"):
                 return super()._reply(message)
             entries = dict(message.content["fedgs"])

@@ -329,6 +329,13 @@ def test_a_number_and_its_text_at_once_are_two_nodes_with_one_key(world: Any) ->
         strategy().start(world([3, "3"]), world.model(), num_rounds=1)
 
 
+def test_a_key_that_is_too_long_names_nobody(world: Any, caplog: pytest.LogCaptureFixture) -> None:
+    grid, chosen = world(["a", "b" * 1000, "c" * 1001]), strategy()
+    chosen.start(grid, world.model(), num_rounds=1)
+    assert list(chosen.counts) == ["a", "b" * 1000, "node-102"]
+    assert "its key has over 1000 characters" in caplog.text
+
+
 def test_an_empty_client_id_names_nobody(world: Any) -> None:
     grid = world([0, 1], node_config=lambda key: {"client-id": "", "partition-id": key})
     chosen = strategy()

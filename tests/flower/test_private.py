@@ -215,6 +215,24 @@ def test_the_server_is_not_told_proportions(world: Any) -> None:
     grid, strategy = nodes(world, COUNTS), deployed()
     strategy.start(grid, world.model(), num_rounds=1)
     assert strategy._selector.roster.features == {}
+    assert len(grid.described) == len(COUNTS)
+    for reply in grid.described:
+        assert set(reply.content["fedgs"]) == {"client-key"}
+        assert list(reply.content) == ["fedgs"]
+
+
+def test_a_client_with_a_key_that_is_too_long_does_not_stop_the_others(
+    world: Any, tmp_path: Path
+) -> None:
+    grid, strategy = nodes(world, COUNTS), deployed(tmp_path)
+    last = max(grid.keys)
+    grid.keys[last] = f"{'x' * 1500}-{len(COUNTS) - 1}"
+    strategy.start(grid, world.model(), num_rounds=1)
+    keys = strategy._selector.roster.keys
+    assert f"node-{last}" in keys
+    rows = [keys.index(f"site-{k}") for k in range(4)]
+    known = products(strategy)[np.ix_(rows, rows)]
+    np.testing.assert_allclose(known, expected(vectors=VECTORS[:4], rows=range(4)), atol=1e-9)
 
 
 @pytest.mark.parametrize(

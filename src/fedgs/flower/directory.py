@@ -21,6 +21,7 @@ from fedgs.flower.descriptions import (
     warn_of_unnamed,
 )
 from fedgs.flower.exchange import from_client, pauses, push, resend
+from fedgs.flower.names import LONGEST_KEY
 from fedgs.flower.roster import Key
 
 __all__ = ["Directory", "Resolved"]
@@ -304,6 +305,8 @@ class Directory:
         key, unnamed = entries.get("client-key"), None
         if not isinstance(key, str | int):
             key, unnamed = fallback_key(grid, node), "neither client-id nor partition-id is set"
+        elif len(str(key)) > LONGEST_KEY:  # no node may make a roster that the others refuse
+            key, unnamed = fallback_key(grid, node), f"its key has over {LONGEST_KEY} characters"
         return Description(
             key=self._spelt.setdefault(str(key), key),
             data_size=size if isinstance(size, int | float) else None,

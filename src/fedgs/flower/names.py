@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
-__all__ = ["RECORD", "client_key"]
+__all__ = ["LONGEST_KEY", "RECORD", "client_key"]
 
+LONGEST_KEY = 1_000  # characters
 RECORD = "fedgs"  # the record of a message that is not the application's
 
 

@@ -21,7 +21,6 @@ from fedgs.errors import ProtocolError
 __all__ = [
     "ACCUSED",
     "FAILED",
-    "LONGEST_NAME",
     "MESSAGE_TYPE",
     "MOST_CLIENTS",
     "PHASES",
@@ -42,7 +41,7 @@ MESSAGE_TYPE = f"query.{QUERY}"
 RECORD = "fedgs"
 REFUSED, ACCUSED = "refused", "accused"
 FAILED = "failed"  # stands for a reply that is no reply of this protocol
-MOST_CLIENTS, LONGEST_NAME = 10_000, 1_000
+MOST_CLIENTS = 10_000
 
 PhaseName = Literal["keys", "masked", "blinded", "shares"]
 PHASES: tuple[PhaseName, ...] = ("keys", "masked", "blinded", "shares")

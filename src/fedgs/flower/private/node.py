@@ -16,10 +16,10 @@ from flwr.clientapp import ClientApp
 from fedgs.arrays import AnyArray, FloatArray
 from fedgs.errors import ConfigError, FedgsError, ProtocolError
 from fedgs.flower.client import client_key, describe
+from fedgs.flower.names import LONGEST_KEY
 from fedgs.flower.private.keys import check_keys, fingerprint, kept_key, read_pins
 from fedgs.flower.private.messages import (
     ACCUSED,
-    LONGEST_NAME,
     MOST_CLIENTS,
     QUERY,
     RECORD,
@@ -282,8 +282,8 @@ class _Node:
         distinct = len(set(listed)) == len(listed)
         if not 3 <= len(listed) <= MOST_CLIENTS or not distinct:
             raise ProtocolError(f"the roster must have 3 to {MOST_CLIENTS} different names")
-        if max(map(len, listed)) > LONGEST_NAME:
-            raise ProtocolError(f"the roster has a name of more than {LONGEST_NAME} characters")
+        if max(map(len, listed)) > LONGEST_KEY:
+            raise ProtocolError(f"the roster has a name of more than {LONGEST_KEY} characters")
         return listed
 
     def _directory(self, party: RingParty) -> dict[str, bytes]:
