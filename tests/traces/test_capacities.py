@@ -1,16 +1,25 @@
 """FedScale's speeds of devices: values, refusals, and the command."""
 
 import pickle
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedgs.cli.trace import profile
 from fedgs.errors import DataError
-from fedgs.system.profile import read_profile
+from fedgs.system.profile import profile_of, read_profile, write_profile
 from fedgs.traces import convert_capacities
-from fedgs.traces.capacities import capacity_file, read_capacities
+from fedgs.traces.capacities import (
+    capacity_file,
+    read_capacities,
+    stored_capacities,
+    write_capacities,
+)
 
 GOOD = {"computation": 162.0, "communication": 5648}
 
@@ -35,17 +44,86 @@ def test_the_command_writes_a_profile_with_three_times_the_seconds(
         ([1], "must hold a dict of devices, got list"),
         ({1.5: GOOD}, "ids of devices must be int or str, got float"),
         ({1: 3}, "device '1' must have a dict, got int"),
-        ({1: {"computation": 1.0}}, "device '1' must have a number > 0 'communication', got None"),
-        ({1: {**GOOD, "computation": 0}}, "a number > 0 'computation', got 0"),
-        ({1: {**GOOD, "computation": float("inf")}}, "a number > 0 'computation', got inf"),
-        ({1: {**GOOD, "computation": True}}, "a number > 0 'computation', got True"),
+        (
+            {1: {"computation": 1.0}},
+            "device '1' must have a number from .* as 'communication', got None",
+        ),
+        ({1: {**GOOD, "computation": 0}}, "1e-09 to 1e\\+12 as 'computation', got 0"),
+        ({1: {**GOOD, "computation": float("inf")}}, "1e-09 to 1e\\+12 as 'computation', got inf"),
+        ({1: {**GOOD, "computation": True}}, "1e-09 to 1e\\+12 as 'computation', got True"),
         ({1: GOOD, "1": GOOD}, "ids of devices must be distinct as texts"),
         ({"1": GOOD, 1: GOOD}, "ids of devices must be distinct as texts"),
+        ({"a": GOOD, " a": GOOD}, "devices must be distinct, got device 'a' twice"),
+        ({"": GOOD}, "a name of 1 to 200 characters, got 0 characters"),
+        ({" ": GOOD}, "a name of 1 to 200 characters, got 0 characters"),
+        ({"a" * 201: GOOD}, "a name of 1 to 200 characters, got 201 characters"),
+        ({"a\0": GOOD}, "without NUL and surrogates"),
+        ({"\ud800": GOOD}, "without NUL and surrogates"),
+        ({10**500: GOOD}, "ids of devices must be at most 9223372036854775807"),
+        ({1: {**GOOD, "computation": 10**400}}, "device '1' .* as 'computation', got 10000"),
+        ({1: {**GOOD, "communication": 1e308}}, "device '1' .* as 'communication', got 1e\\+308"),
+        ({1: {**GOOD, "communication": 1e-300}}, "device '1' .* as 'communication', got 1e-300"),
     ],
 )
 def test_records_that_do_not_fit_are_refused(content: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_capacities(pickle.dumps(content))
+
+
+NUMBERS = st.one_of(st.integers(), st.floats(), st.sampled_from([1e-9, 1e12, 10**400]))
+
+
+@given(
+    content=st.dictionaries(
+        st.one_of(st.integers(), st.text(max_size=5)),
+        st.fixed_dictionaries({"computation": NUMBERS, "communication": NUMBERS}),
+        max_size=3,
+    )
+)
+def test_a_profile_that_is_written_can_be_read(content: Any) -> None:
+    try:
+        capacities = read_capacities(pickle.dumps(content))
+    except DataError:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        write_capacities(capacities, Path(folder, "a.npz"))
+        stored = stored_capacities(Path(folder, "a.npz"))
+        devices = read_profile(write_profile(profile_of(stored), Path(folder, "a.csv")))
+    assert devices.names == tuple(str(identity).strip() for identity in content)
+    assert devices.down.tolist() == (1000.0 * capacities.kilobits).tolist()
+
+
+@given(data=st.data())
+def test_damaged_files_end_in_one_sentence(data: st.DataObject) -> None:
+    damaged = bytearray(pickle.dumps({1: GOOD, "b": GOOD}))
+    for _ in range(data.draw(st.integers(0, 5))):
+        at = data.draw(st.integers(0, len(damaged) - 1))
+        damaged[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=4))
+        damaged = damaged or bytearray(b"x")
+    try:
+        read_capacities(bytes(damaged))
+    except DataError as error:
+        message = str(error)
+    else:
+        message = ""
+    assert "\n" not in message and len(message) < 600
+
+
+@given(data=st.data())
+def test_damaged_profiles_end_in_one_sentence(data: st.DataObject) -> None:
+    damaged = bytearray(b'device,example_seconds,down,up\na,0.5,1e6,5e5\n"b ""c",1,2,3\n')
+    for _ in range(data.draw(st.integers(0, 5))):
+        at = data.draw(st.integers(0, len(damaged) - 1))
+        damaged[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=4))
+        damaged = damaged or bytearray(b"x")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "a.csv").write_bytes(damaged)
+        try:
+            found = read_profile(Path(folder, "a.csv"))
+        except DataError as error:
+            assert "\n" not in str(error) and len(str(error)) < 800  # noqa: PT017
+        else:
+            assert (np.stack([found.example_seconds, found.down, found.up]) > 0).all()
 
 
 class Bomb:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from fedgs.errors import ConfigError, DataError, UserError
 from fedgs.traces import convert, convert_capacities, read_traces, write_traces
+from fedgs.traces.capacities import read_capacities
 from fedgs.traces.collected import Collected
 from fedgs.traces.csv_text import read_csv
 from fedgs.traces.fedscale import read_fedscale
@@ -95,8 +96,10 @@ PIECES = st.one_of(
 @settings(max_examples=300)
 @given(pieces=st.lists(PIECES, max_size=30))
 def test_any_operations_are_read_or_refused(pieces: list[bytes]) -> None:
-    found = sentence(lambda: read_fedscale(b"".join([*pieces, b"."])).traces({}))
-    assert "\n" not in found and len(found) < 600
+    content = b"".join([*pieces, b"."])
+    for read in (lambda: read_fedscale(content).traces({}), lambda: read_capacities(content)):
+        found = sentence(read)
+        assert "\n" not in found and len(found) < 600
 
 
 def named(name: str) -> dict[str, bytes]:

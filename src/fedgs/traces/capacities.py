@@ -1,6 +1,5 @@
 """FedScale's `client_device_capacity`: how fast devices compute and communicate."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ import numpy as np
 
 from fedgs.arrays import FloatArray, open_npz
 from fedgs.errors import DataError, shown
+from fedgs.traces.collected import checked_name
 from fedgs.traces.fedscale import plain_dict
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
 
 CAPACITIES = "FedScale's capacities"
 _MOST_BYTES = 64 << 20
+_LEAST, _MOST = 1e-9, 1e12  # of milliseconds and of kbit/s
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +30,9 @@ class Capacities:
     """The speeds of D devices.
 
     Attributes:
-        names: D distinct texts.
-        milliseconds: (D,) of inference on one example, > 0.
-        kilobits: (D,) kbit/s in both directions, > 0.
+        names: D distinct texts of 1 to 200 characters, without spaces around them.
+        milliseconds: (D,) of inference on one example, from 1e-9 to 1e12.
+        kilobits: (D,) kbit/s in both directions, from 1e-9 to 1e12.
 
     >>> len(Capacities(("a",), np.array([162.0]), np.array([5648.0])).names)
     1
@@ -67,17 +68,23 @@ def read_capacities(content: bytes) -> Capacities:
     >>> read_capacities(content).kilobits.tolist()
     [2209.6]
     """
-    names, rows = [], []
+    names: dict[str, None] = {}
+    rows = []
     for identity, record in plain_dict(content).items():
-        device = f"device {shown(str(identity))}"
+        name = checked_name(str(identity).strip())
+        device = f"device {shown(name)}"
+        if name in names:
+            raise DataError(f"devices must be distinct, got {device} twice")
+        names[name] = None
         if not isinstance(record, Mapping):
             raise DataError(f"{device} must have a dict, got {type(record).__name__}")
         row = [record.get(key) for key in ("computation", "communication")]
         for key, value in zip(("computation", "communication"), row, strict=True):
-            is_number = type(value) in (int, float) and 0 < value < math.inf  # type: ignore[operator]
-            if not is_number:
-                raise DataError(f"{device} must have a number > 0 {key!r}, got {shown(value)}")
-        names.append(str(identity))
+            if type(value) not in (int, float) or not _LEAST <= value <= _MOST:  # type: ignore[operator]
+                raise DataError(
+                    f"{device} must have a number from {_LEAST:g} to {_MOST:g} as {key!r}, got "
+                    f"{shown(value)}"
+                )
         rows.append(row)
     if not rows:
         raise DataError("it must have at least one device, got none")

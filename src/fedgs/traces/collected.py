@@ -68,7 +68,7 @@ class Collected:
         """
         device = self._devices.get(name)
         if device is None:
-            device = self._devices[_checked_name(name)] = len(self._devices)
+            device = self._devices[checked_name(name)] = len(self._devices)
         try:
             self._on.extend(on)
             self._off.extend(off)
@@ -189,7 +189,7 @@ def intervals_of_events(
     return on, off, span
 
 
-def _checked_name(name: str) -> str:
+def checked_name(name: str) -> str:
     """The name, if it fits in an array, in which each name takes the place of the longest one."""
     if not 0 < len(name) <= MOST_CHARACTERS:
         raise DataError(

@@ -56,6 +56,7 @@ _PLAIN = frozenset(
         "LONG_BINGET",
     ]
 )
+_LARGEST = (1 << 63) - 1
 _PUTS = ("PUT", "BINPUT", "LONG_BINPUT")
 
 
@@ -110,6 +111,8 @@ def plain_dict(content: bytes) -> dict[int | str, object]:
     for identity in loaded:
         if type(identity) not in (int, str):
             raise DataError(f"ids of devices must be int or str, got {type(identity).__name__}")
+        if type(identity) is int and abs(identity) > _LARGEST:
+            raise DataError(f"ids of devices must be at most {_LARGEST}, got a larger number")
         if type(identity) is int and str(identity) in loaded:
             raise DataError(
                 f"ids of devices must be distinct as texts, got {identity} as int and as str"
