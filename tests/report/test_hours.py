@@ -120,6 +120,11 @@ def test_a_table_has_censored_medians_and_differences_where_all_reach_the_target
     late = comparison([*seeds("md", 3, inf), *seeds("uniform", 4, 7)], target=Target(0.5))
     assert cell(late, "md", HOURS).text == "> 100 (1/2)"
     assert cell(late, "md", HOURS).values == (0.5, None, 1, 2)
+    at_once = timed([0.4, 0.4], [0, 1])  # it reaches the target at hour 0, and ends at hour 1
+    late = comparison(
+        [at_once, *seeds("md", inf, inf)[1:], *seeds("uniform", 4)], target=Target(0.5)
+    )
+    assert cell(late, "md", HOURS).text == "> 100 (1/2)"
 
 
 def test_without_a_target_the_table_takes_one_that_all_methods_reach() -> None:

@@ -117,7 +117,9 @@ def _target_cell(target: Target, method: Method, methods: Sequence[Method]) -> C
     if math.isfinite(median):
         text = f"{median:.3g}"
     else:
-        ends = [time_figures(run).hours for run in _clocked(method) if not hours_to(run, target)]
+        ends = [
+            time_figures(run).hours for run in _clocked(method) if hours_to(run, target) is None
+        ]
         text = f"> {min(ends, default=0.0):.3g}"
     others = [float(np.median(list(of.values()))) for m in methods if (of := _hours(m, target))]
     is_best = median == min(others) and math.isfinite(median) and len(set(others)) > 1
