@@ -23,8 +23,10 @@ def test_generated_devices_are_available_for_several_intervals() -> None:
 def test_each_part_has_a_time_and_rounds_have_a_ratio() -> None:
     hard = {**ROWS[-1].system, "deadline": 0.0}  # no client trains
     rows = (ROWS[0], Row("hard", hard, traced=True))
-    first, *others = measure_system(rows, devices=60, runs=2, rounds=2, repeats=1)
+    first, second, *others = measure_system(rows, devices=60, runs=2, rounds=2, repeats=1)
     assert (first.name, first.ratio, first.plain) == ("A_t, 60 devices", None, None)
+    assert (second.name, second.ratio, second.plain) == ("convert, 60 devices", None, None)
+    assert 0 < second.milliseconds < second.target == 60_000
     assert [row.name for row in others] == ["clock", "hard"]
     for row in others:
         assert row.milliseconds > 0 and row.plain is not None and row.plain > 0

@@ -1,5 +1,6 @@
-"""The cost of time: A_t of many devices of a trace, and runs with a table `[system]`."""
+"""The cost of time: a trace of many devices, its A_t, and runs with a table `[system]`."""
 
+import pickle
 import statistics
 import tempfile
 import time
@@ -24,12 +25,13 @@ from fedgs.records import Record
 from fedgs.rng import stream
 from fedgs.sampling.base import Sampler
 from fedgs.system import available_at
-from fedgs.traces import DAY, Traces, write_traces
+from fedgs.traces import DAY, Traces, convert, write_traces
 
 __all__ = ["ROWS", "Measured", "Row", "generated_traces", "markdown", "measure_system"]
 
 DEVICES = 100_000
 _DAYS, _INTERVALS = 4, 40
+_PICKLED = 20  # intervals of a device in FedScale's file
 _CLIENTS, _NEVER = 30, 1_000_000
 # Rounds before the measured ones. Runs with a clock are ahead, since the others select as many
 # clients as trained in them, and begin their next round early.
@@ -72,7 +74,8 @@ class Measured:
 
     Attributes:
         name: of the row.
-        milliseconds: of processor time, the median; for runs, of a round, evaluations included.
+        milliseconds: of processor time, the median; for runs, of a round, evaluations included; for
+            a conversion, of wall time.
         target: milliseconds for a row without a ratio, else the largest ratio that is aimed at.
         plain: milliseconds of a run without the table, in which equally many clients are available
             and train; None: it has none.
@@ -221,6 +224,25 @@ def _look_up(path: Path, devices: int, rounds: int) -> float:
     return statistics.median(found)
 
 
+def _conversion(folder: Path, devices: int) -> float:
+    """Seconds to convert a pickle of traces in FedScale's form."""
+    traces = generated_traces(devices, intervals=_PICKLED)
+    places = zip(traces.offsets[:-1], traces.offsets[1:], strict=True)
+    records = {
+        device: {
+            "active": traces.on[begin:end].tolist(),
+            "inactive": traces.off[begin:end].tolist(),
+            "finish_time": _DAYS * DAY,
+        }
+        for device, (begin, end) in enumerate(places)
+    }
+    path = folder / "client_behave_trace"
+    path.write_bytes(pickle.dumps(records))
+    started = time.perf_counter()
+    write_traces(convert(path), folder / "converted.npz")
+    return time.perf_counter() - started
+
+
 def measure_system(
     rows: Sequence[Row] = ROWS,
     *,
@@ -229,7 +251,7 @@ def measure_system(
     rounds: int = 20,
     repeats: int = 5,
 ) -> Iterator[Measured]:
-    """Time A_t of a generated trace, and rounds with a clock against rounds without, in turns.
+    """Time a conversion, A_t, and rounds with a clock against rounds without, in turns.
 
     The runs are on Synthetic with 30 clients, of which at most 6 train. They are evaluated as often
     as a configuration's default says, and timed once more without evaluations. In the rounds
@@ -246,6 +268,8 @@ def measure_system(
         many = write_traces(generated_traces(devices), Path(folder, "many.npz"))
         seconds = _look_up(many, devices, 5 * repeats)
         yield Measured(f"A_t, {devices} devices", 1e3 * seconds, 20.0)
+        seconds = _conversion(Path(folder), devices)
+        yield Measured(f"convert, {devices} devices", 1e3 * seconds, 60_000.0)
         few = write_traces(generated_traces(2 * _CLIENTS), Path(folder, "few.npz"))
         for row in rows:
             pairs, alone = (
