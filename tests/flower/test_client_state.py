@@ -61,6 +61,18 @@ def gossip(**settings: Any) -> SampledStrategy:
     return strategy("gossip", objective="equal", **settings)
 
 
+def stale(**settings: Any) -> SampledStrategy:
+    return strategy("stale", **settings)
+
+
+def feddyn(**settings: Any) -> SampledStrategy:
+    return strategy("feddyn", **settings)
+
+
+def postponed(**settings: Any) -> SampledStrategy:
+    return strategy("postponed", objective="equal", **settings)
+
+
 def vector(result: Any) -> list[float]:
     return [round(float(value), 5) for value in result.arrays["w"].numpy()]
 
@@ -91,7 +103,7 @@ def test_a_reply_that_does_not_count_leaves_no_trace(world: Any, tmp_path: Path)
     assert events(tmp_path) == [(0, "site-0", "refused"), (0, None, "gave_up")]
 
 
-@pytest.mark.parametrize("make", [strategy, gossip])
+@pytest.mark.parametrize("make", [strategy, gossip, stale, feddyn, postponed])
 @pytest.mark.parametrize("has_file", [False, True])
 def test_a_file_alone_survives_a_restart_of_the_node(
     world: Any, tmp_path: Path, make: Any, has_file: bool
@@ -114,11 +126,11 @@ def test_a_file_alone_survives_a_restart_of_the_node(
     assert events(tmp_path / "whole") == []
     lost = [] if has_file else [(2, key, "state_lost") for key in KEYS]
     assert events(tmp_path / "broken") == lost
-    # Steps of FedAWE are the same from everywhere here, and the echo makes up for the older start.
-    assert (whole == broken) == (has_file or make is gossip)
+    # Steps of FedAWE and FedPBC are the same from everywhere here, which makes up for their start.
+    assert (whole == broken) == (has_file or make in (gossip, postponed))
 
 
-@pytest.mark.parametrize("make", [strategy, gossip])
+@pytest.mark.parametrize("make", [strategy, gossip, stale, feddyn, postponed])
 def test_a_restarted_server_continues_exactly(world: Any, tmp_path: Path, make: Any) -> None:
     config = {"state-dir": str(tmp_path / "node")}
 

@@ -236,7 +236,7 @@ class Deployment(RuleBasedStateMachine):
         """Rounds, each checked against what was averaged."""
         start = ArrayRecord({"w": Array(self.model)})
         for _ in range(rounds):
-            before = self.strategy.answers
+            before, selected = self.strategy.answers, self.strategy.counts
             self.inner.noted = []
             # Inner is copied by the strategy; the copy notes.
             copy = self.strategy._inner.strategy
@@ -249,7 +249,7 @@ class Deployment(RuleBasedStateMachine):
                 return
             sent, start = self.model, result.arrays
             self.model = start["w"].numpy()
-            self.check(before, copy.noted)
+            self.check(before, selected, copy.noted)
             self.check_average(sent)
             for metrics in result.evaluate_metrics_clientapp.values():
                 # Where most clients report no loss, or a list, there is none.
@@ -267,10 +267,14 @@ class Deployment(RuleBasedStateMachine):
         if self.grid.online is not None:
             self.grid.online = [node for node in self.grid.online if node in self.grid.keys]
 
-    def check(self, before: dict[Any, int], noted: list[Any]) -> None:
+    def check(self, before: dict[Any, int], selected: dict[Any, int], noted: list[Any]) -> None:
         """The average is one of valid replies alone, and the counts agree with it."""
         after = self.strategy.answers
         entered = {key for key in after if after[key] > before.get(key, 0)}
+        counts = self.strategy.counts
+        rises = {key: counts[key] - selected[key] for key in selected}  # newcomers begin anywhere
+        assert set(rises.values()) <= {0, 1} and sum(rises.values()) <= 3
+        assert all(rises[key] == 1 for key in entered & rises.keys())
         rows = {key: row for row, key in enumerate(after)}
         assert not {self.faults[self.node_of(rows[key])] for key in entered} & NEVER
         assert len(entered) in (0, len(noted))

@@ -86,7 +86,18 @@ def test_an_altered_reply_costs_the_pairs_of_its_sender(grid: Any, phase: str, h
     assert "site-2" in named | accused
 
 
-def test_an_oversized_reply_is_not_parsed(grid: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("phase", "entry"),
+    [
+        ("masked", "message"),
+        ("masked", "corrections"),
+        ("blinded", "message"),
+        ("shares", "message"),
+    ],
+)
+def test_an_oversized_reply_is_not_parsed(
+    grid: Any, monkeypatch: pytest.MonkeyPatch, phase: str, entry: str
+) -> None:
     from fedgs.secure import server
 
     read: list[int] = []
@@ -98,15 +109,15 @@ def test_an_oversized_reply_is_not_parsed(grid: Any, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(server, "single", single)
     size = 3_000_000
-    grid.bend = lambda phase, node, entries: (
-        {**entries, "message": bytes(size)} if (phase, node) == ("blinded", VICTIM) else entries
+    grid.bend = lambda at, node, entries: (
+        {**entries, entry: bytes(size)} if (at, node) == (phase, VICTIM) else entries
     )
     found, events = session(grid, CLIENTS)
     check_products(found, without=2)
     assert read and max(read) < 1000
     (event,) = events
     assert event["client"] == "site-2"
-    assert "'site-2' is oversized: 'blinded' of batch 0 has at most" in event["detail"]
+    assert "'site-2' is oversized: " in event["detail"] and "has at most" in event["detail"]
 
 
 def test_a_reply_of_an_earlier_phase_is_refused(grid: Any) -> None:
