@@ -15,6 +15,7 @@ import torch
 from tests.experiments.test_this_process import carried_out, folder_of, record_files, stored
 from tests.local.material import make_federation
 
+from fedgs.bench.system import generated_traces
 from fedgs.cluster import actors as module
 from fedgs.cluster.nodes import Node
 from fedgs.data import Federation
@@ -26,6 +27,7 @@ from fedgs.experiments.crew import Progress
 from fedgs.experiments.grid import build_config
 from fedgs.experiments.prepared import PreparedRun
 from fedgs.experiments.preparing import prepare
+from fedgs.traces import write_traces
 
 CLIENTS = 70
 MADE: list[Any] = []  # actors of a test
@@ -196,6 +198,25 @@ def test_any_number_of_nodes_gives_the_records_of_one_process(
     assert seen[-1].rounds == 6 and seen[-1].nodes == nodes
     assert len(cluster.made) == len(cluster.ended) == nodes  # long-lived, and all are ended
     assert cluster.answers > 12
+
+
+@pytest.mark.parametrize("clock", ["rounds", "simulated"])
+def test_runs_with_a_trace_and_a_clock_have_the_records_of_one_process(
+    federation: Federation, tmp_path: Path, clock: str
+) -> None:
+    phones = write_traces(generated_traces(2 * CLIENTS), tmp_path / "phones.npz")
+    tables = {
+        "availability": {"name": "trace", "path": str(phones), "start_hour": 24},
+        "system": {"noise": 0.3, "drop_out": 0.3, "deadline": 60.0, "clock": clock},
+    }
+    here = runs_of(federation, tmp_path / "here", **tables)
+    carried_out(here)
+    there = runs_of(federation, tmp_path / "there", **tables)
+    shared(LocalCluster(2), there)
+    assert record_files(there) == record_files(here)
+    records = folder_of(here[0]).records()
+    assert {fate for record in records for fate in record.fates or ()} >= {"answered", "failed"}
+    assert records[-1].clock
 
 
 def cycles_after(work: Callable[[], object]) -> Counter[str]:

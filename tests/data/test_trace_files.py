@@ -1,8 +1,10 @@
 """The public traces of phones, from a server on this machine."""
 
 import gc
+import http.server
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,8 +53,10 @@ def files(served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_files_are_downloaded_checked_and_converted(
     files: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(DataError, match=r"have the wrong hash, so they were not kept: expected 82"):
+    wrong = r"have the wrong hash, so they were not kept: expected 82"
+    with pytest.raises(DataError, match=wrong) as refusal:
         fetch_flame()
+    assert "\n" not in str(refusal.value)
     on = np.arange(100, 400)
     span = {"seen_from": on, "seen_to": np.full(300, 600)}
     expected = Traces(on, np.full(300, 600), np.arange(301), names=range(300), **span).digest
@@ -89,8 +93,37 @@ def test_no_network_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedgs.data.trace_files._FLAME_URL", "http://127.0.0.1:9/")
     with pytest.raises(
         DataError, match=r"^http://127\.0\.0\.1:9/trainer_1\.json could not be down"
-    ):
+    ) as refusal:
         fetch_flame()
+    assert "\n" not in str(refusal.value)
+
+
+def test_an_answer_that_ends_early_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pooch")
+
+    class Short(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b'{"hyperparameters": ')
+            self.close_connection = True
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Short) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.server_port}/"
+            monkeypatch.setattr("fedgs.data.trace_files._FLAME_URL", url)
+            with pytest.raises(DataError, match=r"trainer_1\.json could not be down") as refusal:
+                fetch_flame()
+        finally:
+            server.shutdown()
+            thread.join()
+    assert "\n" not in str(refusal.value)
 
 
 def test_without_pooch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
