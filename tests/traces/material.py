@@ -20,6 +20,17 @@ def phones() -> Traces:
 
 
 @st.composite
+def damaged(draw: st.DrawFn, content: bytes) -> bytes:
+    """The bytes of a file, of which up to five are lost or replaced."""
+    changed = bytearray(content)
+    for _ in range(draw(st.integers(0, 5))):
+        at = draw(st.integers(0, len(changed) - 1))
+        changed[at : at + draw(st.integers(0, 2))] = draw(st.binary(max_size=4))
+        changed = changed or bytearray(b"x")
+    return bytes(changed)
+
+
+@st.composite
 def traces_of_days(draw: st.DrawFn, min_span: int = 1) -> Traces:
     """One to four devices, observed for `min_span` seconds to three days, on a grid of 100 s."""
     on, off, offsets, seen = [], [], [0], []

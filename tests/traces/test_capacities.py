@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.traces.material import damaged
 
 from fedgs.cli.trace import profile
 from fedgs.errors import DataError
@@ -93,15 +94,10 @@ def test_a_profile_that_is_written_can_be_read(content: Any) -> None:
     assert devices.down.tolist() == (1000.0 * capacities.kilobits).tolist()
 
 
-@given(data=st.data())
-def test_damaged_files_end_in_one_sentence(data: st.DataObject) -> None:
-    damaged = bytearray(pickle.dumps({1: GOOD, "b": GOOD}))
-    for _ in range(data.draw(st.integers(0, 5))):
-        at = data.draw(st.integers(0, len(damaged) - 1))
-        damaged[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=4))
-        damaged = damaged or bytearray(b"x")
+@given(content=damaged(pickle.dumps({1: GOOD, "b": GOOD})))
+def test_damaged_files_end_in_one_sentence(content: bytes) -> None:
     try:
-        read_capacities(bytes(damaged))
+        read_capacities(content)
     except DataError as error:
         message = str(error)
     else:
@@ -109,15 +105,10 @@ def test_damaged_files_end_in_one_sentence(data: st.DataObject) -> None:
     assert "\n" not in message and len(message) < 600
 
 
-@given(data=st.data())
-def test_damaged_profiles_end_in_one_sentence(data: st.DataObject) -> None:
-    damaged = bytearray(b'device,example_seconds,down,up\na,0.5,1e6,5e5\n"b ""c",1,2,3\n')
-    for _ in range(data.draw(st.integers(0, 5))):
-        at = data.draw(st.integers(0, len(damaged) - 1))
-        damaged[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=4))
-        damaged = damaged or bytearray(b"x")
+@given(content=damaged(b'device,example_seconds,down,up\na,0.5,1e6,5e5\n"b ""c",1,2,3\n'))
+def test_damaged_profiles_end_in_one_sentence(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "a.csv").write_bytes(damaged)
+        Path(folder, "a.csv").write_bytes(content)
         try:
             found = read_profile(Path(folder, "a.csv"))
         except DataError as error:

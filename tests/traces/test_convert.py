@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.traces.material import damaged
 
 from fedgs.errors import ConfigError, DataError, UserError
 from fedgs.traces import convert, convert_capacities, read_traces, write_traces
@@ -68,12 +69,8 @@ def sentence(read: Callable[[], object]) -> str:
 @given(data=st.data())
 def test_damaged_files_end_in_one_sentence(name: str, data: st.DataObject) -> None:
     content, read = READERS[name]
-    damaged = bytearray(content)
-    for _ in range(data.draw(st.integers(0, 5))):
-        at = data.draw(st.integers(0, len(damaged) - 1))
-        damaged[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=4))
-        damaged = damaged or bytearray(b"x")
-    cut = bytes(damaged[: data.draw(st.integers(len(damaged) // 2, len(damaged)))])
+    whole = data.draw(damaged(content))
+    cut = whole[: data.draw(st.integers(len(whole) // 2, len(whole)))]
     found = sentence(lambda: read(cut).traces({}))
     assert "\n" not in found and len(found) < 600
 
