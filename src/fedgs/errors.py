@@ -128,12 +128,12 @@ def shown(value: object, limit: int = 100) -> str:
     >>> shown("uniform"), shown([[0] * 9] * 9, limit=16)
     ("'uniform'", '[[0, 0, 0, 0,...')
     >>> shown([10**5000])
-    'list with a number too long to print'
+    'list that cannot be printed'
     """
     try:
         text = " ".join(repr(value).split())
-    except ValueError:  # Python does not print whole numbers of more than 4300 digits
-        text = f"{type(value).__name__} with a number too long to print"
+    except ValueError:  # such as a whole number of more than 4300 digits
+        text = f"{type(value).__name__} that cannot be printed"
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 

@@ -221,10 +221,8 @@ def test_the_server_is_not_told_proportions(world: Any) -> None:
         assert list(reply.content) == ["fedgs"]
 
 
-def test_a_client_with_a_key_that_is_too_long_does_not_stop_the_others(
-    world: Any, tmp_path: Path
-) -> None:
-    grid, strategy = nodes(world, COUNTS), deployed(tmp_path)
+def test_a_client_with_a_key_that_is_too_long_does_not_stop_the_others(world: Any) -> None:
+    grid, strategy = nodes(world, COUNTS), deployed()
     last = max(grid.keys)
     grid.keys[last] = f"{'x' * 1500}-{len(COUNTS) - 1}"
     strategy.start(grid, world.model(), num_rounds=1)

@@ -11,7 +11,7 @@ from fedgs.arrays import IntArray
 from fedgs.errors import DataError, shown
 from fedgs.traces.intervals import LATEST, Traces
 
-__all__ = ["MOST_CHARACTERS", "Collected", "intervals_of_events"]
+__all__ = ["MOST_CHARACTERS", "Collected", "checked_name", "intervals_of_events"]
 
 MOST_CHARACTERS = 200
 """Of the name of a device."""
