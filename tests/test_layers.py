@@ -21,6 +21,7 @@ LAYERS = [
         "file_writing",
         "compiling",
         "rng",
+        "sketches",
         "identity",
         "plugins",
         "families",
@@ -79,6 +80,7 @@ PLACE = {
 WITHOUT_TORCH = [
     "collector",
     "compiling",
+    "sketches",
     "graph",
     "solver",
     "secure",

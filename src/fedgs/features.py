@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -17,6 +16,7 @@ from fedgs.errors import ClientError, ConfigError
 from fedgs.local.parameters import FlatModule, build_module, count_parameters
 from fedgs.requests import AnyFold, Train, Work
 from fedgs.sampling.base import Wish
+from fedgs.sketches import count_sketch
 
 __all__ = [
     "Responses",
@@ -169,18 +169,7 @@ class UpdateSketch:
         _refuse_not_finite(update, client, self.names, "update")
         if not self.projects:
             return np.asarray(update)
-        place, sign = _projection(len(update), self.size)
-        return np.asarray(
-            np.bincount(place, weights=sign * update, minlength=self.size), dtype=np.float64
-        )
-
-
-@lru_cache(maxsize=4)
-def _projection(length: int, size: int) -> tuple[IntArray, FloatArray]:
-    """The sum that each entry of an update is added to, and its sign, equal in all runs."""
-    draws = rng.stream(0, "update sketch", length, size)
-    place = draws.integers(size, size=length)
-    return place, draws.choice(np.array([-1.0, 1.0]), size=length)
+        return count_sketch(update, self.size)
 
 
 @dataclass(frozen=True, eq=False)

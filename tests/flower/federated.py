@@ -21,11 +21,13 @@ from fedgs.availability import AvailabilityFile
 from fedgs.config import Config
 from fedgs.data import Synthetic
 from fedgs.experiments.preparing import prepare
+from fedgs.features import feature_fold
 from fedgs.flower import SampledStrategy, client_state, describe, offsets
 from fedgs.local.loop import LoopEngine
 from fedgs.records import RunFolder
 from fedgs.requests import Losses, Train
 from fedgs.rng import stream
+from fedgs.sampling import Wish
 
 CLIENTS = 6
 DATA = Synthetic(clients=CLIENTS)
@@ -113,6 +115,17 @@ def simulated(config: Config) -> RecordedRun:
     return run
 
 
+def responses_of(plan: Any) -> Any:
+    """The mean response of a local model, as the simulator computes it."""
+    fold = feature_fold(Wish("functional"), plan.work, torch.empty(0), seed=plan.data_seed)
+
+    def responses(model: Any) -> Any:
+        theta = torch.from_numpy(np.array(model["theta"]))
+        return fold.finish(fold.add(fold.start(), np.array([0]), theta[None]))[0]
+
+    return responses
+
+
 class Deployed:
     """The same run over a Grid in memory.
 
@@ -146,6 +159,7 @@ class Deployed:
             min_connected=0,  # a round without clients is one
             seed=plan.seed,
             records=folder / "records",
+            responses=responses_of(plan),
             **{"reply_timeout": 5.0, "evaluate_timeout": 5.0, **settings},
         )
         self.grid.script = lambda: [

@@ -53,8 +53,8 @@ def strategy(aggregation: Any = "scaffold", **settings: Any) -> SampledStrategy:
         "max_idle_rounds": None,
     }
     inner = FedAvg(fraction_evaluate=0.0)
-    weighting = {"name": "uniform", "weighting": "equal"}
-    return SampledStrategy(inner, weighting, aggregation=aggregation, **{**defaults, **settings})
+    chosen = {**defaults, "sampler": {"name": "uniform", "weighting": "equal"}, **settings}
+    return SampledStrategy(inner, aggregation=aggregation, **chosen)
 
 
 def gossip(**settings: Any) -> SampledStrategy:
@@ -241,6 +241,52 @@ def test_a_stored_update_that_cannot_be_read_is_refused(
     (event,) = lines(tmp_path)
     assert (event["client"], event["event"]) == ("site-2", "refused")
     assert "stored update" in event["detail"]
+    # The same of the model that a client started from, which samplers of updates need.
+    grid, folder = world(KEYS, app=app_of()), tmp_path / "gossip"
+    grid.faults[102] = spoilt
+    reading = gossip(records=folder, sampler={"name": "clustered", "weighting": "equal"})
+    reading.start(grid, world.model(0.0), num_rounds=1)
+    (event,) = lines(folder)
+    assert (event["client"], event["event"]) == ("site-2", "refused")
+    assert "the start of its training that it sent is not finite" in event["detail"]
+
+
+def test_a_start_that_was_not_told_is_an_event_and_the_model_counts(
+    world: Any, tmp_path: Path
+) -> None:
+    def silent(reply: Any) -> Any:
+        del reply.content[STORED]
+        return reply
+
+    grid = world(KEYS, app=app_of())
+    grid.faults[102] = silent
+    chosen = gossip(records=tmp_path, sampler={"name": "divfl", "weighting": "equal"})
+    chosen.start(grid, world.model(0.0), num_rounds=1)
+    (event,) = lines(tmp_path)
+    assert (event["client"], event["event"]) == ("site-2", "feature")
+    assert event["detail"] == "its reply does not hold the model that it started from"
+    assert chosen.answers["site-2"] == 1
+    # The updates of the others are 1 and 2 and no zeros.
+    assert chosen._selector.state.memory["features"].any(axis=1).tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("make", [gossip, postponed])
+def test_a_start_is_told_only_where_it_is_needed(world: Any, make: Any) -> None:
+    """A graph of first updates asks each client once, other samplers nobody."""
+    for graph, wanted in ((None, 0), ({"similarity": "update"}, 1)):
+        told: list[int] = []
+
+        def heard(reply: Any, told: list[int] = told) -> Any:
+            told.append(STORED in reply.content)
+            return reply
+
+        grid = world(KEYS, app=app_of())
+        grid.faults[101] = heard
+        method: dict[str, Any] = {"name": "fedgs", "weighting": "equal"}
+        if graph is not None:
+            method["graph"] = graph
+        make(sampler=method).start(grid, world.model(0.0), num_rounds=3)
+        assert len(told) == 3 and sum(told) == wanted
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from fedgs.aggregation import Aggregation, Mean
 from fedgs.errors import ConfigError
 from fedgs.flower import SampledStrategy
 from fedgs.registry import build
+from fedgs.sampling import Clustered, Wish
 
 ROUNDS = 6
 AGGREGATIONS: dict[str, dict[str, Any]] = {
@@ -80,6 +81,49 @@ def assert_same(simulation: Any, deployed: Deployed) -> None:
     np.testing.assert_allclose(deployed.models[-1], theta, rtol=1e-4, atol=2e-6)
 
 
+# Samplers that read updates, with clients that train from a model of their own.
+HELD: dict[str, dict[str, Any]] = {
+    "clustered": {"name": "clustered", "weighting": "equal", "measure": "l2"},
+    "divfl": {"name": "divfl", "weighting": "equal"},
+    "functional": {
+        "name": "fedgs",
+        "weighting": "equal",
+        "graph": {"similarity": "functional", "start": "seen"},
+    },
+}
+
+
+@pytest.mark.parametrize("echo", [False, True])
+@pytest.mark.parametrize("name", HELD)
+def test_updates_are_from_the_model_that_the_client_started_from(
+    world: Any, tmp_path: Path, name: str, echo: bool
+) -> None:
+    server = {"name": "sgd", "rate": 0.5}
+    tables = {
+        **AGGREGATIONS["fedawe"],
+        "aggregation": {"name": "gossip", "server": server, "echo": echo},
+        "method": HELD[name],
+    }
+    simulation, deployed = both(world, tmp_path, tables)
+    assert {event["event"] for event in deployed.events()} == {"gave_up"}, deployed.detail
+    assert_same(simulation, deployed)
+    ours, theirs = deployed.strategy._selector.state.memory, simulation.final.memory
+    assert ours.keys() == theirs.keys()
+    for array in ours:
+        np.testing.assert_allclose(ours[array], theirs[array], rtol=1e-3, atol=1e-4, err_msg=array)
+
+
+@pytest.mark.parametrize("method", ["clustered", "rpow_d"])
+def test_what_the_cohorts_training_gives_is_refused_where_others_train_too(method: str) -> None:
+    with pytest.raises(ConfigError, match=f"'postponed' trains clients .* method '{method}' reads"):
+        SampledStrategy(
+            FedAvg(),
+            {"name": method, "weighting": "equal"},
+            aggregation="postponed",
+            objective="equal",
+        )
+
+
 @pytest.mark.parametrize("name", AGGREGATIONS)
 def test_an_aggregation_gives_the_simulators_model(world: Any, tmp_path: Path, name: str) -> None:
     simulation, deployed = both(world, tmp_path, AGGREGATIONS[name])
@@ -87,23 +131,30 @@ def test_an_aggregation_gives_the_simulators_model(world: Any, tmp_path: Path, n
     assert_same(simulation, deployed)
 
 
+# Graphs that grow with the cohorts.
+SEEN: list[dict[str, Any]] = [
+    {"similarity": "oracle", "start": "seen"},
+    {"similarity": "update", "start": "seen", "sketch": 32},
+    {"similarity": "update", "start": "seen", "refresh": 0.0, "normalize": False},
+    {"similarity": "functional", "start": "seen"},
+    {"similarity": "update", "start": "seen", "structure": "landmarks", "landmarks": 4},
+]
 # Deployed and simulated runs of these are compared; all others must be refused by name.
 METHODS: list[Any] = [
-    *("active_fl", "ca_fed", "clustered_sizes", "f3ast", "fedgs", "least_recent", "md", "oort"),
-    *("permutation", "power_of_choice", "rbcs_f", "rpow_d", "uniform"),
+    *("active_fl", "ca_fed", "clustered", "clustered_sizes", "divfl", "f3ast", "fedgs"),
+    *("least_recent", "md", "oort", "permutation", "power_of_choice", "rbcs_f", "rpow_d"),
+    "uniform",
     {"name": "cpow_d", "candidates": 4, "loss_batch": 8},
     {"name": "fedgs", "balance": "answered"},
     {"name": "fedgs", "balance": "share", "weighting": "deficit"},
+    {"name": "clustered", "measure": "l2", "sketch": 16},
+    {"name": "divfl", "first_updates": "first_contact", "distance": "cosine"},
+    *({"name": "fedgs", "graph": graph} for graph in SEEN),
 ]
-WEIGHTINGS = ["all", "ca_fed", "deficit", "draws", "equal", "f3ast", "fedau"]
+WEIGHTINGS = ["all", "ca_fed", "coverage", "deficit", "draws", "equal", "f3ast", "fedau"]
 WEIGHTINGS += ["data_size", "inverse_participation"]
 REFUSED = {
-    "method": {
-        "clustered": "method 'clustered' needs features of local models",
-        "divfl": "method 'divfl' needs features of local models",
-    },
     "weighting": {
-        "coverage": "needs the distances of method 'divfl'",
         "known": "weighting 'known' reads the true rates of availability",
     },
 }
@@ -117,7 +168,7 @@ def short_or_long(value: Any) -> Any:
 
 def test_all_that_is_registered_is_compared_or_refused() -> None:
     methods = {method if isinstance(method, str) else method["name"] for method in METHODS}
-    assert methods | set(REFUSED["method"]) == set(built_in("method"))
+    assert methods == set(built_in("method"))
     assert {*WEIGHTINGS, *REFUSED["weighting"]} == set(built_in("weighting"))
     aggregations = {tables["aggregation"]["name"] for tables in AGGREGATIONS.values()}
     assert {*aggregations, "mean"} == set(built_in("aggregation"))
@@ -131,16 +182,23 @@ def test_a_method_gives_the_simulators_cohorts(world: Any, tmp_path: Path, metho
 
 @pytest.mark.parametrize("weighting", [short_or_long(name) for name in WEIGHTINGS])
 def test_a_weighting_gives_the_simulators_model(world: Any, tmp_path: Path, weighting: str) -> None:
-    sampler = {"draws": "md", "ca_fed": "ca_fed"}.get(weighting, "uniform")
+    sampler = {"draws": "md", "ca_fed": "ca_fed", "coverage": "divfl"}.get(weighting, "uniform")
     method = {"name": sampler, "weighting": weighting}
     simulation, deployed = both(world, tmp_path, {"method": method})
     assert_same(simulation, deployed)
 
 
-@pytest.mark.parametrize("name", REFUSED["method"])
-def test_a_method_is_refused_by_name(name: str) -> None:
-    with pytest.raises(ConfigError, match=REFUSED["method"][name]):
-        SampledStrategy(FedAvg(), name)
+def test_features_of_all_clients_before_round_0_are_refused() -> None:
+    class Everyone(Clustered):
+        def wish(self, when: Any) -> Wish:
+            return Wish("update")
+
+    for method, why in (
+        ({"name": "divfl", "first_updates": "everyone"}, "method.first_updates = 'zeros' or 'firs"),
+        (Everyone(), "use a method that reads the features of each cohort"),
+    ):
+        with pytest.raises(ConfigError, match=f"needs features of all clients before .*{why}"):
+            SampledStrategy(FedAvg(), method)
 
 
 @pytest.mark.parametrize("name", REFUSED["weighting"])

@@ -1,5 +1,7 @@
 """Features of clients in a deployment, which are those of a simulation."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import FedAvg
 from tests.local.material import Keep
 
+from fedgs.clients import Clients
 from fedgs.errors import ConfigError
 from fedgs.features import feature_fold
 from fedgs.flower import SampledStrategy
@@ -25,7 +28,7 @@ from fedgs.local import LoopEngine
 from fedgs.local.parameters import FlatModule, initial_parameters
 from fedgs.models import as_model
 from fedgs.requests import Train, Work
-from fedgs.sampling import FedGS, Wish
+from fedgs.sampling import Clustered, FedGS, Wish
 
 
 def normalised(momentum: float | None = 0.1) -> torch.nn.Module:
@@ -53,10 +56,10 @@ def test_update_features_are_those_of_a_deployment() -> None:
         arrays = {name: value.clone().numpy() for name, value in flat.module.state_dict().items()}
         return arrays | {"1.num_batches_tracked": np.array(batches)}
 
-    graph = Graph(similarity="update")
+    wish = Wish("update")
     deployed = np.stack(
         [
-            reply_feature(graph, sent=reply(start, 0), local=reply(model, 3), responses=None)
+            reply_feature(wish, sent=reply(start, 0), local=reply(model, 3), responses=None)
             for model in models
         ]
     )
@@ -72,9 +75,9 @@ def test_identical_clients_are_as_far_apart_as_the_graph_says() -> None:
 
 def test_functional_similarity_asks_the_users_function() -> None:
     graph = Graph(similarity="functional")
-    feature = reply_feature(
-        graph, sent={}, local={"w": np.array([2.0, 3.0])}, responses=lambda model: model["w"] * 2
-    )
+    local = {"w": np.array([2.0, 3.0])}
+    wish = Wish("functional")
+    feature = reply_feature(wish, sent={}, local=local, responses=lambda model: model["w"] * 2)
     assert feature.tolist() == [4.0, 6.0]
     with pytest.raises(
         ConfigError, match=r"'functional' needs SampledStrategy\(responses=...\), got None"
@@ -86,9 +89,8 @@ def test_long_updates_are_sketched_and_keep_their_cosines() -> None:
     generator = np.random.default_rng(0)
     first, noise = generator.normal(size=(2, 100_000))
     second = 0.6 * first + 0.8 * noise  # cosine 0.6
-    graph = Graph(similarity="update")
     a, b = (
-        reply_feature(graph, sent={"w": np.zeros(100_000)}, local={"w": x}, responses=None)
+        reply_feature(Wish("update"), sent={"w": np.zeros(100_000)}, local={"w": x}, responses=None)
         for x in (first, second)
     )
     assert len(a) == 4096
@@ -126,9 +128,9 @@ def cosine(first: Any, second: Any) -> float:
     ids=["default", "names", "function"],
 )
 def test_an_update_is_of_parameters_alone(parameters: Any) -> None:
-    graph = Graph(similarity="update")
+    wish = Wish("update")
     up, down, long = (
-        reply_feature(graph, sent=BATCH_NORM, local=local, responses=None, parameters=parameters)
+        reply_feature(wish, sent=BATCH_NORM, local=local, responses=None, parameters=parameters)
         for local in (moved(1, 0), moved(-1, 0), moved(2, 0, counts=4000))
     )
     assert len(up) == 4
@@ -185,7 +187,130 @@ def test_the_strategy_makes_its_graph_from_the_parameters_it_is_given() -> None:
     selector = Selector(FedGS(graph=Graph(similarity="update")), parameters=["conv.weight"])
     for row, local in enumerate((moved(1, 0), moved(1, 0.1, counts=4000), moved(0.2, 1))):
         selector.meet("abc"[row])
-        assert selector.learn(row, size=5, sent=BATCH_NORM, local=lambda local=local: local) is None
+        models = (BATCH_NORM, local)
+        assert selector.learn(row, size=5, models=lambda models=models: models) is None
     near = selector.view(np.arange(3), 2).memory["distance"]
     assert near[0, 1] < near[0, 2]
     assert len(selector.roster.features[0]) == 2
+
+
+FEDERATION = Clients(
+    ("a", "b", "c"), np.array([5, 5, 5]), label_counts=np.array([[5, 0], [4, 1], [0, 5]])
+)
+
+
+def test_what_clients_tell_is_no_feature_of_their_models() -> None:
+    for similarity in ("update", "functional"):
+        graph = Graph(similarity=similarity)
+        selector = Selector(FedGS(graph=graph), clients=FEDERATION, responses=lambda model: model)
+        assert selector.roster.features == {}
+        assert all(map(selector.wants_feature, range(3)))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"noise_samples": 8}, {"noise_examples": 9}, {"covariance": "scalar"}]
+)
+@pytest.mark.parametrize("start", ["all", "seen"])
+def test_settings_of_a_noise_batch_that_the_user_holds_are_refused(
+    settings: dict[str, Any], start: str
+) -> None:
+    graph = Graph(similarity="functional", start=start, **settings)
+    with pytest.raises(ConfigError, match=f"^method.graph.{next(iter(settings))} has no effect"):
+        Selector(FedGS(graph=graph), responses=lambda model: model["w"])
+
+
+def test_a_functional_feature_needs_a_function() -> None:
+    class Functional(Clustered):
+        def wish(self, when: Any) -> Wish | None:
+            return Wish("functional") if when == "round" else None
+
+    with pytest.raises(ConfigError, match=r"^method 'clustered' needs SampledStrategy\(responses"):
+        Selector(Functional())
+    Selector(Functional(), responses=lambda model: model["w"])
+
+
+def test_clients_enter_a_graph_that_starts_with_seen_ones_by_their_first_update() -> None:
+    """Though their proportions are known from the first round on."""
+    selector, whole = (
+        Selector(FedGS(graph=Graph(start=start)), clients=FEDERATION) for start in ("seen", "all")
+    )
+    everyone, apart = np.arange(3), ~np.eye(3, dtype=bool)
+
+    def distance(of: Selector) -> Any:
+        return of.view(everyone, 2).memory["distance"]
+
+    assert distance(whole)[0, 1] < 1
+    assert (distance(selector)[apart] == 1).all()
+    pair = everyone[:2]
+    selector.count_answers(pair, pair, averaged=False)
+    assert len(selector._known_features()) == 0
+    selector.count_answers(pair, pair, averaged=True)
+    assert (distance(selector)[apart] == 1).all()  # products are rescaled over one pair
+    assert len(selector._known_features()) == 2
+    selector.count_answers(everyone, everyone, averaged=True)
+    np.testing.assert_allclose(distance(selector), distance(whole))
+
+
+FEATURES: list[Any] = [
+    {"name": "clustered"},
+    {"name": "clustered", "measure": "l2"},
+    {"name": "divfl"},
+    {"name": "divfl", "distance": "squared"},
+    {"name": "fedgs", "graph": {"similarity": "update"}},
+    {"name": "fedgs", "graph": {"similarity": "update", "start": "seen"}},
+]
+
+
+def refused(*values: float) -> Any:
+    def changed(reply: Any) -> Any:
+        reply.content["arrays"] = ArrayRecord({"w": Array(np.array(values))})
+        return reply
+
+    return changed
+
+
+@pytest.mark.parametrize("method", FEATURES, ids=str)
+def test_a_feature_that_cannot_be_compared_is_an_event(
+    world: Any, tmp_path: Path, method: dict[str, Any]
+) -> None:
+    """A client of a float64 model sends finite numbers whose products are not finite."""
+    grid = world(["a-0", "b-1", "c-2"])
+    grid.faults[101] = refused(1e200, -1e200)
+    chosen = SampledStrategy(
+        FedAvg(fraction_evaluate=0.0), method, cohort_limit=3, records=tmp_path, clients=None
+    )
+    model = ArrayRecord({"w": Array(np.zeros(2))})
+    with np.errstate(all="ignore"):
+        result = chosen.start(grid, model, num_rounds=3)
+    assert np.isfinite(result.arrays["w"].numpy()).all()
+    lines = (tmp_path / "events.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    found = {(e["client"], e["event"], e["detail"]) for e in events if e["event"] == "feature"}
+    assert found == {("b-1", "feature", "its feature is longer than 1e+150")}
+    assert chosen.answers["b-1"] > 0
+    assert np.isfinite(chosen._selector.state.memory["distance"]).all()
+
+
+@pytest.mark.parametrize("method", [*FEATURES[:4], FEATURES[5]], ids=str)
+def test_a_restarted_server_goes_on_with_the_same_memory(
+    world: Any, tmp_path: Path, method: dict[str, Any]
+) -> None:
+    def deployed() -> Any:
+        return SampledStrategy(FedAvg(fraction_evaluate=0.0), method, cohort_limit=2, seed=3)
+
+    keys = ["a-0", "b-1", "c-2", "d-3", "e-4"]
+    whole, first, second = deployed(), deployed(), deployed()
+    grid, again = world(keys), world(keys)
+    for node_grid in (grid, again):
+        node_grid.online = [100, 101, 102]
+    model = whole.start(grid, grid.model(), num_rounds=2).arrays
+    grid.online = None
+    whole.start(grid, model, num_rounds=3)
+    first.start(again, again.model(), num_rounds=2)
+    first.save_state(tmp_path / "state.npz")
+    again.online = None
+    second.start(again, second.load_state(tmp_path / "state.npz"), num_rounds=3)
+    ours, theirs = (chosen._selector.state.memory for chosen in (second, whole))
+    assert second.counts == whole.counts and ours.keys() == theirs.keys()
+    for name in ours:
+        np.testing.assert_array_equal(ours[name], theirs[name])

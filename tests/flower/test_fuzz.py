@@ -112,6 +112,15 @@ NEVER |= {
     "two models",
     "complex",
 }
+SAMPLERS: list[dict[str, Any]] = [
+    *({"name": name} for name in ("uniform", "fedgs", "md", "oort", "least_recent")),
+    {"name": "clustered"},
+    {"name": "clustered", "measure": "l2", "sketch": 1},
+    {"name": "divfl"},
+    {"name": "divfl", "first_updates": "first_contact", "distance": "squared"},
+    {"name": "fedgs", "graph": {"similarity": "update"}},
+    {"name": "fedgs", "graph": {"similarity": "update", "start": "seen"}},
+]
 # What an evaluation can report; none of these losses may enter the validation loss.
 LIES: dict[str, Any] = {
     "none": None,
@@ -156,22 +165,27 @@ class Deployment(RuleBasedStateMachine):
     """One strategy over many starts; between them nodes change."""
 
     @initialize(
-        sampler=st.sampled_from(["uniform", "fedgs", "md", "oort", "least_recent"]),
+        sampler=st.sampled_from(SAMPLERS),
         weighting=st.sampled_from(["data_size", "equal", "all", "fedau"]),
         enough=st.sampled_from([None, 2]),
         limit=st.sampled_from([LIMIT, 0]),
         evaluates=st.booleans(),
     )
     def begin(
-        self, sampler: str, weighting: str, enough: int | None, limit: int, evaluates: bool
+        self,
+        sampler: dict[str, Any],
+        weighting: str,
+        enough: int | None,
+        limit: int,
+        evaluates: bool,
     ) -> None:
         logging.disable(logging.CRITICAL)
         training.LIMIT = limit  # of the replies in memory
         self.grid = _make_world()([f"site-{k}" for k in range(NODES)])
         self.inner = Noting(fraction_evaluate=float(evaluates))
-        self.weighting = None if sampler == "md" else weighting
-        method = {"name": sampler}
-        if sampler not in ("md",):
+        self.weighting = None if sampler["name"] == "md" else weighting
+        method = dict(sampler)
+        if self.weighting is not None:
             method["weighting"] = weighting
         self.strategy = SampledStrategy(
             self.inner,
@@ -321,6 +335,8 @@ class Deployment(RuleBasedStateMachine):
         assert int(roster.answers.sum()) <= 3 * self.strategy.round
         assert (roster.answers <= self.strategy.round).all()
         assert (np.isnan(roster.sizes) | (roster.sizes > 0)).all()
+        for name, array in self.strategy._selector.state.memory.items():
+            assert not np.isnan(array).any(), name
 
     def teardown(self) -> None:
         logging.disable(logging.NOTSET)

@@ -251,4 +251,4 @@ def test_settings_that_a_deployment_cannot_have_are_refused(
     graph = Graph.model_construct(**{**Graph(similarity="private").model_dump(), **settings})
     sampler = FedGS.model_construct(graph=graph)
     with pytest.raises(ConfigError, match=message):
-        graph_of(sampler, None)
+        graph_of(sampler)

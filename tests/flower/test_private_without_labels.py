@@ -56,9 +56,9 @@ def test_the_graph_of_a_deployment_is_that_of_a_simulation(kind: str) -> None:
         with torch.no_grad():
             return module(batch).double().mean(dim=0).numpy()
 
-    graph = Graph(similarity=kind)
+    graph, sent = Graph(similarity=kind), state(start, 0)
     deployed = {
-        row: reply_feature(graph, sent=state(start, 0), local=state(model, 3), responses=responses)
+        row: reply_feature(wish, sent=sent, local=state(model, 3), responses=responses)
         for row, model in enumerate(models)
     }
     np.testing.assert_allclose(

@@ -12,7 +12,6 @@ from fedgs.clients import Clients, Outcome, Selection, View
 from fedgs.errors import ConfigError, SelectionError
 from fedgs.flower.selector import Selector
 from fedgs.graph import Graph
-from fedgs.registry import build
 from fedgs.sampling import FedGS, Sampler, Uniform
 from fedgs.sampling.landmarks import remembered
 from fedgs.weighting import as_weighting, checked_weights
@@ -78,11 +77,11 @@ def test_updates_grow_the_graph_with_the_replies() -> None:
     assert distance(selector)[0, 1] == 1.0
     for row, local in enumerate(([1.0, 0.0], [1.0, 0.1], [0.2, 1.0])):
         model = {"w": np.array(local)}
-        assert selector.learn(row, size=5, sent=sent, local=lambda model=model: model) is None
+        assert selector.learn(row, size=5, models=lambda model=model: (sent, model)) is None
     near = distance(selector)
     assert near[0, 1] < near[0, 2]
     # Only the first reply counts.
-    selector.learn(0, size=5, sent=sent, local=lambda: {"w": np.array([0.0, 1.0])})
+    selector.learn(0, size=5, models=lambda: (sent, {"w": np.array([0.0, 1.0])}))
     assert distance(selector) is near
 
 
@@ -101,8 +100,8 @@ def test_the_structure_of_the_settings_is_used(
             selector.meet(key, feature=proportions(count - 1) if count < 5 else None)
             model = {"w": np.array(LABELS[min(count, 4) - 1], dtype=np.float64)}
             if count < 5:
-                zeros = {"w": np.zeros(3)}
-                selector.learn(count - 1, size=5, sent=zeros, local=lambda model=model: model)
+                models = ({"w": np.zeros(3)}, model)
+                selector.learn(count - 1, size=5, models=lambda models=models: models)
         found, wanted = (s.view(np.arange(count), 2).memory for s in selectors)
         large = structure == "auto" and count > 3
         assert ("landmarks" in found) == (structure == "landmarks" or large)
@@ -239,14 +238,6 @@ def test_candidates_that_are_no_available_clients_are_refused() -> None:
         match="loss_candidates must return available clients only; client 5 is not available",
     ):
         selector.loss_candidates(selector.view(np.arange(2), 1))
-
-
-@pytest.mark.parametrize("method", ["clustered", "divfl"])
-def test_methods_that_need_features_of_updates_are_refused(method: str) -> None:
-    sampler = build("method", method)
-    assert isinstance(sampler, Sampler)
-    with pytest.raises(ConfigError, match=f"method '{method}' needs features of local models"):
-        Selector(sampler)
 
 
 def test_requests_that_no_client_can_answer_are_refused() -> None:

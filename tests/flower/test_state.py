@@ -125,8 +125,9 @@ def test_a_file_that_is_no_state_is_refused(tmp_path: Path) -> None:
         chosen.load_state(tmp_path / "other.npz")
 
 
-def test_a_state_of_the_first_format_is_continued_without_its_updates(
-    world: Any, tmp_path: Path
+@pytest.mark.parametrize("format", [1, 5])
+def test_a_state_of_an_earlier_format_is_continued_without_its_updates(
+    world: Any, tmp_path: Path, format: int
 ) -> None:
     sampler = FedGS(graph={"similarity": "update"})
     settings = {"sampler": sampler, "records": None, "state": None}
@@ -137,11 +138,13 @@ def test_a_state_of_the_first_format_is_continued_without_its_updates(
         arrays = dict(stored)
     meta = json.loads(str(arrays.pop("meta")))
     assert meta.pop("run_id")
-    meta["format"] = 1
+    assert meta["format"] == 6
+    assert len(strategy(tmp_path, **settings).load_state(tmp_path / "state.npz"))
+    meta["format"] = format
     np.savez(tmp_path / "old.npz", meta=np.array(json.dumps(meta)), **arrays)
     again = strategy(tmp_path, **settings)
     model = again.load_state(tmp_path / "old.npz")
-    # Updates of the first format held running statistics too.
+    # Updates of the first format held running statistics too, those of the fifth other sketches.
     assert (again.round, again.counts, again._selector.roster.features) == (2, first.counts, {})
     again.start(world(SITES), model, num_rounds=1)
     assert again.round == 3

@@ -22,7 +22,6 @@ _LIMITED = (
 )
 _LOSSES_IN_THE_CLEAR = "yes, losses in the clear"
 _ALL_CANDIDATES = "All available clients are candidates unless method.candidates is set."
-_NO_FEATURES = "no: deployments compute features for fedgs alone"
 # The mean loss of a client comes with its update and is kept.
 _REPORTED = Cost("2P + 1", "2mP + m", "0", "2N")
 _CLUSTERED_AVAILABLE = (
@@ -283,7 +282,6 @@ _TABLE = (
         {"name": "clustered"},
         needs=("updates",),
         cost=Cost(server_memory="N d + N"),
-        flower=_NO_FEATURES,
         secure_aggregation="no",
         differences=(
             _CLUSTERED_AVAILABLE,
@@ -297,7 +295,6 @@ _TABLE = (
         {"name": "divfl"},
         needs=("updates",),
         cost=Cost(server_memory="N d + N"),
-        flower=_NO_FEATURES,
         secure_aggregation="no",
         differences=(
             "Updates are zero before a client's first one; the publication trains every client "

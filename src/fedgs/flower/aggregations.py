@@ -47,6 +47,14 @@ class Rule:
         """Settings that the clients need."""
         return {}
 
+    def echo(self, rounds: int) -> float:
+        """The factor by which a client multiplies its update before it sends the model.
+
+        Args:
+            rounds: since the client last took part.
+        """
+        return 1.0
+
     def start(self, theta: FloatArray) -> Moments:
         """The vectors before round 0."""
         return {}
@@ -235,6 +243,11 @@ class Gossip(Rule):
         settings = self.settings
         return {"rate": float(settings.server_step.rate), "echo": float(settings.echo)}  # type: ignore[attr-defined]
 
+    def echo(self, rounds: int) -> float:
+        """eta_g (t - tau_k), or eta_g."""
+        numbers = self.numbers()
+        return numbers["rate"] * (rounds if numbers["echo"] else 1)
+
 
 class Postponed(Rule):
     """FedPBC: a client first does the local trainings of the rounds since it received a model."""
@@ -244,6 +257,10 @@ class Postponed(Rule):
     def numbers(self) -> dict[str, float]:
         """eta_g."""
         return {"rate": float(self.settings.server_step.rate)}  # type: ignore[attr-defined]
+
+    def echo(self, rounds: int) -> float:
+        """eta_g."""
+        return self.numbers()["rate"]
 
 
 RULES: Mapping[str, type[Rule]] = {

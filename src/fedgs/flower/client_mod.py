@@ -228,10 +228,14 @@ class _Work:
         return reply
 
     def _echoed(self, reply: Message, start: Arrays, scale: float) -> None:
-        """Replace the local model y by start + scale (y - start)."""
+        """Replace the local model y by start + scale (y - start), and tell the start if asked."""
+        if self.task.tells_start:
+            told = {name: start[name] for name in self.task.names}
+            reply.content[STORED] = _record(told, like=self.sent)
         if scale == 1.0:
             return
-        name, record = next(iter(reply.content.array_records.items()))
+        name = next(name for name in reply.content.array_records if name != STORED)
+        record = reply.content.array_records[name]
         local, moved = _arrays(record), dict(_arrays(record))
         for entry in self.task.names:
             from_ = start[entry].astype(np.float64)

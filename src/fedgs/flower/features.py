@@ -1,27 +1,30 @@
-"""The client graph of a deployment, from clients' descriptions or from their replies.
+"""Features of clients in a deployment, and the client graph that is made of them.
 
-It grows as descriptions and replies arrive.
+Clients describe themselves, or their features are read off the models in their replies. The graph
+grows as descriptions and replies arrive.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from fedgs import rng
 from fedgs.arrays import AnyArray, FloatArray, FloatMatrix
 from fedgs.clients import Memory
 from fedgs.errors import ConfigError
 from fedgs.flower.private.products import check_private
 from fedgs.graph import Graph, cosines, feature_products
 from fedgs.graph.landmark_building import uses_landmarks
+from fedgs.sampling import DivFL, FedGS, LearnsFromModels, Sampler, Wish
 from fedgs.sampling.graph_source import graph_source
 from fedgs.sampling.growing_landmarks import landmarks_of_known, no_client_known
+from fedgs.sketches import count_sketch
 
 __all__ = [
     "Parameters",
     "Responses",
     "checked_parameters",
     "distances",
+    "feature_wish",
     "graph_memory",
     "graph_of",
     "is_parameter",
@@ -35,31 +38,74 @@ Parameters = Sequence[str] | Callable[[str], bool]
 # The running statistics of PyTorch's norm layers, which a state_dict holds beside the parameters.
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
-# Longer updates are kept as sketches of this length; a cosine is then off by about 1/sqrt(4096) =
-# 0.016.
-_LONGEST, _SKETCH, _BLOCK = 65536, 4096, 1 << 20
+# Settings of the noise batch, which the user's function holds in a deployment.
+_OF_NOISE = ("noise_samples", "noise_examples", "covariance", "layer")
 
 
-def graph_of(sampler: object, responses: Responses | None) -> Graph | None:
-    """The settings of the graph that a sampler selects on.
+def graph_of(sampler: Sampler) -> Graph | None:
+    """The settings of the graph that is made here for a sampler.
 
-    None if the sampler uses no graph or reads it from a file.
+    None if the sampler uses no graph, reads it from a file, or makes it itself of the features of
+    its cohorts.
 
     Raises:
-        ConfigError: `private` similarities with a setting that they do not have in a deployment, or
-            `functional` ones without a function that gives a model's responses.
+        ConfigError: settings that a deployment does not have.
     """
     graph = getattr(sampler, "graph", None)
     if not isinstance(graph, Graph) or graph_source(graph) == "file":
         return None
     if graph.similarity == "private":
         check_private(graph)
-        return graph
-    if graph.similarity == "functional" and responses is None:
+    elif graph.similarity == "functional":
+        _refuse_noise(graph)
+    of_cohorts = graph_source(graph) == "cohorts" and graph.similarity != "oracle"
+    return None if of_cohorts else graph
+
+
+def feature_wish(sampler: Sampler, responses: Responses | None) -> Wish | None:
+    """The feature that a sampler, or its graph, reads off the models in replies; None: it does not.
+
+    Where a simulation trains all clients before round 0 for a graph, a deployment takes the feature
+    of each client's first reply.
+
+    Args:
+        sampler: of the deployment.
+        responses: the user's function, for functional features.
+
+    Raises:
+        ConfigError: features of all clients before round 0 for anything but a graph, or functional
+            ones without a function that gives a model's responses.
+
+    >>> feature_wish(FedGS(graph=Graph(similarity="update", sketch=64)), None).sketch
+    64
+    """
+    if not isinstance(sampler, LearnsFromModels):
+        return None
+    wish, of_all = sampler.wish("round"), sampler.wish("start")
+    if of_all is not None and not isinstance(sampler, FedGS):
+        advice = "use a method that reads the features of each cohort"
+        if isinstance(sampler, DivFL):
+            advice = "use method.first_updates = 'zeros' or 'first_contact'"
         raise ConfigError(
-            "method.graph.similarity = 'functional' needs SampledStrategy(responses=...), got None"
+            f"method {sampler.name or type(sampler).__name__!r} needs features of all clients "
+            f"before round 0, and the clients of a deployment join at any time; {advice}"
         )
-    return graph
+    wish = wish or of_all
+    if wish is not None and wish.kind == "functional" and responses is None:
+        what = "method.graph.similarity = 'functional'"
+        if not isinstance(sampler, FedGS):
+            what = f"method {sampler.name or type(sampler).__name__!r}"
+        raise ConfigError(f"{what} needs SampledStrategy(responses=...), got None")
+    return wish
+
+
+def _refuse_noise(graph: Graph) -> None:
+    for name in _OF_NOISE:
+        if getattr(graph, name) != type(graph).model_fields[name].default:
+            raise ConfigError(
+                f"method.graph.{name} has no effect in a deployment, where "
+                "SampledStrategy(responses=...) gives the responses; leave it out"
+            )
 
 
 def distances(graph: Graph, features: Mapping[int, FloatArray], num_clients: int) -> FloatMatrix:
@@ -201,7 +247,7 @@ def is_parameter(name: str, array: AnyArray) -> bool:
 
 
 def reply_feature(
-    graph: Graph,
+    wish: Wish,
     *,
     sent: Mapping[str, AnyArray],
     local: Mapping[str, AnyArray],
@@ -211,29 +257,20 @@ def reply_feature(
     """The feature in a client's reply: its model update, or its model's mean response.
 
     Args:
-        graph: its `similarity` says which of the two.
-        sent: the global model by name.
-        local: the local model by name.
-        responses: local model -> (d,) its mean output on a noise batch, for "functional".
+        wish: which of the two, and the length of the sketch of a long update.
+        sent: the model that the client started from, by name.
+        local: its model after training, by name.
+        responses: of "functional" features.
         parameters: which arrays the update consists of, see `parameter_names`.
+
+    >>> model = {"w": np.zeros(2)}
+    >>> reply_feature(Wish("update"), sent=model, local={"w": np.array([3.0, 4.0])}, responses=None)
+    array([3., 4.])
     """
-    if graph.similarity == "functional":
+    if wish.kind == "functional":
         assert responses is not None
         return np.asarray(responses(local), dtype=np.float64).ravel()
     names = parameter_names(sent, parameters)
     changes = [local[name].astype(np.float64) - sent[name].astype(np.float64) for name in names]
-    return _sketch(np.concatenate([change.ravel() for change in changes]))
-
-
-def _sketch(update: FloatArray) -> FloatArray:
-    """A long update as a count sketch: each entry, with a random sign, adds to a random sum."""
-    if len(update) <= _LONGEST:
-        return update
-    sums = np.zeros(_SKETCH)
-    for block, start in enumerate(range(0, len(update), _BLOCK)):
-        part = update[start : start + _BLOCK]
-        generator = rng.stream(0, "flower-sketch", block)
-        place = generator.integers(_SKETCH, size=_BLOCK)[: len(part)]
-        sign = generator.integers(2, size=_BLOCK)[: len(part)] * 2 - 1
-        sums += np.bincount(place, weights=sign * part, minlength=_SKETCH)
-    return sums
+    update = np.concatenate([change.ravel() for change in changes])
+    return count_sketch(update, wish.sketch) if 0 < wish.sketch < len(update) else update

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedgs.arrays import AnyArray
+from fedgs.arrays import AnyArray, FloatArray
 from fedgs.clients import Clients, Memory, Outcome, View
 from fedgs.errors import ConfigError, SelectionError
 from fedgs.requests import check_batch, check_reports
 from fedgs.sampler_answers import checked_memory, kept_memory
-from fedgs.sampling import AsksBatchLosses, AsksReports, FedGS, LearnsFromModels, Sampler
+from fedgs.sampling import AsksBatchLosses, AsksReports, Grows, Remembers, Sampler
 from fedgs.weighting import Weighting
 
 __all__ = [
@@ -17,8 +17,9 @@ __all__ = [
     "grown",
     "observed",
     "refuse_durations",
-    "refuse_features",
     "refuse_rates",
+    "sampler_memory",
+    "seen_by_sampler",
     "weighting_memory",
 ]
 
@@ -105,16 +106,28 @@ def refuse_durations(sampler: Sampler) -> None:
             )
 
 
-def refuse_features(sampler: Sampler) -> None:
-    """Refuse a sampler other than FedGS that asks for features of local models.
+def sampler_memory(sampler: Remembers, earlier: Memory, clients: Clients) -> Memory:
+    """The memory of a sampler for these clients, of whom the last ones may be new.
 
-    Raises:
-        ConfigError: a deployment computes the features of FedGS's graphs alone.
+    Args:
+        sampler: of the deployment.
+        earlier: the memory of the clients met before; {}: there is none.
+        clients: all clients met so far.
     """
-    if isinstance(sampler, FedGS) or not isinstance(sampler, LearnsFromModels):
-        return
-    if sampler.wish("start") is not None or sampler.wish("round") is not None:
-        raise ConfigError(
-            f"method {sampler.name or type(sampler).__name__!r} needs features of local models, "
-            "which a deployment computes for 'fedgs' alone; use 'fedgs' or a method without them"
-        )
+    if earlier and isinstance(sampler, Grows):
+        return checked_memory(sampler.grow(earlier, clients), "grow")
+    return grown(earlier, sampler.start(clients))
+
+
+def seen_by_sampler(outcome: Outcome, features: Mapping[int, FloatArray]) -> Outcome:
+    """The outcome of the clients whose feature is known, with their features.
+
+    Args:
+        outcome: of the round.
+        features: row -> feature, of at least one client of the outcome.
+    """
+    known = np.array([row in features for row in outcome.clients.tolist()], dtype=bool)
+    rows = outcome.clients[known]
+    reports = {name: numbers[known] for name, numbers in outcome.reports.items()}
+    matrix = np.stack([features[row] for row in rows.tolist()])
+    return Outcome(rows, outcome.weights[known], matrix, reports)

@@ -11,8 +11,9 @@ import numpy as np
 from fedgs.arrays import FloatArray, IntArray
 from fedgs.clients import Clients
 from fedgs.graph import client_features
+from fedgs.graph.similarity import LARGEST_SQUARE
 
-__all__ = ["Key", "Newcomer", "Roster"]
+__all__ = ["Key", "Newcomer", "Roster", "feature_problem"]
 
 Key = str | int
 Newcomer = Literal["mean", "zero"]
@@ -108,11 +109,9 @@ class Roster:
     def learn_feature(self, row: int, feature: FloatArray) -> str | None:
         """Store a client's feature vector; returns why it was refused, or None."""
         vector = np.asarray(feature, dtype=np.float64).ravel()
-        if not np.isfinite(vector).all() or not len(vector):
-            return "its feature is empty or not finite"
         known = next(iter(self.features.values()), vector)
-        if len(known) != len(vector):
-            return f"its feature has {len(vector)} entries, the others' {len(known)}"
+        if why := feature_problem(vector, len(known)):
+            return why
         if row not in self.features or not np.array_equal(self.features[row], vector):
             self.features[row] = vector
             self.revision += 1
@@ -131,6 +130,26 @@ class Roster:
         if self.features and len(self.features) == len(self.keys):
             features = np.stack([self.features[row] for row in range(len(self.keys))])
         return Clients(tuple(self.keys), self.known_sizes(), features=features)
+
+
+def feature_problem(vector: FloatArray, length: int) -> str | None:
+    """Why a feature cannot be compared with those of other clients, or None.
+
+    Args:
+        vector: the feature, one row.
+        length: of the others.
+
+    >>> feature_problem(np.array([1.0]), 2)
+    "its feature has 1 entries, the others' 2"
+    """
+    if not np.isfinite(vector).all() or not len(vector):
+        return "its feature is empty or not finite"
+    with np.errstate(over="ignore"):
+        if vector @ vector > LARGEST_SQUARE:
+            return f"its feature is longer than {LARGEST_SQUARE**0.5:g}"
+    if len(vector) != length:
+        return f"its feature has {len(vector)} entries, the others' {length}"
+    return None
 
 
 def _rounded_mean(counts: IntArray) -> int:

@@ -13,6 +13,7 @@ from fedgs.flower.features import (
     Parameters,
     Responses,
     checked_parameters,
+    feature_wish,
     graph_memory,
     graph_of,
     parameter_names,
@@ -20,24 +21,23 @@ from fedgs.flower.features import (
 )
 from fedgs.flower.memories import (
     check_requests,
-    grown,
     observed,
     refuse_durations,
-    refuse_features,
     refuse_rates,
+    sampler_memory,
+    seen_by_sampler,
     weighting_memory,
 )
 from fedgs.flower.private.products import Products
-from fedgs.flower.roster import Newcomer, Roster
+from fedgs.flower.roster import Newcomer, Roster, feature_problem
 from fedgs.flower.state import DeploymentState
 from fedgs.sampler_answers import checked_candidates, checked_selection, kept_memory
-from fedgs.sampling.base import AsksLosses, Remembers, Sampler
+from fedgs.sampling.base import AsksLosses, AsksReports, Remembers, Sampler
 from fedgs.weighting import as_weighting, checked_weights, weighting_of_selection
 
 __all__ = ["Selector"]
 
 _logger = logging.getLogger(__name__)
-_OF_MODELS = ("update", "functional")  # similarities whose features are in the replies
 
 
 class Selector:
@@ -51,7 +51,7 @@ class Selector:
         clients: a federation that is known in advance, in the order of its rows. None: rows in the
             order of appearance.
         responses: a model's mean response, for functional similarities.
-        parameters: which arrays of the model a graph of model updates uses, see
+        parameters: which arrays of the model an update consists of, see
             `features.parameter_names`.
         durations: whether the sampler sees how long replies took.
     """
@@ -72,7 +72,6 @@ class Selector:
         self.objective: Objective = objective
         self.weighting = as_weighting(sampler.weighting, setting="method.weighting")
         refuse_rates(self.weighting)
-        refuse_features(sampler)
         check_requests(sampler)
         if not durations:
             refuse_durations(sampler)
@@ -83,12 +82,18 @@ class Selector:
         self._newcomer: Newcomer = newcomer
         self._responses = responses
         self._parameters = checked_parameters(parameters)
-        self._graph = graph_of(sampler, responses)
+        self._graph = graph_of(sampler)
+        self._wish = feature_wish(sampler, responses)
+        if self._graph is not None and self._wish is not None:
+            self.roster.features.clear()  # those of the replies count, not what clients tell
+        # row -> feature, of the replies of this round, where the sampler makes its own memory.
+        self._features: dict[int, FloatArray] = {}
+        self._feature_length: int | None = None
         # Of a private graph, else None.
         self.products = None if not self._has_products else Products()
         self._clients: tuple[tuple[int, bytes], Clients] | None = None
-        # (clients, revision) that the memory was made for.
-        self._memory_version: tuple[int, int] | None = None
+        # See `_version`, of the memory.
+        self._memory_version: tuple[int, int, int] | None = None
         # N that the weighting's memory was made for.
         self._weighted: int | None = None
 
@@ -105,6 +110,12 @@ class Selector:
     def sampler_name(self) -> str:
         """What messages call the sampler."""
         return self.sampler.name or type(self.sampler).__name__
+
+    @property
+    def reads_training(self) -> bool:
+        """Whether the sampler reads what the training of each cohort gives."""
+        reports = isinstance(self.sampler, AsksReports) and bool(self.sampler.wanted_reports)
+        return reports or (self._wish is not None and self._graph is None)
 
     def clients(self) -> Clients:
         """All clients met so far, as the sampler sees them; rebuilt only after a change."""
@@ -126,7 +137,7 @@ class Selector:
 
     def check_model(self, model: Mapping[str, AnyArray]) -> None:
         """Refuse a model that the client graph cannot be made from (`ConfigError`)."""
-        updates = self._graph is not None and self._graph.similarity == "update"
+        updates = self._wish is not None and self._wish.kind == "update"
         if updates or self._parameters is not None:
             parameter_names(model, self._parameters)
 
@@ -168,6 +179,7 @@ class Selector:
 
         Its counts rise now, so that a client that never answers is not selected in every round.
         """
+        self._features = {}
         generator = rng.stream(self.state.seed, "select", view.round)
         selection = checked_selection(self.sampler.select(view, generator), view)
         self.roster.counts[selection.clients] += 1
@@ -200,39 +212,50 @@ class Selector:
             return self.weighting.is_normalised
         return weighting_of_selection(selection.weighting).is_normalised
 
+    def wants_feature(self, row: int) -> bool:
+        """Whether the next reply of a client is to give a feature.
+
+        Graphs take the first one of each client; a sampler with a memory of its own takes all.
+        """
+        return self._wish is not None and (self._graph is None or row not in self.roster.features)
+
     def learn(
         self,
         row: int,
         *,
         size: float,
-        sent: Mapping[str, AnyArray],
-        local: Callable[[], Mapping[str, AnyArray]],
+        models: Callable[[], tuple[Mapping[str, AnyArray], Mapping[str, AnyArray]] | None],
     ) -> str | None:
-        """Learn from a valid reply: the data size, and the feature if the graph needs it.
-
-        Only the first reply of a client gives its feature.
+        """Learn from a valid reply: the data size, and the feature if one is wanted.
 
         Args:
             row: of the client.
             size: its n_k.
-            sent: the global model by name.
-            local: gives the local model by name.
+            models: gives the model that it started from and the one after training, by name; None:
+                the reply does not tell them.
 
         Returns:
             Why the feature was refused, or None.
         """
         self.roster.sizes[row] = size
-        has_feature = self._graph is not None and self._graph.similarity in _OF_MODELS
-        if self._graph is None or not has_feature or row in self.roster.features:
+        if self._wish is None or not self.wants_feature(row):
             return None
+        pair = models()
+        if pair is None:
+            return "its reply does not hold the model that it started from"
         feature = reply_feature(
-            self._graph,
-            sent=sent,
-            local=local(),
+            self._wish,
+            sent=pair[0],
+            local=pair[1],
             responses=self._responses,
             parameters=self._parameters,
         )
-        return self.roster.learn_feature(row, feature)
+        if self._graph is not None:
+            return self.roster.learn_feature(row, feature)
+        why = feature_problem(feature, self._feature_length or len(feature))
+        if why is None:
+            self._features[row], self._feature_length = feature, len(feature)
+        return why
 
     def count_answers(self, cohort: IntArray, good: IntArray, *, averaged: bool) -> None:
         """Count answers and failures at the end of a round.
@@ -248,9 +271,17 @@ class Selector:
             self.roster.answers[good] += 1
 
     def observe(self, view: View, outcome: Outcome) -> None:
-        """Update the memory of a sampler that keeps one, at the end of a round with an average."""
-        if self._graph is None and isinstance(self.sampler, Remembers):
-            self.state.memory = self.sampler.observe(self.state.memory, view, outcome)
+        """Update the memory of a sampler that keeps one, at the end of a round with an average.
+
+        A sampler that reads features sees only the clients whose feature is valid.
+        """
+        if self._graph is not None or not isinstance(self.sampler, Remembers):
+            return
+        if self._wish is not None:
+            if not self._features:
+                return
+            outcome = seen_by_sampler(outcome, self._features)
+        self.state.memory = self.sampler.observe(self.state.memory, view, outcome)
 
     def observe_weights(
         self, view: View | None, outcome: Outcome | None, *, available: IntArray, cohort_limit: int
@@ -296,8 +327,22 @@ class Selector:
         self._weighted = len(self.roster) if state.weighting else None
         self._clients = None
 
-    def _version(self) -> tuple[int, int]:
-        return len(self.roster), self.roster.revision
+    def _version(self) -> tuple[int, int, int]:
+        """Clients, revision, and the clients that have entered the graph."""
+        entered = len(self._known_features()) if self._has_entries else 0
+        return len(self.roster), self.roster.revision, entered
+
+    @property
+    def _has_entries(self) -> bool:
+        """Whether clients enter the graph with their first update."""
+        return self._graph is not None and self._graph.start == "seen"
+
+    def _known_features(self) -> dict[int, FloatArray]:
+        """Row -> feature, of the clients in the graph."""
+        features, answers = self.roster.features, self.roster.answers
+        if not self._has_entries:
+            return features
+        return {row: feature for row, feature in features.items() if answers[row] > 0}
 
     def _refresh_memory(self, clients: Clients) -> None:
         version, before = self._version(), self._memory_version
@@ -315,10 +360,10 @@ class Selector:
                 distance = self.products.distances(self._graph, len(self.roster))
                 self.state.memory = {"distance": distance}
             else:
-                features, count = self.roster.features, len(self.roster)
+                features, count = self._known_features(), len(self.roster)
                 self.state.memory = graph_memory(self._graph, features, count, self.state.memory)
         elif isinstance(self.sampler, Remembers) and (before is None or before[0] != version[0]):
-            self.state.memory = grown(self.state.memory, self.sampler.start(clients))
+            self.state.memory = sampler_memory(self.sampler, self.state.memory, clients)
         self._memory_version = version
 
     def _refresh_weighting(self, clients: Clients, cohort_limit: int) -> None:

@@ -86,11 +86,18 @@ class Server:
             )
         return server
 
-    def check(self, weighting: Weighting, objective: Objective) -> None:
-        """Refuse an aggregation that has no meaning with these weights.
+    def check(
+        self, weighting: Weighting, objective: Objective, *, reads_training: str | None = None
+    ) -> None:
+        """Refuse an aggregation that has no meaning with these weights or this sampler.
+
+        Args:
+            weighting: of the sampler.
+            objective: of the deployment.
+            reads_training: the sampler, if it reads what the cohort's training gives; else None.
 
         Raises:
-            ConfigError: another weighting or objective is needed.
+            ConfigError: another weighting, objective or sampler is needed.
         """
         if self.rule is None:
             return
@@ -101,6 +108,12 @@ class Server:
         if wanted is not None and wanted != objective:
             raise ConfigError(
                 f"aggregation {settings.name!r} needs objective = {wanted!r}, got {objective!r}"
+            )
+        if settings.trains_everyone and reads_training is not None:  # type: ignore[attr-defined]
+            raise ConfigError(
+                f"aggregation {settings.name!r} trains clients outside of the cohort, and method "
+                f"{reads_training!r} reads what the cohort's training gives; use a method such as "
+                "'uniform' or 'fedgs'"
             )
 
     @property

@@ -19,10 +19,10 @@ from fedgs.records import write_atomically
 
 __all__ = ["Clock", "DeploymentState", "read_state", "refuse_foreign_state", "write_state"]
 
-_FORMAT, _WITH_WEIGHTING, _WITH_SERVER, _WITH_ANSWERS = 2, 3, 4, 5
+_FORMAT, _WITH_WEIGHTING, _WITH_SERVER, _WITH_ANSWERS, _WITH_UPDATES = 2, 3, 4, 5, 6
 # 1: without a run id; 3: with the memory of a weighting; 4: with a server step and its moments;
-# 5: with arrays of the roster that differ from their start
-_READABLE = (1, 2, 3, 4, 5)
+# 5: with arrays of the roster that differ from their start; 6: with sketches of updates
+_READABLE = (1, 2, 3, 4, 5, 6)
 _OF_CLIENTS = {
     "answer_starts": 0,
     "failures": 0,
@@ -144,6 +144,8 @@ def write_state(
         format = _WITH_ANSWERS
     elif server is not None:
         format = _WITH_SERVER
+    if rows and _is_of_updates(sampler):
+        format = _WITH_UPDATES
     meta: dict[str, object] = {
         "format": format,
         "seed": state.seed,
@@ -222,10 +224,9 @@ def read_state(
         for name in _OF_CLIENTS:
             if name in arrays:
                 setattr(roster, name, arrays[name])
-        graph = meta["sampler"].get("graph")
-        of_updates = isinstance(graph, dict) and graph.get("similarity") == "update"
-        # Updates of format 1 held running statistics too.
-        if "features" in arrays and not (meta["format"] == 1 and of_updates):
+        # Updates of earlier formats had other sketches, and those of format 1 running statistics.
+        is_earlier = meta["format"] < _WITH_UPDATES and _is_of_updates(meta["sampler"])
+        if "features" in arrays and not is_earlier:
             rows = arrays["feature_rows"].tolist()
             roster.features = dict(zip(rows, arrays["features"], strict=True))
         run_id = meta.get("run_id", "")
@@ -249,3 +250,9 @@ def read_state(
     if state.seed != seed:
         raise OutputError(f"{path} was saved with seed {state.seed}, not {seed}")
     return state
+
+
+def _is_of_updates(sampler: Mapping[str, object]) -> bool:
+    """Whether the features of a sampler's clients are their model updates."""
+    graph = sampler.get("graph")
+    return isinstance(graph, Mapping) and graph.get("similarity") == "update"

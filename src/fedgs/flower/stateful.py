@@ -61,9 +61,32 @@ class ClientStates:
             for row, message in messages.items()
         }
 
-    def start_model(self, sent: Mapping[str, AnyArray]) -> Mapping[str, AnyArray]:
-        """The model that a training request holds: theta^0 for clients with models of their own."""
-        return self._server.start_model(self._selector.state.moments) or sent
+    def models(
+        self, row: int, reply: Reply, sent: Mapping[str, AnyArray]
+    ) -> tuple[Mapping[str, AnyArray], Mapping[str, AnyArray]] | None:
+        """The model that a client started from and the one after training, by name.
+
+        None if the client trains from a model of its own and its reply does not tell it.
+
+        Args:
+            row: of the client.
+            reply: a valid one, as it arrived.
+            sent: theta^t by name.
+        """
+        local = reply.arrays()
+        if not self.rule.is_held:
+            return sent, local
+        if reply.stored is None:
+            return None
+        start = arrays_of(reply.stored)
+        state, roster = self._selector.state, self._selector.roster
+        last = -1 if reply.lost else int(roster.entered[row])
+        echo = self.rule.echo(state.round - last)
+        trained = dict(local)
+        for name, array in start.items():
+            change = (local[name].astype(np.float64) - array) / echo
+            trained[name] = (array + change).astype(local[name].dtype)
+        return {**sent, **start}, trained
 
     @staticmethod
     def taken(message: Message) -> Own:
@@ -102,11 +125,12 @@ class ClientStates:
             if positive(reply.metrics, metric) is None:
                 reply.refused = f"its metrics have no number {metric!r} > 0"
         reply.lost = bool(record.get(LOST, False))
-        if self.rule.is_stored:
+        if self.rule.is_stored or (self.rule.is_held and stored is not None):
             names = self._server.names(sent)
             arrays = {} if stored is None else _readable(stored, sent)
             if not fits(arrays, sent, names) or not all(map(_is_finite, arrays.values())):
-                reply.refused = "the stored update that it sent is not finite or not of this model"
+                what = "stored update" if self.rule.is_stored else "start of its training"
+                reply.refused = f"the {what} that it sent is not finite or not of this model"
                 return
             reply.stored = stored
 
@@ -202,6 +226,7 @@ class ClientStates:
             tuple(self._server.names(sent)),
             self.rule.needed,
             self.rule.numbers(),
+            self.rule.is_held and self._selector.wants_feature(row),
         ).record()
 
 

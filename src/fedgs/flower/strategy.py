@@ -59,10 +59,10 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
         clients: a federation that is known in advance: keys, data sizes and, for the graph, label
             counts or features. Its order is the order of the rows. None: clients are met as they
             connect.
-        responses: for `graph.similarity = "functional"`: local model by name -> (d,) its mean
-            response to a noise batch.
-        parameters: which arrays of the model are parameters, for `graph.similarity = "update"` and
-            the server step, as names or a function of a name. None: the floating-point arrays
+        responses: for functional features, as of `graph.similarity = "functional"`: local model by
+            name -> (d,) its mean response to a noise batch.
+        parameters: which arrays of the model are parameters, for model updates and the server
+            step, as names or a function of a name. None: the floating-point arrays
             except running_mean, running_var and num_batches_tracked.
         settings: see `fedgs.flower.settings.Settings`: cohort_limit, min_connected,
             sufficient_replies, connect_timeout, describe, describe_timeout, reply_timeout,
@@ -107,7 +107,11 @@ class SampledStrategy(Strategy):  # type: ignore[misc, unused-ignore]
             parameters=parameters,
             durations=checked.durations,
         )
-        self._server.check(self._selector.weighting, checked.objective)
+        self._server.check(
+            self._selector.weighting,
+            checked.objective,
+            reads_training=self._selector.sampler_name if self._selector.reads_training else None,
+        )
         describe_timeout = min(checked.describe_timeout, checked.connect_timeout)
         self._directory = Directory(
             timeout=describe_timeout,

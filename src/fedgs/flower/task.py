@@ -22,6 +22,7 @@ class Task:
         names: the parameters of the model.
         metrics: numbers > 0 that the reply must report.
         numbers: settings of the aggregation.
+        tells_start: whether the reply is to hold the model that the client started from.
 
     >>> task = Task("run", 4, -1, "gossip", ("w",), numbers={"rate": 0.5})
     >>> Task.read(task.record()) == task
@@ -35,6 +36,7 @@ class Task:
     names: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
+    tells_start: bool = False
 
     def record(self) -> ConfigRecord:
         """The task as Flower sends it."""
@@ -44,6 +46,8 @@ class Task:
             record["names"], record["metrics"] = list(self.names), list(self.metrics)
             record["number-names"] = list(self.numbers)
             record["numbers"] = [float(number) for number in self.numbers.values()]
+            if self.tells_start:
+                record["tells-start"] = True
         return record
 
     @staticmethod
@@ -64,7 +68,14 @@ class Task:
         )
         numbers = dict(zip(kinds, map(float, _listed(record, "numbers")), strict=True))
         return Task(
-            run, round, version, str(record.get("aggregation", "")), names, metrics, numbers
+            run,
+            round,
+            version,
+            str(record.get("aggregation", "")),
+            names,
+            metrics,
+            numbers,
+            bool(record.get("tells-start", False)),
         )
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -273,15 +274,11 @@ class ClientTraining:
         assert now.selection is not None
         sizes = {row: reply.examples for row, reply in good.items()}
         weights = self._selector.weights(now.view, now.selection, sizes)
-        start: Mapping[str, AnyArray] = now.sent
-        if self._states is not None:
-            start = self._states.start_model(now.sent)
         for row, weight in zip(now.selection.clients.tolist(), weights.tolist(), strict=True):
             if row in good:
                 good[row].metrics[key] = weight
-                why = self._selector.learn(
-                    row, size=good[row].examples, sent=start, local=good[row].arrays
-                )
+                models = partial(self._models, row, good[row])
+                why = self._selector.learn(row, size=good[row].examples, models=models)
                 if why is not None:
                     self._journal.event(
                         self._round, "feature", self._selector.roster.keys[row], why
@@ -310,6 +307,14 @@ class ClientTraining:
                 limit = self._evaluation.timeout
                 self._states.deliver(self._grid, rows.tolist(), self._nodes, arrays, timeout=limit)
         return arrays, metrics, weights
+
+    def _models(
+        self, row: int, reply: Reply
+    ) -> tuple[Mapping[str, AnyArray], Mapping[str, AnyArray]] | None:
+        """The model that a client started from and the one after training, by name."""
+        if self._states is None:
+            return self.now.sent, reply.arrays()
+        return self._states.models(row, reply, self.now.sent)
 
     def _sums(self, good: Mapping[int, Reply], weights: FloatArray) -> dict[str, FloatArray]:
         """What the replies add to the vectors of the aggregation, in the order of the rows."""

@@ -231,7 +231,7 @@ def _metric(
     )
 
     def lengths(similarity: FloatArray, edges: BoolArray) -> FloatArray:
-        powers = np.where(edges, similarity, np.inf) ** graph.power
+        powers = np.where(edges, similarity, 0.0) ** graph.power
         exponents = np.where(edges, (least - powers) / graph.sigma_squared, 0.0)
         return np.where(edges, np.exp(exponents), np.inf)
 

@@ -10,6 +10,7 @@ from fedgs.clients import Clients
 from fedgs.errors import GraphError
 
 __all__ = [
+    "LARGEST_SQUARE",
     "NormalizeOver",
     "blocks",
     "client_features",
@@ -26,8 +27,8 @@ NormalizeOver = Literal["off_diagonal", "all", "none"]
 _ROUNDING = 1e-12
 _BLOCK_ROWS = 256
 
-# Sums and differences of many products up to this size are finite in float64.
-_LARGEST_SQUARE = 1e300
+LARGEST_SQUARE = 1e300
+"""Sums and differences of many products up to this size are finite in float64."""
 
 
 def client_features(clients: Clients) -> FloatMatrix:
@@ -60,10 +61,10 @@ def client_features(clients: Clients) -> FloatMatrix:
             f"{features.shape}"
         )
     with np.errstate(over="ignore"):
-        long = np.flatnonzero(np.einsum("kj,kj->k", features, features) > _LARGEST_SQUARE)
+        long = np.flatnonzero(np.einsum("kj,kj->k", features, features) > LARGEST_SQUARE)
     if len(long):
         raise GraphError(
-            f"client features must be vectors of length at most {_LARGEST_SQUARE**0.5:g}, since "
+            f"client features must be vectors of length at most {LARGEST_SQUARE**0.5:g}, since "
             f"the graph multiplies them; that of client {clients.names[int(long[0])]!r} is longer"
         )
     return features

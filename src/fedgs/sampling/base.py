@@ -19,6 +19,7 @@ __all__ = [
     "AsksLosses",
     "AsksReports",
     "DescribesMemory",
+    "Grows",
     "LearnsFromModels",
     "Remembers",
     "Sampler",
@@ -116,6 +117,23 @@ class Remembers(Protocol):
 
     def observe(self, memory: Memory, view: View, outcome: Outcome) -> Memory:
         """The memory after a round."""
+
+
+@runtime_checkable
+class Grows(Protocol):
+    """A sampler with a memory that says itself what a client is that joins later.
+
+    Deployments ask it. A memory of a sampler without this method grows by the last entries of each
+    array that `start` gives for more clients.
+    """
+
+    def grow(self, memory: Memory, clients: Clients) -> Memory:
+        """The memory for more clients.
+
+        Args:
+            memory: of the clients met before, the first ones of all.
+            clients: all N clients met so far.
+        """
 
 
 @runtime_checkable

@@ -13,6 +13,7 @@ from fedgs.sampling.base import Sampler, Wish
 from fedgs.sampling.clustered_units import Distributions, by_clusters, by_sizes
 from fedgs.sampling.last_updates import (
     check_fits,
+    grown,
     needed_distances,
     needed_updates,
     no_updates,
@@ -133,6 +134,10 @@ class Clustered(Sampler):
         """
         features = needed_updates(self.name, outcome)
         return with_updates(memory, features, outcome.clients, self.measure)
+
+    def grow(self, memory: Memory, clients: Clients) -> Memory:
+        """The memory with updates of zeros of the clients that have joined."""
+        return grown(memory, len(clients), self.measure)
 
     def distributions(self, view: View, rng: np.random.Generator) -> Distributions:
         """The m distributions of a round; the generator breaks ties.

@@ -14,6 +14,7 @@ from fedgs.sampling.base import Sampler, Wish
 from fedgs.sampling.divfl_greedy import lazy_greedy
 from fedgs.sampling.last_updates import (
     check_fits,
+    grown,
     needed_distances,
     needed_updates,
     no_updates,
@@ -113,6 +114,11 @@ class DivFL(Sampler):
         """
         features = needed_updates(self.name, outcome)
         return with_updates(memory, features, outcome.clients, self.distance)
+
+    def grow(self, memory: Memory, clients: Clients) -> Memory:
+        """The memory with the clients that have joined, as before their first update."""
+        known = self.first_updates == "zeros"
+        return grown(memory, len(clients), self.distance, known=known)
 
     def select(self, view: View, rng: np.random.Generator) -> Selection:
         """The clients without an update, then those that greedy selection takes.

@@ -21,8 +21,14 @@ from fedgs.machine import memory_limit
 from fedgs.registry import Variant, register, table
 from fedgs.sampling.base import Sampler, Wish
 from fedgs.sampling.graph_source import graph_before_round_0, graph_of_features, graph_source
-from fedgs.sampling.growing import grown_by_features, grown_by_products, no_client_seen
+from fedgs.sampling.growing import (
+    grown_by_clients,
+    grown_by_features,
+    grown_by_products,
+    no_client_seen,
+)
 from fedgs.sampling.growing_landmarks import (
+    landmarks_by_clients,
     landmarks_by_features,
     landmarks_by_products,
     no_client_known,
@@ -238,6 +244,15 @@ class FedGS(Sampler):
             )
         add = landmarks_by_features if landmarks else grown_by_features
         return add(self.graph, memory, np.asarray(outcome.features), outcome.clients)
+
+    def grow(self, memory: Memory, clients: Clients) -> Memory:
+        """The graph with clients that have joined; one that grows knows no feature of them."""
+        if graph_source(self.graph) != "cohorts":
+            return self.start(clients)
+        with _enough_memory(len(clients)):
+            if has_landmarks(self.graph, clients):
+                return landmarks_by_clients(self.graph, memory, len(clients))
+            return grown_by_clients(memory, len(clients))
 
     def select(self, view: View, rng: np.random.Generator) -> Selection:
         """The best cohort found, with the solver's status and bound.

@@ -8,7 +8,7 @@ from fedgs.graph import Graph, feature_products
 from fedgs.graph.growth import embedded, unit_rows, widened
 from fedgs.graph.settings import ClientGraph
 
-__all__ = ["grown_by_features", "grown_by_products", "no_client_seen"]
+__all__ = ["grown_by_clients", "grown_by_features", "grown_by_products", "no_client_seen"]
 
 
 def no_client_seen(count: int) -> Memory:
@@ -30,6 +30,28 @@ def no_client_seen(count: int) -> Memory:
         "paths": graph.adjacency,
         **_arrays(graph),
     }
+
+
+def grown_by_clients(memory: Memory, count: int) -> Memory:
+    """The memory after clients have joined, which nothing is known of.
+
+    Args:
+        memory: before, see `no_client_seen`.
+        count: N, all clients.
+
+    >>> grown_by_clients(no_client_seen(1), 2)["distance"]
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    fresh, earlier = no_client_seen(count), len(memory["seen"])
+    features = np.zeros((count, memory["features"].shape[1]))
+    features[:earlier] = memory["features"]
+    fresh["seen"][:earlier] = memory["seen"]
+    fresh["paths"][:earlier, :earlier] = memory["paths"]
+    known = np.flatnonzero(memory["seen"])
+    block = np.ix_(known, known)
+    graph = ClientGraph(*(memory[name][block] for name in ("similarity", "adjacency", "distance")))
+    return {**fresh, "features": features, **_arrays(embedded(graph, known, count))}
 
 
 def grown_by_products(

@@ -13,6 +13,7 @@ from fedgs.graph.landmark_building import landmark_distances
 from fedgs.sampling.landmarks import GOOD, landmark_words, measured_quality
 
 __all__ = [
+    "landmarks_by_clients",
     "landmarks_by_features",
     "landmarks_by_products",
     "landmarks_of_known",
@@ -46,6 +47,31 @@ def no_client_known(count: int) -> Memory:
         "quality": np.array([1.0, 0.0]),
         "measured": np.zeros(1, dtype=np.int64),
     }
+
+
+def landmarks_by_clients(graph: Graph, memory: Memory, count: int) -> Memory:
+    """The memory after clients have joined, which nothing is known of.
+
+    Args:
+        graph: settings, of similarity "update" or "functional".
+        memory: before, see `no_client_known`; or the one of all pairs of fewer clients, see
+            `fedgs.sampling.growing.no_client_seen`.
+        count: N, all clients.
+
+    >>> memory = landmarks_by_clients(Graph(), no_client_known(1), 2)
+    >>> memory["pendant"].tolist()
+    [0.0, inf]
+    """
+    fresh = no_client_known(count)
+    if "seen" not in memory:
+        for name in ("nearest", "pendant"):
+            fresh[name][: len(memory[name])] = memory[name]
+        return {**memory, "nearest": fresh["nearest"], "pendant": fresh["pendant"]}
+    known = np.flatnonzero(memory["seen"])
+    if not len(known):
+        return fresh
+    rows = np.asarray(memory["features"][known], dtype=np.float32)
+    return landmarks_of_known(graph, {**fresh, "features": rows}, known, rows, of="models")
 
 
 def landmarks_by_products(

@@ -14,6 +14,7 @@ __all__ = [
     "Measure",
     "check_fits",
     "distances",
+    "grown",
     "needed_distances",
     "needed_updates",
     "no_updates",
@@ -77,6 +78,30 @@ def with_updates(
     distance[clients], distance[:, clients] = block, block.T
     np.fill_diagonal(distance, 0.0)
     return {"known": known, "features": rows, "distance": distance}
+
+
+def grown(memory: Memory, count: int, measure: Measure, *, known: bool = True) -> Memory:
+    """The memory after clients have joined, which have an update of zeros, in O(N²·d).
+
+    Args:
+        memory: before, see `no_updates`.
+        count: N, all clients.
+        measure: of the distances.
+        known: whether the zeros count as features.
+
+    >>> memory = with_updates(no_updates(1), np.array([[2.0]]), np.array([0]), "l2")
+    >>> grown(memory, 2, "l2")["distance"].tolist()
+    [[0.0, 2.0], [2.0, 0.0]]
+    """
+    earlier, fresh = len(memory["known"]), no_updates(count, known=known)
+    features = np.zeros((count, memory["features"].shape[1]))
+    features[:earlier] = memory["features"]
+    fresh["known"][:earlier] = memory["known"]
+    distance = fresh["distance"]
+    distance[:earlier, :earlier] = memory["distance"]
+    block = distances(features[earlier:], features, measure)
+    distance[earlier:], distance[:, earlier:] = block, block.T
+    return {**fresh, "features": features}
 
 
 def distances(rows: FloatMatrix, others: FloatMatrix, measure: Measure) -> FloatMatrix:

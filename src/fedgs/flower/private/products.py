@@ -109,6 +109,7 @@ def check_private(graph: Graph) -> None:
         ("normalize_over", ("off_diagonal", "none"), "no client's own product is computed"),
         ("construction", "threshold", "no client's own product is computed"),
         ("structure", ("auto", "dense"), "each pair of clients has a product"),
+        ("start", "all", "clients meet in pairs before they are selected"),
     ):
         given = getattr(graph, name)
         choices = allowed if isinstance(allowed, tuple) else (allowed,)
