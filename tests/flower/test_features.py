@@ -16,8 +16,8 @@ from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import FedAvg
 from tests.local.material import Keep
 
-from fedgs.clients import Clients
-from fedgs.errors import ConfigError
+from fedgs.clients import Clients, Outcome
+from fedgs.errors import ConfigError, SelectionError
 from fedgs.features import feature_fold
 from fedgs.flower import SampledStrategy
 from fedgs.flower.features import distances, parameter_names, reply_feature
@@ -28,7 +28,7 @@ from fedgs.local import LoopEngine
 from fedgs.local.parameters import FlatModule, initial_parameters
 from fedgs.models import as_model
 from fedgs.requests import Train, Work
-from fedgs.sampling import Clustered, FedGS, Wish
+from fedgs.sampling import Clustered, FedGS, Uniform, Wish
 
 
 def normalised(momentum: float | None = 0.1) -> torch.nn.Module:
@@ -314,3 +314,36 @@ def test_a_restarted_server_goes_on_with_the_same_memory(
     assert second.counts == whole.counts and ours.keys() == theirs.keys()
     for name in ours:
         np.testing.assert_array_equal(ours[name], theirs[name])
+
+
+class OwnGraph(Uniform):
+    """A sampler of one's own whose graph of first replies is made for it."""
+
+    graph: Graph = Graph(similarity="update")
+
+
+def test_a_graph_is_made_for_any_sampler_that_has_one() -> None:
+    selector = Selector(OwnGraph())
+    for row, name in enumerate("ab"):
+        selector.meet(name)
+        models = ({"w": np.zeros(2)}, {"w": np.eye(2)[row]})
+        assert selector.learn(row, size=5, models=lambda models=models: models) is None
+    assert selector.roster.features.keys() == {0, 1}
+    assert selector.view(np.arange(2), 2).memory["distance"].tolist() == [[0, 1], [1, 0]]
+
+
+def test_a_memory_that_cannot_be_kept_is_refused() -> None:
+    class Listing(Uniform):
+        wrong: str = "observe"
+
+        def start(self, clients: Any) -> Any:
+            return [1] if self.wrong == "start" else {"seen": np.zeros(len(clients))}
+
+        def observe(self, memory: Any, view: Any, outcome: Any) -> Any:
+            return [1]
+
+    for wrong in ("start", "observe"):
+        selector = Selector(Listing(wrong=wrong))
+        selector.meet("a")
+        with pytest.raises(SelectionError, match=f"^{wrong} must return a mapping"):
+            selector.observe(selector.view(np.arange(1), 1), Outcome(np.arange(1), np.ones(1)))

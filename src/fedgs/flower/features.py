@@ -14,8 +14,8 @@ from fedgs.errors import ConfigError
 from fedgs.flower.private.products import check_private
 from fedgs.graph import Graph, cosines, feature_products
 from fedgs.graph.landmark_building import uses_landmarks
-from fedgs.sampling import DivFL, FedGS, LearnsFromModels, Sampler, Wish
-from fedgs.sampling.graph_source import graph_source
+from fedgs.sampling import DivFL, LearnsFromModels, Sampler, Wish
+from fedgs.sampling.graph_source import graph_source, graph_wish
 from fedgs.sampling.growing_landmarks import landmarks_of_known, no_client_known
 from fedgs.sketches import count_sketch
 
@@ -58,43 +58,46 @@ def graph_of(sampler: Sampler) -> Graph | None:
         check_private(graph)
     elif graph.similarity == "functional":
         _refuse_noise(graph)
-    of_cohorts = graph_source(graph) == "cohorts" and graph.similarity != "oracle"
-    return None if of_cohorts else graph
+    makes_it = isinstance(sampler, LearnsFromModels) and sampler.wish("round") is not None
+    return None if makes_it else graph
 
 
-def feature_wish(sampler: Sampler, responses: Responses | None) -> Wish | None:
-    """The feature that a sampler, or its graph, reads off the models in replies; None: it does not.
+def feature_wish(sampler: Sampler, graph: Graph | None, responses: Responses | None) -> Wish | None:
+    """The feature that is read off the models in replies; None: there is none.
 
     Where a simulation trains all clients before round 0 for a graph, a deployment takes the feature
     of each client's first reply.
 
     Args:
         sampler: of the deployment.
+        graph: the one that is made for it here, see `graph_of`.
         responses: the user's function, for functional features.
 
     Raises:
         ConfigError: features of all clients before round 0 for anything but a graph, or functional
             ones without a function that gives a model's responses.
 
-    >>> feature_wish(FedGS(graph=Graph(similarity="update", sketch=64)), None).sketch
+    >>> from fedgs.sampling import FedGS
+    >>> sampler = FedGS(graph=Graph(similarity="update", sketch=64))
+    >>> feature_wish(sampler, graph_of(sampler), None).sketch
     64
     """
-    if not isinstance(sampler, LearnsFromModels):
-        return None
-    wish, of_all = sampler.wish("round"), sampler.wish("start")
-    if of_all is not None and not isinstance(sampler, FedGS):
-        advice = "use a method that reads the features of each cohort"
-        if isinstance(sampler, DivFL):
-            advice = "use method.first_updates = 'zeros' or 'first_contact'"
-        raise ConfigError(
-            f"method {sampler.name or type(sampler).__name__!r} needs features of all clients "
-            f"before round 0, and the clients of a deployment join at any time; {advice}"
-        )
-    wish = wish or of_all
+    name = f"method {sampler.name or type(sampler).__name__!r}"
+    wish = None
+    if graph is not None:
+        wish = graph_wish(graph)
+    elif isinstance(sampler, LearnsFromModels):
+        wish = sampler.wish("round")
+        if sampler.wish("start") is not None:
+            advice = "use a method that reads the features of each cohort"
+            if isinstance(sampler, DivFL):
+                advice = "use method.first_updates = 'zeros' or 'first_contact'"
+            raise ConfigError(
+                f"{name} needs features of all clients before round 0, and the clients of a "
+                f"deployment join at any time; {advice}"
+            )
     if wish is not None and wish.kind == "functional" and responses is None:
-        what = "method.graph.similarity = 'functional'"
-        if not isinstance(sampler, FedGS):
-            what = f"method {sampler.name or type(sampler).__name__!r}"
+        what = "method.graph.similarity = 'functional'" if hasattr(sampler, "graph") else name
         raise ConfigError(f"{what} needs SampledStrategy(responses=...), got None")
     return wish
 

@@ -116,7 +116,7 @@ def sampler_memory(sampler: Remembers, earlier: Memory, clients: Clients) -> Mem
     """
     if earlier and isinstance(sampler, Grows):
         return checked_memory(sampler.grow(earlier, clients), "grow")
-    return grown(earlier, sampler.start(clients))
+    return grown(earlier, checked_memory(sampler.start(clients), "start"))
 
 
 def seen_by_sampler(outcome: Outcome, features: Mapping[int, FloatArray]) -> Outcome:

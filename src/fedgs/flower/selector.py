@@ -31,7 +31,12 @@ from fedgs.flower.memories import (
 from fedgs.flower.private.products import Products
 from fedgs.flower.roster import Newcomer, Roster, feature_problem
 from fedgs.flower.state import DeploymentState
-from fedgs.sampler_answers import checked_candidates, checked_selection, kept_memory
+from fedgs.sampler_answers import (
+    checked_candidates,
+    checked_memory,
+    checked_selection,
+    kept_memory,
+)
 from fedgs.sampling.base import AsksLosses, AsksReports, Remembers, Sampler
 from fedgs.weighting import as_weighting, checked_weights, weighting_of_selection
 
@@ -83,7 +88,7 @@ class Selector:
         self._responses = responses
         self._parameters = checked_parameters(parameters)
         self._graph = graph_of(sampler)
-        self._wish = feature_wish(sampler, responses)
+        self._wish = feature_wish(sampler, self._graph, responses)
         if self._graph is not None and self._wish is not None:
             self.roster.features.clear()  # those of the replies count, not what clients tell
         # row -> feature, of the replies of this round, where the sampler makes its own memory.
@@ -281,7 +286,8 @@ class Selector:
             if not self._features:
                 return
             outcome = seen_by_sampler(outcome, self._features)
-        self.state.memory = self.sampler.observe(self.state.memory, view, outcome)
+        memory = self.sampler.observe(self.state.memory, view, outcome)
+        self.state.memory = checked_memory(memory, "observe")
 
     def observe_weights(
         self, view: View | None, outcome: Outcome | None, *, available: IntArray, cohort_limit: int

@@ -20,7 +20,12 @@ from fedgs.graph.files import digest_of, stored_graph
 from fedgs.machine import memory_limit
 from fedgs.registry import Variant, register, table
 from fedgs.sampling.base import Sampler, Wish
-from fedgs.sampling.graph_source import graph_before_round_0, graph_of_features, graph_source
+from fedgs.sampling.graph_source import (
+    graph_before_round_0,
+    graph_of_features,
+    graph_source,
+    graph_wish,
+)
 from fedgs.sampling.growing import (
     grown_by_clients,
     grown_by_features,
@@ -172,15 +177,8 @@ class FedGS(Sampler):
 
     def wish(self, when: Literal["start", "round"]) -> Wish | None:
         """Features of all local models at the start, or of each cohort's if the graph grows."""
-        graph = self.graph
-        if graph_source(graph) != ("local_models" if when == "start" else "cohorts"):
-            return None
-        if graph.similarity == "update":
-            return Wish("update", sketch=graph.sketch)
-        if graph.similarity == "functional":
-            noise = {"noise_samples": graph.noise_samples, "noise_examples": graph.noise_examples}
-            return Wish("functional", covariance=graph.covariance, layer=graph.layer, **noise)
-        return None
+        source = "local_models" if when == "start" else "cohorts"
+        return graph_wish(self.graph) if graph_source(self.graph) == source else None
 
     def memory_key(self, clients: Clients) -> str | None:
         """A hash of all that the graph before round 0 depends on.

@@ -16,6 +16,7 @@ from fedgs.errors import ConfigError
 from fedgs.graph import ClientGraph, Graph, client_features
 from fedgs.graph.files import stored_graph
 from fedgs.graph.growth import embedded, model_similarity
+from fedgs.sampling.base import Wish
 from fedgs.secure import PrivateProducts, private_similarity
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "graph_before_round_0",
     "graph_of_features",
     "graph_source",
+    "graph_wish",
     "private_graph",
     "private_products",
 ]
@@ -53,6 +55,22 @@ def graph_source(graph: Graph) -> GraphSource:
     if graph.similarity == "private":
         return "secure_product"
     return "clients" if graph.similarity == "oracle" else "local_models"
+
+
+def graph_wish(graph: Graph) -> Wish | None:
+    """The features of local models that a graph is made of; None: it is made of something else.
+
+    >>> graph_wish(Graph(similarity="update", sketch=64)).sketch
+    64
+    """
+    if graph.path is not None:
+        return None
+    if graph.similarity == "update":
+        return Wish("update", sketch=graph.sketch)
+    if graph.similarity == "functional":
+        noise = {"noise_samples": graph.noise_samples, "noise_examples": graph.noise_examples}
+        return Wish("functional", covariance=graph.covariance, layer=graph.layer, **noise)
+    return None
 
 
 def graph_before_round_0(
