@@ -23,12 +23,12 @@ from fedgs.flower import SampledStrategy
 from fedgs.flower.features import distances, parameter_names, reply_feature
 from fedgs.flower.selector import Selector
 from fedgs.graph import Graph
-from fedgs.graph.growth import model_similarity
 from fedgs.local import LoopEngine
 from fedgs.local.parameters import FlatModule, initial_parameters
 from fedgs.models import as_model
 from fedgs.requests import Train, Work
 from fedgs.sampling import Clustered, FedGS, Uniform, Wish
+from fedgs.sketches import count_sketch
 
 
 def normalised(momentum: float | None = 0.1) -> torch.nn.Module:
@@ -36,7 +36,9 @@ def normalised(momentum: float | None = 0.1) -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(6, 5), norm, torch.nn.ReLU(), torch.nn.Linear(5, 3))
 
 
-def test_update_features_are_those_of_a_deployment() -> None:
+@pytest.mark.parametrize("sketch", [0, 16])
+def test_update_features_are_those_of_a_deployment(sketch: int) -> None:
+    wish = Wish("update", sketch=sketch)
     federation = make_federation((4, 40, 8, 12, 20, 16))
     work = Work(federation, as_model(normalised), 0.0, 3, 4)
     start = initial_parameters(work.model, federation, 0)
@@ -46,7 +48,7 @@ def test_update_features_are_those_of_a_deployment() -> None:
         np.arange(6),
         0.1,
         (0, 0),
-        (feature_fold(Wish("update"), work, start, seed=0), Keep()),
+        (feature_fold(wish, work, start, seed=0), Keep()),
     )
     ((_, (features, models)),) = LoopEngine().answer([request])
     flat = FlatModule(normalised(), torch.device("cpu"))
@@ -56,16 +58,13 @@ def test_update_features_are_those_of_a_deployment() -> None:
         arrays = {name: value.clone().numpy() for name, value in flat.module.state_dict().items()}
         return arrays | {"1.num_batches_tracked": np.array(batches)}
 
-    wish = Wish("update")
     deployed = np.stack(
         [
             reply_feature(wish, sent=reply(start, 0), local=reply(model, 3), responses=None)
             for model in models
         ]
     )
-    np.testing.assert_allclose(
-        model_similarity(features), model_similarity(deployed), rtol=0, atol=1e-6
-    )
+    np.testing.assert_allclose(features, deployed, rtol=0, atol=1e-6)
 
 
 def test_identical_clients_are_as_far_apart_as_the_graph_says() -> None:
@@ -96,6 +95,18 @@ def test_long_updates_are_sketched_and_keep_their_cosines() -> None:
     assert len(a) == 4096
     # 4 standard deviations of 1/sqrt(4096).
     assert cosine(a, b) == pytest.approx(0.6, abs=0.06)
+
+
+def test_sketches_follow_the_order_of_the_model() -> None:
+    sent = {"weight": np.zeros((2, 3)), "steps": np.array(0), "bias": np.zeros(4)}
+    local = {
+        "bias": np.arange(4.0),
+        "steps": np.array(5),
+        "weight": np.arange(4.0, 10).reshape(2, 3),
+    }
+    feature = reply_feature(Wish("update", sketch=4), sent=sent, local=local, responses=None)
+    order = np.concatenate([local["weight"].ravel(), local["bias"]])
+    assert feature.tolist() == count_sketch(order, 4).tolist()
 
 
 BATCH_NORM = {
@@ -314,6 +325,54 @@ def test_a_restarted_server_goes_on_with_the_same_memory(
     assert second.counts == whole.counts and ours.keys() == theirs.keys()
     for name in ours:
         np.testing.assert_array_equal(ours[name], theirs[name])
+
+
+@pytest.mark.parametrize("method", FEATURES, ids=str)
+def test_updates_of_other_parameters_are_refused_after_a_restart(
+    world: Any, tmp_path: Path, method: dict[str, Any]
+) -> None:
+    def deployed(parameters: list[str]) -> Any:
+        inner = FedAvg(fraction_evaluate=0.0)
+        return SampledStrategy(inner, method, cohort_limit=2, parameters=parameters)
+
+    grid = world(["a-0", "b-1", "c-2"])
+    model = ArrayRecord({name: Array(np.zeros(size)) for name, size in (("w", 2), ("v", 3))})
+    first, second = deployed(["w"]), deployed(["w", "v"])
+    first.start(grid, model, num_rounds=2)
+    first.save_state(tmp_path / "state.npz")
+    arrays = second.load_state(tmp_path / "state.npz")
+    with pytest.raises(ConfigError, match="whose updates have 2 numbers, got updates of 5"):
+        second.start(grid, arrays, num_rounds=2)
+    assert second.round == 2
+
+
+@pytest.mark.parametrize("start", ["all", "seen"])
+def test_responses_of_another_length_are_refused_after_a_restart(
+    world: Any, tmp_path: Path, start: str
+) -> None:
+    method = {"name": "fedgs", "graph": {"similarity": "functional", "start": start}}
+
+    def deployed(length: int) -> Any:
+        return SampledStrategy(
+            FedAvg(fraction_evaluate=0.0),
+            method,
+            cohort_limit=3,
+            responses=lambda model: np.resize(model["w"], length),
+            records=tmp_path / "records",
+        )
+
+    grid = world(["a-0", "b-1", "c-2", "d-3"])
+    grid.online = [100, 101, 102]
+    first, second = deployed(2), deployed(3)
+    first.start(grid, grid.model(), num_rounds=2)
+    first.save_state(tmp_path / "state.npz")
+    arrays = second.load_state(tmp_path / "state.npz")
+    grid.online = None
+    second.start(grid, arrays, num_rounds=3)
+    lines = (tmp_path / "records" / "events.jsonl").read_text().splitlines()
+    details = {e["detail"] for e in map(json.loads, lines) if e["event"] == "feature"}
+    assert details == {"its feature has 3 entries, the others' 2"}
+    assert second.round == 5 and second.answers["d-3"] > 0
 
 
 class OwnGraph(Uniform):

@@ -126,11 +126,13 @@ def test_a_file_that_is_no_state_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", [1, 5])
-def test_a_state_of_an_earlier_format_is_continued_without_its_updates(
-    world: Any, tmp_path: Path, format: int
+@pytest.mark.parametrize("similarity", ["update", "functional"])
+def test_a_state_of_an_earlier_format_is_continued_without_the_features_of_replies(
+    world: Any, tmp_path: Path, format: int, similarity: str
 ) -> None:
-    sampler = FedGS(graph={"similarity": "update"})
-    settings = {"sampler": sampler, "records": None, "state": None}
+    responses = None if similarity == "update" else lambda model: model["w"]
+    sampler = FedGS(graph={"similarity": similarity})
+    settings = {"sampler": sampler, "records": None, "state": None, "responses": responses}
     first = strategy(tmp_path, **settings)
     first.start(world(SITES), world.model(), num_rounds=2)
     first.save_state(tmp_path / "state.npz")
@@ -144,7 +146,8 @@ def test_a_state_of_an_earlier_format_is_continued_without_its_updates(
     np.savez(tmp_path / "old.npz", meta=np.array(json.dumps(meta)), **arrays)
     again = strategy(tmp_path, **settings)
     model = again.load_state(tmp_path / "old.npz")
-    # Updates of the first format held running statistics too, those of the fifth other sketches.
+    # Updates of the first format held running statistics too, those of the fifth other sketches,
+    # and responses could be label proportions.
     assert (again.round, again.counts, again._selector.roster.features) == (2, first.counts, {})
     again.start(world(SITES), model, num_rounds=1)
     assert again.round == 3

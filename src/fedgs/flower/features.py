@@ -30,6 +30,7 @@ __all__ = [
     "is_parameter",
     "parameter_names",
     "reply_feature",
+    "update_length",
 ]
 
 Responses = Callable[[Mapping[str, AnyArray]], FloatArray]
@@ -273,7 +274,32 @@ def reply_feature(
     if wish.kind == "functional":
         assert responses is not None
         return np.asarray(responses(local), dtype=np.float64).ravel()
-    names = parameter_names(sent, parameters)
+    counted = set(parameter_names(sent, parameters))
+    # In the order of the model, as in a simulation: a sketch depends on it.
+    names = [name for name in sent if name in counted]
     changes = [local[name].astype(np.float64) - sent[name].astype(np.float64) for name in names]
     update = np.concatenate([change.ravel() for change in changes])
-    return count_sketch(update, wish.sketch) if 0 < wish.sketch < len(update) else update
+    return (
+        update if len(update) == _length(wish, len(update)) else count_sketch(update, wish.sketch)
+    )
+
+
+def update_length(
+    wish: Wish, model: Mapping[str, AnyArray], parameters: Parameters | None = None
+) -> int:
+    """How many numbers the updates of a model have as features.
+
+    Args:
+        wish: of kind "update".
+        model: arrays by name.
+        parameters: see `parameter_names`.
+
+    >>> update_length(Wish("update", sketch=4), {"w": np.zeros((2, 3))})
+    4
+    """
+    names = parameter_names(model, parameters)
+    return _length(wish, sum(model[name].size for name in names))
+
+
+def _length(wish: Wish, size: int) -> int:
+    return wish.sketch if 0 < wish.sketch < size else size

@@ -9,6 +9,7 @@ import numpy as np
 from fedgs import rng
 from fedgs.arrays import AnyArray, FloatArray, IntArray
 from fedgs.clients import Clients, Memory, Objective, Outcome, Selection, View
+from fedgs.errors import ConfigError
 from fedgs.flower.features import (
     Parameters,
     Responses,
@@ -18,6 +19,7 @@ from fedgs.flower.features import (
     graph_of,
     parameter_names,
     reply_feature,
+    update_length,
 )
 from fedgs.flower.memories import (
     check_requests,
@@ -93,7 +95,6 @@ class Selector:
             self.roster.features.clear()  # those of the replies count, not what clients tell
         # row -> feature, of the replies of this round, where the sampler makes its own memory.
         self._features: dict[int, FloatArray] = {}
-        self._feature_length: int | None = None
         # Of a private graph, else None.
         self.products = None if not self._has_products else Products()
         self._clients: tuple[tuple[int, bytes], Clients] | None = None
@@ -141,10 +142,22 @@ class Selector:
         return self.roster.learn_feature(row, np.asarray(list(feature), dtype=np.float64))
 
     def check_model(self, model: Mapping[str, AnyArray]) -> None:
-        """Refuse a model that the client graph cannot be made from (`ConfigError`)."""
-        updates = self._wish is not None and self._wish.kind == "update"
-        if updates or self._parameters is not None:
-            parameter_names(model, self._parameters)
+        """Refuse a model whose updates cannot be compared with one another.
+
+        Raises:
+            ConfigError: no array that an update consists of, or updates of another length than
+                those of earlier rounds.
+        """
+        if self._wish is None or self._wish.kind != "update":
+            if self._parameters is not None:
+                parameter_names(model, self._parameters)
+            return
+        length, known = update_length(self._wish, model, self._parameters), self._known_length
+        if known not in (0, length):
+            raise ConfigError(
+                "SampledStrategy(parameters=...) and the model must be those of the earlier "
+                f"rounds, whose updates have {known} numbers, got updates of {length}"
+            )
 
     def view(self, available: IntArray, cohort_limit: int) -> View:
         """The sampler's view of this round, without losses."""
@@ -257,9 +270,9 @@ class Selector:
         )
         if self._graph is not None:
             return self.roster.learn_feature(row, feature)
-        why = feature_problem(feature, self._feature_length or len(feature))
+        why = feature_problem(feature, self._known_length or len(feature))
         if why is None:
-            self._features[row], self._feature_length = feature, len(feature)
+            self._features[row], self.state.feature_length = feature, len(feature)
         return why
 
     def count_answers(self, cohort: IntArray, good: IntArray, *, averaged: bool) -> None:
@@ -332,6 +345,13 @@ class Selector:
         self._memory_version = self._version() if state.memory else None
         self._weighted = len(self.roster) if state.weighting else None
         self._clients = None
+
+    @property
+    def _known_length(self) -> int:
+        """Of the features in earlier replies; 0: there is none."""
+        if self._graph is None:
+            return self.state.feature_length
+        return next((len(feature) for feature in self.roster.features.values()), 0)
 
     def _version(self) -> tuple[int, int, int]:
         """Clients, revision, and the clients that have entered the graph."""

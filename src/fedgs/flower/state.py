@@ -19,9 +19,9 @@ from fedgs.records import write_atomically
 
 __all__ = ["Clock", "DeploymentState", "read_state", "refuse_foreign_state", "write_state"]
 
-_FORMAT, _WITH_WEIGHTING, _WITH_SERVER, _WITH_ANSWERS, _WITH_UPDATES = 2, 3, 4, 5, 6
+_FORMAT, _WITH_WEIGHTING, _WITH_SERVER, _WITH_ANSWERS, _OF_REPLIES = 2, 3, 4, 5, 6
 # 1: without a run id; 3: with the memory of a weighting; 4: with a server step and its moments;
-# 5: with arrays of the roster that differ from their start; 6: with sketches of updates
+# 5: with arrays of the roster that differ from their start; 6: with features of replies
 _READABLE = (1, 2, 3, 4, 5, 6)
 _OF_CLIENTS = {
     "answer_starts": 0,
@@ -80,6 +80,7 @@ class DeploymentState:
         model: the global model by name; empty before round 0.
         optimizer: the arrays that a server optimiser of the inner strategy carries.
         moments: those of the server step.
+        feature_length: of the features that the sampler has seen; 0: it has seen none.
         clock: of the deployment.
         run_id: distinguishes the records of this deployment from those of others; made at the
             first start.
@@ -93,6 +94,7 @@ class DeploymentState:
     model: Mapping[str, AnyArray] = field(default_factory=dict)
     optimizer: Mapping[str, AnyArray] = field(default_factory=dict)
     moments: Mapping[str, AnyArray] = field(default_factory=dict)
+    feature_length: int = 0
     clock: Clock = field(default_factory=Clock)
     run_id: str = field(default_factory=lambda: secrets.token_hex(8))
 
@@ -144,8 +146,8 @@ def write_state(
         format = _WITH_ANSWERS
     elif server is not None:
         format = _WITH_SERVER
-    if rows and _is_of_updates(sampler):
-        format = _WITH_UPDATES
+    if rows and _is_of_replies(sampler):
+        format = _OF_REPLIES
     meta: dict[str, object] = {
         "format": format,
         "seed": state.seed,
@@ -158,6 +160,8 @@ def write_state(
     }
     if server is not None:
         meta["server"] = server
+    if state.feature_length:
+        meta["feature_length"] = state.feature_length
     buffer = io.BytesIO()
     np.savez(buffer, meta=np.array(json.dumps(meta)), **arrays)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -216,7 +220,7 @@ def read_state(
         if meta["format"] not in _READABLE:
             readable = f"{_READABLE[0]} to {_READABLE[-1]}"
             raise OutputError(f"{path} has format {meta['format']}; this version reads {readable}")
-        groups = {
+        groups: dict[str, Any] = {
             group: {name: arrays[f"{group}.{position}"] for position, name in enumerate(names)}
             for group, names in meta["names"].items()
         }
@@ -224,16 +228,16 @@ def read_state(
         for name in _OF_CLIENTS:
             if name in arrays:
                 setattr(roster, name, arrays[name])
-        # Updates of earlier formats had other sketches, and those of format 1 running statistics.
-        is_earlier = meta["format"] < _WITH_UPDATES and _is_of_updates(meta["sampler"])
+        # Updates of earlier formats had other sketches, and those of format 1 running statistics;
+        # with clients that are known in advance, features were their label proportions.
+        is_earlier = meta["format"] < _OF_REPLIES and _is_of_replies(meta["sampler"])
         if "features" in arrays and not is_earlier:
             rows = arrays["feature_rows"].tolist()
             roster.features = dict(zip(rows, arrays["features"], strict=True))
         run_id = meta.get("run_id", "")
-        clock = Clock(float(meta.get("clock", 0.0)))
-        state = DeploymentState(
-            meta["seed"], meta["round"], roster, **groups, clock=clock, run_id=run_id
-        )
+        state = DeploymentState(meta["seed"], meta["round"], roster, run_id=run_id, **groups)
+        state.clock = Clock(float(meta.get("clock", 0.0)))
+        state.feature_length = int(meta.get("feature_length", 0))
     except OutputError:
         raise
     except _NOT_A_STATE as error:
@@ -252,7 +256,7 @@ def read_state(
     return state
 
 
-def _is_of_updates(sampler: Mapping[str, object]) -> bool:
-    """Whether the features of a sampler's clients are their model updates."""
+def _is_of_replies(sampler: Mapping[str, object]) -> bool:
+    """Whether the features of a sampler's clients are read off their replies."""
     graph = sampler.get("graph")
-    return isinstance(graph, Mapping) and graph.get("similarity") == "update"
+    return isinstance(graph, Mapping) and graph.get("similarity") in ("update", "functional")
