@@ -31,6 +31,7 @@ from fedgs.sampling.base import (
     Remembers,
     Sampler,
     Wish,
+    checked_wish,
 )
 from fedgs.schedules import Schedule
 from fedgs.stopping import Stopping, check_figure
@@ -127,7 +128,7 @@ class Plan:
             raise ConfigError(
                 f"aggregation {title_of(self.aggregation)!r} trains clients outside of the cohort, "
                 f"and method {title_of(sampler)!r} reads what the cohort's training gives; "
-                "use a method such as 'uniform' or 'fedgs'"
+                "use a method such as 'uniform', or 'fedgs' with graph.start = 'all'"
             )
         proximal = self.aggregation.proximal
         if proximal not in (None, self.work.mu):
@@ -347,7 +348,9 @@ class Plan:
 
     def wish(self, when: Literal["start", "round"]) -> Wish | None:
         """The features of local models that the sampler wishes for, if any."""
-        return self.sampler.wish(when) if isinstance(self.sampler, LearnsFromModels) else None
+        if not isinstance(self.sampler, LearnsFromModels):
+            return None
+        return checked_wish(self.sampler.wish(when))
 
 
 def _check_defined(variant: Variant, base: type[Variant], method: str) -> None:

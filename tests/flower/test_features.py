@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import FedAvg
 from tests.local.material import Keep
 
 from fedgs.clients import Clients, Outcome
-from fedgs.errors import ConfigError, SelectionError
+from fedgs.errors import ConfigError, FedgsError, RunError, SelectionError
 from fedgs.features import feature_fold
 from fedgs.flower import SampledStrategy
 from fedgs.flower.features import distances, parameter_names, reply_feature
@@ -172,7 +172,7 @@ def test_statistics_can_be_asked_for() -> None:
         (
             {"steps": np.array(3)},
             None,
-            "needs at least one floating-point parameter, and the model has none",
+            "model updates need at least one floating-point parameter, and the model has none",
         ),
     ],
 )
@@ -373,6 +373,169 @@ def test_responses_of_another_length_are_refused_after_a_restart(
     details = {e["detail"] for e in map(json.loads, lines) if e["event"] == "feature"}
     assert details == {"its feature has 3 entries, the others' 2"}
     assert second.round == 5 and second.answers["d-3"] > 0
+
+
+# Everything with a memory, of a sampler or of a weighting.
+REMEMBERING: list[Any] = [
+    *FEATURES,
+    {"name": "fedgs", "graph": {"similarity": "update", "start": "seen", "structure": "landmarks"}},
+    "oort",
+    {"name": "uniform", "weighting": "fedau"},
+    {"name": "uniform", "weighting": "deficit"},
+]
+
+
+@pytest.mark.parametrize("method", REMEMBERING, ids=str)
+def test_clients_met_while_waiting_enter_a_saved_memory(
+    world: Any, tmp_path: Path, method: Any
+) -> None:
+    def deployed(needed: int) -> Any:
+        return SampledStrategy(
+            FedAvg(fraction_evaluate=0.0),
+            method,
+            cohort_limit=2,
+            min_connected=needed,
+            connect_timeout=0.02,
+            max_idle_rounds=1,
+            seed=3,
+            durations=False,
+        )
+
+    def ends(waits: bool) -> dict[str, int]:
+        grid = world(["a-0", "b-1", "c-2", "d-3", "e-4"])
+        grid.online = [100, 101, 102]
+        first = deployed(3)
+        model = first.start(grid, grid.model(), num_rounds=2).arrays
+        grid.online = [103, 104]
+        with pytest.raises(RunError, match="3 clients must be connected, 2 are"):
+            first.start(grid, model, num_rounds=1)
+        grid.online = None
+        if waits:
+            first.save_state(tmp_path / "state.npz")
+            first = deployed(3)
+            model = first.load_state(tmp_path / "state.npz")
+        first.start(grid, model, num_rounds=3)
+        return first.counts
+
+    assert ends(waits=True) == ends(waits=False)
+
+
+@pytest.mark.parametrize("method", FEATURES, ids=str)
+def test_arrays_of_integers_are_no_part_of_an_update_in_any_round(
+    world: Any, tmp_path: Path, method: dict[str, Any]
+) -> None:
+    def deployed() -> Any:
+        return SampledStrategy(
+            FedAvg(fraction_evaluate=0.0), method, cohort_limit=2, records=tmp_path / "records"
+        )
+
+    grid = world(["a-0", "b-1", "c-2", "d-3"])
+    arrays = {"ids": np.arange(3), "flags": np.array([True]), "w": np.zeros(2, np.float32)}
+    model = ArrayRecord({name: Array(array) for name, array in arrays.items()})
+    first, second = deployed(), deployed()
+    for _ in range(2):  # a second start has the model of the first one
+        model = first.start(grid, model, num_rounds=3).arrays
+        for name, array in arrays.items():
+            assert model[name].numpy().dtype == array.dtype
+    first.save_state(tmp_path / "state.npz")
+    second.start(grid, second.load_state(tmp_path / "state.npz"), num_rounds=2)
+    assert second.round == 8
+    assert not (tmp_path / "records" / "events.jsonl").read_text()
+
+
+class AveragesNothing(FedAvg):
+    """A strategy of the user that leaves a model out."""
+
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        return None, None
+
+
+@pytest.mark.parametrize("method", [*FEATURES[:4], FEATURES[5]], ids=str)
+def test_updates_that_no_average_holds_are_not_remembered(
+    world: Any, method: dict[str, Any]
+) -> None:
+    chosen = SampledStrategy(AveragesNothing(fraction_evaluate=0.0), method, cohort_limit=2)
+    grid = world(["a-0", "b-1", "c-2"])
+    chosen.start(grid, grid.model(), num_rounds=2)
+    memory = chosen._selector.state.memory
+    assert not memory["features"].any() and not any(chosen.answers.values())
+
+
+class Longest(Clustered):
+    """A sampler of one's own, with one more array than its base class."""
+
+    def start(self, clients: Any) -> Any:
+        return {**super().start(clients), "longest": np.full(len(clients), -1.0)}
+
+    def observe(self, memory: Any, view: Any, outcome: Any) -> Any:
+        longest = memory["longest"].copy()
+        longest[outcome.clients] = np.abs(outcome.features).max(axis=1)
+        return {**super().observe(memory, view, outcome), "longest": longest}
+
+
+def test_an_array_that_the_base_class_does_not_grow_grows_as_any_other(world: Any) -> None:
+    chosen = SampledStrategy(FedAvg(fraction_evaluate=0.0), Longest(), cohort_limit=5)
+    grid = world(["a-0", "b-1", "c-2", "d-3"])
+    grid.online = [100, 101]
+    model = chosen.start(grid, grid.model(), num_rounds=2).arrays
+    grid.online = [100, 101, 102]
+    model = chosen.start(grid, model, num_rounds=1).arrays
+    assert (chosen._selector.state.memory["longest"] > 0).tolist() == [True] * 3
+    grid.online = None
+    chosen.start(grid, model, num_rounds=1)
+    assert (chosen._selector.state.memory["longest"] > 0).tolist() == [True] * 4
+
+
+class OwnMemory(FedGS):
+    """A sampler of one's own with a graph and a memory."""
+
+    def observe(self, memory: Any, view: Any, outcome: Any) -> Any:
+        return super().observe(memory, view, outcome)
+
+
+def test_a_memory_beside_a_graph_that_is_made_here_is_refused() -> None:
+    for graph in (Graph(), Graph(similarity="update")):
+        with pytest.raises(ConfigError, match="'fedgs' has a memory of its own, and a deployment"):
+            Selector(OwnMemory(graph=graph))
+    Selector(OwnMemory(graph=Graph(similarity="update", start="seen")))
+
+
+class Wishing(Clustered):
+    """A sampler of one's own that asks for something else."""
+
+    made: Any = None
+
+    def wish(self, when: str) -> Any:
+        return self.made() if when == "round" else None
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: "update", r"^wish must return a fedgs.sampling.Wish or None, got 'update'"),
+        (lambda: Wish("gradient"), "^Wish.kind must be 'update' or 'functional', got 'gradient'"),
+        (lambda: Wish("update", sketch=1.5), "^Wish.sketch must be an integer >= 0, got 1.5"),
+        (lambda: Wish("update", sketch=True), "^Wish.sketch must be an integer >= 0, got True"),
+        (lambda: Wish("update", sketch=-1), "^Wish.sketch must be an integer >= 0, got -1"),
+        (lambda: Wish("functional", layer="0"), "^Wish.layer has no effect in a deployment"),
+    ],
+)
+def test_a_wish_that_cannot_be_met_is_refused(made: Any, message: str) -> None:
+    with pytest.raises(FedgsError, match=message):
+        Selector(Wishing(made=made), responses=lambda model: model["w"])
+
+
+@pytest.mark.parametrize("answer", ["text", [[1.0], [1.0, 2.0]], {}])
+def test_responses_that_are_no_numbers_are_the_users_error(world: Any, answer: Any) -> None:
+    chosen = SampledStrategy(
+        FedAvg(fraction_evaluate=0.0),
+        {"name": "fedgs", "graph": {"similarity": "functional"}},
+        cohort_limit=2,
+        responses=lambda model: answer,
+    )
+    grid = world(["a-0", "b-1"])
+    with pytest.raises(ConfigError, match=r"^SampledStrategy\(responses=...\) raised"):
+        chosen.start(grid, grid.model(), num_rounds=1)
 
 
 class OwnGraph(Uniform):

@@ -1,5 +1,6 @@
 """DivFL: greedy selection against brute force, and the sampler's settings."""
 
+from dataclasses import replace
 from itertools import combinations
 from math import e
 from typing import Any
@@ -227,6 +228,25 @@ def test_missing_memory_and_missing_updates_are_refused() -> None:
 def test_unknown_words_are_refused(setting: str, allowed: str) -> None:
     with pytest.raises(ConfigError, match=f"^method.{setting} should be {allowed}, got 'far'"):
         build("method", {"name": "divfl", setting: "far"})
+
+
+def test_clients_that_do_not_answer_are_not_first_in_every_round() -> None:
+    sampler = DivFL(first_updates="first_contact")
+    memory = sampler.start(clients_of(6))
+    outcome = Outcome(np.array([0, 1, 2]), np.ones(3) / 3, np.array([[1.0], [2.0], [9.0]]))
+    memory = sampler.observe(memory, view_of(memory, 6, limit=3), outcome)
+    view = view_of(memory, 6, limit=2)
+    # 3 and 4 were selected and gave no update: 5 comes first, and greedy selects among the others.
+    waiting = replace(view, failures=np.array([0, 0, 0, 1, 2, 0]))
+    for seed in range(20):
+        chosen = sampler.select(waiting, np.random.default_rng(seed)).clients.tolist()
+        assert chosen == [1, 5]
+    silent = replace(view, failures=np.ones(6, dtype=np.int64))
+    assert sampler.select(silent, np.random.default_rng(0)).clients.tolist() == [1, 2]
+    # Where nobody has an update, the cohort is still full.
+    nobody = view_of(sampler.start(clients_of(6)), 6, limit=4)
+    nobody = replace(nobody, failures=np.ones(6, dtype=np.int64))
+    assert len(sampler.select(nobody, np.random.default_rng(0)).clients) == 4
 
 
 # --- weighting `coverage`

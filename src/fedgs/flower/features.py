@@ -5,16 +5,18 @@ grows as descriptions and replies arrive.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
 from fedgs.arrays import AnyArray, FloatArray, FloatMatrix
 from fedgs.clients import Memory
-from fedgs.errors import ConfigError
+from fedgs.errors import ConfigError, user_code
 from fedgs.flower.private.products import check_private
 from fedgs.graph import Graph, cosines, feature_products
 from fedgs.graph.landmark_building import uses_landmarks
-from fedgs.sampling import DivFL, LearnsFromModels, Sampler, Wish
+from fedgs.sampling import DivFL, FedGS, LearnsFromModels, Remembers, Sampler, Wish
+from fedgs.sampling.base import checked_wish
 from fedgs.sampling.graph_source import graph_source, graph_wish
 from fedgs.sampling.growing_landmarks import landmarks_of_known, no_client_known
 from fedgs.sketches import count_sketch
@@ -58,9 +60,19 @@ def graph_of(sampler: Sampler) -> Graph | None:
     if graph.similarity == "private":
         check_private(graph)
     elif graph.similarity == "functional":
-        _refuse_noise(graph)
-    makes_it = isinstance(sampler, LearnsFromModels) and sampler.wish("round") is not None
-    return None if makes_it else graph
+        _refuse_noise("method.graph", graph, Graph())
+    if _wish(sampler, "round") is not None:
+        return None
+    own = (
+        getattr(type(sampler), name) is not getattr(FedGS, name) for name in ("start", "observe")
+    )
+    if isinstance(sampler, Remembers) and any(own):
+        raise ConfigError(
+            f"{_title(sampler)} has a memory of its own, and a deployment makes the memory of a "
+            "sampler with a graph; leave start and observe out, or use graph.similarity = 'update' "
+            "with graph.start = 'seen'"
+        )
+    return graph
 
 
 def feature_wish(sampler: Sampler, graph: Graph | None, responses: Responses | None) -> Wish | None:
@@ -83,31 +95,41 @@ def feature_wish(sampler: Sampler, graph: Graph | None, responses: Responses | N
     >>> feature_wish(sampler, graph_of(sampler), None).sketch
     64
     """
-    name = f"method {sampler.name or type(sampler).__name__!r}"
     wish = None
     if graph is not None:
         wish = graph_wish(graph)
-    elif isinstance(sampler, LearnsFromModels):
-        wish = sampler.wish("round")
-        if sampler.wish("start") is not None:
+    else:
+        wish = _wish(sampler, "round")
+        if _wish(sampler, "start") is not None:
             advice = "use a method that reads the features of each cohort"
             if isinstance(sampler, DivFL):
                 advice = "use method.first_updates = 'zeros' or 'first_contact'"
             raise ConfigError(
-                f"{name} needs features of all clients before round 0, and the clients of a "
-                f"deployment join at any time; {advice}"
+                f"{_title(sampler)} needs features of all clients before round 0, and the clients "
+                f"of a deployment join at any time; {advice}"
             )
     if wish is not None and wish.kind == "functional" and responses is None:
-        what = "method.graph.similarity = 'functional'" if hasattr(sampler, "graph") else name
+        is_graph = hasattr(sampler, "graph")
+        what = "method.graph.similarity = 'functional'" if is_graph else _title(sampler)
         raise ConfigError(f"{what} needs SampledStrategy(responses=...), got None")
+    if wish is not None and wish.kind == "functional":
+        _refuse_noise("Wish", wish, Wish("functional"))
     return wish
 
 
-def _refuse_noise(graph: Graph) -> None:
+def _title(sampler: Sampler) -> str:
+    return f"method {sampler.name or type(sampler).__name__!r}"
+
+
+def _wish(sampler: Sampler, when: Literal["start", "round"]) -> Wish | None:
+    return checked_wish(sampler.wish(when)) if isinstance(sampler, LearnsFromModels) else None
+
+
+def _refuse_noise(owner: str, settings: Graph | Wish, default: Graph | Wish) -> None:
     for name in _OF_NOISE:
-        if getattr(graph, name) != type(graph).model_fields[name].default:
+        if getattr(settings, name) != getattr(default, name):
             raise ConfigError(
-                f"method.graph.{name} has no effect in a deployment, where "
+                f"{owner}.{name} has no effect in a deployment, where "
                 "SampledStrategy(responses=...) gives the responses; leave it out"
             )
 
@@ -234,7 +256,7 @@ def parameter_names(
     if not names:
         default, chosen = "the model has none", "SampledStrategy(parameters=...) chooses none"
         raise ConfigError(
-            "a client graph of model updates needs at least one floating-point parameter, and "
+            "model updates need at least one floating-point parameter, and "
             f"{default if parameters is None else chosen}"
         )
     return names
@@ -273,7 +295,8 @@ def reply_feature(
     """
     if wish.kind == "functional":
         assert responses is not None
-        return np.asarray(responses(local), dtype=np.float64).ravel()
+        with user_code("SampledStrategy(responses=...)"):
+            return np.asarray(responses(local), dtype=np.float64).ravel()
     counted = set(parameter_names(sent, parameters))
     # In the order of the model, as in a simulation: a sketch depends on it.
     names = [name for name in sent if name in counted]

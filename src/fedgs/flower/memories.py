@@ -48,7 +48,8 @@ def grown(earlier: Memory, fresh: Memory, *, owner: str = "sampler") -> Memory:
             ):
                 raise SelectionError(
                     f"the {owner}'s memory {name!r} of shape {old.shape} does not fit in "
-                    f"{larger.shape}"
+                    f"{larger.shape}, which start gives for the clients that have joined; "
+                    f"grow(memory, clients) says what it becomes"
                 )
             larger[tuple(slice(0, length) for length in old.shape)] = old
     return memory
@@ -113,10 +114,19 @@ def sampler_memory(sampler: Remembers, earlier: Memory, clients: Clients) -> Mem
         sampler: of the deployment.
         earlier: the memory of the clients met before; {}: there is none.
         clients: all clients met so far.
+
+    Raises:
+        SelectionError: what the sampler returned is no memory, or an array has another shape.
     """
-    if earlier and isinstance(sampler, Grows):
-        return checked_memory(sampler.grow(earlier, clients), "grow")
-    return grown(earlier, checked_memory(sampler.start(clients), "start"))
+    if not earlier or not isinstance(sampler, Grows):
+        return grown(earlier, checked_memory(sampler.start(clients), "start"))
+    memory = checked_memory(sampler.grow(earlier, clients), "grow")
+    others = {name: array for name, array in earlier.items() if name not in memory}
+    if not others:
+        return memory
+    # Those of a subclass whose base class grows.
+    fresh = checked_memory(sampler.start(clients), "start")
+    return {**grown(others, {name: fresh[name] for name in others if name in fresh}), **memory}
 
 
 def seen_by_sampler(outcome: Outcome, features: Mapping[int, FloatArray]) -> Outcome:

@@ -33,6 +33,7 @@ from fedgs.flower.memories import (
 from fedgs.flower.private.products import Products
 from fedgs.flower.roster import Newcomer, Roster, feature_problem
 from fedgs.flower.state import DeploymentState
+from fedgs.graph import Graph
 from fedgs.sampler_answers import (
     checked_candidates,
     checked_memory,
@@ -98,10 +99,8 @@ class Selector:
         # Of a private graph, else None.
         self.products = None if not self._has_products else Products()
         self._clients: tuple[tuple[int, bytes], Clients] | None = None
-        # See `_version`, of the memory.
-        self._memory_version: tuple[int, int, int] | None = None
-        # N that the weighting's memory was made for.
-        self._weighted: int | None = None
+        # See `_version`, of a graph's memory.
+        self._graph_version: tuple[int, int, int] | None = None
 
     @property
     def _has_products(self) -> bool:
@@ -258,16 +257,17 @@ class Selector:
         self.roster.sizes[row] = size
         if self._wish is None or not self.wants_feature(row):
             return None
-        pair = models()
-        if pair is None:
-            return "its reply does not hold the model that it started from"
-        feature = reply_feature(
-            self._wish,
-            sent=pair[0],
-            local=pair[1],
-            responses=self._responses,
-            parameters=self._parameters,
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # the feature is checked afterwards
+            pair = models()
+            if pair is None:
+                return "its reply does not hold the model that it started from"
+            feature = reply_feature(
+                self._wish,
+                sent=pair[0],
+                local=pair[1],
+                responses=self._responses,
+                parameters=self._parameters,
+            )
         if self._graph is not None:
             return self.roster.learn_feature(row, feature)
         why = feature_problem(feature, self._known_length or len(feature))
@@ -342,9 +342,7 @@ class Selector:
         if self.products is not None:
             self.products = Products(state.memory.get("products"))
             state.memory = {}
-        self._memory_version = self._version() if state.memory else None
-        self._weighted = len(self.roster) if state.weighting else None
-        self._clients = None
+        self._clients = self._graph_version = None
 
     @property
     def _known_length(self) -> int:
@@ -371,32 +369,35 @@ class Selector:
         return {row: feature for row, feature in features.items() if answers[row] > 0}
 
     def _refresh_memory(self, clients: Clients) -> None:
-        version, before = self._version(), self._memory_version
+        if self._graph is not None:
+            self._refresh_graph(self._graph)
+        elif isinstance(self.sampler, Remembers) and self.state.remembered != len(clients):
+            self.state.memory = sampler_memory(self.sampler, self.state.memory, clients)
+            self.state.remembered = len(clients)
+
+    def _refresh_graph(self, graph: Graph) -> None:
+        version, before = self._version(), self._graph_version
         if version == before:
             return
-        if self._graph is not None:
-            oracle = self._graph.similarity == "oracle"
-            if before is None and oracle and not self.roster.features:
-                _logger.warning(
-                    "no client has told its label proportions, so the cohorts are balanced but not "
-                    "diverse; use describe(app, label_counts=...) in the ClientApp, or "
-                    "graph.similarity = 'update'"
-                )
-            if self.products is not None:
-                distance = self.products.distances(self._graph, len(self.roster))
-                self.state.memory = {"distance": distance}
-            else:
-                features, count = self._known_features(), len(self.roster)
-                self.state.memory = graph_memory(self._graph, features, count, self.state.memory)
-        elif isinstance(self.sampler, Remembers) and (before is None or before[0] != version[0]):
-            self.state.memory = sampler_memory(self.sampler, self.state.memory, clients)
-        self._memory_version = version
+        if before is None and graph.similarity == "oracle" and not self.roster.features:
+            _logger.warning(
+                "no client has told its label proportions, so the cohorts are balanced but not "
+                "diverse; use describe(app, label_counts=...) in the ClientApp, or "
+                "graph.similarity = 'update'"
+            )
+        if self.products is not None:
+            distance = self.products.distances(graph, len(self.roster))
+            self.state.memory = {"distance": distance}
+        else:
+            features, count = self._known_features(), len(self.roster)
+            self.state.memory = graph_memory(graph, features, count, self.state.memory)
+        self._graph_version = version
 
     def _refresh_weighting(self, clients: Clients, cohort_limit: int) -> None:
-        if self._weighted != len(clients):
+        if self.state.weighted != len(clients):
             earlier = self.state.weighting
             self.state.weighting = weighting_memory(self.weighting, earlier, clients, cohort_limit)
-            self._weighted = len(clients)
+            self.state.weighted = len(clients)
 
 
 def _sized(view: View, sizes: Mapping[int, float]) -> View:

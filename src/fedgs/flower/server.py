@@ -1,6 +1,7 @@
 """The aggregation of a deployment, on the parameters of a model by name."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from fedgs.registry import Variant, build, table
 from fedgs.server_steps import Moments, ServerStep, Sgd
 from fedgs.weighting import Weighting
 
-__all__ = ["Server", "flat"]
+__all__ = ["Server", "flat", "whole"]
 
 _WITH_STEPS = ("FedAvgM", "FedAdagrad", "FedAdam", "FedOpt", "FedYogi")  # of Flower
 _SOMEONE = Clients(("client",), np.array([1]))
@@ -113,7 +114,7 @@ class Server:
             raise ConfigError(
                 f"aggregation {settings.name!r} trains clients outside of the cohort, and method "
                 f"{reads_training!r} reads what the cohort's training gives; use a method such as "
-                "'uniform' or 'fedgs'"
+                "'uniform', or 'fedgs' with graph.start = 'all'"
             )
 
     @property
@@ -213,6 +214,23 @@ def _rule_of(settings: Variant) -> Rule | None:
         f"aggregation {name!r} cannot be deployed, since its clients have no half of it; use one "
         f"of mean, {', '.join(RULES)}"
     )
+
+
+def whole(average: AnyArray, kind: np.dtype[Any]) -> AnyArray:
+    """An average of arrays of integers or Booleans in their type again, rounded.
+
+    >>> whole(np.array([4.6, 300.0]), np.dtype(np.uint8))
+    array([  5, 255], dtype=uint8)
+    """
+    if average.dtype == kind:
+        return average
+    if kind.kind == "b":
+        return np.asarray(average >= 0.5)
+    least, most = np.iinfo(kind).min, np.iinfo(kind).max
+    with np.errstate(invalid="ignore"):  # numbers out of range are replaced
+        rounded = np.rint(average).astype(kind)
+    rounded = np.where(average <= least, kind.type(least), rounded)
+    return np.asarray(np.where(average >= most, kind.type(most), rounded))
 
 
 def flat(model: Mapping[str, AnyArray], names: list[str]) -> FloatArray:

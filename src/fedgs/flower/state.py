@@ -81,6 +81,9 @@ class DeploymentState:
         optimizer: the arrays that a server optimiser of the inner strategy carries.
         moments: those of the server step.
         feature_length: of the features that the sampler has seen; 0: it has seen none.
+        remembered: N that `memory` was made for; it grows when a cohort is selected, so clients
+            may have been met since. None: there is none.
+        weighted: N that `weighting` was made for, likewise.
         clock: of the deployment.
         run_id: distinguishes the records of this deployment from those of others; made at the
             first start.
@@ -95,6 +98,8 @@ class DeploymentState:
     optimizer: Mapping[str, AnyArray] = field(default_factory=dict)
     moments: Mapping[str, AnyArray] = field(default_factory=dict)
     feature_length: int = 0
+    remembered: int | None = None
+    weighted: int | None = None
     clock: Clock = field(default_factory=Clock)
     run_id: str = field(default_factory=lambda: secrets.token_hex(8))
 
@@ -162,6 +167,8 @@ def write_state(
         meta["server"] = server
     if state.feature_length:
         meta["feature_length"] = state.feature_length
+    made_for = {"remembered": state.remembered, "weighted": state.weighted}
+    meta |= {name: count for name, count in made_for.items() if count not in (None, len(roster))}
     buffer = io.BytesIO()
     np.savez(buffer, meta=np.array(json.dumps(meta)), **arrays)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -238,6 +245,10 @@ def read_state(
         state = DeploymentState(meta["seed"], meta["round"], roster, run_id=run_id, **groups)
         state.clock = Clock(float(meta.get("clock", 0.0)))
         state.feature_length = int(meta.get("feature_length", 0))
+        state.remembered, state.weighted = (
+            int(meta.get(name, len(roster))) if state_of else None
+            for name, state_of in (("remembered", state.memory), ("weighted", state.weighting))
+        )
     except OutputError:
         raise
     except _NOT_A_STATE as error:

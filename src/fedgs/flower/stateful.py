@@ -149,7 +149,8 @@ class ClientStates:
             return {}
         names, local = self._server.names(sent), reply.arrays()
         update = flat(local, names).astype(np.float64) - flat(sent, names)
-        stored = None if reply.stored is None else flat(arrays_of(reply.stored), names)
+        with np.errstate(over="ignore"):  # the model is checked afterwards
+            stored = None if reply.stored is None else flat(arrays_of(reply.stored), names)
         numbers = {name: positive(reply.metrics, name) or 1.0 for name in self.rule.needed}
         answer = Answer(
             update,

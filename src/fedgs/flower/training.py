@@ -22,7 +22,7 @@ from fedgs.flower.replies import Reply, arrays_of, examined, finite, refuse_unli
 from fedgs.flower.reports import reports_of
 from fedgs.flower.roster import Key
 from fedgs.flower.selector import Selector
-from fedgs.flower.server import Server
+from fedgs.flower.server import Server, whole
 from fedgs.flower.settings import Settings
 from fedgs.flower.spool import LIMIT, Spool
 from fedgs.flower.stateful import ClientStates
@@ -291,9 +291,9 @@ class ClientTraining:
             arrays, metrics = inner.aggregate_train(self._round + 1, messages)
         if arrays is not None:
             arrays = self._stepped(arrays, clients=self._names(good), sums=sums)
-            if arrays is None:
-                return None, None, np.zeros_like(weights)
-            now.averaged = True
+        if arrays is None:
+            return None, metrics, np.zeros_like(weights)
+        now.averaged = True
         rows = np.array(sorted(good), dtype=np.int64)
         reports, problems = reports_of(self._selector.sampler, good)
         for row, why in problems.items():
@@ -347,10 +347,12 @@ class ClientTraining:
         if average is not None and not _all_finite(average):
             self._abort("the average is not finite (NaN or inf)", clients)
             return None
+        state, sent = self._selector.state, self.now.sent
+        average = None if average is None else _with_whole_numbers(average, sent)
         if self._server.is_plain:
             return average
-        state, target = self._selector.state, None if average is None else arrays_of(average)
-        model, moments = self._server.moved(state.round, self.now.sent, target, state.moments, sums)
+        target = None if average is None else arrays_of(average)
+        model, moments = self._server.moved(state.round, sent, target, state.moments, sums)
         record = None
         if model is not None:
             record = ArrayRecord({name: Array(array) for name, array in model.items()})
@@ -380,6 +382,16 @@ class ClientTraining:
     @property
     def _round(self) -> int:
         return self._selector.state.round
+
+
+def _with_whole_numbers(average: ArrayRecord, sent: Mapping[str, AnyArray]) -> ArrayRecord:
+    """The average with the integer arrays of theta^t in their types, since averages are real."""
+    restored = {
+        name: Array(whole(average[name].numpy(), array.dtype))
+        for name, array in sent.items()
+        if array.dtype.kind in "biu" and name in average
+    }
+    return ArrayRecord({**average, **restored}) if restored else average
 
 
 def _all_finite(arrays: ArrayRecord) -> bool:

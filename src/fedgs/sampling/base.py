@@ -9,6 +9,7 @@ from pydantic import create_model, field_validator
 
 from fedgs.arrays import FloatMatrix, IntArray
 from fedgs.clients import Clients, Memory, Outcome, Selection, View
+from fedgs.errors import ConfigError, SelectionError, shown
 from fedgs.registry import Variant, check_name, refined, register, stand_for
 from fedgs.requests import ReportName
 from fedgs.sampling.signature import setting_fields
@@ -25,6 +26,7 @@ __all__ = [
     "Sampler",
     "SharesMemory",
     "Wish",
+    "checked_wish",
     "sampler",
 ]
 
@@ -123,8 +125,8 @@ class Remembers(Protocol):
 class Grows(Protocol):
     """A sampler with a memory that says itself what a client is that joins later.
 
-    Deployments ask it. A memory of a sampler without this method grows by the last entries of each
-    array that `start` gives for more clients.
+    Deployments ask it. A memory of a sampler without this method, and an array that it does not
+    return, grow by the last entries of each array that `start` gives for more clients.
     """
 
     def grow(self, memory: Memory, clients: Clients) -> Memory:
@@ -175,6 +177,28 @@ class Wish:
     noise_examples: int = 100
     covariance: Literal["full", "diagonal", "scalar"] = "full"
     layer: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("update", "functional"):
+            raise ConfigError(f"Wish.kind must be 'update' or 'functional', got {self.kind!r}")
+        is_whole = isinstance(self.sketch, int) and not isinstance(self.sketch, bool)
+        if not is_whole or self.sketch < 0:
+            raise ConfigError(f"Wish.sketch must be an integer >= 0, got {self.sketch!r}")
+
+
+def checked_wish(wish: object) -> Wish | None:
+    """What `LearnsFromModels.wish` returned.
+
+    Raises:
+        SelectionError: something else than a `Wish` or None.
+
+    >>> checked_wish("update")
+    Traceback (most recent call last):
+    fedgs.errors.SelectionError: wish must return a fedgs.sampling.Wish or None, got 'update'
+    """
+    if wish is not None and not isinstance(wish, Wish):
+        raise SelectionError(f"wish must return a fedgs.sampling.Wish or None, got {shown(wish)}")
+    return wish
 
 
 @runtime_checkable

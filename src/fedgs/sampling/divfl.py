@@ -45,7 +45,8 @@ class DivFL(Sampler):
         first_updates: the g_k of clients that have not taken part. "zeros". "everyone": all clients
             train once before round 0, as published; under intermittent availability no server can
             have that. "first_contact": none; available clients without one are selected first, at
-            random, and the sum leaves them out.
+            random, and the sum leaves them out. A client that did not answer then is a candidate
+            with an update of zeros until it answers.
         distance: "l2", its square "squared", or "cosine", 1 minus the cosine (an update of zeros
             has distance 1 from others).
         sketch: longer updates are projected to this many numbers, see `fedgs.sampling.Wish`; 0:
@@ -128,8 +129,10 @@ class DivFL(Sampler):
         """
         distance = needed_distances(self.name, view)
         order, known = rng.permutation(view.available), view.memory["known"]
-        first = order[~known[order]][: view.cohort_size]
-        candidates = order[known[order]]
+        # A client that never answers must not be selected first in every round.
+        tried = known if view.failures is None else known | (view.failures > 0)
+        first = order[~tried[order]][: view.cohort_size]
+        candidates = order[tried[order]]
         covered = np.arange(len(known)) if self.cover == "all" else view.available
         covered = covered[known[covered]]
         places = min(view.cohort_size - len(first), len(candidates))
