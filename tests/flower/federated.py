@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("flwr")  # doctests are looked for here, too
+pytest.importorskip("torch")
 
 import torch
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
