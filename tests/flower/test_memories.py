@@ -48,8 +48,7 @@ def test_a_feature_that_cannot_be_compared_is_an_event(
         FedAvg(fraction_evaluate=0.0), method, cohort_limit=3, records=tmp_path, clients=None
     )
     model = ArrayRecord({"w": Array(np.zeros(2))})
-    with np.errstate(all="ignore"):
-        result = chosen.start(grid, model, num_rounds=3)
+    result = chosen.start(grid, model, num_rounds=3)
     assert np.isfinite(result.arrays["w"].numpy()).all()
     lines = (tmp_path / "events.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines]
