@@ -675,6 +675,7 @@ def test_an_average_that_is_not_finite_keeps_the_model(world: Any, tmp_path: Pat
     (event,) = events(tmp_path)
     assert event["detail"] == "the average is not finite (NaN or inf)"
     assert event["clients"] == ["site-0", "site-1"]
+    assert not result.train_metrics_clientapp  # those of a round that does not count
 
 
 def test_a_feature_of_a_reply_that_is_not_finite_is_an_event(world: Any, tmp_path: Path) -> None:

@@ -289,10 +289,11 @@ class ClientTraining:
             self._apply_as_sum(good, float(weights.sum()))
         with self._inner.undisturbed() as inner:
             arrays, metrics = inner.aggregate_train(self._round + 1, messages)
-        if arrays is not None:
-            arrays = self._stepped(arrays, clients=self._names(good), sums=sums)
         if arrays is None:
             return None, metrics, np.zeros_like(weights)
+        arrays = self._stepped(arrays, clients=self._names(good), sums=sums)
+        if arrays is None:
+            return None, None, np.zeros_like(weights)
         now.averaged = True
         rows = np.array(sorted(good), dtype=np.int64)
         reports, problems = reports_of(self._selector.sampler, good)
@@ -303,7 +304,7 @@ class ClientTraining:
         self._selector.observe(now.view, now.outcome)
         if self._states is not None:
             self._states.entered(good)
-            if self._grid is not None and arrays is not None:
+            if self._grid is not None:
                 limit = self._evaluation.timeout
                 self._states.deliver(self._grid, rows.tolist(), self._nodes, arrays, timeout=limit)
         return arrays, metrics, weights
