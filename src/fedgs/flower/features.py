@@ -302,9 +302,7 @@ def reply_feature(
     names = [name for name in sent if name in counted]
     changes = [local[name].astype(np.float64) - sent[name].astype(np.float64) for name in names]
     update = np.concatenate([change.ravel() for change in changes])
-    return (
-        update if len(update) == _length(wish, len(update)) else count_sketch(update, wish.sketch)
-    )
+    return count_sketch(update, wish.sketch) if 0 < wish.sketch < len(update) else update
 
 
 def update_length(
@@ -320,9 +318,5 @@ def update_length(
     >>> update_length(Wish("update", sketch=4), {"w": np.zeros((2, 3))})
     4
     """
-    names = parameter_names(model, parameters)
-    return _length(wish, sum(model[name].size for name in names))
-
-
-def _length(wish: Wish, size: int) -> int:
+    size = sum(model[name].size for name in parameter_names(model, parameters))
     return wish.sketch if 0 < wish.sketch < size else size

@@ -48,8 +48,7 @@ def grown(earlier: Memory, fresh: Memory, *, owner: str = "sampler") -> Memory:
             ):
                 raise SelectionError(
                     f"the {owner}'s memory {name!r} of shape {old.shape} does not fit in "
-                    f"{larger.shape}, which start gives for the clients that have joined; "
-                    f"grow(memory, clients) says what it becomes"
+                    f"{larger.shape}, which start gives for all clients"
                 )
             larger[tuple(slice(0, length) for length in old.shape)] = old
     return memory

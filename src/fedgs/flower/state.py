@@ -246,8 +246,8 @@ def read_state(
         state.clock = Clock(float(meta.get("clock", 0.0)))
         state.feature_length = int(meta.get("feature_length", 0))
         state.remembered, state.weighted = (
-            int(meta.get(name, len(roster))) if state_of else None
-            for name, state_of in (("remembered", state.memory), ("weighted", state.weighting))
+            int(meta.get(name, len(roster))) if memory else None
+            for name, memory in (("remembered", state.memory), ("weighted", state.weighting))
         )
     except OutputError:
         raise
